@@ -19,8 +19,10 @@ from kernelcast.exporter.daemon import Daemon, DaemonParts
 from kernelcast.exporter.delivery.output import KafkaOutput, kafka_output
 from kernelcast.exporter.delivery.publish import SERVICE_NAME, SamplePublisher
 from kernelcast.exporter.exposition import IntervalExposition
-from kernelcast.exporter.hints.inbox import HintInbox, HintReader
+from kernelcast.exporter.hints.inbox import HintInbox, HintReader, InboxByTopic
+from kernelcast.exporter.hints.orders import OrderInbox, StoppedFile
 from kernelcast.exporter.hints.outcomes import OutcomeRelay
+from kernelcast.exporter.hints.pauses import AlertInbox, Pauses, PolicyInbox
 from kernelcast.exporter.infiniband import infiniband_source
 from kernelcast.exporter.kernel_log import kernel_log_source
 from kernelcast.exporter.nvml.counters_file import CountersFile
@@ -42,28 +44,37 @@ from kernelcast.runtime.kafka.consumer import Consumer
 from kernelcast.runtime.kafka.deadletter import DeadLetters
 from kernelcast.runtime.kafka.producer import Producer
 from kernelcast.runtime.lifecycle import Shutdown
+from kernelcast.runtime.service_manager import ServiceManager
 from kernelcast.runtime.web.server import WebServer
-from kernelcast.wire.topics import HINTS
+from kernelcast.wire.topics import ALERTS, HINTS, ORDERS, POLICY
+from kernelcast.wire.tuning.pauses import PAUSED_FILE, SPACES_FILE
 
 READER_STOP_SECONDS: Final = 5.0
 
 _log = logging.get_logger(__name__)
 
 
-def run(settings: ExporterSettings, shutdown: Shutdown, *, reload: Callable[[], ExporterSettings]) -> None:
+def run(
+    settings: ExporterSettings,
+    shutdown: Shutdown,
+    *,
+    reload: Callable[[], ExporterSettings],
+    manager: ServiceManager | None = None,
+) -> None:
     """Run the daemon until a stop is requested.
 
     Args:
         settings: The daemon's settings.
         shutdown: Signals for stopping and reloading.
         reload: Reads the settings again; raises ConfigurationError if they are invalid, and the old ones stay in use.
+        manager: systemd, where it started this process.
 
     Raises:
         ConfigurationError: An address, a directory or a property cannot be used.
         SourceError: The socket or the GPUs cannot be used.
     """
     connect.check(settings.kafka)
-    with assembled(settings, shutdown) as (daemon, web, changeable):
+    with assembled(settings, shutdown, manager) as (daemon, web, changeable):
         shutdown.on_reload(lambda: reloading.reload(changeable, settings, reload))
         # Objects made at start live as long as the process, so the garbage collector need not traverse them again.
         gc.collect()
@@ -119,10 +130,11 @@ class NodeParts:
 
 @contextmanager
 def assembled(
-    settings: ExporterSettings, shutdown: Shutdown
+    settings: ExporterSettings, shutdown: Shutdown, manager: ServiceManager | None = None
 ) -> Iterator[tuple[Daemon, WebServer, reloading.Changeable]]:
     """Start all parts and yield the daemon, ready for its loop; all parts are stopped at the end of the block."""
     registry = CollectorRegistry()
+    manager = manager or ServiceManager()
     with ExitStack() as stack:
         assembly = DaemonAssembly(
             settings, settings.hostname or platform.node(), registry, DaemonCounts(registry), stack
@@ -131,7 +143,9 @@ def assembled(
         node = _node_parts(assembly, state)
         out = stack.enter_context(kafka_output(settings, assembly.hostname, registry))
         exposition = IntervalExposition(registry, hostname_label=settings.hostname_label)
-        hints = _hint_reader(assembly, node.server, out.producer, shutdown)
+        directory = settings.socket_path.parent
+        pauses = Pauses(assembly.hostname, StoppedFile(directory, PAUSED_FILE), StoppedFile(directory, SPACES_FILE))
+        hints, *orders = _hint_readers(assembly, node.server, out.producer, shutdown, pauses)
         pipeline = _pipeline(assembly, node, out, state, aggregator)
         parts = DaemonParts(
             pipeline=pipeline,
@@ -139,14 +153,17 @@ def assembled(
             exposition=exposition,
             counts=assembly.counts,
             state=state,
-            after=lambda: assembly.counts.nvml(node.sampler),
+            after=lambda: _after_interval(assembly, node, pauses),
             kafka_ready=lambda: _first_trouble(*(part.ready() for part in (out.producer, hints) if part is not None)),
         )
-        daemon = Daemon(parts, interval_seconds=settings.interval_seconds, phase=phase_of(assembly.hostname))
+        daemon = Daemon(
+            parts, interval_seconds=settings.interval_seconds, phase=phase_of(assembly.hostname), manager=manager
+        )
         node.server.start()
-        web = _web_server(assembly, exposition, daemon)
-        if hints is not None:
-            stack.enter_context(_reading(hints, shutdown))
+        web = _web_server(assembly, exposition, daemon, manager)
+        for reader in (hints, *orders):
+            if reader is not None:
+                stack.enter_context(_reading(reader, shutdown))
         yield daemon, web, reloading.Changeable(daemon, node.sampler, node.counters, node.writing, node.users)
 
 
@@ -217,14 +234,18 @@ def _pipeline(
     return Pipeline(node.sources, aggregator, publisher, state, outcomes)
 
 
-def _web_server(assembly: DaemonAssembly, exposition: IntervalExposition, daemon: Daemon) -> WebServer:
+def _web_server(
+    assembly: DaemonAssembly, exposition: IntervalExposition, daemon: Daemon, manager: ServiceManager
+) -> WebServer:
     web = WebServer(
         assembly.settings.web,
         title="exporter",
         metrics=exposition.answer,
         healthy=daemon.healthy,
         ready=daemon.ready,
+        facts=daemon.facts,
     )
+    web.progressed = manager.part("web").progressed
     web.measure(assembly.registry)
     return assembly.stack.enter_context(web)
 
@@ -254,18 +275,41 @@ def _probe_server(
     return server
 
 
-def _hint_reader(
-    assembly: DaemonAssembly, server: ProbeServer, producer: Producer | None, shutdown: Shutdown
-) -> HintReader | None:
-    """Make the reader of hints; None without Kafka."""
+def _after_interval(assembly: DaemonAssembly, node: NodeParts, pauses: Pauses) -> None:
+    assembly.counts.nvml(node.sampler)
+    pauses.apply(node.server.processes())
+
+
+def _hint_readers(
+    assembly: DaemonAssembly, server: ProbeServer, producer: Producer | None, shutdown: Shutdown, pauses: Pauses
+) -> tuple[HintReader | None, ...]:
+    """Make the readers of hints, and of orders, alerts and policy, which limit them; None without Kafka.
+
+    Orders that the last run of the exporter wrote to the file are in force until the topic has been read.
+    """
     if producer is None:
-        return None
+        return (None,)
+    stopped = StoppedFile(assembly.settings.socket_path.parent)
+    server.stop(stopped.read())
     dead_letters = DeadLetters(producer, registry=assembly.registry)
-    dead_letters.expect(HINTS.name)
-    return HintReader(
-        lambda: Consumer(assembly.settings.kafka, group_id=f"{SERVICE_NAME}-{assembly.hostname}"),
-        lambda: HintInbox(server, dead_letters, count=assembly.counts.hint),
-        shutdown,
+    dead_letters.expect(HINTS.name, ORDERS.name, POLICY.name)
+
+    def connect() -> Consumer:
+        return Consumer(assembly.settings.kafka, group_id=f"{SERVICE_NAME}-{assembly.hostname}")
+
+    def limits() -> InboxByTopic:
+        orders = OrderInbox(assembly.hostname, server, stopped, dead_letters)
+        return InboxByTopic(
+            {
+                ORDERS.name: orders,
+                ALERTS.name: AlertInbox(pauses),
+                POLICY.name: PolicyInbox(pauses, server, dead_letters),
+            }
+        )
+
+    return (
+        HintReader(connect, lambda: HintInbox(server, dead_letters, count=assembly.counts.hint), shutdown),
+        HintReader(connect, limits, shutdown, (ORDERS.name, ALERTS.name, POLICY.name)),
     )
 
 

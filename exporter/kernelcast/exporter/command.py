@@ -1,5 +1,6 @@
 """`kernelcast exporter`: the daemon on each node."""
 
+import os
 from functools import partial
 from typing import Annotated, Final
 
@@ -11,6 +12,7 @@ from kernelcast.exporter.nvml.devices import check_files
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.runtime.command import DaemonOptions, daemon
 from kernelcast.runtime.lifecycle import Shutdown
+from kernelcast.runtime.service_manager import ServiceManager
 
 Interval = Annotated[float | None, typer.Option("--interval", metavar="SECONDS", help="Between two samples.")]
 SocketPath = Annotated[
@@ -53,7 +55,7 @@ def exporter(  # noqa: PLR0913  one per option
     read = partial(options.settings, SECTION, ExporterSettings, flags=flags, checks=(check, kernel_log.check))
     settings = read()
     with Shutdown().signals() as shutdown:
-        run(settings, shutdown, reload=read)
+        run(settings, shutdown, reload=read, manager=ServiceManager.from_environ(os.environ))
 
 
 def _say(warning: str) -> None:

@@ -7,12 +7,14 @@ from typing import Final
 
 from kernelcast.exporter.counts import DaemonCounts
 from kernelcast.exporter.exposition import IntervalExposition
-from kernelcast.exporter.pipeline import Pipeline
+from kernelcast.exporter.pipeline import Pipeline, Tick
 from kernelcast.exporter.schedule import Schedule
 from kernelcast.exporter.state import StateFile
 from kernelcast.exporter.totals.aggregate import Aggregator
 from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.runtime.logging import get_logger
+from kernelcast.runtime.service_manager import ServiceManager
+from kernelcast.runtime.web.landing import Fact, ago
 
 STUCK_INTERVALS: Final = 5
 STUCK_SECONDS: Final = 30.0
@@ -55,6 +57,7 @@ class Daemon:
         clock: Unix nanoseconds.
         monotonic: Monotonic seconds.
         phase: Position of the deadlines in each interval; see `Schedule`.
+        manager: Notified of the loop's progress and of the daemon's state.
     """
 
     def __init__(
@@ -65,7 +68,10 @@ class Daemon:
         clock: Callable[[], int] = time.time_ns,
         monotonic: Callable[[], float] = time.monotonic,
         phase: float | None = None,
+        manager: ServiceManager | None = None,
     ) -> None:
+        self._manager = manager or ServiceManager()
+        self._loop = self._manager.part("interval")
         self._parts = parts
         self._interval_seconds = interval_seconds
         self._clock = clock
@@ -73,17 +79,28 @@ class Daemon:
         self._schedule = Schedule(interval_seconds, clock=monotonic, phase=phase)
         self._completed_at: float | None = None
         self._started_at = monotonic()
+        self._last: Tick | None = None
         self._trouble = "the first interval is not complete yet"
 
     def run(self, shutdown: Shutdown) -> None:
         """Sample at each deadline, and once more after the request to stop, so that nothing is left unreported."""
         while not shutdown.requested:
             shutdown.reload_if_asked()
-            if not shutdown.wait(self._schedule.wait_seconds()):
+            if not self._wait(shutdown):
                 self.interval()
+        self._manager.stopping()
         self.interval()
         if self._parts.state is not None:
             self._parts.state.save(self._parts.aggregator, final=True)
+
+    def _wait(self, shutdown: Shutdown) -> bool:
+        """Wait for the next deadline; the first report of progress follows the first complete interval."""
+        seconds = self._schedule.wait_seconds()
+        if self._completed_at is None:
+            return shutdown.wait(seconds)
+        self._loop.progressed()
+        self._manager.report(self.ready)
+        return self._loop.wait(shutdown.wait, seconds)
 
     def interval(self) -> None:
         """Sample, publish and expose; a failing input costs this interval, but does not end the daemon."""
@@ -99,6 +116,7 @@ class Daemon:
             return
         self._trouble = ""
         self._completed_at = self._monotonic()
+        self._last = tick
         parts.exposition.show(tick)
         parts.counts.interval(tick, lateness, self._completed_at - began)
         parts.counts.aggregation(parts.aggregator)
@@ -123,3 +141,19 @@ class Daemon:
         if self._trouble:
             return False, self._trouble
         return self._parts.kafka_ready()
+
+    def facts(self) -> list[Fact]:
+        """The landing page's lines: the last interval and its figures, and Kafka."""
+        tick, completed_at = self._last, self._completed_at
+        if tick is None or completed_at is None:
+            return [Fact("Last interval", "none is complete yet")]
+        good, reason = self._parts.kafka_ready()
+        age = self._monotonic() - completed_at
+        gpus = {dict(sample.attributes).get("gpu", "") for sample in tick.devices}
+        return [
+            Fact("Last interval", f"{ago(age)}, every {self._interval_seconds:g} s", wrong=not self.healthy()[0]),
+            Fact("GPUs in it", str(len(gpus - {""}))),
+            Fact("Programs in it", str(len(tick.programs))),
+            Fact("Points sent to Kafka in it", f"{tick.points:,}"),
+            Fact("Kafka", "accepts messages" if good else reason, wrong=not good),
+        ]

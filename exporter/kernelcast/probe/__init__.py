@@ -22,25 +22,44 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
-    from kernelcast.probe.activation.current import copy, count, observe, start, step, stop, sync, tunable
+    from kernelcast.probe.activation.current import copy, count, observe, space, start, step, stop, sync, tunable
+    from kernelcast.probe.adapters.cupy_kernels import cupy_kernel
+    from kernelcast.probe.adapters.jax_functions import jax_static
+    from kernelcast.probe.adapters.plain import keywords
+    from kernelcast.probe.adapters.torch_training import TorchBuckets, TorchLoader, TorchMemoryFormat, torch_compiled
+    from kernelcast.probe.adapters.triton_kernels import triton_autotune
     from kernelcast.probe.probe import Probe
     from kernelcast.probe.recording.regions import region
     from kernelcast.probe.tunables import Agreement, Tunable
+    from kernelcast.probe.tuned.checks import close, finite
+    from kernelcast.probe.tuned.space import ProgramSpace
     from kernelcast.wire.frames import DeviceClaim
 
 __all__ = [
     "Agreement",
     "DeviceClaim",
     "Probe",
+    "ProgramSpace",
+    "TorchBuckets",
+    "TorchLoader",
+    "TorchMemoryFormat",
     "Tunable",
+    "close",
     "copy",
     "count",
+    "cupy_kernel",
+    "finite",
+    "jax_static",
+    "keywords",
     "observe",
     "region",
+    "space",
     "start",
     "step",
     "stop",
     "sync",
+    "torch_compiled",
+    "triton_autotune",
     "tunable",
 ]
 
@@ -48,8 +67,19 @@ _HOMES: Final = {
     "Agreement": "kernelcast.probe.tunables",
     "DeviceClaim": "kernelcast.wire.frames",
     "Probe": "kernelcast.probe.probe",
+    "ProgramSpace": "kernelcast.probe.tuned.space",
     "Tunable": "kernelcast.probe.tunables",
+    "close": "kernelcast.probe.tuned.checks",
+    "finite": "kernelcast.probe.tuned.checks",
     "region": "kernelcast.probe.recording.regions",
+    "TorchBuckets": "kernelcast.probe.adapters.torch_training",
+    "TorchLoader": "kernelcast.probe.adapters.torch_training",
+    "TorchMemoryFormat": "kernelcast.probe.adapters.torch_training",
+    "cupy_kernel": "kernelcast.probe.adapters.cupy_kernels",
+    "jax_static": "kernelcast.probe.adapters.jax_functions",
+    "keywords": "kernelcast.probe.adapters.plain",
+    "torch_compiled": "kernelcast.probe.adapters.torch_training",
+    "triton_autotune": "kernelcast.probe.adapters.triton_kernels",
 }
 _CURRENT: Final = "kernelcast.probe.activation.current"
 

@@ -19,13 +19,36 @@ GROUPS: Final = MappingProxyType(
     {
         "Start and stop": ("start", "stop", "Probe", "DeviceClaim"),
         "Measure": ("region", "step", "observe", "count", "copy", "sync"),
-        "Tune": ("tunable", "Tunable", "Agreement"),
+        "Tune": ("tunable", "Tunable", "Agreement", "space", "ProgramSpace", "close", "finite"),
+        "Tune with a framework": (
+            "keywords",
+            "cupy_kernel",
+            "triton_autotune",
+            "TorchLoader",
+            "TorchBuckets",
+            "TorchMemoryFormat",
+            "torch_compiled",
+            "jax_static",
+        ),
     }
 )
 PUBLIC_MEMBERS: Final = MappingProxyType(
     {
-        "Probe": ("settings", "outcomes", "observe", "count", "copy", "sync", "step", "tunable", "stop"),
+        "Probe": (
+            "settings",
+            "outcomes",
+            "observe",
+            "count",
+            "copy",
+            "sync",
+            "step",
+            "configuration",
+            "tunable",
+            "space",
+            "stop",
+        ),
         "Tunable": ("name", "value", "allowed"),
+        "ProgramSpace": ("name", "configuration", "tuned"),
     }
 )
 """Members of classes that only `kernelcast.probe` makes; their other members are for the package itself."""
@@ -41,9 +64,9 @@ _PREAMBLE: Final = """\
 <!-- Made by `python -m kernelcast.probe.document`; change the docstrings in exporter/kernelcast/probe instead. -->
 
 Everything that a program may use of `kernelcast.probe`. [probe.md](probe.md) explains the methods of measurement,
-regions and tunables; [examples](../examples/README.md) are programs to copy. Only `tunable` raises errors of its own:
-no other function raises into the program or blocks it. Where no probe runs, `observe`, `count`, `copy`, `sync`, `step`
-and `stop` do nothing, and regions and tunables work as usual.
+regions and tunables; [examples](../examples/README.md) are programs to copy. Only `tunable` and `space` raise errors of
+their own: no other function raises into the program or blocks it. Where no probe runs, `observe`, `count`, `copy`,
+`sync`, `step` and `stop` do nothing, and regions and tunables work as usual.
 
 ```python
 from kernelcast import probe

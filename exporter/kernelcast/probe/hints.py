@@ -6,51 +6,36 @@ sees a value change in the middle of a step.
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from kernelcast.probe.canary import Canary, Trial
+from kernelcast.probe.conditions.checks import OFF, SWITCH, HintChecks, RejectionReason, at_its_boundary, stale
 from kernelcast.probe.outcomes import OutcomeQueue
+from kernelcast.probe.ranks.councils import Councils
+from kernelcast.probe.ranks.leading import APPLIED
+from kernelcast.probe.ranks.messages import Ended, Offer, Work, ended_alone, report_end
 from kernelcast.probe.recording.recorder import Recorder
-from kernelcast.probe.tunables import AnyTunable, TunableSet, text
-from kernelcast.probe.verdict import CanaryPolicy, Decision, Verdict
+from kernelcast.probe.trial import RunningTrial, Trial, TrialResult
+from kernelcast.probe.tunables import AnyTunable, TunableSet
+from kernelcast.probe.tuned.kept_values import KeptValues
+from kernelcast.probe.tuned.steps import StepSearch
+from kernelcast.tuning.experiment import Decision
 from kernelcast.wire.errors import EventError
-from kernelcast.wire.events import Hint, HintMode, OutcomeState, hint_from
+from kernelcast.wire.events import Hint, HintMode, OutcomeState, hint_from, withdrawn_key
+from kernelcast.wire.tuning.experience import EXPERIENCE_TYPE, Experience, experience_from
+from kernelcast.wire.tuning.pauses import LATER
 
-SWITCH: Final = "KERNELCAST_HINTS"
-OFF: Final = ("off", "0", "no", "false")
-MAX_ROLLBACKS: Final = 3
+__all__ = ["OFF", "SWITCH", "HintReceiver", "RejectionReason"]
+
 MAX_SEEN: Final = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class RejectionReason:
-    """Properties of the process that a hint must match.
-
-    Attributes:
-        program: The program.
-        rank: Its rank.
-        code_version: Its version.
-        device_model: Returns the GPU's model; empty while it is not known.
-        environ: The environment with the kill switch; read for each hint.
-        clock: Unix nanoseconds.
-        policy: Limits of trials.
-    """
-
-    program: str
-    rank: str
-    code_version: str
-    device_model: Callable[[], str]
-    environ: Mapping[str, str]
-    clock: Callable[[], int]
-    policy: CanaryPolicy = field(default_factory=CanaryPolicy)
 
 
 class HintReceiver:
     """Receives hints, rejects those that do not match, and applies the others.
 
-    `receive` runs on the sender's thread, `at_boundary` on the program's; a lock protects the shared state.
+    `receive`, `withdraw` and `stop` run on the sender's thread, `at_boundary` on the program's; a lock protects the
+    shared state. One trial is open at a time, because two would disturb each other's times; further hints wait.
+    Hints for collective tunables wait for the meetings of their ranks.
     """
 
     def __init__(
@@ -60,17 +45,34 @@ class HintReceiver:
         self._recorder = recorder
         self._outcomes = outcomes
         self._ground = ground
+        self._checks = HintChecks(ground)
         self._lock = threading.Lock()
         self._seen: OrderedDict[str, None] = OrderedDict()
         self._waiting: dict[str, Hint] = {}
-        self._trials: dict[str, Canary] = {}
-        self._collective: tuple[AnyTunable, ...] = ()
+        self._trial: RunningTrial | None = None
+        self._together: Hint | None = None
+        """The hint that is being tried on all ranks."""
+        self._stop_reason = self._end_reason = ""
+        self._switched_off = self._checks.switched_off()
+        self.councils = Councils(self, recorder, ground, outcomes)
+        """Meetings about collective tunables and spaces."""
+        self._searches: tuple[StepSearch, ...] = ()
+        self.kept_values = KeptValues(recorder.progress, ground, outcomes)
+        self.learned: Callable[[Experience], None] = lambda _experience: None
+        """Takes what searches have found on other nodes."""
         self.malformed = 0
         """Number of events that were not valid hints."""
 
     def receive(self, event: dict[str, Any]) -> None:
         """Accept a hint, or reject it with a reason; a hint that was received before is ignored."""
+        key = withdrawn_key(event)
+        if key is not None:
+            self.withdraw(key)
+            return
         try:
+            if event.get("type") == EXPERIENCE_TYPE:
+                self.learned(experience_from(event))
+                return
             hint = hint_from(event)
         except EventError:
             self.malformed += 1
@@ -84,181 +86,275 @@ class HintReceiver:
             self._outcomes.add(hint, OutcomeState.RECEIVED, "")
             self._let_in(hint)
 
-    def at_boundary(self, *, epoch: bool) -> None:
-        """Handle the end of a step; `epoch`: an epoch has ended as well."""
-        if not (self._waiting or self._trials or self._collective):
-            return
-        for tunable in self._collective:
-            if at_its_boundary(tunable, epoch=epoch):
-                self._agree(tunable)
+    def withdraw(self, key: str) -> None:
+        """Drop the hint with a key; a trial of it ends with the old value at its next boundary."""
         with self._lock:
-            for name, canary in list(self._trials.items()):
-                if at_its_boundary(canary.trial.tunable, epoch=epoch) and (verdict := canary.boundary()):
-                    del self._trials[name]
-                    self._close(canary.trial, verdict)
+            for name, hint in list(self._waiting.items()):
+                if hint.key == key:
+                    del self._waiting[name]
+                    reason = self._ground.stop_file.reason(now=True) or "it was withdrawn"
+                    self._refuse(hint, reason, OutcomeState.REJECTED)
+            tried = self._trial.trial.hint if self._trial is not None else self._together
+            if tried is not None and tried.key == key:
+                self._end_reason = "its hint was withdrawn"
+
+    def trial_prevented(self, besides: StepSearch | None = None) -> str:
+        """Return the reason for which nothing may be tried now; empty if it may. Cheap enough for every call.
+
+        Args:
+            besides: The search that asks: its own candidate is no reason.
+        """
+        if self._trial is not None:
+            return "a hint is being tried"
+        for search in self._searches:
+            if search is not besides and search.reason:
+                return search.reason
+        if self._waiting and besides is not None and self._hint_for_this_process_waits():
+            return "a hint waits"
+        ground, reason = self._ground, self.councils.reason or self._stop_reason or self._switched_off
+        reason = reason or ground.stop_file.reason() or ground.pauses.spaces()
+        return reason or ("the budget for trials is spent" if ground.budget.exhausted else "")
+
+    def close(self) -> None:
+        """End an open trial, because the program ends: its candidate is not to blame for that."""
+        running, self._trial = self._trial, None
+        if running is not None:
+            self._close(running.trial, running.end(Decision.INCONCLUSIVE, "the program ended"))
+        self.councils.close("the program ended")
+        for search in self._searches:
+            search.close("the program ended")
+
+    def stop(self, reason: str) -> None:
+        """Begin nothing from now on, and end an open trial with the old value; an empty reason allows trials again."""
+        if reason == self._stop_reason:
+            return
+        with self._lock:
+            self._stop_reason = reason
+            if reason and self._trial is not None:
+                self._end_reason = reason
+
+    def at_boundary(self, *, epoch: bool, items: float = 1.0) -> None:
+        """Handle the end of a step; `epoch`: an epoch has ended as well; `items`: its units of work."""
+        for council in self.councils.all:
+            council.step_ended(items, epoch=epoch)
+        if self._waiting or self._trial or (not self.kept_values.is_empty and self.kept_values.look(epoch=epoch)):
+            self._local_boundary(items, epoch=epoch)
+        for search in self._searches:
+            search.step_ended(items, epoch=epoch)
+
+    def _local_boundary(self, items: float, *, epoch: bool) -> None:
+        with self._lock:
+            if self._trial is not None:
+                self._go_on(self._trial, epoch=epoch, items=items)
             for name, hint in list(self._waiting.items()):
                 waiter = self._tunables.get(name)
                 if waiter and waiter.terms.scope == "local" and at_its_boundary(waiter, epoch=epoch):
-                    del self._waiting[name]
                     self._carry_out(hint, waiter)
+            for value in self.kept_values.due:
+                if at_its_boundary(value.tunable, epoch=epoch) and self._may_try() and not self.stopped():
+                    self._begin(self.kept_values.check(value))
 
-    def watch(self, tunable: AnyTunable) -> None:
-        """Register a collective tunable: from now on its ranks agree at every boundary of its granularity."""
-        others = tuple(item for item in self._collective if item.name != tunable.name)
-        joins = tunable.terms.scope == "collective" and tunable.terms.agree
-        self._collective = (*others, tunable) if joins else others
+    def drive(self, search: StepSearch) -> None:
+        """Let steps drive a search; one tries something at a time."""
+        self._searches = (*self._searches, search)
+
+    def watch(self, tunable: AnyTunable, restored: str | None = None) -> None:
+        """Register a collective tunable: from now on its ranks meet.
+
+        Args:
+            tunable: The tunable.
+            restored: The value that this node kept in an earlier run of the program.
+        """
+        self.councils.watch(tunable, restored)
+
+    def stopped(self) -> str:
+        """Return the reason for which nothing may be tried; empty if it may."""
+        return self._checks.switched_off() or self._stop_reason or self._ground.stop_file.reason(now=True)
+
+    def offers(self, tunables: Iterable[str]) -> Sequence[Offer]:
+        """Return the hints that wait for collective tunables; those that have become void are refused."""
+        with self._lock:
+            hints = [hint for name in tunables if (hint := self._waiting.get(name)) and self._still_fits(hint)]
+        if self._ground.pauses.reason() or self._ground.budget.exhausted:
+            return ()
+        return [Offer(hint.hint_id, hint.tunable, hint.value, hint.mode.value) for hint in hints]
+
+    def stop_reason(self) -> str:
+        """Return the reason for which a trial on all ranks must end; empty if it may go on."""
+        with self._lock:
+            order = self._ground.stop_file.reason(now=self._together is not None)
+            return order or self._end_reason or self.stopped() or self._pause_of_all()
+
+    def _pause_of_all(self) -> str:
+        """A pause ends a trial on all ranks, because ranks notice it at different steps."""
+        pause = self._ground.pauses.reason() if self._together is not None else ""
+        return f"{pause}; {LATER}" if pause else ""
+
+    def busy(self, besides: object = None) -> bool:
+        """Whether a trial is open here that is not one of a council."""
+        alone = self._trial is not None or any(search.reason for search in self._searches)
+        return alone or self.councils.open_besides(besides)
+
+    def rests(self) -> str:
+        """Return the reason for which a search on all ranks must wait; empty if it may go on."""
+        ground, waits = self._ground, self._waiting and self._hint_for_this_process_waits()
+        reason = self.stop_reason() or ground.pauses.spaces() or ("a hint waits" if waits else "")
+        return reason or ("the budget for trials is spent" if ground.budget.exhausted else "")
+
+    def begun(self, work: Work) -> None:
+        """Note that a trial on all ranks begins."""
+        with self._lock:
+            self._end_reason = ""
+            if journal := self._ground.journal:
+                journal.begin(work.tunable, work.value, self._ground.code_version)
+            hint = self._waiting.get(work.tunable)
+            if hint is None or hint.hint_id != work.trial:
+                return
+            self._together = self._waiting.pop(work.tunable)
+        reason = f"tried on all ranks in turn with {work.old}, for at most {self._ground.rules.maximum_new} steps"
+        self._outcomes.add(hint, OutcomeState.APPLIED, reason, value=work.value, previous=work.old)
+
+    def survived(self, tunable: AnyTunable, value: str) -> None:
+        """Note that a value has run a few launches, so it does not end the process."""
+        if journal := self._ground.journal:
+            journal.survived(tunable.name, value, self._ground.code_version)
+
+    def ended(self, tunable: AnyTunable, ended: Ended, old: str) -> None:
+        """Report the end of a trial on all ranks, and remember it."""
+        with self._lock:
+            hint, self._end_reason = self._together, ""
+            if hint is not None and hint.hint_id == ended.trial:
+                self._together = None
+            elif (waiting := self._waiting.get(tunable.name)) is not None and waiting.hint_id == ended.trial:
+                hint = self._waiting.pop(tunable.name)
+                if ended.decision != APPLIED:  # this rank has missed its beginning
+                    self._outcomes.add(
+                        hint, OutcomeState.APPLIED, "tried on all ranks", value=ended.value, previous=old
+                    )
+            else:
+                hint = None
+        if ended.decision == APPLIED:
+            if hint is not None:
+                self._outcomes.add(hint, OutcomeState.APPLIED, ended.reason, value=tunable.kept, previous=old)
+            return
+        self._finish(hint, tunable, ended, old)
+
+    def _hint_for_this_process_waits(self) -> bool:
+        tunables = map(self._tunables.get, list(self._waiting))
+        return any(one.terms.scope == "local" for one in tunables if one)
+
+    def _still_fits(self, hint: Hint) -> bool:
+        tunable = self._tunables.get(hint.tunable)
+        if tunable is None:
+            return False
+        if self._checks.expired(hint):
+            del self._waiting[hint.tunable]
+            self._refuse(hint, "it expired before all ranks had it and could try it", OutcomeState.EXPIRED)
+            return False
+        if reason := stale(hint, tunable) or self._checks.banned(hint):
+            del self._waiting[hint.tunable]
+            self._refuse(hint, reason, OutcomeState.REJECTED)
+            return False
+        return True
 
     def _let_in(self, hint: Hint) -> None:
         tunable = self._tunables.get(hint.tunable)
-        refusal = self._reason_not_for_this_process(hint) or (
-            self._reason_to_reject(hint, tunable) if tunable else self._unknown(hint)
+        refusal = (
+            self.stopped()
+            or self._checks.not_for_this_process(hint)
+            or (self._reason_to_reject(hint, tunable) if tunable else self._tunables.unknown(hint.tunable))
         )
         if refusal or not tunable:
-            state = OutcomeState.EXPIRED if self._expired(hint) else OutcomeState.REJECTED
+            state = OutcomeState.EXPIRED if self._checks.expired(hint) else OutcomeState.REJECTED
             self._refuse(hint, refusal, state)
         elif hint.mode is HintMode.DRY_RUN:
-            reason = f"would change {tunable.shown} to {hint.value}"
-            self._outcomes.add(hint, OutcomeState.DRY_RUN, reason, value=tunable.shown, previous=tunable.shown)
+            reason = f"would change {tunable.kept} to {hint.value}"
+            self._outcomes.add(hint, OutcomeState.DRY_RUN, reason, value=tunable.kept, previous=tunable.kept)
         else:
             older = self._waiting.get(hint.tunable)
             if older:
                 self._refuse(older, f"hint {hint.hint_id} came before it took effect", OutcomeState.SUPERSEDED)
             self._waiting[hint.tunable] = hint
 
-    def _reason_not_for_this_process(self, hint: Hint) -> str:
-        ground = self._ground
-        model = ground.device_model()
-        if ground.environ.get(SWITCH, "").strip().lower() in OFF:
-            return f"{SWITCH} is {ground.environ[SWITCH]!r}: this process takes no hints"
-        if hint.program != ground.program or hint.rank not in ("*", ground.rank):
-            return f"it is for {hint.program!r} rank {hint.rank!r}; this is {ground.program!r} rank {ground.rank!r}"
-        if hint.device_model and model and hint.device_model != model:
-            return f"it is for {hint.device_model!r}; this process runs on {model!r}"
-        if hint.code_version and hint.code_version != ground.code_version:
-            return f"it is for code version {hint.code_version!r}; this is {ground.code_version!r}"
-        if self._expired(hint):
-            return f"it expired {(ground.clock() - hint.expires_at_ns) / 1e9:.1f} s ago"
-        return ""
-
     def _reason_to_reject(self, hint: Hint, tunable: AnyTunable) -> str:
-        terms = tunable.terms
-        if stale := _stale(hint, tunable):
-            return stale
-        if terms.granularity == "restart":
-            return f"{tunable.name} changes at a restart only; start the program with {hint.value}"
-        if terms.scope == "collective" and not terms.agree:
-            return f"{tunable.name} is collective, and the program gave no way for its ranks to agree"
-        if terms.scope == "collective" and hint.mode is HintMode.CANARY:
-            return f"{tunable.name} is collective: a trial would part the ranks; send it with mode apply"
-        if tunable.rollbacks >= MAX_ROLLBACKS:
-            return f"{tunable.rollbacks} hints in a row for {tunable.name} were rolled back; it takes no more"
-        return self._busy(tunable) if hint.mode is not HintMode.DRY_RUN else ""
-
-    def _busy(self, tunable: AnyTunable) -> str:
-        for canary in self._trials.values():
-            if canary.trial.tunable.overlaps(tunable):
-                return f"hint {canary.trial.hint.hint_id} is being tried on the same kernels"
-        for name in self._waiting:
-            other = self._tunables.get(name)
-            if other and name != tunable.name and other.overlaps(tunable):
-                return f"hint {self._waiting[name].hint_id} waits for the same kernels"
-        return ""
-
-    def _unknown(self, hint: Hint) -> str:
-        known = ", ".join(tunable.name for tunable in self._tunables.all()) or "none"
-        return f"this process has no tunable {hint.tunable!r}; it has: {known}"
+        return self._checks.reason_to_reject(hint, tunable) or self.councils.absent(tunable)
 
     def _carry_out(self, hint: Hint, tunable: AnyTunable) -> None:
-        if self._expired(hint):
+        if self._checks.expired(hint):
+            del self._waiting[hint.tunable]
             self._refuse(hint, "it expired before a step ended", OutcomeState.EXPIRED)
             return
-        if stale := _stale(hint, tunable):
-            self._refuse(hint, stale, OutcomeState.REJECTED)
+        if not self._may_try(spends=hint.mode is HintMode.CANARY):
+            return  # it waits for the end of the trial or of the pause, or for time to spend, or expires
+        del self._waiting[hint.tunable]
+        if reason := self.stopped() or stale(hint, tunable) or self._checks.banned(hint):
+            self._refuse(hint, reason, OutcomeState.REJECTED)
             return
-        old = tunable.shown
+        old = tunable.kept
         if hint.mode is HintMode.APPLY:
             tunable.put(hint.value)
             self._outcomes.add(hint, OutcomeState.APPLIED, "as asked", value=tunable.shown, previous=old)
             return
-        policy = self._ground.policy
-        trial = Trial(hint, tunable, old)
-        kernels = tunable.terms.kernels
-        self._trials[tunable.name] = Canary(trial, policy, lambda: self._recorder.spent(kernels))
-        reason = f"tried in turn with {old}, for at most {policy.max_pairs} pairs of blocks"
+        if self._ground.journal:
+            self._ground.journal.begin(tunable.name, hint.value, self._ground.code_version)
+        self._begin(Trial(hint, tunable, old, hint.value))
+        reason = f"tried in turn with {old}, for at most {self._ground.rules.maximum_new} steps"
         self._outcomes.add(hint, OutcomeState.APPLIED, reason, value=hint.value, previous=old)
 
-    def _agree(self, tunable: AnyTunable) -> None:
-        """Let all ranks agree on a value. The lock is not held here, because other ranks may be late."""
-        agree = tunable.terms.agree
-        if agree is None:
-            return
-        hint = self._proposal(tunable)
-        try:
-            agreed = agree(hint.value if hint else None)
-        except Exception as error:  # noqa: BLE001  the program's own code failed; it must not fail twice
-            self._collective = tuple(item for item in self._collective if item is not tunable)
-            if hint:
-                self._drop(hint, f"its ranks could not agree: {error!r}", OutcomeState.REJECTED)
-            return
-        if agreed is None or text(agreed) not in tunable.allowed:
-            return
-        old = tunable.shown
-        tunable.put(text(agreed))
-        if hint and hint.value == tunable.shown:
-            with self._lock:
-                self._waiting.pop(tunable.name, None)
-            self._outcomes.add(hint, OutcomeState.APPLIED, "on all ranks", value=tunable.shown, previous=old)
+    def _may_try(self, *, spends: bool = True) -> bool:
+        ground = self._ground
+        spent = spends and ground.budget.exhausted
+        return not (self.busy() or self.councils.reason or ground.pauses.reason() or spent)
 
-    def _proposal(self, tunable: AnyTunable) -> Hint | None:
-        hint = self._waiting.get(tunable.name)
-        if hint is None:
-            return None
-        if self._expired(hint):
-            self._drop(hint, "its ranks did not agree in time", OutcomeState.EXPIRED)
-            return None
-        if stale := _stale(hint, tunable):
-            self._drop(hint, stale, OutcomeState.REJECTED)
-            return None
-        return hint
+    def _begin(self, trial: Trial) -> None:
+        ground, self._end_reason = self._ground, ""
+        self._trial = RunningTrial(trial, self._recorder, ground.rules, ground.seed, ground.step_clock)
 
-    def _drop(self, hint: Hint, reason: str, state: OutcomeState) -> None:
-        with self._lock:
-            self._waiting.pop(hint.tunable, None)
-        self._refuse(hint, reason, state)
+    def _go_on(self, running: RunningTrial, *, epoch: bool, items: float) -> None:
+        running.step_ended(items)
+        if not at_its_boundary(running.trial.tunable, epoch=epoch):
+            return
+        pause = self._ground.pauses.at_boundary()
+        # An order to stop withdraws hints, too: the order is the better reason.
+        reason = self._ground.stop_file.reason(now=bool(self._end_reason)) or self._end_reason
+        if pause and not reason:
+            reason = running.pause(pause, self._ground.clock())
+        if reason:
+            result: TrialResult | None = running.end(Decision.INCONCLUSIVE, reason)
+        elif pause:
+            return
+        else:
+            result = running.boundary()
+            running.spend(self._ground.budget)
+        if running.just_survived:
+            self.survived(running.trial.tunable, running.trial.new)
+        if result is not None:
+            self._trial = None
+            self._close(running.trial, result, ended_from_outside=bool(reason))
 
-    def _close(self, trial: Trial, verdict: Verdict) -> None:
-        kept = verdict.decision is Decision.KEEP
-        trial.tunable.rollbacks = 0 if kept else trial.tunable.rollbacks + 1
-        self._outcomes.add(
-            trial.hint,
-            OutcomeState.KEPT if kept else OutcomeState.ROLLED_BACK,
-            verdict.reason,
-            value=trial.tunable.shown,
-            previous=trial.old,
-            measured_ratio=verdict.ratio,
-            measured_interval=verdict.interval,
-            pairs=verdict.pairs,
-        )
+    def _close(self, trial: Trial, result: TrialResult, *, ended_from_outside: bool = False) -> None:
+        if trial.hint is not None:
+            ended = ended_alone(trial, result, outside=ended_from_outside)
+            self._finish(trial.hint, trial.tunable, ended, trial.old)
+        else:
+            self.kept_values.checked(trial, result.verdict, outside=ended_from_outside)
+
+    def _finish(self, hint: Hint | None, tunable: AnyTunable, ended: Ended, old: str) -> None:
+        """Remember and report the end of a trial; count a rollback unless something else than the value ended it."""
+        is_kept = ended.decision == Decision.KEPT.value
+        if journal := self._ground.journal:
+            decision, version = Decision(ended.decision), self._ground.code_version
+            journal.end(tunable.name, ended.value, decision, version, reason=ended.reason, ratio=ended.ratio)
+        if not ended.outside:
+            tunable.rollbacks = 0 if is_kept else tunable.rollbacks + 1
+            tunable.rolled_back_ns = self._ground.clock()
+        self.kept_values.trial_ended()
+        if is_kept and tunable.terms.scope == "local":
+            self.kept_values.kept(tunable, old)
+        if hint is not None:
+            report_end(self._outcomes, hint, ended, tunable.kept, old)
 
     def _refuse(self, hint: Hint, reason: str, state: OutcomeState) -> None:
         tunable = self._tunables.get(hint.tunable)
-        shown = tunable.shown if tunable else ""
+        shown = tunable.kept if tunable else ""
         self._outcomes.add(hint, state, reason, value=shown, previous=shown)
-
-    def _expired(self, hint: Hint) -> bool:
-        return self._ground.clock() >= hint.expires_at_ns
-
-
-def at_its_boundary(tunable: AnyTunable, *, epoch: bool) -> bool:
-    """Whether the tunable may change at the end of this step."""
-    return epoch or tunable.terms.granularity != "epoch"
-
-
-def _stale(hint: Hint, tunable: AnyTunable) -> str:
-    if hint.value not in tunable.allowed:
-        return f"{hint.value!r} is not among the values {tunable.name} allows: {', '.join(tunable.allowed)}"
-    if hint.requires and hint.requires != tunable.shown:
-        return f"it requires {tunable.name} to be {hint.requires!r}; it is {tunable.shown!r}"
-    if hint.value == tunable.shown:
-        return f"{tunable.name} is {tunable.shown} already"
-    return ""

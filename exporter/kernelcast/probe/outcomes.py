@@ -33,10 +33,14 @@ class OutcomeQueue:
 
     def add(self, hint: Hint, state: OutcomeState, reason: str, **facts: Any) -> None:
         """Add the outcome of a hint; `facts` are further fields of `Outcome`."""
+        self.add_trial(hint.hint_id, hint.tunable, state, reason, **facts)
+
+    def add_trial(self, trial_id: str, tunable: str, state: OutcomeState, reason: str, **facts: Any) -> None:
+        """Add the outcome of a trial of a hint, or of one that the program has chosen by itself."""
         outcome = Outcome(
-            hint_id=hint.hint_id,
+            hint_id=trial_id,
             program=self._program,
-            tunable=hint.tunable,
+            tunable=tunable,
             state=state,
             rank=self._rank,
             reason=reason,

@@ -2,30 +2,42 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
-from time import monotonic, time_ns
-from typing import Final
+from pathlib import Path
+from time import monotonic, perf_counter_ns, time_ns
+from typing import Any, Final
 
-from kernelcast.probe.hints import HintReceiver, RejectionReason
+from kernelcast.probe.conditions.pauses import Pauses
+from kernelcast.probe.conditions.stop_file import StopFile
+from kernelcast.probe.hints import OFF, HintReceiver, RejectionReason
 from kernelcast.probe.methods.environment import MethodEnvironment
 from kernelcast.probe.methods.selection import MethodSelection
 from kernelcast.probe.outcomes import OutcomeQueue
 from kernelcast.probe.process.driver import claims
+from kernelcast.probe.process.machine import memory
 from kernelcast.probe.recording.recorder import Recorder, plain
 from kernelcast.probe.reporting.connection import Link
 from kernelcast.probe.reporting.sender import ReportedProcess, ReportSender
+from kernelcast.probe.trial_budget import SHARE, TrialBudget, share_from
 from kernelcast.probe.tunables import Terms, Tunable, TunableSet, Value, printable_kernels
-from kernelcast.probe.verdict import CanaryPolicy
-from kernelcast.wire.events import Outcome
+from kernelcast.probe.tuned.checks import Check
+from kernelcast.probe.tuned.collective import Search
+from kernelcast.probe.tuned.reports import SearchOutcome
+from kernelcast.probe.tuned.space import ProgramSpace, SpaceTerms, Surroundings, make_space
+from kernelcast.tuning.experiment import Rules
+from kernelcast.tuning.journal import Kept
+from kernelcast.wire.events import Outcome, OutcomeState
 from kernelcast.wire.frames import DeviceClaim, Hello
 from kernelcast.wire.identity import LIVE, PROGRAM_PATTERN, SOURCES, new_nonce
+from kernelcast.wire.tuning.experience import Experience
 
 STOP_SECONDS: Final = 0.2
 SHORTEST_SECONDS: Final = 0.02
 LONGEST_SECONDS: Final = 3600.0
 MAX_VERSION_CHARACTERS: Final = 128
 MAX_METHOD_CHARACTERS: Final = 64
+MAX_EXPERIENCES: Final = 256
 RANK_VARIABLES: Final = (
     "KERNELCAST_RANK",
     "RANK",  # torchrun
@@ -51,7 +63,9 @@ class ProbeSettings:
         method: How kernels are measured: `auto`, `cupti`, `event`, `count`, or `manual`: by the program itself.
         code_version: The program's version; a hint for another one is refused.
         devices: The devices in CUDA's order; None asks the driver at the first frame.
-        policy: How a hinted value is tried.
+        state_directory: Folder of this node's journals of tuning; empty remembers nothing.
+        rules: Limits of the trial of a hinted value.
+        trial_share: Share of the running time that trials may cost.
     """
 
     program: str
@@ -62,7 +76,9 @@ class ProbeSettings:
     method: str = "manual"
     code_version: str = ""
     devices: tuple[DeviceClaim, ...] | None = None
-    policy: CanaryPolicy = field(default_factory=CanaryPolicy)
+    state_directory: str = ""
+    rules: Rules = field(default_factory=Rules)
+    trial_share: float = SHARE
 
 
 class Probe:
@@ -79,7 +95,8 @@ class Probe:
         settings: Who reports, and where to.
         environ: Where the kill switch `KERNELCAST_HINTS` stands.
         clock: Unix nanoseconds.
-        each_interval: Called once an interval, on the probe's own thread.
+        each_interval: Called once an interval, on the probe's own thread; it watches an exporter that this program
+            has started.
     """
 
     def __init__(
@@ -96,7 +113,14 @@ class Probe:
         self._silent = False
         self.steps = 0
         self.recorder = Recorder()
+        self.recorder.budget = TrialBudget(settings.trial_share)
+        self._progress = self.recorder.progress
         self._tunables = TunableSet()
+        self._searches: list[Search] = []
+        self._elsewhere: dict[str, Experience] = {}
+        folder = settings.state_directory
+        self._journal = memory(Path(folder), settings.program, self._claims, clock) if folder else None
+        folders = (str(Path(settings.socket_path).parent), folder)
         ground = RejectionReason(
             settings.program,
             settings.rank,
@@ -104,16 +128,22 @@ class Probe:
             self._device_model,
             environ,
             clock,
-            settings.policy,
+            settings.rules,
+            stop_file=StopFile(folders, program=settings.program),
+            pauses=Pauses(folders, settings.program),
+            budget=self.recorder.budget,
+            journal=self._journal,
         )
         self._outcomes = OutcomeQueue(settings.program, settings.rank, clock, self._wake)
         self._desk = HintReceiver(self._tunables, self.recorder, self._outcomes, ground)
+        self._desk.learned = self._learn
         self.ladder = MethodSelection(
             self.recorder, settings.method, MethodEnvironment(each_poll=each_interval) if each_interval else None
         )
         subject = ReportedProcess(self.recorder, self._tunables, self._outcomes, self._desk, self.ladder)
         link = Link(settings.socket_path, monotonic)
-        self._sender = ReportSender(subject, link, settings.interval_seconds, self._hello)
+        warns = each_interval is None
+        self._sender = ReportSender(subject, link, settings.interval_seconds, self._hello, warns=warns)
         self.observe = self.recorder.observe
         self.count = self.recorder.count
         self.sync = self.recorder.sync
@@ -154,16 +184,59 @@ class Probe:
         """
         terms = terms or Terms()
         kernels = printable_kernels(terms.kernels)
-        fitted = Terms(terms.scope, terms.granularity, terms.kind, kernels, terms.agree)
-        tunable: Tunable[Value] = Tunable(name, allowed, value, fitted)
+        tunable: Tunable[Value] = Tunable(name, allowed, value, replace(terms, kernels=kernels))
+        restored = self._restored(tunable)
         self._tunables.add(tunable)
-        self._desk.watch(tunable)
+        if restored is not None and terms.scope == "local":
+            start = tunable.kept
+            tunable.put(restored.config)
+            if terms.granularity != "restart" and restored.config != start:
+                self._desk.kept_values.restored(tunable, start, restored)
+        self._desk.watch(tunable, restored.config if restored else None)
         return tunable
 
-    def step(self, *, epoch: bool = False) -> None:
+    def space(  # noqa: PLR0913  the terms of a space, each with a default
+        self,
+        name: str,
+        parameters: Mapping[str, Sequence[Any]],
+        *,
+        start: Mapping[str, Any],
+        valid: Callable[[Any], Any] | None = None,
+        check: Check | None = None,
+        terms: SpaceTerms | None = None,
+        share: float = 0.01,
+    ) -> ProgramSpace:
+        """Make a space of joint configurations; arguments as of the module's `space`, whose last ones are `terms`.
+
+        Raises:
+            SpaceError: Parameters, start, restriction or terms cannot be used.
+            TunableError: A collective space has no group that can be used, or there are too many tunables.
+        """
+        surroundings = Surroundings(
+            True,
+            self._journal,
+            self._desk.trial_prevented,
+            self.settings.code_version,
+            self.settings.rank,
+            self.recorder.budget,
+            self._report_search,
+            self._register_search,
+            self.tunable,
+            self._desk.drive,
+            self._desk.councils.search_together,
+        )
+        return make_space(name, parameters, start, valid, check, surroundings, terms=terms, share=share)
+
+    @property
+    def configuration(self) -> int:
+        """Number of the configuration in force, for `observe` of launches whose time is known later."""
+        return self.recorder.configuration
+
+    def step(self, *, items: float = 0, epoch: bool = False) -> None:
         """A step of the program has ended: the only place where a tunable's value changes.
 
         Args:
+            items: Units of work, such as samples, that the step processed; 0 if the program does not count them.
             epoch: An epoch has ended, too.
         """
         if self._silent:
@@ -171,7 +244,8 @@ class Probe:
         if not self.steps:
             self.recorder.touch()
         self.steps += 1
-        self._desk.at_boundary(epoch=epoch)
+        self._progress.advance(perf_counter_ns(), items)
+        self._desk.at_boundary(epoch=epoch, items=items or 1.0)
 
     def start(self) -> None:
         """Begin to measure, and start the sender."""
@@ -182,6 +256,9 @@ class Probe:
         """Send the last totals and `Bye`, and end, in at most 200 ms; safe to call twice."""
         if not self._silent:
             self._silent = True
+            self._desk.close()
+            for search in self._searches:
+                search.close("the program ended")
             self._sender.stop(STOP_SECONDS)
             self.ladder.stop()
 
@@ -192,6 +269,28 @@ class Probe:
         self.ladder.forked()
         self.recorder.forked()
         self._sender.abandon()
+
+    def _restored(self, tunable: Tunable[Value]) -> Kept | None:
+        """Return the value that this node kept before for this code version, unless hints are switched off."""
+        kept = self._journal.last_kept(tunable.name, self.settings.code_version) if self._journal else None
+        return kept if kept is not None and kept.config in tunable.allowed and not self._desk.stopped() else None
+
+    def _register_search(self, search: Search) -> None:
+        self._searches.append(search)
+        for experience in list(self._elsewhere.values()):
+            search.learn(experience)
+
+    def _learn(self, experience: Experience) -> None:
+        self._elsewhere[experience.space] = experience
+        while len(self._elsewhere) > MAX_EXPERIENCES:
+            del self._elsewhere[next(iter(self._elsewhere))]
+        for search in list(self._searches):
+            search.learn(experience)
+
+    def _report_search(self, outcome: SearchOutcome) -> None:
+        if not self._silent or outcome.state is not OutcomeState.APPLIED:
+            self.recorder.touch()  # a program that only searches has nothing else to report
+            self._outcomes.add_trial(outcome.trial_id, outcome.space, outcome.state, outcome.reason, **outcome.facts)
 
     def _hello(self) -> Hello:
         settings = self.settings
@@ -205,8 +304,11 @@ class Probe:
             method=self.ladder.method,
             version=package_version(),
             code_version=settings.code_version,
-            devices=settings.devices or claims(settings.source),
+            devices=self._claims(),
         )
+
+    def _claims(self) -> tuple[DeviceClaim, ...]:
+        return self.settings.devices or claims(self.settings.source)
 
     def _device_model(self) -> str:
         devices = self._sender.devices
@@ -243,10 +345,21 @@ def settings_from(program: str | None, rank: str | int | None, environ: Mapping[
     return ProbeSettings(
         program=clean,
         rank=plain(shown[:64]),
+        state_directory=state_directory(environ),
         socket_path=environ.get("KERNELCAST_SOCKET") or "/run/kernelcast/probe.sock",
         interval_seconds=min(max(SHORTEST_SECONDS, interval_seconds), LONGEST_SECONDS),  # in this order NaN loses
+        trial_share=share_from(environ),
         code_version=plain(environ.get("KERNELCAST_CODE_VERSION", "")[:MAX_VERSION_CHARACTERS]),
     )
+
+
+def state_directory(environ: Mapping[str, str]) -> str:
+    """The folder of this node's memory: `KERNELCAST_TUNING_DIRECTORY`, else that of the user's state; `off` is none."""
+    chosen = environ.get("KERNELCAST_TUNING_DIRECTORY", "")
+    if chosen:
+        return "" if chosen.strip().lower() in OFF else chosen
+    home = environ.get("XDG_STATE_HOME") or (f"{environ['HOME']}/.local/state" if environ.get("HOME") else "")
+    return f"{home}/kernelcast/tuning" if home.startswith("/") else ""
 
 
 def known_source(source: str) -> str:

@@ -3,12 +3,13 @@
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from kernelcast.probe.recording.recorder import printable
 from kernelcast.wire.errors import FrameError, TunableError
 from kernelcast.wire.frames import TunableClaim, Tunables, encode
 from kernelcast.wire.kernels import label
+from kernelcast.wire.tuning.approvals import changes_results
 
 Plain = int | float | str
 Value = TypeVar("Value", bound=Plain)
@@ -17,7 +18,10 @@ Agreement = Callable[[str | None], str | None]
 """A function that every rank calls at the same step, with its own proposal as text, or None if it has none.
 
 It returns the value that all ranks agree on, the same on every rank, or None to keep the old value. A broadcast of the
-proposal of rank 0 is enough."""
+proposal of rank 0 is enough. The ranks call it twice at steps 1, 2, 4 and so on up to 64, then at every 64th; of a
+tunable that changes at epochs, twice at each epoch. If it
+raises within a second, it is called again with None, because other ranks wait in it: so it must not raise on one rank
+alone after that rank has communicated."""
 
 SCOPES: Final = ("local", "collective")
 GRANULARITIES: Final = ("call", "step", "epoch", "restart")
@@ -36,7 +40,10 @@ class Terms:
             (`step(epoch=True)`), or only by a `restart`.
         kind: Kind of parameter, which rules can match: `block_size`, `generic`, …
         kernels: Signatures of the affected kernels, as given to `observe`; empty for all.
-        agree: Makes all ranks agree; without it a collective tunable rejects every hint.
+        agree: Makes all ranks agree on a value.
+        group: Lets the ranks exchange texts: see `kernelcast.probe.ranks.group`. Without it and `agree` a collective
+            tunable rejects every hint.
+        changes_results: Whether another value changes the program's results; None decides by the kind.
     """
 
     scope: str = "local"
@@ -44,6 +51,13 @@ class Terms:
     kind: str = "generic"
     kernels: tuple[str, ...] = ()
     agree: Agreement | None = None
+    group: Any = None
+    changes_results: bool | None = None
+
+    @property
+    def needs_approval(self) -> bool:
+        """Whether a person has to approve each value."""
+        return changes_results(self.kind, self.changes_results)
 
 
 class Tunable(Generic[Value_co]):
@@ -55,7 +69,7 @@ class Tunable(Generic[Value_co]):
         allowed: The values that it may take, as text, in the program's order.
     """
 
-    __slots__ = ("_allowed", "_settled", "_value", "name", "rollbacks", "terms")
+    __slots__ = ("_allowed", "_settled", "_value", "name", "rollbacks", "rolled_back_ns", "terms")
 
     def __init__(self, name: str, allowed: Sequence[Value_co], value: Value_co, terms: Terms) -> None:
         self.name = name
@@ -65,6 +79,8 @@ class Tunable(Generic[Value_co]):
         self._settled = text(value)
         self.rollbacks = 0
         """Number of consecutive hints that were tried and rolled back."""
+        self.rolled_back_ns = 0
+        """Unix nanoseconds of the last of them."""
         _check(self, value, len(allowed))
 
     @property
@@ -76,6 +92,11 @@ class Tunable(Generic[Value_co]):
     def shown(self) -> str:
         """The value in force, as text."""
         return text(self._value)
+
+    @property
+    def kept(self) -> str:
+        """The value that is kept, as text; during a trial another may be in force."""
+        return self._settled
 
     @property
     def allowed(self) -> tuple[str, ...]:
@@ -109,6 +130,7 @@ class Tunable(Generic[Value_co]):
             tuple(label(kernel) for kernel in terms.kernels),
             device_model,
             code_version,
+            terms.changes_results,
         )
 
 
@@ -141,6 +163,11 @@ class TunableSet:
     def get(self, name: str) -> AnyTunable | None:
         """Return the tunable with a name; None if there is none."""
         return self._tunables.get(name)
+
+    def unknown(self, name: str) -> str:
+        """Return the sentence that there is no tunable with a name."""
+        known = ", ".join(tunable.name for tunable in self._tunables.values()) or "none"
+        return f"this process has no tunable {name!r}; it has: {known}"
 
     def all(self) -> Iterable[AnyTunable]:
         """Return all tunables in the order of registration."""

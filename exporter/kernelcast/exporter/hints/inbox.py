@@ -6,15 +6,16 @@ reader has come to the end that it saw at its start.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from kernelcast.runtime.kafka.clients import DeadLetterSink, ReceivedMessage
 from kernelcast.runtime.kafka.replay import ReplayConsumer
 from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.runtime.logging import get_logger
+from kernelcast.wire.cloudevents import decode_event
 from kernelcast.wire.errors import BrokerError, EventError
-from kernelcast.wire.events import Hint, decode_event, hint_from
+from kernelcast.wire.events import Hint, hint_from
 from kernelcast.wire.topics import HINTS
 
 OUTCOMES: Final = ("delivered", "elsewhere", "expired", "superseded", "withdrawn", "invalid")
@@ -37,6 +38,18 @@ class Programs(Protocol):
 
     def withdraw(self, key: str) -> None:
         """Keep the hint of this key for no process that comes later."""
+        ...
+
+
+class Inbox(Protocol):
+    """Takes the messages of one topic."""
+
+    def take(self, message: ReceivedMessage) -> None:
+        """Process one message."""
+        ...
+
+    def open(self) -> None:
+        """Note that every message that was there at the start has been read."""
         ...
 
 
@@ -97,21 +110,46 @@ class HintInbox:
         self._count("delivered" if self._programs.deliver(hint) else "elsewhere")
 
 
+class InboxByTopic:
+    """Takes the messages of several topics, each with an inbox of its own."""
+
+    def __init__(self, inboxes: Mapping[str, Inbox]) -> None:
+        self._inboxes = dict(inboxes)
+
+    def take(self, message: ReceivedMessage) -> None:
+        """Pass one message on."""
+        self._inboxes[message.topic() or ""].take(message)
+
+    def open(self) -> None:
+        """Note that every message that was there at the start has been read."""
+        for inbox in self._inboxes.values():
+            inbox.open()
+
+
 class HintReader:
-    """Reads the topic until it is stopped; an unreachable broker is tried again at growing intervals.
+    """Reads topics until it is stopped; an unreachable broker is tried again at growing intervals.
 
     Args:
         connect: Makes a consumer.
         inbox: Makes the inbox that takes the messages, a new one for each connection.
         shutdown: Ends it.
+        topics: The topics: hints, or what people and the site say about them. Those that do not exist are looked for
+            again.
     """
 
     def __init__(
-        self, connect: Callable[[], ReplayConsumer], inbox: Callable[[], HintInbox], shutdown: Shutdown
+        self,
+        connect: Callable[[], ReplayConsumer],
+        inbox: Callable[[], Inbox],
+        shutdown: Shutdown,
+        topics: Sequence[str] = (HINTS.name,),
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._connect = connect
         self._inbox = inbox
         self._shutdown = shutdown
+        self._topics = tuple(topics)
+        self._monotonic = monotonic
         self._wait_seconds = FIRST_RETRY_SECONDS
         self._trouble = "Kafka has not answered yet"
 
@@ -128,26 +166,35 @@ class HintReader:
                 self._read(reader)
             except BrokerError as error:
                 self._trouble = str(error)
-                _log.warning("hints cannot be read", reason=str(error), retry_seconds=self._wait_seconds)
+                _log.warning(
+                    "hints cannot be read", topics=self._topics, reason=str(error), retry_seconds=self._wait_seconds
+                )
             except Exception as error:  # noqa: BLE001  one hint's oddity must not end all hints unnoticed
-                _log.error("reading hints failed", error=repr(error), retry_seconds=self._wait_seconds)
+                _log.error(
+                    "reading hints failed", topics=self._topics, error=repr(error), retry_seconds=self._wait_seconds
+                )
             finally:
                 reader.close()
             self._shutdown.wait(self._wait_seconds)
             self._wait_seconds = min(self._wait_seconds * 2, LONGEST_RETRY_SECONDS)
 
     def _read(self, reader: ReplayConsumer) -> None:
-        """Read for as long as it works; not at all where there is no such topic yet."""
-        partitions = reader.partitions(HINTS.name)
+        """Read for as long as it works, or until a topic appears that did not exist."""
+        found = {topic: reader.partitions(topic) for topic in self._topics}
+        missing = [topic for topic, partitions in found.items() if not partitions]
+        partitions = [partition for topic in found.values() for partition in topic]
         self._trouble = ""
         if not partitions:
             return
         behind = Behind(reader, partitions)
-        for partition in partitions:
-            partition.offset = behind.begin(partition.partition)
         reader.assign(partitions)
         inbox, is_open, quiet_seconds = self._inbox(), False, 0.0
+        look_at = self._monotonic() + LONGEST_RETRY_SECONDS
         while not self._shutdown.requested:
+            if missing and self._monotonic() >= look_at:
+                look_at = self._monotonic() + LONGEST_RETRY_SECONDS
+                if any(reader.partitions(topic) for topic in missing):
+                    return
             messages, _ = reader.consume(MAX_MESSAGES, READ_SECONDS)
             for message in messages:
                 inbox.take(message)
@@ -160,24 +207,19 @@ class HintReader:
 
 
 class Behind:
-    """The messages that were written before reading began and are not read yet."""
+    """The messages that were written before reading began and are not read yet; sets where each partition begins."""
 
     def __init__(self, reader: ReplayConsumer, partitions: Sequence[Any]) -> None:
-        self._first: dict[int, int] = {}
-        self._last: dict[int, int] = {}
+        self._last: dict[tuple[str, int], int] = {}
         for partition in partitions:
             low, high = reader.watermarks(partition)
-            self._first[partition.partition] = low
+            partition.offset = low
             if high > low:
-                self._last[partition.partition] = high - 1
-
-    def begin(self, partition: int) -> int:
-        """The first offset of a partition."""
-        return self._first[partition]
+                self._last[partition.topic, partition.partition] = high - 1
 
     def passed(self, message: ReceivedMessage) -> None:
         """A message was read."""
-        partition, offset = message.partition() or 0, message.offset() or 0
+        partition, offset = (message.topic() or "", message.partition() or 0), message.offset() or 0
         if offset >= self._last.get(partition, offset + 1):
             del self._last[partition]
 

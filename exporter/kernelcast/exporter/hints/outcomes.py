@@ -6,8 +6,9 @@ from typing import Protocol
 from kernelcast.exporter.totals.aggregate import Aggregator
 from kernelcast.runtime.kafka.clients import Sender
 from kernelcast.runtime.logging import get_logger
+from kernelcast.wire.cloudevents import encode_event
 from kernelcast.wire.errors import EventError
-from kernelcast.wire.events import Outcome, encode_event, to_event
+from kernelcast.wire.events import Outcome, to_event
 from kernelcast.wire.topics import OUTCOMES
 
 _log = get_logger(__name__)

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final
 
-from kernelcast.wire.events import NANOSECONDS
+from kernelcast.wire.cloudevents import NANOSECONDS
 
 MAX_HINTS: Final = 4096
 UNKNOWN_SECONDS: Final = 3600.0

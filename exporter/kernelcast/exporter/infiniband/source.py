@@ -1,7 +1,7 @@
 """The node's InfiniBand ports as a source of the daemon: a thread reads sysfs, `poll` takes its last reading."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -78,7 +78,8 @@ class InfinibandSource:
         """Every series of every port as of its last reading, and which of them have ended."""
         node = self._reading.value
         self._reading.soon()
-        samples = [sample for port in node.ports for sample in self._samples(port, node.time_ns)]
+        own = {"Hostname": self._hostname}
+        samples = [one for port in node.ports for one in port_samples(port, own, node.time_ns, self._starts)]
         return SourceBatch(samples=tuple(self._ended.complete(self._hostname, samples, now_ns)))
 
     def close(self) -> None:
@@ -90,21 +91,26 @@ class InfinibandSource:
         found = read_ports(self._sysfs)
         return None if found is None else _NodePorts(time_ns, found)
 
-    def _samples(self, port: PortReading, time_ns: int) -> Iterator[Sample]:
-        base = {
-            "Hostname": self._hostname,
-            "device": port.device,
-            "port": port.port,
-            "link_layer": port.link_layer,
-        }
-        for metric, value, more in _values(port):
-            own = labels(**base, **more)
-            yield Sample(metric, own, time_ns, value, self._start_ns(metric, own, value, time_ns))
 
-    def _start_ns(self, metric: Metric, own: Labels, value: float, time_ns: int) -> int:
-        if metric.kind is not Kind.COUNTER:
-            return 0
-        return self._starts((metric.otlp_name, *(text for _, text in own)), value, time_ns)
+def port_samples(port: PortReading, base: Mapping[str, str], time_ns: int, starts: KeyedStarts) -> Iterator[Sample]:
+    """Every series of a port.
+
+    Args:
+        port: The port at one moment.
+        base: Labels of its node.
+        time_ns: When it was read, Unix nanoseconds.
+        starts: Starts of the node's counters.
+    """
+    known = {**base, "device": port.device, "port": port.port, "link_layer": port.link_layer}
+    for metric, value, more in _values(port):
+        own = labels(**known, **more)
+        yield Sample(metric, own, time_ns, value, _start_ns(metric, own, value, time_ns, starts))
+
+
+def _start_ns(metric: Metric, own: Labels, value: float, time_ns: int, starts: KeyedStarts) -> int:
+    if metric.kind is not Kind.COUNTER:
+        return 0
+    return starts((metric.otlp_name, *(text for _, text in own)), value, time_ns)
 
 
 def _values(port: PortReading) -> Iterator[tuple[Metric, float, dict[str, str]]]:

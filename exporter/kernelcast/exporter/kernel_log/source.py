@@ -8,17 +8,17 @@ has shown its XID, so a kill in between repeats it and loses nothing.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Protocol
 
 from kernelcast.columnar import Sample
 from kernelcast.exporter.background_value import Refreshed, RefreshPolicy
-from kernelcast.exporter.kernel_log.position import Position, PositionFile
-from kernelcast.exporter.kernel_log.reader import Address, KernelLog, Record, Xid
+from kernelcast.exporter.kernel_log.position import Position
+from kernelcast.exporter.kernel_log.reader import Address, Record, Xid
 from kernelcast.exporter.nvml.xid_names import xid_name
 from kernelcast.exporter.totals.report import SourceBatch
 from kernelcast.wire.catalogue.devices import gpu
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
-from kernelcast.wire.identity import Device, Labels, labels
+from kernelcast.wire.identity import LIVE, Device, Labels, labels
 
 NAME: Final = "kernel_log"
 FIRST_SECONDS: Final = 1.0
@@ -51,6 +51,35 @@ class _Reading:
     totals: tuple[tuple[Xid, _Total], ...] = ()
 
 
+class Log(Protocol):
+    """The kernel's log; `KernelLog` reads the real one."""
+
+    has_more: bool
+
+    @property
+    def clock(self) -> Callable[[], int]:
+        """Unix nanoseconds."""
+        ...
+
+    def read(self) -> Iterator[Record]:
+        """Yield the records since the last call."""
+        ...
+
+
+class SavedPosition(Protocol):
+    """The position up to which the log was read; `PositionFile` keeps it on disk."""
+
+    boot_id: str
+
+    def load(self) -> Position | None:
+        """The saved position; None where there is none."""
+        ...
+
+    def save(self, position: Position) -> None:
+        """Replace the saved position."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class NodeGpus:
     """The GPUs of the node.
@@ -58,10 +87,12 @@ class NodeGpus:
     Attributes:
         hostname: The node's name.
         devices: Gives those that NVML lists now.
+        source: One of `wire.identity.SOURCES`.
     """
 
     hostname: str
     devices: Callable[[], Sequence[Device]]
+    source: str = LIVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +121,8 @@ class KernelLogSource:
 
     def __init__(
         self,
-        log: KernelLog,
-        position: PositionFile,
+        log: Log,
+        position: SavedPosition,
         *,
         gpus: NodeGpus,
         counts: LogCounts,
@@ -139,7 +170,7 @@ class KernelLogSource:
         with suppress(OSError):
             self._save(self._shown, always=True)
 
-    def _beginning(self, position: PositionFile) -> int:
+    def _beginning(self, position: SavedPosition) -> int:
         """The sequence number up to which records of this boot were read before."""
         saved = position.load()
         return saved.sequence if saved is not None and saved.boot_id == position.boot_id else -1
@@ -180,14 +211,17 @@ class KernelLogSource:
     def _samples(self, reading: _Reading, now_ns: int) -> Iterator[Sample]:
         for device in self._gpus.devices():
             if not device.gi_id and (address := address_of(device.pci_bus_id)) is not None:
-                self._known[address] = device.device_labels()
+                self._known[address] = device.device_labels(self._gpus.source)
         for xid, total in reading.totals:
-            own = self._known.get(xid.address) or labels(Hostname=self._gpus.hostname, pci_bus_id=bus_id(xid.address))
+            own = self._known.get(xid.address) or self._unlisted(xid.address)
             attributes = labels(**dict(own), xid=str(xid.xid), err_msg=xid_name(xid.xid))
             count = total.count if xid in self._announced else 0
             yield Sample(gpu.KERNEL_LOG_XIDS, attributes, now_ns, count, min(self._start_ns, now_ns))
             last_seconds = total.last_ns / NANOSECONDS_PER_SECOND
             yield Sample(gpu.KERNEL_LOG_XID_LAST, attributes, now_ns, last_seconds)
+
+    def _unlisted(self, address: Address) -> Labels:
+        return labels(Hostname=self._gpus.hostname, pci_bus_id=bus_id(address), source=self._gpus.source)
 
 
 def address_of(pci_bus_id: str) -> Address | None:

@@ -47,7 +47,7 @@ class DeviceResolver:
             return _labelled(known[0])
         raise DeviceError(
             f"a program named no GPU, and this node has {len(known)}; pass devices= to kernelcast.probe.start, "
-            'or source="simulated" where there is none'
+            'or source="cpu" where there is none'
         )
 
 

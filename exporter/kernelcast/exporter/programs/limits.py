@@ -135,6 +135,11 @@ def check_counters(frame: Counters, devices: int) -> None:
     _check_total("overhead_ns", frame.overhead_ns)
     _check_total("dropped_frames", frame.dropped_frames)
     _check_total("dropped_records", frame.dropped_records)
+    _check_total("steps", frame.steps)
+    _check_total("items", frame.items)
+    _check_total("step_ns", frame.step_ns)
+    _check_total("trial_lost_ns", frame.trial_lost_ns)
+    _check_total("trial_allowed_ns", frame.trial_allowed_ns)
     if frame.launch_gaps is not None:
         _check_gaps(frame.launch_gaps)
 
@@ -145,6 +150,8 @@ def check_tunables(frame: Tunables) -> None:
         lists = (_texts("allowed", item.allowed), _texts("kernels", item.kernels))
         _check_texts("Tunables", [item.name, item.value, item.kind, item.scope, item.granularity, *lists[0]])
         _check_texts("Tunables", [item.device_model, item.code_version])
+        if not isinstance(item.changes_results, bool | None):
+            raise FrameError(f"Tunables has changes_results {item.changes_results!r}; it is true, false or null")
 
 
 def _items(frame: str, name: str, value: Any) -> tuple[Any, ...]:

@@ -4,10 +4,11 @@ Not thread-safe; the server calls it under its lock.
 """
 
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from kernelcast.exporter.hints.approvals import deliverable
 from kernelcast.exporter.hints.receivers import HintReceivers
 from kernelcast.exporter.programs.counts import ProbeCounts
 from kernelcast.exporter.programs.limits import ProbeLimits, check_hello
@@ -15,12 +16,17 @@ from kernelcast.exporter.programs.session import ProbeSession
 from kernelcast.exporter.programs.socket import Peer, has_ended
 from kernelcast.exporter.totals.report import ProcessReport
 from kernelcast.runtime.logging import get_logger
+from kernelcast.wire.cloudevents import NANOSECONDS
 from kernelcast.wire.errors import DeviceError
-from kernelcast.wire.events import NANOSECONDS, Hint, Outcome
+from kernelcast.wire.events import Hint, Outcome
 from kernelcast.wire.frames import DeviceClaim, Frame, Hello
 from kernelcast.wire.identity import Device
+from kernelcast.wire.tuning.approvals import Approval, ApprovalState
+from kernelcast.wire.tuning.experience import Experience
+from kernelcast.wire.tuning.orders import ANY
 
 MAX_HINTS: Final = 1024
+MAX_EXPERIENCES: Final = 1024
 UNNAMED: Final = DeviceClaim(uuid="")
 
 _log = get_logger(__name__)
@@ -82,6 +88,9 @@ class ProbeRegistry:
         self.keep_unsaved = False
         self._entries: dict[str, Entry] = {}
         self._hints: OrderedDict[str, Hint] = OrderedDict()
+        self._approvals: dict[str, Approval] = {}
+        self._experiences: OrderedDict[str, Experience] = OrderedDict()
+        self._stopped: frozenset[str] = frozenset()
         self._outcomes: deque[Outcome] = deque()
         self._departed: list[ProbeSession] = []
 
@@ -101,6 +110,7 @@ class ProbeRegistry:
                 return RejectedProcess("foreign", f"process {peer.pid} gave the nonce of process {known.peer.pid}")
             known.connection = connection
             known.session.rejoin(hello)
+            self._tell_all(known.session)
             return known.session
         if len(self._entries) >= self._limits.processes and not self._make_room(peer.uid):
             return RejectedProcess("limit", f"{len(self._entries)} processes are known; raise the limit of processes")
@@ -112,6 +122,7 @@ class ProbeRegistry:
         session.uid = peer.uid
         self._entries[hello.nonce] = Entry(session, peer, connection)
         self._counts.processes.set(len(self._entries))
+        self._tell_all(session)
         return session
 
     def take(self, session: ProbeSession, frame: Frame, now_ns: int) -> None:
@@ -154,9 +165,81 @@ class ProbeRegistry:
             if entry.connection is not None and self._hand(hint, entry.session, now_ns)
         ]
 
-    def withdraw(self, key: str) -> None:
-        """Drop the hint with this key; processes that have it already decide about it themselves."""
+    def withdraw(self, key: str, now_ns: int) -> list[int]:
+        """Drop the hint with this key, and withdraw it from the processes that have it.
+
+        Returns:
+            The connections that now have packets to send.
+        """
         self._hints.pop(key, None)
+        return [
+            entry.connection
+            for entry in self._entries.values()
+            if entry.connection is not None and entry.session.withdraw(key, now_ns)
+        ]
+
+    def stop(self, programs: Collection[str], now_ns: int) -> list[int]:
+        """Withdraw every hint from processes of these programs, and queue none for them; other programs may go on.
+
+        Hints that come while their program is stopped are kept, and queued when it is stopped no more.
+
+        Args:
+            programs: All programs that are stopped from now on; `*` is every program.
+            now_ns: Unix nanoseconds.
+
+        Returns:
+            The connections that now have packets to send.
+        """
+        before, self._stopped = self._stopped, frozenset(programs)
+        numbers = set[int]()
+        for entry in self._entries.values():
+            session = entry.session
+            was = _names(before, session)
+            if self._is_stopped(session) and not was:
+                for key in session.delivered:
+                    self._hints.pop(key, None)
+                    if session.withdraw(key, now_ns) and entry.connection is not None:
+                        numbers.add(entry.connection)
+            elif was and not self._is_stopped(session) and entry.connection is not None:
+                handed = [self._hand(hint, session, now_ns) for hint in self._valid_hints(now_ns)]
+                numbers.update([entry.connection] if any(handed) else [])
+        return sorted(numbers)
+
+    def approve(self, approvals: Iterable[Approval], now_ns: int) -> list[int]:
+        """Deliver the hints that are approved from now on, and withdraw those that are no longer.
+
+        Args:
+            approvals: All answers of people that are known.
+            now_ns: Unix nanoseconds.
+
+        Returns:
+            The connections that now have packets to send.
+        """
+        before, self._approvals = self._approvals, {one.hint_id: one for one in approvals}
+        ended = [one for one in before.values() if not _approves(self._approvals.get(one.hint_id))]
+        numbers = set[int]()
+        for entry in self._entries.values():
+            withdrawn = [entry.session.withdraw_hint(one.hint_id, now_ns) for one in ended]
+            handed = [self._hand(hint, entry.session, now_ns) for hint in self._valid_hints(now_ns)]
+            if entry.connection is not None and any((*withdrawn, *handed)):
+                numbers.add(entry.connection)
+        return sorted(numbers)
+
+    def teach(self, experience: Experience, now_ns: int) -> list[int]:
+        """Keep findings of searches, and queue them for the processes that they concern.
+
+        Returns:
+            The connections that now have packets to send.
+        """
+        self._experiences[experience.key] = experience
+        self._experiences.move_to_end(experience.key)
+        if len(self._experiences) > MAX_EXPERIENCES:
+            self._experiences.popitem(last=False)
+        return [
+            entry.connection
+            for entry in self._entries.values()
+            if entry.connection is not None and self._teach(entry.session, experience, now_ns)
+        ]
 
     def reports(self, now_ns: int) -> tuple[ProcessReport, ...]:
         """Return new reports of every process; ended processes report for the last time."""
@@ -193,6 +276,18 @@ class ProbeRegistry:
         """Return every process, connected or not."""
         return list(self._entries.values())
 
+    def _tell_all(self, session: ProbeSession) -> None:
+        for experience in self._experiences.values():
+            self._teach(session, experience, 0)
+
+    def _teach(self, session: ProbeSession, experience: Experience, now_ns: int) -> bool:
+        if not session.concerns(experience):
+            return False
+        if session.teach(experience, now_ns):
+            return True
+        self._counts.hints_dropped.inc()
+        return False
+
     def _make_room(self, uid: int) -> bool:
         """End a long-disconnected process of the user with the most processes; False if there is none."""
         if len(self._departed) >= self._limits.processes:
@@ -213,18 +308,25 @@ class ProbeRegistry:
         return True
 
     def _hand(self, hint: Hint, session: ProbeSession, now_ns: int) -> bool:
-        if not session.fits(hint):
+        claim = session.fits(hint)
+        if self._is_stopped(session) or claim is None:
             return False
-        if session.queue(hint, now_ns):
+        ready = deliverable(hint, claim, self._approvals)
+        if ready is None:
+            return False
+        if session.queue(ready, now_ns):
             self.receivers.add(hint.hint_id, session.uid)
             self._counts.hints_delivered.inc()
             return True
         self._counts.hints_dropped.inc()
         return False
 
+    def _is_stopped(self, session: ProbeSession) -> bool:
+        return _names(self._stopped, session)
+
     def _note(self, outcome: Outcome, session: ProbeSession, now_ns: int) -> None:
-        """Queue an outcome for the daemon, if a process of this user got the hint."""
-        if not self.receivers.includes(outcome.hint_id, session.uid, now_ns):
+        """Queue an outcome for the daemon, if a process of this user got the hint, or searched by itself."""
+        if not outcome.is_search and not self.receivers.includes(outcome.hint_id, session.uid, now_ns):
             self._counts.outcomes_refused.inc()
             _log.warning("outcome refused: no process of this user got the hint", uid=session.uid)
             return
@@ -237,3 +339,12 @@ class ProbeRegistry:
         for key in [key for key, hint in self._hints.items() if hint.expires_at_ns <= now_ns]:
             del self._hints[key]
         return list(self._hints.values())
+
+
+def _approves(approval: Approval | None) -> bool:
+    return approval is not None and approval.state is ApprovalState.APPROVED
+
+
+def _names(programs: Collection[str], session: ProbeSession) -> bool:
+    """Whether a set of programs includes that of a session."""
+    return ANY in programs or session.process.program in programs

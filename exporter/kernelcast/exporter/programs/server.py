@@ -9,7 +9,7 @@ import contextlib
 import selectors
 import socket
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +30,8 @@ from kernelcast.runtime.logging import get_logger
 from kernelcast.wire.errors import FrameError, SourceError
 from kernelcast.wire.events import Hint, Outcome
 from kernelcast.wire.frames import MAX_FRAME_BYTES, Frame, Hello, decode
+from kernelcast.wire.tuning.approvals import Approval
+from kernelcast.wire.tuning.experience import Experience
 
 PACKETS_AT_ONCE: Final = 64
 """Packets read from one connection before the next one; also connections accepted before others are served."""
@@ -125,11 +127,7 @@ class ProbeServer:
                 self._leaving.final_reports.release()
 
     def deliver(self, hint: Hint) -> int:
-        """Queue a hint for every matching process, also for those that register its tunable before it expires.
-
-        Returns:
-            The number of processes for which it was queued now.
-        """
+        """Queue a hint for every process that it fits, now or before it expires; returns for how many now."""
         with self._lock:
             numbers = self._registry.deliver(hint, self._clock())
             self._to_send.update(numbers)
@@ -137,9 +135,28 @@ class ProbeServer:
         return len(numbers)
 
     def withdraw(self, key: str) -> None:
-        """Drop the hint with this key; processes that connect later do not get it."""
+        """Drop the hint with this key: processes that have it end its trial, later ones do not get it."""
         with self._lock:
-            self._registry.withdraw(key)
+            self._to_send.update(self._registry.withdraw(key, self._clock()))
+        self._wake()
+
+    def stop(self, programs: Collection[str]) -> None:
+        """Withdraw the hints of these programs, and queue none for them; other programs may go on."""
+        with self._lock:
+            self._to_send.update(self._registry.stop(programs, self._clock()))
+        self._wake()
+
+    def approve(self, approvals: Iterable[Approval]) -> None:
+        """Deliver the hints that people have approved, and withdraw those whose approval has ended."""
+        with self._lock:
+            self._to_send.update(self._registry.approve(approvals, self._clock()))
+        self._wake()
+
+    def teach(self, experience: Experience) -> None:
+        """Pass findings of searches on to the processes that they concern, now and later."""
+        with self._lock:
+            self._to_send.update(self._registry.teach(experience, self._clock()))
+        self._wake()
 
     def outcomes(self) -> list[Outcome]:
         """Return outcomes of hints since the last call, with host name and UUID."""

@@ -16,7 +16,7 @@ from kernelcast.exporter.programs.limits import (
 from kernelcast.exporter.programs.pending import PendingTotals
 from kernelcast.exporter.totals.report import ProcessReport
 from kernelcast.wire.errors import EventError, FrameError
-from kernelcast.wire.events import Hint, Outcome, outcome_from, to_event
+from kernelcast.wire.events import Hint, Outcome, outcome_from, to_event, withdrawal
 from kernelcast.wire.frames import (
     MAX_VARIANTS,
     Bye,
@@ -36,6 +36,7 @@ from kernelcast.wire.frames import (
     encode,
 )
 from kernelcast.wire.identity import Device, Process
+from kernelcast.wire.tuning.experience import Experience, experience_event
 
 
 class ProbeSession:
@@ -155,16 +156,19 @@ class ProbeSession:
         """Measurement method of the process, from its last status."""
         return self.status.method if self.status and self.status.method else self.hello.method
 
-    def fits(self, hint: Hint) -> bool:
-        """Whether a hint is new and matches this process: program, rank, tunable and, if both are known, GPU model."""
-        return (
+    def fits(self, hint: Hint) -> TunableClaim | None:
+        """Return the tunable of a hint that is new and matches this process; None if it does not.
+
+        Program, rank, tunable and, if both are known, GPU model must match.
+        """
+        matches = (
             not self.ended
             and self._delivered.get(hint.key) != hint.hint_id
             and hint.program == self.process.program
             and hint.rank in ("*", self.process.rank)
-            and any(tunable.name == hint.tunable for tunable in self.tunables)
             and (not hint.device_model or self.devices[0].model_name in ("", hint.device_model))
         )
+        return next((one for one in self.tunables if matches and one.name == hint.tunable), None)
 
     def queue(self, hint: Hint, now_ns: int) -> bool:
         """Queue a hint for the program; False if too many wait already."""
@@ -174,6 +178,39 @@ class ProbeSession:
         self._hints.extend(encode(HintFrame(event)))
         self._delivered[hint.key] = hint.hint_id
         return True
+
+    def concerns(self, experience: Experience) -> bool:
+        """Whether findings of searches are about this program, device model and code version."""
+        mine = (self.process.program, self.devices[0].model_name, self.hello.code_version)
+        return not self.ended and mine == (experience.program, experience.device_model, experience.code_version)
+
+    def teach(self, experience: Experience, now_ns: int) -> bool:
+        """Queue findings of searches; False if too many packets wait already."""
+        if len(self._hints) >= self._limits.hints:
+            return False
+        kept = tuple(one for one in experience.kept if one.is_for(self.devices[0].hostname))
+        event = experience_event(replace(experience, kept=kept), source="/kernelcast/exporter", time_ns=now_ns)
+        self._hints.extend(encode(HintFrame(event)))
+        return True
+
+    def withdraw(self, key: str, now_ns: int) -> bool:
+        """Queue the withdrawal of a hint that this program has, or that waits for it; False if it has not."""
+        if self.ended or key not in self._delivered:
+            return False
+        event = withdrawal(key, source="/kernelcast/exporter", time_ns=now_ns)
+        self._hints.extend(encode(HintFrame(event)))
+        del self._delivered[key]
+        return True
+
+    def withdraw_hint(self, hint_id: str, now_ns: int) -> bool:
+        """Queue the withdrawal of a hint with this id; False if the program has not got it."""
+        key = next((key for key, delivered in self._delivered.items() if delivered == hint_id), None)
+        return key is not None and self.withdraw(key, now_ns)
+
+    @property
+    def delivered(self) -> list[str]:
+        """Return the keys of the hints that the program has got, or that wait for it."""
+        return list(self._delivered)
 
     @property
     def next_packet(self) -> bytes | None:
@@ -252,7 +289,15 @@ class ProbeSession:
             raise FrameError(f"Outcome frame is malformed: {error}") from error
         home = self.devices[min(self._active, default=0)]
         process = self.process
-        return replace(outcome, program=process.program, rank=process.rank, hostname=home.hostname, uuid=home.uuid)
+        return replace(
+            outcome,
+            program=process.program,
+            rank=process.rank,
+            hostname=home.hostname,
+            uuid=home.uuid,
+            device_model=home.model_name,
+            code_version=self.hello.code_version,
+        )
 
     def _report(self, device: int) -> ProcessReport:
         rows = tuple(self._new.rows.get(device, {}).values())

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from kernelcast.exporter.simulate.kinds.hardware import HARDWARE_FAULTS
+from kernelcast.exporter.simulate.kinds.kind import ALL, FaultKind, Parameter
 from kernelcast.wire.errors import ConfigurationError
-
-ALL: Final = -1
-"""As a node or a GPU: every one."""
 
 THERMAL_DRIFT: Final = "thermal-drift"
 KERNEL_SLOWDOWN: Final = "kernel-slowdown"
@@ -38,34 +37,7 @@ SLOW_OPENING: Final = "slow-opening"
 
 _UNITS: Final = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _NUMBER: Final = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)(?P<unit>[a-z]*)")
-_TIMES: Final = frozenset({"start", "length", "over", "period", "pause"})
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """A numeric parameter of a kind of fault: its default, its limits and its meaning."""
-
-    default: float
-    minimum: float
-    maximum: float
-    help: str
-
-
-@dataclass(frozen=True, slots=True)
-class FaultKind:
-    """A kind of fault or of background.
-
-    Attributes:
-        help: One line for people.
-        gpu: Default GPU; `ALL` for the whole node.
-        per_kernel: Whether it concerns one kernel.
-        parameters: Its parameters besides node, gpu, kernel, start and length.
-    """
-
-    help: str
-    gpu: int = 0
-    per_kernel: bool = False
-    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+_TIMES: Final = frozenset({"start", "length", "over", "period", "pause", "ahead"})
 
 
 FAULTS: Final[Mapping[str, FaultKind]] = {
@@ -125,6 +97,7 @@ FAULTS: Final[Mapping[str, FaultKind]] = {
         per_kernel=True,
         parameters={"factor": Parameter(1.6, 1.0, 100.0, "times as long as well tuned")},
     ),
+    **HARDWARE_FAULTS,
 }
 BACKGROUNDS: Final[Mapping[str, FaultKind]] = {
     DIURNAL: FaultKind(

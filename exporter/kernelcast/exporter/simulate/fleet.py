@@ -7,14 +7,18 @@ from typing import Any, Final
 import numpy as np
 
 from kernelcast.exporter.simulate import faults
+from kernelcast.exporter.simulate.activity import COPIES_PER_SECOND
 from kernelcast.exporter.simulate.durations import FleetDurations
+from kernelcast.exporter.simulate.effects import Influence
 from kernelcast.exporter.simulate.faults import Fault
 from kernelcast.exporter.simulate.fleet_settings import SimulationSettings
-from kernelcast.exporter.simulate.influence import Influence, influence
-from kernelcast.exporter.simulate.node_samples import device_samples
+from kernelcast.exporter.simulate.influence import influence
+from kernelcast.exporter.simulate.kinds.hardware import ENDS_PROGRAMS, XID_79
+from kernelcast.exporter.simulate.nodes.health import DeviceHealth, Traffic, starting
+from kernelcast.exporter.simulate.nodes.monitor import Monitor
 from kernelcast.exporter.simulate.physics import Gpus
-from kernelcast.exporter.simulate.process import COPIES_PER_SECOND, RankPlacement, SimulatedProcess
-from kernelcast.exporter.simulate.program import USUAL_BUSY_RATIO, Program, make_program
+from kernelcast.exporter.simulate.process import RankPlacement, SimulatedProcess
+from kernelcast.exporter.simulate.program import USUAL_BUSY_RATIO, FloatArray, Program, make_program
 from kernelcast.exporter.simulate.truth import FaultReading, Truth
 from kernelcast.exporter.simulate.workload import Step, Workload
 from kernelcast.exporter.totals.report import ProcessReport, SourceBatch
@@ -23,6 +27,11 @@ from kernelcast.wire.identity import SIMULATED, Device
 from kernelcast.wire.kernels import label
 
 MODEL_NAME: Final = "Simulated H100 80GB"
+QUEUE_DELAY_NS: Final = 8_000.0
+"""Time from a launch's call to its start on an idle GPU; a few microseconds are usual."""
+BUSY_QUEUE_FACTOR: Final = 8.0
+COLLECTIVE_BYTES_PER_NS: Final = 300.0
+"""Bytes that a collective sends each nanosecond that it does not wait: two thirds of the 450 GB/s of all NVLinks."""
 
 
 class SimulatedFleet:
@@ -57,7 +66,9 @@ class SimulatedFleet:
         self._processes = [self._begin(gpu, start_ns) for gpu in range(settings.count)]
         self._workload = Workload(settings, [process.program for process in self._processes])
         self._durations = FleetDurations(settings.count, settings.kernels)
-        self._attributes = [place.device.device_labels(SIMULATED) for place in self._places]
+        self._queue_delay_ns = np.zeros((settings.count, settings.kernels), dtype=np.int64)
+        self._health = DeviceHealth(settings.count)
+        self._monitor = Monitor(settings, self._places, start_ns)
         self._truth = Truth(settings)
         self._ended: list[ProcessReport] = []
         self._steps = 0
@@ -86,11 +97,10 @@ class SimulatedFleet:
         while self._steps < wanted:
             self._advance()
         time_ns = self.when_ns(self.position_seconds)
-        reports = tuple(self._ended) + tuple(
-            process.report(self._durations.totals(gpu), final=self._done) for gpu, process in enumerate(self._processes)
-        )
-        self._ended = []
-        samples = device_samples(self._gpus, self._attributes, time_ns=time_ns, start_ns=self.start_ns)
+        lost = self._health.lost.tolist()
+        now = tuple(self._report(gpu, final=self._done) for gpu in range(self.settings.count) if not lost[gpu])
+        reports, self._ended = (*self._ended, *now), []
+        samples = self._monitor.samples(self._gpus, self._health, self._processes, time_ns)
         return SourceBatch(reports=reports, samples=tuple(samples), done=self._done)
 
     def close(self) -> None:
@@ -108,13 +118,14 @@ class SimulatedFleet:
         seconds = self.settings.step_seconds
         self._steps += 1
         now = self.position_seconds
-        self._replace_programs(now - seconds, now)
+        self._begin_faults(now - seconds, now)
         acting = influence(self.settings, now)
         noise = self._random.standard_normal((self.settings.count, self.settings.kernels + 1))
         step = self._workload.step(acting, self._gpus.clock_mhz, noise[:, 1:], seconds)
-        self._count(step, acting, seconds)
+        traffic = self._count(step, acting, seconds)
         full = self._gpus.allocate(acting, seconds)
         self._gpus.advance(acting, noise[:, 0], seconds)
+        self._health.advance(acting, self._gpus, traffic, seconds)
         self._truth.observe(
             now,
             FaultReading(
@@ -128,7 +139,7 @@ class SimulatedFleet:
         for gpu in np.flatnonzero(full).tolist():
             self._restart(gpu, now)
 
-    def _count(self, step: Step, acting: Influence, seconds: float) -> None:
+    def _count(self, step: Step, acting: Influence, seconds: float) -> Traffic:
         gpu_time = self._durations.add(step.launches, step.mean_ns, spread=step.spread, step=self._steps)
         step_ns = round(seconds * NANOSECONDS_PER_SECOND)
         collective_ns = gpu_time[:, self._workload.collective].sum(axis=1)
@@ -136,26 +147,49 @@ class SimulatedFleet:
         self._gpus.busy_ratio = np.minimum((compute_ns + collective_ns) / step_ns, 1.0)
         self._gpus.waiting_ratio = np.minimum(collective_ns / step_ns, self._gpus.busy_ratio)
         self._gpus.copy_ratio = np.minimum((gpu_time * self._workload.memory_bound).sum(axis=1) / step_ns, 1.0)
+        delay_ns = QUEUE_DELAY_NS * (1 + BUSY_QUEUE_FACTOR * self._gpus.busy_ratio**2)
+        self._queue_delay_ns += np.rint(step.launches * delay_ns[:, None]).astype(np.int64)
+        before = self._copied()
         for gpu, process in enumerate(self._processes):
-            process.spend(
+            process.activity.spend(
+                launches=int(step.launches[gpu].sum()),
                 compute_ns=int(compute_ns[gpu]),
                 collective_ns=int(collective_ns[gpu]),
                 copies=round(COPIES_PER_SECOND * float(acting.load[gpu]) * seconds),
+                lanes=float(acting.pcie_lanes[gpu]),
                 step_ns=step_ns,
             )
+        copied = self._copied() - before
+        collectives = step.launches * np.where(self._workload.collective, self._workload.base_ns, 0.0)
+        return Traffic(copied[:, 0], copied[:, 1], collectives.sum(axis=1) * COLLECTIVE_BYTES_PER_NS)
 
-    def _replace_programs(self, since: float, until: float) -> None:
-        """Restarts and deploys whose time came."""
-        for fault in self.settings.faults:
-            if fault.kind in {faults.RESTART, faults.DEPLOY} and since < fault.start_seconds <= until:
-                for gpu in np.flatnonzero(self.settings.where(fault)).tolist():
-                    self._versions[gpu] += fault.kind == faults.DEPLOY
-                    self._restart(gpu, fault.start_seconds)
+    def _copied(self) -> FloatArray:
+        return np.array([process.activity.copied_bytes for process in self._processes], dtype=np.float64)
+
+    def _report(self, gpu: int, *, final: bool) -> ProcessReport:
+        return self._processes[gpu].report(
+            self._durations.totals(gpu),
+            self._queue_delay_ns[gpu].tolist(),
+            used_mib=float(self._gpus.used_mib[gpu]),
+            final=final,
+        )
+
+    def _begin_faults(self, since: float, until: float) -> None:
+        """Single events of the faults that begin now: XIDs, and programs that end."""
+        for fault, gpu in starting(self.settings, since, until):
+            self._health.begin(fault, gpu, self.when_ns(until))
+            self._versions[gpu] += fault.kind == faults.DEPLOY
+            if fault.kind in {faults.RESTART, faults.DEPLOY, *ENDS_PROGRAMS}:
+                # The ranks of a job end together where one of them loses its GPU.
+                job = np.flatnonzero(self.settings.nodes_of(fault)).tolist() if fault.kind == XID_79 else [gpu]
+                for rank in job:
+                    self._restart(rank, fault.start_seconds)
 
     def _restart(self, gpu: int, seconds: float) -> None:
         """One process ends, its totals stay; another begins at 0."""
-        self._ended.append(self._processes[gpu].report(self._durations.totals(gpu), final=True))
+        self._ended.append(self._report(gpu, final=True))
         self._durations.reset(gpu)
+        self._queue_delay_ns[gpu] = 0
         self._generations[gpu] += 1
         self._processes[gpu] = self._begin(gpu, self.when_ns(seconds))
         self._workload.replace(gpu, self._processes[gpu].program)

@@ -1,12 +1,13 @@
 """Size of a simulated fleet, and its faults."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from kernelcast.exporter.simulate.faults import ALL, Fault
+from kernelcast.exporter.simulate.faults import Fault
+from kernelcast.exporter.simulate.kinds.kind import ALL
 from kernelcast.wire.errors import ConfigurationError
 
 MAX_GPUS: Final = 4_096
@@ -69,6 +70,10 @@ class SimulationSettings:
         on_gpu = np.full(self.count, fault.gpu == ALL) | (gpu == fault.gpu)
         chosen: BoolArray = on_node & on_gpu
         return chosen
+
+    def nodes_of(self, fault: Fault) -> BoolArray:
+        """Mask of the GPUs on the nodes that a fault concerns, shape (count,)."""
+        return self.where(replace(fault, gpu=ALL))
 
     def _check(self, fault: Fault) -> None:
         for name, value, count in (

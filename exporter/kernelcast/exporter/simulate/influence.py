@@ -1,82 +1,25 @@
 """Effects of faults and backgrounds on the fleet at one moment."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Final
 
-import numpy as np
-
 from kernelcast.exporter.simulate import faults, shapes
+from kernelcast.exporter.simulate.effects import (
+    PCIE_LANES,
+    SECONDS_PER_HOUR,
+    SECONDS_PER_MINUTE,
+    Effect,
+    Influence,
+)
 from kernelcast.exporter.simulate.faults import Fault
 from kernelcast.exporter.simulate.fleet_settings import BoolArray, SimulationSettings
-from kernelcast.exporter.simulate.program import FloatArray
+from kernelcast.exporter.simulate.hardware_influence import HARDWARE_EFFECTS
+from kernelcast.exporter.simulate.kinds import hardware
 
-SECONDS_PER_MINUTE: Final = 60.0
-SECONDS_PER_HOUR: Final = 3600.0
-PCIE_LANES: Final = 16.0
+__all__ = ["PCIE_LANES", "Influence", "influence"]
 
-
-@dataclass(slots=True, eq=False)
-class Influence:
-    """Effects of everything that acts at one moment, combined.
-
-    Attributes:
-        load: Shape (gpus,), work asked for, as a share of the usual.
-        heat_c: Shape (gpus,), degrees above the temperature that the power explains.
-        kernel_factor: Shape (gpus, kernels), times as long, unexplained.
-        bandwidth_factor: Shape (gpus,), times as long for what depends on memory bandwidth.
-        compute_factor: Shape (gpus,), times as long for everything but collectives.
-        leak_mib: Shape (gpus,), MiB per second.
-        preallocated: Shape (gpus,), share of the memory that the program takes at its start; 0 for the usual.
-        cache_mib: Shape (gpus,), MiB in caches that the program empties by itself.
-        clock_ratio: Shape (gpus,), highest clock, as a share of the boost clock.
-        braked: Shape (gpus,), whether the power supply asks for a slower clock.
-        capped: Shape (gpus,), whether the power limit is lowered.
-        pcie_lanes: Shape (gpus,), lanes of the PCIe link.
-        bit_errors: Shape (gpus,), single-bit errors per second.
-        remapped_rows: Shape (gpus,), rows remapped per second, for uncorrectable errors.
-        silent: Shape (gpus,), whether the GPU's samples are missing.
-    """
-
-    load: FloatArray
-    heat_c: FloatArray
-    kernel_factor: FloatArray
-    bandwidth_factor: FloatArray
-    compute_factor: FloatArray
-    leak_mib: FloatArray
-    preallocated: FloatArray
-    cache_mib: FloatArray
-    clock_ratio: FloatArray
-    braked: BoolArray
-    capped: BoolArray
-    pcie_lanes: FloatArray
-    bit_errors: FloatArray
-    remapped_rows: FloatArray
-    silent: BoolArray
-
-    @classmethod
-    def none(cls, count: int, kernels: int) -> "Influence":
-        """Nothing acts: every GPU has its usual load."""
-        return cls(
-            load=np.ones(count),
-            heat_c=np.zeros(count),
-            kernel_factor=np.ones((count, kernels)),
-            bandwidth_factor=np.ones(count),
-            compute_factor=np.ones(count),
-            leak_mib=np.zeros(count),
-            preallocated=np.zeros(count),
-            cache_mib=np.zeros(count),
-            clock_ratio=np.ones(count),
-            braked=np.zeros(count, dtype=np.bool_),
-            capped=np.zeros(count, dtype=np.bool_),
-            pcie_lanes=np.full(count, PCIE_LANES),
-            bit_errors=np.zeros(count),
-            remapped_rows=np.zeros(count),
-            silent=np.zeros(count, dtype=np.bool_),
-        )
-
-
-Effect = Callable[[Influence, Fault, BoolArray, float], None]
+_ON_A_NODE: Final = frozenset({hardware.NVML_HANG, hardware.CLOCK_SKEW})
+"""Kinds that concern a node, whichever GPU they name."""
 
 
 def influence(settings: SimulationSettings, seconds: float) -> Influence:
@@ -85,7 +28,12 @@ def influence(settings: SimulationSettings, seconds: float) -> Influence:
     for fault in settings.faults:
         effect = _EFFECTS.get(fault.kind)
         if effect is not None and fault.active(seconds):
-            effect(combined, fault, settings.where(fault), seconds - fault.start_seconds)
+            elapsed = seconds - fault.start_seconds
+            on_node = settings.nodes_of(fault)
+            effect(combined, fault, on_node if fault.kind in _ON_A_NODE else settings.where(fault), elapsed)
+            if fault.kind == hardware.XID_79 and elapsed < fault["pause"]:
+                # The ranks of a job end together.
+                combined.load[on_node] = 0.0
     return combined
 
 
@@ -216,4 +164,5 @@ _EFFECTS: Final[Mapping[str, Effect]] = {
     faults.SAWTOOTH_MEMORY: _sawtooth,
     faults.SPIKES: _spikes,
     faults.SLOW_OPENING: _slow_opening,
+    **HARDWARE_EFFECTS,
 }

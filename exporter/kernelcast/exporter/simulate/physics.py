@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from kernelcast.exporter.replay.trace import IntArray
-from kernelcast.exporter.simulate.influence import PCIE_LANES, Influence
+from kernelcast.exporter.simulate.effects import PCIE_LANES, Influence
 from kernelcast.exporter.simulate.program import FloatArray
 
 POWER_LIMIT_W: Final = 700.0
@@ -21,6 +21,8 @@ LOWEST_CLOCK_MHZ: Final = 345.0
 MEMORY_CLOCK_MHZ: Final = 2619.0
 MEMORY_TOTAL_MIB: Final = 81_559.0
 MEMORY_RESERVED_MIB: Final = 551.0
+NVLINKS: Final = 18
+"""Of an H100 SXM, 25 GB/s each in one direction. Source: NVIDIA H100 datasheet, 900 GB/s in both."""
 SLOWDOWN_TEMP_C: Final = 87.0
 HARD_SLOWDOWN_C: Final = 2.0
 """Degrees above SLOWDOWN_TEMP_C at which the hardware throttles as well as the driver."""

@@ -1,19 +1,23 @@
 """The simulated process on one GPU: its identity, and its counters besides kernels."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from kernelcast.exporter.programs.process import ProbeProcess
+from kernelcast.exporter.simulate.activity import Activity
 from kernelcast.exporter.simulate.program import BAD_BLOCK_SIZE, Program
 from kernelcast.exporter.totals.report import ProcessReport
-from kernelcast.wire.frames import Counters, KernelRow, TunableClaim, VariantRow
+from kernelcast.wire.frames import KernelRow, Status, TunableClaim, VariantRow
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.identity import SIMULATED, Device, Process
 
 METHOD: Final = "simulation"
-COPY_BYTES: Final = 4 * 1024**2
-COPIES_PER_SECOND: Final = 20
-_COPY_NS: Final = 168_000  # 4 MiB at 25 GB/s, what PCIe 4 x16 gives in practice
+VERSION: Final = "simulated"
+_ACTIVE: Final = Status(method=METHOD, state="active", reason="", sample_ratio=1.0)
+_FIRST_PID: Final = 10_000
+_PIDS_OF_A_GPU: Final = 1_000
 _TUNABLE: Final = "block_size"
 _ALLOWED: Final = ("32", "48", "64", "96", "128", "192", "256", "384", "512", "1024")
 
@@ -49,33 +53,32 @@ class SimulatedProcess:
             nonce=hashlib.blake2b(text.encode(), digest_size=8).hexdigest(),
             start_ns=start_ns,
             rank=place.rank,
-            pid=1000 + generation,
+            pid=_FIRST_PID + _PIDS_OF_A_GPU * int(place.device.gpu) + generation % _PIDS_OF_A_GPU,
             source=SIMULATED,
         )
         self.program = program
         self._device = place.device
         self._tunables = () if bad is None else (_claim(program, bad, place.device.model_name),)
         self._introduced = False
-        self._copies = 0
-        self._compute_ns = self._collective_ns = self._copy_ns = self._idle_ns = 0
+        self.activity = Activity()
 
-    def spend(self, *, compute_ns: int, collective_ns: int, copies: int, step_ns: int) -> int:
-        """Count one step; returns how long the copies took."""
-        copy_ns = copies * _COPY_NS
-        self._copies += copies
-        collective_ns = min(collective_ns, step_ns)
-        compute_ns = min(compute_ns, step_ns - collective_ns)
-        alone_ns = min(copy_ns, step_ns - collective_ns - compute_ns)
-        self._compute_ns += compute_ns
-        self._collective_ns += collective_ns
-        self._copy_ns += alone_ns
-        self._idle_ns += step_ns - collective_ns - compute_ns - alone_ns
-        return copy_ns
+    def report(
+        self, totals: tuple[DurationTotals, ...], queue_delay_ns: Sequence[int], *, used_mib: float, final: bool
+    ) -> ProcessReport:
+        """All its totals so far.
 
-    def report(self, totals: tuple[DurationTotals, ...], *, final: bool) -> ProcessReport:
-        """All its totals so far."""
-        names = self.program.names
-        rows = [KernelRow(name.kernel, one.count, one) for name, one in zip(names, totals, strict=True) if one.count]
+        Args:
+            totals: Durations of each kernel.
+            queue_delay_ns: Time between call and start of each kernel's launches.
+            used_mib: Memory that it has on the GPU.
+            final: Whether it has ended.
+        """
+        names, graphs = self.program.names, self.program.from_graphs
+        rows = [
+            KernelRow(name.kernel, one.count, one, one.count, delay_ns, one.count if graph else 0)
+            for name, one, delay_ns, graph in zip(names, totals, queue_delay_ns, graphs, strict=True)
+            if one.count
+        ]
         by_kernel = {row.kernel: row for row in rows}
         variants = {
             (name.kernel, variant): VariantRow.of(name.kernel, variant, by_kernel[name.kernel].durations)
@@ -88,24 +91,26 @@ class SimulatedProcess:
             device=self._device,
             names=() if introduced else names,
             rows=tuple(rows),
-            counters=self._counters(),
+            counters=self.activity.counters(used_mib),
             variants=variants,
             tunables=self._tunables,
             method=METHOD,
+            version=VERSION,
+            status=_ACTIVE,
             final=final,
         )
 
-    def _counters(self) -> Counters:
-        return Counters(
-            device=0,
-            memcpy=(("h2d", "true", self._copies * COPY_BYTES, self._copies, self._copies * _COPY_NS),),
-            device_time=(
-                ("compute", self._compute_ns),
-                ("collective", self._collective_ns),
-                ("copy", self._copy_ns),
-                ("overlap", 0),
-                ("idle", self._idle_ns),
-            ),
+    @property
+    def reporting(self) -> ProbeProcess:
+        """The process as the probe's socket knows it."""
+        return ProbeProcess(
+            process=self.process,
+            devices=(self._device,),
+            tunables=self._tunables,
+            method=METHOD,
+            version=VERSION,
+            connected=True,
+            peer_pid=self.process.pid,
         )
 
 

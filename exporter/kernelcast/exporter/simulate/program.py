@@ -16,6 +16,12 @@ USUAL_BUSY_RATIO: Final = 0.6
 BAD_BLOCK_SIZE: Final = 48
 GOOD_BLOCK_SIZE: Final = 256
 _SHARED_MEMORY_BYTES: Final = 16_384
+_GOOD_OCCUPANCY: Final = 0.5
+_BAD_OCCUPANCY: Final = 0.40625
+"""Theoretical occupancy on compute capability 9.0 with blocks of 256 and of 48 threads, 64 registers a thread and
+16 KiB of shared memory a block, as `probe.cupti.occupancy` computes it."""
+_GRAPH_MEMORY_BOUND: Final = 0.85
+"""Kernels from this dependence on memory bandwidth on are launched from a CUDA graph."""
 
 _SIGNATURES: Final = (
     ("void gemm_tensorop_kernel<float, 128, {0}>(float const*, float const*, float*, int)", 0.1, 8.0),
@@ -52,6 +58,11 @@ class Program:
         """Share of the GPU time that collectives take where no rank waits."""
         time_ns = self.base_ns * self.share
         return float(time_ns[self.collective].sum() / time_ns.sum())
+
+    @property
+    def from_graphs(self) -> list[bool]:
+        """Whether each kernel is launched from a CUDA graph."""
+        return [bound >= _GRAPH_MEMORY_BOUND for bound in self.memory_bound.tolist()]
 
     @property
     def variants(self) -> tuple[str, ...]:
@@ -93,6 +104,7 @@ def make_program(kernels: int, *, rate: float, distributed: bool, version: int, 
                 block=f"{BAD_BLOCK_SIZE if number == bad else GOOD_BLOCK_SIZE}x1x1",
                 registers=64 + version,
                 shared_memory_bytes=_SHARED_MEMORY_BYTES,
+                occupancy=_BAD_OCCUPANCY if number == bad else _GOOD_OCCUPANCY,
             )
             for number, signature in enumerate(signatures)
         ),

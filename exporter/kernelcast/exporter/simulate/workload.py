@@ -6,9 +6,9 @@ from typing import Final
 import numpy as np
 
 from kernelcast.exporter.replay.trace import IntArray
+from kernelcast.exporter.simulate.effects import Influence
 from kernelcast.exporter.simulate.fleet_settings import SimulationSettings
-from kernelcast.exporter.simulate.influence import Influence
-from kernelcast.exporter.simulate.physics import BOOST_CLOCK_MHZ
+from kernelcast.exporter.simulate.physics import BOOST_CLOCK_MHZ, NVLINKS
 from kernelcast.exporter.simulate.program import FloatArray, Program
 
 _JITTER: Final = 0.01
@@ -66,6 +66,11 @@ class Workload:
         self._base_ns[gpu] = program.base_ns
 
     @property
+    def base_ns(self) -> FloatArray:
+        """Shape (gpus, kernels), mean durations that nothing disturbs."""
+        return self._base_ns
+
+    @property
     def memory_bound(self) -> FloatArray:
         """Shape (kernels,), as `Program.memory_bound`."""
         return self._memory_bound
@@ -87,7 +92,8 @@ class Workload:
         bound = self._memory_bound
         slower = influence.kernel_factor * influence.compute_factor[:, None]
         slower *= slowdown_ratio(influence.bandwidth_factor[:, None], clock_mhz[:, None], bound)
-        slower = np.where(self._collective, influence.kernel_factor, slower)
+        links_lost = (NVLINKS / (NVLINKS - influence.links_down).clip(1))[:, None]
+        slower = np.where(self._collective, influence.kernel_factor * links_lost, slower)
         mean_ns = self._base_ns * slower * (1 + _JITTER * noise)
         per_second = self._settings.rate * influence.load[:, None] * self._share
         mean_ns += self._waiting(mean_ns, per_second)

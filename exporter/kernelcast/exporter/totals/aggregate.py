@@ -11,7 +11,7 @@ from kernelcast.exporter.totals.energy import EnergyMeter
 from kernelcast.exporter.totals.process import MAX_TUNABLES, ProcessTotals
 from kernelcast.exporter.totals.report import ProcessReport
 from kernelcast.exporter.totals.series import ProgramSeries, SeriesKey
-from kernelcast.wire.events import Outcome
+from kernelcast.wire.events import Outcome, OutcomeState
 from kernelcast.wire.frames import MEMSET
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
 
@@ -25,6 +25,8 @@ MAX_PROCESSES: Final = 1_024
 also notifies the program."""
 MAX_ENDED: Final = 16
 MAX_FINISHED: Final = 4_096
+DECISIONS: Final = ("inconclusive", "failed")
+"""Decisions that are counted by themselves; their state is `rolled_back`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +167,10 @@ class Aggregator:
             self.counts.unmatched += 1
             return
         series = member.series
-        key = (outcome.tunable, outcome.state.value)
-        if key not in series.outcomes and len(series.outcomes) >= MAX_TUNABLES * len(type(outcome.state)):
+        decided = outcome.decision in DECISIONS and outcome.state is OutcomeState.ROLLED_BACK
+        key = (outcome.tunable, outcome.decision if decided else outcome.state.value)
+        states = len(OutcomeState) + len(DECISIONS)
+        if key not in series.outcomes and len(series.outcomes) >= MAX_TUNABLES * states:
             self.counts.refused += 1
             return
         series.outcomes[key] = series.outcomes.get(key, 0) + 1

@@ -28,6 +28,11 @@ COUNTERS: Final[dict[str, tuple[Metric, tuple[str, ...]]]] = {
     "region_gpu_ns": (kernel.REGION_GPU, ("region",)),
     "region_wall_ns": (kernel.REGION_WALL, ("region",)),
     "unseen_launches": (kernel.PROBE_UNSEEN, ("reason",)),
+    "steps": (kernel.STEPS, ()),
+    "items": (kernel.ITEMS, ()),
+    "step_ns": (kernel.STEP_SECONDS, ()),
+    "trial_lost_ns": (kernel.TRIAL_LOST, ()),
+    "trial_allowed_ns": (kernel.TRIAL_ALLOWED, ()),
 }
 """By name of a counter from `process.flatten`: its row, and the labels of its key. Names with `_ns` become seconds."""
 
@@ -211,4 +216,5 @@ def _claim(claim: TunableClaim) -> dict[str, str]:
         "kernel": ";".join(claim.kernels),
         "device_model": claim.device_model,
         "code_version": claim.code_version,
+        "changes_results": "" if claim.changes_results is None else str(claim.changes_results).lower(),
     }

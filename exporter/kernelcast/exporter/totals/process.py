@@ -13,7 +13,7 @@ from kernelcast.wire.kernels import normalise
 MAX_TRACKED: Final = 20_000
 """Largest number of kernels and of (kernel, variant) pairs of a process; real traces have 49 to 170 and 192 to 579."""
 MAX_COUNTERS: Final = 512
-"""Largest number of totals in a `Counters` frame: 33 rows of each list, with 3 + 2 + 1 + 3 + 1 totals, and 3 more."""
+"""Largest number of totals in a `Counters` frame: 33 rows of each list, with 3 + 2 + 1 + 3 + 1 totals, and 6 more."""
 MAX_TUNABLES: Final = 64
 MAX_SIGNATURE_CHARACTERS: Final = 16_384
 
@@ -180,6 +180,13 @@ def flatten(counters: Counters, *, probe: bool) -> Iterator[tuple[CounterKey, in
         add(("region_wall_ns", region), wall_ns)
     for reason, launches in counters.unseen:
         add(("unseen_launches", reason), launches)
+    if counters.steps:
+        add(("steps",), counters.steps)
+        add(("items",), counters.items)
+        add(("step_ns",), counters.step_ns)
+    if counters.trial_allowed_ns:
+        add(("trial_lost_ns",), counters.trial_lost_ns)
+        add(("trial_allowed_ns",), counters.trial_allowed_ns)
     if probe:
         add(("overhead_ns",), counters.overhead_ns)
         add(("dropped_frames",), counters.dropped_frames)

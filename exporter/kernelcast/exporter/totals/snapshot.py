@@ -1,12 +1,13 @@
 """Converts an aggregator to a JSON document and back, with everything that it needs to continue."""
 
 from collections import OrderedDict
+from collections.abc import Mapping
 from itertools import chain
 from typing import Any, Final
 
 from kernelcast.exporter.totals.aggregate import Aggregator, ProgramOnGpu
 from kernelcast.exporter.totals.energy import GpuEnergy, GpuKey
-from kernelcast.exporter.totals.increments import LaunchTotals, Timed
+from kernelcast.exporter.totals.increments import CounterKey, LaunchTotals, Timed
 from kernelcast.exporter.totals.process import ProcessTotals
 from kernelcast.exporter.totals.series import KernelSeries, ProgramSeries, SeriesKey
 from kernelcast.wire.frames import KernelName, VariantRow
@@ -16,6 +17,8 @@ from kernelcast.wire.identity import Device
 Document = dict[str, Any]
 _DURATION_FIELDS: Final = 5
 _NO_BUCKETS: Final[list[int]] = []
+STEP_COUNTERS: Final = frozenset({"steps", "items", "step_ns"})
+TRIAL_COUNTERS: Final = frozenset({"trial_lost_ns", "trial_allowed_ns"})
 _LARGEST: Final = 2**64 - 1
 """The largest integer that the JSON writer accepts; a greater sum of squares is stored as text."""
 
@@ -64,7 +67,7 @@ def _member(member: ProgramOnGpu) -> Document:
         "start_ns": series.start_ns,
         "kernels": [_kernel(kernel) for kernel in series.kernels.values()],
         "other": {kernel_class: _launches(totals) for kernel_class, totals in series.other.items()},
-        "counters": [[*key, total] for key, total in series.counters.items()],
+        **_counters(series.counters),
         "gaps": _durations(series.gaps) if series.gaps else None,
         "metered": series.metered,
         "counted": series.counted,
@@ -81,7 +84,7 @@ def _restored_member(item: Document) -> ProgramOnGpu:
     kernels = [_restored_kernel(kernel) for kernel in item["kernels"]]
     series.kernels = {kernel.signature: kernel for kernel in kernels}
     series.other = {str(name): _restored_launches(totals) for name, totals in item["other"].items()}
-    series.counters = {tuple(key): int(total) for *key, total in item["counters"]}
+    series.counters = _restored_counters(item)
     series.gaps = _restored_durations(item["gaps"]) if item.get("gaps") else None
     series.metered = bool(item.get("metered"))
     series.counted = int(item.get("counted", 0))
@@ -129,7 +132,7 @@ def _process(process: ProcessTotals, numbers: dict[str, int]) -> Document:
         "names": [[kernel, numbers.get(name.signature, -1)] for kernel, name in process.names.items()],
         "rows": [[kernel, _launches(totals)] for kernel, totals in process.rows.items()],
         "variants": [_variant(row) for row in process.variants.values()],
-        "counters": [[*key, total] for key, total in process.counters.items()],
+        **_counters(process.counters),
         "gaps": _durations(process.gaps) if process.gaps else None,
     }
 
@@ -144,9 +147,24 @@ def _restored_process(item: Document, kernels: list[KernelSeries]) -> ProcessTot
     }
     process.rows = {int(kernel): _restored_launches(totals) for kernel, totals in item["rows"]}
     process.variants = {(row.kernel, row.variant): row for row in map(_restored_variant, item["variants"])}
-    process.counters = {tuple(key): int(total) for *key, total in item["counters"]}
+    process.counters = _restored_counters(item)
     process.gaps = _restored_durations(item["gaps"]) if item.get("gaps") else None
     return process
+
+
+def _counters(counters: Mapping[CounterKey, int]) -> Document:
+    """Write counters; newer ones apart, because an older exporter cannot emit a counter that it does not know."""
+    newer = STEP_COUNTERS | TRIAL_COUNTERS
+    return {
+        "counters": [[*key, total] for key, total in counters.items() if key[0] not in newer],
+        "trials": [[*key, total] for key, total in counters.items() if key[0] in TRIAL_COUNTERS],
+        "steps": [[*key, total] for key, total in counters.items() if key[0] in STEP_COUNTERS],
+    }
+
+
+def _restored_counters(item: Document) -> dict[CounterKey, int]:
+    rows = (*item["counters"], *item.get("steps", ()), *item.get("trials", ()))
+    return {tuple(key): int(total) for *key, total in rows}
 
 
 def _launches(totals: LaunchTotals) -> list[Any]:

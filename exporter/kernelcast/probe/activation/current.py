@@ -1,11 +1,12 @@
 """The probe of this process, for programs that do not want to carry it around."""
 
 import atexit
+import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from kernelcast.probe.activation.dormant import disarm, script_name
 from kernelcast.probe.probe import (
@@ -15,14 +16,20 @@ from kernelcast.probe.probe import (
     known_source,
     settings_from,
 )
+from kernelcast.probe.ranks.council import stay_away
 from kernelcast.probe.recording.recorder import Dimensions, plain
 from kernelcast.probe.switch import OFF
-from kernelcast.probe.tunables import Agreement, Terms, Tunable, Value, printable_kernels
+from kernelcast.probe.tunables import Agreement, Terms, Tunable, Value, printable_kernels, text
+from kernelcast.probe.tuned.checks import Check
+from kernelcast.probe.tuned.space import ProgramSpace, SpaceTerms, Surroundings, make_space
 from kernelcast.wire.frames import DeviceClaim
 from kernelcast.wire.identity import LIVE
 
 if TYPE_CHECKING:
     from kernelcast.probe.activation.standalone import Standalone
+
+
+SET: Final = "KERNELCAST_SET"
 
 
 class _Current:
@@ -68,7 +75,7 @@ def start(  # noqa: PLR0913  the door of the library; everything has a default
         rank: Its rank; default what `KERNELCAST_RANK`, torchrun, MPI, JAX or Slurm say in the environment.
         socket_path: The exporter's socket; default `KERNELCAST_SOCKET`, else `/run/kernelcast/probe.sock`.
         devices: The GPUs, in CUDA's order; by default the probe asks the CUDA driver, once this process uses it.
-        source: `simulated` for a program without a GPU.
+        source: `cpu` for a program that works on the CPU, `simulated` for one that invents its work; neither has a GPU.
         code_version: Your program's version: hints for another one are refused.
         method: The method of measurement: `cupti`, `event`, `count` (see docs/probe.md), `auto` for the best of these
             that is possible, or `manual` for a program that measures and calls `observe` itself.
@@ -128,6 +135,7 @@ def observe(  # noqa: PLR0913  a launch has this many properties
     registers: int = 0,
     shared_memory_bytes: int = 0,
     device: int = 0,
+    configuration: int | None = None,
 ) -> None:
     """Report one timed launch. `Probe.observe` does the same without looking the probe up.
 
@@ -139,6 +147,7 @@ def observe(  # noqa: PLR0913  a launch has this many properties
         registers: Registers of a thread.
         shared_memory_bytes: Shared memory of a block.
         device: Index into the devices of this process.
+        configuration: `Probe.configuration` at the launch, where its time is reported a step later or more.
     """
     probe = _current.probe
     if probe:
@@ -150,6 +159,7 @@ def observe(  # noqa: PLR0913  a launch has this many properties
             registers=registers,
             shared_memory_bytes=shared_memory_bytes,
             device=device,
+            configuration=configuration,
         )
 
 
@@ -194,15 +204,17 @@ def sync(kind: str, waited_ns: int, *, device: int = 0) -> None:
         probe.sync(kind, waited_ns, device=device)
 
 
-def step(*, epoch: bool = False) -> None:
+def step(*, items: float = 0, epoch: bool = False) -> None:
     """Mark the end of a step, such as one batch; tunables change their values here and nowhere else.
 
     Args:
+        items: Units of work that the step processed, such as samples or tokens; a program that gives them has a rate
+            of work on the dashboards, and its trials compare times per unit. 0 if it does not count them.
         epoch: The step also ends an epoch; tunables with `granularity="epoch"` change only then.
     """
     probe = _current.probe
     if probe:
-        probe.step(epoch=epoch)
+        probe.step(items=items, epoch=epoch)
 
 
 def tunable(  # noqa: PLR0913  the terms of a tunable, each with a default
@@ -215,18 +227,25 @@ def tunable(  # noqa: PLR0913  the terms of a tunable, each with a default
     kind: str = "generic",
     kernels: Sequence[str] = (),
     agree: Agreement | None = None,
+    group: Any = None,
+    changes_results: bool | None = None,
 ) -> Tunable[Value]:
     """Register a tunable; its `.value` changes at step boundaries only, and only to an allowed value.
 
     Args:
         name: Its name, unique in the program.
         allowed: The values it may take, all of one type: int, float or str.
-        value: The value it starts with.
+        value: The value it starts with; another one that `KERNELCAST_SET` gives, as `{"NAME": "VALUE"}`, precedes it.
         scope: `local`, or `collective` where all ranks need the same value.
         granularity: `call` or `step` (may change in `step()`), `epoch` (in `step(epoch=True)`), `restart` (never here).
         kind: `block_size` or another word that hint rules know.
         kernels: Signatures of the kernels it acts on; empty for all.
-        agree: For `collective`: makes all ranks agree on one value; see `Agreement`.
+        agree: For `collective`: makes all ranks agree on one value; see `Agreement`. `group` does more.
+        group: For `collective`: how ranks communicate: a `torch.distributed` process group, an mpi4py communicator, an
+            object with `all_gather(text)`, or with `broadcast(text, root)`, `rank` and `size`. Every rank registers
+            the tunable at the same place of the program; they exchange its value there.
+        changes_results: Whether another value changes the program's results, so that a person has to approve it.
+            Without it, values of the kinds `batch_size`, `precision` and `checkpointing` do.
 
     Returns:
         The tunable; read its `value` in every step.
@@ -234,11 +253,86 @@ def tunable(  # noqa: PLR0913  the terms of a tunable, each with a default
     Raises:
         TunableError: The name, a value or the number of them is not acceptable.
     """
-    terms = Terms(scope, granularity, kind, tuple(kernels), agree)
+    terms = Terms(scope, granularity, kind, tuple(kernels), agree, group, changes_results)
+    value = set_outside(name, allowed, value)
     probe = _current.probe
     if probe:
         return probe.tunable(name, allowed, value, terms)
+    if scope == "collective":
+        stay_away(group)
     return Tunable(name, allowed, value, replace(terms, kernels=printable_kernels(terms.kernels)))
+
+
+def space(  # noqa: PLR0913  the terms of a space, each with a default
+    name: str,
+    parameters: Mapping[str, Sequence[Any]],
+    *,
+    start: Mapping[str, Any],
+    valid: Callable[[Any], Any] | None = None,
+    check: Check | None = None,
+    per: str = "call",
+    scope: str = "local",
+    group: Any = None,
+    changes_results: bool = False,
+    share: float = 0.01,
+    search: Any = "own",
+) -> ProgramSpace:
+    """Declare a space of joint configurations, which is searched and proved while the program works.
+
+    Args:
+        name: Its name, unique in the program.
+        parameters: The values of each parameter, by name.
+        start: The configuration of the untuned program, a value for each parameter.
+        valid: Takes a configuration, returns whether it may be used; all may without it.
+        check: Compares a candidate's result with the kept configuration's, as `close` and `finite` do.
+        per: When the configuration may change: at each `call` of a function that is decorated with the space's `tuned`,
+            at the end of a `step`, or of an `epoch` (`step(epoch=True)`), whose times per item are compared.
+        scope: `local`, or `collective` where all ranks need the same configuration: the ranks search it together, and
+            hints propose configurations besides. It has at most 256.
+        group: For `collective`: how ranks communicate, as of `tunable`.
+        changes_results: Another configuration changes the program's results, so that the program tries none by itself;
+            with `per="step"` or `"epoch"` hints that a person has approved may.
+        share: Share of the steps' time that a search may cost; of calls, `tuned` has it.
+        search: What proposes configurations: `own`; `optuna` or `kernel-tuner`, from the extras of these names; the
+            name of an entry point in `kernelcast.searches`, or such a function itself; or an object with `ask()`, which
+            returns a value for each parameter by name, or None at the end, and `tell(configuration, cost)`, whose cost
+            is the time over the start's, or None for a configuration that cannot be run.
+
+    Returns:
+        The space: decorate functions with its `tuned`, read its attributes. Without a probe the start stays in force.
+
+    Raises:
+        SpaceError: Parameters, start, restriction or terms cannot be used.
+        TunableError: A collective space has no group that can be used, or there are too many tunables.
+        ConfigurationError: Where a probe runs: there is no search of that name, or its package is not installed.
+    """
+    probe = _current.probe
+    terms = SpaceTerms(per, scope, group, changes_results, search)
+    if probe:
+        return probe.space(name, parameters, start=start, valid=valid, check=check, terms=terms, share=share)
+    made = make_space(name, parameters, start, valid, check, Surroundings(), terms=terms)
+    if scope == "collective":
+        stay_away(group)
+    return made
+
+
+def set_outside(name: str, allowed: Sequence[Value], value: Value) -> Value:
+    """Return the value that whoever started the program gives a tunable, if it is allowed; else the program's own."""
+    given = os.environ.get(SET, "")
+    if not given:
+        return value
+    try:
+        wanted = json.loads(given).get(name)
+    except (ValueError, AttributeError):
+        wanted = None
+        sys.stderr.write(f"kernelcast: {SET} is {given[:80]!r}; it must be a JSON object of names and values\n")
+    if wanted is None:
+        return value
+    found = [one for one in allowed if text(one) == str(wanted)]
+    if not found:
+        known = ", ".join(map(text, allowed))
+        sys.stderr.write(f"kernelcast: {SET} sets {name} to {wanted!r}; it allows {known}; {text(value)} stays\n")
+    return found[0] if found else value
 
 
 def switched_on(chosen: bool | None, variable: str) -> bool:  # noqa: FBT001  True, False, or as the environment says

@@ -39,12 +39,13 @@ class Pair(NamedTuple):
 
 
 class TimedLaunch(NamedTuple):
-    """A launch that is being timed: its key, and the events that will give its duration."""
+    """A launch that is being timed: its key, the events that will give its duration, the configuration in force."""
 
     key: Any
     pair: Pair
     region: RegionTotals | None
     weight: int
+    configuration: int = 0
 
 
 class SamplingBucket:

@@ -76,6 +76,8 @@ class LaunchObserver:
         self.capturing = 0
         """Streams of which CuPy knows that they capture a graph."""
         self.failures = 0
+        self.configuration: Callable[[], int] = int
+        """Returns the number of the configuration in force."""
 
     def traced(self, name: str) -> Traced:
         """The counts of a function of the current device."""
@@ -135,7 +137,7 @@ class LaunchObserver:
             pair = self.timer.begin(traced.device, stream)
             if pair is None:
                 return None, 0
-            return TimedLaunch(key, pair, stay.totals if stay else None, weight), stream
+            return TimedLaunch(key, pair, stay.totals if stay else None, weight, self.configuration()), stream
         except Exception:  # noqa: BLE001  a launch that cannot be timed is launched all the same
             self.failures += 1
             return None, 0

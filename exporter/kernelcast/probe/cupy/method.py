@@ -14,7 +14,7 @@ from kernelcast.probe.cupy.pools import read_pools
 from kernelcast.probe.cupy.traced import Configuration, Traced, TracedKernels
 from kernelcast.probe.process.driver import loaded_driver
 from kernelcast.probe.process.imports import ImportWatch
-from kernelcast.probe.recording.recorder import Recorder
+from kernelcast.probe.recording.recorder import Recorder, printable
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.kernels import variant
 
@@ -150,7 +150,16 @@ class CupyRung:
         self._unpatch = _watch_captures(stream, launches)
         self._compiler = compiler
         self._facts = LaunchFacts(driver, runtime)
+        launches.configuration = self._configuration
+        self._recorder.launch_counts = self._launch_counts
         self._launches = launches
+
+    def _configuration(self) -> int:
+        return self._recorder.configuration
+
+    def _launch_counts(self) -> dict[tuple[int, str], int]:
+        """Launches so far by device and kernel; read by the program's thread at the end of a trial's steps."""
+        return {(traced.device, printable(traced.signature)): traced.launched for traced in self._kernels}
 
     def _tell_times(self, launches: LaunchObserver) -> None:
         summed: dict[tuple[Traced, Configuration, str], tuple[Any, DurationTotals]] = {}
@@ -159,6 +168,7 @@ class CupyRung:
             region = sample.region.name if sample.region else ""
             key = (traced, configuration, region)
             summed.setdefault(key, (function, DurationTotals()))[1].observe(duration_ns)
+            self._recorder.sampled(traced.signature, traced.device, duration_ns, sample.configuration)
             if sample.region:
                 sample.region.on(traced.device).gpu_ns += duration_ns * sample.weight
         for (traced, configuration, region), (function, durations) in summed.items():

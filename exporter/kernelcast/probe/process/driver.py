@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from kernelcast.wire import identity
 from kernelcast.wire.frames import DeviceClaim
-from kernelcast.wire.identity import SIMULATED
 
 LIBRARY: Final = "libcuda.so.1"
 NAME_BYTES: Final = 128
@@ -63,13 +63,13 @@ def claims(source: str, load: Load = loaded_driver) -> tuple[DeviceClaim, ...]:
     """The devices of this process, in CUDA's order, so that a device's number is its index.
 
     Args:
-        source: `simulated` for a program without a GPU: it gets the pseudo device `cpu`.
+        source: `cpu` for real work without a GPU, `simulated` for invented work: both get the pseudo device `cpu`.
         load: Gives the driver library.
 
     Returns:
         At least one; with an empty UUID where it cannot be known here, for the exporter to complete.
     """
-    if source == SIMULATED:
+    if source in {identity.SIMULATED, identity.CPU}:
         return (CPU,)
     try:
         return _ask(load()) or (UNKNOWN,)

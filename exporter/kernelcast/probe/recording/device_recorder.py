@@ -11,10 +11,12 @@ from kernelcast.probe.recording.totals import (
     MAX_NAME_CHARACTERS,
     MOST,
     DeviceTotals,
+    Progress,
     check_durations,
     increase,
     kind_text,
 )
+from kernelcast.probe.trial_budget import TrialBudget
 from kernelcast.wire.frames import Status
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.kernels import OTHER
@@ -53,6 +55,8 @@ class DeviceRecorder:
         self.touched = False
         """Whether there is anything to report; before that, no connection is made."""
         self.overhead_ns = 0
+        self.progress = Progress()
+        self.budget = TrialBudget()
         self.dropped_records = 0
         self.current: Status | None = None
         """The present measurement status."""

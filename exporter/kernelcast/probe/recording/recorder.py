@@ -5,9 +5,9 @@ buckets.
 """
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import perf_counter_ns
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kernelcast.probe.recording.device_recorder import MAX_DEVICES, DeviceRecorder, guarded
 from kernelcast.probe.recording.texts import LONGEST_NS, Dimensions, plain, printable, whole
@@ -15,6 +15,9 @@ from kernelcast.probe.recording.totals import MAX_KINDS, MOST, Cell, DeviceTotal
 from kernelcast.wire.frames import Counters, KernelName, KernelRow, VariantRow
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.kernels import COLLECTIVE, OTHER, OTHER_COLLECTIVES, kernel_class
+
+if TYPE_CHECKING:
+    from kernelcast.probe.recording.step_times import StepTimes
 
 __all__ = [
     "LONGEST_NS",
@@ -50,6 +53,12 @@ class Recorder(DeviceRecorder):
     def __init__(self, *, max_kernels: int = MAX_KERNELS) -> None:
         super().__init__()
         self._max_kernels = max_kernels
+        self.configuration = 0
+        """Number of the configuration in force; each step of a trial has a new one."""
+        self.step_times: StepTimes | None = None
+        """Receives the launches of an open trial's steps."""
+        self.launch_counts: Callable[[], Mapping[tuple[int, str], int]] | None = None
+        """Returns the launches so far by device and kernel, where a method counts them as they happen."""
 
     def observe(  # noqa: PLR0913  a launch has this many properties
         self,
@@ -62,8 +71,9 @@ class Recorder(DeviceRecorder):
         shared_memory_bytes: int = 0,
         device: int = 0,
         variant: str = "",
+        configuration: int | None = None,
     ) -> None:
-        """Add one timed launch."""
+        """Add one timed launch; `configuration` is the number in force at the launch, if that is some time ago."""
         began_ns = perf_counter_ns()
         try:
             duration_ns = int(duration_ns)
@@ -87,6 +97,10 @@ class Recorder(DeviceRecorder):
                 if variant:
                     _grow_variant(totals.variant(cell, variant), 1, duration_ns, duration_ns * duration_ns)
                 self.overhead_ns += perf_counter_ns() - began_ns
+            times = self.step_times
+            if times is not None:
+                number = self.configuration if configuration is None else configuration
+                times.timed(device, cell.signature, duration_ns, number)
         except Exception:  # noqa: BLE001  nothing here may reach the program
             self.refused += 1
 
@@ -103,7 +117,16 @@ class Recorder(DeviceRecorder):
                 return False
             cell.launches += launches
             cell.changed = True
+        times = self.step_times
+        if times is not None:
+            times.launched(device, cell.signature, launches, self.configuration)
         return True
+
+    def sampled(self, signature: str, device: int, duration_ns: int, configuration: int) -> None:
+        """Add a timed launch to an open trial; `absorb` adds it to the totals, `launch_counts` counts it."""
+        times = self.step_times
+        if times is not None:
+            times.timed(device, printable(signature), duration_ns, configuration, launches=0)
 
     @guarded
     def absorb(  # noqa: PLR0913  the properties of a kernel
@@ -207,6 +230,8 @@ class Recorder(DeviceRecorder):
                 overhead_ns=self.overhead_ns if home else 0,
                 dropped_frames=dropped_frames if home else 0,
                 dropped_records=self.dropped_records if home else 0,
+                progress=self.progress if home else None,
+                budget=self.budget if home else None,
             )
 
     def charge(self, cost_ns: int) -> None:

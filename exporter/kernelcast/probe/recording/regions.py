@@ -170,6 +170,12 @@ def enter(totals: RegionTotals, *, marked: bool = False) -> None:
     current.set(Stay(totals, outer, perf_counter_ns(), not _within(totals, outer), marked))
 
 
+def inside(totals: RegionTotals) -> bool:
+    """Whether this thread or task is within a region."""
+    stay = current.get()
+    return stay is not None and _within(totals, stay)
+
+
 def leave_marked() -> None:
     """Leave the innermost region if a range entered it; a range that was pushed before the hook is ignored."""
     stay = current.get()

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final, TypeVar
 
 from kernelcast.probe.recording.texts import Dimensions, dimensions, plain
+from kernelcast.probe.trial_budget import TrialBudget
 from kernelcast.wire.frames import MAX_VARIANTS, Counters, KernelName, KernelRow, VariantRow
 from kernelcast.wire.histogram import DurationTotals, bucket_index
 from kernelcast.wire.kernels import MAX_VARIANT_CHARACTERS, OTHER, kernel_id
@@ -100,6 +101,49 @@ class Cell:
         self.changed_variants = set(self.variants)
 
 
+class Progress:
+    """Steps of the program so far. Its thread writes, the sender's reads: each total never falls.
+
+    Attributes:
+        steps: Steps that have ended.
+        items: Units of work in them.
+        first_ns: End of the first step, by a monotonic clock.
+        last_ns: End of the last one.
+    """
+
+    __slots__ = ("first_ns", "items", "last_ns", "steps")
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.items = 0
+        self.first_ns = 0
+        self.last_ns = 0
+
+    @property
+    def step_ns(self) -> int:
+        """Wall time between the ends of steps."""
+        return self.last_ns - self.first_ns
+
+    def advance(self, now_ns: int, items: float = 0) -> None:
+        """Add one step; a number of items that is none, or too large for a total, is left out."""
+        if not self.steps:
+            self.first_ns = now_ns
+        self.steps += 1
+        self.last_ns = now_ns
+        if items:
+            more = items if type(items) is int else _whole_number(items)
+            if 0 < more < MOST - self.items:
+                self.items += more
+
+
+def _whole_number(value: object) -> int:
+    """A number of another type, such as NumPy's, as an int; 0 for anything that is no number."""
+    try:
+        return int(value)  # type: ignore[call-overload,no-any-return]
+    except Exception:  # noqa: BLE001  nothing here may reach the program
+        return 0
+
+
 class DeviceTotals:
     """Totals of one device."""
 
@@ -129,7 +173,16 @@ class DeviceTotals:
         self.pools: dict[tuple[str, str], int] = {}
         self.gaps: DurationTotals | None = None
 
-    def counters(self, device: int, *, overhead_ns: int, dropped_frames: int, dropped_records: int) -> Counters:
+    def counters(
+        self,
+        device: int,
+        *,
+        overhead_ns: int,
+        dropped_frames: int,
+        dropped_records: int,
+        progress: Progress | None,
+        budget: TrialBudget | None = None,
+    ) -> Counters:
         """Return its counters besides kernels."""
         return Counters(
             device,
@@ -143,6 +196,11 @@ class DeviceTotals:
             regions=tuple((key, row[0], row[1], row[2]) for key, row in sorted(self.regions.items())),
             unseen=tuple((key, row[0]) for key, row in sorted(self.unseen.items())),
             dropped_records=dropped_records,
+            steps=progress.steps if progress else 0,
+            items=progress.items if progress else 0,
+            step_ns=progress.step_ns if progress else 0,
+            trial_lost_ns=budget.lost_ns if budget else 0,
+            trial_allowed_ns=budget.allowed_ns if budget and budget.is_used else 0,
         )
 
     def variant(self, cell: Cell, text: str) -> list[int]:

@@ -83,10 +83,17 @@ class ReportSender:
         link: The connection.
         interval_seconds: Time between two rounds of frames.
         hello: Makes the first frame, once there is something to report.
+        warns: Whether it logs that there is no exporter; not where the program has just started one.
     """
 
     def __init__(
-        self, subject: ReportedProcess, link: Link, interval_seconds: float, hello: Callable[[], Hello]
+        self,
+        subject: ReportedProcess,
+        link: Link,
+        interval_seconds: float,
+        hello: Callable[[], Hello],
+        *,
+        warns: bool = True,
     ) -> None:
         self._subject = subject
         self._link = link
@@ -97,7 +104,7 @@ class ReportSender:
         self._tunables_sent: tuple[TunableClaim, ...] | None = None
         self._status_sent: Status | None = None
         self._greeted = False
-        self._warned = False
+        self._warned = not warns
         self._stopping = threading.Event()
         self._wake_read, self._wake_write = socket.socketpair()
         self._wake_read.setblocking(False)

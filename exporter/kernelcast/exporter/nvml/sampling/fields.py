@@ -131,8 +131,8 @@ def _memory(nvml: Any, gpu: Any) -> tuple[Number, ...]:
 
 
 def _remapped_rows(nvml: Any, gpu: Any) -> tuple[Number, ...]:
-    correctable, uncorrectable, _pending, failure = nvml.nvmlDeviceGetRemappedRows(gpu)
-    return correctable, uncorrectable, failure
+    correctable, uncorrectable, pending, failure = nvml.nvmlDeviceGetRemappedRows(gpu)
+    return correctable, uncorrectable, failure, pending
 
 
 def _clock_events(nvml: Any, gpu: Any) -> tuple[Number]:
@@ -177,7 +177,12 @@ CALLS: Final = (
     MEMORY_CALL,
     NvmlCall(
         "nvmlDeviceGetRemappedRows",
-        (rows.CORRECTABLE_REMAPPED_ROWS, rows.UNCORRECTABLE_REMAPPED_ROWS, rows.ROW_REMAP_FAILURE),
+        (
+            rows.CORRECTABLE_REMAPPED_ROWS,
+            rows.UNCORRECTABLE_REMAPPED_ROWS,
+            rows.ROW_REMAP_FAILURE,
+            rows.ROW_REMAP_PENDING,
+        ),
         _remapped_rows,
     ),
     NvmlCall("nvmlDeviceGetCurrentClocksEventReasons", (rows.CLOCK_EVENT_REASONS,), _clock_events),

@@ -1,0 +1,67 @@
+"""Approvals of people, as this node knows them: a hint that changes results is delivered only with one."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final, Protocol
+
+from kernelcast.wire.errors import EventError
+from kernelcast.wire.events import Hint, HintMode
+from kernelcast.wire.frames import TunableClaim
+from kernelcast.wire.tuning.approvals import REQUIRED, Approval, approved_mode, changes_results
+
+MAX_APPROVALS: Final = 4096
+
+
+class ApprovablePrograms(Protocol):
+    """The node's processes."""
+
+    def approve(self, approvals: Iterable[Approval]) -> None:
+        """Deliver the hints that are approved from now on, and withdraw those that are no longer."""
+        ...
+
+
+class Approvals:
+    """Answers by hint, without those whose hint has expired."""
+
+    def __init__(self) -> None:
+        self._answers: dict[str, Approval] = {}
+
+    def add(self, approval: Approval, now_ns: int) -> None:
+        """Keep the newest answer to a hint.
+
+        Raises:
+            EventError: There are too many.
+        """
+        self._answers.pop(approval.hint_id, None)
+        if approval.expires_at_ns <= now_ns:
+            return
+        if len(self._answers) >= MAX_APPROVALS:
+            self._answers = {key: one for key, one in self._answers.items() if one.expires_at_ns > now_ns}
+        if len(self._answers) >= MAX_APPROVALS:
+            raise EventError(
+                f"{len(self._answers)} answers to hints are kept; the limit is {MAX_APPROVALS}; "
+                f"answer hint {approval.hint_id} again after others have expired"
+            )
+        self._answers[approval.hint_id] = approval
+
+    def remove(self, hint_id: str) -> None:
+        """Forget the answer to a hint: it is proposed again."""
+        self._answers.pop(hint_id, None)
+
+    def all(self) -> list[Approval]:
+        """Return the answers."""
+        return list(self._answers.values())
+
+
+def deliverable(hint: Hint, claim: TunableClaim, approvals: dict[str, Approval]) -> Hint | None:
+    """Return a hint as it is delivered to a program that has this tunable; None while a person has to approve it.
+
+    The program's claim decides, too: a predictor that does not know that a tunable changes results sets nothing.
+    """
+    needed = hint.approval == REQUIRED or changes_results(claim.kind, claim.changes_results)
+    if not needed or (hint.mode is HintMode.DRY_RUN and hint.approval != REQUIRED):
+        return hint
+    answer = approvals.get(hint.hint_id)
+    if answer is None or not answer.approves(hint):
+        return None
+    return replace(hint, mode=approved_mode(hint), approved_by=answer.by or "a person")

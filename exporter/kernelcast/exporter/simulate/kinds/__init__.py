@@ -1,0 +1,1 @@
+"""Kinds of faults: their descriptions and parameters."""

@@ -1,0 +1,1 @@
+"""Adapters: spaces and tunables for CuPy, Triton, PyTorch, JAX and plain functions. None of these is imported here."""

@@ -1,0 +1,1 @@
+"""Collective tunables: one decision for all ranks of a job."""

@@ -1,0 +1,109 @@
+"""The councils of a process: one for each group and granularity, and one for each tunable with a function `agree`."""
+
+from typing import Protocol
+
+from kernelcast.probe.conditions.checks import RejectionReason
+from kernelcast.probe.outcomes import OutcomeQueue
+from kernelcast.probe.ranks.council import Council, Member
+from kernelcast.probe.ranks.group import agreement_in, group_from
+from kernelcast.probe.ranks.searched import SearchMember
+from kernelcast.probe.ranks.values import ValueCouncil
+from kernelcast.probe.recording.recorder import Recorder
+from kernelcast.probe.tunables import AnyTunable
+from kernelcast.probe.tuned.collective import CollectiveSpace, Search
+
+
+class AnyCouncil(Protocol):
+    """Meetings of ranks about some tunables."""
+
+    @property
+    def reason(self) -> str:
+        """The reason for which this process may begin nothing of its own; empty if it may."""
+
+    @property
+    def open(self) -> bool:
+        """Whether a trial of all ranks is open."""
+
+    def step_ended(self, items: float, *, epoch: bool) -> None:
+        """Handle the end of a step."""
+
+    def close(self, reason: str) -> None:
+        """End an open trial, because the process ends or leaves."""
+
+
+class Councils:
+    """Makes the councils as tunables are registered.
+
+    Attributes:
+        all: The councils in the order in which they were made, which is the same on all ranks.
+        searches: The part of this rank in searches.
+    """
+
+    def __init__(self, member: Member, recorder: Recorder, ground: RejectionReason, outcomes: OutcomeQueue) -> None:
+        self.searches = SearchMember(ground, outcomes)
+        self.all: tuple[AnyCouncil, ...] = ()
+        self._member = member
+        self._recorder = recorder
+        self._ground = ground
+        self._by_group: dict[tuple[int, bool], tuple[object, Council]] = {}
+        self._by_tunable: dict[str, ValueCouncil] = {}
+
+    @property
+    def reason(self) -> str:
+        """The reason for which the process may begin nothing of its own; empty if it may."""
+        for council in self.all:
+            if council.reason:
+                return council.reason
+        return ""
+
+    def open_besides(self, council: object) -> bool:
+        """Whether another council has an open trial."""
+        return any(one.open for one in self.all if one is not council)
+
+    def absent(self, tunable: AnyTunable) -> str:
+        """Return why the ranks do not meet about a tunable; empty if they do."""
+        entry = self._by_group.get((id(tunable.terms.group), tunable.terms.granularity == "epoch"))
+        return entry[1].absent if entry else ""
+
+    def search_together(self, tunable: AnyTunable, space: CollectiveSpace) -> Search:
+        """Let the ranks search a space, if they exchange texts; with a function `agree` hints alone propose.
+
+        Returns:
+            The part of this rank in searches.
+        """
+        entry = self._by_group.get((id(tunable.terms.group), tunable.terms.granularity == "epoch"))
+        if entry and not entry[1].absent:
+            entry[1].search(space)
+        return self.searches
+
+    def watch(self, tunable: AnyTunable, restored: str | None) -> None:
+        """Let the ranks meet about a tunable, if it is collective and its ranks can communicate.
+
+        Raises:
+            TunableError: Its group cannot be used.
+        """
+        terms = tunable.terms
+        if terms.scope != "collective" or terms.granularity == "restart":
+            return
+        agree = terms.agree or agreement_in(terms.group)
+        if agree is not None:
+            self._by_tunable[tunable.name] = ValueCouncil(
+                tunable, agree, self._member, self._recorder, self._ground, proposed=restored
+            )
+        elif terms.group is not None:
+            by_epoch = terms.granularity == "epoch"
+            key = (id(terms.group), by_epoch)
+            if key not in self._by_group:
+                group = group_from(terms.group)
+                council = Council(group, self._member, self._recorder, self._ground, self.searches, by_epoch=by_epoch)
+                self._by_group[key] = (terms.group, council)
+            if restored is not None:
+                tunable.put(restored)
+            self._by_group[key][1].join(tunable)
+        self.all = (*(council for _, council in self._by_group.values()), *self._by_tunable.values())
+
+    def close(self, reason: str) -> None:
+        """End open trials, because the process ends or leaves."""
+        for council in self.all:
+            council.close(reason)
+        self.searches.close(reason)

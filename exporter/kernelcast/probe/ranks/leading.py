@@ -1,0 +1,205 @@
+"""The first rank's decisions: which hint begins, what its trial runs, and how it ends."""
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from time import perf_counter_ns
+from typing import Final
+
+from kernelcast.probe.ranks.messages import Ended, Offer, Report, State, Work
+from kernelcast.probe.ranks.pooled import PooledTrial
+from kernelcast.probe.ranks.searching import PooledSearch, values_at
+from kernelcast.probe.recording.recorder import Recorder
+from kernelcast.probe.trial import device_time_decides
+from kernelcast.probe.tunables import AnyTunable
+from kernelcast.probe.tuned.collective import CollectiveSpace
+from kernelcast.tuning.experiment import Decision, Rules
+from kernelcast.wire.events import HintMode
+
+APPLIED: Final = "applied"
+"""Decision on a hint that asked for no trial."""
+REMEMBERED: Final = 4
+"""Ended trials that every message repeats, for ranks that have missed some."""
+
+
+class Leader:
+    """Decides for all ranks on the reports of each meeting. Every rank has one; only the first rank's is used.
+
+    Args:
+        recorder: Measures the kernels of this rank.
+        rules: Limits of trials.
+        seed: Of the order of a trial; None draws one for each.
+        clock: Nanoseconds.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        rules: Rules,
+        seed: int | None = None,
+        clock: Callable[[], int] = perf_counter_ns,
+    ) -> None:
+        self._recorder = recorder
+        self._rules = rules
+        self._seed = seed
+        self._kept: dict[str, str] = {}
+        self._trial: PooledTrial | None = None
+        self._ended: deque[Ended] = deque(maxlen=REMEMBERED)
+        self._wanted = self._announced = ""
+        self._offers = False
+        self._clock = clock
+        self._spaces: deque[CollectiveSpace] = deque()
+        self._search: PooledSearch | None = None
+
+    @property
+    def open(self) -> bool:
+        """Whether a trial has begun."""
+        return self._trial is not None or self._is_searching
+
+    @property
+    def active(self) -> bool:
+        """Whether the next meetings have something to decide."""
+        return self.open or self._offers or bool(self._wanted)
+
+    @property
+    def _is_searching(self) -> bool:
+        return self._search is not None and self._search.running
+
+    def search(self, space: CollectiveSpace) -> None:
+        """Search a space once the ranks have nothing else to try."""
+        self._spaces.append(space)
+
+    def state(self, tunables: Mapping[str, AnyTunable], pause: int) -> State:
+        """Return the state that all ranks take over at the meeting, with a plan up to the one after it."""
+        kept = {name: self._kept.get(name, tunable.kept) for name, tunable in tunables.items()}
+        work = self._trial.plan(pause) if self._trial is not None else None
+        if work is None and self._search is not None and self._search.running:
+            name = self._search.space.name
+            work = self._search.plan(pause, kept.get(name, self._search.space.start))
+        self._announced = self._wanted
+        return State(kept, self._wanted, work, tuple(self._ended))
+
+    def decide(self, tunables: Mapping[str, AnyTunable], reports: Sequence[Report | None]) -> None:
+        """Decide on the reports of a meeting, None of a rank whose message is missing; `state` has the decision."""
+        present = [report for report in reports if report is not None]
+        stop = next((report.stop for report in present if report.stop), "")
+        self._offers = any(report.offers for report in present)
+        if self._trial is not None:
+            self._trial.pool(reports)
+            ended = self._trial.ended()
+            self._learn_bans(tunables, present)
+            if self._search is not None and self._search.is_banned(self._trial.work):
+                failed, reason = Decision.FAILED.value, "it failed on another node"
+                self._end(replace(self._trial.abandon(reason), decision=failed, reason=reason))
+            elif ended is None and stop:
+                self.abandon(stop)
+            elif ended is not None:
+                self._end(ended)
+        elif self._search is not None:
+            self._pool(self._search, tunables, reports)
+        together = [] if stop or len(present) < len(reports) else present
+        self._consider(tunables, together)
+        if self._trial is None and not self._offered(tunables, together):
+            self._consider_search(tunables, together)
+
+    def abandon(self, reason: str) -> None:
+        """End the open trial without a decision; a search rests."""
+        if self._trial is not None and self._trial.is_planned:
+            self._end(self._trial.abandon(reason))
+        self._trial = None  # no rank knows of one without a plan: its hint waits on
+        if self._search is not None:
+            self._search.rest()
+
+    def _end(self, ended: Ended) -> None:
+        self._trial = None
+        self._ended.append(ended)
+        if ended.decision in (APPLIED, Decision.KEPT.value):
+            self._kept[ended.tunable] = ended.value
+        search = self._search
+        if search is None or not ended.trial.startswith(search.trial):
+            return
+        search.rest()
+        if search.is_check and ended.decision == Decision.KEPT.value:
+            self._search = PooledSearch(search.space, search.space.start, self._clock)
+        elif not ended.outside or not search.proposal():
+            self._spaces.popleft()
+            self._search = None
+
+    def _consider(self, tunables: Mapping[str, AnyTunable], reports: Sequence[Report]) -> None:
+        """Begin the hint that all ranks have, once all ranks know that they may begin nothing else."""
+        common = self._offered(tunables, reports)
+        if self._trial is not None or not common:
+            self._wanted = ""
+            return
+        first = common[0]
+        self._wanted = first.hint_id
+        if self._announced == first.hint_id and not any(report.busy for report in reports):
+            self._wanted = ""
+            self._begin(tunables[first.tunable], first)
+
+    def _begin(self, tunable: AnyTunable, offer: Offer) -> None:
+        old = self._kept.get(tunable.name, tunable.kept)
+        if offer.mode == HintMode.APPLY.value:
+            self._end(Ended(offer.hint_id, tunable.name, offer.value, APPLIED, "on all ranks"))
+            return
+        work = Work(offer.hint_id, tunable.name, offer.value, old)
+        by_device_time = device_time_decides(tunable, self._recorder)
+        self._trial = PooledTrial(work, self._rules, seed=self._seed, by_device_time=by_device_time)
+
+    def _offered(self, tunables: Mapping[str, AnyTunable], reports: Sequence[Report]) -> list[Offer]:
+        """Return the hints that all ranks have."""
+        closed = {one.trial for one in self._ended}
+        return [
+            offer
+            for offer in (reports[0].offers if reports else ())
+            if all(offer in report.offers for report in reports)
+            and offer.tunable in tunables
+            and offer.hint_id not in closed
+        ]
+
+    def _pool(self, search: PooledSearch, tunables: Mapping[str, AnyTunable], reports: Sequence[Report | None]) -> None:
+        try:
+            search.pool(reports)
+        except Exception as error:  # noqa: BLE001  the search may be the program's own
+            kept = tunables[search.space.name].kept
+            self._end(search.failed(error, kept))
+
+    def _consider_search(self, tunables: Mapping[str, AnyTunable], reports: Sequence[Report]) -> None:
+        """Begin, go on with or rest the search of a space, and have its best configuration proved.
+
+        Args:
+            tunables: The tunables of the ranks.
+            reports: Those of all ranks; none if a rank is missing or objects.
+        """
+        if not self._spaces:
+            return
+        name = self._spaces[0].name
+        kept = self._kept.get(name, tunables[name].kept)
+        if self._search is None:
+            self._search = PooledSearch(self._spaces[0], kept, self._clock)
+        search = self._search
+        self._learn_bans(tunables, reports)
+        if not reports or search.is_spent or any(report.rests or report.busy for report in reports):
+            # Ranks that are busy with something of their own end it once they know that the search waits for them.
+            self._wanted = search.trial if reports and not any(report.rests for report in reports) else ""
+            search.rest()
+        elif search.running and not search.is_over:
+            self._prove(search, kept)
+        elif search.is_over:
+            self._end(search.without_proof(kept))
+        elif self._announced == search.trial:
+            self._wanted = ""
+            search.running = True
+        else:
+            self._wanted = search.trial
+
+    def _learn_bans(self, tunables: Mapping[str, AnyTunable], reports: Sequence[Report]) -> None:
+        if self._search is not None:
+            name = self._search.space.name
+            places = [place for report in reports for space, places in report.bans if space == name for place in places]
+            self._search.ban(values_at(places, tunables[name].allowed))
+
+    def _prove(self, search: PooledSearch, kept: str) -> None:
+        value = search.proposal()
+        if value:
+            self._trial = PooledTrial(search.proof(value, kept), self._rules, seed=self._seed)

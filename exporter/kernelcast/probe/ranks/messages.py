@@ -1,0 +1,261 @@
+"""Messages that ranks exchange at a meeting, as JSON texts.
+
+Each message has the rank's report, and the state that the sender would give all ranks. Only the first rank's state
+counts: it decides on the reports of the meeting before.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from math import isfinite
+from typing import Any, Final
+
+from kernelcast.probe.outcomes import OutcomeQueue
+from kernelcast.probe.trial import Trial, TrialResult
+from kernelcast.tuning.experiment import Decision
+from kernelcast.wire.events import SEARCH_PREFIX, Hint, OutcomeState
+
+VERSION: Final = 1
+PROOF: Final = "."
+"""Separates the id of a search from the number of an experiment of it."""
+MAX_LAUNCHES: Final = 640
+"""Launches of one report, and of one plan."""
+
+Timed = tuple[int, float, float]
+"""Number, seconds and items of a launch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A hint that waits on a rank.
+
+    Attributes:
+        hint_id: Its id.
+        tunable: Its tunable.
+        value: The value.
+        mode: `canary` or `apply`.
+    """
+
+    hint_id: str
+    tunable: str
+    value: str
+    mode: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A rank's part of a meeting: its hints, its objections and its times.
+
+    Attributes:
+        offers: Hints that wait here.
+        stop: The reason for which nothing may be tried here; empty if it may.
+        busy: Whether a trial of this rank's own is open.
+        trial: Id of the trial that the times belong to.
+        launches: Step times since the last meeting.
+        device: Device times that have become complete since.
+        rests: The reason for which a search of all ranks must wait here; empty if it may go on.
+        bans: Spaces with the places, among their allowed values, of those that must not run here.
+    """
+
+    offers: tuple[Offer, ...] = ()
+    stop: str = ""
+    busy: bool = False
+    trial: str = ""
+    launches: tuple[Timed, ...] = ()
+    device: tuple[Timed, ...] = ()
+    rests: str = ""
+    bans: tuple[tuple[str, tuple[int, ...]], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """An open trial on all ranks, with the plan of the launches until the next meeting.
+
+    Attributes:
+        trial: Its id: that of the hint, or of the configuration that a search wants to measure.
+        tunable: The tunable.
+        old: The kept value, which runs outside of the plan.
+        first: Number of the plan's first launch.
+        plan: Values and how many launches in a row each of them runs.
+    """
+
+    trial: str
+    tunable: str
+    value: str
+    old: str
+    first: int = 0
+    plan: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def is_search(self) -> bool:
+        """Whether a search of all ranks wants its values, and no hint."""
+        return is_search(self.trial)
+
+    @property
+    def is_exploring(self) -> bool:
+        """Whether it is the part of a search that tries many values; the trial of its best one has a number."""
+        return self.is_search and PROOF not in self.trial
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The end of a trial.
+
+    Attributes:
+        trial: Its id.
+        tunable: The tunable.
+        value: The value tried.
+        decision: As of an experiment; `applied` for a hint that asked for no trial.
+        reason: For people.
+        ratio, interval: Of the measure that decided.
+        step_time_ratio, device_time_ratio: Both measures.
+        blocks: Blocks compared.
+        candidate_steps: Launches with the value.
+        outside: Whether an order or an error ended it, which says nothing about the value.
+    """
+
+    trial: str
+    tunable: str
+    value: str
+    decision: str
+    reason: str
+    ratio: float | None = None
+    interval: tuple[float, float] | None = None
+    step_time_ratio: float | None = None
+    device_time_ratio: float | None = None
+    blocks: int = 0
+    candidate_steps: int = 0
+    outside: bool = False
+
+
+def ended_alone(trial: Trial, result: TrialResult, *, outside: bool) -> Ended:
+    """Return the end of a trial of one rank alone in the same form."""
+    verdict = result.verdict
+    return Ended(
+        trial.hint.hint_id if trial.hint else "",
+        trial.tunable.name,
+        trial.new,
+        verdict.decision.value,
+        verdict.reason,
+        verdict.ratio,
+        verdict.interval,
+        result.step_time_ratio,
+        result.device_time_ratio,
+        verdict.blocks,
+        verdict.candidate_launches,
+        outside,
+    )
+
+
+def report_end(outcomes: OutcomeQueue, hint: Hint, ended: Ended, value: str, previous: str) -> None:
+    """Add the outcome of a hint whose trial has ended."""
+    state = OutcomeState.KEPT if ended.decision == Decision.KEPT.value else OutcomeState.ROLLED_BACK
+    outcomes.add(
+        hint,
+        state,
+        ended.reason,
+        value=value,
+        previous=previous,
+        measured_ratio=ended.ratio,
+        measured_interval=ended.interval,
+        pairs=ended.blocks,
+        decision=ended.decision,
+        step_time_ratio=ended.step_time_ratio,
+        device_time_ratio=ended.device_time_ratio,
+        candidate_steps=ended.candidate_steps,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The common state of all ranks, as the first one decides it.
+
+    Attributes:
+        kept: The kept values by tunable.
+        wanted: Id of the hint that begins next: ranks begin nothing of their own.
+        work: The open trial.
+        ended: The last trials that ended, oldest first.
+        pause: Boundaries to the next meeting.
+        next_pause: Boundaries from that to the one after it, so that a rank that misses the next message still
+            knows when to meet.
+    """
+
+    kept: Mapping[str, str] = field(default_factory=dict)
+    wanted: str = ""
+    work: Work | None = None
+    ended: tuple[Ended, ...] = ()
+    pause: int = 1
+    next_pause: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A rank's message.
+
+    Attributes:
+        sender: Drawn by each rank at its start.
+        report: The report.
+        state: The state as the sender knows or decides it.
+    """
+
+    sender: str
+    report: Report
+    state: State
+
+
+def is_search(trial: str) -> bool:
+    """Whether the id of a trial is that of a search."""
+    return trial.startswith(SEARCH_PREFIX)
+
+
+def encode(message: Message) -> str:
+    """Return the message as text."""
+    return json.dumps({"v": VERSION, **asdict(message)}, separators=(",", ":"), allow_nan=False)
+
+
+def decode(text: str) -> Message | None:
+    """Return the message of a text; None if it has none that this version can use."""
+    try:
+        document = json.loads(text)
+        if document["v"] != VERSION:
+            return None
+        return Message(str(document["sender"]), _report(document["report"]), _state(document["state"]))
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        return None
+
+
+def _report(values: Mapping[str, Any]) -> Report:
+    return Report(
+        tuple(Offer(**offer) for offer in values["offers"]),
+        str(values["stop"]),
+        bool(values["busy"]),
+        str(values["trial"]),
+        _timed(values["launches"]),
+        _timed(values["device"]),
+        str(values.get("rests", "")),
+        tuple((str(name), tuple(map(int, places))) for name, places in values.get("bans", ())),
+    )
+
+
+def _timed(values: Any) -> tuple[Timed, ...]:
+    found = ((int(number), float(seconds), float(items)) for number, seconds, items in values[:MAX_LAUNCHES])
+    return tuple(one for one in found if isfinite(one[1]) and isfinite(one[2]))
+
+
+def _state(values: Mapping[str, Any]) -> State:
+    work = values["work"]
+    return State(
+        {str(name): str(value) for name, value in values["kept"].items()},
+        str(values["wanted"]),
+        Work(**{**work, "plan": tuple((str(value), int(count)) for value, count in work["plan"])}) if work else None,
+        tuple(Ended(**{**one, "interval": _interval(one["interval"])}) for one in values["ended"]),
+        max(1, int(values["pause"])),
+        max(1, int(values["next_pause"])),
+    )
+
+
+def _interval(value: Any) -> tuple[float, float] | None:
+    if value is None:
+        return None
+    low, high = value
+    return float(low), float(high)

@@ -1,0 +1,116 @@
+"""Searches of collective spaces as each rank takes part in them: its bans, its journal and its reports."""
+
+from collections.abc import Iterable
+
+from kernelcast.probe.conditions.checks import RejectionReason
+from kernelcast.probe.outcomes import OutcomeQueue
+from kernelcast.probe.ranks.messages import Ended, Work
+from kernelcast.probe.ranks.searching import places_of
+from kernelcast.probe.tunables import AnyTunable
+from kernelcast.probe.tuned.collective import CollectiveSpace
+from kernelcast.probe.tuned.confirmation import Confirmed
+from kernelcast.probe.tuned.reports import SEARCHED, SearchOutcome, SearchReports
+from kernelcast.tuning.experiment import Decision
+from kernelcast.wire.tuning.experience import Experience
+
+
+class SearchMember:
+    """One rank's part. For the program's thread, but for `learn`, which is for any thread.
+
+    Args:
+        ground: The properties of the process.
+        outcomes: Takes the outcomes of searches.
+    """
+
+    def __init__(self, ground: RejectionReason, outcomes: OutcomeQueue) -> None:
+        self._journal = ground.journal
+        self._code_version = ground.code_version
+        self._outcomes = outcomes
+        self._reports = SearchReports(self._report)
+        self._tunables: dict[str, AnyTunable] = {}
+        self._starts: dict[str, str] = {}
+        self._bans: dict[str, tuple[int, ...]] = {}
+        self._checked: dict[str, str] = {}
+        self._running = ("", "")
+
+    def add(self, space: CollectiveSpace, tunable: AnyTunable) -> None:
+        """Take part in the search of a space."""
+        self._tunables[space.name] = tunable
+        self._starts[space.name] = space.start
+        self._bans[space.name] = places_of(
+            tuple(filter(lambda one: self._banned(space.name, one), tunable.allowed)), tunable.allowed
+        )
+
+    def learn(self, experience: Experience) -> None:
+        """Ban the configurations that have failed on another node."""
+        tunable = self._tunables.get(experience.space)
+        if tunable is not None:
+            failed = places_of(tuple(experience.failed), tunable.allowed)
+            self._bans[experience.space] = tuple(sorted({*self._bans[experience.space], *failed}))
+
+    def bans(self, tunables: Iterable[str]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """Return the values of spaces that must not run, by their places."""
+        return tuple((name, self._bans[name]) for name in tunables if self._bans.get(name))
+
+    def begun(self, work: Work) -> None:
+        """Report a search, once; in a check, the start is tried."""
+        kept, start = work.old, self._starts.get(work.tunable, "")
+        is_check = work.value == start and kept != start and not work.is_exploring
+        if is_check:
+            self._checked[work.tunable] = kept
+        reason = "checked again: it was kept in an earlier run" if is_check else SEARCHED
+        self._reports.begun(work.tunable, kept, reason, work.trial)
+
+    def follow(self, work: Work) -> None:
+        """Note a configuration before it runs for the first time, and that the one before did no harm."""
+        running = next(((work.tunable, value) for value, _ in work.plan if value != work.old), ("", ""))
+        if running == self._running or not running[1]:
+            return
+        self._survived()
+        self._running = running
+        if self._journal:
+            self._journal.begin(*running, self._code_version)
+
+    def ended(self, tunable: AnyTunable, ended: Ended, old: str) -> None:
+        """Remember and report the end of a search."""
+        name = tunable.name
+        self._survived()
+        decision = Decision(ended.decision)
+        checked = self._checked.pop(name, None)
+        if ended.ratio is None and not ended.candidate_steps:
+            self._reports.interrupted(name, tunable.kept, ended.reason)
+        elif checked is None:
+            if self._journal:
+                self._journal.end(
+                    name, ended.value, decision, self._code_version, reason=ended.reason, ratio=ended.ratio
+                )
+            found = Confirmed(0, decision, ended.reason, ended.ratio, ended.interval)
+            self._reports.ended(name, (found,), lambda _: ended.value, tunable.kept, old)
+        else:
+            self._confirmed(tunable, ended, checked)
+
+    def close(self, reason: str) -> None:
+        """Report open searches as interrupted, because the process ends; no configuration is to blame for that."""
+        self._survived()
+        for tunable in self._tunables.values():
+            self._reports.interrupted(tunable.name, tunable.kept, reason)
+
+    def _confirmed(self, tunable: AnyTunable, ended: Ended, checked: str) -> None:
+        """Report the end of a check, in which the start was the candidate."""
+        confirmed = Confirmed.inverted(0, Decision(ended.decision), ended.reason, ended.ratio, ended.interval)
+        if self._journal and tunable.kept != checked:
+            self._journal.forget(tunable.name, self._code_version)
+        elif self._journal and not ended.outside:
+            self._journal.end(tunable.name, checked, Decision.KEPT, self._code_version, reason=confirmed.reason)
+        self._reports.ended(tunable.name, (confirmed,), lambda _: checked, tunable.kept, checked)
+
+    def _survived(self) -> None:
+        if self._journal and self._running[1]:
+            self._journal.survived(*self._running, self._code_version)
+        self._running = ("", "")
+
+    def _banned(self, name: str, value: str) -> bool:
+        return bool(self._journal and self._journal.banned(name, value, self._code_version))
+
+    def _report(self, outcome: SearchOutcome) -> None:
+        self._outcomes.add_trial(outcome.trial_id, outcome.space, outcome.state, outcome.reason, **outcome.facts)

@@ -1,0 +1,172 @@
+"""The search of a collective space, on the first rank: requests of its campaign become plans for all ranks."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from statistics import median
+from typing import Final
+
+from kernelcast.probe.ranks.messages import MAX_LAUNCHES, PROOF, Ended, Report, Work
+from kernelcast.probe.ranks.pooled import PooledTimes, runs_of
+from kernelcast.probe.tuned.collective import CollectiveSpace
+from kernelcast.probe.tuned.reports import new_id
+from kernelcast.tuning.campaign import Request
+from kernelcast.tuning.experiment import Arm, Decision
+
+FIRST_LAUNCHES: Final = 20.0
+"""A search may cost this many usual launches before its share of the time counts: else nothing could begin."""
+MAX_PROOFS: Final = 3
+"""Experiments of a search, those that something else has ended included."""
+
+
+class PooledSearch:
+    """One search, or the check of a configuration that an earlier run has kept. For the program's thread.
+
+    The campaign sees the times of a launch per item, summed over the ranks. Its best configuration is then proved by
+    an experiment of all ranks, as a hint is.
+
+    Args:
+        space: The space.
+        kept: The configuration in force: if it is not the start, it is checked against that.
+        clock: Nanoseconds.
+
+    Attributes:
+        trial: Id of the search.
+        is_check: Whether it checks a kept configuration.
+        running: Whether the ranks run its plans.
+    """
+
+    def __init__(self, space: CollectiveSpace, kept: str, clock: Callable[[], int]) -> None:
+        self.space = space
+        self.trial = new_id()
+        self.is_check = kept != space.start
+        self.running = False
+        self._clock = clock
+        self._began_ns = clock()
+        self._campaign = None if self.is_check else space.campaign()
+        self._banned: set[str] = set()
+        self._times = PooledTimes(self._record)
+        self._outstanding: dict[int, Arm] = {}
+        self._found: list[float] = []
+        self._next_number = self._planned = 0
+        self._last = kept
+        self._proofs = 0
+        self._usual: list[float] = []
+        self._unmeasured = 0
+        self._lost_seconds = 0.0
+
+    def ban(self, configurations: Sequence[str]) -> None:
+        """Run these on no rank."""
+        self._banned.update(configurations)
+
+    def is_banned(self, work: Work) -> bool:
+        """Whether a trial is one of this search with a configuration that must not run."""
+        return work.trial.startswith(self.trial) and work.value in self._banned
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the search has cost its share of the time."""
+        usual = median(self._usual) if self._usual else float("inf")
+        passed_seconds = (self._clock() - self._began_ns) / 1e9
+        return self._lost_seconds > self.space.share * passed_seconds + FIRST_LAUNCHES * usual
+
+    def plan(self, boundaries: int, kept: str) -> Work:
+        """Plan the launches until the next meeting; the first launch after a change is not measured."""
+        self._planned = self._next_number
+        work = Work(self.trial, self.space.name, kept, kept, self._planned)
+        request = self._request()
+        if request is None:
+            return work
+        missing = request.launches - len(self._found) - len(self._outstanding)
+        if missing <= 0:
+            self._last = kept
+            return work
+        value = self.space.text(request.ordinal)
+        fresh = int(value != self._last)
+        plan = [value] * min(fresh + missing, boundaries, MAX_LAUNCHES)
+        for place in range(fresh, len(plan)):
+            self._outstanding[self._planned + place] = Arm.CANDIDATE
+        self._next_number += len(plan)
+        self._unmeasured += fresh
+        self._last = value if len(plan) == boundaries else kept
+        return replace(work, value=value, plan=runs_of(plan))
+
+    def pool(self, reports: Sequence[Report | None]) -> None:
+        """Add the reports of a meeting, in the order of the ranks; launches without a time of each are run again."""
+        for rank, report in enumerate(reports):
+            if report is not None and report.trial == self.trial:
+                self._times.add(rank, report.launches)
+        self._times.record_before(self._planned, self._outstanding, len(reports))
+        self._outstanding = {number: arm for number, arm in self._outstanding.items() if number >= self._planned}
+        request = self._campaign.next() if self._campaign else None
+        if self._campaign and request and len(self._found) >= request.launches:
+            times, self._found = self._found[: request.launches], []
+            self._cost(request, times)
+            self._campaign.measured(times)
+
+    def rest(self) -> None:
+        """Stop running plans; launches of them that were not measured are run again."""
+        self.running = False
+        self._outstanding.clear()
+
+    def proposal(self) -> str:
+        """Return the configuration that an experiment is to prove; empty while there is none."""
+        if self._proofs >= MAX_PROOFS:
+            return ""
+        if self._campaign is None:
+            return self.space.start
+        promising = map(self.space.text, self._campaign.promising) if self._request() is None else ()
+        return next((value for value in promising if value not in self._banned), "")
+
+    def proof(self, value: str, kept: str) -> Work:
+        """Return the trial that proves a configuration."""
+        self.rest()
+        self._proofs += 1
+        return Work(f"{self.trial}{PROOF}{self._proofs}", self.space.name, value, kept)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is nothing more to run."""
+        return self._request() is None and not self.proposal()
+
+    def without_proof(self, kept: str) -> Ended:
+        """Return the end of a search that has found nothing to prove."""
+        decision, reason = Decision.INCONCLUSIVE.value, "no configuration was worth an experiment"
+        return Ended(self.trial, self.space.name, kept, decision, reason, outside=True)
+
+    def failed(self, error: Exception, kept: str) -> Ended:
+        """Return the end of a search that had an error."""
+        ended = self.without_proof(kept)
+        return replace(ended, reason=f"the search had an error: {error!r}"[:500])
+
+    def _request(self) -> Request | None:
+        """Return the request of the campaign, once it asks for a configuration that is not banned."""
+        campaign = self._campaign
+        request = campaign.next() if campaign else None
+        while campaign and request and self.space.text(request.ordinal) in self._banned:
+            campaign.failed("it failed on a rank")
+            request = campaign.next()
+        return request
+
+    def _record(self, _arm: Arm, seconds: float, items: float, _number: int) -> None:
+        self._found.append(seconds / items if items > 0 else seconds)
+
+    def _cost(self, request: Request, times: Sequence[float]) -> None:
+        """Count the time of launches beyond the usual one; those that were not measured count as the others."""
+        unmeasured, self._unmeasured = self._unmeasured, 0
+        if self.space.text(request.ordinal) == self.space.start:
+            self._usual = [*self._usual, *times][-9:]
+        elif self._usual:
+            usual = median(self._usual)
+            lost = sum(max(0.0, time - usual) for time in times)
+            self._lost_seconds += lost * (1 + unmeasured / len(times))
+
+
+def places_of(values: Sequence[str], allowed: Sequence[str]) -> tuple[int, ...]:
+    """Return the places of values among the allowed ones."""
+    known: Mapping[str, int] = {value: place for place, value in enumerate(allowed)}
+    return tuple(known[value] for value in values if value in known)
+
+
+def values_at(places: Sequence[int], allowed: Sequence[str]) -> list[str]:
+    """Return the allowed values at places."""
+    return [allowed[place] for place in places if 0 <= place < len(allowed)]

@@ -1,0 +1,96 @@
+"""Budget of a process for trials: the time that they cost is a share of its running time."""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from math import isfinite
+from statistics import median
+from time import perf_counter_ns
+from typing import Final
+
+SHARE: Final = 0.01
+SHARE_VARIABLE: Final = "KERNELCAST_TRIAL_SHARE"
+FIRST_LAUNCHES: Final = 20
+"""The first trials of a tunable or space may cost this many usual launches besides: else nothing could begin."""
+FIRST_NS: Final = 100_000_000
+"""And this time, because the host's jitter counts among launches of microseconds."""
+
+USUAL_LAUNCHES: Final = 9
+
+
+class TrialBudget:
+    """Counts the time that trials cost beyond the kept values. Safe for several threads.
+
+    Args:
+        share: Share of the running time that trials may cost.
+        clock: Nanoseconds.
+
+    Attributes:
+        lost_ns: Time that trials have cost.
+    """
+
+    def __init__(self, share: float = SHARE, clock: Callable[[], int] = perf_counter_ns) -> None:
+        self._share = share
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._began_ns = clock()
+        self._granted_ns = 0
+        self.lost_ns = 0
+
+    @property
+    def allowed_ns(self) -> int:
+        """Time that trials may have cost by now; it never falls."""
+        return round(self._share * (self._clock() - self._began_ns)) + self._granted_ns
+
+    @property
+    def is_used(self) -> bool:
+        """Whether a trial has begun."""
+        return self._granted_ns > 0
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether trials have cost more than allowed."""
+        return self.lost_ns > self.allowed_ns
+
+    def grant(self, launch_ns: float) -> None:
+        """Allow the first trials of a value, whose launches usually take this long."""
+        with self._lock:
+            self._granted_ns += FIRST_NS + max(0, round(FIRST_LAUNCHES * launch_ns))
+
+    def lose(self, lost_ns: float) -> None:
+        """Add time that a launch of a candidate took longer than the kept value usually does."""
+        with self._lock:
+            self.lost_ns += max(0, round(lost_ns))
+
+
+def share_from(environ: Mapping[str, str]) -> float:
+    """Return the share of time that the environment sets; an unusable one is replaced: a probe stops no program."""
+    try:
+        share = float(environ.get(SHARE_VARIABLE, SHARE))
+    except ValueError:
+        return SHARE
+    return min(max(share, 0.0), 1.0) if isfinite(share) else SHARE
+
+
+class LaunchCost:
+    """The cost of one trial: time of its candidate's launches beyond the usual time of the kept value's."""
+
+    def __init__(self) -> None:
+        self._kept: deque[float] = deque(maxlen=USUAL_LAUNCHES)
+        self._is_granted = False
+        self._lost_ns = 0.0
+
+    def launch(self, seconds: float, *, candidate: bool) -> None:
+        """Add a launch."""
+        if not candidate:
+            self._kept.append(seconds)
+        elif self._kept:
+            self._lost_ns += max(0.0, seconds - median(self._kept)) * 1e9
+
+    def book(self, budget: TrialBudget) -> None:
+        """Add the cost since the last call to a budget; the first time, grant the first launches."""
+        if not self._is_granted and self._kept:
+            self._is_granted = True
+            budget.grant(median(self._kept) * 1e9)
+        budget.lose(self._lost_ns)
+        self._lost_ns = 0.0

@@ -1,0 +1,341 @@
+"""A decorated function: each call runs the kept configuration, or the one that a campaign wants to measure.
+
+The program comes first. A candidate that raises, gives wrong numbers or takes too long is banned and the call is
+repeated with the kept configuration. Trial calls may cost a share of the time that the calls take; beyond it the kept
+configuration runs, at the cost of one comparison.
+"""
+
+import threading
+from collections.abc import Callable
+from functools import partial, wraps
+from statistics import median
+from time import perf_counter
+from typing import Any, Final, Generic, TypeVar
+
+from kernelcast.probe.tuned.checks import copied
+from kernelcast.probe.tuned.confirmation import Confirmation
+from kernelcast.probe.tuned.notes import CandidateNotes
+from kernelcast.probe.tuned.terms import (
+    Bucket,
+    Call,
+    CallAccounts,
+    CallTerms,
+    Campaign,
+    Configuration_co,
+    Configurations,
+    Request,
+    Result,
+)
+from kernelcast.tuning.experiment import Decision
+from kernelcast.tuning.journal import Journal
+from kernelcast.wire.tuning.experience import Experience
+
+MAX_SHAPES: Final = 16
+SURVIVED_CALLS: Final = 3
+FIRST_CREDIT_CALLS: Final = 20.0
+"""Trial calls may cost this many calls' time before the share of time counts: else nothing could begin."""
+
+Answer = TypeVar("Answer")
+
+
+class TunedCalls(Generic[Configuration_co]):
+    """Runs a function with the configuration of each call. For any thread; one call at a time is a trial.
+
+    Args:
+        terms: The conditions.
+        space: The configurations.
+        journal: The journal of this node; None remembers nothing.
+        stopped: Returns the reason for which nothing may be tried; empty if it may.
+        clock: Seconds.
+        accounts: Budget and reports of the process.
+
+    Attributes:
+        banned: Reasons by shape and configuration.
+        failures: Errors of the campaign, after each of which its shape is tuned no more.
+    """
+
+    def __init__(
+        self,
+        terms: CallTerms,
+        space: Configurations[Configuration_co],
+        journal: Journal | None = None,
+        stopped: Callable[[], str] = str,
+        clock: Callable[[], float] | None = None,
+        accounts: CallAccounts | None = None,
+    ) -> None:
+        self._terms = terms
+        self._space = space
+        self._notes = CandidateNotes(journal, space.text, terms.code_version)
+        self._stopped = stopped
+        self._clock = clock or perf_counter
+        accounts = accounts or CallAccounts()
+        self._budget, self._reports = accounts.budget, accounts.reports
+        self._is_closed = False
+        self._elsewhere: dict[str, Experience] = {}
+        self._lock = threading.Lock()
+        self._buckets: dict[object, Bucket] = {}
+        self.banned: dict[tuple[str, int], str] = {}
+        self.failures = 0
+        self._error: Exception | None = None
+
+    def decorate(self, function: Callable[..., Result]) -> Callable[..., Result]:
+        """Return the function without its first argument, the configuration, which each call gets from here."""
+
+        @wraps(function)
+        def tuned(*arguments: Any, **named: Any) -> Result:
+            return self._call(function, arguments, named)
+
+        return tuned
+
+    def kept(self, shape: object = "") -> Configuration_co:
+        """Return the configuration in force for a shape bucket."""
+        return self._space.configuration(self._bucket(shape).kept)
+
+    def learn(self, experience: Experience) -> None:
+        """Try nothing that failed on another node; begin with what others have kept. For any thread."""
+        self._elsewhere[experience.space] = experience
+        while len(self._elsewhere) > MAX_SHAPES:
+            del self._elsewhere[next(iter(self._elsewhere))]
+
+    def close(self, reason: str) -> None:
+        """Report searches that are open as interrupted; the program goes on with the kept configurations."""
+        self._is_closed = True
+        self._notes.no_harm()
+        for bucket in list(self._buckets.values()):
+            bucket.campaign = None
+            self._reports.interrupted(bucket.name, self._space.text(bucket.kept), reason)
+
+    def _call(self, function: Callable[..., Result], arguments: tuple[Any, ...], named: dict[str, Any]) -> Result:
+        terms, space = self._terms, self._space
+        bucket = self._bucket(terms.shape(*arguments, **named) if terms.shape else "")
+
+        def run(ordinal: int) -> Result:
+            return function(space.configuration(ordinal), *arguments, **named)
+
+        def prepare(ordinal: int) -> None:
+            if terms.prepare:
+                terms.prepare(space.configuration(ordinal), *arguments, **named)
+
+        def undo(ordinal: int) -> Callable[[], object]:
+            return terms.undo(space.configuration(ordinal), *arguments, **named) if terms.undo else lambda: None
+
+        rests = bucket.campaign is None and not bucket.check.is_due(self._clock)
+        if rests or not self._lock.acquire(blocking=False):
+            return run(bucket.kept)
+        try:
+            request = self._request(bucket)
+            if request is None:
+                return run(bucket.kept)
+            items = terms.items(*arguments, **named) if terms.items else 1.0
+            return self._trial(bucket, request, Call(run, prepare, undo, items))
+        finally:
+            self._lock.release()
+
+    def _bucket(self, shape: object) -> Bucket:
+        found = self._buckets.get(shape)
+        if found is not None:
+            return found
+        with self._lock:
+            return self._buckets.setdefault(shape, self._new_bucket(shape))
+
+    def _new_bucket(self, shape: object) -> Bucket:
+        name = self._terms.name if shape == "" else f"{self._terms.name} {shape!r}"[:256]
+        bucket = Bucket(name, None, self._space.start, self._clock())
+        known = self._notes.kept(name)
+        ordinal = self._space.find(known) if known is not None else None
+        may_search = len(self._buckets) < MAX_SHAPES and not self._is_closed
+        if ordinal is not None and not self._stopped():
+            bucket.check.start, bucket.kept = bucket.kept, ordinal
+            bucket.campaign = self._guarded(lambda: bucket.check.begin(ordinal)) if may_search else None
+        elif may_search:
+            self._search(bucket)
+        return bucket
+
+    def _search(self, bucket: Bucket) -> None:
+        """Begin a search; report that it cannot be made."""
+        bucket.campaign = self._guarded(lambda: self._space.campaign(bucket.name))
+        if bucket.campaign is None:
+            self._reports.begun(bucket.name, self._space.text(bucket.kept))
+            self._interrupt(bucket)
+
+    def _interrupt(self, bucket: Bucket) -> None:
+        bucket.campaign = None
+        reason = f"the search had an error: {self._error!r}"
+        self._reports.interrupted(bucket.name, self._space.text(bucket.kept), reason)
+
+    def _request(self, bucket: Bucket) -> Request | None:
+        """Return the campaign's request for this call; None to run the kept configuration."""
+        if self._stopped() or self._is_closed:
+            return None
+        campaign = bucket.campaign = bucket.campaign or self._guarded(lambda: bucket.check.begin(bucket.kept))
+        if campaign is None:
+            return None
+        usual = median(bucket.usual) if bucket.usual else float("inf")
+        allowed = self._terms.share * (self._clock() - bucket.began) + FIRST_CREDIT_CALLS * usual
+        if bucket.lost_seconds > allowed:
+            return None
+        self._offer(bucket, campaign)
+        request = self._guarded(campaign.next)
+        if request is None:
+            self._end(bucket, campaign)
+        else:
+            self._reports.begun(bucket.name, self._space.text(bucket.kept))
+        return request
+
+    def _offer(self, bucket: Bucket, campaign: Campaign) -> None:
+        """Offer a search what other nodes have kept."""
+        elsewhere, offer = self._elsewhere.get(bucket.name), getattr(campaign, "offer", None)
+        if elsewhere is None or offer is None or elsewhere is bucket.offered:
+            return
+        bucket.offered = elsewhere
+        for one in elsewhere.kept:
+            ordinal = self._space.find(one.value)
+            if ordinal is not None:
+                self._guarded(partial(offer, ordinal))
+
+    def _end(self, bucket: Bucket, campaign: Campaign) -> None:
+        bucket.campaign, before = None, self._space.text(bucket.kept)
+        verdicts, kept = getattr(campaign, "verdicts", ()), self._space.text(campaign.kept)
+        self._reports.ended(bucket.name, verdicts, self._space.text, kept, before)
+        if campaign.kept == bucket.kept:
+            return
+        start, bucket.kept = bucket.kept, campaign.kept
+        if not isinstance(campaign, Confirmation):
+            bucket.check.kept(start, self._clock())
+            self._notes.end(bucket.name, campaign.kept, Decision.KEPT)
+            return
+        # The kept configuration was taken back: search again.
+        self._notes.forget(bucket.name)
+        self._search(bucket)
+
+    def _trial(self, bucket: Bucket, request: Request, call: Call[Result]) -> Result:
+        ordinal, run = request.ordinal, call.run
+        new = ordinal != bucket.kept
+        first = new and not bucket.calls[ordinal]
+        if first and (reason := self._reason_against(bucket, ordinal)):
+            self._answer(bucket, lambda campaign: campaign.failed(reason))
+            return run(bucket.kept)
+        if first:
+            self._notes.begin(bucket.name, ordinal)
+        undo: Callable[[], object] = _nothing
+        try:
+            self._prepare(bucket, ordinal, call)
+            undo = call.undo(ordinal) if new else undo
+            result, seconds = self._timed(run, ordinal)
+        except Exception as error:
+            if not new:
+                raise
+            return self._repeat(bucket, ordinal, run, undo, error)
+        except BaseException:
+            self._notes.end(bucket.name, ordinal, None)
+            raise
+        if new and seconds > self._terms.limit_seconds:
+            limit = f"the limit is {self._terms.limit_seconds:g} s"
+            self._ban(bucket, ordinal, f"a call took {seconds:.3g} s; {limit}")
+            return result
+        if first and self._terms.check and self._terms.repeatable:
+            candidate = copied(result)
+            undo()
+            result = run(bucket.kept)
+            if not self._right(candidate, result):
+                self._ban(bucket, ordinal, "its numbers differ from those of the kept configuration")
+                return result
+        self._book(bucket, request, seconds, call.items)
+        return result
+
+    def _prepare(self, bucket: Bucket, ordinal: int, call: Call[Result]) -> None:
+        """Compile a configuration before it is timed for the first time; that time is lost, and says nothing of it."""
+        if ordinal not in bucket.prepared:
+            began = self._clock()
+            call.prepare(ordinal)
+            bucket.prepared.add(ordinal)
+            bucket.lost_seconds += self._clock() - began
+
+    def _timed(self, run: Callable[[int], Result], ordinal: int) -> tuple[Result, float]:
+        wait = self._terms.wait
+        if wait:
+            wait(None)
+        began = self._clock()
+        result = run(ordinal)
+        if wait:
+            wait(result)
+        return result, self._clock() - began
+
+    def _repeat(
+        self, bucket: Bucket, ordinal: int, run: Callable[[int], Result], undo: Callable[[], object], error: Exception
+    ) -> Result:
+        """Repeat a call with the kept configuration; if that fails too, the candidate is not to blame."""
+        reason = f"{type(error).__name__}: {error}"
+        if not self._terms.repeatable:
+            self._ban(bucket, ordinal, reason)
+            raise error
+        try:
+            undo()
+            result = run(bucket.kept)
+        except Exception:
+            self._answer(bucket, lambda campaign: campaign.refused(reason))
+            raise
+        self._ban(bucket, ordinal, reason)
+        return result
+
+    def _reason_against(self, bucket: Bucket, ordinal: int) -> str:
+        known = self.banned.get((bucket.name, ordinal), "")
+        elsewhere = self._elsewhere.get(bucket.name)
+        if not known and elsewhere is not None and self._space.text(ordinal) in elsewhere.failed:
+            return "it failed on another node"
+        return known or self._notes.banned(bucket.name, ordinal)
+
+    def _ban(self, bucket: Bucket, ordinal: int, reason: str) -> None:
+        self.banned[bucket.name, ordinal] = reason
+        self._notes.end(bucket.name, ordinal, Decision.FAILED, reason)
+        self._reports.failed(bucket.name, self._space.text(ordinal), self._space.text(bucket.kept), reason)
+        self._answer(bucket, lambda campaign: campaign.failed(reason))
+
+    def _book(self, bucket: Bucket, request: Request, seconds: float, items: float) -> None:
+        ordinal = request.ordinal
+        if ordinal == bucket.kept:
+            if not bucket.usual:
+                self._budget.grant(seconds * 1e9)
+            bucket.usual.append(seconds)
+        else:
+            bucket.calls[ordinal] += 1
+            if bucket.calls[ordinal] == SURVIVED_CALLS:
+                self._notes.no_harm()
+            self._lose(bucket, max(0.0, seconds - (median(bucket.usual) if bucket.usual else 0.0)))
+        bucket.times.append(seconds / items if items > 0 else seconds)
+        if len(bucket.times) >= request.launches:
+            times = bucket.times[: request.launches]
+            self._answer(bucket, lambda campaign: campaign.measured(times))
+
+    def _lose(self, bucket: Bucket, seconds: float) -> None:
+        bucket.lost_seconds += seconds
+        self._budget.lose(seconds * 1e9)
+
+    def _answer(self, bucket: Bucket, answer: Callable[[Campaign], None]) -> None:
+        bucket.times = []
+        campaign = bucket.campaign
+        if campaign is not None:
+            before, began = self.failures, self._clock()
+            self._guarded(lambda: answer(campaign))
+            self._lose(bucket, self._clock() - began)  # the time of the search itself
+            if self.failures > before:
+                self._interrupt(bucket)
+
+    def _right(self, result: Any, reference: Any) -> bool:
+        try:
+            return self._terms.check is None or bool(self._terms.check(result, reference))
+        except Exception:  # noqa: BLE001  numbers that cannot be compared are not proved right
+            return False
+
+    def _guarded(self, work: Callable[[], Answer]) -> Answer | None:
+        """Run the campaign's code, which must not reach the program."""
+        try:
+            return work()
+        except Exception as error:  # noqa: BLE001  nothing of ours may reach the program
+            self.failures += 1
+            self._error = error
+            return None
+
+
+def _nothing() -> None:
+    """Restore nothing."""

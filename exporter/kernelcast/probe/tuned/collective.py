@@ -1,0 +1,37 @@
+"""Searches as the process knows them, and a space that all ranks of a job search together."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from kernelcast.tuning.campaign import Campaign
+from kernelcast.wire.tuning.experience import Experience
+
+
+class Search(Protocol):
+    """The searches of a decorated function."""
+
+    def close(self, reason: str) -> None:
+        """End them."""
+
+    def learn(self, experience: Experience) -> None:
+        """Use what other nodes have found."""
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveSpace:
+    """A collective space as its ranks search it.
+
+    Attributes:
+        name: Its name, and that of its tunable.
+        start: The configuration of the untuned program, as text.
+        share: Share of the time that the search may cost.
+        campaign: Makes a campaign without experiments.
+        text: Returns a configuration as text.
+    """
+
+    name: str
+    start: str
+    share: float
+    campaign: Callable[[], Campaign]
+    text: Callable[[int], str]

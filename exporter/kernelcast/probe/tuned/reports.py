@@ -1,0 +1,131 @@
+"""Reports the searches of decorated functions as outcomes, in the same stream as those of hints."""
+
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from kernelcast.tuning.experiment import Decision
+from kernelcast.wire.events import SEARCH_PREFIX, OutcomeState
+
+SEARCHED: Final = "its configurations are searched"
+MAX_OPEN: Final = 256
+"""Searches of one process that are reported at one time; functions and shapes are bounded, programs are not."""
+
+
+class Verdict(Protocol):
+    """A verdict of a campaign."""
+
+    @property
+    def ordinal(self) -> int:
+        """Number of the candidate."""
+
+    @property
+    def decision(self) -> Decision:
+        """The decision."""
+
+    @property
+    def reason(self) -> str:
+        """Its reason."""
+
+    @property
+    def ratio(self) -> float | None:
+        """Time of the candidate over that of the kept configuration."""
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Its interval."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchOutcome:
+    """An outcome of a search.
+
+    Attributes:
+        trial_id: Unique; begins with `SEARCH_PREFIX`.
+        space: Name of the space with function and shape.
+        state, reason, facts: As of `Outcome`.
+    """
+
+    trial_id: str
+    space: str
+    state: OutcomeState
+    reason: str
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+class SearchReports:
+    """Reports each search, and each candidate that failed or was not kept, with exactly one final outcome.
+
+    Args:
+        send: Takes the outcomes; must not raise.
+    """
+
+    def __init__(self, send: Callable[[SearchOutcome], None]) -> None:
+        self._send = send
+        self._open: dict[str, str] = {}
+
+    def begun(self, space: str, kept: str, reason: str = SEARCHED, trial_id: str = "") -> None:
+        """Report that a search begins, once for each."""
+        if space not in self._open and len(self._open) < MAX_OPEN:
+            self._open[space] = trial_id or new_id()
+            self._report(self._open[space], space, OutcomeState.APPLIED, reason, kept, kept)
+
+    def failed(self, space: str, candidate: str, kept: str, reason: str) -> None:
+        """Report a candidate that failed."""
+        trial = new_id()
+        state, decision = OutcomeState.ROLLED_BACK, Decision.FAILED.value
+        self._report(trial, space, state, reason, kept, kept, decision=decision, candidate=candidate)
+
+    def ended(
+        self, space: str, verdicts: Sequence[Verdict], text: Callable[[int], str], kept: str, before: str
+    ) -> None:
+        """Report the end of a search by its last verdict; earlier ones are reported by themselves.
+
+        Args:
+            space: Name of the space.
+            verdicts: Verdicts of the campaign.
+            text: Returns a configuration as text.
+            kept: The configuration in force from now on.
+            before: The one in force before.
+        """
+        trial = self._open.pop(space, "")
+        if not trial:
+            return
+        for number, verdict in enumerate(verdicts):
+            is_last = number == len(verdicts) - 1
+            state = OutcomeState.KEPT if verdict.decision is Decision.KEPT else OutcomeState.ROLLED_BACK
+            self._report(
+                trial if is_last else new_id(),
+                space,
+                state,
+                verdict.reason,
+                kept,
+                before,
+                decision=verdict.decision.value,
+                candidate=text(verdict.ordinal),
+                measured_ratio=verdict.ratio,
+                measured_interval=verdict.interval,
+            )
+        if not verdicts:
+            self._undecided(trial, space, kept, "no configuration was worth an experiment")
+
+    def interrupted(self, space: str, kept: str, reason: str) -> None:
+        """Report that a search ended without a result."""
+        trial = self._open.pop(space, "")
+        if trial:
+            self._undecided(trial, space, kept, reason)
+
+    def _undecided(self, trial: str, space: str, kept: str, reason: str) -> None:
+        decision = Decision.INCONCLUSIVE.value
+        self._report(trial, space, OutcomeState.ROLLED_BACK, reason, kept, kept, decision=decision)
+
+    def _report(
+        self, trial: str, space: str, state: OutcomeState, reason: str, kept: str, before: str, **facts: Any
+    ) -> None:
+        self._send(SearchOutcome(trial, space, state, reason[:500], {"value": kept, "previous": before, **facts}))
+
+
+def new_id() -> str:
+    """Return the id of a search."""
+    return f"{SEARCH_PREFIX}{uuid.uuid4()}"

@@ -1,0 +1,335 @@
+"""A space of joint configurations, searched and proved in the program that uses it."""
+
+import json
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kernelcast.probe.trial_budget import TrialBudget
+from kernelcast.probe.tunables import SCOPES, Terms, Tunable
+from kernelcast.probe.tuned import device
+from kernelcast.probe.tuned.calls import TunedCalls
+from kernelcast.probe.tuned.checks import Check
+from kernelcast.probe.tuned.collective import CollectiveSpace, Search
+from kernelcast.probe.tuned.reports import SearchOutcome, SearchReports
+from kernelcast.probe.tuned.searches import ChosenSearch
+from kernelcast.probe.tuned.steps import StepSearch, TunedSteps
+from kernelcast.probe.tuned.terms import CallAccounts, CallTerms, Campaign
+from kernelcast.tuning.campaign import Campaign as ConfigurationCampaign
+from kernelcast.tuning.campaign import Rules
+from kernelcast.tuning.journal import Journal
+from kernelcast.tuning.search import OWN
+from kernelcast.tuning.space import Space
+from kernelcast.wire.errors import SpaceError
+
+BUDGET: Final = 200
+"""Most different configurations that one campaign measures."""
+PERIODS: Final = ("call", "step", "epoch")
+MAX_PROPOSED: Final = 256
+"""Most configurations of a space of which others propose one: it is announced as a tunable."""
+
+Decorated = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceTerms:
+    """Conditions for changing the configuration of a space.
+
+    Attributes:
+        per: When it may change: at each `call` of a decorated function, at the end of a `step`, or of an `epoch`.
+        scope: `local`, or `collective` if all ranks must have the same configuration.
+        group: Lets the ranks of a collective space communicate.
+        changes_results: Whether another configuration changes the program's results: the program then tries none by
+            itself, and hints need a person's approval.
+        search: What proposes the configurations that a search measures: see `kernelcast.probe.tuned.searches`.
+    """
+
+    per: str = "call"
+    scope: str = "local"
+    group: Any = None
+    changes_results: bool = False
+    search: Any = OWN
+
+    @property
+    def is_proposed(self) -> bool:
+        """Whether the space is announced as a tunable, so that hints can propose its configurations."""
+        return self.scope == "collective" or (self.changes_results and self.per != "call")
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Services of the program that a space uses.
+
+    Attributes:
+        active: Whether anything may be tried at all; without a probe only the start runs.
+        journal: The journal of this node; None remembers nothing.
+        stopped: Returns the reason for which nothing may be tried; empty if it may. Takes the search that asks.
+        code_version: Version of the program.
+        rank: Rank of the process: each searches in an order of its own.
+        budget: Time that trials of the process may cost.
+        report: Takes the outcomes of searches.
+        register: Takes each decorated function.
+        announce: Registers a tunable, for a space of which hints propose configurations.
+        drive: Lets steps drive a search.
+        search_together: Lets the ranks of a collective space search it; returns this rank's part.
+    """
+
+    active: bool = False
+    journal: Journal | None = None
+    stopped: Callable[[StepSearch | None], str] = lambda _: ""
+    code_version: str = ""
+    rank: str = ""
+    budget: TrialBudget = field(default_factory=TrialBudget)
+    report: Callable[[SearchOutcome], None] = lambda _outcome: None
+    register: Callable[[Search], None] = lambda _search: None
+    announce: Callable[[str, Sequence[str], str, Terms], Tunable[str]] | None = None
+    drive: Callable[[StepSearch], None] | None = None
+    search_together: Callable[[Tunable[str], CollectiveSpace], Search] | None = None
+
+
+class ProgramSpace:
+    """Joint values of several parameters; `space` makes it.
+
+    The values are attributes: `conv.block_x`. Of a space with `per="step"` or `"epoch"` they are those in force, which
+    change in `step()`. Of one with `per="call"` they are the kept ones, which change when a campaign of a decorated
+    function without shapes has proved others.
+
+    Attributes:
+        name: Its name.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        space: Space,
+        surroundings: Surroundings,
+        check: Check | None = None,
+        terms: SpaceTerms | None = None,
+    ) -> None:
+        self.name = name
+        self._terms = terms or SpaceTerms()
+        self._searches = ChosenSearch(name, self._terms.search, BUDGET) if surroundings.active else None
+        self._in_force: Callable[[], Any] | None = None
+        self._space = space
+        self._surroundings = surroundings
+        self._check = check
+        self._calls: TunedCalls[Any] | None = None
+
+    def __getattr__(self, parameter: str) -> Any:
+        if parameter.startswith("_"):
+            raise AttributeError(parameter)
+        return getattr(self.configuration, parameter)
+
+    @property
+    def configuration(self) -> Any:
+        """The configuration in force; with `per="call"` the kept one."""
+        if self._in_force is not None:
+            return self._in_force()
+        return self._calls.kept() if self._calls is not None else self._space.configuration(self._space.start)
+
+    def tuned(  # noqa: PLR0913  the conditions of the calls, each with a default
+        self,
+        function: Decorated | None = None,
+        *,
+        shape: Callable[..., object] | None = None,
+        items: Callable[..., float] | None = None,
+        prepare: Callable[..., None] | None = None,
+        undo: Callable[..., Callable[[], object]] | None = None,
+        repeatable: bool = True,
+        limit_seconds: float = float("inf"),
+        share: float = 0.01,
+    ) -> Any:
+        """Decorate a function that takes a configuration first: callers leave it out, each call gets one.
+
+        Args:
+            function: The function.
+            shape: Returns the shape bucket of a call from its arguments; each bucket is tuned by itself.
+            items: Returns the units of work of a call from its arguments; times are compared per item.
+            prepare: Takes the function's arguments, and compiles the code of a call. It is called before a
+                configuration is timed for the first time, so that compiling does not count as the call's time.
+            undo: Takes the same before a candidate runs, and returns a function that restores the arguments. That is
+                called before the call is repeated, which is needed where the function changes its own input.
+            repeatable: Whether a call may be repeated with the kept configuration after a candidate has failed.
+            limit_seconds: A candidate whose call takes longer is never run again.
+            share: Share of the calls' time that trial calls may cost.
+
+        Raises:
+            SpaceError: The configuration of this space does not change with calls.
+        """
+        if self._terms.per != "call":
+            raise SpaceError(
+                f"space {self.name} changes its configuration per {self._terms.per}, not with calls; "
+                'read its attributes, or declare it with per="call"'
+            )
+
+        def decorate(chosen: Decorated) -> Decorated:
+            context = self._surroundings
+            name, version = f"{self.name}.{getattr(chosen, '__name__', 'call')}", context.code_version
+            terms = CallTerms(
+                name,
+                shape,
+                items,
+                self._check,
+                limit_seconds,
+                repeatable,
+                share,
+                device.wait,
+                version,
+                prepare,
+                undo,
+            )
+            if self._searches is None or self._terms.changes_results:
+                return TunedCalls(terms, _Resting(self._space)).decorate(chosen)
+            self._searches.used(by_shape=shape is not None)
+            numbered = _Numbered(self._space, context.rank, self._searches)
+            accounts = CallAccounts(context.budget, SearchReports(context.report))
+            calls = TunedCalls(terms, numbered, context.journal, lambda: _reason(context), accounts=accounts)
+            context.register(calls)
+            if shape is None:
+                self._calls = calls
+            return calls.decorate(chosen)
+
+        return decorate if function is None else decorate(function)
+
+    def begin(self, share: float) -> None:
+        """Let steps search the space, or hints propose its configurations."""
+        context, terms, space = self._surroundings, self._terms, self._space
+        if terms.is_proposed and context.announce is not None:
+            by_text = {_shown(space.configuration(one), space): space.configuration(one) for one in space.ordinals}
+            agreed = Terms(terms.scope, terms.per, "space", (), None, terms.group, terms.changes_results or None)
+            tunable = context.announce(
+                self.name, tuple(by_text), _shown(space.configuration(space.start), space), agreed
+            )
+            self._in_force = lambda: by_text[tunable.value]
+            if context.search_together is not None and not terms.changes_results:
+                context.register(context.search_together(tunable, self._collective(share)))
+        elif terms.per != "call" and not terms.is_proposed and context.drive is not None:
+            numbered = _Numbered(space, context.rank, self._searches)
+            conditions = CallTerms(self.name, share=share, code_version=context.code_version)
+            search: TunedSteps[Any] = TunedSteps(
+                conditions,
+                numbered,
+                context.journal,
+                context.stopped,
+                accounts=CallAccounts(context.budget, SearchReports(context.report)),
+                by_epoch=terms.per == "epoch",
+            )
+            context.register(search)
+            context.drive(search)
+            self._in_force = lambda: search.configuration
+
+    def _collective(self, share: float) -> CollectiveSpace:
+        space, searches = self._space, self._searches
+        seed = zlib.crc32(self.name.encode())
+
+        def campaign() -> ConfigurationCampaign:
+            search = searches.made(space, seed) if searches else None
+            return ConfigurationCampaign(space, seed=seed, budget=BUDGET, search=search, rules=Rules(proofs=0))
+
+        def text(ordinal: int) -> str:
+            return _shown(space.configuration(ordinal), space)
+
+        return CollectiveSpace(self.name, text(space.start), share, campaign, text)
+
+
+class _Numbered:
+    """The configurations by number, with the texts of the journal and a campaign."""
+
+    def __init__(self, space: Space, rank: str, searches: ChosenSearch | None = None) -> None:
+        self._space = space
+        self._rank = rank
+        self._searches = searches
+        self.start = space.start
+        self.configuration = space.configuration
+
+    def text(self, ordinal: int) -> str:
+        return json.dumps(list(self._space.values(ordinal)), separators=(",", ":"))
+
+    def find(self, text: str) -> int | None:
+        try:
+            return self._space.ordinal(json.loads(text))
+        except Exception:  # noqa: BLE001  another space, or values that it has no more
+            return None
+
+    def campaign(self, name: str) -> Campaign:
+        seed = zlib.crc32(f"{name} {self._rank}".encode())
+        search = self._searches.made(self._space, seed) if self._searches else None
+        return ConfigurationCampaign(self._space, seed=seed, budget=BUDGET, search=search)
+
+
+class _Resting(_Numbered):
+    """The start only, where no probe runs."""
+
+    def __init__(self, space: Space) -> None:
+        super().__init__(space, "")
+
+    def campaign(self, name: str) -> Campaign:
+        del name
+        return _NoCampaign(self._space.start)
+
+
+class _NoCampaign:
+    """A campaign that wants nothing."""
+
+    def __init__(self, start: int) -> None:
+        self.kept = start
+
+    def next(self) -> None:
+        """Nothing is to be run."""
+
+    def measured(self, times: list[float]) -> None:
+        """Nothing was asked for."""
+
+    def failed(self, reason: str) -> None:
+        """Nothing was asked for."""
+
+    def refused(self, reason: str) -> None:
+        """Nothing was asked for."""
+
+
+def make_space(  # noqa: PLR0913  the arguments of `kernelcast.probe.space`
+    name: str,
+    parameters: Mapping[str, Sequence[Any]],
+    start: Mapping[str, Any],
+    valid: Callable[[Any], Any] | None,
+    check: Check | None,
+    surroundings: Surroundings,
+    *,
+    terms: SpaceTerms | None = None,
+    share: float = 0.01,
+) -> ProgramSpace:
+    """Make a space; the arguments are those of `kernelcast.probe.space`.
+
+    Raises:
+        SpaceError: Parameters, start, restriction or terms cannot be used.
+    """
+    terms = terms or SpaceTerms()
+    space = Space.restricted(name, parameters, start=start, valid=valid)
+    if terms.per not in PERIODS or terms.scope not in SCOPES:
+        raise SpaceError(
+            f"space {name} has per {terms.per!r} and scope {terms.scope!r}; "
+            f"they must be one of {PERIODS} and one of {SCOPES}"
+        )
+    if terms.scope == "collective" and terms.per == "call":
+        raise SpaceError(
+            f'space {name} is collective with per="call"; ranks cannot change together within a step; use per="step"'
+        )
+    if terms.is_proposed and len(space) > MAX_PROPOSED:
+        raise SpaceError(
+            f"space {name} has {len(space)} valid configurations; hints propose those of a collective space, or of "
+            f"one that changes results, one by one: the limit is {MAX_PROPOSED}; restrict it"
+        )
+    made = ProgramSpace(name, space, surroundings, check, terms)
+    if surroundings.active:
+        made.begin(share)
+    return made
+
+
+def _shown(configuration: Any, space: Space) -> str:
+    """Return a configuration as the value of a tunable."""
+    return " ".join(f"{one.name}={getattr(configuration, one.name)}" for one in space.parameters)
+
+
+def _reason(context: Surroundings) -> str:
+    return context.stopped(None) or ("a graph is being captured" if device.capturing() else "")

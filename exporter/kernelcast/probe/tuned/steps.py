@@ -1,0 +1,137 @@
+"""A space whose configuration changes between steps or epochs, searched and proved by the times of those."""
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from kernelcast.probe.tuned.calls import TunedCalls
+from kernelcast.probe.tuned.confirmation import Confirmation
+from kernelcast.probe.tuned.terms import Bucket, CallAccounts, CallTerms, Configuration_co, Configurations, Request
+from kernelcast.tuning.journal import Journal
+
+TRIED: Final = "a configuration is being tried"
+MOST_BANNED_IN_A_ROW: Final = 64
+"""Configurations that earlier runs have banned and a campaign asks for: it gets that many answers at one boundary."""
+
+
+class StepSearch(Protocol):
+    """A search that steps drive."""
+
+    @property
+    def reason(self) -> str:
+        """The reason for which nothing else may be tried; empty if it may."""
+
+    def step_ended(self, items: float, *, epoch: bool) -> None:
+        """Handle the end of a step."""
+
+    def close(self, reason: str) -> None:
+        """Set the kept configuration."""
+
+
+class TunedSteps(TunedCalls[Configuration_co]):
+    """Sets the configuration of each step. The first step after a change is not measured. For the program's thread.
+
+    Args:
+        terms: The conditions; a call is a step, or an epoch.
+        space: The configurations.
+        journal: The journal of this node; None remembers nothing.
+        stopped: Returns the reason for which nothing may be tried; empty if it may. Takes the search that asks.
+        clock: Seconds.
+        accounts: Budget and reports of the process.
+        by_epoch: Whether the configuration changes at epochs only.
+
+    Attributes:
+        configuration: The configuration in force.
+    """
+
+    def __init__(  # noqa: PLR0913  the parts of the process
+        self,
+        terms: CallTerms,
+        space: Configurations[Configuration_co],
+        journal: Journal | None = None,
+        stopped: Callable[[StepSearch], str] = lambda _: "",
+        clock: Callable[[], float] | None = None,
+        accounts: CallAccounts | None = None,
+        *,
+        by_epoch: bool = False,
+    ) -> None:
+        super().__init__(terms, space, journal, lambda: stopped(self), clock, accounts)
+        self._by_epoch = by_epoch
+        self._only = self._bucket("")
+        self._running: Request | None = None
+        self._in_force = self._only.kept
+        self._fresh = False
+        self._seconds = self._items = 0.0
+        self._began = self._clock()
+        self.configuration = space.configuration(self._in_force)
+
+    @property
+    def reason(self) -> str:
+        """The reason for which nothing else may be tried; empty if it may."""
+        return TRIED if self._running is not None else ""
+
+    def step_ended(self, items: float, *, epoch: bool) -> None:
+        """Handle the end of a step, and choose the configuration of the next one."""
+        now = self._clock()
+        self._seconds += now - self._began
+        self._items += items
+        if epoch or not self._by_epoch:
+            self._guarded(self._measure)
+            self._guarded(self._choose)
+            self._seconds = self._items = 0.0
+        self._began = self._clock()
+
+    def close(self, reason: str) -> None:
+        """Set the kept configuration, because the program ends; a candidate is not to blame for that."""
+        self._abandon()
+        super().close(reason)
+
+    def _measure(self) -> None:
+        request, fresh, self._fresh = self._running, self._fresh, False
+        if request is None:
+            return
+        if self._stopped():
+            self._abandon()
+        elif not fresh:
+            self._running = None
+            self._book(self._only, request, self._seconds, self._items)
+
+    def _choose(self) -> None:
+        if self._running is None:
+            self._running = self._allowed_request()
+        request = self._running
+        self._set(self._only.kept if request is None else request.ordinal)
+
+    def _allowed_request(self) -> Request | None:
+        """Return the campaign's request, once it asks for a configuration that is not banned."""
+        bucket = self._only
+        if bucket.campaign is None and not bucket.check.is_due(self._clock):
+            return None
+        for _ in range(MOST_BANNED_IN_A_ROW):
+            request = self._request(bucket)
+            if request is None or request.ordinal == bucket.kept or bucket.calls[request.ordinal]:
+                return request
+            reason = self._reason_against(bucket, request.ordinal)
+            if not reason:
+                self._notes.begin(bucket.name, request.ordinal)
+                return request
+            self._answer_failed(bucket, reason)
+        return None
+
+    def _answer_failed(self, bucket: Bucket, reason: str) -> None:
+        self._answer(bucket, lambda campaign: campaign.failed(reason))
+
+    def _abandon(self) -> None:
+        if self._in_force != self._only.kept:
+            self._notes.end(self._only.name, self._in_force, None)
+        self._running = None
+        self._only.times = []
+        self._set(self._only.kept)
+
+    def _set(self, ordinal: int) -> None:
+        """Put a configuration in force; in an experiment, the experiment itself leaves out the first step."""
+        campaign = self._only.campaign
+        if ordinal != self._in_force:
+            self._in_force = ordinal
+            self.configuration = self._space.configuration(ordinal)
+            proves = isinstance(campaign, Confirmation) or getattr(campaign, "proving", False)
+            self._fresh = not self._by_epoch and not proves

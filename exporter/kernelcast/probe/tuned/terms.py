@@ -1,0 +1,160 @@
+"""Declarations of decorated calls: their terms, the campaign that searches, and the state of one shape."""
+
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+from kernelcast.probe.trial_budget import TrialBudget
+from kernelcast.probe.tuned.checks import Check
+from kernelcast.probe.tuned.confirmation import KeptCheck
+from kernelcast.probe.tuned.reports import SearchReports
+from kernelcast.wire.tuning.experience import Experience
+
+Configuration_co = TypeVar("Configuration_co", covariant=True)
+Result = TypeVar("Result")
+
+
+class Request(Protocol):
+    """A configuration that a campaign wants to be run."""
+
+    @property
+    def ordinal(self) -> int:
+        """Number of the configuration."""
+
+    @property
+    def launches(self) -> int:
+        """Calls in a row."""
+
+
+class Campaign(Protocol):
+    """Searches and proves configurations; `kernelcast.tuning.campaign` has one."""
+
+    kept: int
+
+    def next(self) -> Request | None:
+        """Return what to run next; None at the end."""
+
+    def measured(self, times: list[float]) -> None:
+        """Answer the request with seconds per item."""
+
+    def failed(self, reason: str) -> None:
+        """Answer the request: the configuration failed."""
+
+    def refused(self, reason: str) -> None:
+        """Answer the request: it was not run."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallTerms:
+    """Conditions of the calls.
+
+    Attributes:
+        name: Name of the space.
+        shape: Returns the shape bucket of a call from its arguments; each has a campaign of its own.
+        items: Returns the units of work of a call from its arguments.
+        check: Judges a candidate's numbers at its first call, against those of the kept configuration.
+        limit_seconds: A candidate that takes longer is banned.
+        repeatable: A call that failed with a candidate may be repeated with the kept configuration.
+        share: Share of the calls' time that trial calls may cost.
+        wait: Waits until the device has finished the call; called before and after trial calls only. After the call it
+            gets the result, before it None.
+        prepare: Takes the configuration and a call's arguments, and compiles the call's code, before a
+            configuration is timed for the first time.
+        code_version: Version of the program.
+    """
+
+    name: str
+    shape: Callable[..., object] | None = None
+    items: Callable[..., float] | None = None
+    check: Check | None = None
+    limit_seconds: float = float("inf")
+    repeatable: bool = True
+    share: float = 0.01
+    wait: Callable[[Any], None] | None = None
+    code_version: str = ""
+    prepare: Callable[..., None] | None = None
+    undo: Callable[..., Callable[[], object]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallAccounts:
+    """Accounts that all decorated functions and hints of a process share.
+
+    Attributes:
+        budget: Time that trials may cost.
+        reports: Reports searches and their results.
+    """
+
+    budget: TrialBudget = field(default_factory=lambda: TrialBudget(share=1.0))
+    reports: SearchReports = field(default_factory=lambda: SearchReports(lambda _outcome: None))
+
+
+class Configurations(Protocol[Configuration_co]):
+    """The configurations of a space by number.
+
+    Attributes:
+        start: Number of the configuration of the untuned program.
+    """
+
+    start: int
+
+    def configuration(self, ordinal: int) -> Configuration_co:
+        """Return a configuration."""
+
+    def text(self, ordinal: int) -> str:
+        """Return a configuration as text, for the journal."""
+
+    def find(self, text: str) -> int | None:
+        """Return the number of a configuration's text; None if it is not valid any more."""
+
+    def campaign(self, name: str) -> Campaign:
+        """Make the campaign of a shape bucket."""
+
+
+@dataclass(slots=True)
+class Bucket:
+    """The calls of one shape.
+
+    Attributes:
+        name: Name of the space, with the shape.
+        campaign: Its campaign; None once it has ended, and where there are too many shapes.
+        kept: Number of the kept configuration.
+        began: When it began, in seconds.
+        times: Seconds per item of the open request's calls.
+        calls: Calls of each candidate.
+        usual: Seconds of the kept configuration's last measured calls.
+        lost_seconds: Time that trial calls and compilations have cost beyond that.
+        prepared: Configurations that are compiled.
+        check: When the kept configuration is checked again.
+        offered: Findings of other nodes that the search knows.
+    """
+
+    name: str
+    campaign: Campaign | None
+    kept: int
+    began: float
+    times: list[float] = field(default_factory=list)
+    calls: Counter[int] = field(default_factory=Counter)
+    usual: deque[float] = field(default_factory=lambda: deque(maxlen=9))
+    lost_seconds: float = 0.0
+    check: KeptCheck = field(default_factory=KeptCheck)
+    offered: Experience | None = None
+    prepared: set[int] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[Result]):
+    """One call of the program.
+
+    Attributes:
+        run: Runs it with a configuration, given by number.
+        prepare: Compiles its code with a configuration.
+        undo: Returns a function that restores the arguments as they are now.
+        items: Its units of work.
+    """
+
+    run: Callable[[int], Result]
+    prepare: Callable[[int], None]
+    undo: Callable[[int], Callable[[], object]]
+    items: float
