@@ -1,13 +1,18 @@
 """`kernelcast bridge`."""
 
 import gc
-from typing import Final
+import os
+from typing import Annotated, Final
 
+import typer
+
+from kernelcast.bridge.allocation import return_large_blocks
 from kernelcast.bridge.modes import check
 from kernelcast.bridge.service import Bridge
 from kernelcast.bridge.settings import BridgeSettings
 from kernelcast.runtime.command import DaemonOptions, daemon
 from kernelcast.runtime.lifecycle import Shutdown
+from kernelcast.runtime.service_manager import ServiceManager
 
 LOOK_SECONDS: Final = 0.5
 YOUNG_OBJECTS: Final = 50_000
@@ -16,13 +21,44 @@ times while one long message of JSON is read, although none of its objects is ga
 
 
 @daemon
-def bridge(options: DaemonOptions) -> None:
+def bridge(
+    options: DaemonOptions,
+    *,
+    pages: Annotated[
+        bool | None, typer.Option("--web.pages/--no-web.pages", help="Serve the dashboards at /pages.")
+    ] = None,
+    prometheus_url: Annotated[
+        str | None,
+        typer.Option(
+            "--pages.prometheus-url",
+            metavar="URL",
+            help="The Prometheus that answers the pages' queries.",
+            show_default="none; the first screens come from the bridge itself",
+        ),
+    ] = None,
+) -> None:
     """Expose metrics from Kafka to Prometheus, and write Alertmanager's notifications to Kafka."""
-    settings = options.settings("bridge", BridgeSettings, checks=(check,))
+    flags = {"pages.enabled": pages, "pages.prometheus_url": prometheus_url}
+    settings = options.settings("bridge", BridgeSettings, flags=flags, checks=(check,))
+    return_large_blocks()
     set_up_garbage_collector()
-    with Shutdown().signals() as shutdown, Bridge(settings) as service:
-        for _ in shutdown.every(LOOK_SECONDS):
-            service.wait(0)
+    manager = ServiceManager.from_environ(os.environ)
+    with Shutdown().signals() as shutdown, Bridge(settings, manager=manager) as service:
+        supervise(service, shutdown, manager)
+
+
+def supervise(service: Bridge, shutdown: Shutdown, manager: ServiceManager) -> None:
+    """Wait until a stop is requested; systemd learns of progress and state meanwhile.
+
+    Raises:
+        KernelcastError: The consumer has ended.
+    """
+    loop = manager.part("main")
+    for _ in shutdown.every(LOOK_SECONDS):
+        service.wait(0)
+        manager.report(service.readiness)
+        loop.progressed()
+    manager.stopping()
 
 
 def set_up_garbage_collector() -> None:

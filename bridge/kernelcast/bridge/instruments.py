@@ -51,6 +51,7 @@ class Instruments:
         self.partitions = gauge(rows.PARTITIONS, registry)
         self.rebalances = counter(rows.REBALANCES, registry)
         self.ready = gauge(rows.CAUGHT_UP, registry)
+        self.kafka_outage = gauge(rows.KAFKA_OUTAGE, registry)
         self.append_time = gauge(rows.APPEND_TIME, registry)
         self.clock_ahead = gauge(rows.CLOCK_AHEAD, registry)
         self.freshness = _histogram(rows.FRESHNESS, FRESHNESS_BOUNDS_SECONDS, registry)

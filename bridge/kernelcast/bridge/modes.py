@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kernelcast.bridge.settings import BridgeSettings
-from kernelcast.bridge.tables.share import Share
+from kernelcast.bridge.tables.hashing import Share
 from kernelcast.runtime.kafka.connect import CONSUMER_PROPERTIES
 from kernelcast.wire.errors import ConfigurationError
 

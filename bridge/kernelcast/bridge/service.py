@@ -9,6 +9,10 @@ import structlog
 from prometheus_client import CollectorRegistry
 from starlette.routing import Route
 
+from kernelcast.bridge.browser import models
+from kernelcast.bridge.browser.local import LocalPages
+from kernelcast.bridge.browser.prometheus import PrometheusProxy
+from kernelcast.bridge.browser.site import Site
 from kernelcast.bridge.clock import Clock, SystemClock
 from kernelcast.bridge.compilation import Compilation
 from kernelcast.bridge.delta.deltas import DeltaPolicy, Deltas
@@ -18,6 +22,7 @@ from kernelcast.bridge.delta.persistence.state import StateTopic
 from kernelcast.bridge.expose import http_sd
 from kernelcast.bridge.expose.exposition import Exposition
 from kernelcast.bridge.expose.negotiate import Format
+from kernelcast.bridge.facts import facts
 from kernelcast.bridge.inputs import Selection
 from kernelcast.bridge.instruments import Instruments, sample_names
 from kernelcast.bridge.intake.consume import Intake, IntakeParts, Policy
@@ -36,8 +41,8 @@ from kernelcast.bridge.series.occupancy import OccupancyCollector
 from kernelcast.bridge.series.store import SeriesStore
 from kernelcast.bridge.settings import BridgeSettings
 from kernelcast.bridge.tables.columns import Rules
+from kernelcast.bridge.tables.hashing import Share
 from kernelcast.bridge.tables.producers import ProducerRules
-from kernelcast.bridge.tables.share import Share
 from kernelcast.bridge.tables.slots import SeriesLimits
 from kernelcast.bridge.translation.translate import Translator
 from kernelcast.bridge.webhook import Webhook
@@ -45,6 +50,8 @@ from kernelcast.columnar import Decoder
 from kernelcast.runtime.kafka.consumer import Consumer
 from kernelcast.runtime.kafka.deadletter import DeadLetters
 from kernelcast.runtime.kafka.producer import Producer
+from kernelcast.runtime.service_manager import ServiceManager
+from kernelcast.runtime.web.landing import Fact
 from kernelcast.runtime.web.server import WebServer
 from kernelcast.wire.catalogue import CATALOGUE
 from kernelcast.wire.catalogue.bridge import TARGET_INFO
@@ -61,17 +68,22 @@ WEBHOOK_PATH: Final = "/api/v1/alerts"
 class Bridge:
     """The bridge's threads and server, which run from `start()` to `stop()`; also a context manager."""
 
-    def __init__(self, settings: BridgeSettings, *, clock: Clock | None = None) -> None:
+    def __init__(
+        self, settings: BridgeSettings, *, clock: Clock | None = None, manager: ServiceManager | None = None
+    ) -> None:
         """Create the components; nothing connects yet.
 
         Args:
             settings: Settings of the bridge.
             clock: The clock; this machine's by default.
+            manager: systemd, where it started this process.
 
         Raises:
             ConfigurationError: Settings contradict each other.
         """
         clock = clock or SystemClock()
+        manager = manager or ServiceManager()
+        self._reading = manager.part("reading")
         share = share_of(settings, socket.gethostname())
         registry = CollectorRegistry()
         self._settings = settings
@@ -88,7 +100,11 @@ class Bridge:
         )
         self._producer = Producer(settings.kafka, client_id="kernelcast-bridge", registry=registry, topics=_WRITTEN)
         self._consumer = Consumer(
-            settings.kafka, group_id=group_of(settings, share), overrides=properties_of(settings), registry=registry
+            settings.kafka,
+            group_id=group_of(settings, share),
+            overrides=properties_of(settings),
+            registry=registry,
+            prompt=True,
         )
         dead_letters = DeadLetters(self._producer, registry=registry)
         dead_letters.expect(*settings.topics)
@@ -97,7 +113,9 @@ class Bridge:
         self._intake = self._made_intake(dead_letters, clock, share)
         self._discovery = Discovery(self._consumer, self._intake, settings.topics, clock=clock)
         self._compiled: frozenset[Format] = frozenset()
+        self._local = self._made_local()
         self._web = self._made_web(registry, clock)
+        self._web.progressed = manager.part("web").progressed
         self._web.measure(registry)
         self._compilation = Compilation()
         self._stopping = threading.Event()
@@ -119,6 +137,8 @@ class Bridge:
         self._web.start()
         self._thread.start()
         self._push.start()
+        if self._local is not None:
+            self._local.start()
         return self
 
     def wait(self, timeout_seconds: float) -> None:
@@ -135,6 +155,8 @@ class Bridge:
         self._stopping.set()
         self._compilation.stop()
         self._push.stop()
+        if self._local is not None:
+            self._local.stop()
         if self._thread.is_alive():
             self._thread.join(STOP_SECONDS)
         self._web.stop()
@@ -165,6 +187,7 @@ class Bridge:
                     self._discovery.look()
                 self._intake.step()
                 self._producer.poll()
+                self._reading.progressed()
         except Exception as error:  # noqa: BLE001  whatever it is, the process must end and say so
             self._failure = f"{type(error).__name__}: {error}"
             self._log.exception("the consumer failed")
@@ -185,6 +208,7 @@ class Bridge:
         """Serve only the webhook's acknowledgements, until the bridge stops."""
         while not self._stopping.is_set():
             self._producer.poll(IDLE_SECONDS)
+            self._reading.progressed()
 
     def _deltas(self, clock: Clock) -> Deltas:
         """Make the running totals of delta series; they open a new reader for each read of snapshots."""
@@ -251,17 +275,36 @@ class Bridge:
                 Route(http_sd.PATH, http_sd.discovery(settings.advertised_address)),
                 *([Route(WEBHOOK_PATH, webhook.answer, methods=["POST"])] if settings.webhook else []),
                 *([Route(STATUS_PATH, self._push.answer)] if settings.push else []),
+                *self._pages(),
             ],
             healthy=self._healthy,
-            ready=self._ready,
+            ready=self.readiness,
+            facts=self._facts,
         )
+
+    def _made_local(self) -> LocalPages | None:
+        """Make the pages from the bridge's own series, where pages are served and there is no Prometheus to ask."""
+        settings = self._settings.pages
+        if not settings.enabled or settings.prometheus_url:
+            return None
+        return LocalPages(settings, self._store, hidden=lambda: not self._compiled or self._hidden())
+
+    def _pages(self) -> list[Route]:
+        """Return the routes of the dashboards, where they are served."""
+        settings = self._settings.pages
+        if not settings.enabled:
+            return []
+        if self._local is not None:
+            return Site(settings, self._local.models(), local=self._local).routes()
+        return Site(settings, models.load(), prometheus=PrometheusProxy(settings)).routes()
 
     def _healthy(self) -> tuple[bool, str]:
         if self._ended.is_set() and not self._stopping.is_set():
             return False, f"the consumer ended: {self._failure}"
         return True, ""
 
-    def _ready(self) -> tuple[bool, str]:
+    def readiness(self) -> tuple[bool, str]:
+        """Return whether the bridge is of use; if not, the reason."""
         healthy, reason = self._healthy()
         if not healthy:
             return False, reason
@@ -270,6 +313,14 @@ class Bridge:
         if not self._compiled:
             return False, "it is compiling; a start without compiled code on disk takes a minute of a core"
         return self._intake.readiness()
+
+    def _facts(self) -> list[Fact]:
+        """Return the lines of the landing page."""
+        if not self._settings.scraping:
+            return [Fact("Series", "this bridge only pushes: bridge.scraping is false")]
+        if not self._compiled:
+            return []
+        return facts(self._store, self._store.lines, hidden=self._hidden())
 
     def _hidden(self) -> bool:
         """Whether the series from Kafka must be hidden; `kernelcast_bridge_ready` on the same page is 0 then."""

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
+from kernelcast.bridge.browser.settings import PagesSettings
 from kernelcast.bridge.delta.settings import DeltaSettings
 from kernelcast.bridge.inputs import TopicFormat
 from kernelcast.bridge.push.settings import PushSettings
@@ -56,6 +57,7 @@ class BridgeSettings(ServiceSettings):
         scraping: Whether series are stored for `/metrics`; otherwise the bridge only pushes and accepts alerts.
         push: Destinations that receive every point, each with its own consumer group: see `push.settings.PushSettings`.
         webhook: Whether `POST /api/v1/alerts` accepts Alertmanager's notifications.
+        pages: The dashboards that the bridge serves at `/pages`.
     """
 
     web: WebSettings = WebSettings(listen_address=":19401")
@@ -88,6 +90,7 @@ class BridgeSettings(ServiceSettings):
     scraping: bool = True
     push: tuple[PushSettings, ...] = ()
     webhook: bool = True
+    pages: PagesSettings = PagesSettings()
 
     @field_validator("push")
     @classmethod

@@ -17,8 +17,9 @@ from starlette.responses import JSONResponse, Response
 from kernelcast.bridge.clock import Clock
 from kernelcast.bridge.instruments import Instruments
 from kernelcast.runtime.kafka.producer import DeliveryListener, Headers
+from kernelcast.wire.cloudevents import CONTENT_TYPE, encode_event
 from kernelcast.wire.errors import EventError
-from kernelcast.wire.events import CONTENT_TYPE, Alert, encode_event, to_event
+from kernelcast.wire.events import Alert, to_event
 from kernelcast.wire.topics import ALERTS
 
 PAYLOAD_VERSION: Final = "4"

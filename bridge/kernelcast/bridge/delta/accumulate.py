@@ -121,7 +121,8 @@ class Accumulator:
         """Mark rows of ended series as resting; return the rows that have rested long enough to be dropped.
 
         A series has ended when it was last seen before its partition's limit. An ended row without a total does not
-        rest. A scattered row is returned once it has ended, or has stayed in one partition since the limit.
+        rest. A scattered row is returned once it has ended, or has stayed in one partition since the limit. Where a
+        series may come from any partition, no row is scattered, even if a snapshot of a former revision says so.
 
         Args:
             oldest_ms: By partition number, the append time before which a series is too old.
@@ -136,6 +137,7 @@ class Accumulator:
         ended = held & (columns.append_ms[:used] < limit)
         columns.flags[:used][ended] |= np.uint8(RESTING)
         rested = ended & ((columns.append_ms[:used] < limit - kept_ms) | (columns.last_ns[:used] == NOTHING))
+        scattered &= self._order.settle_ms > 0
         settled = held & scattered & ((columns.moved_ms[:used] < limit) | ended)
         return np.flatnonzero(rested | settled)
 

@@ -10,15 +10,20 @@ but it is not exposed, until the former owner has withdrawn the series (`series.
 total that ends before this one begins is added. If that one is PENDING too, its former total is added as well. If there
 is none, the series is new.
 
+The former owner may lag. Its snapshot then lacks points from before the move. So a total waits, for one time-to-live at
+most, until the snapshot covers every message that was written before the total began, and the former owner has had time
+to withdraw the series.
+
 If a topic grows twice within seconds, a series may visit another replica and return. Its total then has a gap on the
-first replica, and is PENDING on the second one. The first replica adds the total of the second one. The second replica
-leaves its total PENDING and never exposes it, because the series continues elsewhere.
+first replica, and is PENDING on the second one. The first replica adds the total of the second one, once its snapshot
+covers every message that was written before the return. The second replica leaves its total PENDING and never exposes
+it, because the series continues elsewhere.
 
 A former owner that fails leaves its partition, with its snapshot, to another replica. Totals of one series that meet in
 that way are joined by the same rules, `joining.restore`.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -26,10 +31,12 @@ import structlog
 
 from kernelcast.bridge.clock import Clock
 from kernelcast.bridge.delta.columns import PENDING, RESTING
-from kernelcast.bridge.delta.joining import Columns, adopt, alone, fill, precedes
+from kernelcast.bridge.delta.joining import adopt, alone, fill, precedes
 from kernelcast.bridge.delta.persistence.background import SnapshotReads
+from kernelcast.bridge.delta.persistence.freeze import Columns
 from kernelcast.bridge.delta.persistence.snapshot import TotalsSnapshot
 from kernelcast.bridge.delta.rows import TotalRows
+from kernelcast.bridge.partitions.growth import EXPIRIES_PER_TTL
 from kernelcast.bridge.partitions.partition import Key
 from kernelcast.bridge.tables.columns import Int64Array
 from kernelcast.wire.errors import WireError
@@ -38,13 +45,28 @@ READ_SECONDS: Final = 10.0
 """Interval between two reads of other replicas' snapshots, and between two writes while a topic has grown recently."""
 RETURNS_HOLDS: Final = 2
 """Length, in holds, of the time after a gap in which other replicas' snapshots are searched for points in that gap."""
+RETURN_MS: Final = round(2 * READ_SECONDS * 1e3)
+"""Time in which another replica's snapshot with a point is written and read."""
+DELIVERY_MS: Final = 1_000
+"""Time that a message of a series may take longer to Kafka than the newest one of the series."""
+
+OffsetsSince = Callable[[Sequence[Key], int], Mapping[Key, int] | None]
+"""Returns the first offset of each partition at or after a time in milliseconds; without the partitions for which Kafka
+does not answer, None if no query may be made now."""
 
 
 class Kept(NamedTuple):
-    """One total of another replica's snapshot."""
+    """One total of another replica's snapshot.
+
+    Attributes:
+        columns: Columns of the snapshot.
+        i: Index of the total.
+        behind: Whether its replica lags, or did until recently; see `_behind`.
+    """
 
     columns: Columns
     i: int
+    behind: bool
 
     def get(self, name: str) -> int:
         """Return the value of a column."""
@@ -54,7 +76,9 @@ class Kept(NamedTuple):
 class Adoption:
     """Finds the former totals of pending rows in other replicas' snapshots. Only the consuming thread uses it."""
 
-    def __init__(self, rows: TotalRows, reads: SnapshotReads, clock: Clock, *, hold_seconds: float) -> None:
+    def __init__(
+        self, rows: TotalRows, reads: SnapshotReads, clock: Clock, *, hold_seconds: float, ttl_seconds: float
+    ) -> None:
         """Start with nothing pending.
 
         Args:
@@ -62,9 +86,13 @@ class Adoption:
             reads: Read the snapshots of other replicas.
             clock: Schedules the reads.
             hold_seconds: Shortest time after which a former owner has withdrawn a series.
+            ttl_seconds: Longest time for which a total waits for a former owner that lags.
         """
         self._rows, self._reads, self._clock = rows, reads, clock
         self._hold_ms = round((hold_seconds + READ_SECONDS) * 1e3)  # by then its last total has been written
+        self._ttl_ms = round(ttl_seconds * 1e3)
+        self._withdrawal_ms = self._ttl_ms // EXPIRIES_PER_TTL + round(READ_SECONDS * 1e3)
+        self._lagged_ms: dict[Key, int] = {}
         self._due = 0.0
         self._topics: set[str] = set()
         self._log = structlog.stdlib.get_logger("bridge.delta")
@@ -76,6 +104,7 @@ class Adoption:
         topic_ids: Mapping[str, str],
         newest_append_ms: int,
         grown: Collection[int],
+        offsets_since: OffsetsSince,
     ) -> None:
         """Add former totals to pending rows, and expose the rows that have waited long enough.
 
@@ -85,6 +114,7 @@ class Adoption:
             topic_ids: Kafka's ids of topics.
             newest_append_ms: The newest append time known.
             grown: Numbers of our partitions of topics that have grown.
+            offsets_since: Finds offsets by time.
         """
         found, now_seconds = self._reads.take(), self._clock.monotonic()
         overdue, gapped = self._overdue(newest_append_ms), self._gapped(grown)
@@ -100,25 +130,95 @@ class Adoption:
         # A partition that has been assigned to this bridge since then has been restored, with its totals.
         present = {key: one for key, one in found.items() if key in others and _of_topic(one, key[0], topic_ids)}
         read = [number for (topic, _), number in owned.items() if topic in self._topics]
-        self._join(present, *(rows[np.isin(self._rows.columns.partition[rows], read)] for rows in (overdue, gapped)))
+        overdue, gapped = (rows[np.isin(self._rows.columns.partition[rows], read)] for rows in (overdue, gapped))
+        behind = self._behind(present, overdue, newest_append_ms, offsets_since)
+        elsewhere = _by_row(self._rows, np.concatenate([overdue, gapped]), present, behind)
+        visits = self._visits(gapped, elsewhere, present, offsets_since)
+        self._join(elsewhere, self._ready(overdue, elsewhere, behind, newest_append_ms), visits)
 
     def give_up(self, rows: Int64Array) -> None:
         """Expose pending totals, with or without a former total."""
         self._rows.columns.flags[rows] &= np.uint8(255 - PENDING)
 
-    def _join(self, present: Mapping[Key, TotalsSnapshot], overdue: Int64Array, gapped: Int64Array) -> None:
+    def _behind(
+        self,
+        present: Mapping[Key, TotalsSnapshot],
+        overdue: Int64Array,
+        newest_append_ms: int,
+        offsets_since: OffsetsSince,
+    ) -> set[Key]:
+        """Return the partitions whose snapshot lacks messages that were written before overdue totals began.
+
+        A partition counts until its replica has had time to withdraw the series that have moved.
+        """
+        if len(overdue) and present:
+            needed = offsets_since(list(present), int(self._rows.columns.moved_ms[overdue].max()))
+            if needed is None:
+                return set(present)
+            reached = {key: dict(snapshot.positions).get(key, 0) for key, snapshot in present.items()}
+            self._lagged_ms |= {key: newest_append_ms for key, offset in needed.items() if reached[key] < offset}
+        since_ms = newest_append_ms - self._withdrawal_ms
+        self._lagged_ms = {key: lagged_ms for key, lagged_ms in self._lagged_ms.items() if lagged_ms > since_ms}
+        return set(self._lagged_ms)
+
+    def _ready(
+        self,
+        overdue: Int64Array,
+        elsewhere: Mapping[int, Sequence[Kept]],
+        behind: Collection[Key],
+        newest_append_ms: int,
+    ) -> list[int]:
+        """Return the overdue totals that do not have to wait for a former owner that lags."""
+        patient = overdue[self._rows.columns.moved_ms[overdue] >= newest_append_ms - self._ttl_ms].tolist()
+        late = {row for row in patient if behind and not _is_covered(elsewhere.get(row, []))}
+        return [row for row in overdue.tolist() if row not in late]
+
+    def _visits(
+        self,
+        gapped: Int64Array,
+        elsewhere: Mapping[int, Sequence[Kept]],
+        present: Mapping[Key, TotalsSnapshot],
+        offsets_since: OffsetsSince,
+    ) -> Mapping[int, list[Kept]]:
+        """Return, by row with a gap, the pending totals of snapshots that cover everything before the series returned.
+
+        A total is added once. If it were added before, the points that its replica had not written yet would be lost.
+        """
+        returned = np.array([row for row in gapped.tolist() if any(map(_is_visit, elsewhere.get(row, ())))], np.int64)
+        if not len(returned):
+            return {}
+        columns = self._rows.columns
+        since_ns = columns.last_ns[returned] - self._rows.gaps.end_ns[columns.gap[returned]]
+        returned_ms = columns.append_ms[returned] - since_ns // 1_000_000
+        needed = offsets_since(list(present), int(returned_ms.max()) + DELIVERY_MS) or {}
+        covering = {
+            key: snapshot
+            for key, snapshot in present.items()
+            if key in needed and dict(snapshot.positions).get(key, 0) >= needed[key]
+        }
+        found = _by_row(self._rows, returned, covering, ())
+        return {row: [one for one in kept if _is_visit(one)] for row, kept in found.items()}
+
+    def _join(
+        self, elsewhere: Mapping[int, list[Kept]], overdue: Sequence[int], visits: Mapping[int, list[Kept]]
+    ) -> None:
         """Add the totals of snapshots to rows that wait for them."""
-        elsewhere = _by_row(self._rows, np.concatenate([overdue, gapped]), present.values())
-        continued = sum(self._continue(row, elsewhere.get(row, [])) for row in overdue.tolist())
-        continued += sum(self._fill(row, elsewhere.get(row, [])) for row in gapped.tolist())
+        continued = sum(self._continue(row, elsewhere.get(row, [])) for row in overdue)
+        continued += sum(sum(_filled(self._rows, row, visit) for visit in kept) > 0 for row, kept in visits.items())
         if continued:
             self._log.info("totals of delta series continued from other replicas", series=continued)
 
     def _overdue(self, newest_append_ms: int) -> Int64Array:
-        """Return pending totals that have waited long enough, except those whose series has ended."""
+        """Return pending totals that have waited long enough, except those whose series has ended.
+
+        A series without a point after the hold may have returned to its former owner. So its total waits until that
+        owner's snapshot would show this.
+        """
         rows, columns = self._rows.in_use(), self._rows.columns
         rows = rows[(columns.flags[rows] & (PENDING | RESTING)) == PENDING]
-        overdue: Int64Array = rows[columns.moved_ms[rows] < newest_append_ms - self._hold_ms]
+        stays = columns.append_ms[rows] - columns.moved_ms[rows] > self._hold_ms
+        patience_ms = self._hold_ms + np.where(stays, 0, RETURN_MS)
+        overdue: Int64Array = rows[columns.moved_ms[rows] < newest_append_ms - patience_ms]
         return overdue
 
     def _gapped(self, grown: Collection[int]) -> Int64Array:
@@ -145,11 +245,6 @@ class Adoption:
         self.give_up(np.array([row]))
         return adopted
 
-    def _fill(self, row: int, elsewhere: list[Kept]) -> bool:
-        """Add points of a gap that another replica has counted; returns whether there were any."""
-        visits = [one for one in elsewhere if one.get("flags") & PENDING]
-        return sum(_filled(self._rows, row, visit) for visit in visits) > 0
-
 
 def _of_topic(snapshot: TotalsSnapshot, topic: str, topic_ids: Mapping[str, str]) -> bool:
     """Return whether a snapshot is of the present topic of that name, as far as Kafka's ids are known."""
@@ -157,14 +252,26 @@ def _of_topic(snapshot: TotalsSnapshot, topic: str, topic_ids: Mapping[str, str]
     return written == topic_ids.get(topic, written)
 
 
-def _by_row(rows: TotalRows, waiting: Int64Array, snapshots: Iterable[TotalsSnapshot]) -> dict[int, list[Kept]]:
+def _is_visit(one: Kept) -> bool:
+    """Return whether a total may have been counted while its series was on another replica for a while."""
+    return bool(one.get("flags") & PENDING)
+
+
+def _is_covered(elsewhere: Sequence[Kept]) -> bool:
+    """Return whether a series has totals on other replicas, and all of them count what came before its move."""
+    return bool(elsewhere) and not any(one.behind for one in elsewhere)
+
+
+def _by_row(
+    rows: TotalRows, waiting: Int64Array, snapshots: Mapping[Key, TotalsSnapshot], behind: Collection[Key]
+) -> dict[int, list[Kept]]:
     """Return, by row, the totals of its series in snapshots."""
     digests = {rows.columns.digest[row].tobytes(): row for row in waiting.tolist()}
     found: dict[int, list[Kept]] = {}
-    for snapshot in snapshots:
+    for key, snapshot in snapshots.items():
         for i, digest in enumerate(map(bytes, snapshot.columns["digest"])):
             if digest in digests:
-                found.setdefault(digests[digest], []).append(Kept(snapshot.columns, i))
+                found.setdefault(digests[digest], []).append(Kept(snapshot.columns, i, key in behind))
     return found
 
 

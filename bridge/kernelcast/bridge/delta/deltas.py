@@ -11,7 +11,7 @@ snapshot covers all partitions, and all replicas share it; its offsets say how f
 """
 
 import secrets
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from kernelcast.bridge.clock import Clock
 from kernelcast.bridge.delta.accumulate import Accumulator, DeltaIdentitySource, named
-from kernelcast.bridge.delta.adoption import READ_SECONDS, Adoption
+from kernelcast.bridge.delta.adoption import READ_SECONDS, Adoption, OffsetsSince
 from kernelcast.bridge.delta.beginning import ALL, Beginnings, Surroundings
-from kernelcast.bridge.delta.columns import GROWN_TOPIC, OUTCOMES, OVERLAP, PART_OF_TOPIC, PENDING, WHOLE_TOPIC
+from kernelcast.bridge.delta.columns import GROWN_TOPIC, OUTCOMES, OVERLAP, PART_OF_TOPIC, WHOLE_TOPIC
 from kernelcast.bridge.delta.instruments import DeltaInstruments
 from kernelcast.bridge.delta.persistence.background import SnapshotReads, Starter, run_at_once
 from kernelcast.bridge.delta.persistence.freeze import freeze
@@ -103,7 +103,9 @@ class Deltas:
         )
         self._kept_ms = max(0, round((policy.settings.snapshot_max_age_seconds - policy.ttl_seconds) * 1e3))
         reads = SnapshotReads(state.apart(), starter)
-        self._adoption = Adoption(self._totals.rows, reads, clock, hold_seconds=policy.hold_seconds)
+        self._adoption = Adoption(
+            self._totals.rows, reads, clock, hold_seconds=policy.hold_seconds, ttl_seconds=policy.ttl_seconds
+        )
         self._others: frozenset[Key] = frozenset()
         self._grown: frozenset[int] = frozenset()
         self._owned: dict[Key, int] = {}
@@ -155,16 +157,6 @@ class Deltas:
             if before == GROWN_TOPIC and number not in lately:
                 self._adoption.give_up(self._totals.rows.of_partition(number))
 
-    def expect_moves(self, topics: Collection[str]) -> None:
-        """Note that topics have grown: each of their series may move once more without having lost its key.
-
-        `sequence.scattered` knows this only where other replicas have partitions of the topic.
-        """
-        columns, rows = self._totals.rows.columns, self._totals.rows.in_use()
-        numbers = [number for (topic, _), number in self._owned.items() if topic in topics]
-        rows = rows[np.isin(columns.partition[rows], numbers) & (columns.flags[rows] & PENDING == 0)]
-        columns.moved_ms[rows] = 0
-
     def clamp(self, partition: Partition) -> None:
         """Note the end of a partition; totals that are valid beyond it belong to another log and are dropped."""
         gate, key, number = partition.gate, partition.key, partition.number
@@ -175,13 +167,16 @@ class Deltas:
             self._totals.free(self._totals.rows.of_partition(number))
         self.start_over(partition, partition.judged_to)
 
-    def begun(self, partition: Partition, start: int) -> int:
-        """Note that the start offset of a waiting partition is known; returns the offset to read from."""
+    def beginning(self, partition: Partition, start: int) -> int:
+        """Return the offset to read a waiting partition from, of which the start offset is known now."""
+        position = self._waiting.get(partition.key)
+        return start if position is None or partition.key[0] not in self._bringing() else min(start, position)
+
+    def begun(self, partition: Partition) -> None:
+        """Note that a waiting partition will be read from its beginning: its points count from now on."""
         position = self._waiting.pop(partition.key, None)
-        if position is None:
-            return start
-        self._totals.at(partition.number, position)
-        return min(start, position) if partition.key[0] in self._bringing() else start
+        if position is not None:
+            self._totals.at(partition.number, position)
 
     def accumulate(self, decoded: Decoded, messages: MessageColumns, source: DeltaIdentitySource) -> Decoded:
         """Return a batch with totals in place of deltas; see `Accumulator.accumulate`."""
@@ -209,6 +204,12 @@ class Deltas:
         else:
             self._totals.at(partition.number, first)
 
+    def wait(self, partition: Partition) -> None:
+        """Count no points of a partition before it is read from where its totals end."""
+        if partition.key not in self._waiting:
+            self._waiting[partition.key] = int(self._totals.positions[partition.number])
+            self._totals.at(partition.number, HELD)
+
     def forget(self, source: DeltaIdentitySource, numbers: NDArray[np.int32]) -> None:
         """Forget series numbers: the input may give them to other series from now on."""
         self._totals.forget(source, numbers)
@@ -230,16 +231,20 @@ class Deltas:
         """
         self._totals.free(self._totals.expired(oldest_ms, self._kept_ms))
 
-    def upkeep(self, newest_append_ms: int) -> None:
+    def upkeep(self, newest_append_ms: int, offsets_since: OffsetsSince, *, doubtful: bool) -> None:
         """Continue totals of other replicas, write the snapshots that are due, and report.
 
         Args:
             newest_append_ms: The newest append time known.
+            offsets_since: Finds offsets by time.
+            doubtful: Whether another replica may own the partitions. Then nothing is written: the snapshot could
+                replace one of the new owner that is behind it, but has totals that were added from elsewhere.
         """
         now_seconds = self._clock.monotonic()
         topic_ids = self._beginnings.topic_ids
-        self._adoption.settle(self._owned, self._others, topic_ids, newest_append_ms, self._grown)
-        self._write_due(now_seconds)
+        self._adoption.settle(self._owned, self._others, topic_ids, newest_append_ms, self._grown, offsets_since)
+        if not doubtful:
+            self._write_due(now_seconds)
         self.topics = self._bringing()
         self._count_by_producer()
         self._instruments.series.set(len(self._totals.rows))

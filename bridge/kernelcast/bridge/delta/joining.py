@@ -8,10 +8,9 @@ total of another replica, see `adoption`.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kernelcast.bridge.delta.addition.histograms import add_histograms
 from kernelcast.bridge.delta.addition.incoming import ROW, DeltaHistogramPoints
@@ -26,14 +25,12 @@ from kernelcast.bridge.delta.columns import (
     NUMBER,
     PENDING,
 )
-from kernelcast.bridge.delta.persistence.freeze import freeze, gather_gaps, thaw
+from kernelcast.bridge.delta.persistence.freeze import Columns, freeze, gather_gaps, is_newer, thaw
 from kernelcast.bridge.delta.rows import TotalRows
 from kernelcast.bridge.delta.sequence import release, remember_all
 from kernelcast.bridge.tables.columns import Int64Array, UInt8Array
 from kernelcast.bridge.tables.exponential import MAX_BUCKETS
 
-Columns = Mapping[str, NDArray[Any]]
-"""Columns of a snapshot, by name. `snapshot.COLUMNS` have one item per total; `snapshot.TAILS` have any number."""
 MAX_JOINED_GAPS: Final = 128
 """Largest number of gaps of a joined total; its oldest gaps beyond it are forgotten."""
 LARGEST_INTEGER: Final = 2**63 - 1
@@ -99,7 +96,7 @@ def fill(rows: TotalRows, row: int, visit: TotalRows) -> bool:
 def restore(rows: TotalRows, columns: Columns, number_of: Mapping[int, int]) -> int:
     """Restore a snapshot's totals, as `thaw` does, and join them with totals of the same series that are here already.
 
-    Two totals of a series are joined if at least one of them is PENDING. Without that, `thaw` keeps the later one only.
+    Two totals of a series are joined if at least one of them is PENDING. Without that, `thaw` keeps the newer one only.
 
     Args:
         rows: Receives the totals.
@@ -125,7 +122,7 @@ def restore(rows: TotalRows, columns: Columns, number_of: Mapping[int, int]) -> 
         here_first = precedes(here.columns._asdict(), 0, int(columns["start_ns"][i])) and columns["flags"][i] & PENDING
         if here_first:
             replaced.append(row)
-        thaw_replaces = here_first or rows.columns.last_ns[row] < columns["last_ns"][i]
+        thaw_replaces = here_first or is_newer(columns, i, rows.columns._asdict(), row)
         here_last = rows.columns.flags[row] & PENDING and precedes(columns, i, int(rows.columns.start_ns[row]))
         if thaw_replaces and here_last and not here_first:  # its producer's clock has been set back since it began
             continuing[digest] = (here, int(rows.columns.partition[row]))

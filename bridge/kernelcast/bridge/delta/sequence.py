@@ -36,6 +36,7 @@ from kernelcast.bridge.delta.columns import (
     NOTHING,
     OLDER,
     OVERLAP,
+    PART_OF_TOPIC,
     PASSED,
     PENDING,
     REPLAYED,
@@ -207,12 +208,14 @@ def forget_gaps(columns: DeltaColumns, gaps: Gaps, row: int) -> None:
 def scattered(columns: DeltaColumns, row: int, partition: int, append_ms: int, settle_ms: int, scope: int) -> bool:
     """Note the partition of a series; returns whether the series alternates between partitions.
 
-    A second move within `settle_ms` means that the messages have no key, but not after partitions were added to a
-    topic: each addition moves series. A PENDING series has moved when it came here, and waits from then on.
+    A second move within `settle_ms` means that the messages have no key, so that other replicas get some of them. It
+    does not where this replica reads the whole topic, nor after partitions were added to a topic: each addition moves
+    series. A PENDING series has moved when it came here, and waits from then on. If `settle_ms` is 0, a series may come
+    from any partition, also in messages that are older than its last move.
     """
     if columns.partition[row] != partition:
         soon = columns.moved_ms[row] > 0 and append_ms - columns.moved_ms[row] < settle_ms
-        if soon and scope != GROWN_TOPIC:
+        if settle_ms > 0 and soon and scope == PART_OF_TOPIC:
             columns.flags[row] |= np.uint8(SCATTERED)
         if columns.flags[row] & PENDING == 0:
             columns.moved_ms[row] = append_ms
@@ -228,6 +231,9 @@ def place(  # noqa: PLR0913, PLR0917  scalars only: numba inlines them for nothi
 
     `latest_ns` is the latest time that Kafka's clock allows. If the series ends beyond it and the point does not, the
     producer's clock was ahead and has been corrected (CLOCK_SET): the series goes on from the earlier time.
+
+    A point that begins before the newest one began, and ends after it, spans the correction of a clock that was behind.
+    It says nothing about the time after the newest point: points of that time may come later, from another partition.
     """
     if time_ns <= 0 or start_ns < 0 or start_ns > time_ns:
         return MALFORMED
@@ -248,6 +254,8 @@ def place(  # noqa: PLR0913, PLR0917  scalars only: numba inlines them for nothi
         remember_gap(columns, gaps, row, last_ns, start_ns, max_gaps)
         outcome = GAP
     else:
+        if 0 < start_ns < columns.begin_ns[row]:
+            remember_gap(columns, gaps, row, last_ns, time_ns, max_gaps)
         outcome = OVERLAP
     if last_ns != NOTHING and last_ns <= latest_ns < time_ns:
         columns.right_ns[row] = last_ns

@@ -4,12 +4,12 @@ orjson writes the shortest text that reads back as the same double, for a whole 
 it writes as `null` (one of which takes a whole target down), never reach it.
 """
 
-import math
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import orjson
 
+from kernelcast.bridge.expose.numerals import needs_token, write_float, write_integer, write_seconds
 from kernelcast.bridge.pages.page import Marks, PageLayout, PageValues
 from kernelcast.bridge.tables.columns import (
     EXPONENTIAL,
@@ -26,7 +26,6 @@ from kernelcast.columnar.compiled import copy_bytes, inlined, kernel, prefetch
 
 LINE_BYTES: Final = 26 + 16
 """Largest size of a line without name, labels and bound: number, suffix, braces, comma, newline."""
-EXACT_INTEGERS: Final = 2.0**53
 
 PREFETCH_DISTANCE: Final = 12
 """Number of series ahead of the one being written whose labels are prefetched. The labels of a family are scattered
@@ -38,20 +37,12 @@ BRACE_CLOSE: Final = 0x7D
 COMMA: Final = 0x2C
 SPACE: Final = 0x20
 NEWLINE: Final = 0x0A
-MINUS: Final = 0x2D
-ZERO: Final = 0x30
-POINT: Final = 0x2E
-FRACTION_DIGITS: Final = 9
-NANOSECONDS_PER_SECOND: Final = 1_000_000_000
 
 
 BUCKET: Final = np.frombuffer(b"_bucket", np.uint8)
 SUM: Final = np.frombuffer(b"_sum", np.uint8)
 COUNT: Final = np.frombuffer(b"_count", np.uint8)
 INFINITE_BOUND: Final = np.frombuffer(b'le="+Inf"} ', np.uint8)
-NOT_A_NUMBER: Final = np.frombuffer(b"NaN", np.uint8)
-INFINITE: Final = np.frombuffer(b"+Inf", np.uint8)
-MINUS_INFINITE: Final = np.frombuffer(b"-Inf", np.uint8)
 NO_SUFFIX: Final = np.zeros(0, np.uint8)
 
 
@@ -67,19 +58,6 @@ def render(page: PageLayout, values: PageValues, marks: Marks, begin: int, end: 
     derived = (np.frombuffer(tokens, np.uint8), counts)
     written = _write(page, values, marks, (begin, end, first, last), derived, out)
     return out[:written].data
-
-
-@inlined
-def _is_minus_zero(value: float) -> bool:
-    return value == 0.0 and math.copysign(1.0, value) < 0
-
-
-@inlined
-def _needs_token(value: float) -> bool:
-    """Whether a float is written by orjson: finite and not a whole number that a double holds exactly."""
-    if not math.isfinite(value):
-        return False
-    return abs(value) >= EXACT_INTEGERS or value != math.floor(value) or _is_minus_zero(value)
 
 
 @kernel
@@ -108,77 +86,82 @@ def _measure(page: PageLayout, values: PageValues, begin: int, end: int, floats:
             first, last = indptr[schema], indptr[schema + 1]
             most += line * (last - first + 3) + bound_ends[last] - bound_ends[first] + len(INFINITE_BOUND)
             has_float = flags[i] & HAS_SUM != 0
-        if has_float and _needs_token(value[i]):
+        if has_float and needs_token(value[i]):
             floats[used] = value[i]
             used += 1
     return used, most
 
 
-@inlined
-def _integer(out: UInt8Array, at: int, number: int) -> int:
-    """Write an int64; digits are taken from the negative, because the lowest one has no positive."""
-    rest = number
-    if number < 0:
-        out[at] = MINUS
-        at += 1
-    else:
-        rest = -number
-    length = 1
-    power = rest // -10
-    while power > 0:
-        length += 1
-        power //= 10
-    for j in range(at + length - 1, at - 1, -1):
-        quotient = -(rest // -10)
-        out[j] = ZERO + (quotient * 10 - rest)
-        rest = quotient
-    return at + length
+class _Line(NamedTuple):
+    """The parts that every line of a series has.
+
+    Attributes:
+        names: Bytes of the family's name, from `name_start` to `name_stop`.
+        arena: Bytes of the series' labels, from `label_start` to `label_stop`.
+    """
+
+    names: UInt8Array
+    name_start: int
+    name_stop: int
+    arena: UInt8Array
+    label_start: int
+    label_stop: int
+
+
+class _Sample(NamedTuple):
+    """Position of a series on the page, and its value.
+
+    Attributes:
+        position: Its position.
+        value, integer, flags, schema: See `PageValues`.
+    """
+
+    position: int
+    value: float
+    integer: int
+    flags: int
+    schema: int
+
+
+class _Exemplars(NamedTuple):
+    """Exemplars of `Marks`, of which the page has those before `stop`."""
+
+    position: Int64Array
+    bucket: Int32Array
+    encoded: UInt8Array
+    ends: Int64Array
+    stop: int
 
 
 @inlined
-def _float(out: UInt8Array, at: int, value: float, tokens: UInt8Array, cursor: int) -> tuple[int, int]:
-    """Write a float; returns where it ends, and where the next token starts."""
-    if _needs_token(value):
-        stop = cursor
-        while stop < len(tokens) - 1 and tokens[stop] != COMMA:
-            stop += 1
-        return copy_bytes(out, at, tokens, cursor, stop), stop + 1
-    if math.isfinite(value):
-        return _integer(out, at, int(value)), cursor
-    if value > 0:
-        return copy_bytes(out, at, INFINITE, 0, len(INFINITE)), cursor
-    if value < 0:
-        return copy_bytes(out, at, MINUS_INFINITE, 0, len(MINUS_INFINITE)), cursor
-    return copy_bytes(out, at, NOT_A_NUMBER, 0, len(NOT_A_NUMBER)), cursor
+def _line(page: PageLayout, family: int, i: int) -> _Line:
+    start, stop = page.names.indptr[family], page.names.indptr[family + 1]
+    label = page.label_offset[i]
+    return _Line(page.names.data, start, stop, page.arena, label, label + page.label_length[i])
 
 
 @inlined
-def _begin_line(  # noqa: PLR0913, PLR0917  arrays in, arrays out
-    out: UInt8Array,
-    at: int,
-    name: tuple[UInt8Array, int, int],
-    suffix: UInt8Array,
-    arena: UInt8Array,
-    labels: tuple[int, int],
-    bounded: bool,  # noqa: FBT001  compiled
-) -> int:
+def _sample(values: PageValues, i: int) -> _Sample:
+    return _Sample(i, values.value[i], values.integer[i], values.flags[i], values.schema[i])
+
+
+@inlined
+def _begin_line(out: UInt8Array, at: int, line: _Line, suffix: UInt8Array, bounded: bool) -> int:  # noqa: FBT001  compiled
     """Write a line up to its value; with `bounded`, up to where the bucket's bound goes.
 
     Args:
-        out: Where to.
-        at: The position there.
-        name: Bytes, start and stop of the family's name.
-        suffix: What follows the name.
-        arena: Label bytes.
-        labels: Start and stop of the series' labels.
+        out: The output buffer.
+        at: The position in it.
+        line: Name and labels.
+        suffix: The bytes that follow the name.
         bounded: Whether a bound follows.
     """
-    at = copy_bytes(out, at, name[0], name[1], name[2])
+    at = copy_bytes(out, at, line.names, line.name_start, line.name_stop)
     at = copy_bytes(out, at, suffix, 0, len(suffix))
-    labelled = labels[1] > labels[0]
+    labelled = line.label_stop > line.label_start
     if labelled or bounded:
         out[at] = BRACE_OPEN
-        at = copy_bytes(out, at + 1, arena, labels[0], labels[1])
+        at = copy_bytes(out, at + 1, line.arena, line.label_start, line.label_stop)
     if bounded:
         if labelled:
             out[at] = COMMA
@@ -198,35 +181,92 @@ def _end_line(out: UInt8Array, at: int) -> int:
 
 
 @inlined
-def _seconds(out: UInt8Array, at: int, time_ns: int) -> int:
-    """Write a time as seconds, to the nanosecond."""
-    at = _integer(out, at, time_ns // NANOSECONDS_PER_SECOND)
-    rest = time_ns % NANOSECONDS_PER_SECOND
-    out[at] = POINT
-    for j in range(FRACTION_DIGITS, 0, -1):
-        out[at + j] = ZERO + rest % 10
-        rest //= 10
-    return at + 1 + FRACTION_DIGITS
+def _end_sample(
+    out: UInt8Array, at: int, exemplars: _Exemplars, mark: int, series: int, bucket: int
+) -> tuple[int, int]:
+    """End a line with the sample's exemplar, if the next one is its; returns where it ends, and the next exemplar."""
+    if mark < exemplars.stop and exemplars.position[mark] == series and exemplars.bucket[mark] == bucket:
+        at = copy_bytes(out, at, exemplars.encoded, exemplars.ends[mark], exemplars.ends[mark + 1])
+        mark += 1
+    return _end_line(out, at), mark
 
 
 @inlined
-def _mark(
+def _number(out: UInt8Array, at: int, line: _Line, sample: _Sample, tokens: UInt8Array, cursor: int) -> tuple[int, int]:
+    """Write the sample of a series with one value, without its end; returns the same as `write_float`."""
+    at = _begin_line(out, at, line, NO_SUFFIX, False)
+    if sample.flags & INTEGER:
+        return write_integer(out, at, sample.integer), cursor
+    return write_float(out, at, sample.value, tokens, cursor)
+
+
+@inlined
+def _buckets(  # noqa: PLR0913, PLR0917  arrays in, arrays out
     out: UInt8Array,
     at: int,
-    marks: tuple[Int64Array, Int32Array, UInt8Array, Int64Array],
+    line: _Line,
+    sample: _Sample,
+    values: PageValues,
+    counts: tuple[Int64Array, int],
+    exemplars: _Exemplars,
     mark: int,
-    series: int,
-    bucket: int,
 ) -> tuple[int, int]:
-    """Write a sample's exemplar, if the next one is its; returns where it ends, and which exemplar comes next."""
-    positions, buckets, encoded, ends = marks
-    if positions[mark] == series and buckets[mark] == bucket:
-        return copy_bytes(out, at, encoded, ends[mark], ends[mark + 1]), mark + 1
-    return at, mark
+    """Write the buckets of a histogram; returns the same as `_end_sample`.
+
+    Args:
+        out: The output buffer.
+        at: The position in it.
+        line: Name and labels.
+        sample: The histogram.
+        values: The bounds.
+        counts: Cumulative counts, and the index of the histogram's first one.
+        exemplars: The exemplars.
+        mark: The next exemplar.
+    """
+    ends, (cumulative, first) = values.bound_texts.indptr, counts
+    lowest, last = values.indptr[sample.schema], values.indptr[sample.schema + 1]
+    for bound in range(lowest, last):
+        at = _begin_line(out, at, line, BUCKET, True)
+        at = copy_bytes(out, at, values.bound_texts.data, ends[bound], ends[bound + 1])
+        at = write_integer(out, at, cumulative[first + bound - lowest])
+        at, mark = _end_sample(out, at, exemplars, mark, sample.position, bound - lowest)
+    at = _begin_line(out, at, line, BUCKET, True)
+    at = copy_bytes(out, at, INFINITE_BOUND, 0, len(INFINITE_BOUND))
+    at = write_integer(out, at, sample.integer)
+    return _end_sample(out, at, exemplars, mark, sample.position, last - lowest)
+
+
+@inlined
+def _sum_and_count(
+    out: UInt8Array, at: int, line: _Line, sample: _Sample, tokens: UInt8Array, cursor: int
+) -> tuple[int, int]:
+    """Write the sum of a histogram, if it has one, and its count; returns the same as `write_float`."""
+    if sample.flags & HAS_SUM:
+        at = _begin_line(out, at, line, SUM, False)
+        at, cursor = write_float(out, at, sample.value, tokens, cursor)
+        at = _end_line(out, at)
+    at = _begin_line(out, at, line, COUNT, False)
+    return _end_line(out, write_integer(out, at, sample.integer)), cursor
+
+
+@inlined
+def _start_time(out: UInt8Array, at: int, page: PageLayout, family: int, line: _Line, start_ns: int) -> int:
+    """Write the start time of a series, if its family has start times and it is known."""
+    first, last = page.created.indptr[family], page.created.indptr[family + 1]
+    if first == last or start_ns <= 0:
+        return at
+    created = _Line(page.created.data, first, last, line.arena, line.label_start, line.label_stop)
+    return _end_line(out, write_seconds(out, _begin_line(out, at, created, NO_SUFFIX, False), start_ns))
+
+
+@inlined
+def _prefetch_labels(page: PageLayout, i: int) -> None:
+    for line in range(page.label_offset[i], page.label_offset[i] + page.label_length[i], CACHE_LINE):
+        prefetch(page.arena, line)
 
 
 @kernel
-def _write(  # noqa: C901, PLR0912, PLR0915  one loop over all columns, each a local
+def _write(
     page: PageLayout,
     values: PageValues,
     marks: Marks,
@@ -244,65 +284,28 @@ def _write(  # noqa: C901, PLR0912, PLR0915  one loop over all columns, each a l
         derived: In the order of the lines, the floats that orjson wrote and the ladders of exponential histograms.
         out: The output buffer.
     """
-    starts, headers, header_ends = page.starts, page.headers.data, page.headers.indptr
-    names, name_ends, created, created_ends = page.names.data, page.names.indptr, page.created.data, page.created.indptr
-    arena, offsets, lengths = page.arena, page.label_offset, page.label_length
-    value, integer, flags, schemas = values.value, values.integer, values.flags, values.schema
-    blocks, buckets, indptr, start_ns = values.block, values.buckets, values.indptr, values.start_ns
-    bounds, bound_ends = values.bound_texts.data, values.bound_texts.indptr
-    marked = (marks.position, marks.bucket, marks.encoded.data, marks.encoded.indptr)
     begin, end, mark, last_mark = span
-    tokens, ladder_counts = derived
-    at = 0
-    ladder = 0
-    cursor = 1
-    family = np.searchsorted(starts, begin, side="right") - 1
+    tokens, ladders_of = derived
+    exemplars = _Exemplars(marks.position, marks.bucket, marks.encoded.data, marks.encoded.indptr, last_mark)
+    at, ladder, cursor = 0, 0, 1
+    family = int(np.searchsorted(page.starts, begin, side="right")) - 1
     for i in range(begin, end):
-        ahead = min(i + PREFETCH_DISTANCE, end - 1)
-        for line in range(offsets[ahead], offsets[ahead] + lengths[ahead], CACHE_LINE):
-            prefetch(arena, line)
-        if starts[family + 1] == i:
+        _prefetch_labels(page, min(i + PREFETCH_DISTANCE, end - 1))
+        if page.starts[family + 1] == i:
             family += 1
-        if starts[family] == i:
-            at = copy_bytes(out, at, headers, header_ends[family], header_ends[family + 1])
-        name = (names, name_ends[family], name_ends[family + 1])
-        labels = (offsets[i], offsets[i] + lengths[i])
-        schema = schemas[i]
-        if schema == NOT_A_HISTOGRAM:
-            at = _begin_line(out, at, name, NO_SUFFIX, arena, labels, False)
-            if flags[i] & INTEGER:
-                at = _integer(out, at, integer[i])
-            else:
-                at, cursor = _float(out, at, value[i], tokens, cursor)
-            if mark < last_mark:
-                at, mark = _mark(out, at, marked, mark, i, 0)
-            at = _end_line(out, at)
+        if page.starts[family] == i:
+            at = copy_bytes(out, at, page.headers.data, page.headers.indptr[family], page.headers.indptr[family + 1])
+        line, sample = _line(page, family, i), _sample(values, i)
+        if sample.schema == NOT_A_HISTOGRAM:
+            at, cursor = _number(out, at, line, sample, tokens, cursor)
+            at, mark = _end_sample(out, at, exemplars, mark, i, 0)
         else:
-            counts, first = (ladder_counts, ladder) if schema == EXPONENTIAL else (buckets, blocks[i])
-            if schema == EXPONENTIAL:
+            if sample.schema == EXPONENTIAL:
+                counts = (ladders_of, ladder)
                 ladder += RUNGS
-            lowest, last = indptr[schema], indptr[schema + 1]
-            for bound in range(lowest, last):
-                at = _begin_line(out, at, name, BUCKET, arena, labels, True)
-                at = copy_bytes(out, at, bounds, bound_ends[bound], bound_ends[bound + 1])
-                at = _integer(out, at, counts[first + bound - lowest])
-                if mark < last_mark:
-                    at, mark = _mark(out, at, marked, mark, i, bound - lowest)
-                at = _end_line(out, at)
-            at = _begin_line(out, at, name, BUCKET, arena, labels, True)
-            at = copy_bytes(out, at, INFINITE_BOUND, 0, len(INFINITE_BOUND))
-            at = _integer(out, at, integer[i])
-            if mark < last_mark:
-                at, mark = _mark(out, at, marked, mark, i, last - lowest)
-            at = _end_line(out, at)
-            if flags[i] & HAS_SUM:
-                at = _begin_line(out, at, name, SUM, arena, labels, False)
-                at, cursor = _float(out, at, value[i], tokens, cursor)
-                at = _end_line(out, at)
-            at = _begin_line(out, at, name, COUNT, arena, labels, False)
-            at = _end_line(out, _integer(out, at, integer[i]))
-        if created_ends[family + 1] > created_ends[family] and start_ns[i] > 0:
-            since = (created, created_ends[family], created_ends[family + 1])
-            at = _begin_line(out, at, since, NO_SUFFIX, arena, labels, False)
-            at = _end_line(out, _seconds(out, at, start_ns[i]))
+            else:
+                counts = (values.buckets, values.block[i])
+            at, mark = _buckets(out, at, line, sample, values, counts, exemplars, mark)
+            at, cursor = _sum_and_count(out, at, line, sample, tokens, cursor)
+        at = _start_time(out, at, page, family, line, values.start_ns[i])
     return at

@@ -17,12 +17,13 @@ from kernelcast.bridge.intake.freshness import Freshness
 from kernelcast.bridge.intake.inquiry import SILENT_SECONDS, Inquiry, OffsetConsumer
 from kernelcast.bridge.intake.membership import SESSION_SECONDS, GroupMembership
 from kernelcast.bridge.intake.skip import Skipper
+from kernelcast.bridge.partitions.growth import EXPIRIES_PER_TTL
 from kernelcast.bridge.partitions.ownership import Ownership, keys_of
 from kernelcast.bridge.partitions.partition import Key, Partition
 from kernelcast.bridge.partitions.tombstones import Tombstone
 from kernelcast.bridge.series.store import Forgotten, SeriesStore
 from kernelcast.bridge.tables.columns import UNCHANGED
-from kernelcast.bridge.tables.share import Share
+from kernelcast.bridge.tables.hashing import Share
 from kernelcast.runtime.kafka.clients import DeadLetterSink, StampedMessage
 from kernelcast.wire.errors import BrokerError
 
@@ -35,7 +36,6 @@ PAUSED_SECONDS: Final = 5.0
 """A process that was suspended for longer has not read the messages of that time yet: nothing expires before the same
 time has passed again."""
 COMMIT_SECONDS: Final = 5.0
-EXPIRIES_PER_TTL: Final = 30
 
 
 class IntakeConsumer(OffsetConsumer, Protocol):
@@ -163,11 +163,17 @@ class Intake:
             self.ownership.judged_before(key, offset)
 
     def revoked(self, partitions: Sequence[TopicPartition], *, lost: bool) -> None:
-        """Drop the series of partitions at once: another member exposes them."""
+        """Drop the series of partitions at once: another member exposes them.
+
+        After a pause, librdkafka may not know yet that the group has removed us, and revoke in good order.
+        """
+        if not lost and self.membership.doubtful:
+            self._confirm_membership()
+            lost = self.membership.doubtful
         self.membership.confirmed()
         self._instruments.rebalances.labels("lost" if lost else "revoked").inc()
         self.ownership.stable = False
-        gone = self.ownership.revoke(keys_of(partitions))
+        gone = self.ownership.revoke(keys_of(partitions), lost=lost)
         self._deltas.revoked(gone, lost=lost)
         for partition in gone:
             removed, forgotten = self._store.drop_partition(partition.number)
@@ -181,7 +187,8 @@ class Intake:
 
     def close(self) -> None:
         """Write the totals for a restart; in a consumer group `revoked` has done so already."""
-        self._deltas.close()
+        if not self.membership.doubtful:
+            self._deltas.close()
 
     def readiness(self) -> tuple[bool, str]:
         """Return whether every partition has caught up and is certainly ours; if not, the reason."""
@@ -227,6 +234,7 @@ class Intake:
         for reached in batch.partitions:
             position, append_ms = reached.position, reached.append_ms
             self.ownership.advance(reached.partition, position=position, append_ms=append_ms, now_seconds=now_seconds)
+        self.ownership.note_appends(batch.columns.append_ms)
         self._inquiry.note_append_time(batch.append_time)
         for topic, available in batch.append_time.items():
             self._instruments.append_time.labels(topic).set(available)
@@ -265,7 +273,8 @@ class Intake:
             self._expiry_due = max(self._expiry_due, now_seconds + PAUSED_SECONDS)
         self._upkeep_due = now_seconds + UPKEEP_SECONDS
         owned = self.ownership.owned()
-        self._deltas.upkeep(self.ownership.newest_append_ms)
+        doubtful = self.membership.doubtful
+        self._deltas.upkeep(self.ownership.newest_append_ms, self._inquiry.offsets_in_time, doubtful=doubtful)
         self.skipper.kept_whole |= self._deltas.topics
         for partition in owned:
             self._look_ahead(partition)
@@ -281,7 +290,7 @@ class Intake:
             self._expiry_due = now_seconds + self._policy.ttl_seconds / EXPIRIES_PER_TTL
             self._inquiry.ask_for_time(owned)
             self._expire(owned)
-        if now_seconds >= self._commit_due:
+        if now_seconds >= self._commit_due and not doubtful:
             self._commit_due = now_seconds + COMMIT_SECONDS
             self._commit(owned)
         self._report()
@@ -291,7 +300,8 @@ class Intake:
         numbers = {partition.number for partition in partitions}
         now_seconds = self._clock.monotonic()
         oldest_ms = _of(numbers, self.ownership.oldest_ms(self._ttl_ms, now_seconds))
-        removed, forgotten = self._store.expire(oldest_ms, _of(numbers, self.ownership.heard_ms(now_seconds)))
+        heard_ms = _of(numbers, self.ownership.heard_ms(now_seconds))
+        removed, forgotten = self._store.expire(oldest_ms, heard_ms, self.ownership.outages())
         self._deltas.expire(oldest_ms)
         self._instruments.removed.labels("expired").inc(removed)
         self._forget(forgotten)
@@ -319,8 +329,9 @@ class Intake:
             period_seconds = self._policy.ttl_seconds / EXPIRIES_PER_TTL
             margin_seconds = period_seconds + SILENT_SECONDS + 2 * UPKEEP_SECONDS
             heard_ms = self.ownership.heard_ms(self._clock.monotonic())
-            taken_at = self.ownership.taken_at()
-            self._store.release(heard_ms, taken_at, ttl_ms=self._ttl_ms, margin_ms=round(margin_seconds * 1000))
+            taken_at, outages = self.ownership.taken_at(), self.ownership.outages()
+            margin_ms = round(margin_seconds * 1000)
+            self._store.release(heard_ms, taken_at, outages, ttl_ms=self._ttl_ms, margin_ms=margin_ms)
 
     def _look_ahead(self, partition: Partition) -> None:
         """Update the known end of a partition, and skip messages if it is too far ahead."""
@@ -347,6 +358,7 @@ class Intake:
         instruments.partitions.labels("exposed").set(passed)
         instruments.partitions.labels("catching_up").set(len(owned) - passed)
         instruments.ready.set(self.ownership.readiness()[0])
+        instruments.kafka_outage.set(self.ownership.outage_seconds(self._clock.monotonic()))
         instruments.lines.set(self._store.lines)
         for state, count in self._store.states().items():
             instruments.series.labels(state).set(count)

@@ -2,7 +2,7 @@
 
 from kernelcast.bridge.instruments import Instruments
 from kernelcast.bridge.partitions.ownership import Ownership
-from kernelcast.bridge.tables.share import Share
+from kernelcast.bridge.tables.hashing import Share
 from kernelcast.runtime.kafka.clients import DeadLetterSink, ReceivedMessage
 from kernelcast.wire.topics import DEADLETTER
 

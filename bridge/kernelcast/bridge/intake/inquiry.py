@@ -77,6 +77,15 @@ class Inquiry:
         """Return the first offset of each partition at or after a time; negative if Kafka does not know it."""
         return self.bounds.starts(keys, since_ms * 1_000_000)
 
+    def offsets_in_time(self, keys: Sequence[Key], since_ms: int) -> dict[Key, int] | None:
+        """Return the same as `offsets_since`, or None while queries have used up their share of the time."""
+        began_seconds = self._clock.monotonic()
+        if began_seconds < self._questions_due:
+            return None
+        found = self.offsets_since(keys, since_ms)
+        self._budget(began_seconds)
+        return found
+
     def surroundings(self, topics: set[str]) -> Surroundings:
         """Return the facts about topics that are needed when some of their partitions are assigned."""
         numbers = {topic: self.growth.known(topic) or frozenset() for topic in topics}
@@ -143,7 +152,7 @@ class Inquiry:
                 partition.high = max(partition.high, ends.get(partition.key, 0))
                 self._ownership.answered(partition, now_seconds)
             else:
-                partition.contact.failed = True
+                self._ownership.refused(partition, now_seconds)
 
     def ask_again(self, partitions: Sequence[Partition]) -> None:
         """Repeat failed queries for start offsets and gates; a partition that is read to its end needs no gate.
@@ -190,19 +199,21 @@ class Inquiry:
         for topic in topics - self.growth.examined:
             starts = self.starts([key for key in partitions if key[0] == topic])
             added += self.growth.note_starts(topic, starts, now_seconds)
-        self._deltas.expect_moves({topic for topic, _ in added})
         for key in added:
             if key[0] in topics:
                 self._log.info("series that are new in an added partition are held", topic=key[0], partition=key[1])
 
     def _read_new_log(self, partition: Partition) -> None:
+        """Read a partition from its first message; if the seek fails, it waits for the next one, as at assignment."""
         topic, number = partition.key
+        self._ownership.restart(partition, 0)
+        self._deltas.start_over(partition, 0)
         try:
             self._source.seek(TopicPartition(topic, number, OFFSET_BEGINNING))
         except BrokerError as error:
-            self._log.warning("not read from its beginning", topic=topic, partition=number, reason=str(error))
-        self._ownership.restart(partition, 0)
-        self._deltas.start_over(partition, 0)
+            self._log.warning("not read from its beginning yet", topic=topic, partition=number, reason=str(error))
+            partition.waits = True
+            self._deltas.wait(partition)
         self.note_restart(partition, 0)
 
     def note_restart(self, partition: Partition, first: int) -> None:
@@ -238,11 +249,12 @@ class Inquiry:
     def _begin(self, partition: Partition, start: int) -> None:
         """Start reading a waiting partition at its start offset, which is known now."""
         partition.young = start == 0
-        start = self._deltas.begun(partition, start)
+        start = self._deltas.beginning(partition, start)
         try:
             self._source.seek(TopicPartition(*partition.key, start))
         except BrokerError as error:
             self._log.warning("not begun yet", topic=partition.key[0], reason=str(error))
             return
+        self._deltas.begun(partition)
         partition.waits, partition.position = False, max(start, -1)
         partition.moved_at_seconds = self._clock.monotonic()

@@ -10,7 +10,7 @@ from typing import Final
 from kernelcast.bridge.clock import Clock
 
 SESSION_SECONDS: Final = 10.0
-"""The session time-out of our consumers, unless the settings have another; see `runtime.kafka.connect`."""
+"""The session time-out where none is given; a service gives that of its consumer."""
 SHARE_OF_SESSION: Final = 0.9
 """The rest is a margin for clocks that differ a little, and for a scrape that is being answered."""
 CONFIRMATION_SECONDS: Final = 1.0

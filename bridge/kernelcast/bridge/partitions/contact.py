@@ -1,11 +1,20 @@
-"""Length of Kafka's outages per partition; during an outage, silence of a series does not mean that it has ended."""
+"""Length of Kafka's outages per partition; during an outage, silence of a series does not mean that it has ended.
 
-from dataclasses import dataclass
+An outage has two lengths. By the clock of this machine it lasts from Kafka's last answer to its next one. By Kafka's
+append times it ends with the first message that was appended after it, in any partition. The second one is needed where
+series may have moved to other partitions: their producers wrote again as soon as Kafka took messages anywhere. And a
+bridge that was suspended in an outage reads on long after the outage.
+"""
+
+from dataclasses import dataclass, field
+
+from kernelcast.bridge.partitions.outages import Outage
+from kernelcast.bridge.tables.columns import Int64Array
 
 
 @dataclass(slots=True)
 class Contact:
-    """Contact with the leader of one partition. Only the consuming thread uses it; all times are monotonic.
+    """Contact with the leader of one partition. Only the consuming thread uses it; times in seconds are monotonic.
 
     While Kafka does not answer, producers cannot write either. So the length of an outage is subtracted from the age
     of series, until one time-to-live after its end: by then every producer has written again, or its series has ended.
@@ -15,12 +24,14 @@ class Contact:
         failed: Whether a query has failed since then. A pause without a query is not an outage.
         away_seconds: Length of the outages that have ended and still count.
         returned_at_seconds: When the last of them ended.
+        outages: Outages that still count, the present one included.
     """
 
     answered_at_seconds: float = 0.0
     failed: bool = False
     away_seconds: float = 0.0
     returned_at_seconds: float = 0.0
+    outages: list[Outage] = field(default_factory=list)
 
     def answered(self, now_seconds: float, ttl_seconds: float) -> None:
         """Note an answer of Kafka; it ends an outage."""
@@ -28,12 +39,32 @@ class Contact:
         if self.failed:
             self.away_seconds += now_seconds - self.answered_at_seconds
             self.failed, self.returned_at_seconds = False, now_seconds
+        elif not self.away_seconds:
+            self.outages.clear()
         self.answered_at_seconds = now_seconds
+
+    def unanswered(self, *, began_ms: float, noticed_ms: float) -> None:
+        """Note a query without an answer; the times are Kafka's, at its last answer and now."""
+        if not self.failed:
+            self.failed = True
+            self.outages.append(Outage(round(began_ms), round(noticed_ms)))
+
+    def note_appends(self, append_ms: Int64Array) -> None:
+        """Note the append times of messages of any partition: the first one after an outage is its end."""
+        for outage in self.outages:
+            outage.note_appends(append_ms)
 
     def silent_ms(self, now_seconds: float, ttl_seconds: float) -> int:
         """Return the time to subtract from the age of series."""
-        running_seconds = now_seconds - self.answered_at_seconds if self.failed else 0.0
-        return round((self._ended_seconds(now_seconds, ttl_seconds) + running_seconds) * 1e3)
+        return round((self._ended_seconds(now_seconds, ttl_seconds) + self.outage_seconds(now_seconds)) * 1e3)
+
+    def quiet_ms(self, now_ms: float) -> int:
+        """Return for how long Kafka took no message in any partition, in the outages that count, until some time."""
+        return round(sum(outage.length_ms(now_ms) for outage in self.outages))
+
+    def outage_seconds(self, now_seconds: float) -> float:
+        """Return the length of the outage so far; 0 where there is none."""
+        return now_seconds - self.answered_at_seconds if self.failed else 0.0
 
     def _ended_seconds(self, now_seconds: float, ttl_seconds: float) -> float:
         """Return the length of ended outages; 0 after contact for one time-to-live."""

@@ -9,6 +9,8 @@ from kernelcast.bridge.tables.columns import ADDED, GROWN, UNCHANGED
 GROWTH_SECONDS: Final = 600.0
 """Time after growth in which series are expected to move. By default, librdkafka and Java look for added
 partitions every 300 s."""
+EXPIRIES_PER_TTL: Final = 30
+"""How often in a time-to-live a replica looks for series that have ended or may have moved."""
 
 
 class PartitionGrowth:

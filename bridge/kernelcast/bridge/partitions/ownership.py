@@ -16,14 +16,19 @@ has grown within one time-to-live are exposed together.
 
 Time in which Kafka does not answer for a partition does not count as silence of its series (`contact`). After a topic
 has grown, it counts while Kafka takes messages in other partitions: the series may have moved there, to another
-replica.
+replica. And then an outage counts for the series alone that were last seen before it: the others have been silent since
+they were seen.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+import numpy as np
+
 from kernelcast.bridge.partitions.contact import Contact
+from kernelcast.bridge.partitions.outages import OutageRows
 from kernelcast.bridge.partitions.partition import UNKNOWN_OFFSET, Key, Partition
+from kernelcast.bridge.tables.columns import Int64Array
 
 NO_OFFSET: Final = 2**62
 """Greater than all offsets."""
@@ -121,10 +126,20 @@ class Ownership:
         self._partitions[key].position = offset
         return offset
 
-    def revoke(self, keys: Iterable[Key]) -> list[Partition]:
-        """Remove partitions; returns the state of those that were assigned."""
+    def revoke(self, keys: Iterable[Key], *, lost: bool = False) -> list[Partition]:
+        """Remove partitions; returns the state of those that were assigned.
+
+        Args:
+            keys: The partitions.
+            lost: Whether the group has removed us. Totals of the newest messages are in no snapshot then, so their
+                offsets are forgotten: the next owner counts these messages, also if that is this replica.
+        """
         gone = [partition for key in keys if (partition := self._partitions.pop(key, None)) is not None]
-        self._judged_to.update({partition.key: partition.judged_to for partition in gone})
+        for partition in gone:
+            if lost:
+                self._judged_to.pop(partition.key, None)
+            else:
+                self._judged_to[partition.key] = partition.judged_to
         return gone
 
     def judged_before(self, key: Key, offset: int) -> None:
@@ -160,6 +175,7 @@ class Ownership:
             append_ms: The newest append time of the batch.
             now_seconds: Time of a monotonic clock.
         """
+        was_at_end = partition.at_end  # a partition that lagged shows by how much, not how its broker's clock differs
         partition.position = max(partition.position, position)
         partition.high = max(partition.high, partition.position)
         partition.judged_to = max(partition.judged_to, partition.position)
@@ -169,7 +185,7 @@ class Ownership:
         if partition.position >= partition.held_until:
             partition.held_until = UNKNOWN_OFFSET
         self._newest_append_ms = max(self._newest_append_ms, append_ms)
-        if partition.at_end:
+        if was_at_end and partition.at_end:
             partition.behind_ms = self._newest_append_ms - partition.newest_append_ms
         reading = self.broker_ms(now_seconds)
         if reading is None or self._newest_append_ms > reading:
@@ -185,10 +201,21 @@ class Ownership:
             if partition is not None:
                 partition.named_ms = append_ms
         self._newest_append_ms = max(self._newest_append_ms, *newest_ms.values(), 0)
+        self.note_appends(np.array(list(newest_ms.values()), np.int64))
+
+    def note_appends(self, append_ms: Int64Array) -> None:
+        """Note append times of messages, of any partition: Kafka takes messages again."""
+        for partition in self._partitions.values():
+            partition.contact.note_appends(append_ms)
 
     def answered(self, partition: Partition, now_seconds: float) -> None:
         """Note that Kafka has answered a fetch or a query for a partition."""
         partition.contact.answered(now_seconds, self._ttl_seconds)
+
+    def refused(self, partition: Partition, now_seconds: float) -> None:
+        """Note that Kafka has not answered a query for a partition."""
+        began_ms, now_ms = self.broker_ms(partition.contact.answered_at_seconds), self.broker_ms(now_seconds)
+        partition.contact.unanswered(began_ms=began_ms or 0.0, noticed_ms=now_ms or 0.0)
 
     def unanswered(self, now_seconds: float, max_seconds: float) -> list[Partition]:
         """Return exposed, non-empty partitions for which Kafka has not answered for at least some seconds."""
@@ -199,6 +226,10 @@ class Ownership:
             and partition.newest_append_ms
             and now_seconds - partition.contact.answered_at_seconds >= max_seconds
         ]
+
+    def outage_seconds(self, now_seconds: float) -> float:
+        """Return the longest time for which Kafka has not answered for one of our partitions; 0 while it answers."""
+        return max((one.contact.outage_seconds(now_seconds) for one in self._partitions.values()), default=0.0)
 
     def jump(self, partition: Partition, *, to: int, high: int) -> None:
         """Note that messages are skipped.
@@ -288,11 +319,11 @@ class Ownership:
 
     def _silent_ms(self, now_seconds: float) -> dict[int, int]:
         """Return, by partition number, the length of Kafka's outages that does not count as silence of its series."""
-        silent_ms = {}
+        silent_ms, now_ms = {}, self.broker_ms(now_seconds) or 0.0
         for partition in self._partitions.values():
             away_ms = partition.contact.silent_ms(now_seconds, self._ttl_seconds) if partition.passed else 0
             if away_ms and partition.number in self.moving:
-                away_ms = max(0, away_ms - max(0, self._newest_append_ms - partition.newest_append_ms))
+                away_ms = min(away_ms, partition.contact.quiet_ms(now_ms))
             silent_ms[partition.number] = away_ms
         return silent_ms
 
@@ -303,9 +334,10 @@ class Ownership:
         is the newest append time of any partition: if all are silent, Kafka itself may be. The time of reading does not
         count, because a partition may be read again long after. A broker clock that is behind the others is corrected
         for, once a message of its partition has shown the difference. If a series may be in several partitions, the
-        earliest of their times counts.
+        earliest of their times counts. Outages are subtracted, but not where series may have moved: see `outages`.
         """
         heard, silent_ms = {}, self._silent_ms(now_seconds)
+        silent_ms |= dict.fromkeys(self.moving, 0)
         for partition in self._partitions.values():
             if partition.held_until >= 0:
                 heard[partition.number] = partition.held_ms - silent_ms[partition.number]
@@ -314,6 +346,15 @@ class Ownership:
                 newest_ms = max(partition.newest_append_ms, elsewhere_ms)
                 heard[partition.number] = newest_ms - silent_ms[partition.number]
         return dict.fromkeys(heard, min(heard.values())) if self._joint and heard else heard
+
+    def outages(self) -> OutageRows:
+        """Return the outages of the partitions of which series may have moved, by Kafka's append times."""
+        return OutageRows.of(
+            (partition.number, outage)
+            for partition in self._partitions.values()
+            if partition.number in self.moving
+            for outage in partition.contact.outages
+        )
 
     def taken_at(self) -> dict[int, int]:
         """Return, by partition number, the offset of the first message that was written after its assignment."""

@@ -64,7 +64,7 @@ class Receiver:
         self._client = httpx.Client(
             headers={"User-Agent": USER_AGENT, **settings.headers},
             timeout=settings.timeout_seconds,
-            verify=_context(settings.tls),
+            verify=client_context(settings.tls, "push"),
             transport=transport,
             trust_env=False,  # a proxy of the environment is no choice of this destination's
         )
@@ -114,14 +114,23 @@ class Receiver:
         )
 
 
-def _context(tls: TlsSettings) -> ssl.SSLContext:
+def client_context(tls: TlsSettings, setting: str) -> ssl.SSLContext:
+    """The TLS context of a client.
+
+    Args:
+        tls: Its certificates.
+        setting: Name of the setting they come from, for the error.
+
+    Raises:
+        ConfigurationError: A certificate cannot be used.
+    """
     try:
         context = ssl.create_default_context(cafile=str(tls.ca_file) if tls.ca_file is not None else None)
         if tls.cert_file is not None:
             context.load_cert_chain(tls.cert_file, tls.key_file)
     except (OSError, ssl.SSLError) as error:
         raise ConfigurationError(
-            f"push: certificates cannot be used (ca_file {tls.ca_file}, cert_file {tls.cert_file}, key_file "
+            f"{setting}: certificates cannot be used (ca_file {tls.ca_file}, cert_file {tls.cert_file}, key_file "
             f"{tls.key_file}): {error}; give PEM files that this process may read"
         ) from None
     if tls.insecure_skip_verify:

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from kernelcast.bridge.series.judgement import Tables, arrival, change, clamped_times, is_ahead, refused, tried
+from kernelcast.bridge.series.judgement import Tables, clamped_times, is_ahead
+from kernelcast.bridge.series.recording import arrival, change, refused, tried
 from kernelcast.bridge.tables.columns import (
     ABSENT,
     CLAMPED,

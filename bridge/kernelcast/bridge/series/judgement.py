@@ -1,23 +1,13 @@
-"""Compiled functions that decide whether a point is stored, and update its series, writer and producer."""
+"""Compiled functions that decide whether a point is stored, by its times and its writer."""
 
 from typing import Final, NamedTuple
 
-import numpy as np
-
 from kernelcast.bridge.tables.columns import (
-    BY_HOST,
-    BY_KEY,
-    BY_RESOURCE,
-    BY_START_TIME,
     EMPTY,
-    NO_KEY,
     OLDER,
-    OTHER_REPLICA,
     OWN,
     SECOND_WRITER,
     STORED,
-    UNCHANGED,
-    MessageColumns,
     ProducerColumns,
     Rules,
     SeriesColumns,
@@ -25,13 +15,9 @@ from kernelcast.bridge.tables.columns import (
     WireColumns,
     WriterColumns,
 )
-from kernelcast.bridge.tables.producers import UNLISTED_PRODUCER
 from kernelcast.columnar.compiled import inlined
 
 NANOSECONDS_PER_MILLISECOND: Final = 1_000_000
-LONGEST_INTERVAL_MS: Final = 2**31 - 1
-MEMORY_SHIFT: Final = 3
-"""The influence of a long gap between two points decreases over 2**3 = 8 times its length."""
 SILENT_INTERVALS: Final = 1.5
 """A writer has missed a point once it is half an interval late."""
 SAME_START_NS: Final = 2_000_000_000
@@ -67,18 +53,6 @@ class PointOrigin(NamedTuple):
     offset: int
     append_ms: int
     key_hash: int
-
-
-@inlined
-def arrival(wires: WireColumns, wire: int, messages: MessageColumns, message: int) -> PointOrigin:
-    """Return the origin of a point, and record it as the last one of its series number."""
-    origin = PointOrigin(
-        messages.partition[message], messages.offset[message], messages.append_ms[message], messages.key_hash[message]
-    )
-    wires.partition[wire] = origin.partition
-    wires.key_hash[wire] = origin.key_hash
-    wires.append_ms[wire] = max(origin.append_ms, wires.append_ms[wire])
-    return origin
 
 
 @inlined
@@ -123,18 +97,39 @@ def clamped_times(
 
 
 @inlined
-def is_later(series: SeriesColumns, slot: int, time_ns: int, append_ms: int, tolerance_ns: int) -> bool:
+def is_corrected(before: tuple[int, int], after: tuple[int, int], tolerance_ns: int) -> bool:
+    """Whether a writer's clock was ahead at one point, and was corrected before another point.
+
+    The other point is newer although its time is earlier. Its time is between the append times of both.
+
+    Args:
+        before: Event time in nanoseconds and append time in milliseconds of the point of the clock that was ahead.
+        after: The same of the other point.
+        tolerance_ns: See `Rules`.
+    """
+    time_ns, append_ms = after
+    right = time_ns <= append_ms * NANOSECONDS_PER_MILLISECOND + tolerance_ns // 2
+    return right and time_ns > before[1] * NANOSECONDS_PER_MILLISECOND and is_ahead(before[0], before[1], tolerance_ns)
+
+
+@inlined
+def is_later(tables: Tables, wire: int, slot: int, time_ns: int, append_ms: int, tolerance_ns: int) -> bool:
     """Whether a point of a series' own writer is later than the stored one.
 
-    Event times are compared unchanged, in the future or not. But a clock that was ahead may be corrected: a point is
-    then newer although its time is earlier, if its time is between the append times of both.
+    Event times are compared unchanged, in the future or not, unless the clock was corrected between the two points.
+    The result does not depend on which of the two is read first, because partitions are read in any order.
+
+    A total is later whenever its time is: a delta point that is read late raises the total and comes in an old message.
+    Example: the total 30 ends at 12:00:30. A point of 12:00:10, appended then, raises it to 31. The time of 31 is
+    12:00:30 and a nanosecond, 20 s after its append time, although the producer's clock was right.
     """
-    known_ns, known_append_ms = series.time_ns[slot], series.append_ms[slot]
-    if time_ns > known_ns:
+    series = tables.series
+    stored, read = (series.time_ns[slot], series.append_ms[slot]), (time_ns, append_ms)
+    if time_ns <= stored[0]:
+        return is_corrected(stored, read, tolerance_ns)
+    if append_ms >= stored[1] or tables.wires.totals[wire] != 0:
         return True
-    right = time_ns <= append_ms * NANOSECONDS_PER_MILLISECOND + tolerance_ns // 2
-    was_ahead = is_ahead(known_ns, known_append_ms, tolerance_ns)
-    return was_ahead and right and time_ns > known_append_ms * NANOSECONDS_PER_MILLISECOND
+    return not is_corrected(read, stored, tolerance_ns)
 
 
 @inlined
@@ -160,7 +155,9 @@ def has_fallen_silent(tables: Tables, slot: int, origin: PointOrigin, rules: Rul
 
 
 @inlined
-def with_older_start(tables: Tables, slot: int, origin: PointOrigin, when: tuple[int, int], rules: Rules) -> int:
+def with_older_start(
+    tables: Tables, wire: int, slot: int, origin: PointOrigin, when: tuple[int, int], rules: Rules
+) -> int:
     """Return the outcome of a point whose start is before that of its series.
 
     A process that was replaced by another one sends no points that are newer than the other's. If its points are
@@ -169,6 +166,8 @@ def with_older_start(tables: Tables, slot: int, origin: PointOrigin, when: tuple
     start_ns, time_ns = when
     known_start, known_time = tables.series.start_ns[slot], tables.series.time_ns[slot]
     if known_start - start_ns <= SAME_START_NS or time_ns <= known_time:
+        return OLDER
+    if not is_later(tables, wire, slot, time_ns, origin.append_ms, rules.tolerance_ns):
         return OLDER
     return STORED if has_fallen_silent(tables, slot, origin, rules) else SECOND_WRITER
 
@@ -203,163 +202,8 @@ def judge(tables: Tables, wire: int, slot: int, origin: PointOrigin, when: tuple
         return STORED if free else SECOND_WRITER
     known_start, known_time = series.start_ns[slot], series.time_ns[slot]
     if start_ns != known_start and start_ns != 0 and known_start != 0:  # noqa: PLR1714  numba: no sets
-        return STORED if start_ns > known_start else with_older_start(tables, slot, origin, when, rules)
+        return STORED if start_ns > known_start else with_older_start(tables, wire, slot, origin, when, rules)
     if time_ns != known_time:
-        later = is_later(series, slot, time_ns, origin.append_ms, rules.tolerance_ns)
+        later = is_later(tables, wire, slot, time_ns, origin.append_ms, rules.tolerance_ns)
         return STORED if later else OLDER
     return STORED if origin.partition == series.partition[slot] and origin.offset >= series.offset[slot] else OLDER
-
-
-@inlined
-def note_producer(producers: ProducerColumns, producer: int, origin: PointOrigin, time_ns: int) -> None:
-    """Record the newest times of a producer, and the partition of its last point."""
-    producers.append_ms[producer] = max(origin.append_ms, producers.append_ms[producer])
-    producers.time_ns[producer] = max(time_ns, producers.time_ns[producer])
-    producers.partition[producer] = origin.partition
-
-
-@inlined
-def refused(tables: Tables, wire: int, origin: PointOrigin, time_ns: int, tolerance_ns: int) -> int:
-    """Return the reason why a point's series has no slot; if another replica has it, its producer is alive still."""
-    outcome: int = -tables.wires.slot[wire]
-    if outcome == OTHER_REPLICA:
-        note_producer(
-            tables.producers, tables.wires.producer[wire], origin, clamp(time_ns, origin.append_ms, tolerance_ns)
-        )
-    return outcome
-
-
-@inlined
-def learned(interval_ms: int, gap_ms: int, unlearned_ms: int) -> int:
-    """Return a series' interval after another gap between append times: the longest gap, decreasing with time.
-
-    A new series starts with `unlearned_ms`, so that its first points, which may come in a burst, do not shorten its
-    life. It is 0 while a partition is read again: one time-to-live of points shows each gap that a series survives, and
-    an ended series must not live longer here than at its former replica. Points of one message, or older than the known
-    ones, change nothing.
-    """
-    if gap_ms <= 0:
-        return interval_ms
-    if interval_ms == 0:
-        interval_ms = unlearned_ms
-    return min(max(gap_ms, interval_ms - (gap_ms >> MEMORY_SHIFT), 1), LONGEST_INTERVAL_MS)
-
-
-@inlined
-def note_append(tables: Tables, writer: int, producer: int, append_ms: int) -> None:
-    """Note the append time of a writer's point, learn its interval, and note its producer's host.
-
-    Only the first point of a message has anything to note.
-    """
-    writers = tables.writers
-    known_ms = writers.append_ms[writer]
-    if append_ms > known_ms:
-        writers.append_ms[writer] = append_ms
-        if known_ms > 0:
-            gap_ms = append_ms - known_ms
-            writers.interval_ms[writer] = learned(writers.interval_ms[writer], gap_ms, gap_ms)
-        note_host(tables.producers, producer, writers.host[writer])
-
-
-@inlined
-def note_host(producers: ProducerColumns, producer: int, host: int) -> None:
-    """Note the host of a producer's points. A change is a move; a return to the former host means two producers."""
-    known = producers.host[producer]
-    if host == 0 or host == known or producer == UNLISTED_PRODUCER:  # noqa: PLR1714  numba: no sets
-        return
-    if host == producers.former_host[producer]:
-        producers.conflicts[producer, BY_HOST] += 1
-    producers.former_host[producer] = known
-    producers.host[producer] = host
-
-
-@inlined
-def note_key(series: SeriesColumns, slot: int, producers: ProducerColumns, producer: int, key_hash: int) -> None:
-    """Note the key of a point to be stored. A change is a move; a return to the former key means two producers.
-
-    A producer that uses a new key for each message, to spread its messages, never returns to one.
-    """
-    known = series.key_hash[slot]
-    if key_hash == known or key_hash == NO_KEY or known == NO_KEY:  # noqa: PLR1714, SIM109  numba: no sets
-        return
-    if np.int32(key_hash) == series.former_key[slot]:
-        producers.conflicts[producer, BY_KEY] += 1
-    series.former_key[slot] = np.int32(known)
-
-
-@inlined
-def change(  # noqa: PLR0913, PLR0917  compiled into its caller
-    tables: Tables, wire: int, slot: int, origin: PointOrigin, when: tuple[int, int], state: int, rules: Rules
-) -> int:
-    """Write everything of a point that is stored, except its value.
-
-    The series moves to the partition of the point, even if that partition is still hidden: then the series is hidden
-    as well until the partition has caught up. Example: another replica has exposed the value 470 from partition 7,
-    which is read again here, while 179 from before the series moved is exposed from partition 3. Neither 179 nor the
-    340 that comes first from partition 7 may be exposed any longer.
-
-    A point of another partition that was appended before the series' newest point changes the value alone: the series
-    has left that partition. Example: a series moved from partition 3 to partition 7 while no bridge ran, and the bridge
-    reads partition 7 first. Delta points in partition 3 then still raise the total.
-
-    A series that is new here, in a topic that has grown, is held; see `held`.
-
-    Args:
-        tables: The columns to change.
-        wire: The point's series number.
-        slot: Slot of its series.
-        origin: Origin of the point.
-        when: Its start and event time.
-        state: LIVE or ABSENT.
-        rules: Contain the interval that is assumed until the series' own is known.
-
-    Returns:
-        The number of changes to the set of exposed series.
-    """
-    series, wires = tables.series, tables.wires
-    known, owner = series.state[slot], series.partition[slot]
-    changes = 0
-    exposed = tables.exposed
-    has_left = known != EMPTY and owner != origin.partition
-    has_left = has_left and origin.append_ms < series.append_ms[slot] and when[0] == series.start_ns[slot]
-    if not has_left:
-        if owner != origin.partition:
-            if known == EMPTY or exposed[owner] != exposed[origin.partition]:
-                changes += 1
-            series.partition[slot] = origin.partition
-        series.offset[slot] = origin.offset
-    if known != state:
-        series.state[slot] = state
-        changes += 1
-    if known != EMPTY:
-        gap_ms = origin.append_ms - series.append_ms[slot]
-        unlearned_ms = rules.unlearned_ms if exposed[origin.partition] != 0 else 0
-        series.interval_ms[slot] = learned(series.interval_ms[slot], gap_ms, unlearned_ms)
-        series.gap_ms[slot] = learned(series.gap_ms[slot], gap_ms, gap_ms)
-    elif tables.growth[origin.partition] != UNCHANGED:
-        series.held_ms[slot] = max(origin.append_ms, 1)
-    series.append_ms[slot] = max(origin.append_ms, series.append_ms[slot])
-    series.key_hash[slot] = origin.key_hash
-    series.writer[slot] = wires.writer[wire]
-    series.start_ns[slot], series.time_ns[slot] = when
-    return changes
-
-
-@inlined
-def tried(tables: Tables, wire: int, slot: int, origin: PointOrigin, when: tuple[int, int], rules: Rules) -> int:
-    """Call `judge`, and record that producer and writer are alive unless the point was refused as a second writer's.
-
-    Signs that two producers share an identity are counted.
-    """
-    verdict = judge(tables, wire, slot, origin, when, rules)
-    producers, producer, writer = tables.producers, tables.wires.producer[wire], tables.wires.writer[wire]
-    if verdict == SECOND_WRITER:
-        owner = tables.series.writer[slot]
-        if owner != OWN:
-            producers.conflicts[producer, BY_START_TIME if owner == writer else BY_RESOURCE] += 1
-        return verdict
-    note_append(tables, writer, producer, origin.append_ms)
-    note_producer(producers, producer, origin, clamp(when[1], origin.append_ms, rules.tolerance_ns))
-    if verdict == STORED:
-        note_key(tables.series, slot, producers, producer, origin.key_hash)
-    return verdict

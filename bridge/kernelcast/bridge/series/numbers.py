@@ -1,6 +1,7 @@
 """Points of gauges and sums into slots, no Python object per point."""
 
-from kernelcast.bridge.series.judgement import Tables, arrival, change, clamped_times, is_ahead, refused, tried
+from kernelcast.bridge.series.judgement import Tables, clamped_times, is_ahead
+from kernelcast.bridge.series.recording import arrival, change, refused, tried
 from kernelcast.bridge.tables.columns import (
     ABSENT,
     CLAMPED,

@@ -9,9 +9,10 @@ import numpy as np
 
 from kernelcast.bridge.pages.layout import Layouts, StoreSnapshot
 from kernelcast.bridge.pages.view import ALL, View
+from kernelcast.bridge.partitions.outages import NO_OUTAGES, Growth, OutageRows
 from kernelcast.bridge.series.expiry import outlived
 from kernelcast.bridge.series.heartbeats import Heartbeats
-from kernelcast.bridge.series.held import Hold, release
+from kernelcast.bridge.series.held import Hold, release, withdraw
 from kernelcast.bridge.series.histograms import store_histograms
 from kernelcast.bridge.series.judgement import Tables
 from kernelcast.bridge.series.kept_exemplars import KeptExemplars
@@ -37,10 +38,10 @@ from kernelcast.bridge.tables.columns import (
     UInt8Array,
 )
 from kernelcast.bridge.tables.exponential import block_words
+from kernelcast.bridge.tables.hashing import Share
 from kernelcast.bridge.tables.placement import Placement
 from kernelcast.bridge.tables.points import HistogramPoints, NumberPoints, histogram_points, number_points
 from kernelcast.bridge.tables.producers import UNLISTED_PRODUCER, Conflicts, ProducerIndex, ProducerRules, Producers
-from kernelcast.bridge.tables.share import Share
 from kernelcast.bridge.tables.slots import SeriesLimits, Slots
 from kernelcast.bridge.tables.writers import Writers
 from kernelcast.bridge.translation.together import place_together
@@ -147,11 +148,20 @@ class SeriesStore:
             for partition, state in growth.items():
                 self._growth[partition] = state
 
-    def release(self, heard_ms: Mapping[int, int], taken_at: Mapping[int, int], *, ttl_ms: int, margin_ms: int) -> int:
+    def release(
+        self,
+        heard_ms: Mapping[int, int],
+        taken_at: Mapping[int, int],
+        outages: OutageRows,
+        *,
+        ttl_ms: int,
+        margin_ms: int,
+    ) -> int:
         """Expose held series that have expired at their former replica; returns how many. See `held`."""
         with self._lock:
             hold = Hold(self._rules, ttl_ms, margin_ms, self._by_partition(taken_at))
-            released = release(self._slots.series, self._slots.used, self._growth, self._by_partition(heard_ms), hold)
+            growth = Growth(self._growth, outages)
+            released = release(self._slots.series, self._slots.used, growth, self._by_partition(heard_ms), hold)
             if released:
                 self._changed(membership=True)
         return released
@@ -173,22 +183,33 @@ class SeriesStore:
             return self._remove(gone, lambda wires: wires.seen_in(partition))
 
     def expire(
-        self, oldest_ms: Mapping[int, int], heard_ms: Mapping[int, int] = MappingProxyType({})
+        self,
+        oldest_ms: Mapping[int, int],
+        heard_ms: Mapping[int, int] = MappingProxyType({}),
+        outages: OutageRows = NO_OUTAGES,
     ) -> tuple[int, Forgotten]:
         """Remove series that were last seen before their partition's limit, or have missed too many of their intervals.
+
+        In topics that have grown, series are withdrawn that may have moved to another replica; see `held`.
 
         Args:
             oldest_ms: By partition number, the append time before which a series is too old.
             heard_ms: By partition number, the append time up to which any point would have been read. A partition that
                 is missing here may be silent for another reason than its series having ended.
+            outages: Outages of partitions of topics that have grown, which do not count as silence.
 
         Returns:
             The number of removed series, and the inputs' series numbers that may be forgotten.
         """
         with self._lock:
             limits, heard = self._by_partition(oldest_ms), self._by_partition(heard_ms)
-            gone = outlived(self._slots.series, self._slots.used, limits, heard, self._growth, self._rules)
-            return self._remove(gone, lambda wires: wires.seen_before(limits))
+            series, used = self._slots.series, self._slots.used
+            growth = Growth(self._growth, outages)
+            gone = outlived(series, used, limits, heard, growth, self._rules)
+            outcome = self._remove(gone, lambda wires: wires.seen_before(limits))
+            if withdraw(series, used, growth, heard, self._rules):
+                self._changed(membership=True)
+            return outcome
 
     def end_keys(self, keys: Sequence[int]) -> tuple[int, Forgotten]:
         """Remove the series whose newest point came in a message with one of the ended keys.
@@ -340,6 +361,7 @@ class SeriesStore:
         columns.writer[placed] = writers[origin]
         columns.producer[placed] = producers[origin]
         columns.cumulative[placed] = np.array([heading.cumulative for heading in arrivals.headings])[arrivals.heading]
+        columns.totals[placed] = np.array([heading.totals for heading in arrivals.headings])[arrivals.heading]
         if self._heartbeats is not None:
             kept = np.unique(origin[(slots >= 0) | (slots == -OTHER_REPLICA)]).tolist()
             for i in kept:

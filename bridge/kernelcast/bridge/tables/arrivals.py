@@ -8,7 +8,7 @@ import numpy as np
 
 from kernelcast.bridge.tables.columns import Int32Array, Int64Array
 from kernelcast.bridge.tables.families import Heading
-from kernelcast.bridge.tables.labels import stable_hashes
+from kernelcast.bridge.tables.hashing import stable_hashes
 from kernelcast.bridge.tables.placement import Placement, SeriesOrigin
 
 PLACED: Final = 0
@@ -50,7 +50,9 @@ class Arrivals:
                 refused.append(place)
                 continue
             refused.append(PLACED)
-            heading = Heading(place.name, place.kind, place.help, place.unit, place.part_of, place.cumulative)
+            heading = Heading(
+                place.name, place.kind, place.help, place.unit, place.part_of, place.cumulative, place.totals
+            )
             origin = SeriesOrigin(place.writer, place.producer, place.target, place.host)
             rows.append(
                 (

@@ -27,6 +27,9 @@ HAS_SUM: Final = 4
 OWN: Final = -1
 """Writer of a slot that the bridge itself writes."""
 
+WITHDRAWN: Final = -1
+"""`held_ms` of a series that is overdue in a topic that has grown: it may continue on another replica."""
+
 NO_KEY: Final = 0
 """Key hash of messages without a key."""
 
@@ -114,8 +117,10 @@ class SeriesColumns(NamedTuple):
         label_set: Number of its labels.
         interval_ms: Longest interval between its points, by append time, as `judgement` learns it; 0 before two points.
         gap_ms: The same without `Rules.unlearned_ms`: only the gaps that were seen.
+        last_gap_ms: The last gap between its points, by append time; 0 before two points.
+        usual_gap_ms: The shorter one of its last two gaps, so that one missed point does not count.
         held_ms: Append time of its first point here while it is held, because the replica with its former partition may
-            still expose it; 0 if it is not held.
+            still expose it; WITHDRAWN while it is hidden because it may have moved to another replica; else 0.
         partition: Number of the partition that owns it, -1 for none.
         family: Number of its family.
         schema: Number of its bounds; NOT_A_HISTOGRAM for other kinds.
@@ -138,6 +143,8 @@ class SeriesColumns(NamedTuple):
     label_set: Int32Array
     interval_ms: Int32Array
     gap_ms: Int32Array
+    last_gap_ms: Int32Array
+    usual_gap_ms: Int32Array
     held_ms: Int64Array
     partition: Int32Array
     family: Int32Array
@@ -173,6 +180,7 @@ class WireColumns(NamedTuple):
         writer: Number of its resource and scope.
         producer: Number of its job and instance.
         cumulative: Whether its start time counts.
+        totals: Whether its points are totals of delta points, which `delta` has put in order.
     """
 
     slot: Int32Array
@@ -182,6 +190,7 @@ class WireColumns(NamedTuple):
     writer: Int32Array
     producer: Int32Array
     cumulative: UInt8Array
+    totals: UInt8Array
 
 
 class ProducerColumns(NamedTuple):
@@ -259,10 +268,8 @@ C = TypeVar("C", SeriesColumns, WireColumns, ProducerColumns, WriterColumns, Lab
 def empty_series(capacity: int) -> SeriesColumns:
     """Make slots that are all free."""
     kinds: dict[str, type] = {"value": np.float64, "state": np.uint8, "flags": np.uint8}
-    kinds |= dict.fromkeys(
-        ("former_key", "writer", "producer", "label_set", "interval_ms", "gap_ms", "partition", "family", "schema"),
-        np.int32,
-    )
+    kinds |= dict.fromkeys(("former_key", "writer", "producer", "label_set", "partition", "family", "schema"), np.int32)
+    kinds |= dict.fromkeys(("interval_ms", "gap_ms", "last_gap_ms", "usual_gap_ms"), np.int32)
     arrays: dict[str, Any] = {name: np.zeros(capacity, kinds.get(name, np.int64)) for name in SeriesColumns._fields}
     return SeriesColumns(**arrays)
 
@@ -276,6 +283,7 @@ def empty_wires(capacity: int) -> WireColumns:
         np.full(capacity, NO_KEY, np.int64),
         np.zeros(capacity, np.int32),
         np.zeros(capacity, np.int32),
+        np.zeros(capacity, np.uint8),
         np.zeros(capacity, np.uint8),
     )
 

@@ -31,6 +31,7 @@ class Heading(NamedTuple):
         unit: Its unit in Prometheus' words, used if the family is new; empty if it has none.
         part_of: See `Family`.
         cumulative: Whether their start times count.
+        totals: Whether their points are totals of delta points.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Heading(NamedTuple):
     unit: str = ""
     part_of: str = ""
     cumulative: bool = False
+    totals: bool = False
 
 
 @dataclass(slots=True)
@@ -116,7 +118,7 @@ class Families:
             own: Whether it is the process's own, which may use reserved names.
             series: Number of series, for the counts of conflicts.
         """
-        name, kind, text, unit, part_of, _ = heading
+        name, kind, text, unit, part_of, *_ = heading
         known = self._by_name.get(name)
         if known is not None and _go_together(known, kind, text):
             self.help_conflicts += series * (known.help != text and kind is not Kind.UNKNOWN)

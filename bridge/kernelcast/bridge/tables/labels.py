@@ -4,7 +4,6 @@ All metrics of a GPU, a pod or a kernel have the same labels, so that a series n
 """
 
 from collections.abc import Sequence
-from hashlib import blake2b
 from typing import Final
 
 import numpy as np
@@ -29,40 +28,6 @@ SMALLEST_TABLE: Final = 1024
 FULLEST: Final = 0.6
 GARBAGE_BYTES: Final = 1 << 20
 HASH_MASK: Final = 2**31 - 1
-
-
-def stable_hash(name: str, labels: bytes) -> int:
-    """Return a signed 64-bit hash of a series, equal in every process: replicas divide series by it.
-
-    Args:
-        name: Name of its family.
-        labels: Its rendered labels.
-    """
-    digest = blake2b(name.encode(), digest_size=8)
-    digest.update(b"{")  # separates them: no name contains a brace
-    digest.update(labels)
-    return int.from_bytes(digest.digest(), "little", signed=True)
-
-
-def stable_hashes(names: Sequence[str], name: Int32Array, labels: Sequence[bytes], label_set: Int32Array) -> Int64Array:
-    """Return `stable_hash` of many series; each name is hashed once.
-
-    Args:
-        names: Names of families.
-        name: Shape (n,), index of each series' name.
-        labels: Rendered labels.
-        label_set: Shape (n,), index of each series' labels.
-
-    Returns:
-        Shape (n,).
-    """
-    begun = [blake2b(name.encode() + b"{", digest_size=8) for name in names]
-    digests = []
-    for i, j in zip(name.tolist(), label_set.tolist(), strict=True):
-        digest = begun[i].copy()
-        digest.update(labels[j])
-        digests.append(digest.digest())
-    return np.frombuffer(b"".join(digests), "<i8").astype(np.int64)
 
 
 @kernel

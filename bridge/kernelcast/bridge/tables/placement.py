@@ -24,6 +24,7 @@ class Placement:
         target: The resource's other attributes, if they are to appear in `target_info`.
         part_of: Name of the summary whose sums or counts these are; else empty.
         host: Unique id of the host that the resource names; empty if it names none.
+        totals: Whether its points are totals of delta points.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Placement:
     target: Attributes = ()
     part_of: str = ""
     host: str = ""
+    totals: bool = False
 
 
 class SeriesOrigin(NamedTuple):

@@ -32,11 +32,11 @@ from kernelcast.bridge.tables.columns import (
 from kernelcast.bridge.tables.distinct import distinct_numbers, first_uses
 from kernelcast.bridge.tables.exponential import CAPACITY_WORD
 from kernelcast.bridge.tables.families import Families, Family, Heading
-from kernelcast.bridge.tables.labels import LabelIndex, stable_hash
+from kernelcast.bridge.tables.hashing import Share, stable_hash
+from kernelcast.bridge.tables.labels import LabelIndex
 from kernelcast.bridge.tables.placement import Placement
 from kernelcast.bridge.tables.producers import UNLISTED_PRODUCER
 from kernelcast.bridge.tables.schemas import Blocks, Schemas
-from kernelcast.bridge.tables.share import Share
 from kernelcast.wire.catalogue import Kind
 
 LINES_WITHOUT_BOUNDS = 3
@@ -286,6 +286,7 @@ class Slots:
         series.writer[slots] = writer
         series.partition[slots] = -1
         series.append_ms[slots] = series.interval_ms[slots] = series.gap_ms[slots] = series.held_ms[slots] = 0
+        series.last_gap_ms[slots] = series.usual_gap_ms[slots] = 0
         series.key_hash[slots] = NO_KEY
         series.former_key[slots] = 0
         series.block[slots] = -1

@@ -112,9 +112,9 @@ class Translator:
         labels = self.labels(identity.attributes, identity.resource, scope, named.style)
         if labels is None:
             return LABELS_TOO_LONG
-        name, kind, text, unit, part_of, cumulative = named.heading
+        name, kind, text, unit, part_of, cumulative, totals = named.heading
         writer, producer, target, host = self.origin(identity.resource, scope, named.style)
-        return Placement(name, kind, text, labels, cumulative, writer, unit, producer, target, part_of, host)
+        return Placement(name, kind, text, labels, cumulative, writer, unit, producer, target, part_of, host, totals)
 
     def named(self, metric: MetricIdentity | SeriesIdentity) -> NamedFamily | int:
         """Return the family of a metric's series, or the reason why they are not stored."""
@@ -124,7 +124,9 @@ class Translator:
         if metric.type in _WITH_TEMPORALITY and metric.temporality is Temporality.UNSPECIFIED:
             return TEMPORALITY
         cumulative = metric.type is not PointType.GAUGE
-        heading = Heading(family.name, family.kind, family.help or metric.description, family.unit, "", cumulative)
+        totals = metric.temporality is Temporality.DELTA
+        text = family.help or metric.description
+        heading = Heading(family.name, family.kind, text, family.unit, "", cumulative, totals)
         quantile = b""
         suffix = _PARTS.get(metric.part)
         if suffix:

@@ -12,6 +12,7 @@ from kernelcast.bridge.delta.columns import (
     MONOTONIC,
     NOTHING,
     NUMBER,
+    PENDING,
     DeltaColumns,
     Gaps,
 )
@@ -23,6 +24,8 @@ from kernelcast.bridge.tables.exponential import HEADER_WORDS, NEGATIVE_LENGTH_W
 from kernelcast.columnar.compiled import allocating_kernel
 from kernelcast.wire.errors import WireError
 
+Columns = Mapping[str, NDArray[Any]]
+"""Columns by name. Those of `snapshot.COLUMNS` have one item per total; those of `snapshot.TAILS` have any number."""
 PLAIN = (
     "kind",
     "flags",
@@ -62,7 +65,7 @@ def freeze(rows: TotalRows, chosen: Int64Array, number_of: Mapping[int, int]) ->
 def thaw(rows: TotalRows, columns: Mapping[str, NDArray[Any]], number_of: Mapping[int, int]) -> int:
     """Restore a snapshot's totals.
 
-    If a series has a total already, because it was seen in two partitions, the total with the later end is kept.
+    If a series has a total already, because it was seen in two partitions, the newer one is kept, see `is_newer`.
 
     Args:
         rows: Receives the totals.
@@ -89,6 +92,31 @@ def thaw(rows: TotalRows, columns: Mapping[str, NDArray[Any]], number_of: Mappin
     return len(kept)
 
 
+def is_newer(columns: Columns, i: int, others: Columns, other: int) -> bool:
+    """Return whether a total has newer points than another total of its series.
+
+    A total that began on its replica after the last message of the other one is newer, also if its producer's clock has
+    been set back since then. Otherwise the times of their newest points decide. Example: one replica counts 20 points
+    until 12:00, the topic grows, and the clock is set back by an hour. The second replica counts 18 points until 11:01.
+    Its total is the newer one: it began after the last of the 20, and Prometheus has seen its 18.
+
+    The times alone decide for a PENDING total, because it is added to the other one, and for a row without a total.
+
+    Args:
+        columns: Columns of a table or of a snapshot.
+        i: Index of the total in them.
+        others: Columns with the other total.
+        other: Its index.
+    """
+    whole = others["last_ns"][other] != NOTHING and not (columns["flags"][i] | others["flags"][other]) & PENDING
+    if whole:
+        if columns["moved_ms"][i] > others["append_ms"][other]:
+            return True
+        if others["moved_ms"][other] > columns["append_ms"][i]:
+            return False
+    return bool(columns["last_ns"][i] > others["last_ns"][other])
+
+
 def _thaw_blocks(rows: TotalRows, columns: Mapping[str, NDArray[Any]], found: Int64Array) -> None:
     ends = np.cumsum(columns["words"])
     for i in np.flatnonzero((found != NOTHING) & (columns["words"] > 0)).tolist():
@@ -108,11 +136,11 @@ def _thaw_gaps(rows: TotalRows, columns: Mapping[str, NDArray[Any]], found: Int6
 
 
 def _row_for(rows: TotalRows, columns: Mapping[str, NDArray[Any]], i: int) -> int:
-    """Return a new row for a total of a snapshot; NOTHING if the series has a later total already."""
+    """Return a new row for a total of a snapshot; NOTHING if the series has a newer total already."""
     digest = columns["digest"][i].tobytes()
     known = rows.find(digest)
     if known != NOTHING:
-        if rows.columns.last_ns[known] >= columns["last_ns"][i]:
+        if not is_newer(columns, i, rows.columns._asdict(), known):
             return NOTHING
         rows.free(np.array([known]))
     monotonic = bool(columns["flags"][i] & MONOTONIC)

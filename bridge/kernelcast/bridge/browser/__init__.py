@@ -1,0 +1,1 @@
+"""Dashboards in the browser: the pages of Grafana's model, drawn without Grafana."""

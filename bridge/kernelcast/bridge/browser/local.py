@@ -1,0 +1,139 @@
+"""Answers the pages' queries from the ring, in the form of Prometheus' answers."""
+
+import math
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import anyio
+import anyio.to_thread
+import numpy as np
+import structlog
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from kernelcast.bridge.browser.models import PageModel, page_model
+from kernelcast.bridge.browser.queries import Vector
+from kernelcast.bridge.browser.ring import Ring, SnapshotSource, run
+from kernelcast.bridge.browser.screen_model import Screen
+from kernelcast.bridge.browser.screens import SCREENS, families
+from kernelcast.bridge.browser.settings import PagesSettings
+
+MAX_SERIES: Final = 500
+"""Series in one answer; more are left out, those with the smallest last values first."""
+MAX_STALE_SECONDS: Final = 300.0
+"""As long as Prometheus looks back: older readings are no answer."""
+THREADS: Final = 2
+
+
+class LocalPages:
+    """The ring, the thread that fills it, and the answers from it."""
+
+    def __init__(
+        self,
+        settings: PagesSettings,
+        source: SnapshotSource,
+        *,
+        hidden: Callable[[], bool] = lambda: False,
+        clock: Callable[[], float] = time.time,
+        screens: Sequence[Screen] = SCREENS,
+    ) -> None:
+        """Prepare; `start` begins to read.
+
+        Args:
+            settings: Interval and number of series.
+            source: The store.
+            hidden: Whether the store's series must not be shown now.
+            clock: Seconds since the epoch.
+            screens: The pages.
+        """
+        self.ring = Ring(families(screens), settings.ring_interval_seconds, settings.ring_series)
+        self._source, self._hidden, self._clock = source, hidden, clock
+        self._screens = {screen.uid: screen for screen in screens}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="pages", daemon=True)
+        self._threads = anyio.CapacityLimiter(THREADS)
+
+    def models(self) -> tuple[PageModel, ...]:
+        """The pages."""
+        return tuple(page_model(screen.model()) for screen in self._screens.values())
+
+    def start(self) -> None:
+        """Begin to read the store."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop reading."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(5)
+
+    def about(self) -> dict[str, Any]:
+        """Size and limits of the ring, for the head of each page."""
+        ring = self.ring
+        return {
+            "series": ring.series,
+            "max_series": ring.max_series,
+            "dropped_series": ring.dropped_series,
+            "bytes": ring.bytes,
+            "max_bytes": ring.max_bytes,
+            "seconds": round(ring.columns * ring.interval_seconds - ring.interval_seconds),
+        }
+
+    async def answer(self, request: Request) -> Response:
+        """Answer one target of a page: `uid`, `panel` and `ref` name it, `range` asks for all of the ring's times."""
+        given = request.query_params
+        screen = self._screens.get(given.get("uid", ""))
+        panel = given.get("panel", "")
+        number = int(panel) if panel.isascii() and panel.isdigit() and len(panel) < 5 else 0
+        query = screen.target(number, given.get("ref", "")) if screen is not None else None
+        if query is None:
+            return JSONResponse({"status": "error", "error": "no page has this query"}, status_code=404)
+        vector = await anyio.to_thread.run_sync(query.evaluate, self.ring, limiter=self._threads)
+        result = matrix(vector) if given.get("range") else instant(vector, self._clock())
+        body = {"status": "success", "data": {"result": result}}
+        return JSONResponse(body, headers={"cache-control": "no-store"})
+
+    def _run(self) -> None:
+        def wait(seconds: float) -> bool:
+            while not self._stop.wait(seconds):
+                if not self._hidden():
+                    return False
+            return True
+
+        try:
+            run(self.ring, self._source, clock=self._clock, wait=wait)
+        except Exception:  # noqa: BLE001  the pages say that there is no data; the bridge goes on
+            structlog.stdlib.get_logger("bridge.pages").exception("the pages' readings have ended")
+
+
+def instant(vector: Vector, now_seconds: float) -> list[dict[str, Any]]:
+    """The newest values as Prometheus writes them; none where the newest reading is too old."""
+    if not len(vector.times) or now_seconds - vector.times[-1] > MAX_STALE_SECONDS:
+        return []
+    newest = [(labels, float(values[-1])) for labels, values in vector.series.items() if not math.isnan(values[-1])]
+    newest.sort(key=lambda item: -item[1])
+    time_seconds = round(float(vector.times[-1]), 3)
+    return [{"metric": dict(labels), "value": [time_seconds, _text(value)]} for labels, value in newest[:MAX_SERIES]]
+
+
+def matrix(vector: Vector) -> list[dict[str, Any]]:
+    """All values as Prometheus writes them; a gap has no sample."""
+    times = np.round(vector.times, 3).tolist()
+    answer = []
+    for labels, values in list(vector.series.items())[:MAX_SERIES]:
+        points = [
+            [moment, _text(value)]
+            for moment, value in zip(times, values.tolist(), strict=True)
+            if not math.isnan(value)
+        ]
+        if points:
+            answer.append({"metric": dict(labels), "values": points})
+    return answer
+
+
+def _text(value: float) -> str:
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    return repr(value)

@@ -1,0 +1,174 @@
+"""Forwards the pages' queries to one Prometheus: two paths, known parameters, bounded in time, size and number.
+
+The answer goes through as it comes, compressed where Prometheus compresses it, so a query costs the bridge little.
+"""
+
+import asyncio
+import math
+import re
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from http.client import HTTPException
+from typing import Final
+from urllib.parse import urlencode
+
+import anyio
+import anyio.to_thread
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from kernelcast.bridge.browser.connections import Answer, AnswerTooLargeError, Connections
+from kernelcast.bridge.browser.settings import PagesSettings
+from kernelcast.bridge.push.receiver import USER_AGENT, SecretFile, client_context
+
+PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "query": ("query", "time"),
+    "query_range": ("query", "start", "end", "step"),
+}
+"""The paths below `/api/v1` that are forwarded, with the parameters of each."""
+MAX_QUERY_CHARACTERS: Final = 16_384
+MAX_POINTS: Final = 1_500
+"""Points of each series in one answer; a page asks for 240."""
+MAX_WAITING: Final = 64
+"""Queries that wait for their turn; three pages with 20 panels each ask for 60."""
+LARGE_ANSWER: Final = "the answer is larger than pages.max_response_bytes allows; choose fewer series or a shorter time"
+_NUMBER: Final = re.compile(r"-?[0-9]{1,12}(\.[0-9]{1,9})?")
+_HEADERS: Final = {"User-Agent": USER_AGENT, "Content-Type": "application/x-www-form-urlencoded"}
+
+
+class RefusedQueryError(Exception):
+    """A query that is not forwarded.
+
+    Attributes:
+        status: HTTP status of the answer.
+    """
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+Ask = Callable[[str, bytes, Mapping[str, str]], Answer]
+
+
+class PrometheusProxy:
+    """Forwards queries; the event loop decides, threads wait for Prometheus."""
+
+    def __init__(self, settings: PagesSettings, *, ask: Ask | None = None) -> None:
+        """Prepare to forward; nothing connects yet.
+
+        Args:
+            settings: Where Prometheus is, and the limits.
+            ask: Replaces the network in tests.
+
+        Raises:
+            ConfigurationError: A certificate cannot be used.
+        """
+        self._settings = settings
+        basic = settings.basic_auth
+        files = (settings.bearer_token_file, basic.password_file if basic is not None else None)
+        self._token, self._password = (SecretFile(path) if path is not None else None for path in files)
+        self._ask: Ask = (
+            ask
+            or Connections(
+                settings.prometheus_url,
+                tls=client_context(settings.tls, "pages"),
+                timeout_seconds=settings.timeout_seconds,
+                max_bytes=settings.max_response_bytes,
+            ).ask
+        )
+        self._places = asyncio.Semaphore(settings.concurrent_queries)
+        self._threads = anyio.CapacityLimiter(settings.concurrent_queries)
+        self._waiting = 0
+
+    async def answer(self, request: Request) -> Response:
+        """Answer one query with what Prometheus answers, or with the reason why it could not be asked."""
+        try:
+            path = request.path_params["kind"]
+            parameters = checked(path, request.query_params.multi_items())
+            packed = "gzip" in request.headers.get("accept-encoding", "")
+            return await self._in_turn(path, parameters, "gzip" if packed else "identity")
+        except RefusedQueryError as refusal:
+            retry = {"Retry-After": "2"} if refusal.status == HTTPStatus.SERVICE_UNAVAILABLE else None
+            return JSONResponse({"status": "error", "error": str(refusal)}, status_code=refusal.status, headers=retry)
+
+    async def _in_turn(self, path: str, parameters: Mapping[str, str], coding: str) -> Response:
+        if self._waiting >= MAX_WAITING:
+            raise RefusedQueryError(503, f"{MAX_WAITING} queries wait for Prometheus already; try again in 2 s")
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(self._settings.timeout_seconds):
+                await self._places.acquire()
+            try:
+                return await anyio.to_thread.run_sync(self._forward, path, parameters, coding, limiter=self._threads)
+            finally:
+                self._places.release()
+        except TimeoutError:
+            raise RefusedQueryError(
+                504, f"Prometheus did not answer within {self._settings.timeout_seconds:g} s (pages.timeout_seconds)"
+            ) from None
+        except (OSError, HTTPException) as error:
+            reason = getattr(error, "strerror", "") or str(error) or type(error).__name__
+            raise RefusedQueryError(502, f"Prometheus does not answer: {reason[:300]}") from None
+        finally:
+            self._waiting -= 1
+
+    def _forward(self, path: str, parameters: Mapping[str, str], coding: str) -> Response:
+        body = urlencode({**parameters, "timeout": f"{self._settings.timeout_seconds:g}s"}).encode()
+        headers = {**_HEADERS, "Accept-Encoding": coding, **self._credentials()}
+        try:
+            answer = self._ask(f"/api/v1/{path}", body, headers)
+        except AnswerTooLargeError:
+            raise RefusedQueryError(502, f"{LARGE_ANSWER} ({self._settings.max_response_bytes} bytes)") from None
+        if "json" not in answer.content_type:
+            raise RefusedQueryError(502, f"Prometheus answered {answer.status}, not with JSON; is the URL right?")
+        kept = {"content-type": answer.content_type, "cache-control": "no-store"}
+        if answer.content_encoding:
+            kept["content-encoding"] = answer.content_encoding
+        return Response(answer.body, status_code=answer.status, headers=kept)
+
+    def _credentials(self) -> dict[str, str]:
+        if self._token is not None:
+            return {"Authorization": f"Bearer {self._token.read()}"}
+        basic = self._settings.basic_auth
+        if basic is None:
+            return {}
+        password = self._password.read() if self._password is not None else basic.password
+        return {"Authorization": f"Basic {b64encode(f'{basic.username}:{password}'.encode()).decode()}"}
+
+
+def checked(path: str, given: list[tuple[str, str]]) -> dict[str, str]:
+    """The parameters of a query that may be forwarded.
+
+    Raises:
+        RefusedQueryError: The path is not forwarded, or a parameter is unknown, missing, repeated or out of its bounds.
+    """
+    if path not in PARAMETERS:
+        raise RefusedQueryError(404, f"{path} is not forwarded; {' and '.join(PARAMETERS)} are")
+    names = [name for name, _ in given]
+    if sorted(names) != sorted(PARAMETERS[path]):
+        raise RefusedQueryError(
+            400, f"parameters are {', '.join(names) or 'none'}; {path} needs {', '.join(PARAMETERS[path])}"
+        )
+    parameters = dict(given)
+    if len(parameters["query"]) > MAX_QUERY_CHARACTERS:
+        raise RefusedQueryError(
+            400, f"the query has {len(parameters['query'])} characters; at most {MAX_QUERY_CHARACTERS} are forwarded"
+        )
+    for name in PARAMETERS[path][1:]:
+        if not _NUMBER.fullmatch(parameters[name]):
+            raise RefusedQueryError(400, f"{name} is {parameters[name][:40]!r}; it must be a number of seconds")
+    if path == "query_range":
+        _check_points(*(float(parameters[name]) for name in ("start", "end", "step")))
+    return parameters
+
+
+def _check_points(start: float, end: float, step: float) -> None:
+    if step <= 0 or end < start:
+        raise RefusedQueryError(
+            400, f"start {start:g}, end {end:g}, step {step:g}: end must not be before start, and step must be above 0"
+        )
+    points = math.floor((end - start) / step) + 1
+    if points > MAX_POINTS:
+        raise RefusedQueryError(400, f"the range has {points} points; at most {MAX_POINTS} are forwarded; raise step")

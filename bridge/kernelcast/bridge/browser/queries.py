@@ -1,0 +1,295 @@
+"""Four declared queries over the ring: last, rate, top, join by labels. Each gives the PromQL that it equals.
+
+Sources: prometheus/prometheus, promql/functions.go (`extrapolatedRate`), and docs/querying/operators.md.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, Protocol
+
+import numpy as np
+
+from kernelcast.bridge.browser.ring import Labels, Ring, Window
+from kernelcast.bridge.tables.columns import FloatArray
+
+Aggregation = Literal["sum", "max", "min", "count", "avg", ""]
+Operation = Literal["+", "-", "*", "/"]
+RATE_SECONDS: Final = 60
+_EXTRAPOLATED_INTERVALS: Final = 1.1
+"""A range is extrapolated to its end if its last sample is at most this many mean intervals away from it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """Values of series at the times of the ring.
+
+    Attributes:
+        times: Shape (t,), seconds.
+        series: By labels, values of shape (t,), NaN where there is none.
+    """
+
+    times: FloatArray
+    series: Mapping[Labels, FloatArray]
+
+
+class Query(Protocol):
+    """A declared query."""
+
+    @property
+    def promql(self) -> str:
+        """The same query in PromQL."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Sample names that it reads."""
+
+    def evaluate(self, ring: Ring) -> Vector:
+        """Evaluate it at every time of the ring."""
+
+
+@dataclass(frozen=True, slots=True)
+class Last:
+    """The last value of each series.
+
+    Attributes:
+        name: Sample name.
+        how: How series with the same labels `by` become one; empty leaves the series as they are.
+        by: Labels that remain.
+        equal: Label values that select series; "" selects series without the label.
+        unequal: Label values that exclude series.
+    """
+
+    name: str
+    how: Aggregation = ""
+    by: tuple[str, ...] = ()
+    equal: tuple[tuple[str, str], ...] = ()
+    unequal: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def promql(self) -> str:
+        """The same query in PromQL."""
+        return _aggregated(self, self.selector)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Sample names that it reads."""
+        return frozenset({self.name})
+
+    @property
+    def selector(self) -> str:
+        """The series in PromQL."""
+        matchers = [f'{label}="{value}"' for label, value in self.equal]
+        matchers += [f'{label}!="{value}"' for label, value in self.unequal]
+        return f"{self.name}{{{', '.join(matchers)}}}" if matchers else self.name
+
+    def selected(self, ring: Ring) -> Window:
+        """The series that it selects."""
+        window = ring.window(self.name)
+        kept = [place for place, labels in enumerate(window.labels) if self._selects(dict(labels))]
+        return Window(window.times, tuple(window.labels[place] for place in kept), window.values[kept])
+
+    def evaluate(self, ring: Ring) -> Vector:
+        """Evaluate it at every time of the ring."""
+        window = self.selected(ring)
+        named = tuple((("__name__", self.name), *labels) for labels in window.labels)
+        return _grouped(self, Window(window.times, named if not self.how else window.labels, window.values))
+
+    def _selects(self, labels: Mapping[str, str]) -> bool:
+        return all(labels.get(label, "") == value for label, value in self.equal) and not any(
+            labels.get(label, "") == value for label, value in self.unequal
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """The rate of each counter over the last minute, resets included.
+
+    Attributes:
+        of: The counters; their own aggregation is applied to the rates.
+    """
+
+    of: Last
+
+    @property
+    def promql(self) -> str:
+        """The same query in PromQL."""
+        return _aggregated(self.of, f"rate({self.of.selector}[{RATE_SECONDS}s])")
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Sample names that it reads."""
+        return self.of.names
+
+    def evaluate(self, ring: Ring) -> Vector:
+        """Evaluate it at every time of the ring."""
+        window = self.of.selected(ring)
+        return _grouped(self.of, Window(window.times, window.labels, rates(window.times, window.values)))
+
+
+@dataclass(frozen=True, slots=True)
+class Top:
+    """The largest values of a query.
+
+    Attributes:
+        count: How many.
+        of: The query.
+    """
+
+    count: int
+    of: Query
+
+    @property
+    def promql(self) -> str:
+        """The same query in PromQL."""
+        return f"topk({self.count}, {self.of.promql})"
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Sample names that it reads."""
+        return self.of.names
+
+    def evaluate(self, ring: Ring) -> Vector:
+        """Evaluate it at every time of the ring; at each time its own largest values."""
+        vector = self.of.evaluate(ring)
+        if len(vector.series) <= self.count:
+            return vector
+        values = np.stack(list(vector.series.values()))
+        order = np.argsort(-np.where(np.isnan(values), -np.inf, values), axis=0, kind="stable")
+        kept = np.zeros(values.shape, bool)
+        np.put_along_axis(kept, order[: self.count], values=True, axis=0)
+        cut = np.where(kept, values, np.nan)
+        series = {labels: cut[place] for place, labels in enumerate(vector.series)}
+        return Vector(vector.times, _present(series))
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Two queries whose series have the same labels, with an arithmetic operation between them.
+
+    Attributes:
+        left: A query that aggregates.
+        operation: The operation.
+        right: A query that aggregates by the same labels.
+    """
+
+    left: Query
+    operation: Operation
+    right: Query
+
+    @property
+    def promql(self) -> str:
+        """The same query in PromQL."""
+        return f"({self.left.promql} {self.operation} {self.right.promql})"
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Sample names that it reads."""
+        return self.left.names | self.right.names
+
+    def evaluate(self, ring: Ring) -> Vector:
+        """Evaluate it at every time of the ring."""
+        left, right = self.left.evaluate(ring), self.right.evaluate(ring)
+        times = left.times if len(left.times) < len(right.times) else right.times  # a reading may come in between
+        apply = _OPERATIONS[self.operation]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            series = {
+                labels: apply(values[: len(times)], right.series[labels][: len(times)])
+                for labels, values in left.series.items()
+                if labels in right.series
+            }
+        return Vector(times, _present(series))
+
+
+_OPERATIONS: Final[Mapping[str, Callable[[FloatArray, FloatArray], FloatArray]]] = {
+    "+": np.add,
+    "-": np.subtract,
+    "*": np.multiply,
+    "/": np.divide,
+}
+_REDUCTIONS: Final[Mapping[str, Callable[[FloatArray], FloatArray]]] = {
+    "sum": lambda values: np.nansum(values, axis=0),
+    "max": lambda values: np.fmax.reduce(values, axis=0),
+    "min": lambda values: np.fmin.reduce(values, axis=0),
+    "count": lambda values: np.count_nonzero(~np.isnan(values), axis=0).astype(np.float64),
+    "avg": lambda values: np.nansum(values, axis=0) / np.maximum(1, np.count_nonzero(~np.isnan(values), axis=0)),
+}
+
+
+def _aggregated(of: Last, inner: str) -> str:
+    if not of.how:
+        return inner
+    return f"{of.how} by ({', '.join(of.by)}) ({inner})" if of.by else f"{of.how}({inner})"
+
+
+def _grouped(of: Last, window: Window) -> Vector:
+    """Series with the same labels `by` as one."""
+    if not of.how:
+        return Vector(window.times, _present(dict(zip(window.labels, window.values, strict=True))))
+    groups: dict[Labels, list[int]] = {}
+    for place, labels in enumerate(window.labels):
+        kept = tuple(pair for pair in labels if pair[0] in of.by and pair[1])
+        groups.setdefault(kept, []).append(place)
+    series = {}
+    for labels, places in groups.items():
+        values = window.values[places]
+        series[labels] = np.where(np.isnan(values).all(axis=0), np.nan, _REDUCTIONS[of.how](values))
+    return Vector(window.times, _present(series))
+
+
+def _present(series: Mapping[Labels, FloatArray]) -> dict[Labels, FloatArray]:
+    return {labels: values for labels, values in series.items() if not np.isnan(values).all()}
+
+
+def rates(times: FloatArray, values: FloatArray) -> FloatArray:
+    """Prometheus' `rate` over `RATE_SECONDS` at each time, for each row.
+
+    Args:
+        times: Shape (t,), seconds, rising.
+        values: Shape (n, t), counters; NaN where a series had no value.
+
+    Returns:
+        Shape (n, t); NaN where fewer than two samples are in the range.
+    """
+    rows, columns = values.shape
+    result: FloatArray = np.full((rows, columns), np.nan)
+    if not rows or not columns:
+        return result
+    valid = ~np.isnan(values)
+    place = np.arange(columns)
+    last = np.maximum.accumulate(np.where(valid, place, -1), axis=1)
+    following = np.minimum.accumulate(np.where(valid, place, columns)[:, ::-1], axis=1)[:, ::-1]
+    before = np.concatenate([np.full((rows, 1), -1), last[:, :-1]], axis=1)
+    previous = np.take_along_axis(values, np.maximum(before, 0), axis=1)
+    rise = np.where(values < previous, values, values - previous)
+    total = np.cumsum(np.where(valid & (before >= 0), rise, 0.0), axis=1)
+    seen = np.cumsum(valid, axis=1)
+    begins = np.searchsorted(times, times - RATE_SECONDS, side="right")
+    each = np.arange(rows)
+    for column in range(columns):
+        begin = begins[column]
+        first, end = following[:, begin], last[:, column]
+        count = seen[:, column] - (seen[:, begin - 1] if begin else 0)
+        usable = count >= 2
+        if not usable.any():
+            continue
+        row, first, end = each[usable], first[usable], end[usable]
+        increase = total[row, end] - total[row, first]
+        span = (times[first], times[end], count[usable])
+        extent = _extent(times[column], span, values[row, first], increase)
+        result[row, column] = increase * extent / (times[end] - times[first]) / RATE_SECONDS
+    return result
+
+
+def _extent(
+    now: float, span: tuple[FloatArray, FloatArray, FloatArray], first_value: FloatArray, increase: FloatArray
+) -> FloatArray:
+    """Seconds that the increase of a range is extrapolated to: its ends where those are near, not below zero."""
+    first, end, count = span
+    sampled = end - first
+    mean = sampled / (count - 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        to_zero = np.where((increase > 0) & (first_value >= 0), sampled * (first_value / increase), np.inf)
+    to_start = np.minimum(first - (now - RATE_SECONDS), to_zero)
+    to_end = now - end
+    limit = mean * _EXTRAPOLATED_INTERVALS
+    return sampled + np.where(to_start < limit, to_start, mean / 2) + np.where(to_end < limit, to_end, mean / 2)

@@ -1,0 +1,227 @@
+"""The first screens of fleet, GPUs and kernels for a bridge without a Prometheus.
+
+Each target has a declared query. Its PromQL stands beside it as `expr`, so that the same screen could ask a Prometheus.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kernelcast.bridge.browser.queries import Join, Last, Query, Rate, Top
+from kernelcast.bridge.browser.screen_model import Panel, Screen, Target
+from kernelcast.wire.catalogue import bridge, forecast, kernel
+from kernelcast.wire.catalogue.devices import device, gpu
+
+_GPU: Final = ("Hostname", "gpu")
+_KERNEL: Final = ("program", "kernel")
+_LATE_SECONDS, _OLD_SECONDS = 60, 300
+_SERIES: Final = 16
+"""Lines of a graph: those with the largest values at each time."""
+
+
+def _name(metric: Any, suffix: str = "") -> str:
+    return f"{metric.prometheus_name}{suffix}"
+
+
+def _gpu_value(metric: Any) -> Last:
+    return Last(_name(metric), "max", _GPU)
+
+
+_UP: Final = _name(bridge.PRODUCER_UP)
+_PROBABILITY: Final = _name(forecast.DEGRADATION_PROBABILITY)
+_LEFT: Final = _name(forecast.DEGRADATION_TIME)
+_SUM: Final = Rate(Last(_name(kernel.DURATION, "_sum"), "sum", _KERNEL))
+_COUNT: Final = Rate(Last(_name(kernel.DURATION, "_count"), "sum", _KERNEL))
+_LAUNCHES: Final = Rate(Last(_name(kernel.LAUNCHES), "sum", _KERNEL))
+_MEAN: Final = Join(_SUM, "/", _COUNT)
+_GPU_SECONDS: Final = Join(_MEAN, "*", _LAUNCHES)
+_HEADROOM: Final = Join(_gpu_value(device.SLOWDOWN_TEMP), "-", _gpu_value(device.GPU_TEMP))
+_BREACH_BY: Final = ("Hostname", "gpu", "program", "kernel", "metric", "cause")
+
+STRIP: Final = (
+    Panel(
+        "stat",
+        "Age of the data",
+        "Time since the newest sample of the producer that reported last.",
+        (Target(Last(_name(bridge.PRODUCER_AGE), "min")),),
+        "s",
+        thresholds=((None, "green"), (_LATE_SECONDS, "orange"), (_OLD_SECONDS, "red")),
+    ),
+    Panel(
+        "stat",
+        "Exporters",
+        "Producers that this bridge reads, and those of them that missed several intervals.",
+        (
+            Target(Last(_UP, "count"), "seen"),
+            Target(Join(Last(_UP, "count"), "-", Last(_UP, "sum")), "silent"),
+        ),
+    ),
+    Panel(
+        "stat",
+        "GPUs by source",
+        "GPUs with live data, and those whose series come from a recording or from the simulation (label source).",
+        (
+            Target(Last(_name(device.FB_USED), "count", equal=(("source", ""),)), "live"),
+            Target(Last(_name(device.FB_USED), "count", ("source",), unequal=(("source", ""),)), "{{source}}"),
+        ),
+    ),
+    Panel(
+        "stat",
+        "Launches seen",
+        "Share of launches whose duration is measured, of the program where it is lowest.",
+        (Target(Last(_name(kernel.PROBE_COVERAGE), "min")),),
+        "percentunit",
+    ),
+)
+
+_GPU_TABLE: Final = Panel(
+    "table",
+    "GPUs, the least headroom first",
+    "Temperature against the limit at which the GPU lowers its clocks, load, power, and the highest probability of a "
+    "predicted breach. A GPU that does not report a value has none here.",
+    (
+        Target(_gpu_value(device.GPU_TEMP)),
+        Target(_HEADROOM),
+        Target(_gpu_value(device.GPU_UTIL)),
+        Target(_gpu_value(device.POWER_USAGE)),
+        Target(Last(_name(gpu.XID_ERRORS), "sum", _GPU)),
+        Target(Last(_PROBABILITY, "max", _GPU)),
+    ),
+    size=(24, 9),
+    columns=(
+        ("Hostname", "Node", ""),
+        ("gpu", "GPU", ""),
+        ("Value #A", "Temperature", "celsius"),
+        ("Value #B", "Below the limit", "celsius"),
+        ("Value #C", "Load", "percent"),
+        ("Value #D", "Power", "watt"),
+        ("Value #E", "XID errors", "none"),
+        ("Value #F", "Breach predicted", "percentunit"),
+    ),
+    sort="-Below the limit",
+)
+_BREACHES: Final = Panel(
+    "table",
+    "Predicted breaches",
+    "Series that are expected to cross their threshold, the cause, and the time after which half of the simulated "
+    "paths have crossed it; 0 s: beyond the threshold now. No data: nothing is predicted, or no predictor reports.",
+    (
+        Target(Last(_PROBABILITY, "max", _BREACH_BY)),
+        Target(Last(_LEFT, "min", _BREACH_BY, equal=(("quantile", "0.5"),))),
+    ),
+    size=(24, 6),
+    columns=(
+        ("metric", "Series", ""),
+        ("Hostname", "Node", ""),
+        ("gpu", "GPU", ""),
+        ("program", "Program", ""),
+        ("kernel", "Kernel", ""),
+        ("cause", "Cause", ""),
+        ("Value #A", "Probability", "percentunit"),
+        ("Value #B", "Time left", "s"),
+    ),
+    sort="Probability",
+)
+
+
+def _graph(title: str, about: str, query: Query, legend: str, unit: str) -> Panel:
+    return Panel("timeseries", title, about, (Target(Top(_SERIES, query), legend),), unit, (12, 8))
+
+
+def _gpu_graph(title: str, metric: Any, unit: str) -> Panel:
+    about = f"The {_SERIES} GPUs with the largest values."
+    return _graph(title, about, _gpu_value(metric), "{{Hostname}} GPU {{gpu}}", unit)
+
+
+FLEET: Final = Screen(
+    "kernelcast-overview",
+    "Fleet",
+    "Which GPU needs attention, and which breaches are predicted.",
+    (
+        _GPU_TABLE,
+        _BREACHES,
+        _graph(
+            "Mean load by node",
+            "Mean utilisation of each node's GPUs.",
+            Last(_name(device.GPU_UTIL), "avg", ("Hostname",)),
+            "{{Hostname}}",
+            "percent",
+        ),
+        _graph(
+            "Power by node",
+            "Power of each node's GPUs together.",
+            Last(_name(device.POWER_USAGE), "sum", ("Hostname",)),
+            "{{Hostname}}",
+            "watt",
+        ),
+    ),
+    STRIP,
+)
+GPUS: Final = Screen(
+    "kernelcast-gpus",
+    "GPUs",
+    "Temperature, power, load, memory and clocks of each GPU.",
+    (
+        _gpu_graph("GPU temperature", device.GPU_TEMP, "celsius"),
+        _gpu_graph("Power draw", device.POWER_USAGE, "watt"),
+        _gpu_graph("GPU load", device.GPU_UTIL, "percent"),
+        _gpu_graph("GPU memory used", device.FB_USED, "mbytes"),
+        _gpu_graph("Clock of the multiprocessors", device.SM_CLOCK, "rotmhz"),
+        _gpu_graph("Memory temperature", device.MEMORY_TEMP, "celsius"),
+    ),
+    STRIP,
+)
+KERNELS: Final = Screen(
+    "kernelcast-kernels",
+    "GPU kernels",
+    "Which kernels take the GPUs' time.",
+    (
+        Panel(
+            "table",
+            "Kernels, the most GPU time first",
+            "GPU time of each kernel in a second, over the last minute. Collectives wait for other GPUs: their time is "
+            "mostly not work.",
+            (
+                Target(_GPU_SECONDS),
+                Target(_LAUNCHES),
+                Target(_MEAN),
+            ),
+            size=(24, 10),
+            columns=(
+                ("program", "Program", ""),
+                ("kernel", "Kernel", ""),
+                ("Value #A", "GPU time/s", "s"),
+                ("Value #B", "Launches/s", "cps"),
+                ("Value #C", "Mean", "s"),
+            ),
+            sort="GPU time/s",
+        ),
+        _graph(
+            "GPU time",
+            "GPU time in a second: 1 s is a whole GPU. The kernels with the most.",
+            _GPU_SECONDS,
+            "{{program}} {{kernel}}",
+            "s",
+        ),
+        _graph(
+            "Mean duration",
+            "Of the launches of the last minute. The kernels with the longest.",
+            _MEAN,
+            "{{program}} {{kernel}}",
+            "s",
+        ),
+    ),
+    STRIP,
+)
+SCREENS: Final = (FLEET, GPUS, KERNELS)
+
+
+def sample_names(screens: Sequence[Screen] = SCREENS) -> frozenset[str]:
+    """Sample names that the screens read."""
+    panels = [panel for screen in screens for panel in screen.all_panels]
+    return frozenset().union(*(target.query.names for panel in panels for target in panel.targets))
+
+
+def families(screens: Sequence[Screen] = SCREENS) -> frozenset[str]:
+    """Families that the screens read: a histogram's sum and count are samples of one."""
+    histogram = _name(kernel.DURATION)
+    return frozenset(histogram if name.startswith(f"{histogram}_") else name for name in sample_names(screens))

@@ -1,0 +1,59 @@
+"""Settings of the dashboards that the bridge serves: the section `pages` of the bridge's settings."""
+
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator
+
+from kernelcast.bridge.push.settings import BasicAuth, TlsSettings
+from kernelcast.runtime.settings.service import Remedy, Section
+
+
+class PagesSettings(Section):
+    """The dashboards that the bridge serves at `/pages`: their source and limits.
+
+    Attributes:
+        enabled: Whether they are served.
+        prometheus_url: The Prometheus that answers the pages' queries, such as `http://prometheus:9090`. Empty: the
+            bridge answers the first screens of fleet, GPUs and kernels from its own last minutes.
+        basic_auth: User and password for that Prometheus.
+        bearer_token_file: A file with a token for it, read again whenever it changes.
+        tls: Certificates for it.
+        timeout_seconds: How long one query may take.
+        max_response_bytes: Largest answer of one query, as it is transferred.
+        concurrent_queries: Queries that Prometheus works on at one time; others wait.
+        scrape_interval_seconds: How often this Prometheus scrapes: the shortest step of a graph.
+        ring_interval_seconds: Without a Prometheus: how often the bridge keeps the values of its series.
+        ring_series: Without a Prometheus: the largest number of series that it keeps.
+    """
+
+    enabled: bool = False
+    prometheus_url: str = ""
+    basic_auth: BasicAuth | None = None
+    bearer_token_file: Path | None = None
+    tls: TlsSettings = TlsSettings()
+    timeout_seconds: Annotated[float, Field(ge=0.1, le=120)] = 10.0
+    max_response_bytes: Annotated[int, Field(ge=1024, le=256 * 1024 * 1024)] = 8 * 1024 * 1024
+    concurrent_queries: Annotated[int, Field(ge=1, le=64)] = 4
+    scrape_interval_seconds: Annotated[float, Field(ge=0.1, le=3600)] = 15.0
+    ring_interval_seconds: Annotated[float, Field(ge=1, le=60)] = 5.0
+    ring_series: Annotated[int, Field(ge=1, le=5000), Remedy("5000 is the largest ring; use a Prometheus")] = 5000
+
+    @field_validator("prometheus_url")
+    @classmethod
+    def _must_be_http(cls, value: str) -> str:
+        if not value:
+            return value
+        parts = urlsplit(value)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError("it must begin with http:// or https:// and name a host")
+        if parts.username or parts.password:
+            raise ValueError("it must hold no user or password; set basic_auth")
+        if parts.query or parts.fragment:
+            raise ValueError("it must end with a path; leave out ? and #")
+        try:
+            _ = parts.port
+        except ValueError:  # its words would show part of a password that has a / in it
+            raise ValueError("its port must be a number below 65536") from None
+        return value.rstrip("/")

@@ -1,0 +1,144 @@
+"""Routes of the served dashboards: the page, its files, the models, and the answers to their queries."""
+
+import gzip
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
+
+from kernelcast.bridge.browser.models import PageModel
+from kernelcast.bridge.browser.settings import PagesSettings
+
+PATH: Final = "/pages"
+_STATIC: Final = Path(__file__).parent / "static"
+_TYPES: Final = {
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".txt": "text/plain; charset=utf-8",
+}
+POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+)
+"""No inline script or style, nothing from another server, and no way from text to HTML."""
+_SECURITY: Final[Mapping[str, str]] = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",
+    "x-frame-options": "DENY",
+}
+
+
+class Answers(Protocol):
+    """Answers the pages' queries."""
+
+    async def answer(self, request: Request) -> Response:
+        """Answer one query."""
+
+
+class LocalAnswers(Answers, Protocol):
+    """Answers the pages' queries without a Prometheus."""
+
+    def about(self) -> dict[str, Any]:
+        """Size and limits of the ring, for the head of each page."""
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    body: bytes
+    content_type: str
+    tag: str
+
+
+class Site:
+    """Serves the pages; every answer is ready in memory, so the event loop never waits for a disk."""
+
+    def __init__(
+        self,
+        settings: PagesSettings,
+        models: tuple[PageModel, ...],
+        *,
+        prometheus: Answers | None = None,
+        local: LocalAnswers | None = None,
+    ) -> None:
+        """Serve these pages.
+
+        Args:
+            settings: Settings of the pages.
+            models: The dashboards.
+            prometheus: Forwards queries to Prometheus; None where there is none.
+            local: Answers from the bridge's own last minutes, where there is no Prometheus.
+        """
+        self._settings, self._prometheus, self._local = settings, prometheus, local
+        self._models = {model.uid: model for model in models}
+        self._files = {path.name: _file(path) for path in sorted(_STATIC.iterdir()) if path.suffix in _TYPES}
+        self._page = (_STATIC / "page.html").read_text(encoding="utf-8")
+
+    def routes(self) -> list[Route]:
+        """The routes, all of them read-only."""
+        routes = [
+            Route(PATH, self.page),
+            Route(f"{PATH}/api/site", self._site, include_in_schema=False),
+            Route(f"{PATH}/api/dashboards/{{uid}}", self._model),
+            Route(f"{PATH}/static/{{name}}", self._static),
+            Route(f"{PATH}/{{uid}}", self.page),
+        ]
+        if self._prometheus is not None:
+            routes.insert(1, Route(f"{PATH}/api/v1/{{kind}}", self._prometheus.answer, include_in_schema=False))
+        if self._local is not None:
+            routes.insert(1, Route(f"{PATH}/api/local", self._local.answer, include_in_schema=False))
+        return routes
+
+    async def page(self, _request: Request) -> Response:
+        """Dashboards in the browser, without Grafana."""
+        return HTMLResponse(self._page, headers={**_SECURITY, "cache-control": "no-cache"})
+
+    async def _static(self, request: Request) -> Response:
+        file = self._files.get(request.path_params["name"])
+        if file is None:
+            return JSONResponse({"error": "there is no such file"}, status_code=404)
+        headers = {**_SECURITY, "cache-control": "no-cache", "etag": file.tag}
+        if file.tag in request.headers.get("if-none-match", ""):
+            return Response(status_code=304, headers=headers)
+        return _compressed(request, file.body, {**headers, "content-type": file.content_type})
+
+    async def _model(self, request: Request) -> Response:
+        uid = request.path_params["uid"]
+        model = self._models.get(uid)
+        if model is None:
+            known = ", ".join(self._models)
+            return JSONResponse({"error": f"there is no page {uid[:100]}; there are {known}"}, status_code=404)
+        headers = {**_SECURITY, "content-type": "application/json", "cache-control": "no-cache"}
+        return _compressed(request, model.body, headers)
+
+    async def _site(self, _request: Request) -> Response:
+        listed = [
+            {"uid": model.uid, "title": model.title, "description": model.description}
+            for model in self._models.values()
+        ]
+        about: dict[str, Any] = {
+            "dashboards": listed,
+            "local": self._local is not None,
+            "scrape_interval_seconds": self._settings.scrape_interval_seconds,
+        }
+        if self._local is not None:
+            about |= {"ring": self._local.about(), "scrape_interval_seconds": self._settings.ring_interval_seconds}
+        return JSONResponse(about, headers={**_SECURITY, "cache-control": "no-store"})
+
+
+def _file(path: Path) -> _File:
+    body = path.read_bytes()
+    tag = f'"{hashlib.sha256(body).hexdigest()[:20]}"'
+    return _File(gzip.compress(body, mtime=0), _TYPES[path.suffix], tag)
+
+
+def _compressed(request: Request, body: bytes, headers: Mapping[str, str]) -> Response:
+    """A body that is kept compressed; every browser accepts gzip, and other clients get it unpacked."""
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        return Response(body, headers={**headers, "content-encoding": "gzip", "vary": "accept-encoding"})
+    return Response(gzip.decompress(body), headers={**headers, "vary": "accept-encoding"})

@@ -1,0 +1,49 @@
+"""The lines of the bridge's landing page: age of the data, producers, series."""
+
+from typing import Final
+
+from kernelcast.bridge.browser.ring import SnapshotSource, samples_of
+from kernelcast.bridge.pages.view import View
+from kernelcast.bridge.tables.columns import INTEGER
+from kernelcast.runtime.web.landing import Fact, ago
+from kernelcast.wire.catalogue.bridge import PRODUCER_AGE, PRODUCER_UP
+
+_AGE, _UP = PRODUCER_AGE.prometheus_name, PRODUCER_UP.prometheus_name
+_VIEW: Final = View(names=frozenset({_AGE, _UP}))
+OLD_SECONDS: Final = 60.0
+NAMED: Final = 5
+"""Silent producers that are named; further ones are counted."""
+
+
+def facts(store: SnapshotSource, lines: int, *, hidden: bool) -> list[Fact]:
+    """Facts of now from the store.
+
+    Args:
+        store: The series.
+        lines: Lines of all stored series.
+        hidden: Whether the store's series must not be shown now.
+    """
+    if hidden:
+        return [Fact("Newest sample", "not known: partitions may belong to another bridge now", wrong=True)]
+    ages: list[float] = []
+    up: dict[str, bool] = {}
+    snapshot = store.snapshot(_VIEW)
+    for position, name, labels in samples_of(snapshot.layout):
+        values = snapshot.values
+        value = float(values.integer[position] if values.flags[position] & INTEGER else values.value[position])
+        if name == _AGE:
+            ages.append(value)
+        else:
+            known = dict(labels)
+            up[f"{known.get('job', '')} {known.get('instance', '')}"] = bool(value)
+    silent = sorted(name for name, alive in up.items() if not alive)
+    named = ", ".join(silent[:NAMED]) + (f" and {len(silent) - NAMED} more" if len(silent) > NAMED else "")
+    newest = min(ages, default=None)
+    return [
+        Fact("Newest sample", "no producer was seen yet", wrong=False)
+        if newest is None
+        else Fact("Newest sample", ago(newest), wrong=newest > OLD_SECONDS),
+        Fact("Producers seen", str(len(up))),
+        *([Fact("Silent producers", named, wrong=True)] if silent else []),
+        Fact("Lines on /metrics", f"{lines:,}"),
+    ]
