@@ -1,11 +1,13 @@
 """`kernelcast predictor`."""
 
+import os
 from functools import partial
 
 from kernelcast.predictor.service import Predictor
 from kernelcast.predictor.settings import PredictorSettings
 from kernelcast.runtime.command import DaemonOptions, daemon
 from kernelcast.runtime.lifecycle import Shutdown
+from kernelcast.runtime.service_manager import ServiceManager
 
 
 @daemon
@@ -14,4 +16,4 @@ def predictor(options: DaemonOptions) -> None:
     read = partial(options.settings, "predictor", PredictorSettings)
     settings = read()
     with Shutdown().signals() as shutdown:
-        Predictor(settings, read=read).run(shutdown)
+        Predictor(settings, read=read, manager=ServiceManager.from_environ(os.environ)).run(shutdown)

@@ -2,14 +2,16 @@
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from kernelcast.columnar import Decoded, Decoder
 from kernelcast.predictor.cycle.cycle import Cycle
 from kernelcast.predictor.cycle.predictions import CycleReport
+from kernelcast.predictor.cycle.program_changes import ProgramChanges
 from kernelcast.predictor.explain import explain
+from kernelcast.predictor.forecasting.deep.pool import Pool
 from kernelcast.predictor.intake import WindowFeed
 from kernelcast.predictor.series.saved.reader import Restored, StateReader
 from kernelcast.predictor.series.saved.rows import RowColumn, SavedRows
@@ -18,11 +20,17 @@ from kernelcast.predictor.series.saved.writer import Message
 from kernelcast.predictor.series.snapshot import PartitionSnapshot
 from kernelcast.predictor.series.windows import NOT_ADMITTED, Windows
 from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND, PredictorSettings
-from kernelcast.predictor.tuning.hints import HintBook, Issued
+from kernelcast.predictor.tuning.diagnosis import Diagnosis, ProgramOnDevice, diagnose
+from kernelcast.predictor.tuning.hints import HintBook, Issued, OpenHint
+from kernelcast.predictor.tuning.signals import read_signals
 from kernelcast.predictor.tuning.tunables import GpuTime, TunableReports
+from kernelcast.wire.catalogue.diagnosis.rules import Signal
+from kernelcast.wire.tuning.experience import Experience
 
 Partition = tuple[str, int]
 """Topic and number."""
+TRIALS_NS: Final = 2 * 86_400 * NANOSECONDS_PER_SECOND
+"""Trials of this time are remembered, which is the time that blocks are kept."""
 
 
 class Engine:
@@ -33,13 +41,19 @@ class Engine:
         states: Saves and restores partitions.
         tunables: What programs have registered.
         hints: Hints that are open or answered.
+        policy: The site's policy for trials.
         cycle: Runs the cycles.
         offsets: By partition, the next message to be read.
         ignored: Points that no window takes.
     """
 
     def __init__(
-        self, settings: PredictorSettings, *, clock_ns: Callable[[], int], decoder: Decoder | None = None
+        self,
+        settings: PredictorSettings,
+        *,
+        clock_ns: Callable[[], int],
+        decoder: Decoder | None = None,
+        pool: Pool | None = None,
     ) -> None:
         self._settings = settings
         self._clock_ns = clock_ns
@@ -51,8 +65,10 @@ class Engine:
         )
         self.tunables = TunableReports()
         self.hints = HintBook(settings.hints)
-        self.cycle = Cycle(settings, self.windows, self._lock)
+        self.policy = settings.hints.site_policy()
+        self.cycle = Cycle(settings, self.windows, self._lock, pool=pool)
         self.offsets: dict[Partition, int] = {}
+        self._diagnoses: list[Diagnosis] = []
         columns = [
             RowColumn("regime", self.cycle.saved_regimes, self.cycle.restore_regimes),
             RowColumn("alarm", self.cycle.saved_alarms, self.cycle.restore_alarms),
@@ -84,14 +100,24 @@ class Engine:
 
     def sweep(self) -> CycleReport:
         """Run one cycle: evaluate every live series, and forecast those that are published."""
+        now_ns = self._clock_ns()
         with self._lock:
-            redeployed, versioned = self.tunables.take_redeployed(), self.tunables.versioned
-        now_seconds = self._clock_ns() / NANOSECONDS_PER_SECOND
-        return self.cycle.run(now_seconds=now_seconds, redeployed=redeployed, versioned=versioned)
+            changes = ProgramChanges(
+                redeployed=self.tunables.take_redeployed(),
+                versioned=self.tunables.versioned,
+                retuned=self.tunables.take_retuned(),
+                trials=self.hints.trials(now_ns - TRIALS_NS),
+                runs=self.tunables.runs.all(),
+                versions=self.tunables.versions,
+            )
+        return self.cycle.run(now_seconds=now_ns / NANOSECONDS_PER_SECOND, changes=changes)
 
     def change(self, settings: PredictorSettings) -> None:
-        """Apply thresholds, horizons and selections with the next cycle."""
+        """Apply thresholds, horizons and selections with the next cycle, and the settings of hints at once."""
         self.cycle.change(settings)
+        with self._lock:
+            self.hints.change(settings.hints)
+            self.policy = settings.hints.site_policy()
 
     def explain(self, selector: str) -> list[dict[str, Any]]:
         """Explain the series that a selector matches.
@@ -107,7 +133,25 @@ class Engine:
         with self._lock:
             tunables = self.tunables.current()
             gpu_time = GpuTime(self.windows) if tunables else None
-            return self.hints.propose(tunables, gpu_time, now_ns=self._clock_ns()) if gpu_time is not None else []
+            if gpu_time is None:
+                return []
+            return self.hints.propose(tunables, gpu_time, now_ns=self._clock_ns(), diagnoses=self._diagnoses)
+
+    def changed_experiences(self) -> list[Experience]:
+        """Findings of searches that have changed since the last call."""
+        with self._lock:
+            return self.hints.experiences.take_changed()
+
+    def open_hints(self) -> list[OpenHint]:
+        """Hints that no program has kept or refused yet."""
+        with self._lock:
+            return self.hints.open_hints(self.tunables.current(), now_ns=self._clock_ns())
+
+    def signals(self) -> dict[ProgramOnDevice, dict[Signal, float]]:
+        """Compute the signals of every program on every GPU; hints follow the rules that hold from now on."""
+        found = read_signals(self.windows, self._lock)
+        self._diagnoses = diagnose(found)
+        return found
 
     def expire(self) -> int:
         """Forget series that are silent; returns how many."""

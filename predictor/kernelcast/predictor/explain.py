@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from kernelcast.predictor.cycle.cycle import Cycle
+from kernelcast.predictor.cycle.memory import DetectorMemory
 from kernelcast.predictor.cycle.predictions import Abstention
 from kernelcast.predictor.cycle.samples import duration_label
 from kernelcast.predictor.passage.first_passage import QUANTILES
@@ -17,6 +18,12 @@ from kernelcast.predictor.series.windows import EMPTY, Windows
 from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND
 from kernelcast.wire.errors import ConfigurationError
 
+_REASONS: Final = {
+    Abstention.CLOCK_FELL: "the clock of its GPU is or was lower than usual, so that the kernel itself is not slow",
+    Abstention.COMPANIONS_LATE: "it has just become slow; the next cycle has the samples of its GPU",
+    Abstention.PROGRAM_WIDE: "most kernels of its program changed at once; the next block shows whether it is a deploy",
+}
+"""Reasons for publishing nothing about a kernel that is slow."""
 MAX_SERIES: Final = 20
 _SELECTOR: Final = re.compile(r"\s*([A-Za-z_:][\w:]*)\s*(?:\{(.*)\})?\s*", re.DOTALL)
 _LABEL: Final = re.compile(r'\s*([A-Za-z_]\w*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)')
@@ -75,7 +82,8 @@ def _explained(cycle: Cycle, windows: Windows, subject: Subject, row: int) -> di
     found["value"] = _number(float(windows.latest(np.array([row]))[0]))
     if not bool(cycle.detection.memory.holds(np.array([row]), windows.generation[[row]])[0]):
         return found | {"decided": "not looked at yet; the next cycle does"}
-    return found | _knows(cycle, row) | _expects(cycle, row) | _decided(cycle, row)
+    fleet = {"fleet": cycle.fleet.explain(row)} if subject.is_kernel_time else {}
+    return found | _knows(cycle, row) | _expects(cycle, row) | fleet | _decided(cycle, row)
 
 
 def _knows(cycle: Cycle, row: int) -> dict[str, Any]:
@@ -107,17 +115,13 @@ def _source(cycle: Cycle, row: int) -> str:
 
 
 def _expects(cycle: Cycle, row: int) -> dict[str, Any]:
-    memory, horizons = cycle.detection.memory, cycle.detection.horizons_seconds
-    answered = cycle.answered(np.array([row]))[0]
-    probability = {
-        duration_label(each): _number(memory.probability[row, place]) if answered[place] else None
-        for place, each in enumerate(horizons)
-    }
-    seconds = memory.seconds[row].astype(np.float64) * cycle.detection.seconds_scale
+    probability, seconds = cycle.degradations.probability(row), cycle.degradations.seconds(row)
     forecast = cycle.forecast_of(row)
     return {
-        "breach_probability": probability,
-        "seconds_to_limit": {f"{one:g}": _number(value) for one, value in zip(QUANTILES, seconds, strict=True)},
+        "breach_probability": {
+            duration_label(each): probability.get(each) for each in cycle.degradations.horizons(row)
+        },
+        "seconds_to_limit": {f"{one:g}": seconds.get(one) for one in QUANTILES},
         "forecast": {duration_label(each): list(bounds) for each, bounds in forecast.bounds.items()}
         if forecast
         else {},
@@ -133,7 +137,7 @@ def _anomaly(cycle: Cycle, row: int) -> dict[str, Any] | None:
 
 def _decided(cycle: Cycle, row: int) -> dict[str, Any]:
     memory = cycle.detection.memory
-    firing = bool(memory.firing[row] or memory.passed[row])
+    firing = (memory.has_passed(row) or bool(memory.firing[row])) and cycle.abstention_of(row) is None
     return {
         "alert": firing,
         "alert_since_seconds": int(memory.since_ns[row]) / NANOSECONDS_PER_SECOND if firing else None,
@@ -150,10 +154,17 @@ def _reason(cycle: Cycle, row: int) -> str:
     memory = cycle.detection.memory
     if not cycle.attributes.judged[row]:
         return "no limit: forecast and anomaly score only"
-    if memory.passed[row] or memory.beyond[row]:
+    abstention = cycle.abstention_of(row)
+    if abstention is not None:
+        return f"abstains ({abstention}): {_REASONS[abstention]}"
+    if memory.has_passed(row):
         return "the limit is passed"
+    return _reason_before_the_limit(memory, row)
+
+
+def _reason_before_the_limit(memory: DetectorMemory, row: int) -> str:
     if memory.wide[row]:
-        return f"abstains ({Abstention.WIDE_BASELINE}): its noise is too large for a usual value"
+        return f"abstains ({Abstention.WIDE_BASELINE}): its durations vary too much for a usual value"
     if math.isnan(memory.limit[row]):
         return "abstains: the limit is not known yet"
     if memory.reach[row] < MIN_BLOCKS:

@@ -18,8 +18,9 @@ from kernelcast.runtime.kafka.follow import TopicFollower
 from kernelcast.runtime.kafka.replay import ReplayConsumer
 from kernelcast.wire.catalogue import predictor as rows
 from kernelcast.wire.catalogue.meanings import Cause
+from kernelcast.wire.cloudevents import encode_event
 from kernelcast.wire.errors import EventError
-from kernelcast.wire.events import encode_event, to_event
+from kernelcast.wire.events import to_event
 from kernelcast.wire.findings import Finding, FindingEvidence, FindingState, Scope, Severity, Verdict
 from kernelcast.wire.topics import FINDINGS
 

@@ -2,8 +2,10 @@
 
 from prometheus_client import CollectorRegistry, Counter
 
+from kernelcast.predictor.cycle.deep_fits import DeepFits, every_outcome
 from kernelcast.predictor.cycle.predictions import ABSTENTIONS, CycleReport
 from kernelcast.predictor.engine import Engine
+from kernelcast.predictor.forecasting.deep.pool import Shed
 from kernelcast.predictor.tuning.hints import Withheld
 from kernelcast.predictor.tuning.rules import RULE_NAMES
 from kernelcast.runtime.instruments import counter, gauge
@@ -45,6 +47,7 @@ class Measures:
         self._refused = Following(counter(rows.SERIES_REFUSED, registry))
         self._ignored = Following(counter(rows.IGNORED_POINTS, registry))
         self._unscored = Following(counter(rows.UNSCORED, registry))
+        self.deep = DeepMeasures(registry)
         withheld = counter(rows.HINTS_WITHHELD, registry)
         self._withheld = {reason: Following(withheld.labels(reason)) for reason in Withheld}
         self._start_at_zero()
@@ -68,6 +71,8 @@ class Measures:
         self._refused.follow(engine.windows.refused)
         self._ignored.follow(engine.ignored)
         self._unscored.follow(engine.cycle.outcomes.scoring.unscored)
+        if engine.cycle.deep is not None:
+            self.deep.update(engine.cycle.deep)
         for reason, following in self._withheld.items():
             following.follow(engine.hints.withheld[reason])
 
@@ -89,14 +94,38 @@ class Measures:
             self.snapshot_failures.labels(reason)
 
 
+class DeepMeasures:
+    """Counters and gauges of the models that statsmodels fits."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        fits, shed = counter(rows.DEEP_FITS, registry), counter(rows.DEEP_SHED, registry)
+        self._fits = {each: Following(fits.labels(*each)) for each in every_outcome()}
+        self._shed = {reason: Following(shed.labels(reason)) for reason in Shed}
+        self._seconds = Following(counter(rows.DEEP_FIT_SECONDS, registry))
+        self._starts = Following(counter(rows.DEEP_WORKER_STARTS, registry))
+        self._series = gauge(rows.DEEP_SERIES, registry)
+        self._used = gauge(rows.DEEP_USED_SERIES, registry)
+
+    def update(self, deep: DeepFits) -> None:
+        """Copy the totals."""
+        for each, following in self._fits.items():
+            following.follow(deep.outcomes[each])
+        for reason, shed in self._shed.items():
+            shed.follow(deep.shed[reason])
+        self._seconds.follow(deep.seconds)
+        self._starts.follow(deep.starts)
+        self._series.set(deep.series)
+        self._used.set(deep.used_series)
+
+
 class Following:
     """A counter that follows a total kept elsewhere."""
 
     def __init__(self, target: Counter) -> None:
         self._target = target
-        self._seen = 0
+        self._seen = 0.0
 
-    def follow(self, total: int) -> None:
+    def follow(self, total: float) -> None:
         """Add the increase of the total since the last call."""
         self._target.inc(max(total - self._seen, 0))
         self._seen = total

@@ -1,7 +1,8 @@
 """Writes the predictions and hints of a cycle to Kafka."""
 
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from kernelcast.columnar import EndedSeries, Resource, Sample, encode
@@ -9,14 +10,22 @@ from kernelcast.predictor.cycle import samples
 from kernelcast.predictor.cycle.predictions import CycleReport
 from kernelcast.predictor.scoring.published import Score
 from kernelcast.predictor.settings import PredictorSettings
-from kernelcast.predictor.tuning.hints import HintBook, Issued
+from kernelcast.predictor.tuning.diagnosis import ProgramOnDevice
+from kernelcast.predictor.tuning.hints import HintBook, Issued, OpenHint
 from kernelcast.runtime.kafka.clients import Sender
-from kernelcast.wire.events import encode_event, to_event
-from kernelcast.wire.topics import FORECASTS, HINTS
+from kernelcast.wire.catalogue.diagnosis.rules import Signal
+from kernelcast.wire.catalogue.forecast import JUDGED_SERIES
+from kernelcast.wire.cloudevents import encode_event
+from kernelcast.wire.events import to_event
+from kernelcast.wire.topics import FORECASTS, HINTS, POLICY
+from kernelcast.wire.tuning.experience import Experience, experience_event
+from kernelcast.wire.tuning.policy import POLICY_KEY, Policy, policy_event
 
 SERVICE_NAME: Final = "kernelcast-predictor"
 SCOPE: Final = "kernelcast.predictor"
 
+EXCLUSIVE: Final = ("cause", "state")
+"""Labels of which a series has one value at a time: a limit that is passed is no longer predicted to be."""
 PATIENCE_SWEEPS: Final = 3
 """Cycles without a prediction after which its series ends; a cycle may skip it when time is short."""
 
@@ -29,7 +38,10 @@ class ForecastPublisher:
         self._producer = producer
         self._clock_ns = clock_ns
         self._start_ns = clock_ns()
-        self._ended: EndedSeries[bytes] = EndedSeries(patience=PATIENCE_SWEEPS)
+        self._ended: EndedSeries[bytes] = EndedSeries(patience=PATIENCE_SWEEPS, exclusive=EXCLUSIVE)
+        self._ended_diagnoses: EndedSeries[bytes] = EndedSeries(patience=1)
+        self._policy: Policy | None = None
+        self._ended_hints: EndedSeries[bytes] = EndedSeries(patience=1)
         self._resource = Resource(
             (
                 ("host.name", socket.gethostname()),
@@ -39,12 +51,13 @@ class ForecastPublisher:
         )
 
     def forecasts(self, report: CycleReport, coverage: dict[str, float], scores: Iterable[Score] = ()) -> None:
-        """Write a cycle's predictions, the coverage of past ones by metric, and all scores."""
+        """Write a cycle's predictions, the number of series judged, the coverage of past ones by metric, and scores."""
         time_ns = self._clock_ns()
         keyed = samples.by_key(report.predictions, time_ns=time_ns)
         for key in {*keyed, *self._ended.groups}:
             self._send(key, self._ended.complete(key, keyed.get(key, ()), time_ns))
         own = [Sample(score.metric, score.labels, time_ns, score.value) for score in scores]
+        own.append(Sample(JUDGED_SERIES, (), time_ns, report.judged))
         self._send(self._client_id.encode(), [*samples.coverage(coverage, time_ns=time_ns), *own])
 
     def hints(self, issued: Iterable[Issued], book: HintBook) -> None:
@@ -56,6 +69,35 @@ class ForecastPublisher:
         counts = samples.hints_issued(book.issued, time_ns=time_ns, start_ns=self._start_ns)
         for program, found in counts.items():
             self._send(program.encode(), found)
+
+    def policy(self, policy: Policy) -> None:
+        """Write the site's policy for trials, if it has changed since it was last written."""
+        if policy == self._policy:
+            return
+        self._policy = policy
+        written = replace(policy, time_ns=self._clock_ns())
+        event = policy_event(written, source=f"/kernelcast/predictor/{self._client_id}")
+        self._producer.send(POLICY.name, key=POLICY_KEY.encode(), value=encode_event(event))
+
+    def experiences(self, changed: Iterable[Experience]) -> None:
+        """Write what searches have found on all nodes."""
+        for one in changed:
+            event = experience_event(one, source=f"/kernelcast/predictor/{self._client_id}", time_ns=self._clock_ns())
+            self._producer.send(POLICY.name, key=one.key.encode(), value=encode_event(event))
+
+    def open_hints(self, found: Iterable[OpenHint]) -> None:
+        """Write which hints are open, and which of them wait for a person."""
+        time_ns = self._clock_ns()
+        keyed = {program.encode(): one for program, one in samples.open_hints(found, time_ns=time_ns).items()}
+        for key in {*keyed, *self._ended_hints.groups}:
+            self._send(key, self._ended_hints.complete(key, keyed.get(key, ()), time_ns))
+
+    def diagnoses(self, found: Mapping[ProgramOnDevice, Mapping[Signal, float]]) -> None:
+        """Write which rules hold for programs, and which signals are missing."""
+        time_ns = self._clock_ns()
+        keyed = {program.encode(): one for program, one in samples.diagnoses(found, time_ns=time_ns).items()}
+        for key in {*keyed, *self._ended_diagnoses.groups}:
+            self._send(key, self._ended_diagnoses.complete(key, keyed.get(key, ()), time_ns))
 
     def _send(self, key: bytes, found: list[Sample]) -> None:
         for export in encode(self._resource, found, scope=SCOPE):

@@ -18,12 +18,14 @@ from kernelcast.columnar import Decoder
 from kernelcast.predictor.engine import Engine, Partition
 from kernelcast.predictor.explain_command import PATH as EXPLAIN_PATH
 from kernelcast.predictor.findings import FindingLog
+from kernelcast.predictor.forecasting.deep.pool import FitPool
 from kernelcast.predictor.measures import TOPICS, Measures
 from kernelcast.predictor.prometheus import PrometheusClient
 from kernelcast.predictor.publish import ForecastPublisher
 from kernelcast.predictor.reloading import reload
 from kernelcast.predictor.scoring.published import scores
 from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND, PredictorSettings
+from kernelcast.predictor.state.baselines_topic import BaselineLog
 from kernelcast.predictor.state.partitions import Partitions
 from kernelcast.predictor.state.past import Past, fill_or_warn
 from kernelcast.predictor.state.scores_topic import ScoreStore
@@ -34,21 +36,30 @@ from kernelcast.runtime.kafka.deadletter import DeadLetters
 from kernelcast.runtime.kafka.producer import Producer
 from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.runtime.logging import get_logger
+from kernelcast.runtime.service_manager import ServiceManager
+from kernelcast.runtime.web.landing import Fact, ago
 from kernelcast.runtime.web.server import WebServer
+from kernelcast.wire.catalogue.predictor import RAISED, SERIES
 from kernelcast.wire.errors import BrokerError, ConfigurationError, WireError
-from kernelcast.wire.topics import FINDINGS, FORECASTS, HINTS, OUTCOMES, STATE
+from kernelcast.wire.topics import BASELINES, FINDINGS, FORECASTS, HINTS, ORDERS, OUTCOMES, POLICY, STATE
 
 MAX_MESSAGES: Final = 500
 POLL_SECONDS: Final = 0.2
 CHORE_SECONDS: Final = 10.0
+DIAGNOSE_EVERY_SECONDS: Final = 30.0
 REPORT_ENDS: Final = {"enable.partition.eof": "true"}
 PAST_EVERY_SECONDS: Final = 15.0
 PAST_FOR_SECONDS: Final = 900.0
 """Time after the start in which series without a past are filled from Prometheus; later ones are new."""
 STOP_SECONDS: Final = 10.0
 """Limit for stopping: ending the cycle, committing, leaving the group and sending the last messages, together."""
+LATE_CYCLES: Final = 10
+"""Cycles without one that was completed, after which the landing page calls the predictor late."""
 LEAST_STEP_SECONDS: Final = 0.5
 """Minimum time for each of these steps."""
+
+Steps = tuple[tuple[str, Callable[[], Any]], ...]
+"""Names of troubles, and the steps that may have them."""
 
 _log = get_logger(__name__)
 
@@ -67,6 +78,7 @@ class Predictor:
         *,
         clock_ns: Callable[[], int] = time.time_ns,
         read: Callable[[], PredictorSettings] | None = None,
+        manager: ServiceManager | None = None,
     ) -> None:
         """Prepare to run.
 
@@ -74,7 +86,10 @@ class Predictor:
             settings: As they are at the start.
             clock_ns: The time of this machine.
             read: Reads the settings again on SIGHUP; None if they never change.
+            manager: systemd, where it started this process.
         """
+        self._manager = manager or ServiceManager()
+        self._reading, self._cycling = self._manager.part("reading"), self._manager.part("cycles")
         self._read = read
         self._settings = settings
         self._clock_ns = clock_ns
@@ -84,27 +99,41 @@ class Predictor:
             settings.kafka,
             client_id=settings.client_id,
             registry=self.registry,
-            topics=(FORECASTS.name, HINTS.name, STATE.name, FINDINGS.name),
+            topics=(FORECASTS.name, HINTS.name, STATE.name, FINDINGS.name, POLICY.name, BASELINES.name),
         )
         self._dead = DeadLetters(self._producer, registry=self.registry)
-        self._dead.expect(*TOPICS, OUTCOMES.name, HINTS.name)
-        self._engine = Engine(settings, clock_ns=clock_ns)
+        self._dead.expect(*TOPICS, OUTCOMES.name, HINTS.name, ORDERS.name, BASELINES.name)
+        self._pool = FitPool(settings.deep.workers) if settings.deep.enabled else None
+        self._engine = Engine(settings, clock_ns=clock_ns, pool=self._pool)
         self._findings = FindingLog(
             settings.alarms, self._producer, self._reader(), client_id=settings.client_id, registry=self.registry
+        )
+        self._baselines = BaselineLog(
+            self._engine.cycle.fleet,
+            self._producer,
+            self._reader(),
+            self._dead,
+            client_id=settings.client_id,
+            clock_ns=clock_ns,
+            registry=self.registry,
         )
         self._publisher = ForecastPublisher(settings, self._producer, clock_ns=clock_ns)
         store = SnapshotStore(settings.group_id, self._producer, self._reader)
         self._scores = ScoreStore(settings.group_id, settings.client_id, self._producer, self._reader)
         self._partitions = Partitions(settings, self._engine, store, self._measures, clock_ns=clock_ns)
-        self._ledger = Ledger(self._reader(), self._engine.hints, self._dead, clock_ns=clock_ns)
+        self._ledger = Ledger(self._reader(), self._engine.hints, self._dead, self._reader(), clock_ns=clock_ns)
         self._ending = threading.Event()
+        self._diagnosis_due = 0.0
+        self._swept_at: float | None = None
         self.web = WebServer(
             settings.web,
             title="predictor",
             metrics=self.registry,
             ready=self._partitions.ready,
             routes=[Route(EXPLAIN_PATH, self._explain)],
+            facts=self._facts,
         )
+        self.web.progressed = self._manager.part("web").progressed
 
     def run(self, shutdown: Shutdown) -> None:
         """Read, run cycles and write until asked to stop, then save the windows and leave the group."""
@@ -131,31 +160,44 @@ class Predictor:
         def left(share: float = 1.0) -> float:
             return max(share * (deadline - time.monotonic()), LEAST_STEP_SECONDS)
 
+        self._manager.stopping()
         self._ending.set()
+        if self._pool is not None:
+            self._pool.close(left(0.3))
         cycles.join(left(0.5))
         self._save_all()
         self._try("offsets not committed", lambda: self._commit(consumer))
         consumer.close(left(0.5))
         self._ledger.close(left(0.5))
         self._findings.close(left(0.5))
+        self._baselines.close(left(0.5))
         self._producer.close(left())
 
     def _read_forever(self, consumer: Consumer, shutdown: Shutdown) -> None:
         chores_due = 0.0
+        followed: Steps = (
+            ("ledger not read", lambda: self._ledger.poll(0.0)),
+            ("marks not read", lambda: self._findings.poll(0.0)),
+            ("baselines not read", lambda: self._baselines.poll(0.0)),
+        )
+        chores: Steps = (
+            ("group not asked", self._partitions.watch_group),
+            ("lag not measured", self._partitions.watch_lag),
+            ("offsets not committed", lambda: self._commit(consumer)),
+        )
         while not shutdown.requested:
             shutdown.reload_if_asked()
             messages, _ = consumer.consume(MAX_MESSAGES, POLL_SECONDS)
             if messages:
                 self._take(messages)
-            self._try("ledger not read", lambda: self._ledger.poll(0.0))
-            self._try("marks not read", lambda: self._findings.poll(0.0))
+            self._try_all(followed, shutdown)
             self._producer.poll()
             if time.monotonic() >= chores_due:
                 chores_due = time.monotonic() + CHORE_SECONDS
                 self._engine.expire()
-                self._try("group not asked", self._partitions.watch_group)
-                self._try("lag not measured", self._partitions.watch_lag)
-                self._try("offsets not committed", lambda: self._commit(consumer))
+                self._try_all(chores, shutdown)
+            self._manager.report(self._partitions.ready)
+            self._reading.progressed()
 
     def _take(self, messages: list[Any]) -> None:
         used = [message for message in messages if message.value() is not None]
@@ -181,9 +223,10 @@ class Predictor:
             self._measures.messages.labels(message.topic(), outcome).inc()
 
     def _run_cycles(self) -> None:
+        self._cycling.progressed()  # waiting for Kafka counts as started
         self._restore_scores()
         snapshot_due = time.monotonic() + self._settings.snapshot_every_seconds
-        while not self._ending.wait(self._settings.sweep_every_seconds):
+        while not self._cycling.wait(self._ending.wait, self._settings.sweep_every_seconds):
             try:
                 self._run_cycle()
                 if time.monotonic() >= snapshot_due:
@@ -192,6 +235,7 @@ class Predictor:
             except Exception:  # noqa: BLE001  the next cycle may succeed; reading must go on
                 self._measures.sweep_failures.inc()
                 _log.exception("sweep failed")
+            self._cycling.progressed()
 
     def _fill_past(self) -> None:
         engine, url = self._engine, self._settings.prometheus.url
@@ -211,17 +255,37 @@ class Predictor:
         report = self._engine.sweep()
         self._measures.swept(report)
         cycle = self._engine.cycle
+        self._publisher.policy(self._engine.policy)
         self._publisher.forecasts(report, cycle.scores.coverage(), scores(cycle.outcomes.scoring))
+        if time.monotonic() >= self._diagnosis_due:
+            self._diagnosis_due = time.monotonic() + DIAGNOSE_EVERY_SECONDS
+            self._publisher.diagnoses(self._engine.signals())
         if self._ledger.caught_up and self._partitions.ready()[0]:
             issued = self._engine.propose()
             for one in issued:
                 self._measures.hints.labels(one.rule).inc()
                 _log.info("hint issued", program=one.hint.program, tunable=one.hint.tunable, value=one.hint.value)
             self._publisher.hints(issued, self._engine.hints)
+            self._publisher.open_hints(self._engine.open_hints())
+            self._publisher.experiences(self._engine.changed_experiences())
         self._findings.cycle(report.findings, watched=report.watched, time_ns=report.time_ns)
         for finding in report.findings:
             _log.debug("finding", metric=finding.metric, cause=finding.cause, state=finding.state, value=finding.value)
+        self._baselines.write()
         self._measures.update(self._engine)
+        self._swept_at = time.monotonic()
+
+    def _facts(self) -> list[Fact]:
+        """Return the lines of the landing page."""
+        figures = [
+            Fact(name, f"{self.registry.get_sample_value(row.prometheus_name) or 0:,.0f}")
+            for name, row in (("Series with a window", SERIES), ("Series with a forecast", RAISED))
+        ]
+        if self._swept_at is None:
+            return [Fact("Last cycle", "none is complete yet"), *figures]
+        age = time.monotonic() - self._swept_at
+        late = age > LATE_CYCLES * self._settings.sweep_every_seconds
+        return [Fact("Last cycle", f"{ago(age)}, every {self._settings.sweep_every_seconds:g} s", wrong=late), *figures]
 
     async def _explain(self, request: Request) -> Response:
         """Knowledge, expectation and decision about one series, with the reasons."""
@@ -252,6 +316,13 @@ class Predictor:
     def _reader(self) -> Consumer:
         """A consumer of its own for a topic that is read whole; it commits nothing and joins no group."""
         return Consumer(self._settings.kafka, group_id=f"{self._settings.group_id}-reader", overrides=REPORT_ENDS)
+
+    def _try_all(self, steps: Steps, shutdown: Shutdown) -> None:
+        """Take steps that ask Kafka; each may wait for its time-out, so a shutdown ends them in between."""
+        for trouble, step in steps:
+            if shutdown.requested:
+                return
+            self._try(trouble, step)
 
     def _try(self, trouble: str, chore: Callable[[], Any]) -> None:
         try:

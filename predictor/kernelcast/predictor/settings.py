@@ -7,7 +7,9 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, Field, model_validator
 
 from kernelcast.predictor.alarms.settings import AlarmSettings
+from kernelcast.predictor.forecasting.deep.settings import DeepSettings
 from kernelcast.runtime.settings.service import Remedy, Section, ServiceSettings, WebSettings
+from kernelcast.wire.tuning.policy import Mode, Policy, check_policy
 
 BLOCKS: Final = 24
 """Block medians into which screening divides a window; fewer observations than blocks cannot be screened."""
@@ -43,14 +45,30 @@ class HintSettings(Section):
     Attributes:
         enabled: Whether at all.
         expires_seconds: How long a program may still act on a hint.
+        approval_seconds: How long a hint that changes results waits for a person's approval.
         cooldown_seconds: How long a hint that a program kept, rolled back or refused is not repeated.
         min_share_ratio: Share of its program's GPU time below which a kernel is not worth a hint.
+        policy: Mode by program, `*` for the others: `off` tries nothing, `propose` only approved hints, `tune` all
+            that are due. Exporters apply it, also to the spaces that programs search by themselves.
+        quiet_hours: Times of day, UTC, in which nothing is tried, such as `22:00-06:00`.
     """
 
     enabled: bool = True
     expires_seconds: Annotated[float, Field(ge=10), Remedy("raise it above the export interval")] = 600.0
+    approval_seconds: Annotated[float, Field(ge=60), Remedy("people need time to answer")] = 7 * 86_400.0
     cooldown_seconds: Annotated[float, Field(ge=0)] = 86_400.0
     min_share_ratio: Annotated[float, Field(ge=0, le=1)] = 0.02
+    policy: dict[str, Mode] = Field(default_factory=dict)
+    quiet_hours: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _must_be_a_policy(self) -> "HintSettings":
+        check_policy(self.policy, self.quiet_hours)
+        return self
+
+    def site_policy(self, time_ns: int = 0) -> Policy:
+        """Return the policy as it travels."""
+        return Policy(self.policy, self.quiet_hours, time_ns)
 
 
 class JudgeSettings(Section):
@@ -162,6 +180,7 @@ class PredictorSettings(ServiceSettings):
     prometheus: PrometheusSettings = PrometheusSettings()
     alarms: AlarmSettings = AlarmSettings()
     hints: HintSettings = HintSettings()
+    deep: DeepSettings = DeepSettings()
 
     @model_validator(mode="after")
     def _must_fit_the_window(self) -> "PredictorSettings":

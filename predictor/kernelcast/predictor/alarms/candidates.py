@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from kernelcast.predictor.alarms import discovery
 from kernelcast.predictor.alarms.settings import AlarmSettings
-from kernelcast.wire.findings import Finding, FindingState
+from kernelcast.wire.catalogue.cause_rules import PEER_PAGES
+from kernelcast.wire.findings import Finding, FindingState, Severity
 
 SeriesKey = tuple[str, tuple[tuple[str, str], ...]]
 """Metric and labels."""
@@ -88,7 +89,7 @@ class Candidates:
         for key, one in self.by_series.items():
             lasting_seconds = (one.seen_ns - one.since_ns) / NANOSECONDS
             bar = bars.get(key, 1.0)
-            if one.latest.state is FindingState.PASSED:
+            if one.latest.state is FindingState.PASSED or (_is_observed_page(one.latest) and bar <= 1.0):
                 one.is_accepted = True
             elif one.latest.state is FindingState.OBSERVED or one.latest.probability is None:
                 one.is_accepted |= lasting_seconds >= bar * self._settings.hold_seconds
@@ -105,3 +106,11 @@ class Candidates:
                 # A prediction that was given up begins again: only an unbroken one gets stronger.
                 known.since_ns = time_ns
         known.latest, known.seen_ns = one, time_ns
+
+
+def _is_observed_page(found: Finding) -> bool:
+    """Whether a fault was observed that wakes somebody: an XID 79 is a fact, and gets no truer by waiting.
+
+    A comparison with other workers rests on noisy durations, so it must last.
+    """
+    return found.state is FindingState.OBSERVED and found.severity is Severity.PAGE and found.cause not in PEER_PAGES

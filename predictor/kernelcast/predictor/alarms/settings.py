@@ -15,7 +15,8 @@ class AlarmSettings(Section):
     Attributes:
         pages_per_day: Pages for the whole fleet in 24 hours; further ones are held. Limits already passed are exempt.
         false_discovery_ratio: Accepted share of predictions whose limit is not reached, over all series.
-        hold_seconds: Time that something observed without a probability must last before it is a finding.
+        hold_seconds: Time that an observed ticket, or a slow worker, must last before it is a finding; an observed
+            fault that is a page waits for nothing.
         clear_seconds: Time without a candidate after which a finding is over.
         flaps: Number of times that a candidate may come within `flap_window_seconds`; with more, it is flapping.
         flap_window_seconds: See `flaps`.

@@ -118,11 +118,11 @@ class AnomalyDetector:
         filled = np.where(known, values, self._evidence.levels.expected(slice(None)))
         weight = self._episodes.learning(slice(None)) * known
         smallest = self._evidence.levels.smallest(slice(None))
-        deviation = self._season_deviation(filled, smallest)
+        deviation, explained = self._season_deviation(filled, smallest)
         score, onset = np.zeros((2, len(values)))
         for start in range(0, len(values), _BLOCK_ROWS):
             rows = slice(start, start + _BLOCK_ROWS)
-            interval = self._interval(rows, filled, known, deviation)
+            interval = self._interval(rows, filled, known, (deviation, explained))
             score[rows], onset[rows] = self._step_block(rows, interval, weight[rows])
         for group in self._seasons:
             at = group.rows
@@ -131,26 +131,37 @@ class AnomalyDetector:
         np.copyto(self._latest, values, where=known)
         return AnomalyStep(score, onset, self._direction.copy(), self._kind.copy())
 
-    def _season_deviation(self, filled: Floats, smallest: Float32s) -> Float32s | None:
+    def _season_deviation(self, filled: Floats, smallest: Float32s) -> tuple[Float32s | None, Bools]:
+        """Deviations from the season, None without any season, and where it explains the series."""
+        explained = np.zeros(len(filled), np.bool_)
         if not self._seasons:
-            return None
+            return None, explained
         deviation = np.zeros(len(filled), np.float32)
         for group in self._seasons:
             at = group.rows
             deviation[at] = group.deviation(filled[at], self._count[at], smallest[at])
-        return deviation
+            explained[at] = group.explains(self._evidence.levels.spread(at))
+        return deviation, explained
 
-    def _interval(self, rows: slice, filled: Floats, known: Bools, deviation: Float32s | None) -> Interval:
-        here = None if deviation is None else deviation[rows]
-        count = self._count[rows]
-        days = count / self._intervals_per_day[rows]
-        return Interval(filled[rows], known[rows], count, self._latest[rows], here, self._season[rows], days)
+    def _interval(self, rows: slice, filled: Floats, known: Bools, season: tuple[Float32s | None, Bools]) -> Interval:
+        deviation, explained = season
+        return Interval(
+            values=filled[rows],
+            known=known[rows],
+            count=self._count[rows],
+            latest=self._latest[rows],
+            deviation=None if deviation is None else deviation[rows],
+            explained=explained[rows],
+            season=self._season[rows],
+            days=self._count[rows] / self._intervals_per_day[rows],
+        )
 
     def _step_block(self, rows: slice, interval: Interval, weight: Float32s) -> tuple[Float32s, Float32s]:
         """Score and onset of a block of series."""
         evidence, peaks = self._evidence.gather(rows, interval)
         scale = self._scale[rows] * (1 + np.float32(self._settings.first_day) * (1 - np.minimum(interval.days, 1)))
-        score, onset = self._episodes.step(rows, evidence.every / scale, evidence.new / scale)
+        alarming = evidence.alarm_every / scale, evidence.alarm_new / scale
+        score, onset = self._episodes.step(rows, evidence.every / scale, evidence.new / scale, alarming)
         self._describe(rows, evidence)
         self._evidence.learn(rows, interval, peaks, weight)
         return score, onset

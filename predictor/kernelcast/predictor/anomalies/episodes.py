@@ -11,6 +11,8 @@ from kernelcast.predictor.arrays import Bools
 Float32s: TypeAlias = NDArray[np.float32]
 
 NEVER: Final = 1e9
+BELOW_ALARM: Final = np.float32(0.99)
+"""Largest score without an alarm."""
 
 
 class Episodes:
@@ -36,13 +38,16 @@ class Episodes:
         inside = (age > 0) & (age < self._settings.adoption)
         return np.where(inside, np.float32(self._settings.frozen), np.float32(1))
 
-    def step(self, rows: slice, every: Float32s, new: Float32s) -> tuple[Float32s, Float32s]:
+    def step(
+        self, rows: slice, every: Float32s, new: Float32s, alarming: tuple[Float32s, Float32s]
+    ) -> tuple[Float32s, Float32s]:
         """Take the scores of one interval.
 
         Args:
             rows: Which series.
             every: Shape (n,), the score of the present evidence.
             new: Shape (n,), the same where it exceeds all earlier evidence of the series; else 0.
+            alarming: The same two for an alarm, which counts values that were there before for less.
 
         Returns:
             The published score, which stays at least 1 within an acute episode while the value is off; the onset.
@@ -56,9 +61,10 @@ class Episodes:
         goes_on = opens | (inside & (calm < settings.calm))
         self.age[rows] = np.where(goes_on, self.age[rows] + 1, 0)
         self._calm[rows], self.off[rows] = calm, off
-        alarm = goes_on & ~self._acute[rows] & (np.where(inside, every, new) >= 1)
+        alarm = goes_on & ~self._acute[rows] & (np.where(inside, *alarming) >= 1)
         self._acute[rows] = goes_on & (self._acute[rows] | alarm)
         held = np.where(goes_on, every, new)
+        held = np.where(self._acute[rows], held, np.minimum(held, BELOW_ALARM))
         onset = self._onsets(rows, opens & ~alarm, alarm, held)
         score = np.where(self._acute[rows] & off, np.maximum(held, 1), held)
         return score, onset

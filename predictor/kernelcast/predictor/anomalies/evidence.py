@@ -30,6 +30,7 @@ class Interval:
         count: Values before this one.
         latest: The last value before this one; NaN before the first.
         deviation: Mean deviation from the season; None if no series has one.
+        explained: Where the season explains the series.
         season: Intervals of the season; 0 for none.
         days: Days that the values before fill.
     """
@@ -39,6 +40,7 @@ class Interval:
     count: Float32s
     latest: Floats
     deviation: Float32s | None
+    explained: Bools
     season: Float32s
     days: Float32s
 
@@ -55,12 +57,16 @@ class Evidence:
     Attributes:
         every: Of the present values.
         new: The same where it exceeds all earlier evidence of the series; else 0.
+        alarm_every: As `every`, with less weight for values that were there before: an alarm needs this evidence.
+        alarm_new: The same of `new`.
         direction: int8, the sign of the strongest evidence; 0 for missing and constant values.
         kind: int8, the `AnomalyKind` of the strongest evidence.
     """
 
     every: Float32s
     new: Float32s
+    alarm_every: Float32s
+    alarm_new: Float32s
     direction: Int8s
     kind: Int8s
 
@@ -85,19 +91,23 @@ class EvidenceModel:
         """
         smallest = self.levels.smallest(rows)
         peaks = [self._tails.peaks(rows, self.levels.features(rows, interval.values, interval.count))]
-        every, new = self._tails.surprise(peaks[0], smallest, interval.count)
+        isolated = isolated_factor(interval.days, self._settings)
+        every, new = self._tails.surprise(peaks[0], smallest, interval.count, isolated)
+        inside = self.levels.inside(rows, interval.values)
         # At first a return to values that were there before is no news: the series' rhythm is not known yet.
-        new *= (interval.days >= self._settings.rhythm_days) | ~self.levels.inside(rows, interval.values)
+        new *= (interval.days >= self._settings.rhythm_days) | ~inside
+        trust = [np.where(inside, np.float32(self._settings.familiar), np.float32(1))] * FEATURES
         if interval.deviation is not None:
             peaks.append(self._season_tails.peaks(rows, interval.deviation[None]))
-            more = self._season_tails.surprise(peaks[1], smallest, interval.count)
+            more = self._season_tails.surprise(peaks[1], smallest, interval.count, isolated)
             ready = (interval.season > 1) & (interval.count >= self._settings.cycles * interval.season)
             every, new = (np.concatenate([a, b * ready], axis=1) for a, b in zip((every, new), more, strict=True))
+            trust.append(np.where(interval.explained | ~inside, np.float32(1), np.float32(self._settings.unexplained)))
         warm = (interval.count >= self._settings.warm_up) & (interval.days >= self._settings.warm_up_days)
         missing = self._missing.surprise(rows, ~interval.known & warm)
         constant = self._constant.surprise(rows, interval.unchanged() & warm)
         usable = interval.known & warm
-        return _strongest(every * usable, new * usable, missing, constant), peaks
+        return _strongest((every * usable, new * usable), np.stack(trust), missing, constant), peaks
 
     def learn(self, rows: slice, interval: Interval, peaks: list[Peaks], weight: Float32s) -> None:
         """Move all models on.
@@ -119,11 +129,26 @@ class EvidenceModel:
         self._constant.learn(rows, interval.unchanged(), count, weight)
 
 
-def _strongest(every: Float32s, new: Float32s, missing: Float32s, constant: Float32s) -> Evidence:
-    """Merge the evidence of all features, each of shape (2, k, n), and of both runs, (n,)."""
+def isolated_factor(days: Float32s, settings: AnomalySettings) -> Float32s:
+    """Factor on the evidence of a value that is the first one off, by the days that were seen."""
+    unseen = 1 - np.minimum(days / np.float32(settings.rhythm_days), 1)
+    factor: Float32s = np.float32(settings.isolated) * (1 - np.float32(settings.isolated_first) * unseen)
+    return factor
+
+
+def _strongest(rarities: tuple[Float32s, Float32s], trust: Float32s, missing: Float32s, constant: Float32s) -> Evidence:
+    """Merge the evidence of all features and of both runs.
+
+    Args:
+        rarities: Of the present values and of new records, each of shape (2, k, n).
+        trust: Shape (k, n), weight of a feature's evidence for an alarm.
+        missing: Shape (n,).
+        constant: Shape (n,).
+    """
+    every, new = rarities
     runs = np.maximum(missing, constant)
     sides = new.reshape(2 * new.shape[1], -1)
-    most_every, most_new = every.reshape(sides.shape).max(axis=0), sides.max(axis=0)
+    most_new = sides.max(axis=0)
     direction, kind = np.zeros((2, len(runs)), np.int8)
     rows = np.flatnonzero(most_new > 0)
     at = sides[:, rows].argmax(axis=0)
@@ -135,4 +160,7 @@ def _strongest(every: Float32s, new: Float32s, missing: Float32s, constant: Floa
     run = runs > np.maximum(most_new, 0)
     direction[run] = 0
     kind[run] = np.where(missing >= constant, AnomalyKind.MISSING, AnomalyKind.FLATLINE)[run]
-    return Evidence(np.maximum(most_every, runs), np.maximum(most_new, runs), direction, kind)
+    present, news, alarm, alarm_news = (
+        np.maximum(one.max(axis=(0, 1)), runs) for one in (every, new, every * trust, new * trust)
+    )
+    return Evidence(present, news, alarm, alarm_news, direction, kind)

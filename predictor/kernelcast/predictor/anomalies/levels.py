@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcast.predictor.anomalies.settings import AnomalySettings
-from kernelcast.predictor.arrays import Bools, Floats
+from kernelcast.predictor.arrays import Bools, Floats, Ints
 
 Float32s: TypeAlias = NDArray[np.float32]
 
@@ -69,6 +69,10 @@ class Levels:
         """Shape (n,), the smallest deviation that matters."""
         level = np.abs(self._slow[rows])
         return np.maximum(level * self._settings.smallest_ratio, level * 1e-12).astype(np.float32)
+
+    def spread(self, rows: slice | Ints) -> Float32s:
+        """Shape (n,), standard deviation from the slow level, without far outliers."""
+        return self._spread[rows]
 
     def expected(self, rows: slice) -> Floats:
         """Shape (n,), the fast level, which replaces a missing value."""

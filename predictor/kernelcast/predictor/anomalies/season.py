@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcast.predictor.anomalies.settings import AnomalySettings
-from kernelcast.predictor.arrays import Floats, Ints
+from kernelcast.predictor.arrays import Bools, Floats, Ints
 
 Float32s: TypeAlias = NDArray[np.float32]
 
@@ -27,6 +27,7 @@ class SeasonGroup:
         self._short_weight = np.float32(settings.seasonal_short)
         self._slow = np.float32(settings.slow)
         self._largest = np.float32(settings.largest_residual)
+        self._explained = np.float32(settings.explained)
         self._slots = min(season, MOST_SLOTS)
         self._profile: Float32s = np.zeros((self._slots, len(rows)), np.float32)
         self._offset, self._short, self._spread = np.zeros((3, len(rows)), np.float32)
@@ -43,6 +44,11 @@ class SeasonGroup:
         near = self._near(self._residual(values), count, smallest)
         moved = self._short + self._short_weight * (near - self._short)
         return np.where(count < self.season, np.float32(0), moved)
+
+    def explains(self, spread: Float32s) -> Bools:
+        """Whether the deviations from the season are small beside a spread without it; both of shape (series,)."""
+        smaller: Bools = self._spread < self._explained * spread
+        return smaller
 
     def learn(self, values: Floats, count: Float32s, smallest: Float32s, known: Float32s, weight: Float32s) -> None:
         """Take the newest values, and go on to the next interval; all of shape (series,).

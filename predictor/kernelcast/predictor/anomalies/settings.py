@@ -25,8 +25,14 @@ class AnomalySettings:
         record_margin: An episode opens only where a feature exceeds its own record by this share, because an
             excursion that was seen before is normal for the series.
         record_decay: Share of a record that is forgotten per row.
+        familiar: Factor on evidence for an alarm where the value lies in the range of the earlier ones: a state that
+            was there before, such as a job that starts or ends, needs more of it.
+        explained: A season whose deviations spread by less than this share of those from the level explains the series.
+        unexplained: As `familiar`, for deviations from a season that does not explain the series.
         isolated: Factor on the evidence of a value that is the first one off: alone it is a spike, and heavy tails have
             spikes.
+        isolated_first: The factor `isolated` is smaller by this share at the first value, and grows to its size within
+            `rhythm_days`: spikes that are rarer than that were not seen yet.
         largest_residual: Distance from the slow level, and from the season, that counts in the short means, in standard
             deviations: a single spike is not a shift.
         fast: Weight of the level from which jumps are measured.
@@ -39,9 +45,9 @@ class AnomalySettings:
     """
 
     false_alarms_per_day: float = 0.035
-    smallest_ratio: float = 0.02
+    smallest_ratio: float = 0.03
     warm_up: int = 100
-    warm_up_days: float = 1 / 6
+    warm_up_days: float = 1 / 4
     rhythm_days: float = 2.0
     first_day: float = 0.3
     cycles: int = 3
@@ -52,7 +58,11 @@ class AnomalySettings:
     quantile: float = 0.95
     record_margin: float = 0.1
     record_decay: float = 5e-5
+    familiar: float = 0.87
+    explained: float = 0.8
+    unexplained: float = 0.95
     isolated: float = 0.9
+    isolated_first: float = 0.1
     largest_residual: float = 8.0
     fast: float = 1 / 6
     short: float = 1 / 6

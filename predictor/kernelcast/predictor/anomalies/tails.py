@@ -22,7 +22,7 @@ Float32s: TypeAlias = NDArray[np.float32]
 
 EARLY: Final = 30  # rows in which the largest value so far serves as the quantile
 QUANTILE_WEIGHT: Final = 1 / 3000
-EXCESS_WEIGHT: Final = 1 / 100
+EXCESS_WEIGHT: Final = 1 / 300
 CLUSTER_WEIGHT: Final = 1 / 2000
 LARGEST_EXCESS: Final = 10.0  # in mean excesses: one outlier moves the tail by a bounded amount
 SHAPE_PRIOR: Final = 0.3
@@ -76,7 +76,6 @@ class TailModel:
         """
         self._features = features
         self._immediate = immediate
-        self._isolated = np.float32(settings.isolated)
         self._margin = np.float32(1 + settings.record_margin)
         self._keep = np.float32(1 - settings.record_decay)
         self._above_share = np.float32(1 - settings.quantile)
@@ -86,7 +85,7 @@ class TailModel:
         self._record: Float32s = np.zeros((sides, rows), np.float32)
         self._pending: Float32s = np.zeros((sides, rows), np.float32)  # largest of the present cluster
         self._above: Bools = np.zeros((sides, rows), np.bool_)
-        self._shape: Float32s = np.full((features, rows), 2.0, np.float32)  # mean squared excess by squared mean
+        self._shape: Float32s = np.full((sides, rows), 2.0, np.float32)  # mean squared excess by squared mean
         self._clusters: Float32s = np.full((features, rows), self._above_share / 2, np.float32)
 
     def peaks(self, rows: slice, features: Float32s) -> Peaks:
@@ -98,13 +97,16 @@ class TailModel:
         excess = signed[side, row] - quantile[side, row]
         return Peaks(rows.start, signed, above, side, row, excess)
 
-    def surprise(self, peaks: Peaks, smallest: Float32s, count: Float32s) -> tuple[Float32s, Float32s]:
+    def surprise(
+        self, peaks: Peaks, smallest: Float32s, count: Float32s, isolated: Float32s
+    ) -> tuple[Float32s, Float32s]:
         """Improbability of the features, -log10 of the probability per row.
 
         Args:
             peaks: Of a block of series.
             smallest: Shape (n,), the smallest deviation that matters.
             count: Shape (n,), values that the series has had before.
+            isolated: Shape (n,), factor on the first value off of an immediate feature.
 
         Returns:
             The same for every peak, and for new records alone; 0 elsewhere. Shape (2, features, n).
@@ -115,11 +117,11 @@ class TailModel:
         side, row, value = peaks.side[chosen], peaks.row[chosen], value[chosen]
         feature, series = side % self._features, row + peaks.start
         scale = np.maximum(self._excess[side, series], SCALE_SHARE * smallest[row]) + TINY
-        shape = _tail_shape(self._shape[feature, series], self._above_share * count[row])
+        shape = _tail_shape(self._shape[side, series], self._above_share * count[row])
         ratio = np.minimum(peaks.excess[chosen] / (scale * (1 - shape)), LARGEST_RATIO)
         rarity = np.log10(1 + shape * ratio) / shape - np.log10(self._clusters[feature, series])
         alone = ~self._above[side, series] & (feature < self._immediate)
-        rarity = np.where(alone, self._isolated * rarity, rarity)
+        rarity = np.where(alone, isolated[row] * rarity, rarity)
         every[side, row] = rarity
         new[side, row] = np.where(value > self._margin * self._record[side, series], rarity, np.float32(0))
         return every.reshape(2, self._features, -1), new.reshape(2, self._features, -1)
@@ -172,16 +174,16 @@ class TailModel:
         """Mean and shape of excesses, of the series that have one."""
         chosen = np.flatnonzero(weight[peaks.row] > 0)
         side, row = peaks.side[chosen], peaks.row[chosen]
-        feature, series = side % self._features, row + peaks.start
+        series = row + peaks.start
         mean = self._excess[side, series]
         excess = np.minimum(peaks.excess[chosen], LARGEST_EXCESS * np.maximum(mean, TINY))
         seen = self._above_share * count[row]
         step = np.maximum(np.float32(EXCESS_WEIGHT), 1 / (seen + SEEN)) * weight[row]
         moved = mean + step * (excess - mean)
         self._excess[side, series] = moved
-        shape = self._shape[feature, series]
+        shape = self._shape[side, series]
         relative = excess / np.maximum(moved, TINY)
-        self._shape[feature, series] = shape + step * (relative * relative - shape)
+        self._shape[side, series] = shape + step * (relative * relative - shape)
 
 
 def _tail_shape(squares: Float32s, seen: Float32s) -> Float32s:

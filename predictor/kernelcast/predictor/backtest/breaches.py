@@ -125,7 +125,7 @@ def breach_columns(batch: Batch, options: BreachOptions) -> dict[str, Floats]:
         seconds = np.where(found.beyond, 0.0, found.passage.seconds[:, 1] * clock.scale)
         columns["seconds_to_threshold"][:, now] = np.where(np.isfinite(seconds), seconds, np.nan)[:, None]
         columns["alert"][:, now] = moment.alarms.firing[:, None]
-        passed = limit_passed(values[:, now], replaced[:, now], found.limit, found.opening, traits)
+        passed = limit_passed(values[:, now], replaced[:, now], found.limit, found.silent, traits)
         _write_passed(columns, now, passed)
     return columns
 

@@ -13,6 +13,7 @@ from kernelcast.predictor.backtest.report import Scores
 from kernelcast.predictor.backtest.run import (
     Future,
     RunOptions,
+    fitted,
     forecasts,
     futures,
     naive_forecasts,
@@ -73,13 +74,14 @@ class Run:
         total, done = sum(batch.panel.rows for batch in self._batches), 0
         for batch in self._batches:
             anomalies, breaches = anomaly_scores(batch), breach_columns(batch, self._breaches)
-            found = forecasts(batch, self._options, scored=self._scored)
+            models = fitted(batch, self._options)
+            found = forecasts(batch, self._options, models, scored=self._scored)
             columns = anomalies | found.columns(self._options) | breaches
             causes = {CAUSE: alert_causes(batch, breaches["alert"], self._breaches)}
             for number, cells in spread(batch, columns | causes).items():
                 rows[number] = {**cells, CAUSE: cause_name(cells[CAUSE])}
             self.scores.count(batch, anomalies["anomaly_onset"], breaches["alert"])
-            after |= {future.series.key: future for future in futures(batch, self._options)}
+            after |= {future.series.key: future for future in futures(batch, self._options, models)}
             if self._scored:
                 centers = {"mean": found.center} | naive_forecasts(batch, self._options)
                 self.scores.add(batch, centers, found.scored_quantiles)

@@ -10,6 +10,9 @@ from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.backtest.durations import Duration
 from kernelcast.predictor.backtest.grid import Batch, GriddedSeries
 from kernelcast.predictor.forecasting.combination import forecast
+from kernelcast.predictor.forecasting.deep.panel import FittedPanel
+from kernelcast.predictor.forecasting.deep.recorded import FitAll, fitted_panel
+from kernelcast.predictor.forecasting.deep.schedule import schedule_of
 from kernelcast.predictor.forecasting.path import forecast_path
 from kernelcast.predictor.forecasting.rolling import lagged
 
@@ -26,11 +29,13 @@ class RunOptions:
         ahead: How long before its row a forecast was made.
         horizon: How far to forecast after the last row; None for not at all.
         levels: Further quantile levels.
+        fit_all: Fits statsmodels' models, which then compete with the fast methods; None for these alone.
     """
 
     ahead: Duration = field(default_factory=lambda: Duration(1, counted=True))
     horizon: Duration | None = None
     levels: tuple[float, ...] = ()
+    fit_all: FitAll | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,27 +80,37 @@ class RowForecasts:
         return np.stack([self.quantiles[level] for level in SCORED_LEVELS])
 
 
-def forecasts(batch: Batch, options: RunOptions, *, scored: bool = False) -> RowForecasts:
+def fitted(batch: Batch, options: RunOptions) -> FittedPanel | None:
+    """Fitted models of a batch; None without any."""
+    if options.fit_all is None:
+        return None
+    return fitted_panel(batch.panel.values, schedule_of(batch.seasons), options.fit_all)
+
+
+def forecasts(
+    batch: Batch, options: RunOptions, models: FittedPanel | None = None, *, scored: bool = False
+) -> RowForecasts:
     """Forecast each row once, at all levels that are written or scored.
 
     Args:
         batch: The series.
         options: Lead, and the levels that are written.
+        models: Fitted models of the batch.
         scored: Whether `SCORED_LEVELS` are wanted as well.
     """
     lead = options.ahead.intervals(batch.interval_seconds)
     levels = sorted({LOWER, UPPER, *options.levels, *(SCORED_LEVELS if scored else ())})
-    found = forecast(batch.panel, lead, levels, batch.seasons)
+    found = forecast(batch.panel, lead, levels, batch.seasons, models)
     quantiles = {level: lagged(values, lead) for level, values in zip(levels, found.quantiles, strict=True)}
     return RowForecasts(lagged(found.center, lead), quantiles)
 
 
-def futures(batch: Batch, options: RunOptions) -> list[Future]:
+def futures(batch: Batch, options: RunOptions, models: FittedPanel | None = None) -> list[Future]:
     """Forecasts for `--horizon` after the last row of each series; none without that option."""
     if options.horizon is None:
         return []
     leads = options.horizon.intervals(batch.interval_seconds)
-    center, quantiles = forecast_path(batch.panel, leads, (LOWER, UPPER, *options.levels), batch.seasons)
+    center, quantiles = forecast_path(batch.panel, leads, (LOWER, UPPER, *options.levels), batch.seasons, models)
     names = ("lower", "upper", *quantile_columns(options.levels))
     return [
         Future(one, {"mean": center[row]} | {name: values[row] for name, values in zip(names, quantiles, strict=True)})

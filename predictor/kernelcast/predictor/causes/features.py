@@ -24,6 +24,7 @@ _PARTS: Final = (
     program_features.process,
     program_features.neighbours,
     program_features.peers,
+    program_features.fleet,
 )
 
 

@@ -1,4 +1,7 @@
-"""Comparison of a GPU with the baselines that the other nodes of the fleet have shared."""
+"""Comparison of a GPU with the baselines that the other nodes of the fleet have shared.
+
+A GPU that was slow from its first minute has no past that shows it; the same kernel on the other nodes does.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,14 +10,19 @@ from typing import Final
 import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats
-from kernelcast.predictor.causes.observed import usual_low
 from kernelcast.predictor.screening.blocks import MAD_TO_SIGMA, row_medians
 from kernelcast.wire.baselines import KernelBaseline, NodeBaseline
 
 FEWEST_NODES: Final = 3
-SLOWER: Final = 1.1
+SLOWER: Final = 1.07
+"""Ratio to the fleet from which a GPU counts as slow: four standard deviations of GPUs that differ by 1.75 %."""
 SPREADS: Final = 4.0
-LEAST_INTERVALS: Final = 15
+MEDIAN_ERROR: Final = 0.5
+"""Standard error of a median of nine blocks, in standard deviations of a block."""
+LEAST_BLOCKS: Final = 9
+"""Blocks, without the first minutes of the process, that a usual duration needs."""
+SAME_RATIO: Final = 0.02
+"""Change of a node's median that is noise, however little its blocks vary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,96 +31,115 @@ class Reference:
 
     Attributes:
         median_seconds: Median of the nodes' medians.
-        spread_ratio: Robust standard deviation, of a node's intervals or between nodes, whichever is larger.
-        nodes: Nodes that it is made of.
+        spread_ratio: Standard deviation that a healthy node's ratio to the median has.
+        nodes: Number of nodes that it is made of.
+        sm_clock_mhz: Median of their usual SM clocks; NaN where fewer than three are known.
     """
 
     median_seconds: float
     spread_ratio: float
     nodes: int
+    sm_clock_mhz: float = np.nan
 
-
-def reference(baseline: KernelBaseline, *, without: str, code_version: str = "") -> Reference | None:
-    """Robust reference for one node from the parts of all others; None with fewer than three.
-
-    Args:
-        baseline: The shared baseline.
-        without: Hostname of the node that is compared: its own part does not count.
-        code_version: Version that it runs. Parts of other versions count only where too few have the same.
-    """
-    others = [part for part in baseline.nodes if part.hostname != without]
-    same = [part for part in others if part.code_version == code_version]
-    chosen = same if len(same) >= FEWEST_NODES else others
-    if len(chosen) < FEWEST_NODES:
-        return None
-    medians = np.array([part.median_seconds for part in chosen])
-    middle = float(np.median(medians))
-    between = MAD_TO_SIGMA * float(np.median(np.abs(medians / middle - 1)))
-    within = float(np.median([part.spread_ratio for part in chosen]))
-    return Reference(middle, max(between, within), len(chosen))
+    @property
+    def bar_seconds(self) -> float:
+        """Duration from which a GPU counts as slow."""
+        return self.median_seconds * max(SLOWER, 1 + SPREADS * self.spread_ratio)
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A kernel on one GPU, as it is found among the shared baselines.
+    """A kernel on the GPUs of one node, as it is found among the shared baselines.
 
     Attributes:
         key: Key of its kernel, configuration and device model.
         hostname: Its node.
-        code_version: Version of its program; empty where it is not known.
+        program: The program that launches it.
+        code_version: Version of that program; empty where it is not known.
     """
 
     key: str
     hostname: str
+    program: str = ""
     code_version: str = ""
 
 
-def references(members: Sequence[Member], baselines: Mapping[str, KernelBaseline]) -> tuple[Floats, Floats]:
-    """Median and spread ratio of each member's reference, both of shape (n,); NaN without one.
+def reference(baseline: KernelBaseline, member: Member, *, oldest_ns: int = 0) -> Reference | None:
+    """Robust reference for one node from the parts of the others; None with fewer than three.
+
+    Parts of another version of the same program do not count: a slower release is no slow GPU. Parts of other
+    programs, which launch the same configuration of the kernel, count where too few nodes run the same version.
+
+    Args:
+        baseline: The shared baseline.
+        member: Its own part does not count.
+        oldest_ns: Older parts do not count.
+    """
+    others = [
+        part
+        for part in baseline.nodes
+        if part.hostname != member.hostname
+        and part.time_ns >= oldest_ns
+        and (part.program != member.program or part.code_version == member.code_version)
+    ]
+    same = [part for part in others if part.program == member.program]
+    chosen = same if len(same) >= FEWEST_NODES else others
+    return _reference(chosen) if len(chosen) >= FEWEST_NODES else None
+
+
+def _reference(parts: Sequence[NodeBaseline]) -> Reference:
+    medians = np.array([part.median_seconds for part in parts])
+    middle = float(np.median(medians))
+    # Few values give too small a spread as often as not.
+    between = MAD_TO_SIGMA * float(np.median(np.abs(medians / middle - 1))) * (1 + 2 / len(parts))
+    within = MEDIAN_ERROR * float(np.median([part.spread_ratio for part in parts]))
+    clocks = [part.sm_clock_mhz for part in parts if part.sm_clock_mhz > 0]
+    clock = float(np.median(clocks)) if len(clocks) >= FEWEST_NODES else np.nan
+    return Reference(middle, float(np.hypot(between, within)), len(parts), clock)
+
+
+def references(
+    members: Sequence[Member], baselines: Mapping[str, KernelBaseline], *, oldest_ns: int = 0
+) -> list[Reference | None]:
+    """Reference of each member; equal members are computed once.
 
     Args:
         members: The rows.
         baselines: The shared baselines by key.
+        oldest_ns: Older parts do not count.
     """
-    found = [
-        reference(shared, without=one.hostname, code_version=one.code_version)
-        if (shared := baselines.get(one.key)) is not None
-        else None
-        for one in members
-    ]
-    medians = np.array([np.nan if one is None else one.median_seconds for one in found])
-    return medians, np.array([np.nan if one is None else one.spread_ratio for one in found])
+    found: dict[Member, Reference | None] = {}
+    for one in members:
+        if one not in found:
+            shared = baselines.get(one.key)
+            found[one] = None if shared is None else reference(shared, one, oldest_ns=oldest_ns)
+    return [found[one] for one in members]
 
 
-def slow_from_birth(own_seconds: Floats, median_seconds: Floats, spread_ratio: Floats) -> Bools:
-    """Whether each GPU is slower than the fleet by 10 % and by four standard deviations; all of shape (n,).
+def slow_from_birth(own_seconds: Floats, bar_seconds: Floats) -> Bools:
+    """Whether each kernel is as slow as the bar of its reference or slower, shape (n,); False where either is NaN.
 
     A GPU's own past does not matter: one that was slow from its first minute is found as well.
     """
-    bar = np.maximum(SLOWER, 1 + SPREADS * spread_ratio)
-    slow: Bools = own_seconds >= bar * median_seconds
+    slow: Bools = own_seconds >= bar_seconds
     return slow
 
 
-def node_part(
-    durations: Floats, healthy: Bools, *, hostname: str, code_version: str, time_ns: int
-) -> NodeBaseline | None:
-    """Part of one node: from its healthy GPUs, robustly; None while too few intervals are known.
+def usual_durations(blocks: Floats) -> tuple[Floats, Floats]:
+    """Median and robust standard deviation relative to it, both of shape (n,); NaN with fewer than nine blocks.
 
     Args:
-        durations: Shape (gpus, t), of one kernel and configuration on GPUs of one model.
-        healthy: Shape (gpus,), GPUs without a finding: a baseline is not learnt from a slow one.
-        hostname: The node.
-        code_version: Version of the program.
-        time_ns: Time of the newest interval.
+        blocks: Shape (n, t), medians of blocks; NaN for those that do not count.
     """
-    values = durations[healthy]
-    usual = usual_low(values) if values.size else np.zeros(0)
-    known = np.isfinite(values)
-    enough = known.sum(axis=1) >= LEAST_INTERVALS if values.size else np.zeros(0, np.bool_)
-    if not enough.any():
-        return None
-    middle = float(np.median(usual[enough]))
-    within = row_medians(np.abs(values[enough] / usual[enough][:, None] - 1))
-    spread = MAD_TO_SIGMA * float(np.median(within))
-    return NodeBaseline(hostname, middle, spread, int(known[enough].sum()), code_version, time_ns)
+    usual = row_medians(blocks)
+    usual[np.isfinite(blocks).sum(axis=1) < LEAST_BLOCKS] = np.nan
+    spread: Floats = MAD_TO_SIGMA * row_medians(np.abs(blocks / usual[:, None] - 1))
+    return usual, spread
+
+
+def changed(before: NodeBaseline, after: NodeBaseline) -> bool:
+    """Whether two parts of a node differ by more than noise."""
+    if (before.program, before.code_version) != (after.program, after.code_version):
+        return True
+    noise = max(SAME_RATIO, before.spread_ratio, after.spread_ratio)
+    return abs(after.median_seconds / before.median_seconds - 1) > noise

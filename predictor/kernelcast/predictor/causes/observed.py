@@ -23,7 +23,9 @@ class Around:
         programs: Shape (n, t), programs on the GPU.
         siblings: Shape (n, k, t), durations of other kernels on the same GPU; NaN where there are fewer.
         group: Shape (n,), rows of one group are peers: GPUs of one model, in one program, with one kernel.
-        fleet: Shape (n,), usual duration on the other nodes, for rows with fewer than three peers; NaN for none.
+        fleet: Shape (n,), usual duration on other nodes; NaN for none.
+        clock: Shape (n,), usual SM clock of the GPU under load; NaN where it is not known.
+        fleet_clock: Shape (n,), usual SM clock of the GPUs of other nodes under load; NaN where it is not known.
         process: Shape (n, t), how often the process has been replaced.
         version: Shape (n, t), number of the code or driver version.
         baseline: Shape (n,), usual duration, learnt elsewhere; NaN where it is not.
@@ -36,6 +38,8 @@ class Around:
     siblings: Floats | None = None
     group: Ints | None = None
     fleet: Floats | None = None
+    clock: Floats | None = None
+    fleet_clock: Floats | None = None
     process: Ints | None = None
     version: Ints | None = None
     baseline: Floats | None = None

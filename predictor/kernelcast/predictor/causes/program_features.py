@@ -84,14 +84,27 @@ def neighbours(seen: Observed) -> Columns:
 
 
 def peers(seen: Observed) -> Columns:
-    """Duration by the median of the peers at the same moment, or by the fleet's where there are fewer than three."""
-    values, group, fleet = seen.get(kernel.DURATION), seen.around.group, seen.around.fleet
-    if values is None or (group is None and fleet is None):
+    """Duration by the median of the peers at the same moment."""
+    values, group = seen.get(kernel.DURATION), seen.around.group
+    if values is None or group is None:
         return {}
     present = seen.mean_now(values)
-    usual = np.full(len(seen), np.nan) if group is None else peer_ratio(present, PeerGroups.unaligned(group))[1]
-    usual = usual if fleet is None else np.where(np.isfinite(usual), usual, fleet)
+    usual = peer_ratio(present, PeerGroups.unaligned(group))[1]
     return {Feature.PEER_RATIO: Column(_ratio(present, usual), present, usual)}
+
+
+def fleet(seen: Observed) -> Columns:
+    """Usual duration, and usual clock of the GPU, by those of other nodes."""
+    values, around = seen.get(kernel.DURATION), seen.around
+    if values is None or around.fleet is None:
+        return {}
+    own = row_medians(values) if around.baseline is None else around.baseline
+    span_seconds = values.shape[1] * seen.interval_seconds
+    columns = {Feature.FLEET_RATIO: Column(_ratio(own, around.fleet), own, around.fleet, span_seconds)}
+    if around.clock is not None and around.fleet_clock is not None:
+        ratio = _ratio(around.clock, around.fleet_clock)
+        columns[Feature.FLEET_CLOCK_RATIO] = Column(ratio, around.clock, around.fleet_clock, span_seconds)
+    return columns
 
 
 def peer_ratio(values: Floats, groups: PeerGroups) -> tuple[Floats, Floats]:

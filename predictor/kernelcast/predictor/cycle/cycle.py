@@ -7,22 +7,27 @@ from typing import Final
 
 import numpy as np
 
-from kernelcast.predictor.arrays import Bools, Floats, Ints
+from kernelcast.predictor.arrays import Floats, Ints
 from kernelcast.predictor.causes.find import FoundCause
 from kernelcast.predictor.cycle.anomaly_scores import AnomalyScores, common_interval
 from kernelcast.predictor.cycle.causes.breach_causes import BreachCauses
 from kernelcast.predictor.cycle.causes.device_faults import DeviceFaults, one_of_each_series
 from kernelcast.predictor.cycle.causes.device_panels import DevicePanels
 from kernelcast.predictor.cycle.causes.explanations import Explanations
+from kernelcast.predictor.cycle.causes.fleet_comparison import FleetComparison
+from kernelcast.predictor.cycle.causes.stragglers import Stragglers
+from kernelcast.predictor.cycle.deep_fits import DeepFits
+from kernelcast.predictor.cycle.degradations import Degradations
 from kernelcast.predictor.cycle.detection import Detection
 from kernelcast.predictor.cycle.findings import findings_of
 from kernelcast.predictor.cycle.forecasts import Forecasts, SeriesForecast
 from kernelcast.predictor.cycle.outcomes import Outcomes
 from kernelcast.predictor.cycle.panels import PanelSource
-from kernelcast.predictor.cycle.predictions import Abstention, Anomaly, Bounds, CycleReport, Degradation, Prediction
+from kernelcast.predictor.cycle.predictions import Abstention, Anomaly, Bounds, CycleReport, Prediction
+from kernelcast.predictor.cycle.program_changes import ProgramChanges, TrialBlocks, kernels_of
 from kernelcast.predictor.cycle.scoring import ForecastClaim, Scores
+from kernelcast.predictor.forecasting.deep.pool import Pool
 from kernelcast.predictor.passage.calibration import Calibrator
-from kernelcast.predictor.passage.first_passage import QUANTILES
 from kernelcast.predictor.passage.run import MIN_BLOCKS
 from kernelcast.predictor.series.attributes import SeriesAttributes
 from kernelcast.predictor.series.changes import ChangePoints
@@ -46,8 +51,11 @@ class Cycle:
         histories: Blocks of all rows.
         regimes: Number of each row's regime, besides its process and its code version.
         detection: The detector and its memory.
+        degradations: Breaches as they are published.
         scores: Coverage of past forecasts by metric.
         outcomes: Scores of everything that is published, by class and horizon.
+        fleet: Comparison of GPUs with the other nodes of the fleet.
+        deep: Models that statsmodels fits; None where that is switched off.
     """
 
     def __init__(
@@ -57,6 +65,7 @@ class Cycle:
         lock: threading.RLock,
         *,
         timer: Callable[[], float] = time.perf_counter,
+        pool: Pool | None = None,
     ) -> None:
         self._pending: PredictorSettings | None = None
         self._windows = windows
@@ -65,13 +74,19 @@ class Cycle:
         self.attributes = SeriesAttributes(settings)
         self.histories = Histories(windows, lock, block_seconds=settings.block_seconds)
         self.regimes = ChangePoints(0)
-        self._source = PanelSource(windows, self.histories, self.attributes, self.regimes, lock)
+        self._source = PanelSource(
+            windows, self.histories, self.attributes, self.regimes, lock, TrialBlocks(self.histories.block_ns)
+        )
         self.detection = Detection(self._source)
+        self.degradations = Degradations(self.detection, self.attributes, self.block_seconds)
         panels = DevicePanels(self._source)
         self._faults = DeviceFaults(panels)
+        self._stragglers = Stragglers(self._source)
         self._breaches = BreachCauses(panels, self.detection.memory)
+        self.fleet = FleetComparison(self._source, self._breaches, self.detection.memory)
         self._explained = Explanations(self.detection, self._source, self._breaches)
-        self._forecasts = Forecasts(self.histories, self.block_seconds)
+        self.deep = DeepFits(pool, settings.deep.fits_per_block) if pool is not None else None
+        self._forecasts = Forecasts(self.histories, self.block_seconds, self.deep)
         self._anomalies = AnomalyScores(self._source, settings.interval_seconds)
         self.scores = Scores()
         self._time_ns = 0
@@ -79,26 +94,27 @@ class Cycle:
         self.detection.calibration_of = self._calibration
         self._stale_seconds = max(STALE_INTERVALS * settings.interval_seconds, 10.0)
 
-    def run(self, *, now_seconds: float, redeployed: Iterable[str] = (), versioned: Iterable[str] = ()) -> CycleReport:
+    def run(self, *, now_seconds: float, changes: ProgramChanges | None = None) -> CycleReport:
         """Run one cycle over all live series.
 
         Args:
             now_seconds: This process's clock, the one that windows were written under.
-            redeployed: Programs with a new code version since the last cycle.
-            versioned: Programs that report their code version.
+            changes: Changes of programs since the last cycle; None for none.
         """
+        changes = changes or ProgramChanges()
         begun, report = self._timer(), CycleReport()
         self._apply_settings()
         rows, newest = self._live(now_seconds)
         self.histories.advance(rows)
-        self._begin_versions(rows, newest, redeployed)
+        before = self.detection.regimes_begun
+        self._begin_versions(rows, newest, changes.redeployed)
+        self._begin_values(rows, newest, changes)
         judged = self.attributes.judged[rows]
         known = np.isin(
-            self.attributes.program[rows], [self.attributes.program_number(program) for program in versioned]
+            self.attributes.program[rows], [self.attributes.program_number(program) for program in changes.versioned]
         )
         self.outcomes.use_horizons(self.detection.horizons_seconds)
         self.outcomes.sync(rows, self._windows.generation[rows])
-        before = self.detection.regimes_begun
         evaluated = self.detection.run(rows[judged], newest[judged], known[judged])
         report.evaluated, report.watched = len(evaluated), int(judged.sum())
         report.time_ns = self._event_time_ns(newest)
@@ -110,7 +126,8 @@ class Cycle:
         blocks = newest // self.histories.block_intervals - 1
         self.outcomes.settle(rows, blocks, self.detection.memory, self.attributes.device[rows], self._means)
         self.outcomes.claim_breaches(evaluated, self.detection.memory)
-        self._predict(rows, newest, report)
+        report.judged = self._judged(rows)
+        self._predict(rows, newest, report, changes)
         report.seconds = self._timer() - begun
         return report
 
@@ -125,6 +142,10 @@ class Cycle:
     def anomaly_of(self, row: int) -> Anomaly | None:
         """The newest anomaly score of a row; None without one."""
         return self._anomalies.get(row)
+
+    def abstention_of(self, row: int) -> Abstention | None:
+        """The reason for publishing nothing about a kernel whose alert fires; None where it is published."""
+        return self._explained.abstention_of(row)
 
     def _apply_settings(self) -> None:
         settings, self._pending = self._pending, None
@@ -176,30 +197,47 @@ class Cycle:
         self.detection.memory.baseline[rows] = saved[:, 1]
 
     def saved_alarms(self, rows: Ints) -> Ints:
-        """Whether an alert fires, and since when, shape (n, 2)."""
+        """State of alerts, shape (n, 2): 0 for none, 1, or 2 once the limit was passed; and since when."""
         memory = self.detection.memory
         saved = np.zeros((len(rows), 2), np.int64)
         known = memory.holds(rows, self._windows.generation[rows])
-        saved[known] = np.stack([memory.firing[rows[known]].astype(np.int64), memory.since_ns[rows[known]]], axis=1)
+        state = memory.firing[rows[known]] * (1 + memory.crossed[rows[known]].astype(np.int64))
+        saved[known] = np.stack([state, memory.since_ns[rows[known]]], axis=1)
         return saved
 
     def restore_alarms(self, rows: Ints, saved: Ints) -> None:
         """Restore what `saved_alarms` returned; call it under the lock."""
         self.sync(rows)
         self.detection.memory.firing[rows] = saved[:, 0] > 0
+        self.detection.memory.crossed[rows] = saved[:, 0] > 1
         self.detection.memory.since_ns[rows] = saved[:, 1]
 
     def _begin_versions(self, rows: Ints, newest: Ints, redeployed: Iterable[str]) -> None:
         for program in redeployed:
-            number = self.attributes.program_number(program)
-            mine = np.flatnonzero((self.attributes.program[rows] == number) & self.attributes.kernel[rows])
-            if len(mine):
-                # It changed since the last cycle; the block in which it did mixes both.
-                since = int(newest[mine].max()) - round(self._settings.sweep_every_seconds / self.interval_seconds)
-                block = since // self.histories.block_intervals
-                self.detection.begin_regime(rows[mine], block)
-                self.detection.regimes_begun += len(mine)
+            with self._lock:
+                mine = kernels_of(program, "", rows, self.attributes, self._windows)
+            block = self._begin_since_last_cycle(mine, rows, newest)
+            if block is not None:
                 self._breaches.deployed(program, block)
+
+    def _begin_values(self, rows: Ints, newest: Ints, changes: ProgramChanges) -> None:
+        with self._lock:
+            self._source.trials.update(changes.trials, rows, self.attributes, self._windows)
+            retuned = [kernels_of(*which, rows, self.attributes, self._windows) for which in changes.retuned]
+        for mine in retuned:
+            self._begin_since_last_cycle(mine, rows, newest)
+
+    def _begin_since_last_cycle(self, mine: list[int], rows: Ints, newest: Ints) -> int | None:
+        """Begin a regime of rows that changed since the last cycle; returns its first block."""
+        if not mine:
+            return None
+        # The block in which they changed mixes both.
+        since = int(newest[np.isin(rows, mine)].max())
+        since -= round(self._settings.sweep_every_seconds / self.interval_seconds)
+        block = since // self.histories.block_intervals
+        self.detection.begin_regime(np.array(mine, np.int64), block)
+        self.detection.regimes_begun += len(mine)
+        return block
 
     def _count_abstentions(self, evaluated: Ints, report: CycleReport) -> None:
         memory = self.detection.memory
@@ -219,10 +257,16 @@ class Cycle:
         report.abstentions[Abstention.WIDE_BASELINE] += int(memory.wide[evaluated].sum())
         report.abstentions[Abstention.UNUSABLE_WINDOW] += int((short & ~unlimited).sum())
 
-    def _predict(self, rows: Ints, newest: Ints, report: CycleReport) -> None:
+    def _judged(self, rows: Ints) -> int:
+        """Number of rows about which the absence of a prediction says that none is probable."""
+        memory = self.detection.memory
+        limited = self.attributes.judged[rows] & ~np.isnan(memory.limit[rows]) & (memory.reach[rows] >= MIN_BLOCKS)
+        return int((limited & self.degradations.answered(rows).any(axis=1)).sum())
+
+    def _predict(self, rows: Ints, newest: Ints, report: CycleReport, changes: ProgramChanges) -> None:
         """Choose the series that are published, forecast them, and derive degradations and findings."""
         memory = self.detection.memory
-        said = np.where(self.answered(rows), memory.probability[rows], np.nan)
+        said = np.where(self.degradations.answered(rows), memory.probability[rows], np.nan)
         highest = np.nan_to_num(said).max(axis=1, initial=0.0)
         alarmed = memory.firing[rows] | memory.passed[rows] | memory.beyond[rows]
         flagged = self.attributes.judged[rows] & (alarmed | (highest >= PUBLISHED_PROBABILITY))
@@ -231,6 +275,7 @@ class Cycle:
         began = alarmed & flagged & (memory.since_ns[rows] == 0)
         memory.since_ns[rows[began]] = (newest[began] + 1) * self._windows.interval_ns
         memory.since_ns[rows[~(alarmed & flagged)]] = 0
+        memory.crossed[rows] = alarmed & flagged & (memory.crossed[rows] | memory.passed[rows] | memory.beyond[rows])
         report.flagged = len(causes)
         shown = np.flatnonzero(self.attributes.selected[rows] | np.isin(np.arange(len(rows)), list(causes)))
         urgency = np.where(alarmed, 1.0, highest)[shown]
@@ -246,19 +291,9 @@ class Cycle:
                 if prediction.degradation is not None and alarmed[place]:
                     alarming.append((prediction, int(memory.since_ns[prediction.row])))
         deploys = self._breaches.deploy_findings(rows, newest)
-        report.findings = one_of_each_series((*findings_of(alarming), *faults, *deploys))
-
-    def answered(self, rows: Ints) -> Bools:
-        """Whether the history of each row carries each horizon, and the row has it, shape (n, h)."""
-        every = np.array(self.detection.horizons_seconds)
-        own = np.array([np.isin(every, one) for one in self.attributes.horizon_sets])
-        reach = self.detection.memory.reach[rows]
-        reach_seconds = reach * self.block_seconds * self._settings.judge.max_extrapolation
-        carried = (every <= reach_seconds[:, None]) & self.detection.memory.answered[rows]
-        # A forecast without a limit is limited by the errors that it needs.
-        carried |= ~self.attributes.judged[rows][:, None]
-        answered: Bools = own[self.attributes.horizons[rows]] & carried
-        return answered
+        slow = self._stragglers.run(rows, newest)
+        found = (*findings_of(alarming), *faults, *deploys, *slow)
+        report.findings = one_of_each_series((*found, *self.fleet.run(rows, newest, known, found, changes)))
 
     def _forecast(self, rows: Ints, newest: Ints, report: CycleReport) -> None:
         begun = self._timer()
@@ -326,10 +361,10 @@ class Cycle:
         if subject is None:
             return None
         found = self._forecasts.get(row, int(memory.generation[row]))
-        answered = self.answered(np.array([row]))[0]
-        horizons = [each for each, carried in zip(self.detection.horizons_seconds, answered, strict=True) if carried]
         known = found.bounds if found is not None else {}
-        bounds = {each: self._widened(row, each, known[each]) for each in horizons if each in known}
+        bounds = {
+            each: self._widened(row, each, known[each]) for each in self.degradations.carried(row) if each in known
+        }
         block = found.block if found is not None else newest // self.histories.block_intervals - 1
         return Prediction(
             row=row,
@@ -338,7 +373,7 @@ class Cycle:
             value=float(memory.value[row]),
             bounds=bounds,
             expected=found.expected if found is not None else None,
-            degradation=self._degradation(row, cause, horizons) if cause is not None else None,
+            degradation=self.degradations.of(row, cause) if cause is not None else None,
             anomaly=self._anomalies.get(row) if self.attributes.selected[row] else None,
         )
 
@@ -346,27 +381,6 @@ class Cycle:
         # Durations, temperatures of running GPUs, power, memory and shares are never negative; a trend may be.
         mean, lower, upper = self.outcomes.published(row, horizon, bounds)
         return max(mean, 0.0), max(lower, 0.0), max(upper, 0.0)
-
-    def _degradation(self, row: int, found: FoundCause, horizons: list[float]) -> Degradation:
-        memory, every = self.detection.memory, self.detection.horizons_seconds
-        passed = bool(memory.passed[row] or memory.beyond[row])
-        horizons = list(self.attributes.horizon_sets[self.attributes.horizons[row]]) if passed else horizons
-        probability = {each: 1.0 if passed else float(memory.probability[row, every.index(each)]) for each in horizons}
-        scale = self.detection.seconds_scale
-        times = {
-            quantile: 0.0 if passed else float(seconds) * scale
-            for quantile, seconds in zip(QUANTILES, memory.seconds[row], strict=True)
-        }
-        return Degradation(
-            cause=found.cause,
-            severity=found.severity,
-            evidence=found.evidence,
-            threshold=float(memory.limit[row]),
-            probability={each: value for each, value in probability.items() if np.isfinite(value)},
-            seconds={quantile: seconds for quantile, seconds in times.items() if np.isfinite(seconds)},
-            passed=passed,
-            firing=passed or bool(memory.firing[row]),
-        )
 
     def _subject(self, row: int) -> Subject | None:
         with self._lock:

@@ -9,11 +9,12 @@ from typing import Final
 
 import numpy as np
 
-from kernelcast.predictor.arrays import Bools, Floats, Ints
+from kernelcast.predictor.arrays import Bools, Ints
 from kernelcast.predictor.cycle import programs
 from kernelcast.predictor.cycle.memory import DetectorMemory
 from kernelcast.predictor.cycle.panels import PanelSource
 from kernelcast.predictor.passage.calibration import Calibrator, shipped
+from kernelcast.predictor.passage.detector import Evaluation
 from kernelcast.predictor.passage.run import MIN_BLOCKS, RunOptions, limit_passed, run
 from kernelcast.predictor.passage.series import BLOCK_SECONDS, Blocks, Traits
 from kernelcast.predictor.screening.blocks import row_medians
@@ -101,13 +102,13 @@ class Detection:
         memory.reach[rows] = length - np.argmax(known, axis=1)
         memory.process[rows] = blocks.process[:, -1]
         memory.baseline[rows] = np.where(own, moment.found.limit / traits.baseline_ratio, np.nan)
-        self._abstain(rows, known, moment.found.trend.noise)
+        self._abstain(rows, known, moment.found)
 
-    def _abstain(self, rows: Ints, known: Bools, noise: Floats) -> None:
+    def _abstain(self, rows: Ints, known: Bools, found: Evaluation) -> None:
         """Withdraw probabilities of series that are too short, or too noisy to have a usual value."""
         memory, kernel = self.memory, self._source.attributes.kernel[rows]
         limits = self._source.settings.judge
-        memory.wide[rows] = kernel & (noise > limits.wide_baseline_ratio)
+        memory.wide[rows] = kernel & ((found.trend.noise > limits.wide_baseline_ratio) | found.erratic)
         memory.silence(rows[memory.wide[rows]])
         few = known.sum(axis=1) < MIN_BLOCKS
         short = rows[few & ~memory.beyond[rows]]
@@ -124,7 +125,8 @@ class Detection:
         number = source.attributes.program[rows]
         moved = programs.moved(row_medians(blocks.median[:, -programs.RECENT_BLOCKS :]), baseline)
         whole = programs.moved_as_a_whole(number, moved, np.isfinite(baseline))
-        unexplained = whole & ~self.shared(rows) & ~self.clock_fell(rows, block, whole)
+        newest = np.full(len(rows), (block + 1) * source.histories.block_intervals - 1)
+        unexplained = whole & ~self.shared(rows) & ~self.clock_fell(rows, newest, whole)
         stepped = programs.stepped(blocks.median, baseline) & unexplained
         begun = 0
         for program in np.unique(number[stepped]).tolist():
@@ -151,14 +153,26 @@ class Detection:
         found: Bools = self._shared[self._source.attributes.device[rows]]
         return found
 
-    def clock_fell(self, rows: Ints, block: int, which: Bools) -> Bools:
-        """Whether the clock of each row's GPU is lower than usual, shape (n,); False for rows not in `which`."""
+    def clock_fell(self, rows: Ints, newest: Ints, which: Bools) -> Bools:
+        """Whether the clock of each row's GPU is or was lower than usual during its newest block of intervals.
+
+        Args:
+            rows: Shape (n,).
+            newest: Shape (n,), newest interval of each.
+            which: Shape (n,); False for the others.
+        """
         fell = np.zeros(len(rows), dtype=np.bool_)
         mine = np.flatnonzero(which)
         if len(mine):
-            clock = self._source.companion_blocks(programs.CLOCK, rows[mine], block)
-            fell[mine] = programs.clock_fell(clock, self._source.latest(programs.CLOCK, rows[mine]))
+            source, block = self._source, int(newest[mine].max()) // self._source.histories.block_intervals - 1
+            clock = source.companion_blocks(programs.CLOCK, rows[mine], block)
+            recent = source.companion_mean(programs.CLOCK, rows[mine], newest[mine])
+            fell[mine] = programs.clock_fell(clock, np.fmin(source.latest(programs.CLOCK, rows[mine]), recent))
         return fell
+
+    def has_clock(self, row: int) -> bool:
+        """Whether the clock of a row's GPU is known."""
+        return bool(np.isfinite(self._source.latest(programs.CLOCK, np.array([row])))[0])
 
     def _watch_limits(self, rows: Ints, newest: Ints) -> None:
         """Set `passed`: the limit of the last evaluation, or an absolute one, is passed by the newest intervals."""
@@ -169,8 +183,9 @@ class Detection:
             mean = source.recent_mean(part, newest[begin : begin + CHUNK_ROWS])
             replaced = (source.present_process(part) != memory.process[part])[:, None]
             limit = np.where(np.isfinite(traits.limit), traits.limit, memory.limit[part])
-            passed = limit_passed(mean[:, None], replaced, limit, memory.opening[part], traits)[:, 0]
+            passed = limit_passed(mean[:, None], replaced, limit, memory.silent[part], traits)[:, 0]
             memory.limit[part] = limit
+            passed &= ~source.trials.within(part, newest[begin : begin + CHUNK_ROWS] * source.windows.interval_ns)
             memory.passed[part] = passed & ~memory.wide[part]
             memory.value[part] = np.where(np.isfinite(mean), mean, memory.value[part])
 

@@ -7,8 +7,11 @@ from typing import Final
 import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
+from kernelcast.predictor.cycle.deep_fits import DeepFits
 from kernelcast.predictor.cycle.predictions import Bounds
 from kernelcast.predictor.forecasting.combination import MIN_ERRORS
+from kernelcast.predictor.forecasting.deep.panel import FittedPanel
+from kernelcast.predictor.forecasting.deep.schedule import BLOCKS
 from kernelcast.predictor.forecasting.panel import Panel
 from kernelcast.predictor.forecasting.path import forecast_leads
 from kernelcast.predictor.forecasting.spikes import without_spikes
@@ -47,8 +50,16 @@ class SeriesForecast:
 class Forecasts:
     """The newest forecast of each published row; made once per block."""
 
-    def __init__(self, histories: Histories, block_seconds: float) -> None:
+    def __init__(self, histories: Histories, block_seconds: float, deep: DeepFits | None = None) -> None:
+        """Begin without forecasts.
+
+        Args:
+            histories: Blocks and hours.
+            block_seconds: Length of a block.
+            deep: Fitted models; None for the fast methods alone.
+        """
         self._histories = histories
+        self._deep = deep
         self._block_seconds = block_seconds
         self._kept: dict[int, SeriesForecast] = {}
 
@@ -65,8 +76,8 @@ class Forecasts:
         )
 
     def make(self, rows: Ints, generations: Ints, block: int, horizons_seconds: tuple[float, ...]) -> None:
-        """Forecast rows from the end of their newest block, the same for all."""
-        bounds = self._bounds(rows, block, horizons_seconds)
+        """Forecast rows from the end of their newest block, the same for all; the most important rows first."""
+        bounds = self._bounds(rows, generations, block, horizons_seconds)
         last = self._histories.blocks(rows, block)[0][:, -1]
         for place, (row, generation) in enumerate(zip(rows.tolist(), generations.tolist(), strict=True)):
             before = self.get(row, generation)
@@ -86,7 +97,9 @@ class Forecasts:
         found = self.get(row, generation)
         return found is None or found.block != block
 
-    def _bounds(self, rows: Ints, block: int, horizons_seconds: tuple[float, ...]) -> dict[float, Floats]:
+    def _bounds(
+        self, rows: Ints, generations: Ints, block: int, horizons_seconds: tuple[float, ...]
+    ) -> dict[float, Floats]:
         """Median and quantiles by horizon, each of shape (n, 1 + levels)."""
         values = _since_first(self._histories.blocks(rows, block)[0])
         wanted = {horizon: max(round(horizon / self._block_seconds), 1) for horizon in horizons_seconds}
@@ -102,9 +115,20 @@ class Forecasts:
             season = (DAY_HOURS,) if hours.shape[1] >= 3 * DAY_HOURS else ()
             found = self._forecast(hours, leads, season) if enough else {}
             near |= {} if enough else distant
-        return found | self._forecast(values, near, ())
+        if self._deep is None:
+            return found | self._forecast(values, near, ())
+        models = self._deep.panel(rows, generations, values, BLOCKS, (block, block))
+        found |= self._forecast(values, near, (), models)
+        self._deep.note_use(rows, models)
+        return found
 
-    def _forecast(self, values: Floats, leads: Mapping[float, int], seasons: tuple[int, ...]) -> dict[float, Floats]:
+    def _forecast(
+        self,
+        values: Floats,
+        leads: Mapping[float, int],
+        seasons: tuple[int, ...],
+        models: FittedPanel | None = None,
+    ) -> dict[float, Floats]:
         """Bounds by horizon; beyond the leads of which a series knows errors, those of a nearer lead grow with time."""
         if values.shape[1] <= 2 * MIN_ERRORS:
             return {}
@@ -112,7 +136,7 @@ class Forecasts:
         panel = Panel(without_spikes(values), 0, 1, np.zeros(len(values), np.int64))
         possible = {lead for lead in leads.values() if lead + MIN_ERRORS < values.shape[1]}
         distinct = sorted({*possible, nearer})
-        center, quantiles = forecast_leads(panel, distinct, LEVELS, seasons)
+        center, quantiles = forecast_leads(panel, distinct, LEVELS, seasons, models)
         bounds = np.stack([center, *quantiles], axis=2)
         known = bounds[:, distinct.index(nearer)]
         found: dict[float, Floats] = {}
@@ -130,8 +154,7 @@ def _grown(bounds: Floats, ratio: float) -> Floats:
         return np.full_like(bounds, np.nan)
     center = bounds[:, :1]
     limits = np.maximum(center + ratio * (bounds[:, 1:] - center), np.where(bounds[:, 1:] >= 0, 0.0, -np.inf))
-    mean = np.clip(center[:, 0], limits[:, 0], limits[:, 1])
-    return np.column_stack([mean, limits])
+    return np.column_stack([center, limits])
 
 
 def _since_first(values: Floats) -> Floats:

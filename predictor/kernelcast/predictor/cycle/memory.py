@@ -24,8 +24,10 @@ class DetectorMemory:
         baseline: Usual value; held while an alert fires. NaN until it is learnt.
         limit: Limit of the last evaluation.
         opening: Whether the process was in its first minutes.
+        silent: Whether only the end of a block shows that the limit is passed.
         beyond: Whether the newest block was at or beyond the limit.
         passed: Whether the limit is passed now.
+        crossed: Whether the limit was passed since the alert began.
         wide: Whether the series is too noisy to be judged.
         reach: Blocks of history.
         value: Mean of the newest block.
@@ -46,8 +48,10 @@ class DetectorMemory:
         self.baseline: Floats = np.zeros(0)
         self.limit: Floats = np.zeros(0)
         self.opening: Bools = np.zeros(0, np.bool_)
+        self.silent: Bools = np.zeros(0, np.bool_)
         self.beyond: Bools = np.zeros(0, np.bool_)
         self.passed: Bools = np.zeros(0, np.bool_)
+        self.crossed: Bools = np.zeros(0, np.bool_)
         self.wide: Bools = np.zeros(0, np.bool_)
         self.reach: Ints = np.zeros(0, np.int64)
         self.value: Floats = np.zeros(0)
@@ -83,6 +87,10 @@ class DetectorMemory:
         self.answered = np.ones(self.probability.shape, np.bool_)
         self.evaluated[:] = EMPTY
 
+    def has_passed(self, row: int) -> bool:
+        """Whether the limit of a row is passed now."""
+        return bool(self.passed[row] or self.beyond[row])
+
     def alarms(self, rows: Ints) -> AlarmState:
         """State of the alert rule of rows."""
         return AlarmState(self.firing[rows], self.near[rows], self.far[rows], self.low[rows])
@@ -94,6 +102,7 @@ class DetectorMemory:
         self.near[rows], self.far[rows], self.low[rows] = alarms.near, alarms.far, alarms.low
         self.firing[rows] = alarms.firing
         self.limit[rows], self.opening[rows], self.beyond[rows] = found.limit, found.opening, found.beyond
+        self.silent[rows] = found.silent
         self.probability[rows], self.seconds[rows] = found.passage.probability, found.passage.seconds
         self.answered[rows] = moment.answered
 
@@ -123,8 +132,10 @@ _COLUMNS: Final[dict[str, float]] = {
     "baseline": np.nan,
     "limit": np.nan,
     "opening": False,
+    "silent": False,
     "beyond": False,
     "passed": False,
+    "crossed": False,
     "wide": False,
     "reach": 0,
     "value": np.nan,

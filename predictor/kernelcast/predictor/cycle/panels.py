@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
+from kernelcast.predictor.cycle.program_changes import TrialBlocks
 from kernelcast.predictor.passage.series import Blocks, Traits
 from kernelcast.predictor.series.attributes import NONE, SeriesAttributes
 from kernelcast.predictor.series.changes import ChangePoints
@@ -31,6 +32,7 @@ class PanelSource:
         attributes: Of the rows.
         regimes: Number of the regime of each row, besides its process and its code version.
         lock: Protects the windows.
+        trials: Blocks in which kernels ran with two values of a tunable.
     """
 
     windows: Windows
@@ -38,6 +40,7 @@ class PanelSource:
     attributes: SeriesAttributes
     regimes: ChangePoints
     lock: threading.RLock
+    trials: TrialBlocks
 
     @property
     def settings(self) -> PredictorSettings:
@@ -72,7 +75,8 @@ class PanelSource:
         # A series that has just appeared is a process in its first minutes.
         process = self.histories.processes(rows, newest)[:, kept] + begun + regime
         version = np.where(known_versions[:, None], regime, -1)
-        return Blocks(mean[:, kept], median[:, kept], self._load(rows, newest)[:, kept], process, version)
+        mean, median = self.trials.masked(rows, newest, mean[:, kept], median[:, kept])
+        return Blocks(mean, median, self._load(rows, newest)[:, kept], process, version)
 
     def present_process(self, rows: Ints) -> Ints:
         """Number of the process of each row now, counted as in `blocks`."""
@@ -96,6 +100,16 @@ class PanelSource:
             others = self.attributes.companion(metric, rows, self.windows)
             values = self.windows.latest(np.maximum(others, 0)) if len(others) else np.zeros(0)
         return np.where(others == NONE, np.nan, values)
+
+    def companion_mean(self, metric: str, rows: Ints, newest: Ints) -> Floats:
+        """Mean of a companion over the intervals of a block up to an interval of each row; NaN where it has none."""
+        with self.lock:
+            others = self.attributes.companion(metric, rows, self.windows)
+            values = self.windows.read(np.maximum(others, 0), newest, self.histories.block_intervals)
+        known = np.isfinite(values) & (others != NONE)[:, None]
+        count = known.sum(axis=1)
+        mean = np.where(known, values, 0.0).sum(axis=1, dtype=np.float64) / np.maximum(count, 1)
+        return np.where(count > 0, mean, np.nan)
 
     def companion_blocks(self, metric: str, rows: Ints, newest: int) -> Floats:
         """Medians of a companion's blocks, shape (n, b); NaN where there is none."""

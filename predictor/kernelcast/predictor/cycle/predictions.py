@@ -22,6 +22,7 @@ class Abstention(StrEnum):
     WIDE_BASELINE = "wide_baseline"
     UNUSABLE_WINDOW = "unusable_window"
     CLOCK_FELL = "clock_fell"
+    COMPANIONS_LATE = "companions_late"
     PROGRAM_WIDE = "program_wide"
     OVER_BUDGET = "over_budget"
 
@@ -40,6 +41,7 @@ class Degradation:
         seconds: Time until a share of the probability has reached the limit, by that share; absent where it never does
             within a day; 0 while the limit is passed.
         passed: Whether the limit is passed now.
+        crossed: Whether it is, or was since the alert began.
         firing: Whether the alert rule fires.
         severity: Urgency of its finding.
         evidence: The facts that show the cause; empty where it is the metric's own.
@@ -50,6 +52,7 @@ class Degradation:
     probability: Mapping[float, float]
     seconds: Mapping[float, float]
     passed: bool = False
+    crossed: bool = False
     firing: bool = False
     severity: Severity = Severity.PAGE
     evidence: tuple[FindingEvidence, ...] = ()
@@ -103,6 +106,7 @@ class CycleReport:
         time_ns: Event time of the cycle, later than that of the one before.
         watched: Series that have a limit.
         evaluated: Series whose newest block was evaluated.
+        judged: Series with a limit whose history suffices to say whether a breach is probable.
         flagged: Series with an alert or a probable breach.
         abstentions: Evaluated series without a prediction, by reason.
         forecasts: Series that were forecast.
@@ -116,6 +120,7 @@ class CycleReport:
     time_ns: int = 0
     watched: int = 0
     evaluated: int = 0
+    judged: int = 0
     flagged: int = 0
     abstentions: Counter[Abstention] = field(default_factory=Counter)
     forecasts: int = 0

@@ -76,7 +76,7 @@ def clock_fell(blocks: Floats, latest: Floats) -> Bools:
 
     Args:
         blocks: Shape (n, b), NaN where missing.
-        latest: Shape (n,), newest values.
+        latest: Shape (n,), newest values or recent means.
     """
     ordered = np.sort(blocks, axis=1)
     count = np.isfinite(ordered).sum(axis=1)

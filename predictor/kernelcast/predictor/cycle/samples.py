@@ -8,17 +8,25 @@ from kernelcast.columnar import Attributes, Sample
 from kernelcast.predictor.cycle.predictions import Degradation, Prediction
 from kernelcast.predictor.series.subjects import Subject
 from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND
+from kernelcast.predictor.tuning.diagnosis import ProgramOnDevice, holding, missing
+from kernelcast.predictor.tuning.hints import HintState, OpenHint
+from kernelcast.wire.catalogue.diagnosis.rules import Signal
 from kernelcast.wire.catalogue.forecast import (
     ANOMALY_DIRECTION,
     ANOMALY_EXPECTED,
     ANOMALY_SCORE,
+    APPROVAL_PENDING,
     DEGRADATION_ALERT,
     DEGRADATION_PROBABILITY,
     DEGRADATION_THRESHOLD,
     DEGRADATION_TIME,
+    DIAGNOSIS,
+    DIAGNOSIS_MISSING,
     FORECAST_COVERAGE,
     FORECAST_TIME,
     FORECAST_VALUE,
+    HINT_EXPECTED,
+    HINT_OPEN,
     HINTS_ISSUED,
     SUBJECT_LABELS,
 )
@@ -73,6 +81,43 @@ def hints_issued(counts: Mapping[tuple[str, str, str], int], *, time_ns: int, st
     return dict(samples)
 
 
+def open_hints(found: Iterable[OpenHint], *, time_ns: int) -> dict[str, list[Sample]]:
+    """Open hints with the ratios that they promise, by program; those that wait for a person have a row more."""
+    samples: defaultdict[str, list[Sample]] = defaultdict(list)
+    for one in found:
+        hint = one.hint
+        rule = hint.evidence[0].rule if hint.evidence else ""
+        subject = {"program": hint.program, "tunable": hint.tunable, "hint_id": hint.hint_id}
+        labels = {**subject, "device_model": hint.device_model, "value": hint.value, "rule": rule}
+        issued = one.issued_ns / NANOSECONDS_PER_SECOND
+        mine = samples[hint.program]
+        mine.append(Sample(HINT_OPEN, _sorted(**labels, previous=hint.requires, state=one.state), time_ns, issued))
+        if one.state is HintState.APPROVAL:
+            mine.append(Sample(APPROVAL_PENDING, _sorted(**labels), time_ns, issued))
+        if hint.expected_ratio is not None:
+            lower, upper = hint.expected_interval or (None, None)
+            for bound, ratio in zip(BOUNDS, (hint.expected_ratio, lower, upper), strict=True):
+                if ratio is not None:
+                    mine.append(Sample(HINT_EXPECTED, _sorted(**subject, bound=bound), time_ns, ratio))
+    return dict(samples)
+
+
+def diagnoses(found: Mapping[ProgramOnDevice, Mapping[Signal, float]], *, time_ns: int) -> dict[str, list[Sample]]:
+    """Rules that hold and signals that are missing, by program."""
+    samples: defaultdict[str, list[Sample]] = defaultdict(list)
+    for where, signals in found.items():
+        hostname, uuid, instance = where.device
+        base = {"Hostname": hostname, "UUID": uuid, "program": where.program}
+        if instance:
+            base["GPU_I_ID"] = instance
+        for rule in holding(signals):
+            attributes = _sorted(**base, rule=rule.name, signal=rule.decides)
+            samples[where.program].append(Sample(DIAGNOSIS, attributes, time_ns, signals[rule.decides]))
+        for signal in missing(signals):
+            samples[where.program].append(Sample(DIAGNOSIS_MISSING, _sorted(**base, signal=signal), time_ns, 1))
+    return dict(samples)
+
+
 def _samples(published: Subject, prediction: Prediction, time_ns: int) -> Iterator[Sample]:
     base = {name: value for name, value in published.labels if name in SUBJECT_LABELS}
     base["metric"] = published.metric
@@ -91,7 +136,7 @@ def _degradation(base: Mapping[str, str], degradation: Degradation | None, time_
         return
     yield Sample(DEGRADATION_THRESHOLD, _sorted(**base), time_ns, degradation.threshold)
     if degradation.firing:
-        state = FindingState.PASSED if degradation.passed else FindingState.PREDICTED
+        state = FindingState.PASSED if degradation.passed or degradation.crossed else FindingState.PREDICTED
         yield Sample(DEGRADATION_ALERT, _sorted(**base, cause=degradation.cause, state=state), time_ns, 1)
     for horizon, probability in degradation.probability.items():
         attributes = _sorted(**base, horizon=duration_label(horizon), cause=degradation.cause)

@@ -5,16 +5,18 @@ that lose to the last value are left out. The combined forecast is the weighted 
 not move. Quantiles are those of the combination's own past errors at the same lead (split conformal).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats
+from kernelcast.predictor.forecasting.deep.panel import FittedPanel
 from kernelcast.predictor.forecasting.methods import NAIVE, Methods, installed
 from kernelcast.predictor.forecasting.panel import Panel
 from kernelcast.predictor.forecasting.rolling import forward_filled, lagged, recent_mean
+from kernelcast.predictor.forecasting.selection import selected
 
 POWER: Final = 8.0
 MIN_ERRORS: Final = 12
@@ -45,7 +47,9 @@ class LeadForecast:
     naive: Floats
 
 
-def forecast(panel: Panel, lead: int, levels: Sequence[float], seasons: Sequence[int]) -> LeadForecast:
+def forecast(
+    panel: Panel, lead: int, levels: Sequence[float], seasons: Sequence[int], fitted: FittedPanel | None = None
+) -> LeadForecast:
     """Forecast every series from every interval.
 
     Args:
@@ -53,12 +57,13 @@ def forecast(panel: Panel, lead: int, levels: Sequence[float], seasons: Sequence
         lead: Intervals from the origin to the forecast, at least 1.
         levels: Quantile levels within 0..1.
         seasons: Candidate lengths of seasons, intervals.
+        fitted: Fitted models of the same series; None for none.
     """
     group = max(1, BYTES_AT_ONCE // (8 * 30 * (1 + len(seasons)) * max(1, panel.length)))
     methods = installed()
     parts = [
-        _forecast(panel.values[begin : begin + group], lead, levels, seasons, methods)
-        for begin in range(0, panel.rows, group)
+        _forecast(panel.values[rows], lead, levels, seasons, methods, models_of(fitted, lead, rows))
+        for rows in row_groups(panel.rows, group)
     ]
     return LeadForecast(
         np.concatenate([part.center for part in parts]),
@@ -68,16 +73,39 @@ def forecast(panel: Panel, lead: int, levels: Sequence[float], seasons: Sequence
 
 
 def _forecast(
-    values: Floats, lead: int, levels: Sequence[float], seasons: Sequence[int], methods: Sequence[Methods]
+    values: Floats,
+    lead: int,
+    levels: Sequence[float],
+    seasons: Sequence[int],
+    methods: Sequence[Methods],
+    models: Mapping[str, Floats],
 ) -> LeadForecast:
     filled, known = forward_filled(values), ~np.isnan(values)
     found: dict[str, Floats] = {}
     for each in methods:
         found |= each(filled, lead, seasons)
-    center = combined(found, filled, known, lead)
-    quantiles = error_quantiles(center, filled, known, lead, levels)
     floor = lowest(filled)
+    center = combined(found, filled, known, lead)
+    if models:
+        center = selected(center, at_least(models, floor), filled, known, lead)[0]
+    quantiles = error_quantiles(center, filled, known, lead, levels)
     return LeadForecast(np.maximum(center, floor), np.maximum(quantiles, floor), filled)
+
+
+def row_groups(rows: int, group: int) -> Iterator[slice]:
+    """Yield rows in groups of at most `group`."""
+    for begin in range(0, rows, group):
+        yield slice(begin, min(begin + group, rows))
+
+
+def models_of(fitted: FittedPanel | None, lead: int, rows: slice) -> dict[str, Floats]:
+    """Forecasts of fitted models, by name; none without any."""
+    return fitted.forecasts(lead, rows) if fitted is not None else {}
+
+
+def at_least(models: Mapping[str, Floats], floor: Floats) -> dict[str, Floats]:
+    """Forecasts that are not below the least value of each series."""
+    return {name: np.maximum(values, floor) for name, values in models.items()}
 
 
 def lowest(values: Floats) -> Floats:

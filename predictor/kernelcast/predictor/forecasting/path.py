@@ -1,6 +1,7 @@
 """Forecasts for many leads from the end of a panel."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -8,15 +9,20 @@ import numpy as np
 from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.forecasting.combination import (
     MIN_ERRORS,
+    at_least,
     combined,
     error_quantiles,
     lowest,
     method_weights,
+    models_of,
+    row_groups,
     weighted_median,
 )
+from kernelcast.predictor.forecasting.deep.panel import FittedPanel
 from kernelcast.predictor.forecasting.methods import NAIVE, installed
 from kernelcast.predictor.forecasting.panel import Panel
 from kernelcast.predictor.forecasting.rolling import forward_filled
+from kernelcast.predictor.forecasting.selection import selected
 
 EACH_LEAD: Final = 48
 """Up to this lead each has its own weights; beyond it only leads that grow by `GROWTH`, others use the last one's."""
@@ -24,7 +30,9 @@ GROWTH: Final = 1.15
 BYTES_AT_ONCE: Final = 256 * 2**20
 
 
-def forecast_path(panel: Panel, leads: int, levels: Sequence[float], seasons: Sequence[int]) -> tuple[Floats, Floats]:
+def forecast_path(
+    panel: Panel, leads: int, levels: Sequence[float], seasons: Sequence[int], fitted: FittedPanel | None = None
+) -> tuple[Floats, Floats]:
     """Forecast the intervals after the last one.
 
     Args:
@@ -32,19 +40,25 @@ def forecast_path(panel: Panel, leads: int, levels: Sequence[float], seasons: Se
         leads: How many intervals.
         levels: Quantile levels within 0..1.
         seasons: Candidate lengths of seasons, intervals.
+        fitted: Fitted models of the same series; None for none.
 
     Returns:
         Medians, shape (n, leads), and quantiles, shape (levels, n, leads), NaN where a series is too short for them.
     """
     group = max(1, BYTES_AT_ONCE // (8 * 30 * (1 + len(seasons)) * max(1, panel.length)))
     parts = [
-        _path(panel.values[begin : begin + group], leads, levels, seasons) for begin in range(0, panel.rows, group)
+        _path(panel.values[rows], leads, levels, seasons, partial(models_of, fitted, rows=rows))
+        for rows in row_groups(panel.rows, group)
     ]
     return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts], axis=1)
 
 
 def forecast_leads(
-    panel: Panel, leads: Sequence[int], levels: Sequence[float], seasons: Sequence[int]
+    panel: Panel,
+    leads: Sequence[int],
+    levels: Sequence[float],
+    seasons: Sequence[int],
+    fitted: FittedPanel | None = None,
 ) -> tuple[Floats, Floats]:
     """Forecast some intervals after the last one; the work grows with their number, not with their distance.
 
@@ -53,6 +67,7 @@ def forecast_leads(
         leads: Intervals from the end of the panel to each forecast, ascending, at least 1.
         levels: Quantile levels within 0..1.
         seasons: Candidate lengths of seasons, intervals.
+        fitted: Fitted models of the same series; None for none.
 
     Returns:
         Medians, shape (n, leads), and quantiles, shape (levels, n, leads), NaN where a series is too short for them.
@@ -63,18 +78,21 @@ def forecast_leads(
         np.full((len(levels), panel.rows, len(leads)), np.nan),
     )
     methods = installed()
-    for begin in range(0, panel.rows, group):
-        values = panel.values[begin : begin + group]
+    for rows in row_groups(panel.rows, group):
+        values = panel.values[rows]
         filled, known = forward_filled(values), ~np.isnan(values)
-        floor = lowest(filled)[:, -1]
+        floor = lowest(filled)
         for place, lead in enumerate(leads):
             found: dict[str, Floats] = {}
             for each in methods:
                 found |= each(filled, lead, seasons)
             center = combined(found, filled, known, lead)
+            if fitted is not None and (models := fitted.forecasts(lead, rows)):
+                center, shares = selected(center, at_least(models, floor), filled, known, lead)
+                fitted.used[rows] |= shares[:, 0] < 1.0
             errors = error_quantiles(center, filled, known, lead, levels)[:, :, -1]
-            medians[begin : begin + group, place] = np.maximum(center[:, -1], floor)
-            quantiles[:, begin : begin + group, place] = np.maximum(errors, floor)
+            medians[rows, place] = np.maximum(center[:, -1], floor[:, -1])
+            quantiles[:, rows, place] = np.maximum(errors, floor[:, -1])
     return medians, quantiles
 
 
@@ -86,12 +104,20 @@ def own_leads(leads: int) -> list[int]:
     return found
 
 
-def _path(values: Floats, leads: int, levels: Sequence[float], seasons: Sequence[int]) -> tuple[Floats, Floats]:
+def _path(
+    values: Floats,
+    leads: int,
+    levels: Sequence[float],
+    seasons: Sequence[int],
+    fitted: Callable[[int], dict[str, Floats]],
+) -> tuple[Floats, Floats]:
     filled, known, methods = forward_filled(values), ~np.isnan(values), installed()
+    floor = lowest(filled)
     center = np.empty((len(values), leads))
     own = [lead for lead in own_leads(leads) if lead == 1 or values.shape[1] > lead + MIN_ERRORS]
     offsets = np.full((len(levels), len(values), len(own)), np.nan)
     weights: dict[str, Floats] = {}
+    shares: Floats = np.ones((len(values), 1))
     for lead in range(1, leads + 1):
         found: dict[str, Floats] = {}
         for each in methods:
@@ -101,13 +127,23 @@ def _path(values: Floats, leads: int, levels: Sequence[float], seasons: Sequence
             weight = method_weights(stacked, list(found).index(NAIVE), filled, known, lead)
             weights = dict(zip(found, weight[:, :, -1], strict=True))
             whole = weighted_median(stacked, weight)
+            if models := fitted(lead):
+                whole, shares = selected(whole, at_least(models, floor), filled, known, lead)
             quantiles = error_quantiles(whole, filled, known, lead, levels)
             offsets[:, :, own.index(lead)] = quantiles[:, :, -1] - whole[:, -1]
         last = np.stack([found[name][:, -1:] for name in weights if name in found])
         present = np.stack([weights[name][:, None] for name in weights if name in found])
-        center[:, lead - 1] = weighted_median(last, np.where(np.isnan(last), 0.0, present))[:, 0]
-    floor = lowest(filled)[:, -1:]
+        fast = weighted_median(last, np.where(np.isnan(last), 0.0, present))
+        center[:, lead - 1] = _shared([fast, *(each[:, -1:] for each in fitted(lead).values())], shares)
+    floor = floor[:, -1:]
     return np.maximum(center, floor), np.maximum(center + _between(offsets, own, leads), floor)
+
+
+def _shared(forecasts: Sequence[Floats], shares: Floats) -> Floats:
+    """Sum of forecasts of shape (n, 1), by their shares of shape (n, forecasts); one without a share may be NaN."""
+    values = np.concatenate(forecasts, axis=1)
+    found: Floats = (np.where(shares > 0, values, 0.0) * shares).sum(axis=1)
+    return found
 
 
 def _between(offsets: Floats, own: Sequence[int], leads: int) -> Floats:

@@ -56,6 +56,12 @@ class AlarmState:
         raised = (near >= RAISE_NEAR_EVALUATIONS) | (far >= RAISE_FAR_EVALUATIONS) | beyond
         return AlarmState(raised | (self.firing & (low < CLEAR_EVALUATIONS)), near, far, low)
 
+    def without(self, rows: Bools) -> "AlarmState":
+        """The same, without alerts of rows that cannot be judged, shape (n,)."""
+        return AlarmState(
+            self.firing & ~rows, np.where(rows, 0, self.near), np.where(rows, 0, self.far), np.where(rows, 0, self.low)
+        )
+
 
 def _count(before: Ints, now: Bools, abstains: Bools) -> Ints:
     """Evaluations in a row, unchanged while the detector abstains."""

@@ -36,6 +36,10 @@ class Baseline:
     openings: Bools
     since: Ints
 
+    def rows(self, chosen: Bools) -> "Baseline":
+        """Some of the series."""
+        return Baseline(self.value[chosen], self.opening[chosen], self.openings[chosen], self.since[chosen])
+
 
 def learn_some(blocks: Blocks, which: Bools, *, below: Bools) -> Baseline:
     """Learn the usual values of some of the series; the others have none, no first minutes, and one regime.

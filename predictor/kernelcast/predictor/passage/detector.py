@@ -7,7 +7,9 @@ import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.passage import baseline
+from kernelcast.predictor.passage.baseline import Baseline
 from kernelcast.predictor.passage.calibration import Calibrator
+from kernelcast.predictor.passage.excursions import excursions, jumps_often
 from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS, Passage, first_passage
 from kernelcast.predictor.passage.refill import refilling
 from kernelcast.predictor.passage.series import DAY_BLOCKS, Blocks, Traits
@@ -29,7 +31,10 @@ class Evaluation:
         passage: Probabilities and times.
         limit: Shape (n,), the limit that was used; NaN while the baseline is not learnt.
         opening: Shape (n,), whether the process is in its first minutes.
-        beyond: Shape (n,), whether the newest block is at or beyond the limit.
+        beyond: Shape (n,), whether the newest block is at or beyond the limit; one that follows from the series' own
+            baseline must be passed for longer than it usually is.
+        prompt: Shape (n,), whether a limit that is passed between the ends of blocks counts at once.
+        erratic: Shape (n,), whether the series has no usual value: it often jumps over its own limit.
         trend: Trends of the series relative to their limits.
     """
 
@@ -37,7 +42,15 @@ class Evaluation:
     limit: Floats
     opening: Bools
     beyond: Bools
+    prompt: Bools
+    erratic: Bools
     trend: Trend
+
+    @property
+    def silent(self) -> Bools:
+        """Series of which only the end of a block shows that the limit is passed, shape (n,)."""
+        found: Bools = self.opening | ~self.prompt
+        return found
 
     def rows(self, chosen: slice) -> "Evaluation":
         """Some of the series."""
@@ -47,6 +60,8 @@ class Evaluation:
             self.limit[chosen],
             self.opening[chosen],
             self.beyond[chosen],
+            self.prompt[chosen],
+            self.erratic[chosen],
             Trend(*(getattr(trend, name)[chosen] for name in Trend.__slots__)),
         )
 
@@ -85,6 +100,10 @@ def evaluate(
     trend = estimate(adjusted, since, resolution=traits.resolution / scale, settling=traits.settling_blocks)
     target = sign * np.where(np.isfinite(limit), np.sign(limit), np.nan)
     beyond = (direction[:, 0] * blocks.mean[:, -1] >= target - 1e-9) & ~learnt.opening
+    prompt, erratic = np.ones(len(own), np.bool_), np.zeros(len(own), np.bool_)
+    beyond[own], prompt[own], erratic[own] = _judged_by_itself(
+        direction[own] * blocks.mean[own], beyond[own], target[own], learnt.rows(own), traits.baseline_ratio[own]
+    )
     quick = np.minimum(trend.noise, np.maximum(_step_noise(values), RESOLUTION_NOISE * traits.resolution / scale))
     returns = ~own & refilling(values, quick, target)
     trend = replace(
@@ -95,9 +114,28 @@ def evaluate(
         noise=np.where(returns, quick, trend.noise),
     )
     level = np.where(returns, values[:, -1], trend.level) + np.nan_to_num(offset)
-    headroom = np.where(learnt.opening, np.nan, target - level)
+    headroom = np.where(learnt.opening | erratic, np.nan, target - level)
     passage = first_passage(trend, headroom, beyond, horizons_seconds=horizons_seconds, calibration=calibration)
-    return Evaluation(passage, limit, learnt.opening, beyond, trend)
+    return Evaluation(passage, limit, learnt.opening, beyond, prompt, erratic, trend)
+
+
+def _judged_by_itself(
+    values: Floats, beyond: Bools, target: Floats, learnt: Baseline, ratio: Floats
+) -> tuple[Bools, Bools, Bools]:
+    """Whether series are beyond a limit that follows from their own baseline, whether at once, and which are erratic.
+
+    Args:
+        values: Shape (n, b), means of blocks, relative to the limit and so directed that higher is worse.
+        beyond: Shape (n,), whether the newest block is at or beyond the limit.
+        target: Shape (n,), the limit on that scale.
+        learnt: The baselines.
+        ratio: Shape (n,), limit as a multiple of the baseline.
+    """
+    places = np.arange(values.shape[1])
+    usable = (places >= learnt.since[:, None]) & ~learnt.openings & np.isfinite(values)
+    erratic = jumps_often(np.where(usable, values, np.nan), np.abs(1.0 - 1.0 / ratio))
+    record = excursions(values >= target[:, None] - 1e-9, usable)
+    return beyond & record.lasts & ~erratic, record.prompt & ~erratic, erratic
 
 
 def _daily_slope(values: Floats, resolution: Floats) -> Floats:

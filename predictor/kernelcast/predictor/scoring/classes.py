@@ -1,27 +1,17 @@
 """Classes of metrics by which scores are kept, and numbers that name a series over restarts."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from hashlib import blake2b
-from types import MappingProxyType
 from typing import Final
 
-from kernelcast.wire.catalogue.meanings import MEANINGS, Cause
+from kernelcast.wire.catalogue.meanings import SCORE_CLASSES, score_class
 
-CLASSES: Final = ("temperature", "memory", "utilisation", "kernel", "other")
-_BY_CAUSE: Final[Mapping[Cause, str]] = MappingProxyType(
-    {
-        Cause.THERMAL: "temperature",
-        Cause.MEMORY_LEAK: "memory",
-        Cause.LOAD: "utilisation",
-        Cause.KERNEL_SLOWDOWN: "kernel",
-    }
-)
+CLASSES: Final = SCORE_CLASSES
 
 
 def class_number(metric: str) -> int:
     """Place in `CLASSES` of a metric's class, by its Prometheus name."""
-    meaning = MEANINGS.get(metric)
-    return CLASSES.index(_BY_CAUSE.get(meaning.cause, "other") if meaning is not None else "other")
+    return CLASSES.index(score_class(metric))
 
 
 def series_number(metric: str, labels: Iterable[tuple[str, str]]) -> int:

@@ -2,7 +2,10 @@
 
 An interval is scaled so that the newest claims of its class and horizon would have held their values with its nominal
 coverage: split conformal prediction with normalised residuals (Lei et al., Distribution-Free Predictive Inference for
-Regression, JASA 113, 2018, sections 2.2 and 5.2).
+Regression, JASA 113, 2018, sections 2.2 and 5.2). Claims are not exchangeable: the day before a deploy or a fault does
+not show its effect. So newer claims weigh more (Barber et al., Conformal Prediction Beyond Exchangeability, Annals
+of Statistics 51, 2023), and the intended level follows the coverage so far (Gibbs and Candès, Adaptive Conformal
+Inference under Distribution Shift, NeurIPS 2021).
 """
 
 from typing import Final
@@ -13,6 +16,12 @@ from kernelcast.predictor.arrays import Floats, Ints
 
 REMEMBERED: Final = 1000
 LEAST_CLAIMS: Final = 50
+HALF_LIFE_CLAIMS: Final = 250.0
+"""A claim weighs half as much as one that came this number of claims later."""
+LEVEL_RATE: Final = 0.0005
+"""Change of the level for one claim outside of its interval beyond the nominal share."""
+LARGEST_CHANGE: Final = 0.9
+"""The level keeps this share of the way to 1 at most."""
 LIMITS: Final = (0.1, 10.0)
 """A few broken series must not widen the others without bound; the coverage shows that a method fails."""
 
@@ -31,6 +40,8 @@ class Widening:
         self.needed = np.full((classes, horizons, len(coverages), REMEMBERED), np.nan, dtype=np.float32)
         self.written = np.zeros((classes, horizons), dtype=np.int64)
         self._factors = np.ones((classes, horizons, len(coverages)))
+        # Not saved: after a restart the levels begin at the nominal coverage again.
+        self._levels = np.broadcast_to(np.array(coverages), (classes, horizons, len(coverages))).copy()
 
     def add(self, classes: Ints, horizons: Ints, needed: Floats) -> None:
         """Add claims.
@@ -42,6 +53,7 @@ class Widening:
         """
         for number, horizon in np.unique(np.stack([classes, horizons], axis=1), axis=0).tolist():
             mine = needed[(classes == number) & (horizons == horizon)]
+            self._follow(number, horizon, mine)
             begin = self.written[number, horizon]
             places = (begin + np.arange(len(mine))) % REMEMBERED
             self.needed[number, horizon][:, places[-REMEMBERED:]] = mine[-REMEMBERED:].T
@@ -60,13 +72,34 @@ class Widening:
         found: Floats = self._factors[classes, horizon]
         return found
 
+    def _follow(self, number: int, horizon: int, needed: Floats) -> None:
+        """Move the levels by the share of new claims, shape (n, coverages), that the present factors do not hold."""
+        if self.written[number, horizon] < LEAST_CLAIMS:
+            return
+        nominal = np.array(self._coverages)
+        known = np.isfinite(needed)
+        held = (known & (needed <= self._factors[number, horizon])).sum(axis=0)
+        moved = self._levels[number, horizon] + LEVEL_RATE * (nominal * known.sum(axis=0) - held)
+        room = LARGEST_CHANGE * (1.0 - nominal)
+        self._levels[number, horizon] = np.clip(moved, nominal - room, nominal + room)
+
     def _learn(self, number: int, horizon: int) -> None:
-        for place, coverage in enumerate(self._coverages):
-            known = self.needed[number, horizon, place]
-            known = np.sort(known[np.isfinite(known)])
-            if len(known) >= LEAST_CLAIMS:
-                rank = min(int(np.ceil((len(known) + 1) * coverage)), len(known))
-                self._factors[number, horizon, place] = np.clip(known[rank - 1], *LIMITS)
+        age = (self.written[number, horizon] - 1 - np.arange(REMEMBERED)) % REMEMBERED
+        weight = 0.5 ** (age / HALF_LIFE_CLAIMS)
+        for place, level in enumerate(self._levels[number, horizon].tolist()):
+            needed = self.needed[number, horizon, place]
+            known = np.isfinite(needed)
+            if known.sum() >= LEAST_CLAIMS:
+                factor = _weighted_quantile(needed[known], weight[known], level)
+                self._factors[number, horizon, place] = np.clip(factor, *LIMITS)
+
+
+def _weighted_quantile(values: Floats, weights: Floats, level: float) -> float:
+    """The least of the values that holds a share of the weights, with one more value of unknown size."""
+    order = np.argsort(values)
+    total = np.cumsum(weights[order])
+    place = int(np.searchsorted(total, level * (total[-1] + weights.max())))
+    return float(values[order[min(place, len(order) - 1)]])
 
 
 def needed_factors(quantiles: Floats, truth: Floats, pairs: tuple[tuple[int, int], ...], median: int) -> Floats:

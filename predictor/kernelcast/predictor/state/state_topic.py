@@ -56,7 +56,7 @@ class SnapshotStore:
         size = 0
         for key, value in messages:
             full = f"{self._prefix}{partition[0]}|{partition[1]}|{key}".encode()
-            self._producer.send(STATE.name, key=full, value=value, on_delivery=_if_failed(undelivered, key))
+            self._producer.send(STATE.name, key=full, value=value, on_delivery=if_failed(undelivered, key))
             size += len(value or b"")
         return size
 
@@ -91,7 +91,9 @@ class SnapshotStore:
         return ((topic, int(number)), within) if mine else (("", -1), "")
 
 
-def _if_failed(undelivered: Callable[[str], None], key: str) -> DeliveryListener:
+def if_failed(undelivered: Callable[[str], None], key: str) -> DeliveryListener:
+    """A listener that reports the key of a message that Kafka did not take."""
+
     def settled(reason: object) -> None:
         if reason is not None:
             undelivered(key)

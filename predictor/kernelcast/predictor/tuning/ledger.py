@@ -1,7 +1,8 @@
-"""Reads all hints and outcomes into the hint book: every predictor reads both topics whole, from their beginning.
+"""Reads all hints, outcomes and approvals into the hint book: every predictor reads the topics from their beginning.
 
 No hint is issued before the ledger has reached the end offsets that it saw at its start, so that no hint is issued
-twice after a restart.
+twice after a restart. Without the topic of orders, or the right to read it, hints are issued all the same: exporters
+hold those that need an approval.
 """
 
 import time
@@ -13,11 +14,14 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE
 from kernelcast.predictor.tuning.hints import HintBook
 from kernelcast.runtime.kafka.follow import TopicFollower
 from kernelcast.runtime.kafka.replay import ReplayConsumer
+from kernelcast.wire.cloudevents import decode_event
 from kernelcast.wire.errors import EventError
-from kernelcast.wire.events import decode_event, hint_from, outcome_from
-from kernelcast.wire.topics import HINTS, OUTCOMES
+from kernelcast.wire.events import hint_from, outcome_from
+from kernelcast.wire.topics import HINTS, ORDERS, OUTCOMES
+from kernelcast.wire.tuning.approvals import approval_from, approval_key
 
 NANOSECONDS_PER_MILLISECOND: Final = 1_000_000
+APPROVALS: Final = approval_key("")
 
 
 class RejectedMessages(Protocol):
@@ -36,11 +40,14 @@ class Ledger:
         reader: ReplayConsumer,
         book: HintBook,
         rejected: RejectedMessages,
+        orders: ReplayConsumer,
         *,
         clock_ns: Callable[[], int],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._follower = TopicFollower(reader, (HINTS.name, OUTCOMES.name), self._take, monotonic=monotonic)
+        self._orders = TopicFollower(orders, (ORDERS.name,), self._take_order, monotonic=monotonic)
+        self._orders_failed = False
         self._book = book
         self._rejected = rejected
         self._clock_ns = clock_ns
@@ -48,7 +55,8 @@ class Ledger:
     @property
     def caught_up(self) -> bool:
         """Whether every message that was on Kafka at the start has been read."""
-        return self._follower.caught_up
+        without_orders = self._orders.missing or self._orders_failed
+        return self._follower.caught_up and (self._orders.caught_up or without_orders)
 
     def poll(self, timeout_seconds: float) -> int:
         """Read one batch; returns the number of messages.
@@ -56,11 +64,29 @@ class Ledger:
         Raises:
             BrokerError: Kafka does not answer.
         """
-        return self._follower.poll(timeout_seconds)
+        found = self._follower.poll(timeout_seconds)
+        self._orders_failed = True
+        found += self._orders.poll(0.0)
+        self._orders_failed = False
+        return found
 
     def close(self, timeout_seconds: float) -> None:
         """Stop reading; waits for the client at most this long."""
         self._follower.close(timeout_seconds)
+        self._orders.close(timeout_seconds)
+
+    def _take_order(self, message: Any) -> None:
+        """Learn the answer of a person to a hint; orders to stop are for exporters."""
+        key, value = (message.key() or b"").decode(errors="replace"), message.value()
+        if not key.startswith(APPROVALS):
+            return
+        if value is None:
+            self._book.approvals.forget(key.removeprefix(APPROVALS))
+            return
+        try:
+            self._book.approvals.learn(approval_from(decode_event(value)))
+        except EventError as error:
+            self._rejected.send(message, error)
 
     def _take(self, message: Any) -> None:
         value = message.value()
@@ -69,7 +95,7 @@ class Ledger:
         try:
             event = decode_event(value)
             if message.topic() == HINTS.name:
-                self._book.learn_hint(hint_from(event))
+                self._book.learn_hint(hint_from(event), time_ns=self._written_ns(message))
             else:
                 self._book.learn_outcome(outcome_from(event), time_ns=self._written_ns(message))
         except EventError as error:

@@ -1,10 +1,14 @@
 """Rules that propose another value for a tunable, each with its source."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from kernelcast.predictor.tuning.diagnosis import Diagnosis
 from kernelcast.predictor.tuning.tunables import ReportedTunable
+from kernelcast.wire.catalogue.diagnosis.rules import RULES as DIAGNOSIS_RULES
+from kernelcast.wire.catalogue.diagnosis.rules import Direction
 from kernelcast.wire.events import Evidence
 
 WARP: Final = 32
@@ -70,7 +74,51 @@ def block_size_small(tunable: ReportedTunable) -> Proposal | None:
 
 
 RULES: Final[tuple[Rule, ...]] = (block_size_not_warp_multiple, block_size_small)
-RULE_NAMES: Final = ("block_size_not_warp_multiple", "block_size_small")
+RULE_NAMES: Final = (
+    "block_size_not_warp_multiple",
+    "block_size_small",
+    *(rule.name for rule in DIAGNOSIS_RULES if rule.advice.kinds),
+)
+_SWITCHED_ON: Final = frozenset({"on", "true", "1", "yes"})
+
+
+def by_diagnosis(tunable: ReportedTunable, diagnoses: Iterable[Diagnosis]) -> Proposal | None:
+    """The next value of a tunable that carries out the advice of a rule which holds for its program.
+
+    A collective tunable is tried by all ranks together. A program whose ranks cannot agree rejects the hint.
+    """
+    if tunable.granularity == "restart":
+        return None
+    for found in diagnoses:
+        advice = found.rule.advice
+        if found.where.program != tunable.program or tunable.kind not in advice.kinds:
+            continue
+        value = _next_value(tunable, advice.direction)
+        if value is not None:
+            evidence = (Evidence(found.rule.name, found.rule.decides, f"{found.value:.4g}", found.rule.source),)
+            return Proposal(found.rule.name, value, None, None, 0.5, evidence)
+    return None
+
+
+def _next_value(tunable: ReportedTunable, direction: Direction) -> str | None:
+    if direction is Direction.ON:
+        is_on = tunable.value.lower() in _SWITCHED_ON
+        return None if is_on else next((text for text in tunable.allowed if text.lower() in _SWITCHED_ON), None)
+    present = _number(tunable.value)
+    numbers = {number: text for text in tunable.allowed if (number := _number(text)) is not None}
+    if present is None:
+        return None
+    if direction is Direction.UP:
+        return numbers.get(min((one for one in numbers if one > present), default=math.nan))
+    return numbers.get(max((one for one in numbers if one < present), default=math.nan))
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _whole(text: str) -> int | None:

@@ -6,12 +6,16 @@ from typing import Final
 from kernelcast.columnar import Attributes
 from kernelcast.predictor.series.subjects import DURATION
 from kernelcast.predictor.series.windows import Windows
+from kernelcast.predictor.tuning.runs import ProgramRuns
 from kernelcast.wire import kernels
 from kernelcast.wire.kernels import normalise
+from kernelcast.wire.tuning.approvals import changes_results
 
 MAX_TUNABLES: Final = 10_000
 VERSION_SILENT_NS: Final = 300 * 1_000_000_000
 """A code version that returns after this silence is a deploy; within it, old and new run side by side (a rollout)."""
+
+_DECLARED: Final = {"true": True, "false": False}
 
 Key = tuple[str, str, str]
 """Program, tunable, device model: one open hint for each."""
@@ -28,6 +32,9 @@ class ReportedTunable:
             empty where the program names none.
         time_ns: When it was last reported.
         owner: Number of the partition that it came from.
+        scope: `local`, or `collective`: all ranks change it together.
+        granularity: `step`, `epoch` or `restart`.
+        changes_results: Whether another value changes the program's results, as it declares; None without declaration.
     """
 
     program: str
@@ -40,6 +47,14 @@ class ReportedTunable:
     code_version: str = ""
     time_ns: int = 0
     owner: int = field(default=-1, compare=False)
+    scope: str = "local"
+    granularity: str = "step"
+    changes_results: bool | None = None
+
+    @property
+    def needs_approval(self) -> bool:
+        """Whether a person has to approve another value."""
+        return changes_results(self.kind, self.changes_results)
 
     @property
     def key(self) -> Key:
@@ -52,15 +67,20 @@ class TunableReports:
 
     Attributes:
         redeployed: Programs that have come to run another code version since the last `take_redeployed`.
+        retuned: Program and kernels of tunables that have come to have another value since the last `take_retuned`.
         refused: Tunables beyond the limit.
+        runs: Versions and tunables by program and GPU.
     """
 
     def __init__(self) -> None:
         self._latest: dict[Key, ReportedTunable] = {}
         self._heard_ns: dict[Key, int] = {}
         self._versions: dict[str, dict[str, int]] = {}
+        self._values: dict[Key, dict[str, int]] = {}
         self.redeployed: set[str] = set()
+        self.retuned: set[tuple[str, str]] = set()
         self.refused = 0
+        self.runs = ProgramRuns()
 
     def __len__(self) -> int:
         return len(self._latest)
@@ -68,6 +88,7 @@ class TunableReports:
     def observe(self, attributes: Attributes, *, time_ns: int, owner: int, now_ns: int) -> None:
         """Take a point of `kernelcast.tunable.info`."""
         words = dict(attributes)
+        self.runs.observe(words, now_ns=now_ns)
         tunable = ReportedTunable(
             program=words.get("program", ""),
             name=words.get("tunable", ""),
@@ -79,6 +100,9 @@ class TunableReports:
             code_version=words.get("code_version", ""),
             time_ns=time_ns,
             owner=owner,
+            scope=words.get("scope", "local"),
+            granularity=words.get("granularity", "step"),
+            changes_results=_DECLARED.get(words.get("changes_results", "")),
         )
         before = self._latest.get(tunable.key)
         if before is None and len(self._latest) >= MAX_TUNABLES:
@@ -88,18 +112,19 @@ class TunableReports:
             return
         self._latest[tunable.key] = tunable
         self._heard_ns[tunable.key] = now_ns
-        self._notice_version(tunable, now_ns)
-
-    def _notice_version(self, tunable: ReportedTunable, now_ns: int) -> None:
-        before = self._versions.get(tunable.program, {})
-        running = {version: heard_ns for version, heard_ns in before.items() if heard_ns >= now_ns - VERSION_SILENT_NS}
-        if before and tunable.code_version not in running and list(before) != [tunable.code_version]:
+        if _notice(self._versions.setdefault(tunable.program, {}), tunable.code_version, now_ns):
             self.redeployed.add(tunable.program)
-        self._versions[tunable.program] = {**running, tunable.code_version: now_ns}
+        if _notice(self._values.setdefault(tunable.key, {}), tunable.value, now_ns):
+            self.retuned.add((tunable.program, tunable.kernel))
 
     def current(self) -> list[ReportedTunable]:
         """All of them."""
         return list(self._latest.values())
+
+    @property
+    def versions(self) -> dict[str, tuple[str, ...]]:
+        """Code versions that each program runs now; several during a rollout."""
+        return {program: tuple(versions) for program, versions in self._versions.items()}
 
     @property
     def versioned(self) -> set[str]:
@@ -111,6 +136,11 @@ class TunableReports:
         programs, self.redeployed = self.redeployed, set()
         return programs
 
+    def take_retuned(self) -> set[tuple[str, str]]:
+        """Program and kernels of tunables with another value since the last call."""
+        retuned, self.retuned = self.retuned, set()
+        return retuned
+
     def drop_owned_by(self, owners: set[int]) -> None:
         """Drop the tunables of partitions that another member reads now."""
         self._latest = {key: one for key, one in self._latest.items() if one.owner not in owners}
@@ -119,8 +149,26 @@ class TunableReports:
         """Drop tunables without a report for `silent_ns`, by this process's clock."""
         self._latest = {key: one for key, one in self._latest.items() if self._heard_ns[key] >= now_ns - silent_ns}
         self._heard_ns = {key: self._heard_ns[key] for key in self._latest}
+        self.runs.drop_silent(now_ns - silent_ns)
+        self._values = {key: values for key, values in self._values.items() if key in self._latest}
         alive = {one.program for one in self._latest.values()}
         self._versions = {program: versions for program, versions in self._versions.items() if program in alive}
+
+
+def _notice(heard_ns: dict[str, int], value: str, now_ns: int) -> bool:
+    """Record that a value was reported; returns whether it replaces others, and is not one of those in use.
+
+    Args:
+        heard_ns: When each value was last reported; values that are no longer in use are removed.
+        value: The value.
+        now_ns: Time of the report.
+    """
+    known = set(heard_ns)
+    for old in [old for old, time_ns in heard_ns.items() if time_ns < now_ns - VERSION_SILENT_NS]:
+        del heard_ns[old]
+    replaces = bool(known) and value not in heard_ns and known != {value}
+    heard_ns[value] = now_ns
+    return replaces
 
 
 class GpuTime:
@@ -137,14 +185,16 @@ class GpuTime:
                     by_kernel[label] = by_kernel.get(label, 0.0) + spent
 
     def share(self, program: str, named: str) -> float | None:
-        """Share of a program's GPU time that the named kernels take; None where none of them was seen."""
+        """Share of a program's GPU time that the named kernels take, all if none is named; None if none was seen."""
         by_kernel = self._seconds.get(program, {})
         total = sum(by_kernel.values())
-        spent = sum(seconds for label, seconds in by_kernel.items() if _names(named, label))
+        if not named.strip("; "):
+            return 1.0 if total else None
+        spent = sum(seconds for label, seconds in by_kernel.items() if names_kernel(named, label))
         return spent / total if spent and total else None
 
 
-def _names(named: str, label: str) -> bool:
+def names_kernel(named: str, label: str) -> bool:
     """Whether one of the names a program gave is this kernel's label, signature, or the readable head of the label."""
     head = label.rpartition("#")[0]
     for part in named.split(";"):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from kernelcast.predictor.anomalies.episodes import NEVER
+from kernelcast.predictor.anomalies.episodes import BELOW_ALARM, NEVER
 from kernelcast.predictor.anomalies.settings import AnomalySettings
 
 
@@ -21,7 +21,9 @@ class Episodes:
         """1 inside an episode until its state is adopted as normal, else 0."""
         return int(0 < self.age < self._settings.adoption)
 
-    def step(self, every: np.float32, new: np.float32) -> tuple[np.float32, np.float32]:
+    def step(
+        self, every: np.float32, new: np.float32, alarming: tuple[np.float32, np.float32]
+    ) -> tuple[np.float32, np.float32]:
         """Take the scores of one row, and return the published score and the onset."""
         settings, inside = self._settings, self.age > 0
         opens = not inside and bool(new >= self._notice)
@@ -30,9 +32,10 @@ class Episodes:
         self._calm = 0 if self.off else self._calm + 1
         goes_on = opens or (inside and self._calm < settings.calm)
         self.age = self.age + 1 if goes_on else 0
-        alarm = goes_on and not self._acute and bool((every if inside else new) >= 1)
+        alarm = goes_on and not self._acute and bool(alarming[0 if inside else 1] >= 1)
         self._acute = goes_on and (self._acute or alarm)
         held = every if goes_on else new
+        held = held if self._acute else min(held, BELOW_ALARM)
         onset = self._onset(held, opens=opens and not alarm, alarm=alarm)
         return max(held, np.float32(1)) if self._acute and self.off else held, onset
 

@@ -20,6 +20,10 @@ class Levels:
         self.fast = self._short = self._slow = self._near = 0.0
         self._spread = np.float32(0)
 
+    def spread(self) -> np.float32:
+        """Return the standard deviation from the slow level."""
+        return self._spread
+
     def smallest(self) -> np.float32:
         """Return the smallest deviation that matters."""
         level = abs(self._slow)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from kernelcast.predictor.anomalies import levels
 from kernelcast.predictor.anomalies.detector import DAY_SECONDS
+from kernelcast.predictor.anomalies.evidence import isolated_factor
 from kernelcast.predictor.anomalies.settings import AnomalySettings
 from kernelcast.predictor.arrays import Bools, Floats
 
@@ -30,6 +31,9 @@ class Schedule:
         unchanged: Where the value equals the one before.
         warm: Where a score above 0 is possible.
         fresh: Where features may be new: the rhythm is known, or the value lies outside the range of the earlier ones.
+        isolated: float32, factor on the evidence of a value that is the first one off.
+        inside: Where the value lies in the range of the earlier ones.
+        trust: float32, weight of evidence for an alarm; less for values in the range of the earlier ones.
         ready: Where deviations from the season count.
         scale: float32, -log10 of a probability at score 1.
     """
@@ -40,6 +44,9 @@ class Schedule:
     unchanged: Bools
     warm: Bools
     fresh: Bools
+    isolated: Float32s
+    inside: Bools
+    trust: Float32s
     ready: Bools
     scale: Float32s
 
@@ -51,13 +58,17 @@ def schedule(values: Floats, interval_seconds: float, season_rows: int, settings
     intervals = DAY_SECONDS / np.asarray(interval_seconds, np.float64)
     bar = np.log10(np.maximum(intervals, 1) / settings.false_alarms_per_day).astype(np.float32)
     days = count / intervals.astype(np.float32)
+    inside = _inside(values, known)
     return Schedule(
         values=values,
         known=known,
         count=count,
         unchanged=known & (values == _before(values, known)),
         warm=(count >= settings.warm_up) & (days >= settings.warm_up_days),
-        fresh=(days >= settings.rhythm_days) | ~_inside(values, known),
+        fresh=(days >= settings.rhythm_days) | ~inside,
+        isolated=isolated_factor(np.asarray(days, np.float32), settings),
+        inside=inside,
+        trust=np.where(inside, np.float32(settings.familiar), np.float32(1)),
         ready=(season_rows > 1) & (count >= settings.cycles * season_rows),
         scale=bar * (1 + np.float32(settings.first_day) * (1 - np.minimum(days, 1))),
     )

@@ -16,6 +16,7 @@ class Season:
         self._profile = [np.float32(0)] * self._slots
         self._offset = self._short = self._spread = np.float32(0)
         self._short_weight = np.float32(settings.seasonal_short)
+        self._explained = np.float32(settings.explained)
         self._largest = np.float32(settings.largest_residual)
         self.since = np.maximum(count - rows, 0)
         self._count = list(count)
@@ -42,6 +43,10 @@ class Season:
         near = self._near(at, smallest)
         moved: np.float32 = self._short + self._short_weight * (near - self._short)
         return moved
+
+    def explains(self, spread: np.float32) -> bool:
+        """Whether the deviations from the season are small beside a spread without it."""
+        return bool(self._spread < self._explained * spread)
 
     def learn(self, at: int, value: np.float32, smallest: np.float32, frozen: int | None) -> None:
         """Learn the value that `begin` took; `frozen` is None where it was missing."""

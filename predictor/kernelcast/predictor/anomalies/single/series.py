@@ -31,13 +31,22 @@ class _Evidence(NamedTuple):
 
     every: np.float32 = _ZERO
     new: np.float32 = _ZERO
+    alarm_every: np.float32 = _ZERO
+    alarm_new: np.float32 = _ZERO
     direction: int = 0
     kind: int = int(AnomalyKind.NONE)
 
     def with_run(self, rarity: np.float32, kind: AnomalyKind) -> "_Evidence":
         """Return the stronger one of this evidence and that of a run."""
         direction, own = (0, int(kind)) if rarity > self.new else (self.direction, self.kind)
-        return _Evidence(max(self.every, rarity), max(self.new, rarity), direction, own)
+        return _Evidence(
+            max(self.every, rarity),
+            max(self.new, rarity),
+            max(self.alarm_every, rarity),
+            max(self.alarm_new, rarity),
+            direction,
+            own,
+        )
 
 
 def series_steps(
@@ -78,6 +87,8 @@ class _Series:
         rows = self._rows = schedule(values, interval_seconds, season, settings)
         self._count, self._warm = list(rows.count), rows.warm.tolist()
         self._fresh, self._ready = rows.fresh.tolist(), rows.ready.tolist()
+        self._inside, self._trust, self._isolated = rows.inside.tolist(), list(rows.trust), list(rows.isolated)
+        self._unexplained = np.float32(settings.unexplained)
         self._levels = Levels(rows.count, settings)
         self._tails, self._rates = Tails(FEATURES, settings, immediate=SHIFT), Rates(rows.count, settings)
         self._season = Season(season, rows.count, settings) if season > 1 else None
@@ -95,7 +106,8 @@ class _Series:
         for at, (value, known, unchanged, scale) in enumerate(columns):
             frozen = self._episodes.frozen()
             here = self._step_known(at, value, frozen, unchanged=unchanged) if known else self._step_missing(at)
-            found.score[at], found.onset[at] = self._episodes.step(here.every / scale, here.new / scale)
+            alarming = here.alarm_every / scale, here.alarm_new / scale
+            found.score[at], found.onset[at] = self._episodes.step(here.every / scale, here.new / scale, alarming)
             self._describe(here.direction, here.kind)
             found.direction[at], found.kind[at] = self._direction, self._kind
 
@@ -141,17 +153,28 @@ class _Series:
         self, at: int, features: tuple[np.float32, ...], smallest: np.float32, count: np.float32
     ) -> _Evidence:
         """The strongest evidence of the features, the first one of equal ones."""
-        most_every = most_new = _ZERO
+        most_every = most_new = alarm_every = alarm_new = _ZERO
         direction, jumps, strongest = 0, [False, False], -1
+        trust, isolated = self._trusts(at), self._isolated[at]
         for side in (0, 1):
             for place, value in enumerate(features):
                 tails, own = (self._season_tails, 0) if place == SEASON else (self._tails, place)
-                every, new = tails.surprise(own, side, -value if side else value, smallest, count)
-                most_every = max(most_every, every)
+                every, new = tails.surprise((own, side), -value if side else value, smallest, count, isolated)
+                most_every, alarm_every = max(most_every, every), max(alarm_every, every * trust[place])
                 jumps[side] = jumps[side] or bool(place == JUMP and every > 0)
-                if new > most_new and (place == SEASON or self._fresh[at]):
-                    most_new, direction, strongest = new, 1 - 2 * side, place
-        return _Evidence(most_every, most_new, direction, _kind(strongest, jumps=jumps[direction < 0]))
+                if place == SEASON or self._fresh[at]:
+                    alarm_new = max(alarm_new, new * trust[place])
+                    if new > most_new:
+                        most_new, direction, strongest = new, 1 - 2 * side, place
+        kind = _kind(strongest, jumps=jumps[direction < 0])
+        return _Evidence(most_every, most_new, alarm_every, alarm_new, direction, kind)
+
+    def _trusts(self, at: int) -> tuple[np.float32, ...]:
+        """Weight of each feature's evidence for an alarm."""
+        trust = self._trust[at]
+        explained = self._season is not None and self._season.explains(self._levels.spread())
+        seasonal = self._unexplained if self._inside[at] and not explained else np.float32(1)
+        return trust, trust, trust, seasonal
 
     def _describe(self, direction: int, kind: int) -> None:
         """Kind and direction are those of an episode's first row, as in `AnomalyDetector`."""

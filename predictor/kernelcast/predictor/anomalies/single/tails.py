@@ -36,6 +36,7 @@ class Side:
     mean: np.float32 = _ZERO
     record: np.float32 = _ZERO
     pending: np.float32 = _ZERO
+    shape: np.float32 = _TWO
     above: bool = False
     peak: np.float32 | None = None
     """The present excess; None where there is none."""
@@ -54,7 +55,6 @@ class Feature:
 
     clusters: np.float32
     immediate: bool
-    shape: np.float32 = _TWO
     sides: tuple[Side, Side] = field(default_factory=lambda: (Side(), Side()))
 
 
@@ -63,7 +63,6 @@ class Tails:
 
     def __init__(self, features: int, settings: AnomalySettings, *, immediate: int = 0) -> None:
         self._above = np.float32(1 - settings.quantile)
-        self._isolated = np.float32(settings.isolated)
         self._margin = np.float32(1 + settings.record_margin)
         self._keep = np.float32(1 - settings.record_decay)
         self.features = [Feature(self._above / 2, at < immediate) for at in range(features)]
@@ -79,19 +78,20 @@ class Tails:
         return found
 
     def surprise(
-        self, place: int, side: int, value: np.float32, smallest: np.float32, count: np.float32
+        self, sided: tuple[int, int], value: np.float32, smallest: np.float32, count: np.float32, isolated: np.float32
     ) -> tuple[np.float32, np.float32]:
         """Improbability of one side of a feature, and the same where it is a new record; 0 without a peak."""
+        place, side = sided
         feature = self.features[place]
         here = feature.sides[side]
         if here.peak is None or not value > smallest:
             return _ZERO, _ZERO
         scale = max(here.mean, many.SCALE_SHARE * smallest) + many.TINY
-        shape = tail_shape(feature.shape, self._above * count)
+        shape = tail_shape(here.shape, self._above * count)
         ratio = min(here.peak / (scale * (1 - shape)), many.LARGEST_RATIO)
         rarity = np.log10(1 + shape * ratio) / shape - np.log10(feature.clusters)
         if feature.immediate and not here.above:
-            rarity = self._isolated * rarity
+            rarity = isolated * rarity
         return rarity, rarity if value > self._margin * here.record else _ZERO
 
     def forget(self) -> None:
@@ -104,7 +104,7 @@ class Tails:
         """Take the features whose peaks were found last."""
         rise, fall = rates.rise[frozen][at], rates.fall[frozen][at]
         for feature, value in zip(self.features, values, strict=True):
-            shape, starts = feature.shape, _ZERO
+            starts = _ZERO
             for side, own in zip(feature.sides, (value, -value), strict=True):
                 side.record *= self._keep
                 side.learn_record(own)
@@ -113,7 +113,7 @@ class Tails:
                 if side.peak is not None:
                     starts += _ZERO if side.above else _HALF
                     if not rates.early[at]:
-                        feature.shape = _learn_excess(side, shape, rates.excess[frozen][at])
+                        _learn_excess(side, rates.excess[frozen][at])
                 side.above = side.peak is not None
                 if rates.early[at]:
                     side.record = side.quantile = max(side.record, own)
@@ -121,13 +121,13 @@ class Tails:
             feature.clusters += rates.clusters[frozen][at] * (starts - feature.clusters)
 
 
-def _learn_excess(side: Side, shape: np.float32, step: np.float32) -> np.float32:
-    """Move the mean of a side's excesses on, and return the feature's new shape."""
+def _learn_excess(side: Side, step: np.float32) -> None:
+    """Move the mean of a side's excesses and the side's shape on."""
     mean = side.mean
     excess = min(side.peak or _ZERO, many.LARGEST_EXCESS * max(mean, many.TINY))
     side.mean = mean + step * (excess - mean)
     relative = excess / max(side.mean, many.TINY)
-    return shape + step * (relative * relative - shape)
+    side.shape += step * (relative * relative - side.shape)
 
 
 def tail_shape(squares: np.float32, seen: np.float32) -> np.float32:

@@ -1,6 +1,7 @@
 """Causes of series that alarm or probably reach their limit, and of kernels that a deploy made slower."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -24,8 +25,29 @@ MAX_SIBLINGS: Final = 8
 """Other kernels of the GPU that are compared with a slow one."""
 CHUNK_ROWS: Final = 512
 _COMPANIONS: Final = (device.SM_CLOCK, device.GPU_UTIL, device.POWER_USAGE)
+_OF_GPUS: Final = frozenset(
+    {Cause.POWER_BRAKE, Cause.THERMAL, Cause.HARDWARE_SLOWDOWN, Cause.CLOCK_LOW, Cause.CONTENTION, Cause.AGEING}
+)
+"""Causes that lie in the GPU, or in another program on it."""
 _WHOLE_GPU: Final = 0.5
 """Share of the GPU's kernels that are slower where the GPU is, and not the kernel."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FleetFigures:
+    """Kernels that are slower than on other nodes, shape (n,).
+
+    Attributes:
+        usual: Usual duration, seconds.
+        fleet: Usual duration on other nodes, seconds.
+        clock: Usual SM clock of the GPU; NaN where it is not known.
+        fleet_clock: Usual SM clock of the GPUs of other nodes; NaN where it is not known.
+    """
+
+    usual: Floats
+    fleet: Floats
+    clock: Floats
+    fleet_clock: Floats
 
 
 class BreachCauses:
@@ -56,6 +78,22 @@ class BreachCauses:
             shown = self._kernel_features(rows[part], newest[part], live, known)
             found += [_decided(shown, number, one) for number, one in enumerate(find(shown, rules))]
         return found
+
+    def of_fleet(
+        self, rows: Ints, newest: Ints, live: Ints, known: DeviceRows, figures: FleetFigures
+    ) -> list[FoundCause | None]:
+        """Cause of each kernel that is slower than on other nodes; None where it has an excuse.
+
+        Args:
+            rows: Shape (n,), kernels.
+            newest: Shape (n,), newest interval of each.
+            live: Rows that report.
+            known: Rows of the metrics of GPUs.
+            figures: The comparison with the fleet.
+        """
+        rules = [rule for rule in RULES if rule.topic is Topic.SPEED]
+        found = find(self._kernel_features(rows, newest, live, known, figures), rules)
+        return [one.first_of(_OF_GPUS) for one in found]
 
     def of_devices(
         self, rows: Ints, meaning: Meaning, known: DeviceRows, limits: Mapping[str, Floats]
@@ -116,7 +154,9 @@ class BreachCauses:
             for cause in each.causes
         ]
 
-    def _kernel_features(self, rows: Ints, newest: Ints, live: Ints, known: DeviceRows) -> FeatureRows:
+    def _kernel_features(
+        self, rows: Ints, newest: Ints, live: Ints, known: DeviceRows, fleet: FleetFigures | None = None
+    ) -> FeatureRows:
         attributes, panels = self._source.attributes, self._panels
         devices = attributes.device[rows]
         block = int(newest.max(initial=0)) // self._source.histories.block_intervals - 1
@@ -129,6 +169,10 @@ class BreachCauses:
             process=process + self._source.regimes.expand(rows, block, process.shape[1]),
             baseline=self._memory.baseline[rows],
         )
+        if fleet is not None:
+            around = replace(
+                around, baseline=fleet.usual, fleet=fleet.fleet, clock=fleet.clock, fleet_clock=fleet.fleet_clock
+            )
         values = panels.gauges(_COMPANIONS, known, devices, newest)
         values[DURATION] = self._durations(rows, block)
         columns = dict(features(Observed(values, BLOCK_SECONDS, labels, end_ns, around)).columns)

@@ -1,6 +1,6 @@
 """Decides which cause each flagged series is published with, and which are not published at all."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -17,6 +17,7 @@ from kernelcast.wire.catalogue.cause_rules import Excuse
 from kernelcast.wire.catalogue.meanings import MEANINGS, Cause
 from kernelcast.wire.findings import Severity
 
+Decision = FoundCause | Abstention
 CLOCK_CAUSES: Final = frozenset({Cause.POWER_BRAKE, Cause.THERMAL, Cause.HARDWARE_SLOWDOWN, Cause.CLOCK_LOW})
 """Causes of a low clock: a fault, which is published although the kernel itself is as it was."""
 
@@ -29,11 +30,13 @@ class Explanations:
         detection: The detector.
         source: Windows and attributes.
         causes: Finds causes from evidence.
+        kept: Generation of each row with an alert, and the last decision about it while its limit was passed.
     """
 
     detection: Detection
     source: PanelSource
     causes: BreachCauses
+    kept: dict[int, tuple[int, Decision]] = field(default_factory=dict)
 
     def __call__(
         self, rows: Ints, newest: Ints, flagged: Bools, known: DeviceRows, report: CycleReport
@@ -49,6 +52,13 @@ class Explanations:
             places = others[(groups == (meaning, ended)).all(axis=1)]
             found |= self._of_devices(rows, places, meaning, known)
         return found
+
+    def abstention_of(self, row: int) -> Abstention | None:
+        """The reason for publishing nothing about a kernel whose alert fires; None where it is published."""
+        memory = self.detection.memory
+        generation, decided = self.kept.get(row, (-1, None))
+        lasts = generation == memory.generation[row] and memory.since_ns[row] > 0
+        return decided if lasts and isinstance(decided, Abstention) else None
 
     def _of_devices(self, rows: Ints, places: Ints, number: int, known: DeviceRows) -> dict[int, FoundCause]:
         meaning = self.source.attributes.meanings[number]
@@ -69,27 +79,75 @@ class Explanations:
         whole = programs.moved_as_a_whole(attributes.program[rows], away, judged)[places]
         mine = rows[places]
         shared = self.detection.shared(mine)
-        block = int(newest[places].max(initial=0)) // self.source.histories.block_intervals - 1
-        slow_clock = self.detection.clock_fell(mine, block, np.ones(len(mine), np.bool_))
+        slow_clock = self.detection.clock_fell(mine, newest[places], np.ones(len(mine), np.bool_))
         shown = self.causes.of_kernels(mine, newest[places], rows, known)
         found: dict[int, FoundCause] = {}
         for number, (place, (cause, reason)) in enumerate(zip(places.tolist(), shown, strict=True)):
-            if cause is not None and cause.cause in CLOCK_CAUSES:
-                found[place] = cause
-            elif slow_clock[number] or reason is Excuse.SOFTWARE_POWER_CAP:
-                report.abstentions[Abstention.CLOCK_FELL] += 1
-            elif cause is not None and cause.cause is Cause.CONTENTION:
-                found[place] = cause
-            elif whole[number] and shared[number]:
-                # The GPU's clock is not known, so that the rule for contention cannot hold.
-                found[place] = FoundCause(Cause.CONTENTION, Severity.PAGE, ())
-            elif whole[number] and not memory.firing[mine[number]]:
-                # The next block shows whether it is a step, which is a deploy.
-                report.abstentions[Abstention.PROGRAM_WIDE] += 1
+            row = int(mine[number])
+            now = self._decided(
+                row,
+                cause,
+                reason,
+                slow_clock=bool(slow_clock[number]),
+                whole=bool(whole[number]),
+                shared=bool(shared[number]),
+            )
+            decided = self._lasting(row, now)
+            if isinstance(decided, Abstention):
+                report.abstentions[decided] += 1
             else:
-                found[place] = cause or self._own(int(mine[number]))
+                found[place] = decided
         return found
+
+    def _decided(
+        self,
+        row: int,
+        cause: FoundCause | None,
+        reason: Excuse | None,
+        *,
+        slow_clock: bool,
+        whole: bool,
+        shared: bool,
+    ) -> Decision:
+        """The cause of one kernel as the present evidence shows it."""
+        if cause is not None and cause.cause in CLOCK_CAUSES:
+            return cause
+        if slow_clock or reason is Excuse.SOFTWARE_POWER_CAP:
+            return Abstention.CLOCK_FELL
+        if cause is not None and cause.cause is Cause.CONTENTION:
+            return cause
+        if whole and shared:
+            # The GPU's clock is not known, so that the rule for contention cannot hold.
+            return FoundCause(Cause.CONTENTION, Severity.PAGE, ())
+        if whole and not self.detection.memory.firing[row]:
+            # The next block shows whether it is a step, which is a deploy.
+            return Abstention.PROGRAM_WIDE
+        return cause or self._own(row)
+
+    def _lasting(self, row: int, decided: Decision) -> Decision:
+        """The decision about a kernel, given the earlier one about the same alert."""
+        memory = self.detection.memory
+        generation, passed = int(memory.generation[row]), memory.has_passed(row)
+        begins = memory.since_ns[row] == 0
+        known = self.kept.pop(row, None)
+        before = known[1] if known is not None and known[0] == generation and not begins else None
+        if begins and passed and not _shows_clock(decided) and self.detection.has_clock(row):
+            # The samples of its GPU may arrive after its own; the next cycle has them.
+            decided = Abstention.COMPANIONS_LATE
+        elif before not in (None, Abstention.COMPANIONS_LATE) and not passed:
+            # It is no longer slow, so that no evidence is left; the alert goes on until that has lasted.
+            decided = before
+        if passed or before is not None:
+            self.kept[row] = generation, decided
+        return decided
 
     def _own(self, row: int) -> FoundCause:
         attributes = self.source.attributes
         return FoundCause(attributes.meanings[attributes.meaning[row]].cause, Severity.PAGE, ())
+
+
+def _shows_clock(decided: Decision) -> bool:
+    """Whether the clock of the GPU explains a slow kernel."""
+    if isinstance(decided, Abstention):
+        return decided is Abstention.CLOCK_FELL
+    return decided.cause in CLOCK_CAUSES

@@ -1,0 +1,80 @@
+"""Probability, time and state of the breaches that are published."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernelcast.predictor.arrays import Bools, Ints
+from kernelcast.predictor.causes.find import FoundCause
+from kernelcast.predictor.cycle.detection import Detection
+from kernelcast.predictor.cycle.predictions import Degradation
+from kernelcast.predictor.passage.first_passage import QUANTILES
+from kernelcast.predictor.series.attributes import SeriesAttributes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Degradations:
+    """Reads results of the detector, by row.
+
+    Attributes:
+        detection: The detector.
+        attributes: Of the rows.
+        block_seconds: Length of a block.
+    """
+
+    detection: Detection
+    attributes: SeriesAttributes
+    block_seconds: float
+
+    def answered(self, rows: Ints) -> Bools:
+        """Whether the history of each row carries each horizon, and the row has it, shape (n, h)."""
+        every = np.array(self.detection.horizons_seconds)
+        own = np.array([np.isin(every, one) for one in self.attributes.horizon_sets])
+        reach = self.detection.memory.reach[rows]
+        reach_seconds = reach * self.block_seconds * self.attributes.settings.judge.max_extrapolation
+        carried = (every <= reach_seconds[:, None]) & self.detection.memory.answered[rows]
+        # A forecast without a limit is limited by the errors that it needs.
+        carried |= ~self.attributes.judged[rows][:, None]
+        answered: Bools = own[self.attributes.horizons[rows]] & carried
+        return answered
+
+    def horizons(self, row: int) -> tuple[float, ...]:
+        """Horizons of a row, seconds."""
+        return self.attributes.horizon_sets[int(self.attributes.horizons[row])]
+
+    def carried(self, row: int) -> list[float]:
+        """Horizons of a row that its history carries, seconds."""
+        answered = self.answered(np.array([row]))[0].tolist()
+        return [each for each, carried in zip(self.detection.horizons_seconds, answered, strict=True) if carried]
+
+    def probability(self, row: int) -> dict[float, float]:
+        """Probability of a breach within each horizon in seconds that the history carries; 1 if the limit is passed."""
+        memory, every = self.detection.memory, self.detection.horizons_seconds
+        if memory.has_passed(row):
+            return dict.fromkeys(self.horizons(row), 1.0)
+        found = {each: float(memory.probability[row, every.index(each)]) for each in self.carried(row)}
+        return {each: value for each, value in found.items() if np.isfinite(value)}
+
+    def seconds(self, row: int) -> dict[float, float]:
+        """Time until a share of the probability has reached the limit, by that share; 0 if the limit is passed."""
+        memory, scale = self.detection.memory, self.detection.seconds_scale
+        if memory.has_passed(row):
+            return dict.fromkeys(QUANTILES, 0.0)
+        times = zip(QUANTILES, memory.seconds[row].tolist(), strict=True)
+        return {quantile: seconds * scale for quantile, seconds in times if np.isfinite(seconds)}
+
+    def of(self, row: int, found: FoundCause) -> Degradation:
+        """The degradation of a row whose cause is known."""
+        memory = self.detection.memory
+        passed = memory.has_passed(row)
+        return Degradation(
+            cause=found.cause,
+            severity=found.severity,
+            evidence=found.evidence,
+            threshold=float(memory.limit[row]),
+            probability=self.probability(row),
+            seconds=self.seconds(row),
+            passed=passed,
+            crossed=passed or bool(memory.crossed[row]),
+            firing=passed or bool(memory.firing[row]),
+        )

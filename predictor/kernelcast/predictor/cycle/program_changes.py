@@ -1,0 +1,99 @@
+"""Changes that programs report: code versions, values of tunables, and trials of hints.
+
+A change begins a regime. Blocks of a trial count neither for a baseline nor as a slowdown.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kernelcast.predictor.arrays import Bools, Floats, Ints
+from kernelcast.predictor.series.attributes import NONE, SeriesAttributes
+from kernelcast.predictor.series.windows import Windows
+from kernelcast.predictor.tuning.runs import ProgramRun, RunKey
+from kernelcast.predictor.tuning.trials import Trial
+from kernelcast.predictor.tuning.tunables import names_kernel
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramChanges:
+    """Changes since the last cycle, with the programs that report their version, and trials.
+
+    Attributes:
+        redeployed: Programs with a new code version.
+        versioned: Programs that report their code version.
+        retuned: Program and kernels of tunables with a new value.
+        trials: Trials of the time that the blocks cover.
+        runs: Versions and tunables by program and GPU.
+        versions: Versions that each program runs now.
+    """
+
+    redeployed: Iterable[str] = ()
+    versioned: Iterable[str] = ()
+    retuned: Iterable[tuple[str, str]] = ()
+    trials: Sequence[Trial] = ()
+    runs: Mapping[RunKey, ProgramRun] = field(default_factory=dict)
+    versions: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+class TrialBlocks:
+    """Spans of blocks by row; replaced in each cycle. One thread at a time."""
+
+    def __init__(self, block_ns: int) -> None:
+        self._block_ns = block_ns
+        self._spans: dict[int, list[tuple[int, int]]] = {}
+
+    def update(self, trials: Iterable[Trial], rows: Ints, known: SeriesAttributes, windows: Windows) -> None:
+        """Find the rows of the kernels of each trial; call it under the lock of the windows."""
+        spans: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+        for trial in trials:
+            span = trial.begin_ns // self._block_ns, trial.end_ns // self._block_ns
+            for row in kernels_of(trial.program, trial.kernel, rows, known, windows):
+                spans[row].append(span)
+        self._spans = dict(spans)
+
+    def masked(self, rows: Ints, newest: int, *panels: Floats) -> Sequence[Floats]:
+        """Panels of blocks up to a newest one, with NaN for the blocks of trials.
+
+        Args:
+            rows: Shape (n,).
+            newest: Number of the last block.
+            panels: Each of shape (n, b).
+        """
+        mine = self._places(rows)
+        if not mine:
+            return panels
+        found = [panel.copy() for panel in panels]
+        for place in mine:
+            for begin, end in self._spans[int(rows[place])]:
+                for panel in found:
+                    oldest = newest - panel.shape[1] + 1
+                    panel[place, max(begin - oldest, 0) : max(end - oldest + 1, 0)] = np.nan
+        return found
+
+    def within(self, rows: Ints, newest_ns: Ints) -> Bools:
+        """Whether the block of time up to an instant of each row reaches into a trial, shape (n,)."""
+        found = np.zeros(len(rows), np.bool_)
+        for place in self._places(rows):
+            block = int(newest_ns[place]) // self._block_ns
+            found[place] = any(begin <= block <= end + 1 for begin, end in self._spans[int(rows[place])])
+        return found
+
+    def _places(self, rows: Ints) -> list[int]:
+        """Places of the rows that were in a trial."""
+        return np.flatnonzero(np.isin(rows, list(self._spans))).tolist() if self._spans else []
+
+
+def kernels_of(program: str, named: str, rows: Ints, known: SeriesAttributes, windows: Windows) -> list[int]:
+    """Rows of the named kernels of a program, or of all its kernels; call it under the lock of the windows."""
+    number = known.program_number(program)
+    if number == NONE:
+        return []
+    found = []
+    for row in rows[known.kernel[rows] & (known.program[rows] == number)].tolist():
+        subject = windows.subject(row)
+        if subject is not None and (not named or names_kernel(named, subject.label("kernel"))):
+            found.append(row)
+    return found

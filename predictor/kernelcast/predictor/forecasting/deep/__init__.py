@@ -1,0 +1,1 @@
+"""Models that statsmodels fits in worker processes; this process only applies them."""

@@ -1,0 +1,78 @@
+"""Collects the findings of searches of spaces on all nodes, and writes changed ones."""
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Final
+
+from kernelcast.tuning.experiment import Decision
+from kernelcast.wire.events import Outcome, OutcomeState
+from kernelcast.wire.tuning.experience import MAX_FAILED, MAX_KEPT, PROVED_NODES, Experience, KeptElsewhere
+
+MAX_SPACES: Final = 2_000
+MAX_NODES: Final = 1_000
+
+_Space = tuple[str, str, str, str]
+"""Program, space, device model, code version."""
+
+
+@dataclass(slots=True)
+class _Findings:
+    """Findings about one space: failed configurations, and the kept one of each node that searched."""
+
+    failed: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    kept: OrderedDict[str, str] = field(default_factory=OrderedDict)
+
+    def learn(self, outcome: Outcome) -> None:
+        if outcome.decision == Decision.FAILED.value:
+            self.failed[outcome.candidate] = None
+            while len(self.failed) > MAX_FAILED:
+                self.failed.popitem(last=False)
+        elif outcome.state is OutcomeState.KEPT:
+            self.kept[outcome.hostname] = outcome.candidate or outcome.value
+        elif outcome.state is OutcomeState.APPLIED:
+            self.kept.setdefault(outcome.hostname, "")
+        elif outcome.decision == Decision.ROLLED_BACK.value and self.kept.get(outcome.hostname) == outcome.candidate:
+            self.kept[outcome.hostname] = ""  # it was checked again, and taken back
+        while len(self.kept) > MAX_NODES:
+            self.kept.popitem(last=False)
+
+    def found(self) -> tuple[KeptElsewhere, ...]:
+        nodes: dict[str, list[str]] = {}
+        for node, value in self.kept.items():
+            if value and value not in self.failed:
+                nodes.setdefault(value, []).append(node)
+        ranked = sorted(nodes.items(), key=lambda item: (-len(item[1]), item[0]))[:MAX_KEPT]
+        return tuple(KeptElsewhere(value, len(by), self._second(by)) for value, by in ranked)
+
+    def _second(self, proved_by: list[str]) -> str:
+        """Return the node that is to prove a configuration next: one that searches the space, too."""
+        if len(proved_by) >= PROVED_NODES:
+            return ""
+        return min((node for node in self.kept if node not in proved_by), default="")
+
+
+class Experiences:
+    """Findings by space; bounded, the spaces without news for the longest time are forgotten first."""
+
+    def __init__(self) -> None:
+        self._spaces: OrderedDict[_Space, _Findings] = OrderedDict()
+        self._written: dict[_Space, Experience] = {}
+
+    def learn(self, outcome: Outcome) -> None:
+        """Record an outcome of a search."""
+        key = (outcome.program, outcome.tunable, outcome.device_model, outcome.code_version)
+        self._spaces.setdefault(key, _Findings()).learn(outcome)
+        self._spaces.move_to_end(key)
+        while len(self._spaces) > MAX_SPACES:
+            forgotten, _ = self._spaces.popitem(last=False)
+            self._written.pop(forgotten, None)
+
+    def take_changed(self) -> list[Experience]:
+        """Return the findings that have changed since the last call."""
+        changed = []
+        for key, findings in self._spaces.items():
+            now = Experience(*key, tuple(sorted(findings.failed)), findings.found())
+            if (now.failed or now.kept) and self._written.get(key) != now:
+                self._written[key] = now
+                changed.append(now)
+        return changed

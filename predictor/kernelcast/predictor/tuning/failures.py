@@ -1,0 +1,40 @@
+"""Values that failed on some node: they are proposed on no other of the same device model and code version."""
+
+from typing import Final
+
+from kernelcast.predictor.tuning.tunables import ReportedTunable
+from kernelcast.tuning.experiment import Decision
+from kernelcast.wire.events import Hint, Outcome
+
+MAX_FAILURES: Final = 10_000
+
+_Failed = tuple[str, str, str, str, str]
+"""Program, tunable, device model, code version, value."""
+
+
+class Failures:
+    """Failed values; bounded, the oldest are forgotten first."""
+
+    def __init__(self) -> None:
+        self._failed: dict[_Failed, str] = {}
+
+    def learn(self, outcome: Outcome, hint: Hint | None) -> None:
+        """Record the outcome of a hint if its value failed.
+
+        Args:
+            outcome: The outcome. Exporters of earlier revisions name no device model in it.
+            hint: Its hint, if it is known.
+        """
+        if outcome.decision != Decision.FAILED.value:
+            return
+        value = outcome.candidate or (hint.value if hint is not None else "")
+        model = outcome.device_model or (hint.device_model if hint is not None else "")
+        version = outcome.code_version or (hint.code_version if hint is not None else "")
+        if value:
+            self._failed[outcome.program, outcome.tunable, model, version, value] = outcome.reason
+        while len(self._failed) > MAX_FAILURES:
+            del self._failed[next(iter(self._failed))]
+
+    def reason(self, tunable: ReportedTunable, value: str) -> str | None:
+        """Return why a value failed on a node like those of a tunable; None if it did not."""
+        return self._failed.get((tunable.program, tunable.name, tunable.device_model, tunable.code_version, value))

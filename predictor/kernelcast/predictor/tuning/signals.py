@@ -1,0 +1,194 @@
+"""Signals of programs, computed from the windows of their series and of their GPUs."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from kernelcast.predictor.series.subjects import DURATION, DeviceKey, Form, Subject
+from kernelcast.predictor.series.windows import Windows
+from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND
+from kernelcast.predictor.tuning.diagnosis import ProgramOnDevice
+from kernelcast.wire.catalogue import kernel
+from kernelcast.wire.catalogue.devices import device, profiling
+from kernelcast.wire.catalogue.diagnosis.rules import Signal
+from kernelcast.wire.kernels import COMPUTE
+
+SPAN_SECONDS: Final = 300
+MIN_VALUES: Final = 3
+"""Values within the span that make a mean."""
+CHUNK: Final = 4096
+"""Series that are read while the lock is held once."""
+DATA_REGIONS: Final = frozenset({"data", "dataloader", "next_batch"})
+_MIN_RANKS: Final = 2
+
+_DEVICE_TIME: Final = kernel.DEVICE_TIME.prometheus_name
+_LAUNCHES: Final = kernel.LAUNCHES.prometheus_name
+_GAP: Final = kernel.LAUNCH_GAP.prometheus_name
+_WAIT: Final = kernel.SYNC_WAIT.prometheus_name
+_COPIED: Final = kernel.MEMCPY_BYTES.prometheus_name
+_REGION: Final = kernel.REGION_WALL.prometheus_name
+_USED: Final = device.FB_USED.prometheus_name
+_FREE: Final = device.FB_FREE.prometheus_name
+_PROFILED: Final[Mapping[str, Signal]] = {
+    profiling.SM_ACTIVE.prometheus_name: Signal.SM_ACTIVE,
+    profiling.SM_OCCUPANCY.prometheus_name: Signal.SM_OCCUPANCY,
+    profiling.DRAM_ACTIVE.prometheus_name: Signal.DRAM_ACTIVE,
+    profiling.PIPE_TENSOR_ACTIVE.prometheus_name: Signal.TENSOR_ACTIVE,
+    profiling.PIPE_FP32_ACTIVE.prometheus_name: Signal.FP32_ACTIVE,
+}
+_OF_PROGRAMS: Final = frozenset({_DEVICE_TIME, _GAP, _WAIT, _COPIED, _REGION, _LAUNCHES, DURATION})
+_OF_DEVICES: Final = frozenset({_USED, _FREE, *_PROFILED})
+
+
+@dataclass(slots=True)
+class _Sums:
+    """Means of one program's series on one GPU, by label."""
+
+    states: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    compute_of_rank: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    copied: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    regions: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    launches: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    gaps: list[float] = field(default_factory=list)
+    waits: list[float] = field(default_factory=list)
+
+
+def read_signals(windows: Windows, lock: AbstractContextManager[Any]) -> dict[ProgramOnDevice, dict[Signal, float]]:
+    """Compute the signals of every program on every GPU; a signal that is not measured is left out.
+
+    Args:
+        windows: The recent past.
+        lock: Guards the windows; it is held for short parts of the work.
+    """
+    with lock:
+        every = list(windows.items())
+    wanted = [(subject, row) for subject, row in every if subject.metric in _OF_PROGRAMS | _OF_DEVICES]
+    sums: defaultdict[ProgramOnDevice, _Sums] = defaultdict(_Sums)
+    devices: defaultdict[DeviceKey, dict[str, float]] = defaultdict(dict)
+    for subject, mean, peak in _recent(windows, lock, wanted):
+        if subject.metric in _OF_DEVICES:
+            devices[subject.device][subject.metric] = peak if subject.metric == _USED else mean
+        elif subject.program:
+            _ADD[subject.metric](sums[ProgramOnDevice(subject.program, subject.device)], subject, mean)
+    spreads = _rank_spreads(sums)
+    return {
+        where: {**_of_program(one), **_of_device(devices.get(where.device, {})), **spreads.get(where.program, {})}
+        for where, one in sums.items()
+    }
+
+
+def _recent(
+    windows: Windows, lock: AbstractContextManager[Any], wanted: list[tuple[Subject, int]]
+) -> Iterator[tuple[Subject, float, float]]:
+    """Mean and largest value of each series in the last minutes, by its host's clock; none of those with too few."""
+    count = min(max(round(SPAN_SECONDS * NANOSECONDS_PER_SECOND / windows.interval_ns), MIN_VALUES), windows.points)
+    with lock:
+        newest = windows.newest[np.array([row for _, row in wanted], np.int64)].tolist()
+    latest: dict[str, int] = {}
+    for (subject, _), interval in zip(wanted, newest, strict=True):
+        latest[subject.device[0]] = max(interval, latest.get(subject.device[0], interval))
+    for begin in range(0, len(wanted), CHUNK):
+        part = wanted[begin : begin + CHUNK]
+        last = np.array([latest[subject.device[0]] for subject, _ in part], np.int64)
+        with lock:
+            # A row may have been given to another series since.
+            held = np.array([windows.subject(row) is subject for subject, row in part], np.bool_)
+            values = windows.read(np.array([row for _, row in part], np.int64), last, count).astype(np.float64)
+        known = np.isfinite(values) & held[:, None]
+        counts = known.sum(axis=1)
+        means = np.where(known, values, 0.0).sum(axis=1) / np.maximum(counts, 1)
+        peaks = np.where(known, values, -np.inf).max(axis=1)
+        for place in np.flatnonzero(counts >= MIN_VALUES).tolist():
+            yield part[place][0], float(means[place]), float(peaks[place])
+
+
+def _add_state(sums: _Sums, subject: Subject, mean: float) -> None:
+    state = subject.label("state")
+    sums.states[state] += mean
+    if state in {"compute", "overlap"}:
+        sums.compute_of_rank[subject.label("rank")] += mean
+
+
+def _add_copied(sums: _Sums, subject: Subject, mean: float) -> None:
+    sums.copied[subject.label("pinned")] += mean
+
+
+def _add_region(sums: _Sums, subject: Subject, mean: float) -> None:
+    sums.regions[subject.label("region")] += mean
+
+
+def _add_launches(sums: _Sums, subject: Subject, mean: float) -> None:
+    if subject.label("kernel_class") in {COMPUTE, ""}:
+        sums.launches[subject.label("kernel")] += mean
+
+
+def _add_duration(sums: _Sums, subject: Subject, mean: float) -> None:
+    if subject.form is Form.MEAN and subject.label("kernel_class") in {COMPUTE, ""}:
+        sums.seconds[subject.label("kernel")] = mean
+
+
+def _add_gap(sums: _Sums, _subject: Subject, mean: float) -> None:
+    sums.gaps.append(mean)
+
+
+def _add_wait(sums: _Sums, _subject: Subject, mean: float) -> None:
+    sums.waits.append(mean)
+
+
+_ADD: Final[Mapping[str, Callable[[_Sums, Subject, float], None]]] = {
+    _DEVICE_TIME: _add_state,
+    _COPIED: _add_copied,
+    _REGION: _add_region,
+    _LAUNCHES: _add_launches,
+    DURATION: _add_duration,
+    _GAP: _add_gap,
+    _WAIT: _add_wait,
+}
+
+
+def _of_program(sums: _Sums) -> dict[Signal, float]:
+    found: dict[Signal, float] = {}
+    wall = sum(sums.states.values())
+    if wall > 0:
+        found[Signal.IDLE_SHARE] = sums.states["idle"] / wall
+        found[Signal.COPY_SHARE] = sums.states["copy"] / wall
+        found[Signal.COLLECTIVE_SHARE] = sums.states["collective"] / wall
+    launched = sum(sums.launches[name] for name in sums.seconds)
+    if launched > 0:
+        spent = sum(seconds * sums.launches[name] for name, seconds in sums.seconds.items())
+        found[Signal.KERNEL_SECONDS] = spent / launched
+    if sums.gaps:
+        found[Signal.LAUNCH_GAP_SECONDS] = sum(sums.gaps) / len(sums.gaps)
+    if sums.waits:
+        found[Signal.SYNC_WAIT_SHARE] = sum(sums.waits)
+    copied = sum(sums.copied.values())
+    if copied > 0 and sums.copied.keys() - {""}:
+        found[Signal.PAGEABLE_SHARE] = sums.copied["false"] / copied
+    in_regions = sum(sums.regions.values())
+    if in_regions > 0 and DATA_REGIONS & sums.regions.keys():
+        found[Signal.DATA_WAIT_SHARE] = sum(sums.regions[name] for name in DATA_REGIONS) / in_regions
+    return found
+
+
+def _of_device(values: Mapping[str, float]) -> dict[Signal, float]:
+    found = {signal: values[name] for name, signal in _PROFILED.items() if name in values}
+    total = values.get(_USED, np.nan) + values.get(_FREE, np.nan)
+    if total > 0:
+        found[Signal.MEMORY_USED_RATIO] = min(values[_USED] / total, 1.0)
+    return found
+
+
+def _rank_spreads(sums: Mapping[ProgramOnDevice, _Sums]) -> dict[str, dict[Signal, float]]:
+    ranks: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    for where, one in sums.items():
+        ranks[where.program].update(one.compute_of_rank)
+    return {
+        program: {Signal.RANK_SPREAD: (max(compute.values()) - min(compute.values())) / max(compute.values())}
+        for program, compute in ranks.items()
+        if len(compute) >= _MIN_RANKS and max(compute.values()) > 0
+    }
