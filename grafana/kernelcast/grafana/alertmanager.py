@@ -1,64 +1,79 @@
-"""Alertmanager's configuration: group by subject, silence the consequences of a known cause, tell the bridge."""
+"""Alertmanager's configuration: every alert to the bridge, then by severity to people; causes silence consequences."""
 
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from kernelcast.grafana.rules.model import DEMO, PRODUCTION, Profile, duration, to_yaml
-from kernelcast.grafana.rules.recording import PREDICTOR_JOB
+from kernelcast.grafana import faults
+from kernelcast.grafana.consequences import Consequences, declared
+from kernelcast.grafana.rules.model import DEMO, PRODUCTION, Profile, Severity, duration, to_yaml
+from kernelcast.grafana.site import OPEN, Access
 from kernelcast.wire.errors import ConfigurationError
 
-WEBHOOK_URL: Final = "http://localhost:19401/api/v1/alerts"
+WEBHOOK_PATH: Final = "/api/v1/alerts"
+WEBHOOK_URL: Final = f"http://localhost:19401{WEBHOOK_PATH}"
 """The bridge, which writes every alert to `kernelcast.alerts`."""
 
 FILE: Final = "alertmanager.yaml"
 
-_RECEIVER: Final = "kernelcast"
-_HEARTBEAT: Final = "heartbeat"
-_DEAD_NODE: Final = 'alertname="KernelcastExporterStale"'
-_OF_A_GPU: Final = "Kernelcast(Gpu.+|Kernel.+|Infiniband.+|DegradationPredicted|BreachImminent)"
-_THROUGH_THE_BRIDGE: Final = f"KernelcastExporterStale|KernelcastProducerSilent|KernelcastForecast.+|{_OF_A_GPU}"
+BRIDGE: Final = "kernelcast"
+HEARTBEAT: Final = "heartbeat"
+GROUPED_BY: Final = ("alertname", "Hostname", "program")
+WAITS: Final = {
+    Severity.CRITICAL: (10, 300, 3600),
+    Severity.WARNING: (60, 600, 12 * 3600),
+    Severity.INFO: (600, 3600, 7 * 24 * 3600),
+}
+"""Seconds until the first message of a group, between its messages, and until it is sent again."""
+BRIDGE_WAITS: Final = (30, 300, 4 * 3600)
+_DEMO_WAITS: Final = (1, 1, 60)
+
 _HEADING: Final = (
-    "Made by `kernelcast grafana alertmanager-config`. The bridge writes every alert to Kafka;\n"
-    "add receivers for people beside it. The heartbeat receiver has no address: give it one that notices silence."
+    "Made by `kernelcast grafana alertmanager-config`. The bridge writes every alert to Kafka. The receivers\n"
+    "critical, warning, info and heartbeat have no address: give them one, as in people.yaml. The heartbeat's must\n"
+    "notice silence."
 )
 
 
-def render(webhook_url: str = WEBHOOK_URL, profile: Profile = PRODUCTION) -> str:
+def render(webhook_url: str = WEBHOOK_URL, profile: Profile = PRODUCTION, access: Access = OPEN) -> str:
     """A complete configuration.
 
     Args:
-        webhook_url: Where the bridge takes alerts: `http://BRIDGE/api/v1/alerts`.
-        profile: `DEMO` shortens the times to seconds.
+        webhook_url: Where the bridge takes alerts: `http://BRIDGE/api/v1/alerts`. Unused at a site without a bridge.
+        profile: `DEMO` shortens the times to seconds; the profile says which services run.
+        access: TLS and the user of the bridge; the scheme is the URL's.
 
     Raises:
         ConfigurationError: Not an address that Alertmanager can post to.
     """
-    parts = urlsplit(webhook_url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigurationError(f"--webhook-url is {webhook_url!r}; it must be like {WEBHOOK_URL}")
-    wait, interval, repeat = (1, 1, 60) if profile.name == DEMO.name else (30, 300, 4 * 3600)
     document = {
         "route": {
-            "receiver": _RECEIVER,
-            "group_by": ["alertname", "Hostname", "program"],
-            "group_wait": duration(wait),
-            "group_interval": duration(interval),
-            "repeat_interval": duration(repeat),
-            "routes": [_heartbeat(interval)],
+            "receiver": BRIDGE if profile.jobs.bridge else Severity.WARNING.value,
+            "group_by": list(GROUPED_BY),
+            **waits(BRIDGE_WAITS, profile),
+            "routes": [heartbeat_route(profile), *bridge_routes(profile), *severity_routes(profile)],
         },
-        "inhibit_rules": _inhibitions(),
+        "inhibit_rules": inhibitions(profile),
         "receivers": [
-            {"name": _RECEIVER, "webhook_configs": [{"url": webhook_url, "send_resolved": True, "max_alerts": 0}]},
-            {"name": _HEARTBEAT},
+            *bridge_receivers(webhook_url, profile, access),
+            {"name": HEARTBEAT},
+            *({"name": severity.value} for severity in WAITS),
         ],
     }
     return to_yaml(document, heading=_HEADING)
 
 
-def _heartbeat(interval: int) -> dict[str, Any]:
-    every = duration(interval)
+def waits(seconds: tuple[int, int, int], profile: Profile) -> dict[str, str]:
+    """The three times of a route; seconds instead of minutes in a demo."""
+    chosen = _DEMO_WAITS if profile.name == DEMO.name else seconds
+    names = ("group_wait", "group_interval", "repeat_interval")
+    return {name: duration(value) for name, value in zip(names, chosen, strict=True)}
+
+
+def heartbeat_route(profile: Profile) -> dict[str, Any]:
+    """The heartbeat, sent again and again, to its own receiver only."""
+    every = duration(1 if profile.name == DEMO.name else 300)
     return {
-        "receiver": _HEARTBEAT,
+        "receiver": HEARTBEAT,
         "matchers": ['alertname="Watchdog"'],
         "group_wait": "0s",
         "group_interval": every,
@@ -66,36 +81,50 @@ def _heartbeat(interval: int) -> dict[str, Any]:
     }
 
 
-def _inhibitions() -> list[dict[str, Any]]:
-    """A known cause silences what follows from it, on the same subject."""
+def bridge_routes(profile: Profile) -> list[dict[str, Any]]:
+    """Every alert to the bridge, and then on; none at a site without one."""
+    return [{"receiver": BRIDGE, "matchers": [], "continue": True}] if profile.jobs.bridge else []
+
+
+def bridge_receivers(webhook_url: str, profile: Profile, access: Access = OPEN) -> list[dict[str, Any]]:
+    """The bridge's webhook.
+
+    Raises:
+        ConfigurationError: Not an address that Alertmanager can post to.
+    """
+    if not profile.jobs.bridge:
+        return []
+    parts = urlsplit(webhook_url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigurationError(f"--webhook-url is {webhook_url!r}; it must be like {WEBHOOK_URL}")
+    client = {"http_config": access.client()} if access.client() else {}
+    webhook = {"url": webhook_url, "send_resolved": True, "max_alerts": 0} | client
+    return [{"name": BRIDGE, "webhook_configs": [webhook]}]
+
+
+def severity_routes(profile: Profile) -> list[dict[str, Any]]:
+    """A route for each severity, with its own receiver and waits."""
     return [
-        # Without the bridge every alert about measurements loses its data: nothing is sent, also no false end.
-        _silences('alertname="KernelcastBridgeDown"', f'alertname=~"{_THROUGH_THE_BRIDGE}"', []),
-        _silences(_DEAD_NODE, 'alertname="KernelcastProducerSilent"', ["job", "instance"]),
-        _silences(_DEAD_NODE, f'alertname=~"{_OF_A_GPU}"', ["Hostname"]),
-        _silences(
-            'alertname="KernelcastPredictorDown"',
-            ['alertname="KernelcastProducerSilent"', f'job="{PREDICTOR_JOB}"'],
-            [],
-        ),
-        _silences(
-            'alertname="KernelcastBreachImminent"',
-            'alertname="KernelcastDegradationPredicted"',
-            ["Hostname", "gpu", "program", "kernel", "metric"],
-        ),
-        _silences(
-            'alertname="KernelcastGpuDown"', 'alertname=~"KernelcastGpu(Silent|RowsUnreadable)"', ["Hostname", "gpu"]
-        ),
-        _silences('alertname="KernelcastGpuThrottling"', 'alertname="KernelcastKernelSlower"', ["Hostname", "gpu"]),
-        _silences(
-            'alertname="KernelcastGpuRowRemapFailure"',
-            'alertname="KernelcastGpuMemoryRowsRemapped"',
-            ["Hostname", "gpu"],
-        ),
-        _silences('severity="critical"', 'severity="warning"', ["alertname", "Hostname", "gpu", "program", "kernel"]),
+        {"receiver": severity.value, "matchers": [f'severity="{severity}"'], **waits(seconds, profile)}
+        for severity, seconds in WAITS.items()
     ]
 
 
-def _silences(source: str, target: str | list[str], equal: list[str]) -> dict[str, Any]:
-    targets = [target] if isinstance(target, str) else target
-    return {"source_matchers": [source], "target_matchers": targets} | ({"equal": equal} if equal else {})
+def inhibitions(profile: Profile) -> list[dict[str, Any]]:
+    """The consequences of faults, those of alerts, and each warning beside a critical alert of its name."""
+    by_severity = {
+        "source_matchers": ['severity="critical"'],
+        "target_matchers": ['severity="warning"'],
+        "equal": ["alertname", "Hostname", "gpu", "program", "kernel"],
+    }
+    return [*faults.inhibitions(), *(_inhibition(one) for one in declared(profile)), by_severity]
+
+
+def _inhibition(one: Consequences) -> dict[str, Any]:
+    names = "|".join(one.silenced)
+    target = f'alertname="{names}"' if len(one.silenced) == 1 else f'alertname=~"{names}"'
+    rule = {
+        "source_matchers": [f'alertname="{one.cause}"'],
+        "target_matchers": [target],
+    }
+    return rule | ({"equal": list(one.subject)} if one.subject else {})

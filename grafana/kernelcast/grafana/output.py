@@ -3,26 +3,24 @@
 from pathlib import Path
 from typing import Final
 
-from kernelcast.grafana import alertmanager, dashboards, prometheus, provisioning, rules
+from kernelcast.grafana import alertmanager, dashboards, people, prometheus, provisioning, rules
+from kernelcast.grafana.site import Prometheus, Site
 from kernelcast.wire.errors import ConfigurationError
 
 COMMITTED: Final = Path("grafana")
 """Where a checkout keeps the production profile's files."""
 
-_EXAMPLE_TARGETS: Final = prometheus.Daemons(exporters=("localhost:19400",), predictors=("localhost:19402",))
-
 
 def tree(profile: rules.Profile) -> dict[str, str]:
     """Every generated file, by its path relative to the output directory."""
-    files = {f"dashboards/{name}": text for name, text in dashboards.render().items()}
+    files = {f"dashboards/{name}": text for name, text in dashboards.render(profile.runbooks_url).items()}
     files |= {f"rules/{name}": text for name, text in rules.render(profile).items()}
     files[f"alertmanager/{alertmanager.FILE}"] = alertmanager.render(profile=profile)
+    files[f"alertmanager/{people.FILE}"] = people.render(profile=profile)
+    files[f"alertmanager/{people.TEMPLATE_FILE}"] = people.TEMPLATE
+    interval = min(Prometheus().scrape_interval_seconds, profile.evaluation_seconds)
     files[f"prometheus/{prometheus.FILE}"] = prometheus.render(
-        ["localhost:19401"],
-        [f"../rules/{rules.CLASSIC_FILE}", f"../rules/{rules.ALERTS_FILE}"],
-        "localhost:9093",
-        scrape_interval=min(15, profile.evaluation_seconds),
-        daemons=_EXAMPLE_TARGETS,
+        Site(prometheus=Prometheus(scrape_interval_seconds=interval, rules_directory="../rules"))
     )
     files |= {f"provisioning/{name}": text for name, text in provisioning.render().items()}
     return files

@@ -1,66 +1,68 @@
 """Prometheus's configuration for the bridge, the daemons' own metrics, the rules and Alertmanager."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
+from kernelcast.grafana.rules import ALERTS_FILE, CLASSIC_FILE
 from kernelcast.grafana.rules.model import duration, to_yaml
-from kernelcast.grafana.rules.recording import BRIDGE_JOB, EXPORTER_JOB, PREDICTOR_JOB
+from kernelcast.grafana.site import TRIAL, Site, Targets
 
 FILE: Final = "prometheus.yaml"
 
 _HEADING: Final = "Made by `kernelcast grafana prometheus-config`."
-_OF_WHAT: Final = "accelerator|anomaly|degradation|forecast|gpu|hint|infiniband|probe|tpu|tunable"
-_TRAVELS: Final = f"cuda_.+|cupy_.+|DCGM_(FI|EXP)_.+|tpu_.+|kernelcast_({_OF_WHAT})_.+"
+_SUBJECTS: Final = (
+    "accelerator|anomaly|degradation|diagnosis|forecast|gpu|hint|infiniband|probe|program|tpu|trial|tunable"
+)
+TRAVELS: Final = f"cuda_.+|cupy_.+|DCGM_(FI|EXP)_.+|tpu_.+|kernelcast_({_SUBJECTS})_.+"
 """Series that reach Prometheus through Kafka and the bridge; a scrape of a daemon must not count them twice."""
 
 
-@dataclass(frozen=True, slots=True)
-class Daemons:
-    """Daemons that Prometheus scrapes for their own metrics, each as `HOST:PORT`."""
-
-    exporters: Sequence[str] = ()
-    predictors: Sequence[str] = ()
-
-
-def render(
-    bridge_targets: Sequence[str],
-    rule_files: Sequence[str],
-    alertmanager: str | None,
-    scrape_interval: int = 15,
-    daemons: Daemons = Daemons(),
-) -> str:
+def render(site: Site = TRIAL) -> str:
     """A complete configuration.
 
     Args:
-        bridge_targets: Bridges, as `HOST:PORT`; their series keep the job and instance of who measured.
-        rule_files: Paths of rule files, relative to the configuration or absolute; globs are allowed.
-        alertmanager: Alertmanager as `HOST:PORT`; None leaves alerting out.
-        scrape_interval: Seconds between scrapes and between evaluations.
-        daemons: Exporters and predictors, for their own health; what travels through Kafka is left out there.
+        site: Its services' addresses and access. A service without a target has no job; the series of bridges keep the
+            job and instance of the service that measured.
     """
-    every = duration(scrape_interval)
+    every = duration(site.prometheus.scrape_interval_seconds)
     document: dict[str, Any] = {
         "global": {"scrape_interval": every, "scrape_timeout": every, "evaluation_interval": every},
-        "rule_files": list(rule_files),
+        "rule_files": [f"{site.prometheus.rules_directory}/{name}" for name in (CLASSIC_FILE, ALERTS_FILE)],
     }
-    if alertmanager:
-        document["alerting"] = {"alertmanagers": [_static([alertmanager])]}
-    jobs = [_job(BRIDGE_JOB, bridge_targets) | {"honor_labels": True}]
-    for job, targets in ((EXPORTER_JOB, daemons.exporters), (PREDICTOR_JOB, daemons.predictors)):
-        if targets:
-            jobs.append(_job(job, targets) | {"metric_relabel_configs": [_without_what_travels()]})
-    document["scrape_configs"] = jobs
+    if site.alertmanager.targets:
+        document["alerting"] = {"alertmanagers": [_reached(site.alertmanager)]}
+    document["scrape_configs"] = [
+        {"job_name": job} | _reached(targets) | of_series(job, site) for job, targets in jobs(site)
+    ]
     return to_yaml(document, heading=_HEADING)
 
 
-def _job(name: str, targets: Sequence[str]) -> dict[str, Any]:
-    return {"job_name": name, "static_configs": [{"targets": list(targets)}]}
+def jobs(site: Site) -> Sequence[tuple[str, Targets]]:
+    """The jobs of a site's services, by the names that rules and dashboards use."""
+    names = site.jobs
+    services = (
+        (names.bridge, site.bridge),
+        (names.exporter, site.exporter),
+        (names.predictor, site.predictor),
+        (names.dcgm_exporter, site.dcgm_exporter),
+    )
+    return [(job, service) for job, service in services if service.targets]
 
 
-def _static(targets: Sequence[str]) -> dict[str, Any]:
-    return {"static_configs": [{"targets": list(targets)}]}
+def of_series(job: str, site: Site) -> dict[str, Any]:
+    """Settings for a job's series: honoured labels and dropped metrics.
+
+    Without a bridge nothing reaches Prometheus through Kafka, so that an exporter's own page is kept whole, with the
+    labels of the programs and GPUs.
+    """
+    if job == site.jobs.dcgm_exporter:
+        return {}
+    if job == site.jobs.bridge or (job == site.jobs.exporter and not site.bridge.targets):
+        return {"honor_labels": True}
+    dropped = {"source_labels": ["__name__"], "regex": TRAVELS, "action": "drop"}
+    return {"metric_relabel_configs": [dropped]}
 
 
-def _without_what_travels() -> dict[str, Any]:
-    return {"source_labels": ["__name__"], "regex": _TRAVELS, "action": "drop"}
+def _reached(service: Targets) -> dict[str, Any]:
+    scheme = {"scheme": service.access.scheme} if service.access.scheme != "http" else {}
+    return scheme | service.access.client() | {"static_configs": [{"targets": list(service.targets)}]}

@@ -4,11 +4,15 @@ from collections.abc import Collection
 from typing import Final
 
 from kernelcast.wire.catalogue import Metric
+from kernelcast.wire.catalogue.devices.device import DEVICE_LABELS
 
-SERVICE_JOBS: Final = "kernelcast-.+"
-"""Jobs under which Prometheus scrapes the daemons; see `prometheus.render`."""
+SERVICE_JOBS: Final = "$service"
+"""Jobs under which Prometheus scrapes the daemons, which a site chooses; a variable lists them."""
+LOOK_BACK: Final = "1h"
+"""Time within which an event finds the count before it: an exporter may have been away for a while."""
 
 _VARIABLES: Final = {"Hostname": "hostname", "gpu": "gpu", "program": "program", "rank": "rank", "kernel": "kernel"}
+_OWNER: Final = "hpc_job"
 _OPTIONAL_WITH: Final = "metric"
 _MAY_BE_ABSENT: Final = frozenset({"rank"})
 """Labels that many series lack: a program without ranks is shown whichever rank is chosen."""
@@ -39,6 +43,8 @@ def series(metric: Metric, suffix: str = "", *, extra: Collection[str] = (), fre
         if label in metric.labels and label not in free:
             optional = "|" if label in absent_too | _MAY_BE_ABSENT else ""
             matchers.append(f'{label}=~"${variable}{optional}"')
+    if _OWNER in metric.labels or {*DEVICE_LABELS} <= {*metric.labels}:
+        matchers.append(f'{_OWNER}=~"${_OWNER}"')
     return _selector(name(metric, suffix), [*matchers, *extra])
 
 
@@ -58,6 +64,17 @@ def happened(selector: str, *, window: str = "$__rate_interval") -> str:
     The first sample of a counter that is created by its first event is 1, so `increase` does not count that event.
     """
     return f"increase({selector}[{window}]) > 0 or ({selector} > 0 unless {selector} offset {window})"
+
+
+def marked(selector: str) -> str:
+    """The number of events of a counter since the step before: an event is one mark, in one step of the graph."""
+    before = f"last_over_time({selector}[{LOOK_BACK}] offset $__interval)"
+    return f"({selector} - ({before} or 0 * {selector})) > 0"
+
+
+def last_event(selector: str) -> str:
+    """Time of a counter's last event within the time range; nothing without an event."""
+    return f"max_over_time(timestamp({happened(selector, window='2m')})[$__range:1m])"
 
 
 def ranked(expr: str) -> str:

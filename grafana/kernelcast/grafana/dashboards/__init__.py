@@ -3,16 +3,29 @@
 from collections.abc import Callable
 from typing import Final
 
-from kernelcast.grafana.dashboards import boards
+from kernelcast.grafana.dashboards import pages
 from kernelcast.grafana.model.dashboard import Dashboard
 
-DASHBOARDS: Final[tuple[Callable[[], Dashboard], ...]] = (boards.overview, boards.gpus, boards.kernels, boards.health)
+DASHBOARDS: Final[tuple[Callable[[], Dashboard], ...]] = (
+    pages.fleet,
+    pages.node,
+    pages.gpu,
+    pages.kernels,
+    pages.synchronisation,
+    pages.forecasts,
+    pages.hints,
+    pages.pipeline,
+)
 
 
-def render() -> dict[str, str]:
-    """The JSON text of every dashboard, by file name; the name is the dashboard's uid."""
+def render(runbooks_url: str = "") -> dict[str, str]:
+    """The JSON text of every dashboard, by file name; the name is the dashboard's uid.
+
+    Args:
+        runbooks_url: The page of runbooks, which panels link to; nothing without it.
+    """
     made = [build() for build in DASHBOARDS]
-    return {f"{dashboard.uid}.json": dashboard.render() for dashboard in made}
+    return {f"{dashboard.uid}.json": dashboard.render(runbooks_url) for dashboard in made}
 
 
 __all__ = ["DASHBOARDS", "render"]

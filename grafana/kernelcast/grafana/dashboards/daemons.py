@@ -1,7 +1,8 @@
 """Each daemon: its series, its limits and its timing."""
 
 from kernelcast.grafana import promql
-from kernelcast.grafana.model.panels import Axis, LineStyle, PanelText, Placed, limits, time_series
+from kernelcast.grafana.dashboards import living
+from kernelcast.grafana.model.panels import Axis, Calm, LineStyle, PanelText, Placed, limits, time_series
 from kernelcast.grafana.model.targets import Query
 from kernelcast.wire.catalogue import bridge, predictor
 
@@ -18,7 +19,7 @@ def _held() -> Placed:
         "Lines of all series in memory on /metrics, and the limit beyond which new series are refused.",
     )
     rows = ((bridge.LINES, "lines"), (bridge.LINES_LIMIT, "limit"))
-    queries = [Query(promql.series(row), f"{{{{instance}}}} {legend}") for row, legend in rows]
+    queries = [Query(f"topk(8, {promql.series(row)})", f"{{{{instance}}}} {legend}") for row, legend in rows]
     return time_series(text, queries, Axis("short", low=0), LineStyle(overrides=(limits("limit"),)))
 
 
@@ -50,13 +51,17 @@ def _encoding() -> Placed:
         "Time the bridge takes to write its series for Prometheus; far below the scrape timeout.",
     )
     buckets = promql.rate(promql.series(bridge.SCRAPE_DURATION, "_bucket"))
-    query = Query(f"histogram_quantile(0.99, sum by (instance, le) ({buckets}))", "{{instance}}")
+    query = Query(f"topk(8, histogram_quantile(0.99, sum by (instance, le) ({buckets})))", "{{instance}}")
     return time_series(text, [query], Axis("s", low=0))
 
 
 def _alerts() -> Placed:
-    text = PanelText("Alerts written to Kafka", "Alerts that Alertmanager delivered to the bridge, by outcome.")
-    delivered = promql.increase(promql.series(bridge.ALERTS))
+    text = PanelText(
+        "Alerts written to Kafka",
+        "Alerts that Alertmanager delivered to the bridge, by outcome.",
+        calm=Calm("None", living.BRIDGES),
+    )
+    delivered = promql.marked(promql.series(bridge.ALERTS))
     return time_series(
         text,
         [Query(f"sum by (outcome) ({delivered})", "{{outcome}}")],
@@ -78,8 +83,9 @@ def _watched() -> Placed:
 def _abstained() -> Placed:
     text = PanelText(
         "Why nothing was predicted",
-        "Flagged series without a prediction, by reason: changed load, a baseline that is too wide, a recent deploy.",
+        "Flagged series without a prediction, a minute, by reason: changed load, a baseline that is too wide, a recent "
+        "deploy.",
     )
     abstained = promql.rate(promql.series(predictor.ABSTENTIONS))
-    query = Query(f"sum by (reason) ({abstained})", "{{reason}}")
-    return time_series(text, [query], Axis("cps", low=0), LineStyle(stacked=True))
+    query = Query(f"sum by (reason) ({abstained}) * 60", "{{reason}}")
+    return time_series(text, [query], Axis("short", low=0), LineStyle(stacked=True))

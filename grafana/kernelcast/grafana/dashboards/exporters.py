@@ -7,8 +7,6 @@ from kernelcast.grafana.model.panels import Axis, Calm, LineStyle, PanelText, Pl
 from kernelcast.grafana.model.targets import Query
 from kernelcast.wire.catalogue import exporter
 
-"""As `exporter.attribution` keeps an answer."""
-
 
 def row() -> Row:
     """Deadlines, spool, GPUs, state, and the users of the GPUs."""
@@ -27,6 +25,7 @@ def row() -> Row:
             _tpus(),
             _left_off(),
         ),
+        collapsed=True,
     )
 
 
@@ -37,7 +36,11 @@ def _lateness() -> Placed:
         "samples make rates inexact; if an interval takes too long, the next one is skipped.",
     )
     rows = ((exporter.TICK_LATENESS, "late"), (exporter.TICK_DURATION, "took"))
-    queries = [Query(promql.series(row), f"{{{{instance}}}} {legend}") for row, legend in rows]
+    queries = [
+        Query(f"quantile({share}, {promql.series(row)})", f"{legend}, {words}")
+        for row, legend in rows
+        for share, words in ((0.5, "median"), (1, "slowest exporter"))
+    ]
     return time_series(text, queries, Axis("s", low=0))
 
 
@@ -48,7 +51,7 @@ def _failed() -> Placed:
         calm=Calm("None", living.EXPORTERS),
     )
     rows = ((exporter.TICKS_MISSED, "missed"), (exporter.TICK_ERRORS, "failed"))
-    queries = [Query(promql.increase(promql.series(row)), f"{{{{instance}}}} {word}") for row, word in rows]
+    queries = [Query(promql.marked(promql.series(row)), f"{{{{instance}}}} {word}") for row, word in rows]
     return time_series(text, queries, Axis("short", low=0, decimals=0), LineStyle(bars=True))
 
 
@@ -56,9 +59,12 @@ def _spool() -> Placed:
     text = PanelText(
         "Waiting on disk",
         "Messages for Kafka on the exporters' disks: none in normal operation, a rising line while Kafka is down, and "
-        "a falling one after its return.",
+        "a falling one after its return. The ten largest.",
+        calm=Calm("Nothing waits", living.EXPORTERS),
+        runbooks=("KernelcastSpoolFilling", "KernelcastSpoolDropping"),
     )
-    return time_series(text, [Query(promql.series(exporter.SPOOL_BYTES), "{{instance}}")], Axis("bytes", low=0))
+    query = Query(f"topk(10, {promql.series(exporter.SPOOL_BYTES)} > 0)", "{{instance}}")
+    return time_series(text, [query], Axis("bytes", low=0))
 
 
 def _spool_flow() -> Placed:
@@ -72,7 +78,7 @@ def _spool_flow() -> Placed:
         Query(f"sum({promql.rate(promql.series(exporter.SPOOL_REPLAYED))})", "replayed"),
         Query(f"sum by (reason) ({lost})", "lost: {{reason}}"),
     ]
-    return time_series(text, queries, Axis("cps", low=0))
+    return time_series(text, queries, Axis("mps", low=0))
 
 
 def _nvml() -> Placed:
@@ -81,7 +87,7 @@ def _nvml() -> Placed:
         "Calls that failed for another reason than that the GPU does not support them.",
         calm=Calm("No call failed", living.EXPORTERS),
     )
-    errors = promql.increase(promql.series(exporter.NVML_ERRORS))
+    errors = promql.marked(promql.series(exporter.NVML_ERRORS))
     query = Query(f"sum by (instance, call) ({errors})", "{{instance}} {{call}}")
     return time_series(text, [query], Axis("short", low=0, decimals=0), LineStyle(bars=True))
 
@@ -91,18 +97,21 @@ def _nvml_process() -> Placed:
         "NVML's process",
         "A separate process calls NVML: numbers of starts, crashes and kills after a hang, and the call that hangs "
         "now.",
+        calm=Calm("Nothing happened", promql.series(exporter.NVML_STARTS)),
     )
     rows = ((exporter.NVML_STARTS, "started"), (exporter.NVML_CRASHES, "crashed"), (exporter.NVML_HANGS, "hung"))
-    queries = [Query(promql.increase(promql.series(row)), f"{{{{instance}}}} {word}") for row, word in rows]
-    queries.append(Query(promql.series(exporter.NVML_HUNG), "{{instance}} hangs in {{call}}"))
+    queries = [Query(promql.marked(promql.series(row)), f"{{{{instance}}}} {word}") for row, word in rows]
+    queries.append(Query(f"{promql.series(exporter.NVML_HUNG)} > 0", "{{instance}} hangs in {{call}}"))
     return time_series(text, queries, Axis("short", low=0, decimals=0), LineStyle(bars=True))
 
 
 def _state() -> Placed:
     text = PanelText(
-        "State not saved", "Snapshots of the totals that could not be written or read: a crash would cost them."
+        "State not saved",
+        "Snapshots of the totals that could not be written or read: a crash would cost them.",
+        calm=Calm("Every snapshot was saved", promql.series(exporter.STATE_ERRORS)),
     )
-    errors = promql.increase(promql.series(exporter.STATE_ERRORS))
+    errors = promql.marked(promql.series(exporter.STATE_ERRORS))
     query = Query(f"sum by (instance, operation) ({errors})", "{{instance}} {{operation}}")
     return time_series(text, [query], Axis("short", low=0, decimals=0), LineStyle(bars=True))
 
@@ -110,11 +119,11 @@ def _state() -> Placed:
 def _attribution() -> Placed:
     text = PanelText(
         "Age of the users' labels",
-        "Age of the last answer that gives pod, namespace, container and job, by source. Above the dashed line the "
+        "Age of the oldest answer that gives pod, namespace, container and job, by source. Above the dashed line the "
         "labels are left out, because an outdated name could be wrong.",
     )
     queries = [
-        Query(promql.series(exporter.ATTRIBUTION_AGE), "{{instance}} {{source}}"),
+        Query(f"max by (source) ({promql.series(exporter.ATTRIBUTION_AGE)})", "{{source}}"),
         Query(f"max by (source) ({promql.series(exporter.ATTRIBUTION_KEPT)})", "{{source}} limit"),
     ]
     return time_series(text, queries, Axis("s", low=0), LineStyle(overrides=(limits("limit"),)))
@@ -126,7 +135,7 @@ def _unnamed() -> Placed:
         "By source: the kubelet, the names of its log directories, the job directory, the users' names.",
         calm=Calm("Every attempt succeeded", living.EXPORTERS),
     )
-    errors = promql.increase(promql.series(exporter.ATTRIBUTION_ERRORS))
+    errors = promql.marked(promql.series(exporter.ATTRIBUTION_ERRORS))
     query = Query(f"sum by (instance, source) ({errors})", "{{instance}} {{source}}")
     return time_series(text, [query], Axis("short", low=0, decimals=0), LineStyle(bars=True))
 
@@ -137,7 +146,7 @@ def _tpus() -> Placed:
         "Readings of a TPU's runtime with a late or wrong answer; an absent runtime is no error.",
         calm=Calm("Every reading succeeded", living.EXPORTERS),
     )
-    errors = promql.increase(promql.series(exporter.TPU_ERRORS))
+    errors = promql.marked(promql.series(exporter.TPU_ERRORS))
     query = Query(f"sum by (instance, reason) ({errors})", "{{instance}} {{reason}}")
     return time_series(text, [query], Axis("short", low=0, decimals=0), LineStyle(bars=True))
 
@@ -149,7 +158,7 @@ def _left_off() -> Placed:
         "setting.",
         calm=Calm("Every exporter writes them", living.EXPORTERS),
     )
-    query = Query(promql.series(exporter.DEVICE_METRICS_OFF), "{{instance}} {{reason}}")
+    query = Query(f"{promql.series(exporter.DEVICE_METRICS_OFF)} > 0", "{{instance}} {{reason}}")
     return time_series(
         text, [query], Axis("short", low=0, high=1, decimals=0), LineStyle(bars=True), width=24, height=5
     )

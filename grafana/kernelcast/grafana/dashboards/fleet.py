@@ -1,93 +1,121 @@
-"""The fleet: hottest kernel, next breach, hints, and counts."""
+"""The fleet: how many GPUs are in which state, which alerts fire, utilisation as quantiles, power."""
 
 from typing import Final
 
-from kernelcast.grafana import promql
 from kernelcast.grafana.dashboards import living
 from kernelcast.grafana.dashboards.frame import ALERT_NAMES
-from kernelcast.grafana.dashboards.programs.busy import busy_seconds
-from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Calm, PanelText, Placed, stat
-from kernelcast.grafana.model.targets import Query
-from kernelcast.wire.catalogue import forecast, kernel
-from kernelcast.wire.catalogue.devices import device
-from kernelcast.wire.kernels import COLLECTIVE
+from kernelcast.grafana.dashboards.hardware import accelerators, trouble
+from kernelcast.grafana.dashboards.hardware.devices import held_back
+from kernelcast.grafana.model.panels import Axis, Calm, PanelText, Placed, stat, time_series
+from kernelcast.grafana.model.tables import Column, table
+from kernelcast.grafana.model.targets import Query, column
+from kernelcast.wire.catalogue.devices import device, gpu
 
-_LAUNCHES: Final = promql.series(kernel.LAUNCHES, free=("kernel",))
-_WITHOUT_PARAMETERS: Final = r"((?:\\(anonymous namespace\\)|[^<(#])+).*"
-"""A kernel's name up to its template arguments, parameters or hash; backslashes doubled for PromQL's string."""
-_GPUS: Final = f"group by (Hostname, gpu, UUID) ({promql.series(device.FB_USED)} or {_LAUNCHES})"
-_SOON_SECONDS: Final = 3600
+_WATCHDOG: Final = 'ALERTS{alertstate="firing", alertname="Watchdog"}'
+_SEVERITIES: Final = {"3": ("critical", "red"), "2": ("warning", "orange"), "1": ("info", "blue")}
+_BY: Final = "Hostname, gpu"
 
 
-def row() -> Row:
-    """Three panels with names (kernel, breach, tunable), then three figures."""
-    return Row("Fleet", (_hottest(), _breach(), _hints(), _programs(), _in_kernels(), _alerts()))
-
-
-def _programs() -> Placed:
-    text = PanelText("Programs", "Programs whose kernels are measured.")
-    return stat(
-        text, [Query(f"count(group by (program) ({_LAUNCHES}))")], Axis("short", low=0, decimals=0), width=8, height=3
-    )
-
-
-def _hottest() -> Placed:
+def answering(*, width: int = 4, height: int = 3) -> Placed:
+    """How many GPUs answer, and how many do not."""
     text = PanelText(
-        "Hottest kernel",
-        "The kernel with the most GPU time now, without its parameters, and its share of the GPU time of all kernels. "
-        "Collectives are left out: their time is mostly a wait for other GPUs.",
+        "GPUs",
+        "GPUs that answer their exporter, and those that do not.",
+        runbooks=("KernelcastGpuDown",),
     )
-    every = busy_seconds(free=("kernel",))
-    work = busy_seconds(extra=(f'kernel_class!="{COLLECTIVE}"',), free=("kernel",))
-    hottest = f"topk(1, {promql.share(work, of=every, by='kernel')})"
-    expr = f'label_replace({hottest}, "kernel", "$1", "kernel", "{_WITHOUT_PARAMETERS}")'
-    axis = Axis("percentunit", low=0, high=1)
-    return stat(text, [Query(expr, "{{kernel}}", instant=True)], axis, named=True, width=8)
+    up = trouble.each(gpu.GPU_UP)
+    queries = [Query(f"count({up} > 0)", "answer"), Query(f"count({up} == 0) or 0 * count({up})", "silent")]
+    return stat(text, queries, Axis("short", low=0, decimals=0), named=True, width=width, height=height)
 
 
-def _breach() -> Placed:
+def idle(*, width: int = 4, height: int = 3) -> Placed:
+    """How many GPUs have an owner and no work."""
     text = PanelText(
-        "Soonest predicted breach",
-        "The series that is expected to cross its threshold next, the cause, and the time after which half of the "
-        "simulated paths have crossed it; 0 s means that it is beyond the threshold now.",
-        calm=Calm("none predicted", living.PREDICTORS),
+        "Idle but allocated",
+        "GPUs that a pod or a job has, and on which no kernel ran for 15 minutes.",
+        calm=Calm("none", living.row(device.GPU_UTIL)),
+        runbooks=("KernelcastGpuIdleAllocated",),
     )
-    left = promql.series(forecast.DEGRADATION_TIME, extra=('quantile="0.5"',))
-    expr = f"bottomk(1, min by (Hostname, gpu, metric, cause) ({left}))"
-    query = Query(expr, "{{metric}} ({{cause}}) on {{Hostname}} GPU {{gpu}}", instant=True)
-    axis = Axis("s", low=0, thresholds=((None, "red"), (_SOON_SECONDS, "orange")))
-    return stat(text, [query], axis, named=True, width=8)
+    axis = Axis("short", low=0, decimals=0, thresholds=((None, "text"), (1, "orange")))
+    return stat(text, [Query(f"count({trouble.idle_allocated()})")], axis, width=width, height=height)
 
 
-def _hints() -> Placed:
+def power_now(*, width: int = 4, height: int = 3) -> Placed:
+    """Power of all GPUs."""
+    text = PanelText("Power now", "Sum of the power draw of the GPUs chosen.")
+    query = Query(f"sum({trouble.each(device.POWER_USAGE)})")
+    return stat(text, [query], Axis("watt", low=0), width=width, height=height)
+
+
+def alerts(*, width: int = 24, height: int = 7) -> Placed:
+    """The alerts that fire, the most severe first."""
     text = PanelText(
-        "What to change",
-        "Tunables with hints in this time range, with the rule and the number of hints. Their outcomes are under "
-        "Tuning hints.",
-        calm=Calm("no hint", living.PREDICTORS),
+        "Alerts that fire",
+        "Alerts of kernelcast that fire now. The runbook of each has the first action. No data: the rules are not "
+        "loaded, or Prometheus has stopped evaluating them.",
+        calm=Calm("none fires", _WATCHDOG),
+        runbooks=("Watchdog",),
     )
-    issued = promql.happened(promql.series(forecast.HINTS_ISSUED), window="$__range")
-    expr = f"topk(3, sum by (program, tunable, rule) ({issued}))"
-    query = Query(expr, "{{program}}: {{tunable}} ({{rule}})", instant=True)
-    return stat(text, [query], Axis("short", low=0, decimals=0), named=True, width=8)
+    labels = "alertname, Hostname, gpu, program"
+    firing = f'alertname=~"{ALERT_NAMES}", Hostname=~"$hostname|"'
+    ranks = (
+        f'{rank} * max by ({labels}) (ALERTS{{alertstate="firing", severity="{word}", {firing}}})'
+        for rank, (word, _) in _SEVERITIES.items()
+    )
+    since = f'max by ({labels}) (ALERTS_FOR_STATE{{{firing}}}) and on ({labels}) ALERTS{{alertstate="firing"}}'
+    return table(
+        text,
+        [column(" or ".join(ranks)), column(f"time() - ({since})")],
+        (
+            Column("alertname", "Alert"),
+            Column("Value #A", "Severity", "none", width=80, words=_SEVERITIES),
+            Column("Hostname", "Node", width=120),
+            Column("gpu", "GPU", width=50),
+            Column("program", "Program", width=100),
+            Column("Value #B", "Since", "s", width=80),
+        ),
+        sort="Severity",
+        width=width,
+        height=height,
+    )
 
 
-def _in_kernels() -> Placed:
+def utilisation(*, width: int = 8, height: int = 5) -> Placed:
+    """Utilisation of GPUs and TPUs as quantiles."""
     text = PanelText(
-        "GPU time in kernels",
-        "Share of the GPUs' wall time that kernels took; streams that overlap can add up to more.",
+        "Utilisation",
+        "Share of time in which accelerators were at work: of the busiest tenth, the median, and the idlest tenth.",
     )
-    expr = f"sum({busy_seconds(free=('kernel',))}) / scalar(count({_GPUS}))"
-    return stat(text, [Query(expr)], Axis("percentunit", low=0), width=8, height=3)
+    busy = accelerators.busy()
+    queries = [
+        Query(f"quantile by (accelerator) ({share}, {busy})", f"{{{{accelerator}}}} {words}")
+        for share, words in ((0.9, "p90"), (0.5, "median"), (0.1, "p10"))
+    ]
+    return time_series(text, queries, Axis("percentunit", low=0, high=1), width=width, height=height)
 
 
-def _alerts() -> Placed:
+def power(*, width: int = 8, height: int = 5) -> Placed:
+    """Power over time, and the limit of all GPUs together."""
+    text = PanelText("Power", "Power draw of the GPUs chosen, and the sum of their limits.")
+    queries = [
+        Query(f"sum({trouble.each(device.POWER_USAGE)})", "drawn"),
+        Query(f"sum({trouble.each(device.POWER_LIMIT)})", "sum of limits"),
+    ]
+    return time_series(text, queries, Axis("watt", low=0), width=width, height=height)
+
+
+def states(*, width: int = 8, height: int = 5) -> Placed:
+    """How many GPUs are in which state, over time."""
     text = PanelText(
-        "Alerts firing",
-        "Alerts of kernelcast that fire now. Without the heartbeat alert the rules are not loaded.",
+        "GPUs by state",
+        "Number of GPUs at work, idle, with clocks held back, and without an answer. A GPU at work can have its clocks "
+        "held back.",
     )
-    firing = f'count(ALERTS{{alertstate="firing", alertname=~"{ALERT_NAMES}"}})'
-    none = '0 * count(ALERTS{alertstate="firing", alertname="Watchdog"})'
-    axis = Axis("short", low=0, decimals=0, thresholds=((None, "green"), (1, "red")))
-    return stat(text, [Query(f"{firing} or {none}")], axis, width=8, height=3)
+    busy = f"{trouble.each(device.GPU_UTIL)}"
+    queries = [
+        Query(f"count({busy} >= 1) or 0 * count({busy})", "at work"),
+        Query(f"count({busy} < 1) or 0 * count({busy})", "idle"),
+        Query(f"count({held_back(_BY)}) or 0 * count({busy})", "clocks held back"),
+        Query(f"count({trouble.each(gpu.GPU_UP)} == 0) or 0 * count({busy})", "do not answer"),
+    ]
+    return time_series(text, queries, Axis("short", low=0, decimals=0), width=width, height=height)

@@ -4,7 +4,8 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Column, PanelText, Placed, table, time_series
+from kernelcast.grafana.model.panels import Axis, PanelText, Placed, time_series
+from kernelcast.grafana.model.tables import Column, table
 from kernelcast.grafana.model.targets import Query, column
 from kernelcast.wire.catalogue import forecast_scores as scores
 from kernelcast.wire.catalogue.model import Metric
@@ -19,7 +20,7 @@ _CELL_COLUMNS: Final = (
 
 def row() -> Row:
     """Scores beside the claims that they are about."""
-    return Row("Scores of forecasts", (_cells(), _reliability(), _alerts(), _abstained()))
+    return Row("Scores of forecasts", (_cells(), _reliability(), _alerts(), _abstained()), collapsed=True)
 
 
 def _cells() -> Placed:

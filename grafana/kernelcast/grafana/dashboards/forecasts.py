@@ -1,126 +1,235 @@
-"""Forecasts with their intervals, and the probability of a breach with its cause."""
+"""Forecasts of one series over the values that came, and the time that series in trouble have left."""
 
 from typing import Any, Final
 
 from kernelcast.grafana import promql
-from kernelcast.grafana.dashboards import living
+from kernelcast.grafana.dashboards import living, words
+from kernelcast.grafana.dashboards.frame import OWNER
+from kernelcast.grafana.inputs import Thresholds
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Calm, Column, LineStyle, PanelText, Placed, table, time_series
+from kernelcast.grafana.model.panels import Axis, Calm, LineStyle, PanelText, Placed, limits, stat, time_series
+from kernelcast.grafana.model.tables import Column, table
 from kernelcast.grafana.model.targets import Query, column
-from kernelcast.grafana.rules.forecasts import COVERAGE
-from kernelcast.wire.catalogue import forecast
+from kernelcast.grafana.model.variables import LabelVariable, RankedVariable
+from kernelcast.grafana.scores import with_class
+from kernelcast.wire.catalogue import forecast, forecast_scores, kernel
+from kernelcast.wire.catalogue.model import Metric
 
 _SUBJECT: Final = "{{Hostname}} GPU {{gpu}} {{program}} {{kernel}}"
 _PROBABLE: Final = 0.8
-_CHOSEN: Final = ('metric="$metric"', 'horizon="$horizon"')
+_SERIES: Final = 'job=~"$job", Hostname="$hostname", gpu="$gpu", program="$program", kernel="$kernel"'
+"""The series chosen; a label that it lacks is empty."""
+_ANY: Final = ("Hostname", "gpu", "program", "rank", "kernel")
+"""The table and the scores are about all series, not about the one chosen."""
+_NAME: Final = "${metric:text}"
 
 
-def row() -> Row:
-    """Actual and expected values, then predicted breaches with time and cause, and the coverage of forecasts."""
-    return Row("Forecasts and degradation", (_band(), _breaches(), _probability(), _coverage()))
+def variables() -> tuple[Any, ...]:
+    """The series: by default the one whose breach is most probable; then its horizon."""
+    value = promql.name(forecast.FORECAST_VALUE)
+    chosen = 'job=~"$job", metric="$metric", Hostname="$hostname", gpu="$gpu"'
+    subject = ('metric="$metric"', 'Hostname="$hostname"', 'gpu="$gpu"')
+    return (
+        RankedVariable("metric", "Forecast of", words.worded(_trouble("metric")), "metric", words="words"),
+        RankedVariable("hostname", "Node", _of_owner("Hostname", 'metric="$metric"'), "Hostname"),
+        RankedVariable("gpu", "GPU", _of_owner("gpu", 'metric="$metric"', 'Hostname="$hostname"'), "gpu"),
+        RankedVariable("program", "Program", _trouble("program", *subject), "program"),
+        RankedVariable("kernel", "Kernel", _trouble("kernel", *subject, 'program="$program"'), "kernel"),
+        LabelVariable("horizon", "Horizon", f"{value}{{{chosen}}}", "horizon", several=False),
+    )
+
+
+def _trouble(label: str, *matchers: str) -> str:
+    """The highest probability of a breach by a label; series with a forecast and without a limit come last."""
+    inside = ", ".join(('job=~"$job"', *matchers))
+    probable = f"max by ({label}) ({promql.name(forecast.DEGRADATION_PROBABILITY)}{{{inside}}})"
+    forecasted = f"group by ({label}) ({promql.name(forecast.FORECAST_VALUE)}{{{inside}}})"
+    return f"{probable} or 0 * {forecasted}"
+
+
+def _of_owner(label: str, *matchers: str) -> str:
+    """The same, of the nodes and GPUs of the job and user chosen; forecasts have no user, so all if none is chosen."""
+    known = f"{promql.name(forecast.FORECAST_VALUE)}|{promql.name(kernel.PROBE_USER)}"
+    place = ", ".join(one for one in matchers if one.startswith("Hostname"))
+    return f'({_trouble(label, *matchers)}) and on ({label}) {{__name__=~"{known}", {OWNER}, {place}}}'.replace(
+        ", }", "}"
+    )
+
+
+def first_screen() -> tuple[Placed, ...]:
+    """The time left, with the scores of such claims; then the series chosen."""
+    return (_breaches(), _band(), _next(), _left(), _age())
+
+
+def rows() -> tuple[Row, ...]:
+    """The claims over time."""
+    return (Row("Claims over time", (_probability(), _coverage()), collapsed=True),)
+
+
+def _subject(metric_name: str, *extra: str) -> str:
+    """The series chosen itself, whichever metric it is."""
+    return f'{{__name__="{metric_name}", {", ".join((*extra, _SERIES))}}}'
+
+
+def _of_series(metric: Metric, *extra: str) -> str:
+    matchers = ", ".join((_SERIES, 'metric="$metric"', *extra))
+    return f"{promql.name(metric)}{{{matchers}}}"
+
+
+def _bound(bound: str) -> str:
+    return _of_series(forecast.FORECAST_VALUE, 'horizon="$horizon"', f'bound="{bound}"')
+
+
+def _forecast(bound: str) -> str:
+    return f"max without (instance, rank) ({_bound(bound)})"
+
+
+def _issued_before(bound: str) -> str:
+    """The forecast for this moment, issued one horizon ago; not drawn on where forecasts have ended."""
+    return f"max without (instance, rank) ({_bound(bound)} offset $horizon) and on () group({living.PREDICTORS})"
+
+
+def _limit() -> str:
+    return f"max without (instance, rank) ({_of_series(forecast.DEGRADATION_THRESHOLD)})"
+
+
+def _actual() -> tuple[str, ...]:
+    """The series as the predictor sees it: a gauge, a counter's rate, or the mean of a histogram."""
+    gauge = _subject("$metric", '__name__!~".+_total"')
+    counter = promql.rate(_subject("$metric", '__name__=~".+_total"'))
+    mean = f"{promql.rate(_subject('${metric}_sum'))} / ({promql.rate(_subject('${metric}_count'))} > 0)"
+    return tuple(f"max without (instance, rank) ({expr})" for expr in (gauge, counter, mean))
 
 
 def _band() -> Placed:
     text = PanelText(
-        "$metric: now, and expected in $horizon",
-        "The series itself (a counter as its rate, a kernel's duration as the mean of its launches), and its forecast "
-        "for the chosen horizon at the time of issue: mean with 95 % interval. Only series that the predictor flagged "
-        "have one.",
+        f"{_NAME}: what came, and what was forecast $horizon before",
+        "The values of the series chosen (a counter as its rate, a kernel's duration as the mean of its launches), "
+        "over the mean and the 95 % interval that were forecast for that moment one horizon earlier. Values outside "
+        "the band are misses: 5 in 100 are expected. The dashed line is the limit.",
+        runbooks=("KernelcastForecastCoverageLow",),
     )
-    named = (f"{bound} {_SUBJECT}" for bound in ("mean", "lower", "upper"))
-    bounds = [Query(_forecast(bound), legend) for bound, legend in zip(("mean", "lower", "upper"), named, strict=True)]
-    actual = [Query(_forecast_lately(expr), f"actual {_SUBJECT}") for expr in (_gauge(), _counter(), _histogram())]
-    return time_series(text, [*actual, *bounds], Axis("short"), LineStyle(overrides=_interval()), width=24, height=10)
+    queries = [
+        *(Query(expr, _NAME) for expr in _actual()),
+        Query(_issued_before("mean"), f"{_NAME} expected"),
+        Query(_issued_before("lower"), "lower bound"),
+        Query(_issued_before("upper"), "upper bound"),
+        Query(_limit(), f"{_NAME} limit"),
+    ]
+    look = LineStyle(overrides=(*words.units("( expected| limit)?"), *_filled(), limits("limit")))
+    return time_series(text, queries, Axis("none"), look, width=16, height=7)
 
 
-def _forecast_lately(expr: str) -> str:
-    """Only subjects that had a forecast within the time range, and those over all of it: the others are too many."""
-    return f"({expr}) and on (Hostname, gpu, program, kernel) last_over_time({_forecast('mean')}[$__range] @ end())"
-
-
-def _forecast(bound: str) -> str:
-    return promql.series(forecast.FORECAST_VALUE, extra=(*_CHOSEN, f'bound="{bound}"'))
-
-
-def _subject(metric_name: str, *extra: str) -> str:
-    """The subject of the forecast chosen, whichever metric it is: labels that it lacks match as well."""
-    matchers = ('job=~"$job"', 'Hostname=~"$hostname"', 'gpu=~"$gpu"', 'program=~"$program|"', 'kernel=~"$kernel|"')
-    return f'{{__name__="{metric_name}", {", ".join((*extra, *matchers))}}}'
-
-
-def _gauge() -> str:
-    return _subject("$metric", '__name__!~".+_total"')
-
-
-def _counter() -> str:
-    return promql.rate(_subject("$metric", '__name__=~".+_total"'))
-
-
-def _histogram() -> str:
-    return f"{promql.rate(_subject('${metric}_sum'))} / ({promql.rate(_subject('${metric}_count'))} > 0)"
-
-
-def _interval() -> tuple[dict[str, Any], ...]:
-    """Draw the interval as thin lines; which pair encloses which band is known only where one subject is chosen."""
-    return tuple(
-        {
-            "matcher": {"id": "byRegexp", "options": f"/^{bound} /"},
-            "properties": [
-                {"id": "custom.lineStyle", "value": {"dash": dash, "fill": "dash"}},
-                {"id": "custom.lineWidth", "value": 1},
-            ],
-        }
-        for bound, dash in (("mean", [10, 4]), ("lower", [2, 4]), ("upper", [2, 4]))
+def _filled() -> tuple[dict[str, Any], ...]:
+    thin = {"id": "custom.lineWidth", "value": 0}
+    unlisted = {"id": "custom.hideFrom", "value": {"legend": True, "tooltip": False, "viz": False}}
+    band = [
+        {"id": "custom.fillBelowTo", "value": "lower bound"},
+        {"id": "custom.fillOpacity", "value": 15},
+        {"id": "color", "value": {"fixedColor": "blue", "mode": "fixed"}},
+    ]
+    return (
+        {"matcher": {"id": "byName", "options": "upper bound"}, "properties": [thin, *band]},
+        {"matcher": {"id": "byName", "options": "lower bound"}, "properties": [thin, unlisted]},
     )
+
+
+def _next() -> Placed:
+    text = PanelText(
+        f"{_NAME} in $horizon",
+        "The newest forecast for the series chosen: mean and 95 % interval, beside its value now and its limit.",
+    )
+    queries = [
+        *(Query(expr, f"{_NAME} now") for expr in _actual()),
+        *(
+            Query(_forecast(bound), f"{_NAME} {word}")
+            for bound, word in (("mean", "expected"), ("lower", "lower bound"), ("upper", "upper bound"))
+        ),
+        Query(_limit(), f"{_NAME} limit"),
+    ]
+    placed = stat(text, queries, Axis("none"), named=True, width=8, height=7)
+    placed.panel.field_config["overrides"] = list(words.units(" (now|expected|lower bound|upper bound|limit)"))
+    return placed
+
+
+def _left() -> Placed:
+    text = PanelText(
+        f"{_NAME}: time left",
+        "Time until half of the simulated paths of the series chosen have crossed its limit; 0 s: it is crossed.",
+        calm=Calm("no breach predicted", living.PREDICTIONS),
+        runbooks=("KernelcastBreachImminent",),
+    )
+    left = _of_series(forecast.DEGRADATION_TIME, 'quantile="0.5"')
+    return stat(text, [Query(f"min({left})")], Axis("s", low=0), width=12, height=3)
+
+
+def _age() -> Placed:
+    text = PanelText("Age of this forecast", "Time since the newest value that the forecast rests on.")
+    written = _of_series(forecast.FORECAST_TIME)
+    axis = Axis("s", low=0, thresholds=((None, "green"), (1800, "orange"), (7200, "red")))
+    return stat(text, [Query(f"time() - max({written})")], axis, width=12, height=3)
 
 
 def _breaches() -> Placed:
     text = PanelText(
-        "Predicted degradation",
-        "Probability that a series crosses its threshold within the horizon, the cause, and the time left until 10, 50 "
-        "and 90 of 100 simulated paths have crossed. An empty time means that fewer paths cross within the horizon.",
-        calm=Calm("No breach is predicted", living.PREDICTORS),
+        "Time to threshold, and how far to believe it",
+        "Series that will probably cross their limit within the horizon, the cause, and the time until 10, 50 and 90 "
+        "of 100 simulated paths have crossed it. Skill is against the last value (0 is as good, 1 is perfect); "
+        "coverage is the share of past values inside the 95 % interval. A click on a metric shows its forecast.",
+        calm=Calm("No breach is predicted", living.PREDICTIONS),
+        runbooks=("KernelcastDegradationPredicted", "KernelcastBreachImminent"),
     )
-    labels = "Hostname, gpu, program, kernel, metric, cause"
-    probability = f"max by ({labels}, horizon) ({promql.series(forecast.DEGRADATION_PROBABILITY)})"
-    times = [f"min by ({labels}) ({_time_left(quantile)})" for quantile in ("0.1", "0.5", "0.9")]
-    headings = ("Node", "GPU", "Program", "Kernel", "Metric", "Cause")
-    widths = (160, 60, 160, 0, 0, 110)
+    labels = "Hostname, gpu, program, kernel, metric, cause, horizon"
+    selector = promql.series(forecast.DEGRADATION_PROBABILITY, free=_ANY)
+    probability = f"max by ({labels}) ({selector})"
+    times = [f"{probability} * 0 + {_time_left(quantile)}" for quantile in ("0.1", "0.5", "0.9")]
+    coverage = f"max by (metric) ({promql.series(forecast.FORECAST_COVERAGE, free=('Hostname',))})"
+    naive = promql.series(forecast_scores.SKILL, extra=('reference="naive"',))
+    skill = f"on (class, horizon) group_left () max by (class, horizon) ({naive})"
+    claims = (
+        f"{probability} * 0 + on (metric) group_left () {coverage}",
+        f"{with_class(f'{probability} * 0')} + {skill}",
+    )
     return table(
         text,
-        [column(probability), *map(column, times)],
+        list(map(column, (probability, *times, *claims))),
         (
-            *(
-                Column(label, heading, width=width)
-                for label, heading, width in zip(labels.split(", "), headings, widths, strict=True)
-            ),
-            Column("horizon", "Horizon", width=90),
-            Column("Value #A", "Probability", "percentunit", bar=True, width=200, alarm=_PROBABLE),
-            Column("Value #B", "Left (10 %)", "s", width=110),
-            Column("Value #C", "Left (50 %)", "s", width=110),
-            Column("Value #D", "Left (90 %)", "s", width=110),
+            Column("Hostname", "Node", width=120),
+            Column("gpu", "GPU", width=50),
+            Column("program", "Program", width=110),
+            Column("kernel", "Kernel"),
+            Column("metric", "Metric", width=150, words=words.METRICS),
+            Column("cause", "Cause", width=100),
+            Column("horizon", "Horizon", width=70),
+            Column("Value #A", "Probability", "percentunit", bar=True, width=130, alarm=_PROBABLE),
+            Column("Value #B", "Left (10 %)", "s", width=85),
+            Column("Value #C", "Left (50 %)", "s", width=85),
+            Column("Value #D", "Left (90 %)", "s", width=85),
+            Column("Value #E", "Coverage", "percentunit", width=80),
+            Column("Value #F", "Skill", "none", width=60),
         ),
         sort="Probability",
-        height=7,
+        height=5,
     )
 
 
 def _time_left(quantile: str) -> str:
-    return promql.series(forecast.DEGRADATION_TIME, extra=(f'quantile="{quantile}"',))
+    subject = "Hostname, gpu, program, kernel, metric, cause"
+    left = promql.series(forecast.DEGRADATION_TIME, extra=(f'quantile="{quantile}"',), free=_ANY)
+    return f"on ({subject}) group_left () min by ({subject}) ({left})"
 
 
 def _probability() -> Placed:
     text = PanelText(
         "Probability of a breach",
         "The prediction over time: a lasting rise is a drift, a spike is uncertain. Above the dashed line an alert "
-        "fires.",
-        calm=Calm("No breach was predicted", living.PREDICTORS),
+        "fires. The ten highest.",
+        calm=Calm("No breach was predicted", living.PREDICTIONS),
     )
-    query = Query(
-        promql.series(forecast.DEGRADATION_PROBABILITY), f"{{{{metric}}}} {_SUBJECT} {{{{cause}}}} {{{{horizon}}}}"
-    )
+    probable = f"topk(10, {promql.series(forecast.DEGRADATION_PROBABILITY, free=_ANY)})"
+    query = Query(probable, f"{{{{metric}}}} {_SUBJECT} {{{{cause}}}} {{{{horizon}}}}")
     alarming = ((None, "transparent"), (_PROBABLE, "red"))
-    return time_series(text, [query], Axis("percentunit", low=0, high=1, thresholds=alarming))
+    return words.renamed(time_series(text, [query], Axis("percentunit", low=0, high=1, thresholds=alarming)))
 
 
 def _coverage() -> Placed:
@@ -130,5 +239,5 @@ def _coverage() -> Placed:
         "too narrow; at 100 % they are too wide. Below the dashed line an alert fires.",
     )
     query = Query(promql.series(forecast.FORECAST_COVERAGE, free=("Hostname",)), "{{metric}}")
-    wanted = ((None, "transparent"), (COVERAGE, "orange"))
-    return time_series(text, [query], Axis("percentunit", low=0, high=1, thresholds=wanted))
+    wanted = ((None, "transparent"), (Thresholds().forecast_coverage_ratio, "orange"))
+    return words.renamed(time_series(text, [query], Axis("percentunit", low=0, high=1, thresholds=wanted)))

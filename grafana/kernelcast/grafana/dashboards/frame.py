@@ -1,84 +1,88 @@
-"""Parts that all dashboards share: variables, and events drawn over every graph."""
+"""Parts that all pages share: variables from the widest choice to the narrowest."""
 
 from typing import Any, Final
 
 from kernelcast.grafana import promql
-from kernelcast.grafana.model.dashboard import Annotation
 from kernelcast.grafana.model.variables import DatasourceVariable, LabelVariable
-from kernelcast.wire.catalogue import forecast, kernel
+from kernelcast.wire.catalogue import forecast, kernel, runtime
 from kernelcast.wire.catalogue.devices import accelerator, device
 
 ALERT_NAMES: Final = "Kernelcast.+"
 """How all of our alerts are named; the heartbeat is called Watchdog and does not count as one."""
 
-_ANY_SUBJECT: Final = "|".join(promql.name(row) for row in (device.FB_USED, kernel.LAUNCHES))
-"""Frame buffer memory: the one metric that every GPU has, and every MIG instance, too."""
+_OWNED: Final = "|".join(promql.name(row) for row in (device.FB_USED, accelerator.MEMORY_USED, kernel.PROBE_USER))
+"""Series that name a job: of devices, and of programs with the probe."""
 
-_ANY_NODE: Final = f"{_ANY_SUBJECT}|{promql.name(accelerator.MEMORY_USED)}"
+_ANY_GPU: Final = "|".join(promql.name(row) for row in (device.FB_USED, kernel.LAUNCHES, kernel.PROBE_USER))
+"""Frame buffer memory: the one metric that every GPU has, and every MIG instance, too. Launches have no user, so a
+chosen user leaves the programs that are known to be that user's."""
+
+_ANY_NODE: Final = f"{_ANY_GPU}|{promql.name(accelerator.MEMORY_USED)}"
 """Nodes with TPUs have no GPU series."""
 
 _ANY_SERIES: Final = f"{_ANY_NODE}|{promql.name(forecast.FORECAST_VALUE)}"
+_ANYBODY: Final = ".*"
+"""Also series without an owner."""
+OWNER: Final = 'job=~"$job", hpc_job=~"$hpc_job", user=~"$user"'
 
 
-def nodes_and_gpus() -> tuple[Any, ...]:
-    """Variables for hardware: data source, job, node, GPU."""
-    here = f'{{__name__=~"{_ANY_NODE}", job=~"$job"}}'
-    node = 'job=~"$job", Hostname=~"$hostname"'
+def everywhere(*, service: bool = False) -> tuple[Any, ...]:
+    """Variables of every page: data source, daemons, producer, job and user.
+
+    Args:
+        service: Whether the page is about the daemons, so that they are chosen from.
+    """
+    owned = f'{{__name__=~"{_OWNED}", job=~"$job"}}'
+    users = f'{promql.name(kernel.PROBE_USER)}{{job=~"$job", hpc_job=~"$hpc_job"}}'
     return (
         DatasourceVariable(),
-        LabelVariable("job", "Job", f'{{__name__=~"{_ANY_SERIES}"}}', "job"),
-        LabelVariable("hostname", "Node", here, "Hostname"),
-        LabelVariable("gpu", "GPU", f'{{__name__=~"{_ANY_SUBJECT}", {node}}}', "gpu"),
+        LabelVariable("service", "Daemons", promql.name(runtime.BUILD_INFO), "job", all_value=None, hidden=not service),
+        LabelVariable("job", "Measured by", f'{{__name__=~"{_ANY_SERIES}"}}', "job"),
+        LabelVariable("hpc_job", "Job", owned, "hpc_job", all_value=_ANYBODY),
+        LabelVariable("user", "User", users, "user", all_value=_ANYBODY),
     )
 
 
-def down_to_ranks() -> tuple[Any, ...]:
-    """Variables for programs: the hardware's, then program and rank."""
+def nodes(*, several: bool = True) -> tuple[Any, ...]:
+    """Then the node."""
+    here = f'{{__name__=~"{_ANY_NODE}", {OWNER}}}'
+    return (LabelVariable("hostname", "Node", here, "Hostname", several=several, all_value=None),)
+
+
+def gpus(*, several: bool = True) -> tuple[Any, ...]:
+    """Then the GPU."""
+    here = f'{{__name__=~"{_ANY_GPU}", {OWNER}, Hostname=~"$hostname"}}'
+    return (LabelVariable("gpu", "GPU", here, "gpu", several=several, all_value=None),)
+
+
+def programs() -> tuple[Any, ...]:
+    """Then program and rank."""
     launches = promql.name(kernel.LAUNCHES)
-    gpus = 'job=~"$job", Hostname=~"$hostname", gpu=~"$gpu"'
+    reporting = f"{launches}|{promql.name(kernel.PROBE_USER)}"
+    here = f'{{__name__=~"{reporting}", {OWNER}, Hostname=~"$hostname", gpu=~"$gpu"}}'
+    ranks = f'{launches}{{job=~"$job", Hostname=~"$hostname", gpu=~"$gpu", program=~"$program"}}'
     return (
-        *nodes_and_gpus(),
-        LabelVariable("program", "Program", f"{launches}{{{gpus}}}", "program"),
-        LabelVariable("rank", "Rank", f'{launches}{{{gpus}, program=~"$program"}}', "rank"),
+        LabelVariable("program", "Program", here, "program", all_value=None),
+        LabelVariable("rank", "Rank", ranks, "rank"),
     )
+
+
+def kernels() -> tuple[Any, ...]:
+    """Then the kernel."""
+    one = 'job=~"$job", Hostname=~"$hostname", gpu=~"$gpu", program=~"$program"'
+    return (LabelVariable("kernel", "Kernel", f"{promql.name(kernel.LAUNCHES)}{{{one}}}", "kernel"),)
+
+
+def down_to_gpus() -> tuple[Any, ...]:
+    """From the widest choice to GPUs."""
+    return (*everywhere(), *nodes(), *gpus())
+
+
+def down_to_ranks(*, service: bool = False) -> tuple[Any, ...]:
+    """From the widest choice to ranks of programs."""
+    return (*everywhere(service=service), *nodes(), *gpus(), *programs())
 
 
 def down_to_kernels() -> tuple[Any, ...]:
-    """Then the kernel: from the widest choice to the narrowest."""
-    one = 'job=~"$job", Hostname=~"$hostname", gpu=~"$gpu", program=~"$program"'
-    return (
-        *down_to_ranks(),
-        LabelVariable("kernel", "Kernel", f"{promql.name(kernel.LAUNCHES)}{{{one}}}", "kernel"),
-    )
-
-
-def which_forecast() -> tuple[Any, ...]:
-    """Variables of the forecast row."""
-    value = promql.name(forecast.FORECAST_VALUE)
-    return (
-        LabelVariable("metric", "Forecast of", f'{value}{{job=~"$job"}}', "metric", several=False),
-        LabelVariable("horizon", "Horizon", f'{value}{{job=~"$job", metric="$metric"}}', "horizon", several=False),
-    )
-
-
-def alerts() -> Annotation:
-    """Alerts while they fire."""
-    return Annotation(
-        "Alerts",
-        f'ALERTS{{alertstate="firing", alertname=~"{ALERT_NAMES}"}}',
-        "{{alertname}}",
-        "{{severity}} {{Hostname}} GPU {{gpu}} {{program}} {{kernel}}",
-        "red",
-    )
-
-
-def hints() -> Annotation:
-    """Hints when programs act on them; needs the variables down to ranks."""
-    acted = promql.series(kernel.HINT_OUTCOMES, extra=('state=~"applied|kept|rolled_back"',))
-    return Annotation(
-        "Hints",
-        f"sum by (program, tunable, state) ({promql.increase(acted)}) > 0",
-        "Hint {{state}}",
-        "{{program}}: {{tunable}}",
-        "purple",
-    )
+    """From the widest choice to kernels."""
+    return (*down_to_ranks(), *kernels())

@@ -5,7 +5,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.model.targets import Query
-from kernelcast.wire.catalogue import bridge, exporter, kernel, predictor
+from kernelcast.wire.catalogue import bridge, exporter, forecast, kernel, predictor
 from kernelcast.wire.catalogue.devices import gpu
 from kernelcast.wire.catalogue.model import Metric
 
@@ -13,6 +13,7 @@ GPUS: Final = promql.series(gpu.GPU_UP)
 PROGRAMS: Final = promql.series(kernel.LAUNCHES, free=("program", "rank", "kernel"))
 EXPORTERS: Final = promql.series(exporter.TICKS)
 PREDICTORS: Final = promql.series(predictor.SWEEPS)
+PREDICTIONS: Final = f"{promql.series(forecast.JUDGED_SERIES)} > 0"
 BRIDGES: Final = promql.series(bridge.LINES)
 
 

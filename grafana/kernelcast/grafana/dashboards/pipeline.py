@@ -1,25 +1,82 @@
 """kernelcast's own health: from the exporters through Kafka to Prometheus and the predictor."""
 
+from collections.abc import Iterable
+from typing import Final
+
 from kernelcast.grafana import promql
-from kernelcast.grafana.dashboards import daemons, exporters
+from kernelcast.grafana.dashboards import daemons, exporters, living
 from kernelcast.grafana.dashboards.programs import probes
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, LineStyle, PanelText, Placed, state_timeline, time_series
+from kernelcast.grafana.model.panels import Axis, Calm, LineStyle, PanelText, Placed, stat, state_timeline, time_series
 from kernelcast.grafana.model.targets import Query
+from kernelcast.grafana.rules.objectives import FRESH_SECONDS
 from kernelcast.wire.catalogue import bridge, exporter, predictor, runtime
+
+_ALIVE: Final = f"group({promql.series(runtime.BUILD_INFO)})"
+"""There while Prometheus reads any of the daemons."""
+
+
+def first_screen() -> tuple[Placed, ...]:
+    """Is it up, is anything lost, does it keep up."""
+    figures = (_lost_in_range(), _not_stored_in_range(), _waiting_now(), _delay_now())
+    return (_up(), *figures, _points(), _lag(), _delay())
 
 
 def rows() -> tuple[Row, ...]:
-    """Is it up, does it flow, does it keep up, is anything lost, and how does each daemon fare."""
-    flow = (_points(), _lag(), _delay(), _acknowledged())
-    losses = (_unreadable(), _not_stored(), _shared_identities(), _lost_deltas(), _lost(), _dead_letters())
-    health = (Row("Pipeline", (_up(), *flow)), Row("Losses", losses))
+    """Where losses are, and how each daemon fares."""
+    losses = (_unreadable(), _not_stored(), _shared_identities(), _lost_deltas(), _lost(), _dead_letters(), _messages())
     daemon_row = Row("Bridge and predictor", daemons.panels(), collapsed=True)
-    return (*health, exporters.row(), probes.row(), daemon_row)
+    return (Row("Losses", losses, collapsed=True), exporters.row(), probes.row(), daemon_row)
+
+
+def _in_range(title: str, description: str, counters: Iterable[str], runbooks: tuple[str, ...]) -> Placed:
+    """A figure in place of many series of zeros."""
+    text = PanelText(title, description, runbooks=runbooks)
+    lost = " + ".join(f"(sum(increase({one}[$__range])) or 0 * {_ALIVE})" for one in counters)
+    axis = Axis("short", low=0, decimals=0, thresholds=((None, "green"), (1, "red")))
+    return stat(text, [Query(f"({lost}) and on () {_ALIVE}")], axis, width=6, height=3)
+
+
+def _lost_in_range() -> Placed:
+    counters = (
+        promql.series(runtime.PRODUCER_MESSAGES, extra=('outcome="failed"',)),
+        promql.series(runtime.PRODUCER_DROPPED),
+        promql.series(exporter.SPOOL_DROPPED),
+    )
+    description = "Messages that Kafka refused, or that never reached it, in this time range. Rows below say where."
+    runbooks = ("KernelcastMessagesDropped", "KernelcastSpoolDropping")
+    return _in_range("Lost in this range", description, counters, runbooks)
+
+
+def _not_stored_in_range() -> Placed:
+    counters = (
+        promql.series(bridge.DECODE_FAILURES),
+        promql.series(bridge.DISCARDED_POINTS, extra=('cause!~"wire_only|older"',)),
+    )
+    description = "Messages that the bridge could not decode, and points that it refused, in this time range."
+    return _in_range("Refused in this range", description, counters, ("KernelcastDecodeFailures",))
+
+
+def _waiting_now() -> Placed:
+    text = PanelText(
+        "Waiting on Kafka", "Messages that wait for their readers now.", runbooks=("KernelcastLagGrowing",)
+    )
+    lags = " or ".join(promql.series(row) for row in (bridge.LAG, predictor.LAG))
+    axis = Axis("short", low=0, decimals=0, thresholds=((None, "green"), (1000, "orange")))
+    return stat(text, [Query(f"sum({lags})")], axis, width=6, height=3)
+
+
+def _delay_now() -> Placed:
+    text = PanelText(
+        "From event to store", "99th percentile now, of all topics.", runbooks=("KernelcastFreshnessObjectiveBurns",)
+    )
+    buckets = promql.rate(promql.series(bridge.FRESHNESS, "_bucket"))
+    axis = Axis("s", low=0, thresholds=((None, "green"), (FRESH_SECONDS, "orange")))
+    return stat(text, [Query(f"histogram_quantile(0.99, sum by (le) ({buckets}))")], axis, width=6, height=3)
 
 
 def _up() -> Placed:
-    text = PanelText("Daemons", "Whether Prometheus could read each daemon.")
+    text = PanelText("Daemons", "Whether Prometheus could read each daemon.", runbooks=("KernelcastBridgeDown",))
     query = Query(f'up{{job=~"{promql.SERVICE_JOBS}"}}', "{{job}} {{instance}}")
     return state_timeline(text, [query], {"0": ("down", "red"), "1": ("up", "green")}, height=5)
 
@@ -32,7 +89,7 @@ def _points() -> Placed:
     )
     rows = ((exporter.POINTS, "exporters, sent"), (bridge.POINTS, "bridge"), (predictor.POINTS, "predictor"))
     queries = [Query(f"sum({promql.rate(promql.series(row))})", legend) for row, legend in rows]
-    return time_series(text, queries, Axis("cps", low=0))
+    return time_series(text, queries, Axis("short", low=0), width=8, height=7)
 
 
 def _lag() -> Placed:
@@ -40,7 +97,7 @@ def _lag() -> Placed:
         "Messages waiting on Kafka", "Lag of each reader. A constant value is normal, a steady rise is not."
     )
     lags = (f"sum by (job, topic) ({promql.series(row)})" for row in (bridge.LAG, predictor.LAG))
-    return time_series(text, [Query(lag, "{{job}} {{topic}}") for lag in lags], Axis("short", low=0))
+    return time_series(text, [Query(lag, "{{job}} {{topic}}") for lag in lags], Axis("short", low=0), width=8, height=7)
 
 
 def _delay() -> Placed:
@@ -51,32 +108,41 @@ def _delay() -> Placed:
     )
     buckets = promql.rate(promql.series(bridge.FRESHNESS, "_bucket"))
     query = Query(f"histogram_quantile(0.99, sum by (topic, le) ({buckets}))", "{{topic}}")
-    return time_series(text, [query], Axis("s", low=0))
+    return time_series(text, [query], Axis("s", low=0), width=8, height=7)
 
 
-def _acknowledged() -> Placed:
+def _messages() -> Placed:
     text = PanelText("Messages to Kafka", "Messages that Kafka acknowledged, by topic.")
     acknowledged = promql.rate(promql.series(runtime.PRODUCER_MESSAGES, extra=('outcome="acknowledged"',)))
-    return time_series(text, [Query(f"sum by (job, topic) ({acknowledged})", "{{job}} {{topic}}")], Axis("cps", low=0))
+    return time_series(
+        text,
+        [Query(f"sum by (job, topic) ({acknowledged})", "{{job}} {{topic}}")],
+        Axis("mps", low=0),
+        width=24,
+        height=6,
+    )
 
 
 def _unreadable() -> Placed:
     text = PanelText(
-        "Messages that could not be decoded", "By topic and error; the messages are in the dead-letter topic."
+        "Messages that could not be decoded",
+        "By topic and error; the messages are in the dead-letter topic.",
+        calm=Calm("none", living.BRIDGES),
     )
-    failures = promql.increase(promql.series(bridge.DECODE_FAILURES))
+    failures = promql.marked(promql.series(bridge.DECODE_FAILURES))
     query = Query(f"sum by (topic, error) ({failures})", "{{topic}} {{error}}")
     return time_series(text, [query], Axis("short", low=0, decimals=0), LineStyle(bars=True))
 
 
 def _not_stored() -> Placed:
     text = PanelText(
-        "Points that were not stored",
+        "Points not stored, a second",
         "By cause, without the points that are for the predictor alone. Some older points are normal; second_writer "
         "means that two processes write one series. A limit means that series are missing.",
+        calm=Calm("none", living.BRIDGES),
     )
     discarded = promql.rate(promql.series(bridge.DISCARDED_POINTS, extra=('cause!="wire_only"',)))
-    return time_series(text, [Query(f"sum by (cause) ({discarded})", "{{cause}}")], Axis("cps", low=0))
+    return time_series(text, [Query(f"sum by (cause) ({discarded}) > 0", "{{cause}}")], Axis("short", low=0))
 
 
 def _shared_identities() -> Placed:
@@ -84,20 +150,22 @@ def _shared_identities() -> Placed:
         "Identities shared by two live producers",
         "Signs a second that two producers use one job and instance, by sign. A few at a restart are normal; a lasting "
         "line means that each needs its own service.instance.id or host name.",
+        calm=Calm("none", living.BRIDGES),
     )
     conflicts = promql.rate(promql.series(bridge.IDENTITY_CONFLICTS))
     query = Query(f"sum by (job, instance, sign) ({conflicts}) > 0", "{{job}} {{instance}} {{sign}}")
-    return time_series(text, [query], Axis("cps", low=0))
+    return time_series(text, [query], Axis("eps", low=0))
 
 
 def _lost_deltas() -> Placed:
     text = PanelText(
         "Delta points lost, by producer",
         "Delta points that are in no total. `older`: they are late, or the producer's clock has been set back.",
+        calm=Calm("none", living.BRIDGES),
     )
     lost = promql.rate(promql.series(bridge.LOST_DELTA_POINTS))
     query = Query(f"sum by (job, instance, outcome) ({lost}) > 0", "{{job}} {{instance}} {{outcome}}")
-    return time_series(text, [query], Axis("cps", low=0))
+    return time_series(text, [query], Axis("eps", low=0))
 
 
 def _lost() -> Placed:
@@ -105,21 +173,23 @@ def _lost() -> Placed:
         "Messages lost",
         "Messages that Kafka refused or that never entered the queue. Totals are cumulative: the next message includes "
         "them.",
+        calm=Calm("none", living.BRIDGES),
     )
     failed = promql.rate(promql.series(runtime.PRODUCER_MESSAGES, extra=('outcome="failed"',)))
     dropped = promql.rate(promql.series(runtime.PRODUCER_DROPPED))
     queries = [
-        Query(f"sum by (job, topic) ({failed})", "{{job}} {{topic}} failed"),
-        Query(f"sum by (job, topic, cause) ({dropped})", "{{job}} {{topic}} {{cause}}"),
+        Query(f"sum by (job, topic) ({failed}) > 0", "{{job}} {{topic}} failed"),
+        Query(f"sum by (job, topic, cause) ({dropped}) > 0", "{{job}} {{topic}} {{cause}}"),
     ]
-    return time_series(text, queries, Axis("cps", low=0))
+    return time_series(text, queries, Axis("mps", low=0))
 
 
 def _dead_letters() -> Placed:
     text = PanelText(
         "Dead letters",
         "Unusable messages that were sent to the dead-letter topic, or dropped beyond its rate limit.",
+        calm=Calm("none", living.BRIDGES),
     )
-    letters = promql.increase(promql.series(runtime.DEADLETTER_MESSAGES))
+    letters = promql.marked(promql.series(runtime.DEADLETTER_MESSAGES))
     query = Query(f"sum by (job, topic, outcome) ({letters})", "{{job}} {{topic}} {{outcome}}")
     return time_series(text, [query], Axis("short", low=0, decimals=0), LineStyle(bars=True))

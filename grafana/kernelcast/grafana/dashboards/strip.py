@@ -25,12 +25,17 @@ def _age() -> Placed:
     text = PanelText(
         "Age of the data",
         "Time since the newest sample of a GPU or a program, looked for within the last hour. All other figures on "
-        "this page are at least as old. No data: older than an hour, or nothing was ever measured.",
+        "this page are at least as old. While Kafka does not answer, it is the time since its last answer: the bridge "
+        "keeps its series as they were. No data: older than an hour, or nothing was ever measured.",
+        runbooks=("KernelcastExporterStale", "KernelcastKafkaUnreachable"),
     )
-    newest = (promql.series(row, free=_ALL) for row in (gpu.GPU_UP, kernel.DEVICE_TIME))
-    ages = " or ".join(f"max(max_over_time(timestamp({each}){_LOOK_BACK}))" for each in newest)
+    newest = [promql.series(row, free=_ALL) for row in (gpu.GPU_UP, kernel.DEVICE_TIME)]
+    # A subquery looks at whole minutes, so that data of now would seem up to a minute old.
+    now = [f"max(timestamp({each}))" for each in newest]
+    ages = " or ".join([*now, *(f"max(max_over_time(timestamp({each}){_LOOK_BACK}))" for each in newest)])
     axis = Axis("s", low=0, decimals=0, thresholds=((None, "green"), (_LATE_SECONDS, "orange"), (_OLD_SECONDS, "red")))
-    return stat(text, [Query(f"time() - ({ages})")], axis, height=3)
+    outage = f"(max({promql.series(bridge.KAFKA_OUTAGE)}) or vector(0))"
+    return stat(text, [Query(f"time() - ({ages}) + {outage}")], axis, height=3)
 
 
 def _exporters() -> Placed:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import attr
 from grafanalib import core
 
+from kernelcast.grafana.model.links import with_runbooks
 from kernelcast.grafana.model.modern import modern
 from kernelcast.grafana.model.panels import Placed
 from kernelcast.grafana.model.targets import DATASOURCE
@@ -19,11 +20,19 @@ _SHARED_CROSSHAIR: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A titled group of panels; a collapsed one asks Prometheus nothing until it is opened."""
+    """A titled group of panels; a collapsed one asks Prometheus nothing until it is opened.
+
+    Attributes:
+        title: A few words.
+        panels: Its panels, placed from left to right.
+        collapsed: Whether the row is closed when the page opens.
+        repeat: Variable; the row is drawn once for each of its chosen values. Empty for once.
+    """
 
     title: str
     panels: tuple[Placed, ...]
     collapsed: bool = False
+    repeat: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +85,15 @@ class Dashboard:
     rows: Sequence[Row]
     since: str = "now-1h"
 
-    def render(self) -> str:
-        """The dashboard as the JSON text that a person imports."""
-        return json.dumps(modern(self._assemble()), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    def render(self, runbooks_url: str = "") -> str:
+        """The dashboard as the JSON text that a person imports.
+
+        Args:
+            runbooks_url: The page of runbooks; without an address panels do not link to it.
+        """
+        board = modern(self._assemble())
+        board["panels"] = [with_runbooks(panel, runbooks_url) for panel in board["panels"]]
+        return json.dumps(board, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
     def _assemble(self) -> Any:
         others = core.DashboardLink(
@@ -107,6 +122,8 @@ def _laid_out(rows: Iterable[Row]) -> Iterable[Any]:
         bar = core.RowPanel(
             title=row.title, collapsed=row.collapsed, gridPos=core.GridPos(h=1, w=GRID_COLUMNS, x=0, y=top)
         )
+        if row.repeat:
+            bar.repeat = core.Repeat(variable=row.repeat)
         panels, top = _flow(row.panels, top + 1)
         if row.collapsed:
             bar.panels = panels

@@ -55,6 +55,8 @@ def modern(dashboard: Any) -> dict[str, Any]:
 def _modern_panel(panel: dict[str, Any]) -> dict[str, Any]:
     if panel["type"] == "row":
         row = {key: panel[key] for key in _ROW_KEYS}
+        if panel.get("repeat"):
+            row["repeat"] = panel["repeat"]
         row["panels"] = [_modern_panel(inner) for inner in panel["panels"]]
         return row
     return {

@@ -4,6 +4,7 @@ grafanalib's stat, table, gauge and heatmap still have shapes of Grafana 6 to 8:
 Grafana treat ready-made buckets as raw values. Those are built from its base panel, with options spelled here.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -11,14 +12,21 @@ from typing import Any, Final
 import attr
 from grafanalib import core
 
+from kernelcast.grafana.model import drill
+from kernelcast.grafana.model.links import Link, to_runbook
 from kernelcast.grafana.model.targets import DATASOURCE, Query
 
 Json = dict[str, Any]
 Thresholds = tuple[tuple[float | None, str], ...]
 """Steps from low to high: where each begins (None for the first) and its colour."""
+States = Mapping[str, tuple[str, str]]
+"""Value, as text, to the word for it and its colour; an empty colour leaves the text's own."""
 
 CALM: Final[Thresholds] = ((None, "green"),)
-_EMPTY: Final = -1
+_WIDE: Final = 12
+"""Columns of the grid from which a graph has its legend beside it, a line for each series: eight fit at height 6."""
+_LABEL: Final = re.compile(r"{{(\w+)}}")
+EMPTY: Final = -1
 """Value of an empty result while the measurement lives; a mapping gives it its words."""
 
 
@@ -47,18 +55,23 @@ class PanelText:
         description: The question it answers, in a sentence or two.
         calm: Words for an empty result; None leaves Grafana's "No data". A graph draws a line at 0 instead, which ends
             where the measurement ends.
+        links: Pages beside those of the names in the legend; a table has links in its columns.
+        runbooks: Alerts about the panel's values.
     """
 
     title: str
     description: str
     calm: Calm | None = None
+    links: tuple[Link, ...] = ()
+    runbooks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
     """Unit and range of a panel's values; thresholds only if they require an action.
 
-    A graph draws its thresholds as dashed lines, shows at least up to `soft_high`, and can be logarithmic.
+    A graph draws its thresholds as dashed lines, shows at least up to `soft_high`, and can be logarithmic. `states` are
+    words for the values of a figure.
     """
 
     unit: str
@@ -68,6 +81,7 @@ class Axis:
     thresholds: Thresholds = CALM
     soft_high: float | None = None
     logarithmic: bool = False
+    states: States = field(default_factory=dict)
 
     def defaults(self) -> Json:
         """Returns the axis as `fieldConfig.defaults`."""
@@ -79,6 +93,12 @@ class Axis:
             "decimals": self.decimals,
             "thresholds": {"mode": "absolute", "steps": steps},
         }
+
+
+def _defaults(text: PanelText, axis: Axis, queries: Sequence[Query]) -> Json:
+    named = _LABEL.findall(" ".join(query.legend for query in queries))
+    links = [link.of_series() for link in (*text.links, *drill.of_labels(named))]
+    return {**axis.defaults(), **({"links": links} if links else {})}
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,16 +173,18 @@ def time_series(
     }
     if text.calm is not None:
         queries = [*queries, Query(f"0 * group({text.calm.proof})", "measured")]
+    beside = width >= _WIDE
     panel = core.TimeSeries(
         **_frame(text, queries),
         showPoints="never",
-        legendDisplayMode="table",
+        legendDisplayMode="table" if beside else "list",
+        legendPlacement="right" if beside else "bottom",
         legendCalcs=["lastNotNull", "max"],
         tooltipMode="multi",
         tooltipSort="desc",
         overrides=list(look.overrides),
         extraJson={
-            "fieldConfig": {"defaults": {**axis.defaults(), "custom": custom}},
+            "fieldConfig": {"defaults": {**_defaults(text, axis, queries), "custom": custom}},
             "options": {
                 "legend": {"showLegend": True, "sortBy": "Last *", "sortDesc": True},
                 "tooltip": {"hideZeros": False},
@@ -192,114 +214,38 @@ def stat(
     }
     queries = [replace(query, instant=True) for query in queries]
     if text.calm is not None:
-        queries = [replace(query, expr=_while_measured(query.expr, text.calm)) for query in queries]
+        queries = [replace(query, expr=while_measured(query.expr, text.calm)) for query in queries]
         queries.append(Query(_if_empty([query.expr for query in queries], text.calm), "now", instant=True))
     judged = axis if axis.thresholds != CALM else replace(axis, thresholds=((None, "text"),))
-    defaults = {**judged.defaults(), "color": {"mode": "thresholds"}, "mappings": _mappings(text, "text")}
+    defaults = {**_defaults(text, judged, queries), "color": {"mode": "thresholds"}, "mappings": _mappings(text, axis)}
     config = {"defaults": defaults, "overrides": []}
-    return Placed(_plain(text, queries, "stat", options, config), width, height)
+    return Placed(plain(text, queries, "stat", options, config), width, height)
 
 
-def _while_measured(expr: str, calm: Calm) -> str:
+def while_measured(expr: str, calm: Calm) -> str:
     """A figure over a time range says nothing about now where the measurement has ended."""
     return f"({expr}) and on () group({calm.proof})" if "$__range" in expr else expr
 
 
 def _if_empty(exprs: Sequence[str], calm: Calm) -> str:
-    """`_EMPTY` where no query has a result although the measurement lives."""
-    return f"{_EMPTY} * group({calm.proof}) unless on () ({' or '.join(f'({expr})' for expr in exprs)})"
+    """`EMPTY` where no query has a result although the measurement lives."""
+    return f"{EMPTY} * group({calm.proof}) unless on () ({' or '.join(f'({expr})' for expr in exprs)})"
 
 
-def _mappings(text: PanelText, color: str) -> list[Json]:
-    if text.calm is None:
-        return []
-    words = {str(_EMPTY): {"index": 0, "text": text.calm.words, "color": color}}
-    return [{"type": "value", "options": words}]
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of a table.
-
-    Attributes:
-        source: The field it shows.
-        heading: The column's title.
-        unit: Grafana's unit; empty for text.
-        bar: Whether a share draws as a bar.
-        width: Pixels; 0 takes an equal part of the remaining width.
-        alarm: The value from which a bar is red.
-    """
-
-    source: str
-    heading: str
-    unit: str = ""
-    bar: bool = False
-    width: int = 0
-    alarm: float | None = None
-
-    def override(self) -> Json:
-        """Returns the column as an entry of `fieldConfig.overrides`."""
-        properties: list[Json] = []
-        if self.unit:
-            properties += [{"id": "unit", "value": self.unit}, {"id": "noValue", "value": "-"}]
-        if self.bar:
-            cell = {"mode": "basic", "type": "gauge", "valueDisplayMode": "text"}
-            properties += [
-                {"id": "custom.cellOptions", "value": cell},
-                {"id": "min", "value": 0},
-                {"id": "max", "value": 1},
-            ]
-        if self.alarm is not None:
-            steps = [{"color": "green", "value": None}, {"color": "red", "value": self.alarm}]
-            properties.append({"id": "thresholds", "value": {"mode": "absolute", "steps": steps}})
-        if self.width:
-            properties.append({"id": "custom.width", "value": self.width})
-        return {"matcher": {"id": "byName", "options": self.heading}, "properties": properties}
-
-
-def table(
-    text: PanelText, queries: Sequence[Query], columns: Sequence[Column], *, sort: str, width: int = 24, height: int = 9
-) -> Placed:
-    """Present values side by side: queries are merged on their common labels, then only `columns` are kept.
-
-    Args:
-        text: Title and description.
-        queries: Made with `column`; the values of the first are field `Value #A`, and so on.
-        columns: What to show, in this order.
-        sort: Heading of the column to sort by, largest first.
-        width: Columns of the grid.
-        height: Rows of the grid.
-    """
+def _mappings(text: PanelText, axis: Axis) -> list[Json]:
+    mappings = [mapping(axis.states)] if axis.states else []
     if text.calm is not None:
-        queries = [replace(query, expr=_while_measured(query.expr, text.calm)) for query in queries]
-        queries[0] = replace(queries[0], expr=_row_if_empty(queries[0].expr, text.calm, columns[0].source))
-    value_fields = (
-        [f"Value #{chr(ord('A') + index)}" for index in range(len(queries))] if len(queries) > 1 else ["Value"]
-    )
-    wanted = [item.source for item in columns]
-    organize = {
-        "excludeByName": {"Time": True} | {name: True for name in value_fields if name not in wanted},
-        "includeByName": dict.fromkeys(wanted, True),
-        "indexByName": {source: index for index, source in enumerate(wanted)},
-        "renameByName": {item.source: item.heading for item in columns},
-    }
-    config = {
-        "defaults": {
-            **Axis("short").defaults(),
-            "mappings": [] if text.calm is None else [{"type": "value", "options": {str(_EMPTY): {"text": ""}}}],
-            "custom": {"align": "auto", "cellOptions": {"type": "auto"}, "filterable": True},
-        },
-        "overrides": [item.override() for item in columns if item.unit or item.width],
-    }
+        mappings.append(mapping({str(EMPTY): (text.calm.words, "text")}))
+    return mappings
+
+
+def mapping(states: States) -> Json:
+    """Words and colours for values, as Grafana's value mapping."""
     options = {
-        "cellHeight": "sm",
-        "footer": {"countRows": False, "fields": "", "reducer": ["sum"], "show": False},
-        "showHeader": True,
-        "sortBy": [{"desc": True, "displayName": sort}],
+        value: {"index": index, "text": word} | ({"color": color} if color else {})
+        for index, (value, (word, color)) in enumerate(states.items())
     }
-    panel = _plain(text, queries, "table", options, config)
-    panel.transformations = [{"id": "merge", "options": {}}, {"id": "organize", "options": organize}]
-    return Placed(panel, width, height)
+    return {"type": "value", "options": options}
 
 
 def heatmap(text: PanelText, query: Query, unit: str, *, width: int = 12, height: int = 9) -> Placed:
@@ -323,19 +269,20 @@ def heatmap(text: PanelText, query: Query, unit: str, *, width: int = 12, height
         "yAxis": {"axisPlacement": "left", "reverse": False, "unit": unit},
     }
     custom = {"hideFrom": {"legend": False, "tooltip": False, "viz": False}, "scaleDistribution": {"type": "linear"}}
-    config = {"defaults": {"unit": "cps", "custom": custom}, "overrides": []}
-    return Placed(_plain(text, [query], "heatmap", options, config), width, height)
+    config = {"defaults": {"unit": "short", "custom": custom}, "overrides": []}
+    return Placed(plain(text, [query], "heatmap", options, config), width, height)
 
 
 def state_timeline(
-    text: PanelText, queries: Sequence[Query], states: Mapping[str, tuple[str, str]], *, height: int = 6
+    text: PanelText, queries: Sequence[Query], states: States, *, width: int = 24, height: int = 6
 ) -> Placed:
     """A timeline of each series' states.
 
     Args:
         text: Title and description.
         queries: Series whose values are states.
-        states: Value, as text, to the word for it and its colour.
+        states: Words and colours of the values.
+        width: Columns of the grid.
         height: Rows of the grid.
     """
     options = {
@@ -346,22 +293,13 @@ def state_timeline(
         "showValue": "never",
         "tooltip": {"mode": "single", "sort": "none"},
     }
-    words = {
-        value: {"index": index, "text": word, "color": color}
-        for index, (value, (word, color)) in enumerate(states.items())
-    }
     defaults = {
-        **Axis("none", low=0, high=1).defaults(),
+        **_defaults(text, Axis("none", low=0, high=1), queries),
         "custom": {"fillOpacity": 80, "lineWidth": 0},
-        "mappings": [{"type": "value", "options": words}],
+        "mappings": [mapping(states)],
     }
-    return Placed(_plain(text, queries, "state-timeline", options, {"defaults": defaults, "overrides": []}), 24, height)
-
-
-def _row_if_empty(expr: str, calm: Calm, label: str) -> str:
-    """The table's rows, or one that holds the words in its first column."""
-    empty = f'label_replace({_EMPTY} * group({calm.proof}), "{label}", "{calm.words}", "", "")'
-    return f"({expr}) or on () {empty}"
+    config = {"defaults": defaults, "overrides": []}
+    return Placed(plain(text, queries, "state-timeline", options, config), width, height)
 
 
 def _frame(text: PanelText, queries: Sequence[Query]) -> Json:
@@ -370,9 +308,11 @@ def _frame(text: PanelText, queries: Sequence[Query]) -> Json:
         "description": text.description,
         "dataSource": dict(DATASOURCE),
         "targets": [query.to_target(position) for position, query in enumerate(queries)],
+        "links": [to_runbook(alert) for alert in text.runbooks],
         "maxDataPoints": None,
     }
 
 
-def _plain(text: PanelText, queries: Sequence[Query], panel_type: str, options: Json, field_config: Json) -> Any:
+def plain(text: PanelText, queries: Sequence[Query], panel_type: str, options: Json, field_config: Json) -> Any:
+    """A panel of any type, without its place."""
     return PlainPanel(**_frame(text, queries), panel_type=panel_type, options=options, field_config=field_config)

@@ -7,7 +7,10 @@ from kernelcast.grafana.model.targets import DATASOURCE
 
 REFRESH_ON_TIME_RANGE: Final = 2
 SORT_NATURAL: Final = 7
+_AS_ANSWERED: Final = 0
 _LABEL_VALUES: Final = 1
+_QUERY_RESULT: Final = 3
+_HIDDEN: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +23,9 @@ class LabelVariable:
         selector: The series whose label is meant.
         label: The label.
         several: Whether more than one, or all, may be chosen.
+        all_value: Pattern in queries where all are chosen; None for the values listed, which is what makes
+            a choice of an earlier variable narrow the queries.
+        hidden: Whether the page shows no field for it.
     """
 
     name: str
@@ -27,6 +33,8 @@ class LabelVariable:
     selector: str
     label: str
     several: bool = True
+    all_value: str | None = ".+"
+    hidden: bool = False
 
     def to_json_data(self) -> dict[str, Any]:
         """Returns the variable for grafanalib's JSON encoder."""
@@ -41,7 +49,7 @@ class LabelVariable:
             "refresh": REFRESH_ON_TIME_RANGE,
             "sort": SORT_NATURAL,
             "regex": "",
-            "hide": 0,
+            "hide": _HIDDEN if self.hidden else 0,
             "skipUrlSync": False,
             "options": [],
             **self._choice(),
@@ -51,7 +59,50 @@ class LabelVariable:
         if not self.several:
             return {"multi": False, "includeAll": False, "current": {}}
         everything = {"text": ["All"], "value": ["$__all"]}
-        return {"multi": True, "includeAll": True, "allValue": ".+", "current": everything}
+        pattern = {} if self.all_value is None else {"allValue": self.all_value}
+        return {"multi": True, "includeAll": True, **pattern, "current": everything}
+
+
+@dataclass(frozen=True, slots=True)
+class RankedVariable:
+    """One value of a label, the largest of a query first: the default choice is the most important one.
+
+    Attributes:
+        name: As queries name it.
+        title: As people see it.
+        expr: PromQL; each result has the label.
+        label: The label.
+        words: Label with the text that people read instead of the value; empty for the value itself.
+    """
+
+    name: str
+    title: str
+    expr: str
+    label: str
+    words: str = ""
+
+    def to_json_data(self) -> dict[str, Any]:
+        """Returns the variable for grafanalib's JSON encoder."""
+        query = f"query_result(sort_desc({self.expr}))"
+        value = f'/[{{, ]{self.label}="(?<value>[^"]*)"'
+        text = f'.*[{{, ]{self.words}="(?<text>[^"]+)"/' if self.words else "/"
+        return {
+            "name": self.name,
+            "label": self.title,
+            "type": "query",
+            "datasource": dict(DATASOURCE),
+            "definition": query,
+            "query": {"qryType": _QUERY_RESULT, "query": query, "refId": "PrometheusVariableQueryEditor-VariableQuery"},
+            "refresh": REFRESH_ON_TIME_RANGE,
+            "sort": _AS_ANSWERED,
+            "regex": value + text,
+            "hide": 0,
+            "skipUrlSync": False,
+            "options": [],
+            "multi": False,
+            "includeAll": False,
+            "current": {},
+        }
 
 
 @dataclass(frozen=True, slots=True)

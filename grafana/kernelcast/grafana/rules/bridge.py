@@ -5,25 +5,32 @@ from typing import Final
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import PIPELINE
 from kernelcast.grafana.rules.model import MINUTE, AlertRule, Profile, RuleGroup, Severity
-from kernelcast.grafana.rules.recording import BRIDGE_JOB, RATE_WINDOW_SECONDS
+from kernelcast.grafana.rules.recording import RATE_WINDOW_SECONDS
 from kernelcast.wire.catalogue import bridge
 
 _NEARLY_FULL: Final = 0.9
+"""Clocks that NTP keeps differ by less than a second; an message waits for some seconds."""
 _LONGEST_BACKLOG_SECONDS: Final = 300.0
 
 
 def group(profile: Profile) -> RuleGroup:
-    """Alerts: bridge down, behind, unable to decode, nearly full; duplicate or silent producers; slow receivers."""
-    alerts = (_down(), _not_ready(), _decode_failures(profile), _nearly_full(), _second_writer(profile))
-    return RuleGroup(
-        "kernelcast-bridge-alerts", (*alerts, _unkeyed(profile), _silent_producer(profile), _push_behind())
+    """Alerts: bridge down, without Kafka, behind, nearly full; messages and producers with defects; slow receivers."""
+    alerts = (_down(profile), _kafka_away(), _not_ready(), _decode_failures(profile), _nearly_full())
+    others = (
+        _second_writer(profile),
+        _unkeyed(profile),
+        _silent_producer(profile),
+        _push_behind(),
+        _clock_ahead(profile),
     )
+    return RuleGroup("kernelcast-bridge-alerts", (*alerts, *others))
 
 
-def _down() -> AlertRule:
+def _down(profile: Profile) -> AlertRule:
+    job = profile.jobs.bridge
     return AlertRule(
         name="KernelcastBridgeDown",
-        expr=f'up{{job="{BRIDGE_JOB}"}} == 0 or absent(up{{job="{BRIDGE_JOB}"}})',
+        expr=f'up{{job="{job}"}} == 0 or absent(up{{job="{job}"}})',
         hold_seconds=2 * MINUTE,
         severity=Severity.CRITICAL,
         summary="The bridge is down: Prometheus gets nothing from Kafka",
@@ -31,6 +38,27 @@ def _down() -> AlertRule:
         "Messages of the exporters wait in Kafka.",
         action="Check the bridge's /-/healthy and its log. Nothing is lost while Kafka's retention lasts.",
         dashboard=PIPELINE,
+    )
+
+
+def _kafka_away() -> AlertRule:
+    return AlertRule(
+        name="KernelcastKafkaUnreachable",
+        expr=f"{promql.name(bridge.KAFKA_OUTAGE)} > 0",
+        hold_seconds=2 * MINUTE,
+        # Until producers have written again; and until BridgeDown fires, should the bridge end in the outage.
+        keep_seconds=5 * MINUTE,
+        severity=Severity.CRITICAL,
+        summary="Kafka has not answered the bridge at {{ $labels.instance }} for {{ $value | humanizeDuration }}",
+        description="Every value that came through Kafka is at least that old: the bridge keeps its series as they "
+        "were until Kafka answers. Exporters write their messages to their spools.",
+        action="Check the brokers and the network to them; `kernelcast doctor` beside the bridge names what fails. "
+        "Nothing is lost while the exporters' spools have room.",
+        dashboard=PIPELINE,
+        steps=(
+            "Only some partitions without a leader count, too: `kafka-topics --describe --unavailable-partitions`.",
+            "After Kafka's return counters are complete again, and gauges have a gap.",
+        ),
     )
 
 
@@ -123,6 +151,22 @@ def _silent_producer(profile: Profile) -> AlertRule:
         summary="{{ $labels.job }} at {{ $labels.instance }} sends no more samples",
         description="It has missed several of its own intervals on Kafka. Its series expire; its last values are old.",
         action="Check that it runs and reaches Kafka. If it was removed on purpose, the alert ends without action.",
+        dashboard=PIPELINE,
+    )
+
+
+def _clock_ahead(profile: Profile) -> AlertRule:
+    most = profile.thresholds.clock_ahead_seconds
+    return AlertRule(
+        name="KernelcastClockAhead",
+        expr=f"max by (topic) ({promql.name(bridge.CLOCK_AHEAD)}) > {most:g}",
+        hold_seconds=5 * MINUTE,
+        severity=Severity.WARNING,
+        summary="Messages of {{ $labels.topic }} come from a clock that is {{ $value | humanizeDuration }} ahead",
+        description="A producer writes times that lie after the time at which Kafka received the message. Its series "
+        "are ordered by these times, and points too far in the future get Kafka's time.",
+        action="Compare the clocks of the nodes that write to this topic (`chronyc tracking`), and correct the one "
+        "that is ahead.",
         dashboard=PIPELINE,
     )
 

@@ -8,6 +8,8 @@ from kernelcast.grafana.rules.model import MINUTE, AlertRule, Profile, RuleGroup
 from kernelcast.grafana.rules.recording import RATE_WINDOW_SECONDS
 from kernelcast.wire.catalogue import exporter
 
+_KEPT_SECONDS: Final = 20 * MINUTE
+"""Longer than alerts about GPUs are kept after their condition ended, so that this one mutes them until then."""
 _STALE_RATIO: Final = 0.75
 """Share of the time for which an answer is used; every source is asked at least twice within that time."""
 
@@ -35,8 +37,10 @@ def _ticks(profile: Profile) -> AlertRule:
 def _hung() -> AlertRule:
     return AlertRule(
         name="KernelcastNvmlHung",
-        expr=f"{promql.name(exporter.NVML_HUNG)} == 1",
+        # The host's name, which alerts about its GPUs have too; an exporter is scraped at it, or at an address.
+        expr=f'label_replace({promql.name(exporter.NVML_HUNG)} == 1, "Hostname", "$1", "instance", "([^:]+).*")',
         hold_seconds=MINUTE,
+        keep_seconds=_KEPT_SECONDS,
         severity=Severity.CRITICAL,
         summary="NVML hangs at {{ $labels.instance }} in {{ $labels.call }}",
         description="The process that calls NVML was killed and replaced, and hangs again. The exporter and the "

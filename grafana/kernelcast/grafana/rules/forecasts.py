@@ -3,16 +3,17 @@
 from typing import Final
 
 from kernelcast.grafana import promql
+from kernelcast.grafana.addresses import FORECASTS
 from kernelcast.grafana.rules.model import HOUR, MINUTE, AlertRule, Profile, RuleGroup, Severity
+from kernelcast.grafana.scores import with_class
 from kernelcast.wire.catalogue import forecast, forecast_scores
 
-_SOON_SECONDS: Final = HOUR
 _KEPT_SECONDS: Final = 10 * MINUTE
 """Longer than a restart of the predictor, and than the time between two evaluations of a series."""
-COVERAGE: Final = 0.8
 _SCORED: Final = 1000
 """Scored forecasts of a class and horizon before their coverage counts, in every profile: with fewer, one series that
 changed its regime decides. The predictor halves its sums above 10,000, so the number does not fall below this again."""
+_SERIES: Final = "Hostname, gpu, program, rank, kernel, metric"
 _WHERE: Final = "GPU {{ $labels.gpu }} of {{ $labels.Hostname }}"
 _SUBJECT: Final = ("Hostname", "gpu", "metric")
 
@@ -22,39 +23,57 @@ _DETAILS: Final = (
 )
 
 
-def group(profile: Profile) -> RuleGroup:  # noqa: ARG001  the same call for every group
+def group(profile: Profile) -> RuleGroup:
     """Alerts: a predicted breach, an imminent breach, and prediction intervals with low coverage."""
-    return RuleGroup("kernelcast-forecast-alerts", (_predicted(), _imminent(), _coverage()))
+    alerts = (_predicted(profile), _imminent(profile), _coverage(profile))
+    return RuleGroup("kernelcast-forecast-alerts", alerts)
 
 
-def _alert(matcher: str = "") -> str:
-    return f"max without (instance, state) ({promql.name(forecast.DEGRADATION_ALERT)}{matcher})"
+def _alert(state: str) -> str:
+    return f'max without (instance, state) ({promql.name(forecast.DEGRADATION_ALERT)}{{state="{state}"}})'
 
 
-def _predicted() -> AlertRule:
-    passed = f'{promql.name(forecast.DEGRADATION_ALERT)}{{state="passed"}}'
+def _believable(profile: Profile) -> str:
+    """Predicted breaches that rest on fresh observations, in classes whose forecasts are known to beat the last value.
+
+    A class with too few scored forecasts is believed: its probabilities are calibrated from simulation until then. A
+    crossed threshold is a measurement and passes no such gate.
+    """
+    limits = profile.thresholds
+    observed = f"max without (instance) ({promql.name(forecast.FORECAST_TIME)})"
+    old = f"(time() - {observed} >= {limits.forecast_age_seconds:g})"
+    naive = f'max by (class) ({promql.name(forecast_scores.SKILL)}{{reference="naive"}}) <= {limits.forecast_skill:g}'
+    scored = f'{promql.name(forecast_scores.SCORED_CLAIMS)}{{kind="interval"}}'
+    unskilled = f"({naive} and on (class) max by (class) ({scored}) >= {_SCORED})"
+    predicted = with_class(f"{_alert('predicted')} unless on ({_SERIES}) {old}")
+    return f"max without (class) ({predicted} unless on (class) {unskilled})"
+
+
+def _predicted(profile: Profile) -> AlertRule:
     return AlertRule(
         name="KernelcastDegradationPredicted",
-        expr=f"max without (instance, state) (2 * {passed} or {promql.name(forecast.DEGRADATION_ALERT)})",
+        expr=f"2 * {_alert('passed')} or {_believable(profile)}",
         hold_seconds=0,
         keep_seconds=_KEPT_SECONDS,
         severity=Severity.WARNING,
         summary=f"{{{{ $labels.metric }}}} on {_WHERE} {{{{ if gt $value 1.0 }}}}has crossed its threshold"
         "{{ else }}will probably cross its threshold{{ end }}: {{ $labels.cause }}",
         description="The predictor's alert rule fires for this series: it fires when a crossing within the forecast's "
-        "horizon stays probable, and ends when the series is clearly back. The value is 1 before the threshold is "
-        f"crossed and 2 from then on. {_DETAILS}",
+        "horizon stays probable, and ends when the series is clearly back. A prediction also needs fresh observations, "
+        "and a class of metrics whose forecasts are not known to be worse than the last value. The value is 1 before "
+        f"the threshold is crossed and 2 from then on. {_DETAILS}",
         action="Open the forecast row: check the time left and the coverage of past intervals, then act on the cause.",
         subject=_SUBJECT,
+        dashboard=FORECASTS,
     )
 
 
-def _imminent() -> AlertRule:
+def _imminent(profile: Profile) -> AlertRule:
+    soon = profile.thresholds.breach_soon_seconds
     left = f'min without (instance, quantile) ({promql.name(forecast.DEGRADATION_TIME)}{{quantile="0.5"}})'
-    passed = _alert('{state="passed"}')
     return AlertRule(
         name="KernelcastBreachImminent",
-        expr=f"0 * {passed} or {left} < {_SOON_SECONDS} and {_alert()}",
+        expr=f"0 * {_alert('passed')} or {left} < {soon:g} and {_believable(profile)}",
         hold_seconds=0,
         keep_seconds=_KEPT_SECONDS,
         severity=Severity.CRITICAL,
@@ -65,13 +84,15 @@ def _imminent() -> AlertRule:
         action="Act on the cause now, or move the job: cooling for thermal drift, memory pools for a leak, peers for "
         "contention.",
         subject=_SUBJECT,
+        dashboard=FORECASTS,
     )
 
 
-def _coverage() -> AlertRule:
+def _coverage(profile: Profile) -> AlertRule:
+    least = profile.thresholds.forecast_coverage_ratio
     coverage = f'{promql.name(forecast_scores.INTERVAL_COVERAGE)}{{level="0.95"}}'
     scored = f'{promql.name(forecast_scores.SCORED_CLAIMS)}{{kind="interval"}}'
-    low = f"{coverage} < {COVERAGE} and ignoring (level, kind) {scored} >= {_SCORED}"
+    low = f"{coverage} < {least:g} and ignoring (level, kind) {scored} >= {_SCORED}"
     return AlertRule(
         name="KernelcastForecastCoverageLow",
         expr=f"min without (instance, level) ({low})",
@@ -83,4 +104,5 @@ def _coverage() -> AlertRule:
         action="Do not rely on predictions of this class. After a change of regime the coverage recovers; if it stays "
         "low, it is a defect.",
         subject=("horizon",),
+        dashboard=FORECASTS,
     )

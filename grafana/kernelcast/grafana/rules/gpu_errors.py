@@ -5,7 +5,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import GPUS
-from kernelcast.grafana.rules.model import DAY, MINUTE, AlertRule, Profile, RuleGroup, Severity
+from kernelcast.grafana.rules.model import DAY, KEPT_SECONDS, MINUTE, AlertRule, Profile, RuleGroup, Severity
 from kernelcast.wire.catalogue import xids
 from kernelcast.wire.catalogue.devices import device, gpu
 from kernelcast.wire.catalogue.xids import XIDS, Action, Part
@@ -14,6 +14,8 @@ _GPU: Final = "GPU {{ $labels.gpu }} of {{ $labels.Hostname }}"
 _ERROR: Final = "XID {{ $labels.xid }} ({{ $labels.err_msg }})"
 _SUBJECT: Final = ("Hostname", "gpu")
 _EVENT: Final = "Hostname, gpu, UUID, xid, err_msg"
+_KEPT_SECONDS: Final = 20 * MINUTE
+"""Longer than alerts about its consequences are kept after their condition ended, so that it mutes them until then."""
 _LASTS: Final = 15 * MINUTE
 """How long one XID is told of; within it a second one of the same number is no new alert."""
 
@@ -44,19 +46,33 @@ def _xids(matcher: str, profile: Profile) -> str:
     return " or ".join(f"max by ({_EVENT}) ({promql.happened(one, window=window)})" for one in counts)
 
 
+def _while_unrecovered(matcher: str) -> str:
+    """XIDs of the last day whose GPU does not answer, or needs a recovery action."""
+    gone, unhealthy = f"{promql.name(gpu.GPU_UP)} == 0", f"{promql.name(device.RECOVERY_ACTION)} > 0"
+    subjects = f"(group by (Hostname, UUID) ({gone}) or group by (Hostname, UUID) ({unhealthy}))"
+    recent = [
+        f"max by ({_EVENT}) (time() - {promql.name(metric)}{{{matcher}}} < {DAY})"
+        for metric in (gpu.XID_LAST, gpu.KERNEL_LOG_XID_LAST)
+    ]
+    return f"({' or '.join(recent)}) and on (Hostname, UUID) {subjects}"
+
+
 def _numbers(codes: Iterable[int]) -> str:
     return "|".join(map(str, sorted(codes)))
 
 
 def _hardware(profile: Profile) -> AlertRule:
+    matcher = f'xid=~"{_numbers(_HARDWARE)}"'
     return AlertRule(
         name="KernelcastGpuXidHardware",
-        expr=_xids(f'xid=~"{_numbers(_HARDWARE)}"', profile),
+        expr=f"{_xids(matcher, profile)} or {_while_unrecovered(matcher)}",
         hold_seconds=0,
+        keep_seconds=_KEPT_SECONDS,
         severity=Severity.CRITICAL,
         summary=f"{_GPU} reported {_ERROR}",
         description="The driver reported an error after which the GPU is unusable until it is reset or its node "
-        "rebooted. Programs on it have failed, or may have computed with corrupt data.",
+        "rebooted. Programs on it have failed, or may have computed with corrupt data. The alert lasts while the GPU "
+        "does not answer or needs a recovery action.",
         action="Take the GPU out of scheduling and let its programs end; then reset it, or reboot the node for XID 79.",
         subject=_SUBJECT,
         dashboard=GPUS,
@@ -109,6 +125,7 @@ def _uncorrectable(profile: Profile) -> AlertRule:
         name="KernelcastGpuMemoryUncorrectable",
         expr=f"max by (Hostname, gpu, UUID) ({promql.happened(errors, window=profile.window(DAY))})",
         hold_seconds=0,
+        keep_seconds=KEPT_SECONDS,
         severity=Severity.CRITICAL,
         summary=f"{_GPU} had uncorrectable memory errors",
         description="Double-bit errors were counted within a day: data was lost, and the program that used it has "

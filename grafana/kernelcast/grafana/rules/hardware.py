@@ -3,7 +3,7 @@
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import GPUS
 from kernelcast.grafana.rules.absence import lately
-from kernelcast.grafana.rules.model import DAY, HOUR, MINUTE, AlertRule, Profile, RuleGroup, Severity
+from kernelcast.grafana.rules.model import DAY, HOUR, KEPT_SECONDS, MINUTE, AlertRule, Profile, RuleGroup, Severity
 from kernelcast.grafana.rules.recording import CLOCK_EVENT, MEMORY_USED, RATE_WINDOW_SECONDS
 from kernelcast.wire.catalogue.devices import device, gpu
 
@@ -14,18 +14,17 @@ _GONE = (
     "Reset the GPU, or reboot. If it fails again afterwards, check power, riser and slot, then replace the GPU.",
 )
 _POWER_CAP_BIT = 4
-_LOST_RATIO = 0.1
-_KEPT_SECONDS = 15 * MINUTE
-"""Longer than it takes until an alert about a dead node or bridge fires, which mutes a false "resolved"."""
+_REPLAYS_PER_MINUTE = 8
 _NANOSECONDS = "1e9"
 
 
 def group(profile: Profile) -> RuleGroup:
     """Silence, throttling, memory, failed rows, rows that cannot be read."""
-    limits = (_throttling(), _power_capped(), _heat(profile), _narrow_link())
-    memory = (_memory(profile), _remap_failure(), _remapped_rows(profile))
+    limits = (_throttling(), _power_capped(), _heat(profile), _narrow_link(), _pcie_replays(profile))
+    memory = (_memory(profile), _remap_failure(), _remapped_rows(profile), _waiting_for_reset())
     gone = (_down(), _silent(profile), _needs_recovery(), _unmeasured())
-    return RuleGroup("kernelcast-hardware-alerts", (*gone, *limits, *memory, _unreadable()))
+    alerts = (*gone, *limits, *memory, _unreadable(), _idle(profile))
+    return RuleGroup("kernelcast-hardware-alerts", alerts)
 
 
 def _throttling() -> AlertRule:
@@ -33,7 +32,7 @@ def _throttling() -> AlertRule:
         name="KernelcastGpuThrottling",
         expr=f"{CLOCK_EVENT} == 1",
         hold_seconds=5 * MINUTE,
-        keep_seconds=_KEPT_SECONDS,
+        keep_seconds=KEPT_SECONDS,
         severity=Severity.WARNING,
         summary=f"{_GPU} runs at reduced clocks: {{{{ $labels.reason }}}}",
         description="The driver has lowered the clocks for this reason without a break. The power cap, which is "
@@ -50,7 +49,7 @@ def _down() -> AlertRule:
         name="KernelcastGpuDown",
         expr=f"max by (Hostname, gpu, UUID) ({promql.name(gpu.GPU_UP)}) == 0",
         hold_seconds=2 * MINUTE,
-        keep_seconds=_KEPT_SECONDS,
+        keep_seconds=KEPT_SECONDS,
         severity=Severity.CRITICAL,
         summary=f"{_GPU} does not answer",
         description="The exporter knows this GPU and gets no answer: it fell off the bus, is being reset, its driver "
@@ -87,6 +86,7 @@ def _silent(profile: Profile) -> AlertRule:
         name="KernelcastGpuSilent",
         expr=f"({recently} unless on (Hostname, UUID) {seen}) and on (Hostname) {seen}",
         hold_seconds=2 * MINUTE,
+        keep_seconds=KEPT_SECONDS,
         severity=Severity.CRITICAL,
         summary=f"{_GPU} stopped reporting while the node's other GPUs report",
         description="The GPU reported, and stopped. Its node and the exporter run, and do not report it as gone.",
@@ -126,7 +126,7 @@ def _narrow_link() -> AlertRule:
         name="KernelcastGpuPcieLinkNarrow",
         expr=f"({below_own}) or ({below_peers})",
         hold_seconds=10 * MINUTE,
-        keep_seconds=_KEPT_SECONDS,
+        keep_seconds=KEPT_SECONDS,
         severity=Severity.WARNING,
         summary=f"{_GPU} has only {{{{ $value }}}} PCIe lanes",
         description="The link is narrower than GPU and slot allow, or than that of another GPU of the same model. "
@@ -139,12 +139,31 @@ def _narrow_link() -> AlertRule:
     )
 
 
+def _pcie_replays(profile: Profile) -> AlertRule:
+    replays = promql.name(device.PCIE_REPLAY)
+    a_minute = f"{MINUTE} * rate({replays}[{profile.window(10 * MINUTE)}])"
+    return AlertRule(
+        name="KernelcastGpuPcieReplays",
+        expr=f"max by (Hostname, gpu, UUID) ({a_minute}) > {_REPLAYS_PER_MINUTE}",
+        hold_seconds=5 * MINUTE,
+        severity=Severity.WARNING,
+        summary=f"The PCIe link of {_GPU} sends packets again, {{{{ $value | humanize }}}} times a minute",
+        description=f"More than {_REPLAYS_PER_MINUTE} retries a minute: the signal of the link is bad. Copies between "
+        "host and GPU take longer, and the link may lose lanes, or the GPU.",
+        action="Look for PCIe errors (AER) in the kernel's log; reseat the card or its riser, and replace it if the "
+        "retries return.",
+        subject=_SUBJECT,
+        dashboard=GPUS,
+        source="NVIDIA/DCGM, DCGM_LIMIT_MAX_PCIREPLAY_RATE: 8 replays a minute are the most that is recommended",
+    )
+
+
 def _needs_recovery() -> AlertRule:
     return AlertRule(
         name="KernelcastGpuNeedsRecovery",
         expr=f"max by (Hostname, gpu, UUID) ({promql.name(device.RECOVERY_ACTION)}) > 0",
         hold_seconds=0,
-        keep_seconds=_KEPT_SECONDS,
+        keep_seconds=KEPT_SECONDS,
         severity=Severity.CRITICAL,
         summary=f"{_GPU} needs recovery action {{{{ $value }}}}",
         description="The driver recommends to recover this GPU: 1 reset it, 2 reboot the node, 3 drain P2P traffic, "
@@ -160,9 +179,9 @@ def _heat(profile: Profile) -> AlertRule:
     lost = f"rate({promql.name(device.THERMAL_VIOLATION)}[{profile.window(RATE_WINDOW_SECONDS)}])"
     return AlertRule(
         name="KernelcastGpuTimeLostToHeat",
-        expr=f"max by (Hostname, gpu, UUID) ({lost}) / {_NANOSECONDS} > {_LOST_RATIO}",
+        expr=f"max by (Hostname, gpu, UUID) ({lost}) / {_NANOSECONDS} > {profile.thresholds.heat_ratio:g}",
         hold_seconds=15 * MINUTE,
-        keep_seconds=_KEPT_SECONDS,
+        keep_seconds=KEPT_SECONDS,
         severity=Severity.WARNING,
         summary=f"{_GPU} loses {{{{ $value | humanizePercentage }}}} of its time to heat",
         description="The driver counts the time at reduced clocks because of temperature, including the time "
@@ -191,14 +210,16 @@ def _unreadable() -> AlertRule:
 
 
 def _memory(profile: Profile) -> AlertRule:
+    most = profile.thresholds.memory_used_ratio
     return AlertRule(
         name="KernelcastGpuMemoryNearlyFull",
-        expr=f"{MEMORY_USED} > 0.95 and deriv({MEMORY_USED}[{profile.window(5 * MINUTE)}]) > 0",
+        expr=f"{MEMORY_USED} > {most:g} and deriv({MEMORY_USED}[{profile.window(5 * MINUTE)}]) > 0",
         hold_seconds=10 * MINUTE,
+        keep_seconds=KEPT_SECONDS,
         severity=Severity.WARNING,
         summary=f"{_GPU} uses {{{{ $value | humanizePercentage }}}} of its memory, and the use grows",
-        description="More than 95 % of the usable frame buffer is in use and use keeps growing. Memory that a "
-        "framework allocates at start and keeps does not fire this alert.",
+        description=f"More than {most * 100:g} % of the usable frame buffer is in use and use keeps growing. Memory "
+        "that a framework allocates at start and keeps does not fire this alert.",
         action="Look at the memory pools of the programs on this GPU; free caches, or lower the batch size before "
         "memory runs out.",
         subject=_SUBJECT,
@@ -211,11 +232,50 @@ def _remap_failure() -> AlertRule:
         name="KernelcastGpuRowRemapFailure",
         expr=f"max without (instance) ({promql.name(device.ROW_REMAP_FAILURE)}) == 1",
         hold_seconds=0,
-        keep_seconds=_KEPT_SECONDS,
+        keep_seconds=KEPT_SECONDS,
         severity=Severity.CRITICAL,
         summary=f"{_GPU} cannot remap a failed memory row",
         description="The GPU ran out of spare rows; further memory errors will affect programs.",
         action="Drain the GPU and replace it (NVIDIA GPU memory error management, row remapping failure).",
+        subject=_SUBJECT,
+        dashboard=GPUS,
+    )
+
+
+def _waiting_for_reset() -> AlertRule:
+    pending = (promql.name(device.RETIRED_PENDING), promql.name(device.ROW_REMAP_PENDING))
+    waiting = " or ".join(f"max by (Hostname, gpu, UUID) ({name}) > 0" for name in pending)
+    return AlertRule(
+        name="KernelcastGpuRepairPending",
+        expr=waiting,
+        hold_seconds=MINUTE,
+        keep_seconds=KEPT_SECONDS,
+        severity=Severity.WARNING,
+        summary=f"{_GPU} has memory that is taken out of use with the next reset",
+        description="Memory with errors is still in use: a page waits for its retirement (before Ampere), or a row for "
+        "its replacement by a spare one. Programs can hit it again until the GPU is reset.",
+        action="Let the GPU's programs end, then reset it (`nvidia-smi --gpu-reset -i INDEX`), or reboot the node.",
+        subject=_SUBJECT,
+        dashboard=GPUS,
+        source="NVIDIA, GPU memory error management, <https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt>",
+    )
+
+
+def _idle(profile: Profile) -> AlertRule:
+    hours = profile.thresholds.idle_hours
+    owner = "Hostname, gpu, UUID, namespace, pod, hpc_job"
+    names = (f'{promql.name(device.GPU_UTIL)}{{{label}!=""}}' for label in ("pod", "hpc_job"))
+    window = profile.window(int(hours * HOUR))
+    busiest = " or ".join(f"max_over_time({name}[{window}])" for name in names)
+    return AlertRule(
+        name="KernelcastGpuIdleAllocated",
+        expr=f"max by ({owner}) ({busiest}) < 1",
+        hold_seconds=int(hours * HOUR),
+        severity=Severity.INFO,
+        summary=f"{_GPU} is allocated to {{{{ $labels.namespace }}}}{{{{ $labels.hpc_job }}}} and idle",
+        description=f"A pod or a job has had this GPU for more than {hours:g} h, and no kernel ran on it in that time.",
+        action="Ask the owner of the pod or job whether the GPU is still needed; a notebook that was left open is the "
+        "usual reason.",
         subject=_SUBJECT,
         dashboard=GPUS,
     )

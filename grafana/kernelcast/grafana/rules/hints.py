@@ -1,18 +1,19 @@
-"""Alerts about tuning hints: for information, since programs protect themselves."""
+"""Alerts about tuning hints: for information, since programs protect themselves; some hints wait for a person."""
 
 from typing import Final
 
 from kernelcast.grafana import promql
+from kernelcast.grafana.addresses import HINTS
 from kernelcast.grafana.rules.model import HOUR, AlertRule, Profile, RuleGroup, Severity
-from kernelcast.wire.catalogue import kernel
+from kernelcast.wire.catalogue import forecast, kernel
 from kernelcast.wire.events import OutcomeState
 
 _SUBJECT: Final = ("Hostname", "gpu", "program")
 
 
 def group(profile: Profile) -> RuleGroup:
-    """Alerts: a hint that was rolled back, and one that was rejected."""
-    return RuleGroup("kernelcast-hint-alerts", (_rolled_back(profile), _rejected(profile)))
+    """Alerts: a hint that was rolled back, one that was rejected, and one that a person has not answered."""
+    return RuleGroup("kernelcast-hint-alerts", (_rolled_back(profile), _rejected(profile), _unanswered()))
 
 
 def _happened(state: OutcomeState, profile: Profile) -> str:
@@ -34,6 +35,7 @@ def _rolled_back(profile: Profile) -> AlertRule:
         action="Look at the measured ratio; if hints for this tunable keep failing, take it out of the predictor's "
         "rules.",
         subject=_SUBJECT,
+        dashboard=HINTS,
     )
 
 
@@ -47,4 +49,22 @@ def _rejected(profile: Profile) -> AlertRule:
         description="The value is not on the program's list, or was meant for another device model or code version.",
         action="Read the reason on topic kernelcast.outcomes. A refusal after a deploy is expected.",
         subject=_SUBJECT,
+        dashboard=HINTS,
+    )
+
+
+def _unanswered() -> AlertRule:
+    pending = promql.name(forecast.APPROVAL_PENDING)
+    return AlertRule(
+        name="KernelcastHintWaitsForApproval",
+        expr=f"min without (instance) ({pending})",
+        hold_seconds=HOUR,
+        severity=Severity.WARNING,
+        summary="{{ $labels.program }} waits for an answer: {{ $labels.tunable }} = {{ $labels.value }}",
+        description="A hint that changes the program's results was proposed more than an hour ago. No program gets it "
+        "before a person approves it.",
+        action="Run `kernelcast hints explain {{ $labels.hint_id }}`, ask the program's owner, then "
+        "`kernelcast hints approve` or `kernelcast hints reject`.",
+        subject=("program",),
+        dashboard=HINTS,
     )

@@ -3,35 +3,56 @@
 from typing import Final
 
 from kernelcast.grafana.rules.model import MINUTE, AlertRule, Profile, RuleGroup, Severity
-from kernelcast.grafana.rules.recording import KERNEL_BASELINE, KERNEL_MEAN, KERNEL_SHARE
+from kernelcast.grafana.rules.recording import KERNEL_BASELINE, KERNEL_MEAN, KERNEL_SHARE, STATE_SECONDS
 
-_SLOWER_RATIO: Final = 1.2
-_SHARE_WORTH_A_MESSAGE: Final = 0.02
 _OTHER_SHARE: Final = 0.2
 
 
-def group(profile: Profile) -> RuleGroup:  # noqa: ARG001  the same call for every group
-    """Alerts: a slower kernel, and too many kernels beyond the limit."""
-    return RuleGroup("kernelcast-kernel-alerts", (_slower(), _other_share()))
+def group(profile: Profile) -> RuleGroup:
+    """Alerts: a slower kernel, a rank that the others wait for, and too many kernels beyond the limit."""
+    return RuleGroup("kernelcast-kernel-alerts", (_slower(profile), _straggler(profile), _other_share()))
 
 
-def _slower() -> AlertRule:
+def _slower(profile: Profile) -> AlertRule:
+    limits = profile.thresholds
     judged = '{kernel!="other", kernel_class!="collective"}'
     return AlertRule(
         name="KernelcastKernelSlower",
-        expr=f"{KERNEL_MEAN}{judged} / {KERNEL_BASELINE} > {_SLOWER_RATIO} and {KERNEL_SHARE} > "
-        f"{_SHARE_WORTH_A_MESSAGE}",
+        expr=f"{KERNEL_MEAN}{judged} / {KERNEL_BASELINE} > {limits.kernel_slower_ratio:g} and {KERNEL_SHARE} > "
+        f"{limits.kernel_share_ratio:g}",
         hold_seconds=15 * MINUTE,
         severity=Severity.WARNING,
         summary="Kernel {{ $labels.kernel }} of {{ $labels.program }} takes {{ $value | humanize }} times as long as "
         "before",
         description="The mean duration on GPU {{ $labels.gpu }} of {{ $labels.Hostname }} exceeds its own median of "
-        "a day before by more than 20 %, and the kernel takes more than 2 % of the program's GPU time. Collectives "
+        f"a day before by more than {(limits.kernel_slower_ratio - 1) * 100:.3g} %, and the kernel takes more than "
+        f"{limits.kernel_share_ratio * 100:g} % of the program's GPU time. Collectives "
         "are not included: they wait for peers. A kernel without a history does not fire. A change of shapes or "
         "code looks the same; the predictor compares each configuration separately and can distinguish them.",
         action="Look at the heatmap of this kernel: a new band is a new configuration, a shifted band is a slowdown. "
         "Then check throttling on the same GPU and the same kernel on other GPUs.",
         subject=("Hostname", "gpu", "program", "kernel"),
+    )
+
+
+def _straggler(profile: Profile) -> AlertRule:
+    waits = f'{STATE_SECONDS}{{state="collective"}}'
+    each = f"max by (Hostname, gpu, program, rank) ({waits})"
+    median = f"quantile by (program) (0.5, {each})"
+    less = profile.thresholds.straggler_ratio
+    return AlertRule(
+        name="KernelcastStraggler",
+        expr=f"-({each} - on (program) group_left () {median}) > {less:g}",
+        hold_seconds=15 * MINUTE,
+        severity=Severity.WARNING,
+        summary="Rank {{ $labels.rank }} of {{ $labels.program }} on GPU {{ $labels.gpu }} of {{ $labels.Hostname }} "
+        "is the one that the others wait for",
+        description="It spends {{ $value | humanizePercentage }} of its time less in collectives than the median rank "
+        "of the program: the others wait there until it arrives. Stages of a pipeline differ by design; then silence "
+        "the alert for that program.",
+        action="Compare clocks, temperature and PCIe lanes of this GPU with the others', and the kernels of this rank "
+        "with theirs (ranks side by side). The same work in more time points to the GPU, more work to the data.",
+        subject=("Hostname", "gpu", "program", "rank"),
     )
 
 

@@ -3,8 +3,8 @@
 from typing import Final
 
 from kernelcast.grafana import promql
-from kernelcast.grafana.addresses import GPUS
-from kernelcast.grafana.rules.model import DAY, HOUR, MINUTE, AlertRule, Profile, RuleGroup, Severity
+from kernelcast.grafana.addresses import GPUS, NODE
+from kernelcast.grafana.rules.model import DAY, HOUR, KEPT_SECONDS, MINUTE, AlertRule, Profile, RuleGroup, Severity
 from kernelcast.wire.catalogue.devices import infiniband, nvlink
 
 _GPU: Final = "GPU {{ $labels.gpu }} of {{ $labels.Hostname }}"
@@ -45,6 +45,7 @@ def _nvlink_down(profile: Profile) -> AlertRule:
         name="KernelcastGpuNvlinkDown",
         expr=f"({fell}) or ({fewer})",
         hold_seconds=2 * MINUTE,
+        keep_seconds=KEPT_SECONDS,
         severity=Severity.CRITICAL,
         summary=f"{_GPU} has {{{{ $value }}}} NVLinks down",
         description="These links were up within a day, or other GPUs of the model in the same node have them up. "
@@ -85,6 +86,7 @@ def _port_down(profile: Profile) -> AlertRule:
         name="KernelcastInfinibandPortDown",
         expr=f"{now} < {_ACTIVE} and {before} >= {_ACTIVE}",
         hold_seconds=2 * MINUTE,
+        keep_seconds=KEPT_SECONDS,
         severity=Severity.CRITICAL,
         summary=f"{_PORT} is down",
         description="The port was active within a day and is not now: 1 down, 2 initialising (no subnet manager has "
@@ -92,7 +94,7 @@ def _port_down(profile: Profile) -> AlertRule:
         action="Look at `ibstat` and the switch's end: cable, transceiver, switch port, subnet manager. If the port "
         "was unplugged on purpose, the alert ends within a day.",
         subject=("Hostname",),
-        dashboard=GPUS,
+        dashboard=NODE,
         source="Linux, Documentation/ABI/stable/sysfs-class-infiniband: state",
     )
 
@@ -106,13 +108,14 @@ def _port_slower(profile: Profile) -> AlertRule:
         name="KernelcastInfinibandPortSlower",
         expr=f"({now} < {before}) and {active}",
         hold_seconds=5 * MINUTE,
+        keep_seconds=KEPT_SECONDS,
         severity=Severity.WARNING,
         summary=f"{_PORT} trained to {{{{ $value | humanize }}}}B/s, less than before",
         description="The port is active at a lower rate than it had within a day: fewer lanes, or a lower speed. Every "
         "collective waits for its slowest port.",
         action="Take the port down and up once; if it is still slow, clean or replace cable and transceiver.",
         subject=("Hostname",),
-        dashboard=GPUS,
+        dashboard=NODE,
         source="Linux, Documentation/ABI/stable/sysfs-class-infiniband: rate",
     )
 
@@ -129,6 +132,6 @@ def _port_errors(profile: Profile) -> AlertRule:
         "the link may go down for a moment each time.",
         action="Compare with the port at the other end of the cable; clean, reseat or replace cable and transceiver.",
         subject=("Hostname",),
-        dashboard=GPUS,
+        dashboard=NODE,
         source="Linux, Documentation/ABI/stable/sysfs-class-infiniband: counters",
     )

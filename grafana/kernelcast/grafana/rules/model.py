@@ -9,6 +9,7 @@ from urllib.parse import urljoin
 import yaml
 
 from kernelcast.grafana.addresses import KERNELS
+from kernelcast.grafana.inputs import Jobs, Thresholds
 from kernelcast.wire.errors import ConfigurationError
 
 MINUTE: Final = 60
@@ -16,10 +17,15 @@ HOUR: Final = 60 * MINUTE
 DAY: Final = 24 * HOUR
 _UNITS: Final = ((DAY, "d"), (HOUR, "h"), (MINUTE, "m"))
 
+
 RUNBOOKS_URL: Final = "docs/runbooks.md"
 """The page's place in the source tree: where it is published is for each site to say."""
 
 DASHBOARD_URL: Final = f"http://localhost:3000/d/{KERNELS}"
+
+KEPT_SECONDS: Final = 15 * MINUTE
+"""Time for which an alert about hardware is kept: longer than it takes until an alert about a dead node or bridge
+fires, which mutes a false "resolved"."""
 
 
 class Severity(StrEnum):
@@ -44,6 +50,9 @@ class Profile:
         baseline_window_seconds: How long it is.
         runbooks_url: The page with one heading for each alert.
         dashboard_url: The dashboard of kernels; the others are its neighbours.
+        jobs: Jobs of the services that run.
+        thresholds: Values from which alerts fire.
+        shortest_hold_seconds: No waiting time is divided to less than this.
     """
 
     name: str
@@ -54,6 +63,9 @@ class Profile:
     baseline_window_seconds: int
     runbooks_url: str = RUNBOOKS_URL
     dashboard_url: str = DASHBOARD_URL
+    jobs: Jobs = field(default_factory=Jobs)
+    thresholds: Thresholds = field(default_factory=Thresholds)
+    shortest_hold_seconds: int = 0
 
     def window(self, seconds: int) -> str:
         """A range for `rate` and its like, which production takes over `seconds`."""
@@ -61,12 +73,14 @@ class Profile:
 
     def hold(self, seconds: int) -> str:
         """How long a condition must hold; `seconds` in production."""
-        return duration(seconds // self.shrink)
+        return duration(max(seconds // self.shrink, min(seconds, self.shortest_hold_seconds)))
 
 
 PRODUCTION: Final = Profile("production", 30, 1, 2 * MINUTE, DAY, HOUR)
-DEMO: Final = Profile("demo", 1, 60, 15, 2 * MINUTE, MINUTE)
-"""For demonstrations and tests: scraped each second, minutes become seconds."""
+DEMO: Final = Profile("demo", 1, 60, 15, 2 * MINUTE, MINUTE, shortest_hold_seconds=10)
+"""For demonstrations and tests: scraped each second, minutes become seconds.
+
+A Prometheus that has just started has no target for 5 s, and a busy laptop misses some scrapes of a second."""
 
 PROFILES: Final = {profile.name: profile for profile in (PRODUCTION, DEMO)}
 

@@ -6,25 +6,28 @@ from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import PIPELINE
 from kernelcast.grafana.rules.absence import lately
 from kernelcast.grafana.rules.model import MINUTE, AlertRule, Profile, RuleGroup, Severity
-from kernelcast.grafana.rules.recording import LAG, PREDICTOR_JOB, RATE_WINDOW_SECONDS
+from kernelcast.grafana.rules.recording import LAG, RATE_WINDOW_SECONDS
 from kernelcast.wire.catalogue import predictor, runtime
 from kernelcast.wire.catalogue.devices import device, gpu
 
-_LAG_MESSAGES: Final = 1000
 _DAEMON: Final = "{{ $labels.job }} at {{ $labels.instance }}"
 
 
 def group(profile: Profile) -> RuleGroup:
     """Down, stale, losing messages; and the heartbeat."""
-    daemons = (_predictor_down(), _exporter_stale(profile), _sweeps(profile))
-    messages = (_lag(profile), _dropping(profile), _dead_letters(profile))
-    return RuleGroup("kernelcast-pipeline-alerts", (*daemons, *messages, _watchdog()))
+    jobs = profile.jobs
+    predictor_alerts = (_predictor_down(profile), _sweeps(profile)) if jobs.predictor else ()
+    lag = (_lag(profile),) if jobs.bridge or jobs.predictor else ()
+    messages = (*lag, _dropping(profile), _dead_letters(profile))
+    alerts = (*predictor_alerts, _exporter_stale(profile), *messages, _watchdog())
+    return RuleGroup("kernelcast-pipeline-alerts", alerts)
 
 
-def _predictor_down() -> AlertRule:
+def _predictor_down(profile: Profile) -> AlertRule:
+    job = profile.jobs.predictor
     return AlertRule(
         name="KernelcastPredictorDown",
-        expr=f'up{{job="{PREDICTOR_JOB}"}} == 0 or absent(up{{job="{PREDICTOR_JOB}"}})',
+        expr=f'up{{job="{job}"}} == 0 or absent(up{{job="{job}"}})',
         hold_seconds=5 * MINUTE,
         severity=Severity.WARNING,
         summary="The predictor is down: there are no forecasts and no hints",
@@ -70,9 +73,10 @@ def _keeps_rising(counter: str, profile: Profile) -> str:
 
 
 def _lag(profile: Profile) -> AlertRule:
+    most = profile.thresholds.lag_messages
     return AlertRule(
         name="KernelcastLagGrowing",
-        expr=f"{LAG} > {_LAG_MESSAGES} and deriv({LAG}[{profile.window(2 * RATE_WINDOW_SECONDS)}]) > 0",
+        expr=f"{LAG} > {most:g} and deriv({LAG}[{profile.window(2 * RATE_WINDOW_SECONDS)}]) > 0",
         hold_seconds=10 * MINUTE,
         severity=Severity.WARNING,
         summary=f"{_DAEMON} falls behind on {{{{ $labels.topic }}}}: {{{{ $value | humanize }}}} messages wait",

@@ -8,7 +8,6 @@ from kernelcast.grafana.rules.model import MINUTE, AlertRule, Profile, RuleGroup
 from kernelcast.grafana.rules.recording import RATE_WINDOW_SECONDS
 from kernelcast.wire.catalogue import kernel
 
-_OVERHEAD_SECONDS: Final = 0.02
 _COVERAGE: Final = 0.5
 _SUBJECT: Final = ("Hostname", "gpu", "program", "rank")
 
@@ -20,14 +19,15 @@ def group(profile: Profile) -> RuleGroup:
 
 
 def _overhead(profile: Profile) -> AlertRule:
+    most = profile.thresholds.probe_overhead_ratio
     taken = f"rate({promql.name(kernel.PROBE_OVERHEAD)}[{profile.window(RATE_WINDOW_SECONDS)}])"
     return AlertRule(
         name="KernelcastProbeOverheadHigh",
-        expr=f"sum without (instance) ({taken}) > {_OVERHEAD_SECONDS}",
+        expr=f"sum without (instance) ({taken}) > {most:g}",
         hold_seconds=10 * MINUTE,
         severity=Severity.WARNING,
         summary="The probe takes {{ $value | humanizePercentage }} of a thread of {{ $labels.program }}",
-        description="The probe took more than 2 % of a thread's time in rank {{ $labels.rank }}.",
+        description=f"The probe took more than {most * 100:g} % of a thread's time in rank {{{{ $labels.rank }}}}.",
         action="Measure fewer launches (a lower sampling rate), or switch the probe off in this program and report it.",
         subject=("Hostname", "gpu", "program"),
         dashboard=PIPELINE,

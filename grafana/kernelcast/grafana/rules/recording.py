@@ -6,17 +6,18 @@ that moves to another bridge or exporter instance keeps its series.
 
 from typing import Final
 
-from kernelcast.grafana import promql
+from kernelcast.grafana import inputs, promql
+from kernelcast.grafana.rules import objectives
 from kernelcast.grafana.rules.model import MINUTE, Profile, RecordingRule, RuleGroup, duration
 from kernelcast.wire.catalogue import bridge, kernel, predictor
-from kernelcast.wire.catalogue.devices import device, energy
+from kernelcast.wire.catalogue.devices import accelerator, device, energy
 from kernelcast.wire.catalogue.model import Metric
 
 RATE_WINDOW_SECONDS: Final = 5 * MINUTE
 
-BRIDGE_JOB: Final = "kernelcast-bridge"
-EXPORTER_JOB: Final = "kernelcast-exporter"
-PREDICTOR_JOB: Final = "kernelcast-predictor"
+BRIDGE_JOB: Final = inputs.BRIDGE_JOB
+EXPORTER_JOB: Final = inputs.EXPORTER_JOB
+PREDICTOR_JOB: Final = inputs.PREDICTOR_JOB
 
 KERNEL_LAUNCHES: Final = "kernel:cuda_kernel_launches:rate"
 KERNEL_SECONDS: Final = "kernel:cuda_kernel_duration_seconds_sum:rate"
@@ -37,6 +38,9 @@ STATE_SECONDS: Final = "state:cuda_device_time_seconds:rate"
 MEMORY_USED: Final = "gpu:DCGM_FI_DEV_FB_USED:ratio"
 CLOCK_EVENT: Final = "gpu:DCGM_FI_DEV_CLOCKS_EVENT_REASONS:bit"
 
+ACCELERATOR_BUSY: Final = "accelerator:kernelcast_accelerator_utilization_ratio:max"
+ACCELERATOR_MEMORY: Final = "accelerator:kernelcast_accelerator_memory_used_bytes:ratio"
+
 LAG: Final = "topic:kernelcast_lag_messages:sum"
 
 _MILLIJOULES: Final = 1000
@@ -56,7 +60,7 @@ def classic(profile: Profile) -> tuple[RuleGroup, ...]:
         RecordingRule(KERNEL_P99, f"histogram_quantile(0.99, {_rate(f'{name}_bucket', window)}) >= 0"),
         *_gaps(_rate(f"{promql.name(kernel.LAUNCH_GAP)}_bucket", window)),
     )
-    return (RuleGroup("kernelcast-kernels", (*kernels, *_derived(profile))), _devices(window), _pipeline())
+    return (RuleGroup("kernelcast-kernels", (*kernels, *_derived(profile))), _devices(window), *_pipeline(profile))
 
 
 def native(profile: Profile) -> tuple[RuleGroup, ...]:
@@ -70,7 +74,7 @@ def native(profile: Profile) -> tuple[RuleGroup, ...]:
         RecordingRule(KERNEL_P99, f"histogram_quantile(0.99, {durations}) >= 0"),
         *_gaps(_rate(promql.name(kernel.LAUNCH_GAP), window)),
     )
-    return (RuleGroup("kernelcast-kernels", (*kernels, *_derived(profile))), _devices(window), _pipeline())
+    return (RuleGroup("kernelcast-kernels", (*kernels, *_derived(profile))), _devices(window), *_pipeline(profile))
 
 
 def _gaps(rates: str) -> tuple[RecordingRule, RecordingRule]:
@@ -121,9 +125,39 @@ def _devices(window: str) -> RuleGroup:
     )
     memory = RecordingRule(MEMORY_USED, f"max without (instance) ({used} / ({used} + {free}))")
     power = RecordingRule(GPU_WATTS, f"{_rate(promql.name(device.TOTAL_ENERGY), window)} / {_MILLIJOULES}")
-    return RuleGroup("kernelcast-devices", (memory, power, *bits))
+    return RuleGroup("kernelcast-devices", (memory, power, *bits, *_accelerators()))
 
 
-def _pipeline() -> RuleGroup:
+_ACCELERATOR: Final = "job, accelerator, Hostname, index, modelName, UUID, GPU_I_ID, hpc_job"
+_ITS_GPU: Final = "job, gpu, Hostname, modelName, UUID, GPU_I_ID, hpc_job"
+
+
+def _accelerators() -> tuple[RecordingRule, RecordingRule]:
+    """GPUs and TPUs under one name; also GPUs that only a dcgm-exporter measures."""
+    own = {
+        row: f"max by ({_ACCELERATOR}) ({promql.name(row)})"
+        for row in (accelerator.UTILIZATION, accelerator.MEMORY_USED, accelerator.MEMORY_TOTAL)
+    }
+    used, free = promql.name(device.FB_USED), promql.name(device.FB_FREE)
+    busy = f"{own[accelerator.UTILIZATION]} or {_as_accelerator(f'{promql.name(device.GPU_UTIL)} / 100')}"
+    full = (
+        f"{own[accelerator.MEMORY_USED]} / ({own[accelerator.MEMORY_TOTAL]} > 0) "
+        f"or {_as_accelerator(f'{used} / ({used} + {free} > 0)')}"
+    )
+    return (RecordingRule(ACCELERATOR_BUSY, busy), RecordingRule(ACCELERATOR_MEMORY, full))
+
+
+def _as_accelerator(expr: str) -> str:
+    """Values of DCGM's rows, for GPUs without rows of accelerators."""
+    named = f'label_replace(max by ({_ITS_GPU}) ({expr}), "index", "$1", "gpu", "(.*)")'
+    alone = f"{named} unless on (Hostname, UUID) {promql.name(accelerator.MEMORY_USED)}"
+    return f'max by ({_ACCELERATOR}) (label_replace({alone}, "accelerator", "gpu", "", ""))'
+
+
+def _pipeline(profile: Profile) -> tuple[RuleGroup, ...]:
+    """Nothing for a site without Kafka: its exporters are scraped alone."""
+    jobs = profile.jobs
+    if not jobs.bridge and not jobs.predictor:
+        return ()
     waiting = f"sum without (partition) ({promql.name(bridge.LAG)}) or {promql.name(predictor.LAG)}"
-    return RuleGroup("kernelcast-pipeline", (RecordingRule(LAG, waiting),))
+    return (RuleGroup("kernelcast-pipeline", (RecordingRule(LAG, waiting), *objectives.recordings(profile))),)

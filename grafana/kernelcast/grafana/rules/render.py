@@ -13,6 +13,7 @@ from kernelcast.grafana.rules import (
     hints,
     kernels,
     links,
+    objectives,
     pipeline,
     probes,
     recording,
@@ -37,18 +38,16 @@ _FILLED_IN: Final = re.compile(r"{{ \$(?:labels\.)?(\w+)[^}]*}}")
 """What an alert fills in for its own subject, and a page about all alerts of that name can only name."""
 
 _GENERATED: Final = "Made by `kernelcast grafana generate`; change grafana/kernelcast/grafana/rules instead."
-_ALERT_GROUPS: Final = (
-    hardware.group,
-    links.group,
-    gpu_errors.group,
-    kernels.group,
-    probes.group,
-    forecasts.group,
-    hints.group,
-    exporters.group,
-    bridge.group,
-    pipeline.group,
-)
+
+
+def _groups(profile: Profile) -> tuple[RuleGroup, ...]:
+    """The groups of the services that the site runs: no alert is about a service that is absent by intent."""
+    jobs = profile.jobs
+    always = (hardware.group, links.group, gpu_errors.group, kernels.group, probes.group)
+    predicted = (forecasts.group, hints.group) if jobs.predictor else ()
+    through_kafka = (bridge.group, objectives.group) if jobs.bridge else ()
+    made = (*always, *predicted, exporters.group, *through_kafka, pipeline.group)
+    return tuple(make(profile) for make in made)
 
 
 def render(profile: Profile) -> dict[str, str]:
@@ -63,14 +62,13 @@ def render(profile: Profile) -> dict[str, str]:
     return {
         CLASSIC_FILE: _file(recording.classic(profile), profile, classic_heading),
         NATIVE_FILE: _file(recording.native(profile), profile, native_heading),
-        ALERTS_FILE: _file((make(profile) for make in _ALERT_GROUPS), profile, alerts_heading),
+        ALERTS_FILE: _file(_groups(profile), profile, alerts_heading),
     }
 
 
 def alerts(profile: Profile) -> tuple[AlertRule, ...]:
     """Every alert, in the order of the file."""
-    groups = (make(profile) for make in _ALERT_GROUPS)
-    return tuple(rule for group in groups for rule in group.rules if isinstance(rule, AlertRule))
+    return tuple(rule for group in _groups(profile) for rule in group.rules if isinstance(rule, AlertRule))
 
 
 def runbooks(profile: Profile) -> str:

@@ -1,22 +1,26 @@
 """GPUs and TPUs side by side, in the rows that both have; then the metrics of a TPU's runtime."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Column, PanelText, Placed, stat, table, time_series
+from kernelcast.grafana.model.panels import Axis, Calm, PanelText, Placed, stat, time_series
+from kernelcast.grafana.model.tables import Column, table
 from kernelcast.grafana.model.targets import Query, column
+from kernelcast.grafana.rules.recording import ACCELERATOR_BUSY, ACCELERATOR_MEMORY
 from kernelcast.wire.catalogue.devices import accelerator, tpu
 from kernelcast.wire.catalogue.model import Metric
 
 _ONE: Final = "accelerator, Hostname, index, modelName, GPU_I_ID"
 _LEGEND: Final = "{{Hostname}} {{accelerator}} {{index}} {{GPU_I_ID}}"
+_LINES: Final = 8
 _TPU: Final = "{{Hostname}} TPU {{tpu}}"
 
 
 def row() -> Row:
-    """How many of which sort, how busy, how full."""
-    return Row("Accelerators", (_count(), _idle(), _busy(), _full()))
+    """How many of which model, how busy, how full."""
+    return Row("GPUs and TPUs", (_count(), _idle(), _busy(), _full()), collapsed=True)
 
 
 def tpus() -> Row:
@@ -24,8 +28,35 @@ def tpus() -> Row:
     return Row("TPUs", (_duty(), _memory(), _queue(), _execution(), _transfers(), _absent()), collapsed=True)
 
 
+def _recorded(name: str, otherwise: str) -> str:
+    """A recording, which also has the GPUs of dcgm-exporter, or the measurement where the rules are not loaded."""
+    chosen = 'job=~"$job", Hostname=~"$hostname", hpc_job=~"$hpc_job"'
+    return f"(max by ({_ONE}) ({name}{{{chosen}}}) or {otherwise})"
+
+
+def busy() -> str:
+    """Share of time in which each accelerator was at work."""
+    return _recorded(ACCELERATOR_BUSY, _each(accelerator.UTILIZATION))
+
+
+def full() -> str:
+    """Share of each accelerator's memory that is in use."""
+    used, total = _each(accelerator.MEMORY_USED), _each(accelerator.MEMORY_TOTAL)
+    return _recorded(ACCELERATOR_MEMORY, f"{used} / ({total} > 0)")
+
+
 def _each(metric: Metric) -> str:
     return f"max by ({_ONE}) ({promql.series(metric)})"
+
+
+def _no_tpu(exprs: Iterable[str]) -> Query:
+    """A line at 0 with these words, while accelerators are measured and none of them answers the panel's queries."""
+    any_row = " or ".join(f"({expr})" for expr in exprs)
+    return Query(f"0 * group({promql.series(accelerator.MEMORY_USED)}) unless on () ({any_row})", "no TPU reports")
+
+
+def _of_tpus(text: PanelText, queries: list[Query], axis: Axis) -> Placed:
+    return time_series(text, [*queries, _no_tpu(query.expr for query in queries)], axis)
 
 
 def _count() -> Placed:
@@ -37,35 +68,40 @@ def _count() -> Placed:
 
 def _idle() -> Placed:
     text = PanelText(
-        "Idle, by sort",
+        "Idle accelerators",
         "Share of accelerators that were busy for less than 1 % of the time: capacity that is paid for and not used.",
     )
-    busy = _each(accelerator.UTILIZATION)
-    query = Query(f"avg by (accelerator) ({busy} < bool 0.01)", "{{accelerator}}")
+    query = Query(f"avg by (accelerator) ({busy()} < bool 0.01)", "{{accelerator}}")
     return stat(text, [query], Axis("percentunit", low=0, high=1), named=True, width=12, height=5)
 
 
 def _busy() -> Placed:
-    text = PanelText("Accelerators at work", "Share of time in which each GPU, MIG instance or TPU was at work.")
-    return time_series(text, [Query(_each(accelerator.UTILIZATION), _LEGEND)], Axis("percentunit", low=0, high=1))
+    text = PanelText(
+        "Accelerators at work",
+        f"Share of time in which GPUs, MIG instances and TPUs were at work: the {_LINES} that work least.",
+    )
+    query = Query(f"bottomk({_LINES}, {busy()})", _LEGEND)
+    return time_series(text, [query], Axis("percentunit", low=0, high=1))
 
 
 def _full() -> Placed:
-    text = PanelText("Accelerator memory used", "Share of each accelerator's memory in use.")
-    used, total = _each(accelerator.MEMORY_USED), _each(accelerator.MEMORY_TOTAL)
-    return time_series(text, [Query(f"{used} / ({total} > 0)", _LEGEND)], Axis("percentunit", low=0, high=1))
+    text = PanelText(
+        "Accelerator memory used", f"Share of each accelerator's memory in use: the {_LINES} that have least left."
+    )
+    query = Query(f"topk({_LINES}, {full()})", _LEGEND)
+    return time_series(text, [query], Axis("percentunit", low=0, high=1))
 
 
 def _duty() -> Placed:
     text = PanelText("TensorCore duty cycle", "Share of time in which a TPU's TensorCore was at work.")
     query = Query(f"max by (Hostname, tpu) ({promql.series(tpu.DUTY_CYCLE)})", _TPU)
-    return time_series(text, [query], Axis("percentunit", low=0, high=1))
+    return _of_tpus(text, [query], Axis("percentunit", low=0, high=1))
 
 
 def _memory() -> Placed:
     text = PanelText("HBM used", "Memory of each TPU in use.")
     query = Query(f"max by (Hostname, tpu) ({promql.series(tpu.HBM_USED)})", _TPU)
-    return time_series(text, [query], Axis("bytes", low=0))
+    return _of_tpus(text, [query], Axis("bytes", low=0))
 
 
 def _queue() -> Placed:
@@ -74,7 +110,7 @@ def _queue() -> Placed:
         "Programs (HLO) queued on each TPU. An empty queue means that the host is too slow.",
     )
     query = Query(f"max by (Hostname, tpu, core_type) ({promql.series(tpu.HLO_QUEUE)})", f"{_TPU} {{{{core_type}}}}")
-    return time_series(text, [query], Axis("short", low=0))
+    return _of_tpus(text, [query], Axis("short", low=0))
 
 
 def _mean(metric: Metric, by: str) -> str:
@@ -85,7 +121,7 @@ def _mean(metric: Metric, by: str) -> str:
 def _execution() -> Placed:
     text = PanelText("Mean execution of a program", "Mean execution time of a program (HLO) on a TPU.")
     query = Query(_mean(tpu.HLO_EXECUTION, "Hostname, tpu, core_type"), f"{_TPU} {{{{core_type}}}}")
-    return time_series(text, [query], Axis("s", low=0))
+    return _of_tpus(text, [query], Axis("s", low=0))
 
 
 def _transfers() -> Placed:
@@ -102,13 +138,14 @@ def _transfers() -> Placed:
         (tpu.HOST_COMPUTE, "host's work for it"),
     )
     queries = [Query(_mean(row, "Hostname"), f"{{{{Hostname}}}} {word}") for row, word in kinds]
-    return time_series(text, queries, Axis("s", low=0))
+    return _of_tpus(text, queries, Axis("s", low=0))
 
 
 def _absent() -> Placed:
     text = PanelText(
         "Rows that a TPU's runtime does not report",
         "Absent rows and the reason. A runtime answers only while a program uses the TPU.",
+        calm=Calm("no TPU reports", promql.series(accelerator.MEMORY_USED)),
     )
     labels = "Hostname, port, metric, reason"
     return table(

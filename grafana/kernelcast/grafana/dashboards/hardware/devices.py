@@ -29,16 +29,15 @@ _MILD: Final = "software thermal"
 """The driver keeps the GPU from becoming too hot; the others mean that it was, or that power failed."""
 
 
-def glance() -> Row:
-    """The panels for the overview."""
-    return Row("GPUs", (_utilisation(), _memory(), _throttling()))
+def first_screen() -> tuple[Placed, ...]:
+    """Load, temperature, power and clocks."""
+    return (_utilisation(), _temperature(), _power(), _clocks())
 
 
 def rows() -> tuple[Row, ...]:
-    """Load, then heat, power and reasons for reduced clocks."""
-    load = (_utilisation(), _memory(), _engine(), _tensor(), _interface(), _video())
-    heat = (_temperature(), _memory_temperature(), _power(), _energy(), _clocks(), _throttling())
-    return (Row("Load", load), Row("Heat, power and clocks", heat))
+    """Load in detail, then memory, energy and reasons for reduced clocks."""
+    load = (_memory(), _engine(), _tensor(), _interface(), _video(), _memory_temperature())
+    return (Row("Load", load, collapsed=True), Row("Clocks and energy", (throttling(), _energy()), collapsed=True))
 
 
 def each(metric: Metric) -> str:
@@ -57,7 +56,7 @@ def _utilisation() -> Placed:
         "Share of time in which at least one kernel ran. It does not show how well the GPU is used: see the profiling "
         "rows, device time and kernels. The driver reports it for undivided GPUs only.",
     )
-    return time_series(text, [Query(each(device.GPU_UTIL), GPU)], Axis("percent", low=0, high=100))
+    return time_series(text, [Query(each(device.GPU_UTIL), GPU)], Axis("percent", low=0, high=100), height=6)
 
 
 def _engine() -> Placed:
@@ -118,7 +117,7 @@ def _temperature() -> Placed:
     text = PanelText("GPU temperature", "Core temperature, and the temperature at which the driver slows the GPU down.")
     limit = Query(f"min by (modelName) ({promql.series(device.SLOWDOWN_TEMP)})", "{{modelName}} slowdown")
     queries = [Query(each(device.GPU_TEMP), GPU), limit]
-    return time_series(text, queries, Axis("celsius"), LineStyle(overrides=(limits("slowdown"),)))
+    return time_series(text, queries, Axis("celsius"), LineStyle(overrides=(limits("slowdown"),)), height=6)
 
 
 def _memory_temperature() -> Placed:
@@ -133,7 +132,7 @@ def _power() -> Placed:
     )
     limit = Query(f"min by (modelName) ({promql.series(device.POWER_LIMIT)})", "{{modelName}} limit")
     queries = [Query(each(device.POWER_USAGE), GPU), limit]
-    return time_series(text, queries, Axis("watt", low=0), LineStyle(overrides=(limits("limit"),)))
+    return time_series(text, queries, Axis("watt", low=0), LineStyle(overrides=(limits("limit"),)), height=6)
 
 
 def _energy() -> Placed:
@@ -142,7 +141,9 @@ def _energy() -> Placed:
         "The energy counter's rate: the mean power between two samples, while the power draw is the value at one "
         "moment.",
     )
-    return time_series(text, [Query(f"{each_rate(device.TOTAL_ENERGY)} / {_MILLI}", GPU)], Axis("watt", low=0))
+    return time_series(
+        text, [Query(f"{each_rate(device.TOTAL_ENERGY)} / {_MILLI}", GPU)], Axis("watt", low=0), width=24
+    )
 
 
 def _clocks() -> Placed:
@@ -151,7 +152,7 @@ def _clocks() -> Placed:
         Query(f"{each(device.SM_CLOCK)} * 1e6", f"{GPU} SM"),
         Query(f"{each(device.MEM_CLOCK)} * 1e6", f"{GPU} memory"),
     ]
-    return time_series(text, queries, Axis("hertz", low=0), width=24, height=6)
+    return time_series(text, queries, Axis("hertz", low=0), height=6)
 
 
 def _memory() -> Placed:
@@ -164,16 +165,38 @@ def _memory() -> Placed:
     return time_series(text, [Query(f"{used} / ({used} + {free})", INSTANCE)], Axis("percentunit", low=0, high=1))
 
 
-def _throttling() -> Placed:
+def held_back_expr(by: str) -> str:
+    """Bits of the reasons for which clocks are held back, in the order of `_THROTTLING`.
+
+    Args:
+        by: Labels of the result.
+    """
+    mask = f"max by ({by}) ({promql.series(device.CLOCK_EVENT_REASONS)})"
+    return " + ".join(f"{2**place} * (floor({mask} / {bit}) % 2)" for place, (bit, _) in enumerate(_THROTTLING))
+
+
+def held_back(by: str) -> str:
+    """Whether any of these reasons holds: bit 0x8, or one of 0x20, 0x40 and 0x80.
+
+    Args:
+        by: Labels of the result.
+    """
+    mask = f"max by ({by}) ({promql.series(device.CLOCK_EVENT_REASONS)})"
+    return f"floor({mask} / 8) % 2 + floor({mask} / 32) % 8 > 0"
+
+
+def throttling(*, height: int = 6) -> Placed:
+    """Reasons for reduced clocks over time."""
     text = PanelText(
-        "Reduced clocks", "When a GPU lowered its clocks because of heat, a hardware slowdown or a power brake."
+        "Reduced clocks",
+        "When a GPU lowered its clocks because of heat, a hardware slowdown or a power brake.",
+        runbooks=("KernelcastGpuThrottling",),
     )
-    mask = each(device.CLOCK_EVENT_REASONS)
-    weighed = (f"{2**place} * (floor({mask} / {bit}) % 2)" for place, (bit, _) in enumerate(_THROTTLING))
-    return state_timeline(text, [Query(" + ".join(weighed), GPU)], _held_back())
+    by = "Hostname, gpu, GPU_I_ID, GPU_I_PROFILE"
+    return state_timeline(text, [Query(held_back_expr(by), GPU)], held_back_states(), height=height)
 
 
-def _held_back() -> dict[str, tuple[str, str]]:
+def held_back_states() -> dict[str, tuple[str, str]]:
     """Every combination of reasons as one state, so that a GPU takes one line."""
     states = {"0": ("free", "green")}
     for combination in range(1, 2 ** len(_THROTTLING)):

@@ -1,26 +1,18 @@
 """Errors of GPUs: XIDs, memory errors, remapped rows, time lost to limits."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.dashboards import living
 from kernelcast.grafana.dashboards.hardware.devices import GPU, each, each_rate
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import (
-    Axis,
-    Calm,
-    Column,
-    LineStyle,
-    PanelText,
-    Placed,
-    stat,
-    state_timeline,
-    table,
-    time_series,
-)
+from kernelcast.grafana.model.panels import Axis, Calm, LineStyle, PanelText, Placed, stat, state_timeline, time_series
+from kernelcast.grafana.model.tables import Column, table
 from kernelcast.grafana.model.targets import Query, column
-from kernelcast.wire.catalogue import exporter
+from kernelcast.wire.catalogue import exporter, xids
 from kernelcast.wire.catalogue.devices import device, gpu
+from kernelcast.wire.catalogue.xids import Part
 
 _XID: Final = "Hostname, gpu, xid, err_msg"
 _NANO: Final = "1e9"
@@ -28,7 +20,7 @@ _NANO: Final = "1e9"
 
 def row() -> Row:
     """First errors that need action, then signs of wear."""
-    figures = (_xids(), _uncorrectable(), _failed_remaps(), _waiting_pages())
+    figures = (_uncorrectable(), _failed_remaps(), _waiting_pages())
     events = (_answering(), _xid_table(), _xid_events(), _logged_xids())
     return Row(
         "Errors",
@@ -44,18 +36,17 @@ def row() -> Row:
             _recovery(),
             _firmware(),
         ),
+        collapsed=True,
     )
+
+
+def _numbers(codes: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(codes)))
 
 
 def _figure(title: str, description: str, expr: str, proof: str) -> Placed:
     axis = Axis("short", low=0, decimals=0, thresholds=((None, "green"), (1, "red")))
-    return stat(PanelText(title, description, Calm("none", proof)), [Query(expr, instant=True)], axis, height=3)
-
-
-def _xids() -> Placed:
-    happened = promql.happened(promql.series(gpu.XID_ERRORS), window="$__range")
-    description = "XID errors of the GPUs chosen in this time range; many are the program's fault, see the table."
-    return _figure("XID errors", description, f"sum({happened})", living.GPUS)
+    return stat(PanelText(title, description, Calm("none", proof)), [Query(expr)], axis, width=8, height=3)
 
 
 def _uncorrectable() -> Placed:
@@ -87,8 +78,9 @@ def _answering() -> Placed:
 def _xid_table() -> Placed:
     text = PanelText(
         "XIDs",
-        "Errors that the driver reported: number in this time range, and time of the last one. 13, 31, 43, 45, 68 and "
-        "109 are usually the program's; 48, 63, 64, 74, 79, 92, 94 and 95 are the hardware's.",
+        "Errors that the driver reported: number in this time range, and time of the last one. Usually a program's: "
+        f"{_numbers(xids.numbers(Part.PROGRAM))}. The GPU needs a reset or its node a reboot: "
+        f"{_numbers(xids.numbers(urgent=True))}.",
         calm=Calm("No XID since the exporters began", living.GPUS),
     )
     happened = promql.happened(promql.series(gpu.XID_ERRORS), window="$__range")
@@ -112,10 +104,10 @@ def _xid_table() -> Placed:
 
 def _xid_events() -> Placed:
     text = PanelText(
-        "XIDs over time", "Times of XIDs, by node and GPU.", calm=Calm("No XID in this time range", living.GPUS)
+        "XIDs over time", "One mark for each XID, by node and GPU.", calm=Calm("No XID in this time range", living.GPUS)
     )
-    happened = promql.happened(promql.series(gpu.XID_ERRORS))
-    query = Query(f"sum by (Hostname, gpu, xid) ({happened})", f"{GPU} XID {{{{xid}}}}")
+    marked = promql.marked(promql.series(gpu.XID_ERRORS))
+    query = Query(f"sum by (Hostname, gpu, xid) ({marked})", f"{GPU} XID {{{{xid}}}}")
     return time_series(text, [query], Axis("short", low=0, decimals=0), LineStyle(bars=True))
 
 
@@ -150,7 +142,7 @@ def _ecc() -> Placed:
     )
     kinds = ((device.ECC_SBE_VOLATILE, "single-bit"), (device.ECC_DBE_VOLATILE, "double-bit"))
     queries = [
-        Query(f"max by (Hostname, gpu) ({promql.increase(promql.series(row))})", f"{GPU} {word}") for row, word in kinds
+        Query(f"max by (Hostname, gpu) ({promql.marked(promql.series(row))})", f"{GPU} {word}") for row, word in kinds
     ]
     queries.append(living.absent(row for row, _ in kinds))
     return time_series(text, queries, Axis("short", low=0, decimals=0), LineStyle(bars=True))
@@ -248,4 +240,4 @@ def _retries() -> Placed:
     text = PanelText(
         "PCIe retries", "Packets sent again a second. A lasting rate points to a bad slot, riser or cable."
     )
-    return time_series(text, [Query(each_rate(device.PCIE_REPLAY), GPU)], Axis("cps", low=0))
+    return time_series(text, [Query(each_rate(device.PCIE_REPLAY), GPU)], Axis("eps", low=0))

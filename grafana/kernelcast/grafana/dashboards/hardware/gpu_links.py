@@ -4,7 +4,8 @@ from kernelcast.grafana import promql
 from kernelcast.grafana.dashboards import living
 from kernelcast.grafana.dashboards.hardware.devices import GPU, INSTANCE, each, each_rate
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Calm, Column, LineStyle, PanelText, Placed, table, time_series
+from kernelcast.grafana.model.panels import Axis, Calm, PanelText, Placed, time_series
+from kernelcast.grafana.model.tables import Column, table
 from kernelcast.grafana.model.targets import Query, column
 from kernelcast.wire.catalogue.devices import dcgm_exporter, device, nvlink, profiling
 
@@ -14,7 +15,25 @@ _KIBIBYTE = 1024
 def row() -> Row:
     """Traffic, then errors, then link by link."""
     return Row(
-        "Links", (_pcie(), _nvlink(), _nvlink_errors(), _links_up(), _links_busy(), _link_errors(), _peer_status())
+        "Links",
+        (_pcie(), _nvlink(), _nvlink_errors(), _links_up(), _links_busy(), _link_errors(), _peer_status()),
+        collapsed=True,
+    )
+
+
+def copies() -> Row:
+    """Traffic between host and GPUs, for pages about programs: as quantiles, as there may be many GPUs."""
+    text = PanelText(
+        "PCIe traffic of the GPUs",
+        "Bytes a second between host and GPU, both directions: of the GPU with the most, and the median.",
+    )
+    moved = f"{each(profiling.PCIE_TX_BYTES)} + {each(profiling.PCIE_RX_BYTES)}"
+    queries = [
+        *(Query(f"quantile({share}, {moved})", words) for share, words in ((1, "most"), (0.5, "median"))),
+        living.absent((profiling.PCIE_TX_BYTES, profiling.PCIE_RX_BYTES)),
+    ]
+    return Row(
+        "Links between host and GPUs", (time_series(text, queries, Axis("Bps", low=0), width=24),), collapsed=True
     )
 
 
@@ -61,7 +80,7 @@ def _nvlink_errors() -> Placed:
     )
     queries = [Query(each_rate(row), f"{GPU} {word}") for row, word in kinds]
     queries.append(living.absent(row for row, _ in kinds))
-    return time_series(text, queries, Axis("cps", low=0), LineStyle(), width=24)
+    return time_series(text, queries, Axis("eps", low=0), width=24)
 
 
 def _links_up() -> Placed:

@@ -6,7 +6,8 @@ from kernelcast.grafana import promql
 from kernelcast.grafana.dashboards import living
 from kernelcast.grafana.dashboards.hardware.devices import GPU, each
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Calm, Column, LineStyle, PanelText, Placed, table, time_series
+from kernelcast.grafana.model.panels import Axis, Calm, LineStyle, PanelText, Placed, time_series
+from kernelcast.grafana.model.tables import Column, table
 from kernelcast.grafana.model.targets import Query, column
 from kernelcast.wire.catalogue.devices import device, gpu, profiling
 
@@ -16,7 +17,7 @@ _LINE: Final = f"{GPU} {{{{process_name}}}} {{{{pid}}}}"
 
 def row() -> Row:
     """Processes, and their shares of time-sliced GPUs."""
-    return Row("Users of the GPUs", (_pods(), _processes(), _memory(), _utilisation(), _count()))
+    return Row("Users", (_pods(), _processes(), _memory(), _utilisation(), _count()), collapsed=True)
 
 
 def gaps() -> Row:
@@ -74,7 +75,7 @@ def _processes() -> Placed:
             Column("Hostname", "Node", width=180),
             Column("gpu", "GPU", width=60),
             Column("pid", "Process", width=90),
-            Column("process_name", "Program"),
+            Column("process_name", "Executable"),
             Column("type", "Kind", width=90),
             Column("Value #A", "Memory", "bytes", width=110),
             Column("Value #B", "Multiprocessors", "percentunit", bar=True, width=170),

@@ -15,7 +15,7 @@ _BY: Final = "Hostname, device, port"
 
 def row() -> Row:
     """State, traffic, errors, congestion."""
-    return Row("InfiniBand", (_state(), _traffic(), _errors(), _congestion()))
+    return Row("InfiniBand", (_state(), _traffic(), _errors(), _congestion()), collapsed=True)
 
 
 def _state() -> Placed:
@@ -43,7 +43,7 @@ def _errors() -> Placed:
         "sequence and timeout errors to loss on the way.",
         calm=Calm("No port had an error, or exporter.infiniband is off", living.row(infiniband.STATE)),
     )
-    errors = f"max by ({_BY}, error) ({promql.increase(promql.series(infiniband.ERRORS))}) > 0"
+    errors = f"max by ({_BY}, error) ({promql.marked(promql.series(infiniband.ERRORS))})"
     return time_series(
         text, [Query(errors, f"{PORT} {{{{error}}}}")], Axis("short", low=0, decimals=0), LineStyle(bars=True)
     )
@@ -57,4 +57,4 @@ def _congestion() -> Placed:
     waits = f"max by ({_BY}) ({promql.rate(promql.series(infiniband.TRANSMIT_WAIT))})"
     events = f"max by ({_BY}, event) ({promql.rate(promql.series(infiniband.CONGESTION))})"
     queries = [Query(waits, f"{PORT} waits"), Query(events, f"{PORT} {{{{event}}}}")]
-    return time_series(text, queries, Axis("cps", low=0), width=24)
+    return time_series(text, queries, Axis("eps", low=0), width=24)

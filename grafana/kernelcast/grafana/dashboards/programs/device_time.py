@@ -1,32 +1,50 @@
 """The GPU's wall time by activity, copies, and waits of the program's threads."""
 
+from typing import Final
+
 from kernelcast.grafana import promql
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import (
-    Axis,
-    Column,
-    LineStyle,
-    PanelText,
-    Placed,
-    grey,
-    heatmap,
-    limits,
-    table,
-    time_series,
-)
+from kernelcast.grafana.model.panels import Axis, LineStyle, PanelText, Placed, grey, heatmap, limits, stat, time_series
+from kernelcast.grafana.model.tables import Column, table
 from kernelcast.grafana.model.targets import Query, column
 from kernelcast.wire.catalogue import kernel
 
+_LINES: Final = 10
 
-def glance() -> Row:
-    """The panels for the overview."""
-    return Row("GPU time", (_states(),))
+
+def first_screen() -> tuple[Placed, ...]:
+    """Figures of now, then the GPU's wall time, gaps and waits."""
+    figures = (_now("idle"), _now("collective"), _now("copy"), _waiting_now())
+    return (*figures, _states(), _gaps(), _waits())
 
 
 def rows() -> tuple[Row, ...]:
-    """The GPU's side, the link between, and the program's side."""
-    time = (_states(), _gaps(), _waits(), _copies(), _copied(), _synchronisations())
-    return (Row("GPU time, copies and waits", time), Row("Regions and memory pools", (_regions(), _pools())))
+    """Copies, the kinds of waits, regions and pools."""
+    copies = Row("Copies and synchronisations", (_copies(), _copied(), _synchronisations()), collapsed=True)
+    return (copies, Row("Regions and memory pools", (_regions(), _pools()), collapsed=True))
+
+
+_NOW: Final = {
+    "idle": ("GPU idle", "nothing ran: the program does not launch fast enough, waits for data, or has ended"),
+    "collective": ("In collectives", "a collective ran: mostly a wait for other GPUs"),
+    "copy": ("Copies alone", "data was copied and nothing was computed at the same time"),
+}
+
+
+def _now(state: str) -> Placed:
+    title, meaning = _NOW[state]
+    spent = promql.rate(promql.series(kernel.DEVICE_TIME))
+    part = promql.rate(promql.series(kernel.DEVICE_TIME, extra=(f'state="{state}"',)))
+    runbooks = ("KernelcastStraggler",) if state == "collective" else ()
+    text = PanelText(title, f"Share of the GPUs' wall time in which {meaning}.", runbooks=runbooks)
+    expr = f"(sum({part}) or 0 * sum({spent})) / sum({spent})"
+    return stat(text, [Query(expr)], Axis("percentunit", low=0, high=1), width=6, height=3)
+
+
+def _waiting_now() -> Placed:
+    text = PanelText("Threads waiting", "Threads of programs that wait for a GPU, on average.")
+    query = Query(f"sum({promql.rate(promql.series(kernel.SYNC_WAIT))})")
+    return stat(text, [query], Axis("short", low=0, decimals=1), width=6, height=3)
 
 
 def _states() -> Placed:
@@ -39,19 +57,19 @@ def _states() -> Placed:
     spent = promql.rate(promql.series(kernel.DEVICE_TIME))
     query = Query(promql.share(spent, of=spent, by="state"), "{{state}}")
     look = LineStyle(stacked=True, overrides=(grey("idle"),))
-    return time_series(text, [query], Axis("percentunit", low=0, high=1), look, width=24, height=9)
+    return time_series(text, [query], Axis("percentunit", low=0, high=1), look, width=24, height=6)
 
 
 def _copies() -> Placed:
     text = PanelText(
         "Copy throughput",
-        "Bytes a second of GPU copy time, by direction: how fast copies run while they run. Compare with the link's "
-        "maximum.",
+        f"Bytes a second of GPU copy time, by direction: how fast copies run while they run, the {_LINES} slowest. "
+        "Compare with the link's maximum.",
     )
     moved = promql.rate(promql.series(kernel.MEMCPY_BYTES))
     taken = promql.rate(promql.series(kernel.MEMCPY_SECONDS))
     groups = "Hostname, gpu, kind, pinned"
-    expr = f"sum by ({groups}) ({moved}) / (sum by ({groups}) ({taken}) > 0)"
+    expr = f"bottomk({_LINES}, sum by ({groups}) ({moved}) / (sum by ({groups}) ({taken}) > 0))"
     query = Query(_in_words(expr), "{{Hostname}} GPU {{gpu}} {{kind}} {{pinned}}")
     return time_series(text, [query], Axis("Bps", low=0))
 
@@ -69,7 +87,7 @@ def _gaps() -> Placed:
         "slow launches. Few long gaps are the program's own work, its input or its peers.",
     )
     buckets = promql.rate(promql.series(kernel.LAUNCH_GAP, "_bucket"))
-    return heatmap(text, Query(f"sum by (le) ({buckets})", "{{le}}", format="heatmap"), "s")
+    return heatmap(text, Query(f"sum by (le) ({buckets})", "{{le}}", format="heatmap"), "s", height=6)
 
 
 def _copied() -> Placed:
@@ -84,13 +102,12 @@ def _copied() -> Placed:
 
 def _synchronisations() -> Placed:
     text = PanelText(
-        "Synchronisations",
-        "Number of waits of threads for the GPU, by kind. Asynchronous code avoids waits for a whole context or "
-        "device.",
+        "Synchronisations a second",
+        "Waits of threads for the GPU, by kind. Asynchronous code avoids waits for a whole context or device.",
     )
     calls = promql.rate(promql.series(kernel.SYNC_CALLS))
     query = Query(promql.ranked(f"sum by (program, rank, type) ({calls})"), "{{program}} {{rank}} {{type}}")
-    return time_series(text, [query], Axis("cps", low=0), width=24, height=6)
+    return time_series(text, [query], Axis("short", low=0), width=24, height=6)
 
 
 def _regions() -> Placed:
@@ -112,7 +129,7 @@ def _regions() -> Placed:
             Column("region", "Region"),
             Column("Value #A", "GPU time/s", "percentunit", width=110),
             Column("Value #B", "Wall time/s", "percentunit", width=110),
-            Column("Value #C", "Launches/s", "cps", width=110),
+            Column("Value #C", "Launches/s", "short", width=110),
             Column("Value #D", "GPU busy", "percentunit", bar=True, width=200),
         ),
         sort="GPU time/s",
@@ -134,8 +151,11 @@ def _pools() -> Placed:
 def _waits() -> Placed:
     text = PanelText(
         "Threads waiting for the GPU",
-        "Seconds of waiting a second, by the kind of synchronisation: 1 is one thread that always waits.",
+        "Seconds of waiting a second, by the kind of synchronisation: 1 is one thread that always waits. The "
+        f"{_LINES} that wait most.",
     )
     waited = promql.rate(promql.series(kernel.SYNC_WAIT))
-    query = Query(promql.ranked(f"sum by (program, rank, type) ({waited})"), "{{program}} {{rank}} {{type}}")
-    return time_series(text, [query], Axis("short", low=0), height=9)
+    query = Query(
+        promql.ranked(f"topk({_LINES}, sum by (program, rank, type) ({waited}))"), "{{program}} {{rank}} {{type}}"
+    )
+    return time_series(text, [query], Axis("short", low=0), height=6)

@@ -5,7 +5,8 @@ from typing import Final
 from kernelcast.grafana import promql
 from kernelcast.grafana.dashboards import living
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Calm, Column, LineStyle, PanelText, Placed, grey, table, time_series
+from kernelcast.grafana.model.panels import Axis, Calm, LineStyle, PanelText, Placed, grey, time_series
+from kernelcast.grafana.model.tables import Column, table
 from kernelcast.grafana.model.targets import Query, column
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.catalogue.devices import energy
@@ -17,7 +18,7 @@ _BY: Final = "program, kernel"
 
 def row() -> Row:
     """By kernel, by state, and a launch's share."""
-    return Row("Energy (estimates)", (_kernels(), _states(), _table()))
+    return Row("Energy (estimates)", (_kernels(), _states(), _table()), collapsed=True)
 
 
 def _power() -> str:

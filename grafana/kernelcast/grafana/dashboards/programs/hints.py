@@ -1,16 +1,242 @@
-"""Tuning hints: tunables, proposals, outcomes and measured gains."""
+"""Tuning hints: open ones, kept ones with their measured gain, events, tunables and evidence."""
+
+from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.dashboards import living
+from kernelcast.grafana.dashboards.programs.hot_spots import mean, of_hottest
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Calm, Column, LineStyle, PanelText, Placed, table, time_series
+from kernelcast.grafana.model.panels import Axis, Calm, LineStyle, PanelText, Placed, stat, time_series
+from kernelcast.grafana.model.tables import Column, table
 from kernelcast.grafana.model.targets import Query, column
 from kernelcast.wire.catalogue import forecast, kernel
 
+_BY: Final = "program, tunable"
+_LINES: Final = 10
+_ENDED: Final = 'state=~"kept|rolled_back|inconclusive|failed|rejected|expired|superseded"'
 
-def row() -> Row:
-    """Tunables, hints, outcomes and the measured gain."""
-    return Row("Tuning hints", (_tunables(), _issued(), _outcomes(), _gain()))
+
+def open_since(labels: str = f"{_BY}, value, rule") -> str:
+    """Seconds since the open hints were issued, by some labels."""
+    return f"time() - min by ({labels}) ({promql.series(forecast.HINT_OPEN)})"
+
+
+def first_screen() -> tuple[Placed, ...]:
+    """Counts, open hints, kept hints, then both over time."""
+    counts = (_open_count(), _pending_count(), _count("kept", "green"), _count("rolled_back", "orange"), _best())
+    return (*counts, _open(), _kept(), _gain(), _events())
+
+
+def rows() -> tuple[Row, ...]:
+    """Tunables, outcomes, and the evidence for a hint."""
+    return (
+        Row("Consent: approvals, and the budget for trials", (_pending(), _budget()), collapsed=True),
+        Row("Evidence: the kernels of the programs chosen", (_durations(), _shares()), collapsed=True),
+        Row("Tunables and outcomes", (_tunables(), _outcomes()), collapsed=True),
+    )
+
+
+def _open_count() -> Placed:
+    text = PanelText(
+        "Open hints", "Tunables with a hint that no program has answered yet.", Calm("none", living.PREDICTORS)
+    )
+    return stat(text, [Query(f"count({open_since()})")], Axis("short", low=0, decimals=0), width=5, height=3)
+
+
+def _pending_count() -> Placed:
+    text = PanelText(
+        "Waiting for approval",
+        "Hints that change results and that no person has answered yet; the row below lists them.",
+        Calm("none", living.PREDICTORS),
+        runbooks=("KernelcastHintWaitsForApproval",),
+    )
+    pending = f"count(count by (hint_id) ({promql.series(forecast.APPROVAL_PENDING)}))"
+    axis = Axis("short", low=0, decimals=0, thresholds=((None, "text"), (1, "orange")))
+    return stat(text, [Query(pending)], axis, width=5, height=3)
+
+
+def _count(state: str, color: str) -> Placed:
+    words = state.replace("_", " ")
+    text = PanelText(
+        f"Hints {words}",
+        f"Hints that programs have {words} in this time range, each process counted once.",
+        Calm("none", living.PROGRAMS),
+        runbooks=("KernelcastHintRolledBack",) if state == "rolled_back" else (),
+    )
+    outcomes = promql.series(kernel.HINT_OUTCOMES, extra=(f'state="{state}"',))
+    axis = Axis("short", low=0, decimals=0, thresholds=((None, "text"), (1, color)))
+    return stat(text, [Query(f"sum({promql.happened(outcomes, window='$__range')})")], axis, width=5, height=3)
+
+
+def _best() -> Placed:
+    text = PanelText(
+        "Best measured effect",
+        "Kernel time after a hint over kernel time before, of the tunable where it is lowest; below 100 % is faster.",
+        Calm("none measured", living.PROGRAMS),
+    )
+    query = Query(f"bottomk(1, min by ({_BY}) ({promql.series(kernel.HINT_MEASURED)}))", "{{program}}: {{tunable}}")
+    return stat(text, [query], Axis("percentunit", low=0), named=True, width=4, height=3)
+
+
+def _open() -> Placed:
+    text = PanelText(
+        "Open hints, and the gain expected",
+        "Hints that no program has kept or refused yet: the present value and the one proposed, the kernel time "
+        "expected over the time now (empty while the gain is unknown), and the state: issued, trial (a program tries "
+        "it) or approval (it waits for a person). `kernelcast hints explain ID` shows the reasons.",
+        Calm("no hint is open", living.PREDICTORS),
+    )
+    labels = f"{_BY}, previous, value, rule, state, hint_id"
+    since = open_since(labels)
+    promised = promql.series(forecast.HINT_EXPECTED, extra=('bound="mean"',))
+    expected = f"min by (hint_id) ({promised})"
+    return table(
+        text,
+        [column(since), column(f"{since} * 0 + on (hint_id) group_left () {expected}")],
+        (
+            Column("program", "Program", width=130),
+            Column("tunable", "Tunable"),
+            Column("previous", "Now", width=70),
+            Column("value", "Proposed", width=80),
+            Column("Value #B", "Time after / before", "percentunit", width=130),
+            Column("rule", "Rule", width=130),
+            Column("state", "State", width=80),
+            Column("Value #A", "Since", "s", width=70),
+        ),
+        sort="Since",
+        width=12,
+        height=6,
+    )
+
+
+def _kept() -> Placed:
+    text = PanelText(
+        "Hints kept, and their measured gain",
+        "Tunables whose hint a program kept in this time range, the value now, and the effect that the program "
+        "measured: kernel time after over kernel time before.",
+        Calm("no hint was kept", living.PROGRAMS),
+    )
+    kept = promql.happened(promql.series(kernel.HINT_OUTCOMES, extra=('state="kept"',)), window="$__range")
+    tunables = promql.series(kernel.TUNABLE_INFO, free=("kernel",))
+    effect = f"min by ({_BY}) ({promql.series(kernel.HINT_MEASURED)})"
+    return table(
+        text,
+        [
+            column(f"sum by ({_BY}) ({kept})"),
+            column(f"group by ({_BY}, value) ({tunables}) and on ({_BY}) ({kept})"),
+            column(f"{effect} and on ({_BY}) ({kept})"),
+        ],
+        (
+            Column("program", "Program", width=160),
+            Column("tunable", "Tunable"),
+            Column("value", "Present value", width=120),
+            Column("Value #A", "Processes", "short", width=90),
+            Column("Value #C", "Time after / before", "percentunit", width=150),
+        ),
+        sort="Time after / before",
+        width=12,
+        height=6,
+    )
+
+
+def _gain() -> Placed:
+    text = PanelText(
+        "Measured effect",
+        f"Kernel time after a hint over kernel time before, as programs measured it, of the {_LINES} tunables with the "
+        "largest; below the dashed line is faster.",
+    )
+    effect = f"topk({_LINES}, {promql.series(kernel.HINT_MEASURED)})"
+    query = Query(promql.ranked(effect), "{{program}} {{rank}} {{tunable}}")
+    unchanged = ((None, "transparent"), (1, "text"))
+    return time_series(text, [query], Axis("percentunit", low=0, thresholds=unchanged, soft_high=1.1), height=6)
+
+
+def _events() -> Placed:
+    text = PanelText(
+        "Hints issued, and their outcomes",
+        "One mark for each hint that the predictor wrote, and for each outcome in a program.",
+        calm=Calm("None in this time range", living.PREDICTORS),
+    )
+    issued = promql.marked(promql.series(forecast.HINTS_ISSUED))
+    outcomes = promql.marked(promql.series(kernel.HINT_OUTCOMES))
+    queries = [
+        Query(f"sum by ({_BY}) ({issued})", "{{program}} {{tunable}} issued"),
+        Query(f"sum by ({_BY}, state) ({outcomes})", "{{program}} {{tunable}} {{state}}"),
+    ]
+    return time_series(text, queries, Axis("short", low=0, decimals=0), LineStyle(bars=True), height=6)
+
+
+def _pending() -> Placed:
+    text = PanelText(
+        "Hints that wait for a person",
+        "Hints that change the results of a program: no program gets one before a person approves it, by "
+        "`kernelcast hints approve ID`. `kernelcast hints explain ID` shows the reasons.",
+        Calm("no hint waits for a person", living.PREDICTORS),
+        runbooks=("KernelcastHintWaitsForApproval",),
+    )
+    pending = promql.series(forecast.APPROVAL_PENDING)
+    labels = "program, tunable, device_model, value, rule, hint_id"
+    return table(
+        text,
+        [column(f"time() - min by ({labels}) ({pending})")],
+        (
+            Column("program", "Program", width=160),
+            Column("tunable", "Tunable", width=120),
+            Column("value", "Proposed value", width=120),
+            Column("device_model", "GPU model", width=120),
+            Column("rule", "Rule", width=130),
+            Column("hint_id", "ID"),
+            Column("Value", "Waits since", "s", width=100),
+        ),
+        sort="Waits since",
+        width=12,
+        height=6,
+    )
+
+
+def _budget() -> Placed:
+    text = PanelText(
+        "Budget for trials",
+        "Time that trials have cost programs beyond the kept values in this time range, and the time that they were "
+        "granted in it: 1 % of the running time by default. No trial begins while a program has spent its budget.",
+        calm=Calm("No program has tried a value", living.PROGRAMS),
+    )
+    by = "Hostname, gpu, program, rank"
+    spent, granted = (
+        f"sum by ({by}) (increase({promql.series(total)}[$__range]))"
+        for total in (kernel.TRIAL_LOST, kernel.TRIAL_ALLOWED)
+    )
+    return table(
+        text,
+        [column(spent), column(granted)],
+        (
+            Column("Hostname", "Node", width=130),
+            Column("gpu", "GPU", width=60),
+            Column("program", "Program"),
+            Column("rank", "Rank", width=70),
+            Column("Value #A", "Spent", "s", width=100),
+            Column("Value #B", "Granted", "s", width=100),
+        ),
+        sort="Spent",
+        width=12,
+        height=6,
+    )
+
+
+def _durations() -> Placed:
+    text = PanelText(
+        "Mean duration of the hottest kernels",
+        f"The {_LINES} hottest kernels of the programs chosen; the marks are hints that were kept or rolled back.",
+    )
+    query = Query(of_hottest(mean(), _LINES), "{{program}} {{kernel}}")
+    return time_series(text, [query], Axis("s", logarithmic=True))
+
+
+def _shares() -> Placed:
+    text = PanelText("GPU time by activity", "Wall time of the GPUs of the programs chosen, by activity.")
+    spent = promql.rate(promql.series(kernel.DEVICE_TIME))
+    query = Query(promql.share(spent, of=spent, by="state"), "{{state}}")
+    return time_series(text, [query], Axis("percentunit", low=0, high=1), LineStyle(stacked=True))
 
 
 def _tunables() -> Placed:
@@ -18,6 +244,7 @@ def _tunables() -> Placed:
         "Tunables",
         "Parameters that running programs have registered, their present and allowed values, and the last measured "
         "effect: kernel time after the hint divided by the time before; below 100 % is faster.",
+        calm=Calm("No program has registered a tunable", living.PROGRAMS),
     )
     labels = "Hostname, gpu, program, rank, tunable"
     tunables = promql.series(kernel.TUNABLE_INFO, free=("kernel",))
@@ -43,34 +270,14 @@ def _tunables() -> Placed:
     )
 
 
-def _issued() -> Placed:
-    text = PanelText(
-        "Hints issued",
-        "Hints that the predictor wrote, by the rule that gave them.",
-        calm=Calm("No hint in this time range", living.PREDICTORS),
-    )
-    issued = promql.happened(promql.series(forecast.HINTS_ISSUED))
-    query = Query(f"sum by (program, tunable, rule) ({issued})", "{{program}} {{tunable}}: {{rule}}")
-    return time_series(text, [query], Axis("short", low=0, decimals=0), LineStyle(bars=True), width=8)
-
-
 def _outcomes() -> Placed:
     text = PanelText(
         "Outcomes of hints",
-        "Hints that reached a program, by outcome. A rejection names an error of the predictor. A rollback protects "
-        "the program from a worse value.",
+        "Hints that reached a program, by outcome, one mark for each. A rejection names an error of the predictor. A "
+        "rollback protects the program from a worse value.",
         calm=Calm("No hint reached a program in this time range", living.PROGRAMS),
     )
-    outcomes = promql.happened(promql.series(kernel.HINT_OUTCOMES))
+    outcomes = promql.marked(promql.series(kernel.HINT_OUTCOMES))
     query = Query(f"sum by (state) ({outcomes})", "{{state}}")
-    return time_series(text, [query], Axis("short", low=0, decimals=0), LineStyle(bars=True, stacked=True), width=8)
-
-
-def _gain() -> Placed:
-    text = PanelText(
-        "Measured effect",
-        "Kernel time after a hint over kernel time before, as programs measured it; below the dashed line is faster.",
-    )
-    query = Query(promql.ranked(promql.series(kernel.HINT_MEASURED)), "{{program}} {{rank}} {{tunable}}")
-    unchanged = ((None, "transparent"), (1, "text"))
-    return time_series(text, [query], Axis("percentunit", low=0, thresholds=unchanged, soft_high=1.1), width=8)
+    axis = Axis("short", low=0, decimals=0)
+    return time_series(text, [query], axis, LineStyle(bars=True, stacked=True), width=24, height=6)

@@ -5,17 +5,8 @@ from typing import Final
 from kernelcast.grafana import promql
 from kernelcast.grafana.dashboards.programs.busy import NOW, WHOLE_RANGE, busy_seconds
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import (
-    Axis,
-    Column,
-    LineStyle,
-    PanelText,
-    Placed,
-    grey,
-    heatmap,
-    table,
-    time_series,
-)
+from kernelcast.grafana.model.panels import Axis, LineStyle, PanelText, Placed, grey, time_series
+from kernelcast.grafana.model.tables import Column, table
 from kernelcast.grafana.model.targets import Query, column
 from kernelcast.wire.catalogue import kernel
 
@@ -25,20 +16,34 @@ _BY: Final = "program, kernel"
 _BEYOND_THE_CAP: Final = "other"
 
 
-def row() -> Row:
-    """From the ranking to one kernel's distribution."""
-    over_time = (_share(), _durations(), _tail(), _regression(), _launches(), _waiting(), _graphs())
-    return Row("Kernels", (_ranking(), *over_time, _configurations()))
+def rows() -> tuple[Row, ...]:
+    """All kernels over time."""
+    every = (_share(), _regression(), _tail(), _launches(), _waiting(), _graphs())
+    return (Row("All kernels", every, collapsed=True),)
 
 
-def _of_hottest(expr: str, count: int, *, over: str = WHOLE_RANGE) -> str:
+def of_hottest(expr: str, count: int, *, over: str = WHOLE_RANGE) -> str:
+    """The results of the kernels with the most GPU time.
+
+    Args:
+        expr: PromQL, by program and kernel.
+        count: Number of kernels.
+        over: Window of the GPU time.
+    """
     return f"({expr}) and on ({_BY}) topk({count}, sum by ({_BY}) ({busy_seconds(over=over)}))"
 
 
-def _mean(at: str = "") -> str:
+def mean(at: str = "", by: str = _BY) -> str:
+    """Mean duration of each kernel.
+
+    Args:
+        at: Offset into the past.
+        by: Labels of the result.
+    """
+
     def total(suffix: str) -> str:
         selector = promql.series(kernel.DURATION, suffix)
-        return f"sum by ({_BY}) (rate({selector}[$__rate_interval]{at}))"
+        return f"sum by ({by}) (rate({selector}[$__rate_interval]{at}))"
 
     return f"{total('_sum')} / ({total('_count')} > 0)"
 
@@ -54,36 +59,44 @@ def _queue_delay() -> str:
     return f"{waited} / ({known} > 0)"
 
 
-def _ranking() -> Placed:
+def ranking(*, height: int = 8) -> Placed:
+    """The kernels with the most time, and each against a day before."""
     text = PanelText(
         f"Hottest kernels ({_TABLE_ROWS})",
         "Kernels with the most GPU time now. Share is of the GPU time of all kernels of the programs chosen; p50 and "
         "p99 exist for the kernels whose buckets are kept. A collective's duration is its wait for peers, not its "
         "speed. Queued is the mean time from the launching call to the start on the GPU; occupancy is the maximum for "
-        "the launch configuration.",
+        "the launch configuration. Against a day before: above 100 % the mean is longer than at this time yesterday.",
+        runbooks=("KernelcastKernelSlower", "KernelcastKernelsBeyondCap"),
     )
     every = busy_seconds(free=("kernel",))
     share = f"topk({_TABLE_ROWS}, {promql.share(busy_seconds(), of=every, by=f'{_BY}, kernel_class')})"
     launches = f"sum by ({_BY}) ({promql.rate(promql.series(kernel.LAUNCHES))})"
     occupancy = f"max by ({_BY}) ({promql.series(kernel.OCCUPANCY)})"
-    per_kernel = (launches, _mean(), _quantile(0.5), _quantile(0.99), _queue_delay(), occupancy)
+    per_kernel = (_against_before(), launches, mean(), _quantile(0.5), _quantile(0.99), _queue_delay(), occupancy)
     return table(
         text,
-        [column(share), *(column(_of_hottest(expr, _TABLE_ROWS, over=NOW)) for expr in per_kernel)],
+        [column(share), *(column(of_hottest(expr, _TABLE_ROWS, over=NOW)) for expr in per_kernel)],
         (
             Column("program", "Program", width=200),
             Column("kernel", "Kernel"),
             Column("kernel_class", "Class", width=110),
-            Column("Value #A", "Time share", "percentunit", bar=True, width=260),
-            Column("Value #B", "Launches/s", "cps", width=120),
-            Column("Value #C", "Mean", "s", width=110),
-            Column("Value #D", "p50", "s", width=110),
-            Column("Value #E", "p99", "s", width=110),
-            Column("Value #F", "Queued", "s", width=110),
-            Column("Value #G", "Occupancy", "percentunit", width=110),
+            Column("Value #A", "Time share", "percentunit", bar=True, width=200),
+            Column("Value #B", "Against a day before", "percentunit", width=150),
+            Column("Value #C", "Launches/s", "short", width=100),
+            Column("Value #D", "Mean", "s", width=100),
+            Column("Value #E", "p50", "s", width=90),
+            Column("Value #F", "p99", "s", width=90),
+            Column("Value #G", "Queued", "s", width=90),
+            Column("Value #H", "Occupancy", "percentunit", width=100),
         ),
         sort="Time share",
+        height=height,
     )
+
+
+def _against_before() -> str:
+    return f"({mean()}) / ({mean(' offset 1d')})"
 
 
 def _share() -> Placed:
@@ -105,24 +118,14 @@ def _share() -> Placed:
     return time_series(text, queries, Axis("percentunit", low=0, high=1), look, width=24, height=9)
 
 
-def _durations() -> Placed:
-    text = PanelText(
-        "Durations",
-        "Distribution of the durations of the chosen kernels, in buckets of powers of two. Choose one kernel: two "
-        "bands of one kernel are two configurations, a band that bends upwards is a slowdown.",
-    )
-    buckets = promql.rate(promql.series(kernel.DURATION, "_bucket"))
-    return heatmap(text, Query(f"sum by (le) ({buckets})", "{{le}}", format="heatmap"), "s")
-
-
 def _tail() -> Placed:
     text = PanelText(
         "p99 duration",
         f"The 99th percentile of the {_LINES} hottest kernels chosen, interpolated within a power of two, on a "
         "logarithmic scale.",
     )
-    query = Query(_of_hottest(_quantile(0.99), _LINES), "{{program}} {{kernel}}")
-    return time_series(text, [query], Axis("s", logarithmic=True), height=9)
+    query = Query(of_hottest(_quantile(0.99), _LINES), "{{program}} {{kernel}}")
+    return time_series(text, [query], Axis("s", logarithmic=True))
 
 
 def _regression() -> Placed:
@@ -131,18 +134,18 @@ def _regression() -> Placed:
         "Above 1 the kernel takes longer than at this time yesterday. A change of shapes or of the program does that "
         "too.",
     )
-    query = Query(_of_hottest(f"({_mean()}) / ({_mean(' offset 1d')})", _LINES), "{{program}} {{kernel}}")
+    query = Query(of_hottest(_against_before(), _LINES), "{{program}} {{kernel}}")
     as_before = ((None, "transparent"), (1, "text"))
     return time_series(text, [query], Axis("percentunit", low=0, thresholds=as_before, soft_high=1.1))
 
 
 def _launches() -> Placed:
     text = PanelText(
-        "Launch rate",
+        "Launches a second",
         f"Launches a second of the {_LINES} hottest kernels chosen. A gap means that the program paused.",
     )
     launches = f"sum by ({_BY}) ({promql.rate(promql.series(kernel.LAUNCHES))})"
-    return time_series(text, [Query(_of_hottest(launches, _LINES), "{{program}} {{kernel}}")], Axis("cps", low=0))
+    return time_series(text, [Query(of_hottest(launches, _LINES), "{{program}} {{kernel}}")], Axis("short", low=0))
 
 
 def _waiting() -> Placed:
@@ -151,7 +154,7 @@ def _waiting() -> Placed:
         f"Mean time that launches of the {_LINES} hottest kernels waited before the GPU began them. A long time means "
         "that the GPU is busy; a time near 0 means that the program launches too slowly.",
     )
-    query = Query(_of_hottest(_queue_delay(), _LINES), "{{program}} {{kernel}}")
+    query = Query(of_hottest(_queue_delay(), _LINES), "{{program}} {{kernel}}")
     return time_series(text, [query], Axis("s", low=0))
 
 
@@ -163,29 +166,4 @@ def _graphs() -> Placed:
     launched = promql.rate(promql.series(kernel.LAUNCHES, free=("kernel",)))
     replayed = promql.rate(promql.series(kernel.GRAPH_LAUNCHES, free=("kernel",)))
     expr = f"sum by (program) ({replayed}) / (sum by (program) ({launched}) > 0)"
-    return time_series(text, [Query(expr, "{{program}}")], Axis("percentunit", low=0, high=1))
-
-
-def _configurations() -> Placed:
-    text = PanelText(
-        "Launch configurations",
-        "The last launch configuration of each kernel. Registers and memory limit the number of blocks on a "
-        "multiprocessor. Local memory holds data that did not fit into registers.",
-    )
-    fields = "grid, block, registers, shared_memory, local_memory"
-    seen = f"group by ({_BY}, {fields}) ({promql.series(kernel.KERNEL_INFO)})"
-    return table(
-        text,
-        [column(f"topk({_TABLE_ROWS}, {_of_hottest(seen, _TABLE_ROWS, over=NOW)})")],
-        (
-            Column("program", "Program", width=200),
-            Column("kernel", "Kernel"),
-            Column("grid", "Grid", width=140),
-            Column("block", "Block", width=120),
-            Column("registers", "Registers", width=100),
-            Column("shared_memory", "Shared (B)", width=110),
-            Column("local_memory", "Local (B)", width=110),
-        ),
-        sort="Registers",
-        height=7,
-    )
+    return time_series(text, [Query(expr, "{{program}}")], Axis("percentunit", low=0, high=1), width=24, height=6)

@@ -5,7 +5,8 @@ from typing import Final
 from kernelcast.grafana import promql
 from kernelcast.grafana.dashboards import living
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Calm, Column, LineStyle, PanelText, Placed, table, time_series
+from kernelcast.grafana.model.panels import Axis, Calm, LineStyle, PanelText, Placed, time_series
+from kernelcast.grafana.model.tables import Column, table
 from kernelcast.grafana.model.targets import Query, column
 from kernelcast.wire.catalogue import exporter, kernel
 
@@ -17,7 +18,9 @@ STOPS_RATIO: Final = 0.02
 
 def row() -> Row:
     """Each program's state, then coverage, cost and losses over time."""
-    return Row("Probes", (_states(), _users(), _coverage(), _overhead(), _unseen(), _dropped(), _server()))
+    return Row(
+        "Probes", (_states(), _users(), _coverage(), _overhead(), _unseen(), _dropped(), _server()), collapsed=True
+    )
 
 
 def _states() -> Placed:
@@ -97,8 +100,8 @@ def _unseen() -> Placed:
         calm=Calm("Every launch that is known of was seen", living.PROGRAMS),
     )
     unseen = promql.rate(promql.series(kernel.PROBE_UNSEEN))
-    query = Query(f"sum by (program, reason) ({unseen})", "{{program}} {{reason}}")
-    return time_series(text, [query], Axis("cps", low=0), LineStyle(stacked=True))
+    query = Query(f"sum by (program, reason) ({unseen}) > 0", "{{program}} {{reason}}")
+    return time_series(text, [query], Axis("eps", low=0), LineStyle(stacked=True))
 
 
 def _dropped() -> Placed:
@@ -109,19 +112,20 @@ def _dropped() -> Placed:
     )
     rows = ((kernel.PROBE_DROPPED, "frames"), (kernel.PROBE_RECORDS, "records"))
     queries = [
-        Query(f"sum by (program) ({promql.rate(promql.series(row))})", f"{{{{program}}}} {word}") for row, word in rows
+        Query(f"sum by (program) ({promql.rate(promql.series(row))}) > 0", f"{{{{program}}}} {word}")
+        for row, word in rows
     ]
-    return time_series(text, queries, Axis("cps", low=0))
+    return time_series(text, queries, Axis("eps", low=0))
 
 
 def _server() -> Placed:
     text = PanelText(
         "At the exporters' sockets",
-        "Programs connected to each exporter, processes whose totals are not final, and connections refused.",
+        "Programs connected to the exporters, processes whose totals are not final, and connections refused.",
     )
     queries = [
-        Query(promql.series(exporter.PROBE_CONNECTIONS), "{{instance}} connections"),
-        Query(promql.series(exporter.PROBE_PROCESSES), "{{instance}} processes"),
-        Query(promql.increase(promql.series(exporter.PROBE_REFUSED)), "{{instance}} refused: {{reason}}"),
+        Query(f"sum({promql.series(exporter.PROBE_CONNECTIONS)})", "connections"),
+        Query(f"sum({promql.series(exporter.PROBE_PROCESSES)})", "processes"),
+        Query(f"sum by (reason) ({promql.marked(promql.series(exporter.PROBE_REFUSED))})", "refused: {{reason}}"),
     ]
     return time_series(text, queries, Axis("short", low=0, decimals=0), width=24)

@@ -1,0 +1,114 @@
+"""Consequences of alerts, beside those of faults in `faults`: a cause silences them on the same subject."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from kernelcast.grafana.rules import forecasts, gpu_errors, hardware, hints, kernels, links, objectives, probes
+from kernelcast.grafana.rules.model import AlertRule, Profile, RuleGroup
+from kernelcast.grafana.rules.render import alerts
+
+_GPU: Final = ("Hostname", "gpu")
+_SERIES: Final = (*_GPU, "program", "kernel", "metric")
+_PORT: Final = ("Hostname", "device", "port")
+_WITHOUT_KAFKA: Final = ("KernelcastMessagesDropped", "KernelcastPredictorFailing", "KernelcastSpoolFilling")
+_FAST, _SLOWLY = "Fast", "Slowly"
+
+
+@dataclass(frozen=True, slots=True)
+class Consequences:
+    """Alerts that one alert silences.
+
+    Attributes:
+        cause: Name of the alert.
+        silenced: Names of the alerts that follow from it.
+        subject: Labels that must be equal.
+    """
+
+    cause: str
+    silenced: tuple[str, ...]
+    subject: tuple[str, ...] = ()
+
+
+_FIXED: Final = (
+    Consequences("KernelcastBreachImminent", ("KernelcastDegradationPredicted",), _SERIES),
+    Consequences(
+        "KernelcastGpuDown",
+        (
+            "KernelcastBreachImminent",
+            "KernelcastDegradationPredicted",
+            "KernelcastGpuIdleAllocated",
+            "KernelcastGpuMemoryNearlyFull",
+            "KernelcastGpuNeedsRecovery",
+            "KernelcastGpuNvlinkDown",
+            "KernelcastGpuPcieLinkNarrow",
+            "KernelcastGpuPowerCapped",
+            "KernelcastGpuRowsUnreadable",
+            "KernelcastGpuSilent",
+            "KernelcastGpuThrottling",
+            "KernelcastGpuTimeLostToHeat",
+            "KernelcastGpuUnmeasured",
+            "KernelcastKernelSlower",
+            "KernelcastStraggler",
+        ),
+        _GPU,
+    ),
+    Consequences(
+        "KernelcastGpuThrottling",
+        (
+            "KernelcastGpuPowerCapped",
+            "KernelcastGpuTimeLostToHeat",
+            "KernelcastKernelSlower",
+            "KernelcastStraggler",
+        ),
+        _GPU,
+    ),
+    Consequences("KernelcastGpuPcieLinkNarrow", ("KernelcastStraggler",), _GPU),
+    Consequences(
+        "KernelcastGpuRowRemapFailure", ("KernelcastGpuMemoryRowsRemapped", "KernelcastGpuRepairPending"), _GPU
+    ),
+    Consequences("KernelcastGpuNvlinkDown", ("KernelcastGpuNvlinkRecovers",), _GPU),
+    Consequences(
+        "KernelcastInfinibandPortDown", ("KernelcastInfinibandErrors", "KernelcastInfinibandPortSlower"), _PORT
+    ),
+    Consequences("KernelcastSpoolDropping", ("KernelcastSpoolFilling",), ("instance",)),
+    Consequences("KernelcastDecodeFailures", ("KernelcastDeadLetters",), ("topic",)),
+)
+
+
+def declared(profile: Profile) -> tuple[Consequences, ...]:
+    """All declared consequences, of alerts that the site has."""
+    of_gpus = _names((hardware.group, links.group, gpu_errors.group, kernels.group, probes.group), profile)
+    predicted = _names((forecasts.group, hints.group), profile)
+    fresh, delivered = ([f"{one.alert}{rate}" for rate in (_FAST, "", _SLOWLY)] for one in objectives.OBJECTIVES)
+    dead = "KernelcastExporterStale"
+    through_the_bridge = (dead, "KernelcastProducerSilent", "KernelcastClockAhead", *of_gpus, *predicted, *fresh)
+    listed = (
+        # Without the bridge every alert about measurements loses its data: nothing is sent, also no false end.
+        Consequences("KernelcastBridgeDown", (*through_the_bridge, "KernelcastLagGrowing")),
+        # During an outage of Kafka the same data stays as it was, and its producers are all silent.
+        Consequences(
+            "KernelcastKafkaUnreachable", (*through_the_bridge, *delivered, "KernelcastLagGrowing", *_WITHOUT_KAFKA)
+        ),
+        Consequences("KernelcastBridgeNotReady", ("KernelcastLagGrowing", *fresh)),
+        Consequences("KernelcastLagGrowing", tuple(fresh)),
+        Consequences("KernelcastSpoolDropping", tuple(delivered)),
+        Consequences("KernelcastMessagesDropped", tuple(delivered)),
+        *(Consequences(names[0], tuple(names[1:])) for names in (fresh, delivered)),
+        *(Consequences(names[1], (names[2],)) for names in (fresh, delivered)),
+        Consequences(dead, (*of_gpus, *predicted), ("Hostname",)),
+        # Without the predictor a prediction ends, although its cause may last: no "resolved" is sent.
+        Consequences("KernelcastPredictorDown", predicted),
+        *_FIXED,
+    )
+    known = {rule.name for rule in alerts(profile)}
+    kept = (
+        Consequences(one.cause, tuple(name for name in one.silenced if name in known), one.subject)
+        for one in listed
+        if one.cause in known
+    )
+    return tuple(one for one in kept if one.silenced)
+
+
+def _names(groups: Iterable[Callable[[Profile], RuleGroup]], profile: Profile) -> tuple[str, ...]:
+    return tuple(rule.name for make in groups for rule in make(profile).rules if isinstance(rule, AlertRule))

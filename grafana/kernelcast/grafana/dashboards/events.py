@@ -1,0 +1,66 @@
+"""Events drawn over every graph: alerts, XIDs, restarts, deploys, hints that were kept or rolled back."""
+
+from typing import Final
+
+from kernelcast.grafana import promql
+from kernelcast.grafana.dashboards.frame import ALERT_NAMES
+from kernelcast.grafana.model.dashboard import Annotation
+from kernelcast.wire.catalogue import kernel
+from kernelcast.wire.catalogue.devices import gpu
+
+_STARTED: Final = "process_start_time_seconds"
+_STEP: Final = "1m"
+"""Annotations are asked for at this step."""
+
+
+def everywhere() -> tuple[Annotation, ...]:
+    """The events that every page shows, whatever variables it has."""
+    return (_alerts(), _xids(), _restarts(), _deploys(), _hints("kept", "green"), _hints("rolled_back", "orange"))
+
+
+def _alerts() -> Annotation:
+    return Annotation(
+        "Alerts",
+        f'ALERTS{{alertstate="firing", alertname=~"{ALERT_NAMES}"}}',
+        "{{alertname}}",
+        "{{severity}} {{Hostname}} GPU {{gpu}} {{program}} {{kernel}}",
+        "red",
+    )
+
+
+def _new(metric: str) -> str:
+    """Events of a counter since the step before, also the first."""
+    before = f"last_over_time({metric}[{promql.LOOK_BACK}] offset {_STEP})"
+    return f"({metric} - ({before} or 0 * {metric})) > 0"
+
+
+def _xids() -> Annotation:
+    errors = f'{promql.name(gpu.XID_ERRORS)}{{job=~"$job"}}'
+    expr = f"sum by (Hostname, gpu, xid, err_msg) ({_new(errors)})"
+    return Annotation("XIDs", expr, "XID {{xid}}", "{{Hostname}} GPU {{gpu}}: {{err_msg}}", "dark-red")
+
+
+def _restarts() -> Annotation:
+    started = f'{_STARTED}{{job=~"$service"}}'
+    expr = f"{started} > {started} offset {_STEP}"
+    return Annotation("Restarts", expr, "Restart", "{{job}} {{instance}}", "blue")
+
+
+def _deploys() -> Annotation:
+    versions = f'group by (program, code_version) ({promql.name(kernel.TUNABLE_INFO)}{{job=~"$job", code_version!=""}})'
+    before = versions.replace("})", f"}} offset {_STEP})")
+    known = f'group by (program) ({promql.name(kernel.TUNABLE_INFO)}{{job=~"$job"}} offset {_STEP})'
+    expr = f"{versions} unless {before} and on (program) {known}"
+    return Annotation("Deploys", expr, "Deploy", "{{program}}: {{code_version}}", "super-light-blue")
+
+
+def _hints(state: str, color: str) -> Annotation:
+    words = state.replace("_", " ")
+    acted = f'{promql.name(kernel.HINT_OUTCOMES)}{{job=~"$job", state="{state}"}}'
+    return Annotation(
+        f"Hints {words}",
+        f"sum by (program, tunable) ({_new(acted)})",
+        f"Hint {words}",
+        "{{program}}: {{tunable}}",
+        color,
+    )

@@ -1,0 +1,92 @@
+"""The state of each GPU, worst first, from the rows that say that something is wrong."""
+
+from typing import Final
+
+from kernelcast.grafana import promql
+from kernelcast.grafana.dashboards.hardware.devices import held_back, held_back_expr, held_back_states
+from kernelcast.grafana.model.panels import PanelText, Placed, States
+from kernelcast.grafana.model.tables import Column, first_rows, table
+from kernelcast.grafana.model.targets import column
+from kernelcast.wire.catalogue import forecast
+from kernelcast.wire.catalogue.devices import device, gpu
+from kernelcast.wire.catalogue.model import Metric
+
+_ROWS: Final = 50
+_BY: Final = "Hostname, gpu"
+PROGRAMS: Final = ("program", "rank", "kernel")
+"""Labels that are not narrowed on pages about hardware."""
+STATES: Final[States] = {
+    "6": ("does not answer", "red"),
+    "5": ("needs recovery", "red"),
+    "4": ("clocks held back", "orange"),
+    "3": ("errors", "orange"),
+    "2": ("breach predicted", "orange"),
+    "1": ("idle but allocated", "yellow"),
+    "0": ("no fault seen", "green"),
+}
+
+
+def each(metric: Metric, *extra: str) -> str:
+    """A row of each GPU, once."""
+    return f"max by ({_BY}) ({promql.series(metric, extra=extra)})"
+
+
+def errors() -> str:
+    """XIDs and uncorrectable memory errors in the time range, of each GPU that is measured now."""
+    # Both counters begin at 0: an XID's one interval before its first event.
+    counters = (promql.series(row) for row in (gpu.XID_ERRORS, device.ECC_DBE_VOLATILE))
+    parts = (f"sum by ({_BY}) (increase({one}[$__range]) > 0)" for one in counters)
+    return f"({' or '.join(parts)}) and on ({_BY}) {each(gpu.GPU_UP)}"
+
+
+def idle_allocated() -> str:
+    """Utilisation of GPUs that a pod or a job has and that no kernel used lately."""
+    owned = (
+        f"max_over_time({promql.series(device.GPU_UTIL, extra=(one,))}[15m])" for one in ('pod!=""', 'hpc_job!=""')
+    )
+    return f"(max by ({_BY}) ({' or '.join(owned)}) < 1) and on ({_BY}) {each(device.FB_USED)}"
+
+
+def time_left() -> str:
+    """Time until half of the simulated paths of some series of the GPU have crossed its limit."""
+    left = promql.series(forecast.DEGRADATION_TIME, extra=('quantile="0.5"',), free=PROGRAMS)
+    return f"min by ({_BY}) ({left})"
+
+
+def state() -> str:
+    """The worst state of each GPU: the first that holds."""
+    conditions = (
+        f"({each(gpu.GPU_UP)} == 0)",
+        f"({each(device.RECOVERY_ACTION)} > 0)",
+        f"({held_back(_BY)})",
+        f"({errors()})",
+        f"({time_left()})",
+        f"({idle_allocated()})",
+        f"({each(device.FB_USED)})",
+    )
+    first = len(conditions) - 1
+    return "\nor ".join(f"0 * {condition} + {first - place}" for place, condition in enumerate(conditions))
+
+
+def worst_first(*, width: int = 24, height: int = 7) -> Placed:
+    """The GPUs with the worst state first."""
+    text = PanelText(
+        "Worst first",
+        f"The {_ROWS} GPUs in the worst state. Temperature is of the limit at which the driver slows the GPU down; "
+        "clocks are held back for the reasons given; errors are XIDs and uncorrectable memory errors in this time "
+        "range; idle but allocated is a GPU with an owner and no kernel for 15 minutes.",
+        runbooks=("KernelcastGpuDown", "KernelcastGpuThrottling"),
+    )
+    heat = f"{each(device.GPU_TEMP)} / on ({_BY}) ({each(device.SLOWDOWN_TEMP)} > 0)"
+    columns = (
+        Column("Hostname", "Node", width=150),
+        Column("gpu", "GPU", width=50),
+        Column("Value #A", "State", "none", width=140, words=STATES),
+        Column("Value #B", "Temperature of limit", "percentunit", bar=True, width=150, alarm=0.95),
+        Column("Value #C", "Clocks", "none", width=150, words=held_back_states()),
+        Column("Value #D", "Errors", "short", width=70),
+        Column("Value #E", "Idle but allocated", "none", width=120, words={"0": ("idle", "yellow")}),
+        Column("Value #F", "Crosses a limit in", "s", width=120),
+    )
+    exprs = (state(), heat, held_back_expr(_BY), errors(), f"0 * ({idle_allocated()})", time_left())
+    return first_rows(table(text, list(map(column, exprs)), columns, sort="State", width=width, height=height), _ROWS)

@@ -1,0 +1,140 @@
+"""Figures that several pages begin with: hottest kernel, next breach, what to change, alerts, counts."""
+
+from collections.abc import Collection
+from typing import Final
+
+from kernelcast.grafana import promql
+from kernelcast.grafana.dashboards import living, words
+from kernelcast.grafana.dashboards.frame import ALERT_NAMES
+from kernelcast.grafana.dashboards.programs.busy import busy_seconds
+from kernelcast.grafana.dashboards.programs.hints import open_since
+from kernelcast.grafana.model import drill
+from kernelcast.grafana.model.panels import Axis, Calm, PanelText, Placed, stat
+from kernelcast.grafana.model.targets import Query
+from kernelcast.wire.catalogue import forecast, kernel
+from kernelcast.wire.catalogue.devices import device
+from kernelcast.wire.catalogue.model import Metric
+from kernelcast.wire.kernels import COLLECTIVE
+
+_LAUNCHES: Final = promql.series(kernel.LAUNCHES, free=("kernel",))
+_WITHOUT_PARAMETERS: Final = r"((?:\\(anonymous namespace\\)|[^<(#])+).*"
+"""A kernel's name up to its template arguments, parameters or hash; backslashes doubled for PromQL's string."""
+_GPUS: Final = f"group by (Hostname, gpu, UUID) ({promql.series(device.FB_USED)} or {_LAUNCHES})"
+_SOON_SECONDS: Final = 3600
+
+
+def programs(*, width: int = 8, height: int = 3) -> Placed:
+    """Number of programs."""
+    text = PanelText("Programs", "Programs whose kernels are measured.")
+    return stat(
+        text,
+        [Query(f"count(group by (program) ({_LAUNCHES}))")],
+        Axis("short", low=0, decimals=0),
+        width=width,
+        height=height,
+    )
+
+
+def steps() -> Placed:
+    """Steps a second of the programs that report them."""
+    text = PanelText(
+        "Steps a second",
+        "Steps that programs end with kernelcast.probe.step(), of the three programs with the most.",
+        calm=Calm("no program reports its steps", living.PROGRAMS),
+    )
+    return _rate_of_programs(text, kernel.STEPS)
+
+
+def items() -> Placed:
+    """Items a second of the programs that report them."""
+    text = PanelText(
+        "Items a second",
+        "Units of work, such as samples or tokens, that programs give with step(items=), of the three with the most.",
+        calm=Calm("no program reports its items", living.PROGRAMS),
+    )
+    return _rate_of_programs(text, kernel.ITEMS)
+
+
+def _rate_of_programs(text: PanelText, metric: Metric) -> Placed:
+    query = Query(f"topk(3, sum by (program) ({promql.rate(promql.series(metric))}))", "{{program}}")
+    return stat(text, [query], Axis("short", low=0), named=True, width=12, height=3)
+
+
+def hottest(*, width: int = 8, height: int = 4) -> Placed:
+    """The kernel with the most work."""
+    text = PanelText(
+        "Hottest kernel",
+        "The kernel with the most GPU time now, without its parameters, and its share of the GPU time of all kernels. "
+        "Collectives are left out: their time is mostly a wait for other GPUs.",
+        links=tuple(drill.of_labels(("program", "kernel"))),
+        runbooks=("KernelcastKernelSlower",),
+    )
+    every = busy_seconds(free=("kernel",))
+    work = busy_seconds(extra=(f'kernel_class!="{COLLECTIVE}"',), free=("kernel",))
+    most = f"topk(1, {promql.share(work, of=every, by='program, kernel')})"
+    expr = f'label_replace({most}, "name", "$1", "kernel", "{_WITHOUT_PARAMETERS}")'
+    axis = Axis("percentunit", low=0, high=1)
+    return stat(text, [Query(expr, "{{name}}")], axis, named=True, width=width, height=height)
+
+
+def breach(*, width: int = 8, height: int = 4, free: Collection[str] = ()) -> Placed:
+    """The next predicted breach.
+
+    Args:
+        width: Columns of the grid.
+        height: Rows of the grid.
+        free: Labels that the page has no variables for.
+    """
+    text = PanelText(
+        "Soonest predicted breach",
+        "The series that is expected to cross its threshold next, the cause, and the time after which half of the "
+        "simulated paths have crossed it; 0 s means that it is beyond the threshold now.",
+        calm=Calm("none predicted", living.PREDICTIONS),
+        runbooks=("KernelcastBreachImminent", "KernelcastDegradationPredicted"),
+    )
+    left = promql.series(forecast.DEGRADATION_TIME, extra=('quantile="0.5"',), free=free)
+    expr = f"bottomk(1, min by (Hostname, gpu, metric, cause) ({left}))"
+    query = Query(expr, "{{metric}} ({{cause}}) on {{Hostname}} GPU {{gpu}}")
+    axis = Axis("s", low=0, thresholds=((None, "red"), (_SOON_SECONDS, "orange")))
+    return words.renamed(stat(text, [query], axis, named=True, width=width, height=height))
+
+
+def hints(*, width: int = 8, height: int = 4) -> Placed:
+    """Tunables with open hints."""
+    text = PanelText(
+        "What to change",
+        "Tunables with a hint that no program has kept or refused yet: the value proposed, the rule that gave it, and "
+        "the time since then. Hints that were kept or rolled back are on the page of hints.",
+        calm=Calm("no hint", living.PREDICTORS),
+    )
+    query = Query(f"topk(3, {open_since()})", "{{program}}: {{tunable}} → {{value}} ({{rule}})")
+    return stat(text, [query], Axis("s", low=0), named=True, width=width, height=height)
+
+
+def in_kernels(*, width: int = 8, height: int = 3) -> Placed:
+    """Share of time in kernels."""
+    text = PanelText(
+        "GPU time in kernels",
+        "Share of the GPUs' wall time that kernels took; streams that overlap can add up to more.",
+    )
+    expr = f"sum({busy_seconds(free=('kernel',))}) / scalar(count({_GPUS}))"
+    return stat(text, [Query(expr)], Axis("percentunit", low=0), width=width, height=height)
+
+
+def alerts(*, width: int = 8, height: int = 3, everywhere: bool = True) -> Placed:
+    """Number of alerts that fire.
+
+    Args:
+        width: Columns of the grid.
+        height: Rows of the grid.
+        everywhere: Whether alerts without a node count, too.
+    """
+    node = "|" if everywhere else ""
+    text = PanelText(
+        "Alerts firing",
+        "Alerts of kernelcast that fire now. Without the heartbeat alert the rules are not loaded.",
+    )
+    firing = f'count(ALERTS{{alertstate="firing", alertname=~"{ALERT_NAMES}", Hostname=~"$hostname{node}"}})'
+    none = '0 * count(ALERTS{alertstate="firing", alertname="Watchdog"})'
+    axis = Axis("short", low=0, decimals=0, thresholds=((None, "green"), (1, "red")))
+    return stat(text, [Query(f"{firing} or {none}")], axis, width=width, height=height)

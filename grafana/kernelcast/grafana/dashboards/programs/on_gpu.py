@@ -1,0 +1,35 @@
+"""The kernels that run on one GPU, whatever their program."""
+
+from typing import Final
+
+from kernelcast.grafana import promql
+from kernelcast.grafana.dashboards import living
+from kernelcast.grafana.dashboards.programs.busy import busy_seconds
+from kernelcast.grafana.model.dashboard import Row
+from kernelcast.grafana.model.panels import Axis, Calm, PanelText, time_series
+from kernelcast.grafana.model.tables import Column, table
+from kernelcast.grafana.model.targets import Query, column
+from kernelcast.wire.catalogue import kernel
+
+_FREE: Final = ("program", "rank", "kernel")
+_ROWS: Final = 10
+
+
+def row() -> Row:
+    """The hottest kernels, and the GPU's time by activity."""
+    ranked = PanelText(
+        "Kernels on this GPU",
+        f"The {_ROWS} kernels with the most GPU time now, with their program; a click leads to the kernel.",
+        Calm("no program reports", living.GPUS),
+    )
+    hottest = f"topk({_ROWS}, sum by (program, kernel) ({busy_seconds(free=_FREE)}))"
+    columns = (
+        Column("program", "Program", width=160),
+        Column("kernel", "Kernel"),
+        Column("Value", "GPU time/s", "percentunit", bar=True, width=160),
+    )
+    kernels = table(ranked, [column(hottest)], columns, sort="GPU time/s", width=12, height=8)
+    text = PanelText("Time of this GPU by activity", "Wall time of the GPU that programs with the probe report.")
+    spent = promql.rate(promql.series(kernel.DEVICE_TIME, free=_FREE))
+    activity = Query(f"sum by (state) ({spent}) / scalar(sum({spent}))", "{{state}}")
+    return Row("Kernels", (kernels, time_series(text, [activity], Axis("percentunit", low=0))), collapsed=True)

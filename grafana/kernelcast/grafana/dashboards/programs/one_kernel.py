@@ -1,0 +1,123 @@
+"""One kernel: its durations, ranks side by side, configurations, forecast, and the tunables of its program."""
+
+from typing import Final
+
+from kernelcast.grafana import promql
+from kernelcast.grafana.dashboards import living, words
+from kernelcast.grafana.dashboards.programs.busy import NOW
+from kernelcast.grafana.dashboards.programs.hot_spots import mean, of_hottest
+from kernelcast.grafana.model.dashboard import Row
+from kernelcast.grafana.model.panels import Axis, Calm, PanelText, Placed, heatmap, time_series
+from kernelcast.grafana.model.tables import Column, table
+from kernelcast.grafana.model.targets import Query, column
+from kernelcast.wire.catalogue import forecast, kernel
+
+_TABLE_ROWS: Final = 25
+_LINES: Final = 10
+_BY: Final = "program, kernel"
+
+
+def row() -> Row:
+    """From its distribution to its configurations."""
+    panels = (_durations(), _ranks(), _forecast(), _hints(), _configurations())
+    return Row("One kernel: choose it above", panels, collapsed=True)
+
+
+def _durations() -> Placed:
+    text = PanelText(
+        "Durations",
+        "Distribution of the durations of the chosen kernels, in buckets of powers of two. Choose one kernel: two "
+        "bands of one kernel are two configurations, a band that bends upwards is a slowdown.",
+    )
+    buckets = promql.rate(promql.series(kernel.DURATION, "_bucket"))
+    return heatmap(text, Query(f"sum by (le) ({buckets})", "{{le}}", format="heatmap"), "s")
+
+
+def _ranks() -> Placed:
+    text = PanelText(
+        "Ranks side by side",
+        f"Mean duration of the chosen kernels on each GPU and rank, the {_LINES} slowest. One line far above the "
+        "others is a straggler.",
+        runbooks=("KernelcastStraggler",),
+    )
+    query = Query(
+        promql.ranked(f"topk({_LINES}, {mean(by='Hostname, gpu, rank')})"), "{{Hostname}} GPU {{gpu}} {{rank}}"
+    )
+    return time_series(text, [query], Axis("s", low=0), height=9)
+
+
+def _forecast() -> Placed:
+    text = PanelText(
+        "Forecast of the kernels chosen",
+        "Probability that a kernel crosses its threshold, and the time until half of the simulated paths have.",
+        calm=Calm("No breach is predicted", living.PREDICTIONS),
+    )
+    subject = "Hostname, gpu, program, kernel, metric, cause"
+    probability = promql.series(forecast.DEGRADATION_PROBABILITY, extra=('kernel!=""',))
+    left = promql.series(forecast.DEGRADATION_TIME, extra=('quantile="0.5"', 'kernel!=""'))
+    return table(
+        text,
+        [column(f"max by ({subject}) ({probability})"), column(f"min by ({subject}) ({left})")],
+        (
+            Column("kernel", "Kernel"),
+            Column("program", "Program", width=120),
+            Column("Hostname", "Node", width=120),
+            Column("gpu", "GPU", width=50),
+            Column("metric", "Metric", width=130, words=words.METRICS),
+            Column("cause", "Cause", width=110),
+            Column("Value #A", "Probability", "percentunit", width=90),
+            Column("Value #B", "Left (50 %)", "s", width=90),
+        ),
+        sort="Probability",
+        width=12,
+        height=7,
+    )
+
+
+def _hints() -> Placed:
+    text = PanelText(
+        "Tunables of the programs chosen",
+        "Their present values, and the last measured effect of a hint.",
+        calm=Calm("No program has registered a tunable", living.PROGRAMS),
+    )
+    by = "program, tunable, value"
+    present = f"group by ({by}) ({promql.series(kernel.TUNABLE_INFO, free=('kernel',))})"
+    effect = f"min by (program, tunable) ({promql.series(kernel.HINT_MEASURED)})"
+    return table(
+        text,
+        [column(present), column(f"{present} * on (program, tunable) group_left () {effect}")],
+        (
+            Column("program", "Program", width=160),
+            Column("tunable", "Tunable"),
+            Column("value", "Present value", width=120),
+            Column("Value #B", "Time after / before", "percentunit", width=150),
+        ),
+        sort="Program",
+        width=12,
+        height=7,
+    )
+
+
+def _configurations() -> Placed:
+    text = PanelText(
+        "Launch configurations",
+        "The last launch configuration of each kernel. Registers and memory limit the number of blocks on a "
+        "multiprocessor. Local memory holds data that did not fit into registers.",
+    )
+    fields = "grid, block, registers, shared_memory, local_memory"
+    seen = f"group by ({_BY}, {fields}) ({promql.series(kernel.KERNEL_INFO)})"
+    return table(
+        text,
+        [column(f"topk({_TABLE_ROWS}, {of_hottest(seen, _TABLE_ROWS, over=NOW)})")],
+        (
+            Column("program", "Program", width=200),
+            Column("kernel", "Kernel"),
+            Column("grid", "Grid", width=140),
+            Column("block", "Block", width=120),
+            Column("registers", "Registers", width=100),
+            Column("shared_memory", "Shared (B)", width=110),
+            Column("local_memory", "Local (B)", width=110),
+        ),
+        sort="Registers",
+        height=7,
+    )

@@ -1,0 +1,24 @@
+"""Metrics of others that pages show beside ours, where a site has them."""
+
+from types import MappingProxyType
+from typing import Final
+
+NODE_NAME: Final = "node_uname_info"
+NODE_CPU: Final = "node_cpu_seconds_total"
+NODE_MEMORY_FREE: Final = "node_memory_MemAvailable_bytes"
+NODE_MEMORY: Final = "node_memory_MemTotal_bytes"
+
+LABELS: Final = MappingProxyType(
+    {
+        NODE_NAME: frozenset({"nodename"}),
+        NODE_CPU: frozenset({"cpu", "mode"}),
+        NODE_MEMORY_FREE: frozenset[str](),
+        NODE_MEMORY: frozenset[str](),
+    }
+)
+"""Labels of each, beside `job` and `instance`. Source: prometheus/node_exporter."""
+
+
+def of_node(expr: str) -> str:
+    """An expression by `instance`, with the node's name: node_exporter writes that on one series only."""
+    return f'({expr}) * on (instance) group_left (nodename) {NODE_NAME}{{nodename=~"$hostname"}}'

@@ -1,0 +1,73 @@
+"""Links from a name to the page about it, carrying the time range and the variables; and links to runbooks."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+CARRIED: Final = ("datasource", "job", "hpc_job", "user")
+"""Variables that every page has, so that a link hands them on."""
+OWN_VALUE: Final = ""
+"""Instead of a heading: the cell's own value, not the words that are shown for it."""
+RUNBOOK: Final = "runbook:"
+"""Scheme of a link to a runbook until the address of the runbooks is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A link to another page.
+
+    Attributes:
+        title: As a person reads it.
+        page: The uid of the page.
+        variables: Variable of that page to its value: a column's heading in a table, a label in a graph or figure.
+        constants: Variable of that page to a fixed value.
+    """
+
+    title: str
+    page: str
+    variables: Mapping[str, str] = field(default_factory=dict)
+    constants: Mapping[str, str] = field(default_factory=dict)
+
+    def of_row(self) -> dict[str, Any]:
+        """Returns the link for a cell of a table."""
+        fields = {name: f'__data.fields["{heading}"]' for name, heading in self.variables.items() if heading}
+        own = {name: "__value.raw" for name, heading in self.variables.items() if heading == OWN_VALUE}
+        return self._data_link({**fields, **own})
+
+    def of_series(self) -> dict[str, Any]:
+        """Returns the link for a series of a graph or a figure."""
+        return self._data_link({name: f"__field.labels.{label}" for name, label in self.variables.items()})
+
+    def _data_link(self, values: Mapping[str, str]) -> dict[str, Any]:
+        own = [f"var-{name}=${{{value}:percentencode}}" for name, value in values.items()]
+        fixed = [f"var-{name}={value}" for name, value in self.constants.items()]
+        given = {*values, *self.constants}
+        carried = [f"${{{name}:queryparam}}" for name in CARRIED if name not in given]
+        url = f"/d/{self.page}?" + "&".join(("${__url_time_range}", *carried, *own, *fixed))
+        return {"title": self.title, "url": url, "targetBlank": False}
+
+
+def to_runbook(alert: str) -> dict[str, Any]:
+    """A panel's link to the runbook of an alert; the address is filled in by `with_runbooks`."""
+    return {"title": f"Runbook: {alert}", "url": f"{RUNBOOK}{alert}", "targetBlank": True}
+
+
+def with_runbooks(panel: dict[str, Any], runbooks_url: str) -> dict[str, Any]:
+    """The panel with the addresses of its runbooks; without these links where no address is known.
+
+    Args:
+        panel: A panel or a row with panels, as Grafana's JSON.
+        runbooks_url: The page of runbooks; a path in the source tree is no address for Grafana.
+    """
+    known = runbooks_url.startswith(("http://", "https://"))
+    links = []
+    for link in panel.get("links", ()):
+        _, found, alert = link["url"].partition(RUNBOOK)
+        if not found:
+            links.append(link)
+        elif known:
+            links.append({**link, "url": f"{runbooks_url}#{alert.lower()}"})
+    changed = {key: value for key, value in panel.items() if key != "links"} | ({"links": links} if links else {})
+    if "panels" in panel:
+        changed["panels"] = [with_runbooks(inner, runbooks_url) for inner in panel["panels"]]
+    return changed

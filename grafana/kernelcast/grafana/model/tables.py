@@ -1,0 +1,148 @@
+"""Tables: present values side by side, each in the shape that Grafana reads today."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from kernelcast.grafana.model import drill
+from kernelcast.grafana.model.links import Link
+from kernelcast.grafana.model.panels import (
+    EMPTY,
+    Axis,
+    Calm,
+    Json,
+    PanelText,
+    Placed,
+    States,
+    mapping,
+    plain,
+    while_measured,
+)
+from kernelcast.grafana.model.targets import Query
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table.
+
+    Attributes:
+        source: The field it shows.
+        heading: The column's title.
+        unit: Grafana's unit; empty for text.
+        bar: Whether a share draws as a bar.
+        width: Pixels; 0 takes an equal part of the remaining width.
+        alarm: The value from which a bar is red.
+        words: Words and colours of its values.
+        link: Page about the value.
+    """
+
+    source: str
+    heading: str
+    unit: str = ""
+    bar: bool = False
+    width: int = 0
+    alarm: float | None = None
+    words: States = field(default_factory=dict)
+    link: Link | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the column shows its field unchanged."""
+        return not (self.unit or self.width or self.words or self.link)
+
+    def override(self) -> Json:
+        """Returns the column as an entry of `fieldConfig.overrides`."""
+        properties: list[Json] = []
+        if self.unit:
+            properties += [{"id": "unit", "value": self.unit}, {"id": "noValue", "value": "-"}]
+        if self.bar:
+            cell = {"mode": "basic", "type": "gauge", "valueDisplayMode": "text"}
+            properties += [
+                {"id": "custom.cellOptions", "value": cell},
+                {"id": "min", "value": 0},
+                {"id": "max", "value": 1},
+            ]
+        if self.alarm is not None:
+            steps = [{"color": "green", "value": None}, {"color": "red", "value": self.alarm}]
+            properties.append({"id": "thresholds", "value": {"mode": "absolute", "steps": steps}})
+        if self.words:
+            properties.append({"id": "mappings", "value": [mapping(self.words)]})
+            if any(color for _, color in self.words.values()):
+                properties.append({"id": "custom.cellOptions", "value": {"type": "color-text"}})
+        if self.link:
+            properties.append({"id": "links", "value": [self.link.of_row()]})
+        if self.width:
+            properties.append({"id": "custom.width", "value": self.width})
+        return {"matcher": {"id": "byName", "options": self.heading}, "properties": properties}
+
+
+def table(
+    text: PanelText,
+    queries: Sequence[Query],
+    columns: Sequence[Column],
+    *,
+    sort: str,
+    width: int = 24,
+    height: int = 9,
+) -> Placed:
+    """Present values side by side: queries are merged on their common labels, then only `columns` are kept.
+
+    Args:
+        text: Title and description.
+        queries: Made with `column`; the values of the first are field `Value #A`, and so on.
+        columns: What to show, in this order.
+        sort: Heading of the column to sort by, largest first.
+        width: Columns of the grid.
+        height: Rows of the grid.
+    """
+    headings = {item.source: item.heading for item in columns}
+    columns = [item if item.link else replace(item, link=drill.in_column(item.source, headings)) for item in columns]
+    if text.calm is not None:
+        # Words of a column replace the mapping of the table.
+        hidden = {str(EMPTY): ("", "")}
+        columns = [replace(item, words={**item.words, **hidden}) if item.words else item for item in columns]
+        queries = [replace(query, expr=while_measured(query.expr, text.calm)) for query in queries]
+        queries[0] = replace(queries[0], expr=_row_if_empty(queries[0].expr, text.calm, columns[0].source))
+    value_fields = (
+        [f"Value #{chr(ord('A') + index)}" for index in range(len(queries))] if len(queries) > 1 else ["Value"]
+    )
+    wanted = [item.source for item in columns]
+    organize = {
+        "excludeByName": {"Time": True} | {name: True for name in value_fields if name not in wanted},
+        "includeByName": dict.fromkeys(wanted, True),
+        "indexByName": {source: index for index, source in enumerate(wanted)},
+        "renameByName": headings,
+    }
+    config = {
+        "defaults": {
+            **Axis("short").defaults(),
+            "mappings": [] if text.calm is None else [{"type": "value", "options": {str(EMPTY): {"text": ""}}}],
+            "custom": {"align": "auto", "cellOptions": {"type": "auto"}, "filterable": True},
+        },
+        "overrides": [item.override() for item in columns if not item.is_plain],
+    }
+    options = {
+        "cellHeight": "sm",
+        "footer": {"countRows": False, "fields": "", "reducer": ["sum"], "show": False},
+        "showHeader": True,
+        "sortBy": [{"desc": True, "displayName": sort}],
+    }
+    panel = plain(text, queries, "table", options, config)
+    panel.transformations = [{"id": "merge", "options": {}}, {"id": "organize", "options": organize}]
+    return Placed(panel, width, height)
+
+
+def first_rows(placed: Placed, count: int) -> Placed:
+    """The table with its first rows only, in the order of the column that it is sorted by."""
+    (sort,) = placed.panel.options["sortBy"]
+    by_largest = {"fields": {}, "sort": [{"field": sort["displayName"], "desc": True}]}
+    placed.panel.transformations += [
+        {"id": "sortBy", "options": by_largest},
+        {"id": "limit", "options": {"limitField": str(count)}},
+    ]
+    return placed
+
+
+def _row_if_empty(expr: str, calm: Calm, label: str) -> str:
+    """The table's rows, or one that holds the words in its first column."""
+    empty = f'label_replace({EMPTY} * group({calm.proof}), "{label}", "{calm.words}", "", "")'
+    return f"({expr}) or on () {empty}"

@@ -1,0 +1,29 @@
+"""Panels that stay empty on simulated nodes and in the demo, each with the reason; tests allow no others."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+MAX_UNANSWERED: Final = 6
+_HINTS: Final = "simulated programs take no hints; the demo's example program does"
+
+UNANSWERED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "Pages to retire": "an H100 remaps rows and retires no pages; NVML reports the row as not supported",
+        "Memory errors": "it shows errors, one mark for each, and there were none",
+        "Measured effect": _HINTS,
+        "Hints issued, and their outcomes": _HINTS,
+    }
+)
+"""Reasons by title."""
+
+UNANSWERED_IN_DEMO: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "Pages to retire": UNANSWERED["Pages to retire"],
+        "Memory errors": UNANSWERED["Memory errors"],
+        "Mean duration against a day before": "the demo runs for less than a day",
+        "Coverage of past intervals": "a share needs more forecasts that were compared with what came",
+        "Push backlog": "the demo pushes nowhere",
+    }
+)
+"""Reasons by title, where every service runs and a GPU's cooling fails."""

@@ -1,0 +1,121 @@
+"""Objectives of the pipeline itself, and alerts on the rate at which their error budgets are spent."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from kernelcast.grafana import promql
+from kernelcast.grafana.addresses import PIPELINE
+from kernelcast.grafana.rules.model import DAY, HOUR, MINUTE, AlertRule, Profile, RecordingRule, RuleGroup, Severity
+from kernelcast.grafana.rules.model import duration as as_duration
+from kernelcast.wire.catalogue import bridge, runtime
+
+FRESH_SECONDS: Final = 30.0
+"""Age at which a point must be ready for a scrape; a bound of the histogram's buckets."""
+_WINDOWS: Final = (
+    (HOUR, 5 * MINUTE, 14.4, Severity.CRITICAL),
+    (6 * HOUR, 30 * MINUTE, 6, Severity.WARNING),
+    (DAY, 2 * HOUR, 3, Severity.INFO),
+    (3 * DAY, 6 * HOUR, 1, Severity.INFO),
+)
+"""Long and short window, the multiple of the budget's even spending, and the urgency.
+
+Source: Google, The Site Reliability Workbook, chapter 5, multiwindow, multi-burn-rate alerts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """One promise about the pipeline.
+
+    Attributes:
+        name: In the names of recordings.
+        alert: Name of its alerts.
+        budget: Share that may miss it.
+        missed: PromQL of the share that missed it, with `WINDOW` for the window.
+        promise: In words.
+        action: What to do first.
+    """
+
+    name: str
+    alert: str
+    budget: float
+    missed: str
+    promise: str
+    action: str
+
+    def recording(self, seconds: int) -> str:
+        """The share that missed the objective within a window of production."""
+        return f"pipeline:{self.name}:ratio{as_duration(seconds)}"
+
+
+def _rate(series: str) -> str:
+    return f"sum(rate({series}[WINDOW]))"
+
+
+_FRESH: Final = f'{promql.name(bridge.FRESHNESS)}_bucket{{le=~"30|30.0"}}'
+_WRITTEN: Final = f"{promql.name(bridge.FRESHNESS)}_count"
+_FAILED: Final = f'{promql.name(runtime.PRODUCER_MESSAGES)}{{outcome="failed"}}'
+_SENT: Final = f'{promql.name(runtime.PRODUCER_MESSAGES)}{{outcome="sent"}}'
+_DROPPED: Final = promql.name(runtime.PRODUCER_DROPPED)
+
+OBJECTIVES: Final = (
+    Objective(
+        "late_messages",
+        "KernelcastFreshnessObjectiveBurns",
+        0.01,
+        f"1 - {_rate(_FRESH)} / ({_rate(_WRITTEN)} > 0)",
+        f"99 % of messages are ready for a scrape within {FRESH_SECONDS:g} s of their newest point",
+        "Compare the delay by topic with the lag: lag points to the bridge or Kafka, delay without lag to the "
+        "exporters' clocks or their spool.",
+    ),
+    Objective(
+        "lost_messages",
+        "KernelcastDeliveryObjectiveBurns",
+        0.001,
+        f"({_rate(_FAILED)} + ({_rate(_DROPPED)} or 0 * {_rate(_FAILED)})) "
+        f"/ ({_rate(_SENT)} + {_rate(_FAILED)} + ({_rate(_DROPPED)} or 0 * {_rate(_FAILED)}) > 0)",
+        "99.9 % of messages reach Kafka",
+        "The rows of losses say which daemon loses messages of which topic, and the daemon's log why.",
+    ),
+)
+
+
+def recordings(profile: Profile) -> tuple[RecordingRule, ...]:
+    """The share that missed each objective, over each window."""
+    lengths = sorted({length for long, short, _, _ in _WINDOWS for length in (long, short)})
+    return tuple(
+        RecordingRule(one.recording(length), one.missed.replace("WINDOW", profile.window(length)))
+        for one in OBJECTIVES
+        for length in lengths
+    )
+
+
+def group(profile: Profile) -> RuleGroup:  # noqa: ARG001  the same call for every group
+    """An alert for each objective and rate."""
+    alerts = tuple(_burns(one, severity) for one in OBJECTIVES for severity in _severities())
+    return RuleGroup("kernelcast-objective-alerts", alerts)
+
+
+def _severities() -> tuple[Severity, ...]:
+    return tuple(dict.fromkeys(severity for _, _, _, severity in _WINDOWS))
+
+
+def _burns(objective: Objective, severity: Severity) -> AlertRule:
+    conditions = []
+    for long, short, factor, urgency in _WINDOWS:
+        if urgency is severity:
+            limit = f"{factor * objective.budget:.6g}"
+            names = (objective.recording(long), objective.recording(short))
+            conditions.append("(" + " and ".join(f"{name} > {limit}" for name in names) + ")")
+    suffix = {Severity.CRITICAL: "Fast", Severity.WARNING: "", Severity.INFO: "Slowly"}[severity]
+    return AlertRule(
+        name=f"{objective.alert}{suffix}",
+        expr=" or ".join(conditions),
+        hold_seconds=2 * MINUTE,
+        severity=severity,
+        summary=f"Objective missed in {{{{ $value | humanizePercentage }}}} of cases: {objective.promise}",
+        description=f"The objective is that {objective.promise}. Its error budget is spent so fast that it is used up "
+        "before the month ends; the short window shows that this goes on now.",
+        action=objective.action,
+        dashboard=PIPELINE,
+        source="Google, The Site Reliability Workbook, chapter 5",
+    )
