@@ -1,0 +1,103 @@
+{{- /* Settings, Service, Deployment and disruption budget of the bridge or the predictor. */ -}}
+{{- define "kernelcast.deployment" -}}
+{{- $own := get .root.Values .service -}}
+{{- $port := include "kernelcast.port" . -}}
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  {{- include "kernelcast.metadata" . | nindent 2 }}
+data:
+  kernelcast.yaml: |
+    {{- include "kernelcast.settings" . | nindent 4 }}
+---
+apiVersion: v1
+kind: Service
+metadata:
+  {{- include "kernelcast.metadata" . | nindent 2 }}
+spec:
+  selector: {app.kubernetes.io/name: kernelcast-{{ .service }}}
+  ports:
+    - {name: http, port: {{ $port }}, targetPort: http}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  {{- include "kernelcast.metadata" . | nindent 2 }}
+spec:
+  replicas: {{ $own.replicas }}
+  selector:
+    matchLabels: {app.kubernetes.io/name: kernelcast-{{ .service }}}
+  strategy:
+    type: RollingUpdate
+    rollingUpdate: {maxUnavailable: 1, maxSurge: 0}
+  template:
+    metadata:
+      labels:
+        {{- include "kernelcast.labels" . | nindent 8 }}
+      {{- with include "kernelcast.podAnnotations" . | trim }}
+      annotations:
+        {{- . | nindent 8 }}
+      {{- end }}
+    spec:
+      automountServiceAccountToken: false
+      {{- with include "kernelcast.scheduling" . | trim }}
+      {{- . | nindent 6 }}
+      {{- end }}
+      {{- if gt (int $own.replicas) 1 }}
+      # Replicas on different nodes, where there are several.
+      affinity:
+        podAntiAffinity:
+          preferredDuringSchedulingIgnoredDuringExecution:
+            - weight: 100
+              podAffinityTerm:
+                topologyKey: kubernetes.io/hostname
+                labelSelector: {matchLabels: {app.kubernetes.io/name: kernelcast-{{ .service }}}}
+      {{- end }}
+      securityContext:
+        {{- include "kernelcast.podSecurity" .root | nindent 8 }}
+      containers:
+        - name: {{ .service }}
+          image: {{ include "kernelcast.image" .root }}
+          imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+          args: [{{ .service }}, --config, /etc/kernelcast/kernelcast.yaml]
+          {{- with include "kernelcast.sasl" (dict "secret" $own.saslSecret) | trim }}
+          env:
+            {{- . | nindent 12 }}
+          {{- end }}
+          ports:
+            - {name: http, containerPort: {{ $port }}}
+          # Liveness counts from here on: a node on which everything starts at once may take minutes.
+          startupProbe:
+            {{- include "kernelcast.probe" (merge (dict "path" "/-/healthy") .) | nindent 12 }}
+            periodSeconds: 5
+            failureThreshold: 60
+          livenessProbe:
+            {{- include "kernelcast.probe" (merge (dict "path" "/-/healthy") .) | nindent 12 }}
+            periodSeconds: 30
+            timeoutSeconds: 5
+            failureThreshold: 3
+          # Ready means that the partitions have caught up, so an update waits for that.
+          readinessProbe:
+            {{- include "kernelcast.probe" (merge (dict "path" "/-/ready") .) | nindent 12 }}
+            periodSeconds: 10
+            timeoutSeconds: 5
+          resources:
+            {{- toYaml $own.resources | nindent 12 }}
+          securityContext:
+            {{- include "kernelcast.containerSecurity" .root | nindent 12 }}
+          volumeMounts:
+            {{- include "kernelcast.mounts" .root | nindent 12 }}
+      volumes:
+        {{- include "kernelcast.volumes" . | nindent 8 }}
+{{- if .root.Values.podDisruptionBudgets }}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  {{- include "kernelcast.metadata" . | nindent 2 }}
+spec:
+  maxUnavailable: 1
+  selector:
+    matchLabels: {app.kubernetes.io/name: kernelcast-{{ .service }}}
+{{- end }}
+{{- end -}}
