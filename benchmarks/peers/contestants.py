@@ -2,7 +2,8 @@
 
 All keep a series for the same time after its last point and read from the beginning; kernelcast's rule to end a series
 after a number of its own intervals is switched off. While they are stopped, they stay in their consumer group; Telegraf
-has no setting for that and joins again, which takes about a second. All other settings have their defaults.
+has no setting for that and joins again, which takes about a second. Each run has a group of its own: the member of the
+run before, which was killed, would hold up the next one for its session. All other settings have their defaults.
 """
 
 import json
@@ -74,6 +75,7 @@ def _kernelcast(setup: Setup) -> list[str]:
         "bridge": {
             "web": {"listen_address": f"127.0.0.1:{setup.port}"},
             "topics": [setup.topic],
+            "group_id": setup.topic,
             "ttl_seconds": TTL_SECONDS,
             "missed_intervals": 1000,
             "max_series": LIMIT_SERIES,
@@ -89,7 +91,7 @@ def _collector(setup: Setup) -> list[str]:
         "receivers": {
             "kafka": {
                 "brokers": [setup.bootstrap_servers],
-                "group_id": "bench-collector",
+                "group_id": setup.topic,
                 "initial_offset": "earliest",
                 "session_timeout": f"{SESSION_SECONDS}s",
                 "metrics": {"topics": [setup.topic], "encoding": "otlp_proto"},
@@ -125,7 +127,7 @@ def _telegraf(setup: Setup) -> list[str]:
   brokers = [{json.dumps(setup.bootstrap_servers)}]
   kafka_version = "2.8.0"
   topics = [{json.dumps(setup.topic)}]
-  consumer_group = "bench-telegraf"
+  consumer_group = {json.dumps(setup.topic)}
   offset = "oldest"
   max_undelivered_messages = 10000
   max_processing_time = "10s"

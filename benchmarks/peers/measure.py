@@ -68,6 +68,7 @@ class Figures:
         resident_bytes: Resident memory with every series known, after scrapes.
         peak_bytes: The most it ever held.
         admission_rate: Points per second while every series was new.
+        admission_cpu_us: Processor microseconds per new series.
         rate: Points per second of the backlog, every series known.
         cpu_per_million: Processor seconds per million points of the backlog.
         scrapes: By request: format, bytes, seconds, processor seconds.
@@ -82,6 +83,7 @@ class Figures:
     resident_bytes: int = 0
     peak_bytes: int = 0
     admission_rate: float = 0.0
+    admission_cpu_us: float = 0.0
     rate: float = 0.0
     cpu_per_million: float = 0.0
     scrapes: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -138,6 +140,7 @@ class Run:
         figures.idle_bytes = process.resident_bytes()
         points, work = self._backlog(process, 1)
         figures.admission_rate = points / work.seconds
+        figures.admission_cpu_us = work.cpu_seconds * 1e6 / points
         figures.points, work = self._backlog(process, self._ticks)
         figures.rate = figures.points / work.seconds
         figures.cpu_per_million = work.cpu_seconds * 1e6 / figures.points

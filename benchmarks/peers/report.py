@@ -16,6 +16,7 @@ def _scraped(name: str, key: str) -> Callable[[Figures], float]:
 ROWS: Sequence[tuple[str, Callable[[Figures], float], str, bool]] = (
     ("points/s, series known", lambda f: f.rate, "{:,.0f}", True),
     ("points/s, every series new", lambda f: f.admission_rate, "{:,.0f}", True),
+    ("CPU µs per new series", lambda f: f.admission_cpu_us, "{:.2f}", False),
     ("CPU s per million points", lambda f: f.cpu_per_million, "{:.2f}", False),
     *((f"scrape s: {name}", _scraped(name, "seconds"), "{:.3f}", False) for name in REQUESTS),
     *((f"scrape CPU s: {name}", _scraped(name, "cpu_seconds"), "{:.2f}", False) for name in REQUESTS),

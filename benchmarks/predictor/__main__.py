@@ -17,16 +17,22 @@ from benchmarks.predictor.options import Options
 NAMES: Final = (
     "nab",
     "forecast",
+    "deep",
     "observability",
     "degradation",
     "contention",
     "real-faults",
     "fleet",
     "stragglers",
+    "fleet-baselines",
     "calibration",
     "scale",
     "restart",
+    "diagnosis",
 )
+
+_ROOMS: Final = {"fleet-baselines": "fleet.baselines"}
+"""Benchmarks inside the folder of another."""
 
 
 def available() -> list[str]:
@@ -42,13 +48,14 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of everything random; default: 1")
     parser.add_argument("--series", type=int, help="number of series, for scale and restart; default: 100000")
     parser.add_argument("--small", action="store_true", help="a small case, to try a change; of the fleet only")
+    parser.add_argument("--deep", action="store_true", help="with fitted models as well; forecast and observability")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures here")
     chosen = parser.parse_args()
     if chosen.data is not None and not chosen.data.exists():
         parser.error(f"--data {chosen.data} does not exist")
     started = time.process_time()
     module = import_module(_module(chosen.name))
-    result = module.run(Options(chosen.data, chosen.seed, chosen.series, small=chosen.small))
+    result = module.run(Options(chosen.data, chosen.seed, chosen.series, small=chosen.small, deep=chosen.deep))
     result["processor_seconds"] = round(time.process_time() - started, 2)
     sys.stdout.write(module.table(result) + "\n")
     if chosen.json is not None:
@@ -57,7 +64,7 @@ def main() -> int:
 
 
 def _module(name: str) -> str:
-    return f"benchmarks.predictor.{name.replace('-', '_')}"
+    return f"benchmarks.predictor.{_ROOMS.get(name, name.replace('-', '_'))}"
 
 
 if __name__ == "__main__":

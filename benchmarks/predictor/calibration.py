@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
-from benchmarks.predictor import interval_coverage
-from benchmarks.predictor.breaches import passage_run
+from benchmarks.predictor.breaches import interval_coverage, passage_run
 from benchmarks.predictor.breaches.reliability import Claims, draw_claims, reliability
 from benchmarks.predictor.options import Options
 from benchmarks.predictor.simulation.generate import PER_CLASS, generate

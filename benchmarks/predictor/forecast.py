@@ -16,6 +16,9 @@ from statsmodels.tsa.holtwinters import ExponentialSmoothing
 from statsmodels.tsa.seasonal import seasonal_decompose
 
 from kernelcast.predictor.arrays import Floats
+from kernelcast.predictor.forecasting.deep.pool import pooled_fits
+from kernelcast.predictor.forecasting.deep.recorded import FitAll, fitted_panel
+from kernelcast.predictor.forecasting.deep.schedule import schedule_of
 from kernelcast.predictor.forecasting.panel import Panel
 from kernelcast.predictor.forecasting.path import forecast_path
 
@@ -33,6 +36,9 @@ def run(options: Options) -> dict[str, Any]:
     point = {name: [method(one) for one in series] for name, method in peers.items()}
     ours, lower, upper = _ours(series)
     point["kernelcast"] = ours
+    if options.deep:
+        with pooled_fits(1) as fit_all:
+            point["kernelcast with fits"], lower, upper = _ours(series, fit_all)
     scores = {name: _point_scores(series, forecasts) for name, forecasts in point.items()}
     few = series[:STATSMODELS_SERIES]
     scores["Holt-Winters (statsmodels, damped, first series)"] = _point_scores(few, [holt_winters(one) for one in few])
@@ -63,14 +69,15 @@ def table(result: dict[str, Any]) -> str:
     return "\n".join([*lines, f"95 % bounds cover {result['coverage_95']:.3f}, MSIS {result['msis']:.2f}"])
 
 
-def _ours(series: Sequence[Hourly]) -> tuple[list[Floats], list[Floats], list[Floats]]:
-    """Medians and bounds of each series; series of equal length are forecast together."""
+def _ours(series: Sequence[Hourly], fit_all: FitAll | None = None) -> tuple[list[Floats], list[Floats], list[Floats]]:
+    """Medians and bounds of each series, with fitted models on request; series of equal length go together."""
     found: dict[int, tuple[Floats, Floats, Floats]] = {}
     for length in {len(one.history) for one in series}:
         rows = [index for index, one in enumerate(series) if len(one.history) == length]
         values = np.stack([series[index].history for index in rows])
         panel = Panel(values, length * HOUR_NS, HOUR_NS, np.full(len(rows), DAY))
-        center, quantiles = forecast_path(panel, STEPS, LEVELS, (DAY, WEEK))
+        models = None if fit_all is None else fitted_panel(values, schedule_of((DAY, WEEK)), fit_all)
+        center, quantiles = forecast_path(panel, STEPS, LEVELS, (DAY, WEEK), models)
         found |= {index: (center[row], quantiles[0, row], quantiles[1, row]) for row, index in enumerate(rows)}
     parts = [found[index] for index in range(len(series))]
     return [part[0] for part in parts], [part[1] for part in parts], [part[2] for part in parts]

@@ -21,7 +21,7 @@ _PEERS: Final[dict[str, Callable[[Floats], Floats]]] = {
     "EWMA z-score": nab_peers.ewma_z_score,
     "CUSUM": nab_peers.cusum,
 }
-_HEALTHY_SERIES: Final = 6
+_HEALTHY_SERIES: Final = 20
 _HEALTHY_DAYS: Final = 7
 _COST_ROWS: Final = 100_000
 _COST_WARM_UP: Final = 60

@@ -7,6 +7,7 @@ begins with `real`; artificial ones are left out.
 """
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +18,10 @@ from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.backtest.grid import Batch, GridOptions, batches
 from kernelcast.predictor.backtest.table import read
 from kernelcast.predictor.forecasting.combination import error_quantiles, forecast
+from kernelcast.predictor.forecasting.deep.panel import FittedPanel
+from kernelcast.predictor.forecasting.deep.pool import pooled_fits
+from kernelcast.predictor.forecasting.deep.recorded import fitted_panel
+from kernelcast.predictor.forecasting.deep.schedule import schedule_of
 from kernelcast.predictor.forecasting.rolling import forward_filled, lagged, rolling_median
 
 LEVELS: Final = tuple(level / 20 for level in range(1, 20))
@@ -25,26 +30,33 @@ HOURS: Final = (1, 6)
 HOUR_SECONDS: Final = 3600.0
 ORIGINS_AN_HOUR: Final = 4
 LEARNING_DAYS: Final = 2
+WITH_FITS: Final = " with fits"
 
 
 def run(options: Options) -> dict[str, Any]:
     """Score every recorded series."""
     folder = options.recordings("nab")
     paths = sorted(path for path in folder.rglob("*.csv") if _real(path, folder))
-    results = {}
-    for path in paths:
-        (batch,) = batches(read([path]), GridOptions())
-        results[str(path.relative_to(folder))] = {f"{hours}h": _score(batch, hours) for hours in HOURS}
-    return {"series": results, "mean": {f"{hours}h": _summary(list(results.values()), f"{hours}h") for hours in HOURS}}
+    results: dict[str, dict[str, dict[str, float]]] = {}
+    with pooled_fits(1) if options.deep else nullcontext() as fit_all:
+        for path in paths:
+            (batch,) = batches(read([path]), GridOptions())
+            found = {f"{hours}h": _score(batch, hours) for hours in HOURS}
+            if fit_all is not None:
+                models = fitted_panel(batch.panel.values, schedule_of(batch.seasons), fit_all)
+                found |= {f"{hours}h{WITH_FITS}": _score(batch, hours, models) for hours in HOURS}
+            results[str(path.relative_to(folder))] = found
+    names = list(dict.fromkeys(name for each in results.values() for name in each))
+    return {"series": results, "mean": {name: _summary(list(results.values()), name) for name in names}}
 
 
 def table(result: dict[str, Any]) -> str:
     """The summary as text."""
     lines = [f"{len(result['series'])} recorded series; ratios to the median of the last hour, geometric means"]
-    lines += [f"{'':8}{'MAE':>8}{'CRPS':>8}{'seasonal naive MAE':>20}{'95 % bounds cover':>20}"]
+    lines += [f"{'':18}{'MAE':>8}{'CRPS':>8}{'seasonal naive MAE':>20}{'95 % bounds cover':>20}"]
     for name, each in result["mean"].items():
         lines.append(
-            f"{name:8}{each['mae']:8.3f}{each['crps']:8.3f}{each['seasonal_mae']:20.3f}{each['coverage']:20.3f}"
+            f"{name:18}{each['mae']:8.3f}{each['crps']:8.3f}{each['seasonal_mae']:20.3f}{each['coverage']:20.3f}"
         )
     return "\n".join(lines)
 
@@ -54,11 +66,11 @@ def _real(path: Path, folder: Path) -> bool:
     return len(parts) == 1 or parts[-2].startswith("real")
 
 
-def _score(batch: Batch, hours: int) -> dict[str, float]:
+def _score(batch: Batch, hours: int, models: FittedPanel | None = None) -> dict[str, float]:
     lead = max(1, round(hours * HOUR_SECONDS / batch.interval_seconds))
     hour = max(1, round(HOUR_SECONDS / batch.interval_seconds))
     filled, known = forward_filled(batch.panel.values), batch.panel.known
-    ours = forecast(batch.panel, lead, (*LEVELS, *BOUNDS), batch.seasons)
+    ours = forecast(batch.panel, lead, (*LEVELS, *BOUNDS), batch.seasons, models)
     median = rolling_median(filled, hour)
     theirs = error_quantiles(median, filled, known, lead, LEVELS)
     at = _targets(batch, lead, hour)

@@ -17,12 +17,14 @@ class Options:
         seed: Of everything random.
         series: Number of series, where a benchmark has a choice; None for its default.
         small: Whether to measure a small case, to try a change in minutes; its figures show nothing else.
+        deep: Whether to fit models of statsmodels as well, and to score forecasts with them beside those without.
     """
 
     data: Path | None
     seed: int
     series: int | None = None
     small: bool = False
+    deep: bool = False
 
     def recordings(self, name: str) -> Path:
         """The folder with recordings; without one the program ends with exit code 2.

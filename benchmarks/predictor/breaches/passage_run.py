@@ -68,6 +68,6 @@ def run(scenarios: Scenarios, *, calibration: Calibration | Literal["shipped"] |
         found, now = moment.found, moment.intervals(width)
         issued.append(now.start)
         said.append(found.passage.probability)
-        passed = limit_passed(mean[:, now], replaced[:, now], found.limit, found.opening, traits)
+        passed = limit_passed(mean[:, now], replaced[:, now], found.limit, found.silent, traits)
         alerts[:, now] = moment.alarms.firing[:, None] | passed
     return Run(alerts, np.stack(said, axis=1), np.array(issued))

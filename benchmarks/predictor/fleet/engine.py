@@ -13,8 +13,9 @@ from kernelcast.predictor.alarms.settings import AlarmSettings
 from kernelcast.predictor.arrays import Floats, Ints
 from kernelcast.predictor.causes import from_peers
 from kernelcast.predictor.causes.features import features
-from kernelcast.predictor.causes.find import Found, FoundCause, find
+from kernelcast.predictor.causes.find import Found, find
 from kernelcast.predictor.causes.observed import Around, Observed
+from kernelcast.predictor.cycle.causes.device_faults import observed_finding
 from kernelcast.predictor.passage.alarms import AlarmState
 from kernelcast.predictor.passage.calibration import shipped
 from kernelcast.predictor.passage.run import Moment, RunOptions, run
@@ -128,10 +129,10 @@ class FleetEngine:
         for gpu, (found, in_program) in enumerate(zip(self._found, self._kernel_found, strict=True)):
             for one in found.causes:
                 if one.cause not in PREDICTED:
-                    yield _observed(one, self._labels[gpu])
+                    yield observed_finding(one, self._labels[gpu], START_NS + end * STEP_NS)
             deploy = in_program.first_of(frozenset({Cause.DEPLOY}))
             if deploy is not None:
-                yield _observed(deploy, self._labels_of(True, gpu, end - 1))
+                yield observed_finding(deploy, self._labels_of(True, gpu, end - 1), START_NS + end * STEP_NS)
 
     def _stragglers(self, end: int) -> Iterator[Finding]:
         """Workers that are slow against the peers of their job, each interval being one step."""
@@ -152,7 +153,8 @@ class FleetEngine:
                 # Its own features may show why it is slow; the comparison with peers among them adds nothing.
                 own = self._kernel_found[gpu].first_of(SPEED)
                 explained = own is not None and own.severity is Severity.PAGE
-                yield _observed(own if own and explained else from_peers.straggler(worker, where), labels)
+                found = own if own and explained else from_peers.straggler(worker, where)
+                yield observed_finding(found, labels, where.end_ns)
 
     def _look_for_causes(self, end: int) -> None:
         """Look for causes in all GPUs, and in the kernels on them."""
@@ -187,22 +189,6 @@ def _device_labels(recording: Recording, gpu: int) -> tuple[tuple[str, str], ...
     host = recording.size.host(int(recording.size.node[gpu]))
     local = str(gpu % recording.size.gpus_per_node)
     return (("Hostname", host), ("UUID", f"GPU-{gpu}"), ("gpu", local), ("modelName", "simulated"))
-
-
-def _observed(found: FoundCause, labels: tuple[tuple[str, str], ...]) -> Finding:
-    fact = found.evidence[0]
-    return Finding(
-        finding_id="",
-        cause=found.cause,
-        state=FindingState.OBSERVED,
-        severity=found.severity,
-        scope=Scope.SERIES,
-        labels=labels,
-        metric=fact.metric,
-        value=fact.value,
-        limit=fact.reference,
-        evidence=found.evidence,
-    )
 
 
 def _peer_detector(job: Job) -> PeerDetector:

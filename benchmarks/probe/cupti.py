@@ -5,7 +5,7 @@ buffers walked as one Python object per record. Then at 20,000 launches a second
 whose records a thread brings at that pace, a daemon beside it, and how much of one core each of them takes, with the
 time apart that the program's own threads are held. No GPU takes part, so CUPTI's own cost is not included.
 
-    python benchmarks/probe_cupti.py [--seconds 40] [--rate 20000] [--json FILE]
+    python benchmarks/probe/cupti.py [--seconds 40] [--rate 20000] [--json FILE]
 """
 
 import argparse
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent))  # raw records and the double of libcupti come from the tests
+sys.path.insert(0, str(HERE.parents[1]))  # raw records and the double of libcupti come from the tests
 
 from tests.service.probe.cupti.double import Double, compile_double  # noqa: E402
 from tests.service.probe.cupti.records import KERNEL, START_NS, Packer, records_of  # noqa: E402
@@ -43,7 +43,7 @@ from kernelcast.wire.frames import DeviceClaim  # noqa: E402
 if TYPE_CHECKING:
     from kernelcast.exporter.replay import Trace
 
-SHARED = Path(os.environ.get("KERNELCAST_SHARED_DATA", HERE.parent.parent / "shared" / "data"))
+SHARED = Path(os.environ.get("KERNELCAST_SHARED_DATA", HERE.parents[2] / "shared" / "data"))
 RECORDING = SHARED / "kineto" / "control.json.gz"
 SYNTHETIC_NAMES = 150
 LAUNCHES_PER_WAIT = 40

@@ -1,6 +1,6 @@
 """Overhead of the probe in a program: a launch, a region, an observation, an interpreter's start, an import.
 
-    python -m benchmarks.probe_hook
+    python -m benchmarks.probe.hook
 
 The launch calls a Python function that does nothing, so the added time is the hook's own cost. Everything
 is processor time, the least of several rounds, so that other programs on the machine matter little. No GPU is needed.
@@ -24,7 +24,7 @@ from kernelcast.probe.recording.regions import region
 LAUNCHES: Final = 200_000
 ROUNDS: Final = 7
 STARTS: Final = 15
-ROOT: Final = Path(__file__).resolve().parents[1]
+ROOT: Final = Path(__file__).resolve().parents[2]
 PATHS: Final = os.pathsep.join(str(ROOT / root) for root in ("core", "exporter"))
 
 
