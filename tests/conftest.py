@@ -1,6 +1,7 @@
 """For all tests: the order of the run, hypothesis' profiles, and machine code that is compiled once."""
 
 import logging
+import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Load hypothesis' profile before any test file is imported, as a property takes its number then."""
     register_profiles()
+    # A value that a program of another test kept, or of this user's own, would be in force at a program's first step.
+    os.environ["KERNELCAST_TUNING_DIRECTORY"] = "off"
     given = config.getoption("--hypothesis-profile", None)
     settings.load_profile(given or chosen_profile(fast=config.getoption("--fast")))
     if config.getoption("--fast"):

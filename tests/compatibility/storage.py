@@ -41,7 +41,7 @@ from kernelcast.predictor.series.saved.rows import SavedRows
 from kernelcast.predictor.series.saved.writer import StateWriter
 from kernelcast.predictor.series.subjects import Form, Subject
 from kernelcast.predictor.series.windows import Windows
-from kernelcast.wire import events, frames
+from kernelcast.wire import cloudevents, events, frames
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.identity import Device, Process
 from kernelcast.wire.rows import KernelRow, KernelRows, VariantRow, VariantRows
@@ -70,7 +70,9 @@ def durations() -> DurationTotals:
 
 def probe_frames() -> dict[str, frames.Frame]:
     """A frame of each type; each field has a value other than its default in one of them."""
-    claim = frames.TunableClaim("block", "64", ("64", "128"), "block_size", "local", "step", ("gemm",), "H200", "v1")
+    claim = frames.TunableClaim(
+        "block", "64", ("64", "128"), "block_size", "local", "step", ("gemm",), "H200", "v1", changes_results=True
+    )
     of_all_ranks = replace(claim, scope="collective", granularity="epoch")
     return {
         "hello": frames.Hello(
@@ -100,6 +102,11 @@ def probe_frames() -> dict[str, frames.Frame]:
             (("forward", 3, 400, 500),),
             (("graph", 6),),
             2,
+            steps=5,
+            items=160,
+            step_ns=900,
+            trial_lost_ns=30,
+            trial_allowed_ns=70,
         ),
         "tunables": frames.Tunables((claim,)),
         "tunables_of_all_ranks": frames.Tunables((of_all_ranks,)),
@@ -116,6 +123,7 @@ def stored_events() -> dict[str, dict[str, Any]]:
     hint = events.Hint(
         "h1", "train", "block", "128", 9 * SECOND_NS, "64", "H200", "v1", "0", "gemm", events.HintMode.APPLY, 0.9,
         (0.8, 0.95), 0.7, (events.Evidence("occupancy", "block", "64", "CUDA guide"),),
+        "required", "ana",
     )  # fmt: skip
     outcome = events.Outcome(
         "h1",
@@ -131,6 +139,13 @@ def stored_events() -> dict[str, dict[str, Any]]:
         12,
         "node1",
         "GPU-1",
+        "kept",
+        0.93,
+        0.91,
+        52,
+        "256",
+        "H200",
+        "v1",
     )
     alert = events.Alert(
         "f1",
@@ -277,14 +292,14 @@ def _fields(frame: Any) -> Any:
 def write_events(directory: Path) -> None:
     """The value of a record for each event."""
     for name, event in stored_events().items():
-        (directory / name).write_bytes(events.encode_event(event))
+        (directory / name).write_bytes(cloudevents.encode_event(event))
 
 
 def read_events(directory: Path) -> Any:
     """Envelope and data of each event."""
     found = {}
     for path in sorted(directory.iterdir()):
-        event = events.decode_event(path.read_bytes())
+        event = cloudevents.decode_event(path.read_bytes())
         envelope = {key: value for key, value in event.items() if key != "data"}
         found[path.name] = {"envelope": envelope, "data": asdict(EVENT_READERS[event["type"]](event))}
     return found

@@ -46,6 +46,15 @@ def torch() -> Iterator[MagicMock]:
 
 
 @contextmanager
+def mpi4py() -> Iterator[SimpleNamespace]:
+    """An MPI whose job has one rank, which is its own neighbour."""
+    ranks = SimpleNamespace(rank=0, size=1, allgather=lambda sent: [sent], sendrecv=lambda sent, dest, source: sent)
+    ranks.Dup = lambda: ranks
+    with modules({"mpi4py": SimpleNamespace(MPI=SimpleNamespace(COMM_WORLD=ranks))}):
+        yield ranks
+
+
+@contextmanager
 def jax() -> Iterator[SimpleNamespace]:
     """A JAX that computes with numpy, and gradients by differences."""
 

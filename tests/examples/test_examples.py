@@ -2,7 +2,11 @@
 
 import ast
 import importlib.util
+import math
+import os
+import re
 import runpy
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -12,6 +16,7 @@ from typing import Any
 
 import pytest
 from tests.examples import doubles
+from tests.support.service.torch import python_with_torch
 
 from kernelcast import probe
 from kernelcast.probe.recording.regions import table
@@ -70,7 +75,7 @@ def test_every_example_is_in_the_readme_and_has_a_test() -> None:
     tested = Path(__file__).read_text()
     readme = (EXAMPLES / "README.md").read_text()
     assert names
-    assert [name for name in names if f'run("{name}"' not in tested or f"]({name})" not in readme] == []
+    assert [name for name in names if f'"{name}"' not in tested or f"]({name})" not in readme] == []
 
 
 def test_plain_python(capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,12 +111,36 @@ def test_pytorch(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(capsys.readouterr().out.splitlines()) == 2
 
 
+def test_mpi(capsys: pytest.CaptureFixture[str]) -> None:
+    with available("mpi4py", doubles.mpi4py):
+        finished = run("mpi_ranks.py", "--steps", "3")
+    assert finished.probe.steps == 3
+    assert finished.regions["exchange"] > 0
+    assert capsys.readouterr().out == "rank 0: 3 steps, halo 1, first cell 0.000\n"
+
+
 def test_jax(capsys: pytest.CaptureFixture[str]) -> None:
     with available("jax", doubles.jax):
         finished = run("jax_training.py", "--steps", "60")
     assert finished.probe.steps == 60
     assert finished.regions["train_step"] > 0
     assert float(capsys.readouterr().out.rpartition(" ")[2]) < 0.01
+
+
+@pytest.mark.service
+def test_cnn_trains_with_two_ranks_and_reports_its_steps() -> None:
+    path = os.pathsep.join(str(EXAMPLES.parent / root) for root in ("core", "exporter"))
+    command = [python_with_torch(), str(EXAMPLES / "cnn.py"), "--epochs", "1", "--batch", "32", "--workers", "2"]
+    command += ["--samples", "512", "--bucket-mb", "25"]
+    done = subprocess.run(
+        command, check=True, capture_output=True, text=True, timeout=120, env={**os.environ, "PYTHONPATH": path}
+    )
+    (line,) = done.stdout.splitlines()
+    values = "2 loader workers, 1 threads, buckets of 25 MB"
+    found = re.fullmatch(rf"epoch 0: ([\d.]+) samples/s, loss ([\d.]+), {values}", line)
+    assert found is not None, line
+    assert float(found[1]) > 0
+    assert float(found[2]) < math.log(10), "after an epoch it is no worse than guessing"
 
 
 def test_the_examples_import_nothing_but_the_framework_and_the_probe() -> None:
@@ -122,4 +151,4 @@ def test_the_examples_import_nothing_but_the_framework_and_the_probe() -> None:
         names = [one.module or "" for one in statements if isinstance(one, ast.ImportFrom)]
         names += [alias.name for one in statements if isinstance(one, ast.Import) for alias in one.names]
         imported = {name.partition(".")[0] for name in names}
-        assert imported <= {*sys.stdlib_module_names, "kernelcast", "cupy", "torch", "jax"}, path
+        assert imported <= {*sys.stdlib_module_names, "kernelcast", "cupy", "torch", "jax", "mpi4py"}, path

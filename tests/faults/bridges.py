@@ -14,7 +14,7 @@ from kernelcast.bridge.inputs import TopicFormat
 from kernelcast.bridge.intake.consume import Policy
 from kernelcast.bridge.intake.discovery import Discovery
 from kernelcast.bridge.tables.columns import Rules
-from kernelcast.bridge.tables.share import Share
+from kernelcast.bridge.tables.hashing import Share
 
 Mode = Literal["group", "sharded", "replica"]
 TTL_SECONDS = 60.0

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import OFFSET_END, TopicPartition
 from tests.faults.moves import Moves
-from tests.support.bridge.list_kafka import ListKafka, ManualClock, Record, StateLog
+from tests.support.bridge.list_kafka import ListKafka, ManualClock, StateLog
+from tests.support.runtime.kafka_record import Record
 
 from kernelcast.bridge.intake.consume import Intake
 from kernelcast.wire.errors import BrokerError
@@ -45,7 +46,7 @@ class Cluster:
     commits: dict[str, dict[Key, int]] = field(default_factory=lambda: defaultdict(dict))
     leaderless: set[Key] = field(default_factory=set)
     answers: bool = True
-    pending: list[tuple[Key, bytes, bytes]] = field(default_factory=list)
+    pending: list[tuple[Key, bytes | None, bytes]] = field(default_factory=list)
     notes: dict[str, dict[Key, str]] = field(default_factory=lambda: defaultdict(dict))
     moves: Moves = field(default_factory=Moves)
     made_seconds: dict[str, float] = field(default_factory=dict)
@@ -85,8 +86,11 @@ class Cluster:
         """The partition that a producer's partitioner chooses; partitioners differ in `salt`."""
         return zlib.crc32(key, salt) % max(1, self.partitions(topic))
 
-    def write(self, to: Key, body: bytes, key: bytes) -> bool:
-        """Append a record, or keep it while the partition cannot be written, as producers do; False without a topic."""
+    def write(self, to: Key, body: bytes | None, key: bytes) -> bool:
+        """Append a record, or keep it while the partition cannot be written, as producers do; False without a topic.
+
+        An empty key is written as none.
+        """
         if to not in self.logs:
             return False
         if not self.answers or to in self.leaderless or any(kept == to for kept, _, _ in self.pending):
@@ -108,10 +112,11 @@ class Cluster:
             else:
                 self.pending.append((to, body, key))
 
-    def _append(self, to: Key, body: bytes, key: bytes) -> None:
+    def _append(self, to: Key, body: bytes | None, key: bytes) -> None:
         log, (topic, number), now_seconds = self.logs[to], to, self.clock.seconds
-        self.moves.note((topic, key), number, partitions=self.partitions(topic), now_seconds=now_seconds)
-        log.append(Record((*to, len(log)), body, round(now_seconds * 1000), keyed=key))
+        if key and body is not None:
+            self.moves.note((topic, key), number, partitions=self.partitions(topic), now_seconds=now_seconds)
+        log.append(Record((*to, len(log)), body, round(now_seconds * 1000), keyed=key or None))
 
 
 class Client(ListKafka):
@@ -163,10 +168,13 @@ class Client(ListKafka):
         return batch, []
 
     def seek(self, partition: TopicPartition) -> None:
-        """Read on elsewhere; a partition that has been read to its gate has passed it, wherever it is read next."""
+        """Read on elsewhere; a partition that has been read to its gate has passed it, wherever it is read next.
+
+        A topic that was made again after the assignment had no messages then, so its partitions have no gate.
+        """
         key = (partition.topic, partition.partition)
-        gate = self.gates.get(key)
-        passed = gate is not None and self.reading.get(key, 0) >= gate[1]
+        gate, made = self.gates.get(key), self.cluster.ids.get(partition.topic)
+        passed = gate is not None and (gate[0] != made or self.reading.get(key, 0) >= gate[1])
         super().seek(partition)
         if passed and gate is not None:
             self.gates[key] = gate

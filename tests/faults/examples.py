@@ -34,6 +34,7 @@ EXAMPLES: Final = {
     ),
     "replicas share the series out": _schedule({**_GROUP, "mode": "sharded"}, ("wait", 0, 0)),
     "a producer sends messages again": _schedule(_ALONE, ("duplicates", 0, 9), ("wait", 0, 0)),
+    "a producer is restarted with other attributes": _schedule(_ALONE, ("restart", 0, 1), ("wait", 0, 0)),
     "a topic is deleted and made again": _schedule(_ALONE, ("delete", 1, 0), ("wait", 0, 0)),
     "a topic is deleted and made again, and every replica reads everything": _schedule(
         {**_ALONE, "mode": "replica", "at_once": 2}, ("delete", 1, 0), ("wait", 0, 7)
@@ -227,6 +228,95 @@ EXAMPLES: Final = {
         ("wait", 0, 39),
         ("wait", 0, 0),
         ("grow", 1, 0),
+    ),
+    "a clock that was ahead is corrected, and a key moves, while a bridge is restarted": _schedule(
+        {**_ALONE, "mode": "sharded", "producers": 3},
+        ("clock", 1, 2),
+        ("wait", 0, 6),
+        ("grow", 0, 0),
+        ("restart", 1, 0),
+        ("wait", 0, 0),
+        ("leave", 0, 0),
+    ),
+    "totals of deltas: messages are held back for some intervals a minute before a topic grows": _schedule(
+        {**_GROUP, "at_once": 5}, ("reorder", 0, 3), ("wait", 0, 7), ("wait", 0, 39), ("grow", 1, 0)
+    ),
+    "totals of deltas: a topic grows, and the replica with its old partition lags": _schedule(
+        {**_GROUP, "replicas": 3, "producers": 3, "at_once": 2},
+        ("slow", 2, 0),
+        ("suspend", 1, 0),
+        ("wait", 0, 8),
+        ("grow", 1, 0),
+        ("wait", 0, 40),
+    ),
+    "totals of deltas: a key moves twice while no bridge runs, and every replica reads everything": _schedule(
+        {**_ALONE, "mode": "replica", "producers": 2, "partitions": 2},
+        ("partitioner", 0, 1),
+        ("grow", 1, 0),
+        ("leave", 0, 0),
+        ("wait", 0, 27),
+        ("partitioner", 0, 0),
+        ("wait", 0, 7),
+    ),
+    "totals of deltas: a key moves by growth and by another partitioner while no bridge runs": _schedule(
+        {**_ALONE, "producers": 2, "partitions": 2},
+        ("leave", 0, 0),
+        ("wait", 0, 31),
+        ("grow", 1, 1),
+        ("wait", 0, 34),
+        ("partitioner", 1, 2),
+    ),
+    "totals of deltas: a clock is set back, a topic grows, and the replica with the added partition leaves": _schedule(
+        {**_GROUP, "at_once": 5},
+        ("wait", 0, 10),
+        ("clock", 0, 0),
+        ("grow", 1, 0),
+        ("wait", 0, 38),
+        ("leave", 0, 0),
+    ),
+    "totals of deltas: a suspended replica reads on before it learns that it has lost its partition": _schedule(
+        {**_GROUP, "at_once": 2},
+        ("grow", 1, 0),
+        ("wait", 0, 0),
+        ("suspend", 0, 0),
+        ("wait", 0, 3),
+        ("wait", 0, 7),
+        ("suspend", 1, 0),
+        ("wait", 0, 27),
+    ),
+    "totals of deltas: the only replica is suspended, and its first messages come before it has lost them": _schedule(
+        {**_ALONE, "partitions": 2}, ("suspend", 0, 0), ("wait", 0, 2), ("grow", 1, 0), ("wait", 0, 14)
+    ),
+    "totals of deltas: a clock is set back, a key moves, and the clock is corrected while no bridge runs": _schedule(
+        {**_ALONE, "partitions": 2},
+        ("wait", 0, 39),
+        ("kill", 0, 0),
+        ("wait", 0, 16),
+        ("clock", 0, 0),
+        ("wait", 0, 2),
+        ("partitioner", 0, 11),
+        ("wait", 0, 32),
+    ),
+    "totals of deltas: no broker answers, a replica is suspended, and a topic grows": _schedule(
+        {**_GROUP, "replicas": 3, "producers": 2},
+        ("brokers_gone", 0, 0),
+        ("wait", 0, 19),
+        ("suspend", 1, 0),
+        ("grow", 1, 1),
+        ("wait", 0, 14),
+        ("brokers_back", 0, 0),
+        ("wait", 0, 7),
+    ),
+    "a topic is made again, and its first message is read before its new id is known": _schedule(
+        {**_ALONE, "mode": "replica", "producers": 2, "at_once": 5},
+        ("delete", 0, 0),
+        ("wait", 0, 0),
+        ("slow", 0, 0),
+        ("create", 0, 8),
+        ("wait", 0, 0),
+    ),
+    "totals of deltas: a topic grows twice, and a key returns to its replica": _schedule(
+        {**_GROUP, "producers": 2, "at_once": 5}, ("grow", 1, 0), ("wait", 0, 26), ("grow", 1, 0)
     ),
 }
 """Mended; nothing may break them again."""

@@ -138,13 +138,18 @@ class Watcher:
             if seen is None or (name, producer.number) not in shown:
                 return f"{name} is not exposed"
             lacking = producer.deltas - seen.increase
-            if producer.shared or lacking == 0:
+            if producer.shared or lacking == 0 or self._has_lost_its_total(producer):
                 continue
             drops = sum(one.drops for one in self.replicas)
             if not 0 <= lacking <= seen.missing + drops:
                 counted = f"counted as dropped {drops:.0f}, excused {seen.missing:.0f}"
                 return f"{name} has risen by {seen.increase:.0f}, the truth is {producer.deltas}; {counted}"
         return ""
+
+    def _has_lost_its_total(self, producer: Producer) -> bool:
+        """Whether a total may have begun again on another replica, because its producer's clock was set back."""
+        moved = (DELTAS, producer.key) in producer.cluster.moves.seconds
+        return producer.set_back and moved and self._grouped and len(self.replicas) > 1
 
     def _cumulative(self, replica: Replica, named: Named, seen: Seen, value: float) -> None:
         producer = self.producers[named[1]]
@@ -185,9 +190,9 @@ class Watcher:
         """Whether the total of a series need not follow it: its key has just gone to an old partition.
 
         With one replica all totals follow, and with several where the partition was added: a replica can know that a
-        topic has grown. But a series that missed a point shortly before it moved may be exposed by its former owner for
-        longer than its new one waits. A bridge that joins cannot see that a young topic has grown. And a series may
-        return to its former owner within one time-to-live, after its new one has continued its total.
+        topic has grown. But a series whose last two intervals before it moved were longer than usual may be exposed by
+        its former owner for longer than its new one waits. A bridge that joins cannot see that a young topic has grown.
+        And a series may return to its former owner within one time-to-live, after its new one has continued its total.
         """
         cluster, key = self.producers[named[1]].cluster, (DELTAS, self.producers[named[1]].key)
         moves, joined = cluster.moves, cluster.joined_seconds

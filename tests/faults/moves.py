@@ -6,7 +6,6 @@ from itertools import pairwise
 TopicKey = tuple[str, bytes]
 """A topic, and the key of a producer's messages."""
 REMEMBERED_POINTS = 24
-"""A bridge forgets a long gap over 8 times its length."""
 LONG_INTERVALS = 1.5
 
 
@@ -19,7 +18,7 @@ class Moves:
         pause_seconds: By topic and key that have moved twice, the time between their last two moves.
         origin: By topic and key, the partition that they left then.
         to_added: Topics and keys of which all moves have led to partitions that had just been added.
-        uneven: Topics and keys that had missed one of their intervals shortly before they moved last.
+        uneven: Topics and keys whose last two intervals before their last move were both longer than usual.
     """
 
     seconds: dict[TopicKey, float] = field(default_factory=dict)
@@ -43,7 +42,7 @@ class Moves:
         if self._last.setdefault(key, number) != number:
             added = number >= self._partitions.get(key, 0) and (key not in self.seconds or key in self.to_added)
             (self.to_added.add if added else self.to_added.discard)(key)
-            (self.uneven.add if self._has_missed_one(key) else self.uneven.discard)(key)
+            (self.uneven.add if self._has_slowed(key) else self.uneven.discard)(key)
             self.origin[key] = (key[0], self._last[key])
             if key in self.seconds:
                 self.pause_seconds[key] = now_seconds - self.seconds[key]
@@ -51,7 +50,7 @@ class Moves:
         self._partitions[key] = partitions
         self._written[key] = [*self._written.get(key, ()), now_seconds][-REMEMBERED_POINTS:]
 
-    def _has_missed_one(self, key: TopicKey) -> bool:
-        """Whether one of the last intervals is longer than the shortest one."""
+    def _has_slowed(self, key: TopicKey) -> bool:
+        """Whether the last two intervals are longer than the shortest one that is remembered."""
         gaps = [later - earlier for earlier, later in pairwise(self._written.get(key, ())) if later > earlier]
-        return bool(gaps) and max(gaps) > LONG_INTERVALS * min(gaps)
+        return bool(gaps) and min(gaps[-2:]) > LONG_INTERVALS * min(gaps)

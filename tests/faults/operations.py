@@ -101,7 +101,9 @@ class Operations:
 
     def clock(self, which: int, amount: int) -> None:
         """A producer's clock jumps by an hour, or is put right."""
-        self._producer(which).clock_seconds = (amount % 3 - 1) * HOUR_SECONDS
+        producer = self._producer(which)
+        producer.clock_seconds = (amount % 3 - 1) * HOUR_SECONDS
+        producer.set_back |= producer.clock_seconds < 0
 
     def restart(self, which: int, amount: int) -> None:
         """A producer is restarted, with the same resource attributes or with others."""
@@ -140,6 +142,21 @@ class Operations:
         """A producer is rewritten with another partitioner, so that its key moves."""
         self._producer(which).salt = amount
 
+    def tombstone(self, which: int, amount: int) -> None:
+        """A tombstone ends the series of a producer's key in one topic."""
+        producer, topic = self._producer(which), TOPICS[amount % 2]
+        if topic == DELTAS:
+            self._world.watcher.interrupted(producer=producer.number)
+        producer.bury(topic)
+
+    def unkeyed(self, which: int, _amount: int) -> None:
+        """A producer sends messages without a key, to all partitions in turn; a group of replicas would refuse them."""
+        self._producer(which).unkeyed = self._world.group is None
+
+    def keyed(self, which: int, _amount: int) -> None:
+        """It sends messages with its key again."""
+        self._producer(which).unkeyed = False
+
     def poison(self, which: int, amount: int) -> None:
         """Messages that cannot be decoded."""
         cluster = self._world.cluster
@@ -161,6 +178,8 @@ WEIGHTS: Final = {
     "duplicates": 2, "reorder": 2, "partitioner": 1, "poison": 1,
 }  # fmt: skip
 """How often each operation is drawn; what ends a fault is drawn more often than what begins it."""
+ON_REQUEST: Final = {"tombstone": 2, "unkeyed": 2, "keyed": 3}
+"""Operations that are drawn only where they are named, so that a seed without them still gives the same schedules."""
 
 
 @dataclass(frozen=True)
@@ -171,14 +190,21 @@ class Schedule:
     operations: tuple[Operation, ...]
 
     @classmethod
-    def drawn(cls, seed: str, *, without: Sequence[str] = ()) -> "Schedule":
-        """A schedule, the same for the same seed; some operations can be left out."""
+    def drawn(cls, seed: str, *, without: Sequence[str] = (), only: Sequence[str] = ()) -> "Schedule":
+        """A schedule, the same for the same seed.
+
+        Args:
+            seed: Any text.
+            without: Operations to leave out after drawing; the others stay as they are.
+            only: Operations to draw from, besides waiting; all of `WEIGHTS` if empty.
+        """
         draw = random.Random(seed)
+        weights = {name: weight for name, weight in {**WEIGHTS, **ON_REQUEST}.items() if name in (only or WEIGHTS)}
         mode = draw.choice(MODES)
         setting = Setting(mode, draw.randint(1, 3), draw.randint(1, 3), draw.randint(1, 3), draw.choice((2, 5, 50)))
         operations: list[Operation] = []
         for _ in range(draw.randint(3, 10)):
-            (name,) = draw.choices(list(WEIGHTS), list(WEIGHTS.values()))
+            (name,) = draw.choices(list(weights), list(weights.values()))
             operations.append(Operation(name, draw.randrange(6), draw.randrange(12)))
             if draw.random() < 0.7:
                 operations.append(Operation("wait", 0, draw.choice((2, 4, 8, 16, LONGEST_WAIT_SECONDS))))

@@ -72,8 +72,10 @@ class Producer:
         runs: All that have ever been.
         alive: Those that write; the first is the true one.
         clock_seconds: How far its clock is ahead.
+        set_back: Whether its clock has ever been behind.
         deltas: Delta points that Kafka has, or will have, each once.
         salt: Of its partitioner.
+        unkeyed: Whether its messages have no key.
         silent: Whether it writes nothing for now.
         hold: Messages to be held back and sent in reverse order.
         gauges: Values of its gauge, in the order in which they were written.
@@ -89,8 +91,10 @@ class Producer:
     runs: list[Run] = field(default_factory=list)
     alive: list[Run] = field(default_factory=list)
     clock_seconds: float = 0.0
+    set_back: bool = False
     deltas: int = 0
     salt: int = 0
+    unkeyed: bool = False
     silent: bool = False
     hold: int = 0
     gauges: list[float] = field(default_factory=list)
@@ -99,8 +103,9 @@ class Producer:
     changes: int = 0
     topic_id: int = 0
     deltas_before_topic: int = 0
+    _turn: int = 0
     _held: list[tuple[str, bytes]] = field(default_factory=list)
-    _sent: list[tuple[Key, bytes, float]] = field(default_factory=list)
+    _sent: list[tuple[Key, bytes, bytes, float]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.restart(pid=0)
@@ -140,9 +145,14 @@ class Producer:
         None older than `DELIVERY_SECONDS`: that is when producers give up.
         """
         oldest_seconds = self.cluster.clock.seconds - DELIVERY_SECONDS
-        for to, body, sent_seconds in self._sent[-count:]:
+        for to, body, key, sent_seconds in self._sent[-count:]:
             if sent_seconds >= oldest_seconds:
-                self.cluster.write(to, body, self.key)
+                self.cluster.write(to, body, key)
+
+    def bury(self, topic: str) -> None:
+        """Write a tombstone for its key; the totals of its delta series begin at 0 again."""
+        self.changes += topic == DELTAS
+        self.cluster.write((topic, self.cluster.partition_of(topic, self.key, self.salt)), None, self.key)
 
     def release(self) -> None:
         """Send the messages held back, in reverse order."""
@@ -201,9 +211,12 @@ class Producer:
             self._send(topic, body)
 
     def _send(self, topic: str, body: bytes) -> None:
-        partition = self.cluster.partition_of(topic, self.key, self.salt)
-        if self.cluster.write((topic, partition), body, self.key):
-            self._sent = [*self._sent, ((topic, partition), body, self.cluster.clock.seconds)][-MAX_KEPT:]
+        key, partition = self.key, self.cluster.partition_of(topic, self.key, self.salt)
+        if self.unkeyed:
+            self._turn += 1
+            key, partition = b"", self._turn % max(1, self.cluster.partitions(topic))
+        if self.cluster.write((topic, partition), body, key):
+            self._sent = [*self._sent, ((topic, partition), body, key, self.cluster.clock.seconds)][-MAX_KEPT:]
 
     def _now_ns(self) -> int:
         return round((self.cluster.clock.seconds + self.clock_seconds) * 1e9)

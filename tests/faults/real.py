@@ -6,8 +6,9 @@ import time
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaException
 from confluent_kafka import Producer as Client
@@ -30,6 +31,63 @@ class RealClock:
     def seconds(self) -> float:
         """Now."""
         return time.time()
+
+
+class Outgoing(NamedTuple):
+    """A message that is to be written; an empty key is written as none."""
+
+    topic: str
+    number: int
+    body: bytes | None
+    key: bytes
+
+
+class Outbox:
+    """Messages on their way to Kafka. None is lost, and those of a partition stay in order until one is refused.
+
+    The client refuses messages for a partition that was just added until its metadata has it. A broker that does not
+    know a new topic yet makes the delivery fail. Both can take longer on a busy machine than a producer may wait.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self._client, self._kept = client, list[Outgoing]()
+
+    def add(self, message: Outgoing) -> None:
+        """Write a message."""
+        self._kept.append(message)
+        self.send()
+
+    def send(self) -> None:
+        """Serve deliveries, and write the refused and failed messages again."""
+        self._client.poll(0)
+        kept, self._kept = self._kept, []
+        refused: set[tuple[str, int]] = set()
+        for message in kept:
+            to = message.topic, message.number
+            if to in refused or not self._produce(message):
+                refused.add(to)
+                self._kept.append(message)
+
+    def empty(self, seconds: float) -> bool:
+        """Wait until Kafka has confirmed everything; returns whether it has."""
+        self.send()
+        return not self._client.flush(seconds) and not self._kept
+
+    def forget(self, topic: str) -> None:
+        """Drop the messages for a topic that is deleted."""
+        self._kept = [message for message in self._kept if message.topic != topic]
+
+    def _produce(self, message: Outgoing) -> bool:
+        key, delivered = message.key or None, partial(self._note, message)
+        try:
+            self._client.produce(message.topic, message.body, key, message.number, on_delivery=delivered)
+        except KafkaException:
+            return False
+        return True
+
+    def _note(self, message: Outgoing, error: object, _message: object) -> None:
+        if error is not None:
+            self._kept.append(message)
 
 
 @dataclass
@@ -59,7 +117,8 @@ class RealCluster:
     def __post_init__(self) -> None:
         self.admin = AdminClient({"bootstrap.servers": self.kafka.bootstrap_servers, "log_level": 0})
         options: dict[str, Any] = {"bootstrap.servers": self.kafka.bootstrap_servers, "acks": "all", "log_level": 0}
-        self._client = Client({**options, "enable.idempotence": True, "topic.metadata.refresh.interval.ms": 2000})
+        client = Client({**options, "enable.idempotence": True, "topic.metadata.refresh.interval.ms": 2000})
+        self._outbox = Outbox(client)
 
     def name(self, topic: str) -> str:
         """A topic's name on Kafka."""
@@ -83,7 +142,8 @@ class RealCluster:
         """Delete a topic."""
         if self._counts.pop(topic, 0):
             del self.ids[topic]
-            self._client.flush(10)
+            self._outbox.empty(10)
+            self._outbox.forget(self.name(topic))
             self.admin.delete_topics([self.name(topic)])[self.name(topic)].result(30)
 
     def partitions(self, topic: str) -> int:
@@ -94,33 +154,27 @@ class RealCluster:
         """The partition that a producer's partitioner chooses."""
         return zlib.crc32(key, salt) % max(1, self.partitions(topic))
 
-    def write(self, to: tuple[str, int], body: bytes, key: bytes) -> bool:
+    def write(self, to: tuple[str, int], body: bytes | None, key: bytes) -> bool:
         """Queue a record; False without a topic."""
         topic, number = to
         if number >= self.partitions(topic):
             return False
         there, now_seconds = self.partitions(topic), self.clock.seconds
         self.moves.note((topic, key), number, partitions=there, now_seconds=now_seconds)
-        for _ in range(20):  # a partition that was just added is not known to the client yet
-            try:
-                self._client.produce(self.name(topic), body, key, number)
-            except KafkaException:
-                self._client.poll(0.2)
-            else:
-                return True
-        return False
+        self._outbox.add(Outgoing(self.name(topic), number, body, key))
+        return True
 
     def flush(self) -> None:
         """Serve deliveries."""
-        self._client.poll(0)
+        self._outbox.send()
 
     def delivered(self) -> bool:
         """Whether Kafka has confirmed all that was written; waits for it, for a moment."""
-        return not self._client.flush(2)
+        return self._outbox.empty(2)
 
     def close(self) -> None:
         """Write what waits; delete the topics."""
-        self._client.flush(5)
+        self._outbox.empty(5)
         with contextlib.suppress(KafkaException):
             self.admin.delete_topics([self.name(topic) for topic in self._counts])
 

@@ -11,7 +11,7 @@ import logging
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from multiprocessing import Pool
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import structlog
-from tests.faults.operations import Schedule
+from tests.faults.operations import ON_REQUEST, WEIGHTS, Schedule
 from tests.faults.revision import revision
 from tests.faults.shrink import shortened
 
@@ -41,38 +41,56 @@ def quiet() -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
 
-def outcome(number: int, *, seed: str, without: Sequence[str]) -> Outcome:
+def outcome(number: int, *, seed: str, without: Sequence[str], only: Sequence[str] = ()) -> Outcome:
     """Draw and run one schedule."""
-    schedule = Schedule.drawn(f"{seed}/{number}", without=without)
+    schedule = Schedule.drawn(f"{seed}/{number}", without=without, only=only)
     kind, detail = schedule.finding()
     return Outcome(number, kind, detail, schedule)
 
 
-def in_process(options: argparse.Namespace) -> dict[str, Any]:
-    """Run schedules in memory, in several processes; returns the results to be recorded."""
+def in_process(options: argparse.Namespace, keep: Callable[[dict[str, Any]], None] = lambda _: None) -> dict[str, Any]:
+    """Run schedules in memory, in several processes; returns the results to be recorded.
+
+    Args:
+        options: See `main`.
+        keep: Called with the results so far about every ten seconds, so that a run that is stopped has a record.
+    """
+
+    def so_far() -> dict[str, Any]:
+        return {
+            "level": "in process",
+            "done": done,
+            "seconds": round(said - began),
+            "found": found,
+            "findings": findings,
+        }
+
     began, found, done = time.monotonic(), Counter[str](), 0
     findings: list[dict[str, Any]] = []
     said = began
-    one = partial(outcome, seed=options.seed, without=options.without)
+    one = partial(outcome, seed=options.seed, without=options.without, only=options.only)
     with Pool(options.processes, initializer=quiet) as pool:
         for result in pool.imap_unordered(one, range(options.first, options.first + options.schedules), 4):
             done += 1
             if result.kind:
                 found[result.kind] += 1
-                if found[result.kind] <= options.most:
-                    findings.append(_finding(result))
+                findings.append(recorded(result, shorten=found[result.kind] <= options.most))
             if time.monotonic() - said > PROGRESS_SECONDS or done == options.schedules:
                 said = time.monotonic()
                 say(f"{done} of {options.schedules} schedules, {found.total()} findings, {said - began:.0f} s")
-    return {"level": "in process", "done": done, "seconds": round(said - began), "found": found, "findings": findings}
+                keep(so_far())
+    return so_far()
 
 
-def _finding(result: Outcome) -> dict[str, Any]:
-    say(f"schedule {result.number}: {result.kind}, after {len(result.schedule.operations)} operations: {result.detail}")
-    short = shortened(result.schedule, result.kind)
-    _, detail = short.finding()
-    say(f"  shortened: {json.dumps(short.plain())}\n  {detail}")
-    return {"number": result.number, "kind": result.kind, "detail": detail, "schedule": short.plain()}
+def recorded(result: Outcome, *, shorten: bool) -> dict[str, Any]:
+    """Print a finding; returns its record."""
+    schedule, detail = result.schedule, result.detail
+    say(f"schedule {result.number}: {result.kind}, after {len(schedule.operations)} operations: {detail}")
+    if shorten:
+        schedule = shortened(schedule, result.kind)
+        _, detail = schedule.finding()
+        say(f"  shortened: {json.dumps(schedule.plain())}\n  {detail}")
+    return {"number": result.number, "kind": result.kind, "detail": detail, "schedule": schedule.plain()}
 
 
 def replay(path: Path, *, real: bool, logs: Path | None) -> int:
@@ -97,6 +115,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", default="1", help="any text; the same seed draws the same schedules (default: 1)")
     parser.add_argument("--first", type=int, default=0, help="number of the first schedule (default: 0)")
     parser.add_argument("--without", nargs="*", default=[], metavar="NAME", help="operations to leave out")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        default=[],
+        choices=[*WEIGHTS, *ON_REQUEST],
+        metavar="NAME",
+        help=f"operations to draw from, in memory; {', '.join(ON_REQUEST)} are drawn only if they are named",
+    )
     parser.add_argument("--most", type=int, default=2, help="findings of one kind that are shortened (default: 2)")
     parser.add_argument("--processes", type=int, default=1, help="processes to run schedules in (default: 1)")
     parser.add_argument("--at-once", type=int, default=1, help="real schedules to run at the same time (default: 1)")
@@ -112,16 +138,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     quiet()
     if options.replay:
         return replay(options.replay, real=bool(options.real), logs=options.logs)
+    at = revision()
+
+    def whole_of(record: dict[str, Any]) -> dict[str, Any]:
+        return {"date": f"{datetime.now(UTC):%Y-%m-%d %H:%M}Z", "revision": at, "seed": options.seed, **record}
+
+    def keep(record: dict[str, Any]) -> None:
+        if options.record:
+            options.record.write_text(json.dumps(whole_of(record), indent=1) + "\n")
+
     if options.real:
         from tests.faults.real_run import Options, run_real  # needs Kafka
 
         how = Options(options.at_once, not options.as_found, options.record, tuple(options.without), options.logs)
         record = run_real(options.real, seed=options.seed, first=options.first, say=say, options=how)
     else:
-        record = in_process(options)
-    whole = {"date": f"{datetime.now(UTC):%Y-%m-%d %H:%M}Z", "revision": revision(), "seed": options.seed, **record}
-    if options.record and not options.real:
-        options.record.write_text(json.dumps(whole, indent=1) + "\n")
+        record = in_process(options, keep)
+        keep(record)
+    whole = whole_of(record)
     found = sum(whole["found"].values())
     say(f"{whole['done']} schedules at {whole['revision']}, seed {options.seed}: {found} findings")
     return int(found > 0)

@@ -1,14 +1,33 @@
 """Random schedules of faults in memory: no counter falls, nothing is shown twice, and in the end the truth is."""
 
+import json
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from multiprocessing import get_context
-from typing import Final
+from pathlib import Path
+from typing import Final, Self
 
 import pytest
+from tests.faults import run
 from tests.faults.examples import EXAMPLES, LEFT_OUT
 from tests.faults.operations import Schedule
-from tests.faults.run import Outcome, outcome, quiet
+from tests.faults.run import Outcome, outcome, quiet, recorded
 from tests.faults.shrink import shrunk
+
+
+class OneProcess:
+    """A pool of this process alone."""
+
+    def __init__(self, *_: object, **__: object) -> None: ...
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def imap_unordered(self, do: Callable[[int], Outcome], numbers: Iterable[int], _: int) -> Iterator[Outcome]:
+        return map(do, numbers)
+
 
 SCHEDULES: Final = 500
 PROCESSES: Final = 2
@@ -33,6 +52,40 @@ def test_no_random_schedule_breaks_an_invariant(compiled: None) -> None:
 def test_a_schedule_is_the_same_for_the_same_seed_and_survives_json() -> None:
     schedule = Schedule.drawn("any/7")
     assert Schedule.drawn("any/7") == schedule == Schedule.of(schedule.plain())
+
+
+def test_a_schedule_may_be_drawn_from_some_operations_only() -> None:
+    few = Schedule.drawn("any/7", only=("grow", "suspend"))
+    assert {operation.name for operation in few.operations} == {"grow", "suspend", "wait"}
+    assert Schedule.drawn("any/7", only=()) == Schedule.drawn("any/7")
+
+
+def test_a_finding_that_is_not_shortened_is_recorded_as_it_was_drawn(capsys: pytest.CaptureFixture[str]) -> None:
+    schedule = Schedule.drawn("any/7")
+    found = recorded(Outcome(7, "a counter falls", "5 -> 3", schedule), shorten=False)
+    assert found == {"number": 7, "kind": "a counter falls", "detail": "5 -> 3", "schedule": schedule.plain()}
+    assert "schedule 7: a counter falls" in capsys.readouterr().out
+
+
+def test_a_run_that_is_stopped_leaves_a_record_of_the_schedules_so_far(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "PROGRESS_SECONDS", -1.0)
+    monkeypatch.setattr(run, "outcome", lambda number, **_: Outcome(number, "", "", Schedule.drawn("any/7")))
+    monkeypatch.setattr(run, "Pool", OneProcess)
+    monkeypatch.setattr(run, "quiet", lambda: None)  # it is for processes that end with the run
+    done: list[int] = []
+
+    def stopped(text: str) -> None:
+        path = tmp_path / "record.json"
+        done.append(json.loads(path.read_text())["done"] if path.exists() else 0)
+        if text.startswith("3 of 5"):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(run, "say", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        run.main(["--schedules", "5", "--record", str(tmp_path / "record.json")])
+    assert done == [0, 1, 2]
 
 
 def test_a_failing_list_is_shortened_to_the_operations_that_make_it_fail() -> None:

@@ -115,6 +115,11 @@ def _package_steps() -> list[Step]:
             "a file or a dependency that only the checkout has",
             (PYTHON, "-m", "tests.nightly.install"),
         ),
+        Step(
+            "every panel on the demo",
+            "a panel that no service ever fills, or words for an empty one that cannot be right",
+            (PYTHON, "-m", "tests.nightly.demo_panels"),
+        ),
     ]
 
 
@@ -178,6 +183,11 @@ def _random_steps(workers: int, sizes: Sizes) -> list[Step]:
             "random faults with real processes",
             "the same with a real Kafka, which is slower",
             (*faults, "--real", str(sizes.real_schedules)),
+        ),
+        Step(
+            "random faults of ranks",
+            "an error on one rank after which the ranks of a job differ, or wait for each other",
+            (PYTHON, "-m", "tests.faults.ranks.run", "--schedules", str(sizes.schedules // 10), "--sockets", "4"),
         ),
     ]
 

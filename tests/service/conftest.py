@@ -23,7 +23,7 @@ class Broker:
 
 WITHOUT_BRIDGE: Final = (
     *("cli", "columnar", "demo", "exporter/attribution", "exporter/nvml", "exporter/tpu", "grafana", "packaging"),
-    *("predictor/test_findings_on_kafka.py", "probe", "runtime/kafka", "runtime/web"),
+    *("predictor/test_findings_on_kafka.py", "probe", "runtime/kafka", "runtime/web", "tuning"),
 )
 """Folders and files whose tests start processes or servers without compiled functions; they need no machine code."""
 

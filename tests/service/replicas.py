@@ -5,7 +5,7 @@ import re
 import threading
 import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -28,36 +28,44 @@ class Look:
     values: Mapping[str, float]
 
 
-class Watch(threading.Thread):
-    """Asks every replica for its page again and again."""
+class Watch:
+    """Asks every replica for its page again and again, each in a thread of its own: a slow one delays no other."""
 
-    def __init__(self, replicas: "Replicas") -> None:
-        super().__init__(daemon=True)
-        self._replicas = replicas
+    def __init__(self, urls: Sequence[str]) -> None:
         self._stopping = threading.Event()
-        self.looks: dict[int, list[Look]] = {index: [] for index in range(replicas.count)}
+        self.looks: dict[int, list[Look]] = {index: [] for index in range(len(urls))}
+        self._threads = [
+            threading.Thread(target=self._watch, args=(url, self.looks[index]), name=f"watch-{index}", daemon=True)
+            for index, url in enumerate(urls)
+        ]
 
-    def run(self) -> None:
-        """Look; called by `start`."""
+    def start(self) -> None:
+        """Look from now on."""
+        for thread in self._threads:
+            thread.start()
+
+    def _watch(self, url: str, looks: list[Look]) -> None:
         while not self._stopping.wait(0.15):
-            for index, looks in self.looks.items():
-                began = time.monotonic()
-                try:
-                    body = get(f"{self._replicas.url(index)}/metrics", 5)
-                except OSError:
-                    body = ""
-                values = {name: float(value) for name, value in LINE.findall(body)}
-                looks.append(Look(began, time.monotonic(), bool(body), values))
+            began = time.monotonic()
+            try:
+                body = get(f"{url}/metrics", 5)
+            except OSError:
+                body = ""
+            values = {name: float(value) for name, value in LINE.findall(body)}
+            looks.append(Look(began, time.monotonic(), bool(body), values))
 
     def stop(self) -> None:
         """Stop looking."""
         self._stopping.set()
-        self.join(20)
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(20)
 
     def doubles(self) -> list[tuple[str, int, int, float]]:
-        """Series that one replica exposed while another did, before and after that.
+        """Series that one replica exposed while another did: before that, after that, and at every look between.
 
-        Two looks are never at the same moment, so what moves in between is no fault; what stays on both sides is.
+        Two looks are never at the same moment. A replica that loses a series and has it again is seen without it in
+        between, however slow the other's answer was.
         """
         found = []
         for one, other in itertools.permutations(self.looks, 2):
@@ -66,8 +74,9 @@ class Watch(threading.Thread):
             for look in self.looks[one]:
                 before, after = bisect_right(ends, look.began) - 1, bisect_left(begins, look.ended)
                 if look.values and before >= 0 and after < len(begins):
-                    both = self.looks[other][before].values.keys() & self.looks[other][after].values.keys()
-                    found += [(name, one, other, look.began) for name in both & look.values.keys()]
+                    around = self.looks[other][before : after + 1]
+                    both = set(look.values).intersection(*(seen.values for seen in around))
+                    found += [(name, one, other, look.began) for name in both]
         return found
 
     def longest_gap(self, name: str) -> float:
@@ -111,7 +120,7 @@ class Replicas:
         self._ports = free_ports(count)
         self.servers = [self._server(index) for index in range(count)]
         self._others: list[ServerProcess] = []
-        self.watch = Watch(self)
+        self.watch = Watch([self.url(index) for index in range(count)])
 
     def _server(self, index: int) -> ServerProcess:
         settings = {
@@ -133,7 +142,7 @@ class Replicas:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.watch.stop() if self.watch.is_alive() else None
+        self.watch.stop()
         with stopping(*self.servers, *self._others):
             pass
 

@@ -23,6 +23,8 @@ T = TypeVar("T")
 free_ports = ports.free_ports
 KAFKA_VERSION = "4.1.1"
 KAFKA_PROJECT = Path(__file__).parent / "kafka"
+OFFSETS_PARTITIONS = 4
+"""Partitions of `__consumer_offsets`, which decide what node coordinates a group."""
 
 
 def wait_for(what: str, check: Callable[[], T | None], timeout_seconds: float = 30) -> T:
@@ -201,6 +203,13 @@ class KafkaCluster:
         found = self._client().list_topics(topic, timeout=5).topics[topic].partitions[partition].leader
         return next(node for node in self.nodes if node.node == found)
 
+    def coordinator(self, group: str) -> KafkaServer:
+        """The node that coordinates a group with members; Kafka takes the partition from Java's hash of its name."""
+        value = 0
+        for character in group:
+            value = (31 * value + ord(character)) % 2**32
+        return self.leader("__consumer_offsets", abs(value - 2**32 * (value >= 2**31)) % OFFSETS_PARTITIONS)
+
     def kill(self) -> None:
         """`kill -9` of all."""
         for node in self.nodes:
@@ -236,7 +245,7 @@ log.dirs={data}
 default.replication.factor={replicas}
 min.insync.replicas={min(2, replicas)}
 offsets.topic.replication.factor={replicas}
-offsets.topic.num.partitions=4
+offsets.topic.num.partitions={OFFSETS_PARTITIONS}
 transaction.state.log.replication.factor={replicas}
 transaction.state.log.min.isr={min(2, replicas)}
 share.coordinator.state.topic.replication.factor={replicas}

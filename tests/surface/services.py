@@ -20,6 +20,7 @@ from prometheus_client import CollectorRegistry
 from starlette.applications import Starlette
 from starlette.routing import Route
 from structlog.testing import capture_logs
+from tests.support.runtime.kafka_record import Record
 from tests.surface.commands import quietly
 
 from kernelcast.bridge import service as bridge_service
@@ -267,28 +268,6 @@ def _topic(topic: Any) -> dict[str, Any]:
     return {"key": topic.key, "value": topic.value, "partitions": topic.partitions, "config": topic.config}
 
 
-class _Poison:
-    """A message that cannot be used."""
-
-    def __init__(self, value: bytes) -> None:
-        self._value = value
-
-    def topic(self) -> str:
-        return "kernelcast.kernels"
-
-    def partition(self) -> int:
-        return 3
-
-    def offset(self) -> int:
-        return 42
-
-    def key(self) -> bytes:
-        return b"program"
-
-    def value(self) -> bytes:
-        return self._value
-
-
 def _dead_letter() -> dict[str, Any]:
     """The headers of a dead letter that was too long to be kept whole."""
     kept: list[dict[str, Any]] = []
@@ -298,6 +277,8 @@ def _dead_letter() -> dict[str, Any]:
             kept.append({"topic": topic, **parts})
 
     with capture_logs():
-        deadletter.DeadLetters(Sender(), max_value_bytes=1).send(_Poison(b"long"), ValueError("broken"))
+        deadletter.DeadLetters(Sender(), max_value_bytes=1).send(
+            Record(("kernelcast.kernels", 3, 42), b"long", keyed=b"program"), ValueError("broken")
+        )
     (letter,) = kept
     return {"headers": [name for name, _ in letter["headers"]], "topic": letter["topic"]}

@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from kernelcast.bridge.settings import BridgeSettings
 from kernelcast.cli.doctor.settings import DoctorSettings, NodeSettings
-from kernelcast.cli.topics import TopicSettings
+from kernelcast.cli.kafka import ClientSettings
 from kernelcast.exporter.replay.settings import RunSettings
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.exporter.simulate.command import SimulateSettings
@@ -23,7 +23,7 @@ MODELS: Final[Mapping[str, type[BaseModel]]] = {
     "simulate": SimulateSettings,
     "doctor": DoctorSettings,
     "doctor of a node": NodeSettings,
-    "topics": TopicSettings,
+    "topics": ClientSettings,
     "web configuration file": WebConfig,
 }
 """By section of the settings file, or by what else reads the model."""

@@ -13,7 +13,7 @@ from typing import Any, Final, get_args
 import pytest
 from tests.compatibility import storage
 
-from kernelcast.wire import events, frames
+from kernelcast.wire import cloudevents, events, frames
 
 COMPATIBILITY: Final = Path(storage.__file__).parent
 FRAMES: Final = sorted(COMPATIBILITY.glob("*/frames/*"))
@@ -67,10 +67,10 @@ def test_every_field_of_an_old_frame_is_read(path: Path) -> None:
 
 @pytest.mark.parametrize("path", EVENTS, ids=named)
 def test_every_field_of_an_old_event_is_read(path: Path) -> None:
-    before = events.decode_event(path.read_bytes())
+    before = cloudevents.decode_event(path.read_bytes())
     data = storage.EVENT_READERS[before["type"]](before)
     again = events.to_event(data, source=before["source"], time_ns=storage.SECOND_NS, event_id=before["id"])
-    missing = list(lost(before, json.loads(events.encode_event(again)), path.name))
+    missing = list(lost(before, json.loads(cloudevents.encode_event(again)), path.name))
     assert not missing, "\n".join(missing)
 
 

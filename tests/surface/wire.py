@@ -10,7 +10,7 @@ from typing import Any
 from tests.compatibility import storage
 from tests.support.wire.findings import FINDING, MARK
 
-from kernelcast.wire import baselines, events, frames
+from kernelcast.wire import baselines, cloudevents, events, frames
 
 
 def wire() -> dict[str, Any]:
@@ -24,7 +24,7 @@ def wire() -> dict[str, Any]:
             "most bytes of a frame": frames.MAX_FRAME_BYTES,
         },
         "frames": dict(_frame(name, frame) for name, frame in storage.probe_frames().items()),
-        "events": {name: _typed(json.loads(events.encode_event(one))) for name, one in _events().items()},
+        "events": {name: _typed(json.loads(cloudevents.encode_event(one))) for name, one in _events().items()},
         "event types": [
             events.HINT_TYPE,
             events.OUTCOME_TYPE,
@@ -33,8 +33,8 @@ def wire() -> dict[str, Any]:
             events.MARK_TYPE,
             baselines.BASELINE_TYPE,
         ],
-        "event content type": events.CONTENT_TYPE,
-        "event bytes, at most": events.MAX_EVENT_BYTES,
+        "event content type": cloudevents.CONTENT_TYPE,
+        "event bytes, at most": cloudevents.MAX_EVENT_BYTES,
         "hint modes": [mode.value for mode in events.HintMode],
         "outcome states": [state.value for state in events.OutcomeState],
     }

@@ -47,6 +47,18 @@ def agreed() -> None:
     assert_type(probe.tunable("tile", [1, 2], 1, scope="collective", agree=agree).value, int)
 
 
+class Communicator:
+    def all_gather(self, text: str) -> list[str]:
+        return [text]
+
+
+def together() -> None:
+    batch = probe.tunable("batch", [64, 128], 64, scope="collective", group=Communicator(), changes_results=True)
+    assert_type(batch, probe.Tunable[int])
+    feed = probe.space("feed", {"workers": [0, 2]}, start={"workers": 0}, per="epoch", share=0.02)
+    assert_type(feed, probe.ProgramSpace)
+
+
 @probe.region("forward")
 def forward(batch: list[float], *, scale: int = 1) -> str:
     return str(batch * scale)

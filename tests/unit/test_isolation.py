@@ -87,9 +87,11 @@ def test_a_process_that_another_thread_starts_fails_the_test() -> None:
 def test_code_under_test_may_wait_and_a_loop_may_take_turns() -> None:
     asyncio.run(asyncio.sleep(0))
     with isolation.isolated("test_any.py"):
+        began = time.monotonic()
         thread = threading.Thread(target=time.sleep, args=(0.001,))
         thread.start()
         thread.join()
+    assert time.monotonic() - began >= 0.001
 
 
 def test_a_permitted_file_says_why(monkeypatch: pytest.MonkeyPatch) -> None:

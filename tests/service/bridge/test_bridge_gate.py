@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from tests.service.conftest import Broker
 from tests.service.servers import wait_for
 from tests.service.stack import Stack
+from tests.service.topics import create_topics
 
 from kernelcast.columnar import Resource, Sample, encode
 from kernelcast.wire.catalogue import kernel
@@ -20,9 +20,7 @@ RESOURCE = Resource((("service.instance.id", "node-1"), ("service.name", "kernel
 
 
 def make(kafka: Broker, *topics: str) -> None:
-    client = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    for made in client.create_topics([NewTopic(topic, 2, 1) for topic in topics]).values():
-        made.result()
+    create_topics(kafka.bootstrap_servers, [NewTopic(topic, 2, 1) for topic in topics])
 
 
 def launches(name: str, number: int) -> bytes:

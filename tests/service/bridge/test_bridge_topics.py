@@ -17,6 +17,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_C
 from tests.service.conftest import Broker
 from tests.service.replicas import Replicas
 from tests.service.servers import get, wait_for
+from tests.service.topics import create_topics
 
 from kernelcast.runtime.kafka.consumer import Consumer
 from kernelcast.runtime.settings.service import KafkaSettings
@@ -182,8 +183,7 @@ def test_totals_hold_while_a_topic_grows_a_bridge_joins_one_restarts_and_the_top
 ) -> None:
     admin = AdminClient({"bootstrap.servers": shared_kafka.bootstrap_servers})
     topics = [NewTopic(TOPIC, 2, 1), NewTopic(STATE.name, 2, 1, config={"cleanup.policy": "compact"})]
-    for made in admin.create_topics(topics).values():
-        made.result()
+    create_topics(shared_kafka.bootstrap_servers, topics)
     shop = Shop(shared_kafka)
     with Replicas(tmp_path, shared_kafka.bootstrap_servers, 2, **SETTINGS) as replicas:
         replicas.start(0, 1)
@@ -215,8 +215,7 @@ def test_totals_hold_while_a_topic_grows_a_bridge_joins_one_restarts_and_the_top
             for deleted in admin.delete_topics([TOPIC]).values():
                 deleted.result()
             time.sleep(2)
-            for made in admin.create_topics(topics[:1]).values():
-                made.result()
+            create_topics(shared_kafka.bootstrap_servers, topics[:1])
             shop.partitions = SMALL
             time.sleep(2)
             with shop.open():
@@ -237,8 +236,7 @@ def test_totals_hold_while_a_topic_grows_a_bridge_joins_one_restarts_and_the_top
 def test_kafka_names_newest_timestamps_and_the_ids_of_topics(shared_kafka: Broker) -> None:
     admin = AdminClient({"bootstrap.servers": shared_kafka.bootstrap_servers})
     topic = NewTopic("named", 2, 1, config={"message.timestamp.type": "LogAppendTime"})
-    for made in admin.create_topics([topic]).values():
-        made.result()
+    create_topics(shared_kafka.bootstrap_servers, [topic])
     consumer = Consumer(KafkaSettings(bootstrap_servers=shared_kafka.bootstrap_servers), group_id="named")
     try:
         parts = consumer.partitions("named")
@@ -255,8 +253,7 @@ def test_kafka_names_newest_timestamps_and_the_ids_of_topics(shared_kafka: Broke
         for deleted in admin.delete_topics(["named"]).values():
             deleted.result()
         wait_for("the topic's end", lambda: consumer.topic_ids(["named"]) == {})
-        for made in admin.create_topics([topic]).values():
-            made.result()
+        create_topics(shared_kafka.bootstrap_servers, [topic])
         wait_for("another id", lambda: consumer.topic_ids(["named"]).get("named", first["named"]) != first["named"])
     finally:
         consumer.close()

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_DELTA
 from tests.service.conftest import Broker
 from tests.service.servers import wait_for
 from tests.service.stack import Stack
+from tests.service.topics import create_topics
 
 from kernelcast.wire.topics import KERNELS, STATE
 
@@ -33,11 +33,9 @@ SETTINGS = {
 
 
 def make_topics(kafka: Broker) -> None:
-    client = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     compacted = {"cleanup.policy": "compact"}
     topics = [NewTopic(KERNELS.name, 2, 1), NewTopic(STATE.name, 2, 1, config=compacted)]
-    for made in client.create_topics(topics).values():
-        made.result()
+    create_topics(kafka.bootstrap_servers, topics)
 
 
 class Shop:

@@ -8,6 +8,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from tests.service.conftest import Broker
 from tests.service.servers import wait_for
+from tests.service.topics import create_topics
 
 from kernelcast.runtime.kafka.consumer import Consumer
 from kernelcast.runtime.settings.service import KafkaSettings
@@ -45,7 +46,7 @@ def read(*members: Member) -> None:
 def test_a_member_that_closes_is_gone_from_the_group(shared_kafka: Broker, protocol: str, partitions: int) -> None:
     name = f"left-{protocol}-{partitions}"
     admin = AdminClient({"bootstrap.servers": shared_kafka.bootstrap_servers})
-    admin.create_topics([NewTopic(name, partitions, 1)])[name].result()
+    create_topics(shared_kafka.bootstrap_servers, [NewTopic(name, partitions, 1)])
     patience = {"session.timeout.ms": SESSION_MILLISECONDS} if protocol == "classic" else {}
     settings = KafkaSettings(
         bootstrap_servers=shared_kafka.bootstrap_servers, properties={"group.protocol": protocol, **patience}

@@ -3,51 +3,15 @@
 import os
 import subprocess
 import sys
-from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
-import typer
 
 from kernelcast.cli import app
-from kernelcast.wire.errors import BrokerError, ConfigurationError
-
-sub = typer.Typer(add_completion=False)
-
-
-def single(*, fail: str = "") -> None:
-    """One command."""
-    if fail == "configuration":
-        raise ConfigurationError("a is 1; the minimum is 2; raise it")
-    if fail == "broker":
-        raise BrokerError("no broker answers")
-    if fail == "module":
-        raise ModuleNotFoundError("No module named 'pynvml'", name="pynvml")
-    if fail == "pipe":
-        raise BrokenPipeError
-    typer.echo("ran")
-
-
-@pytest.fixture(autouse=True)
-def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = type(sys)("kernelcast_test_commands")
-    module.__dict__.update(single=single, sub=sub)
-    monkeypatch.setitem(sys.modules, "kernelcast_test_commands", module)
-
-
-def run(*arguments: str) -> int:
-    found = [
-        EntryPoint("exporter", "kernelcast_test_commands:single", app.GROUP),
-        EntryPoint("replay", "kernelcast_test_commands:sub", app.GROUP),
-        EntryPoint("bridge", "no_such_dependency.command:bridge", app.GROUP),
-        EntryPoint("predictor", "kernelcast.no_such_module:predictor", app.GROUP),
-        EntryPoint("extension", "kernelcast_test_commands:single", app.GROUP),
-    ]
-    return app.run(arguments, found=found)
 
 
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("--version") == 0
+    assert app.run(("--version",), found=[]) == 0
     assert capsys.readouterr().out.startswith("kernelcast ")
 
 

@@ -14,7 +14,8 @@ from kernelcast.runtime.kafka.embedded import EmbeddedBroker
 from kernelcast.runtime.kafka.producer import Producer
 from kernelcast.runtime.settings.service import KafkaSettings
 from kernelcast.wire.catalogue.meanings import Cause
-from kernelcast.wire.events import encode_event, to_event
+from kernelcast.wire.cloudevents import encode_event
+from kernelcast.wire.events import to_event
 from kernelcast.wire.findings import Finding, FindingState, Scope, Severity
 from kernelcast.wire.topics import FINDINGS
 

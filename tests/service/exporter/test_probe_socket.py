@@ -20,6 +20,7 @@ from kernelcast.probe.probe import Probe, ProbeSettings
 from kernelcast.probe.tunables import Terms
 from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.runtime.settings.service import load
+from kernelcast.tuning.experiment.arms import Rules
 from kernelcast.wire.errors import SourceError
 from kernelcast.wire.events import Hint, HintMode, OutcomeState
 from kernelcast.wire.frames import MAX_FRAME_BYTES, Hello, encode
@@ -90,6 +91,7 @@ def test_a_program_that_ends_while_it_waits_to_reconnect_still_sends_everything(
     node.begin()
     probe.stop()
     eventually(lambda: node.launches() == 2)
+    assert node.ended() == 1
 
 
 def test_a_hint_changes_the_value_at_a_step_boundary_and_its_outcome_comes_back(node: Node) -> None:
@@ -148,7 +150,8 @@ def test_a_better_value_is_measured_kept_and_reported_with_its_ratio(node: Node)
     eventually(step)
     kept = node.outcomes[-1]
     assert kept.measured_ratio == pytest.approx(0.6)
-    assert kept.pairs == 15
+    assert kept.pairs >= Rules().minimum_blocks  # the order is drawn at random, so the number varies
+    assert 0 < kept.candidate_steps <= Rules().maximum_new
     assert block.value == 128
     eventually(lambda: node.server.processes()[0].tunables[0].value == "128")
     assert node.server.processes()[0].tunables[0].device_model == "NVIDIA A100"

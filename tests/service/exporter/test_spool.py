@@ -15,6 +15,7 @@ from confluent_kafka.cimpl import NewTopic
 from prometheus_client import CollectorRegistry
 from tests.service.emptying import emptied
 from tests.service.servers import KafkaServer, wait_for
+from tests.service.topics import create_topics
 
 from kernelcast.exporter.delivery.output import SPOOLED, kafka_output
 from kernelcast.exporter.settings import ExporterSettings, SpoolSettings
@@ -49,9 +50,7 @@ def kafka(server: KafkaServer) -> KafkaServer:
     if server.poll() is not None:
         server.run()
     emptied(server.bootstrap_servers)
-    client = AdminClient({"bootstrap.servers": server.bootstrap_servers})
-    for future in client.create_topics([NewTopic(topic, 4, 1) for topic in SPOOLED]).values():
-        future.result()
+    create_topics(server.bootstrap_servers, [NewTopic(topic, 4, 1) for topic in SPOOLED])
     return server
 
 
@@ -202,6 +201,6 @@ def test_a_topic_that_kafka_does_not_have_holds_up_no_other(kafka: KafkaServer, 
             time.sleep(PAUSE_SECONDS)
         wait_for("the other topic", lambda: len(arrived(kafka, DEVICE.name).get(HOSTS[0], ())) == intervals.sent)
         assert metric(registry, rows.SPOOL_MESSAGES) > 0
-        client.create_topics([NewTopic(KERNELS.name, 4, 1)])[KERNELS.name].result()
+        create_topics(kafka.bootstrap_servers, [NewTopic(KERNELS.name, 4, 1)])
         wait_for("the topic that was missing", lambda: drained(registry), 90)
     assert list(dict.fromkeys(arrived(kafka, KERNELS.name)["train"])) == list(range(intervals.sent))

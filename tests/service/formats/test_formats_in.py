@@ -11,12 +11,12 @@ import cramjam
 import pytest
 import yaml
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from tests.service.conftest import Broker
 from tests.service.servers import PrometheusServer, stopping, wait_for
 from tests.service.stack import Stack
+from tests.service.topics import create_topics
 from tests.support.service.programs import topics
 
 from kernelcast.bridge.inputs.remote_write.schema import LABEL, REQUEST, WRITE_REQUEST
@@ -124,10 +124,8 @@ TOPICS: dict[str, tuple[str, dict[str, float], Write]] = {
 @pytest.fixture
 def stack(kafka: Broker, tmp_path: Path) -> Iterator[Stack]:
     topics(kafka)
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     made = [NewTopic(topic, 2, 1, config={"message.timestamp.type": "LogAppendTime"}) for topic in TOPICS]
-    for future in admin.create_topics(made).values():
-        future.result(20)
+    create_topics(kafka.bootstrap_servers, made)
     settings = {"bridge": {"topics": ["^in-.*"], "formats": FORMATS, "translation": {"scope_labels": False}}}
     with Stack(tmp_path, kafka.bootstrap_servers, settings) as running:
         running.service("bridge")

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from tests.service.built import PROMETHEUS
 from tests.service.conftest import Broker
 from tests.service.servers import PrometheusServer, stopping, wait_for
 from tests.service.stack import Stack
+from tests.service.topics import create_topics
 
 from kernelcast.columnar import Resource, Sample, encode
 from kernelcast.wire.catalogue import kernel
@@ -59,8 +59,7 @@ class Writer:
     """Writes one point of every series after another, each with a time of its own."""
 
     def __init__(self, kafka: Broker) -> None:
-        client = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-        client.create_topics([NewTopic(KERNELS.name, 2, 1)])[KERNELS.name].result()
+        create_topics(kafka.bootstrap_servers, [NewTopic(KERNELS.name, 2, 1)])
         self._producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
         self._start_ms = round(time.time() * 1000) - 600_000
         self.written = 0

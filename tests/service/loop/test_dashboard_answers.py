@@ -12,15 +12,17 @@ import pytest
 from tests.service.require import binary
 from tests.service.servers import PrometheusServer, answers, get
 
-from kernelcast.grafana import dashboards
-from kernelcast.wire.catalogue import BY_PROMETHEUS_NAME, CATALOGUE, Kind, Metric, exporter, kernel, predictor
-from kernelcast.wire.catalogue.devices import device, gpu, infiniband, nvlink, profiling
+from kernelcast.grafana import dashboards, foreign
+from kernelcast.wire.catalogue import BY_PROMETHEUS_NAME, CATALOGUE, Kind, Metric, exporter, forecast, kernel, predictor
+from kernelcast.wire.catalogue.devices import accelerator, device, gpu, infiniband, nvlink, profiling
 from kernelcast.wire.catalogue.devices.device import DEVICE_LABELS, USER_LABELS
 from kernelcast.wire.catalogue.kernel import KERNEL_LABELS
 
 pytestmark = pytest.mark.service
 
 NOW = 1_790_000_000
+EMPTY = "-1"
+"""Value of a figure without a result while the measurement lives."""
 STEP_SECONDS = 60
 HISTORY_SECONDS = 25 * 3600
 RECENT_STEPS = 75
@@ -31,20 +33,26 @@ CALM = NOW - 6 * 3600
 LIVING = (
     gpu.GPU_UP,
     predictor.SWEEPS,
+    forecast.JUDGED_SERIES,
     exporter.TICKS,
     exporter.KERNEL_LOG_ERRORS,
     kernel.LAUNCHES,
     infiniband.STATE,
     nvlink.ERRORS,
+    accelerator.MEMORY_USED,
 )
 """Rows that exist at that time, each at 0 or at one value: they prove that something is measured."""
 DEVICE_METRIC = "DCGM_FI_DEV_GPU_TEMP"
 SUBJECTS = ("cuda_kernel_duration_seconds", "cuda_memcpy_seconds_total", DEVICE_METRIC)
 DAEMON = {"job": "kernelcast-bridge", "instance": "b:1"}
 MEASURED = {"job": "kernelcast-exporter", "instance": "node-1"}
+NODE_EXPORTER = {"job": "node", "instance": "n:9100"}
+UNANSWERED = {"program": "p", "tunable": "batch", "Hostname": "a-Hostname", "gpu": "0"}
+"""A tunable with a hint and without an outcome."""
 VALUES: Mapping[str, tuple[str, ...]] = {
     "kernel": ("gemm<float>(int)#0a1b2c3d", "other"),
-    "state": ("compute", "idle", "kept", "used"),
+    "state": ("compute", "idle", "kept", "rolled_back", "used"),
+    "class": ("temperature", "memory", "kernel", "other"),
     "bound": ("mean", "lower", "upper"),
     "quantile": ("0.1", "0.5", "0.9"),
     "metric": SUBJECTS,
@@ -100,13 +108,24 @@ def openmetrics() -> Iterator[str]:
         for labels, (step, at) in itertools.product(label_sets(row), shown):
             yield from samples(row, labels, at, step)
     for row in (*LIVING, device.ECC_DBE_VOLATILE, device.ROW_REMAP_FAILURE, device.RETIRED_PENDING):
-        value = 1.0 if row in (gpu.GPU_UP, infiniband.STATE) else 0.0
+        value = 1.0 if row in (gpu.GPU_UP, infiniband.STATE, forecast.JUDGED_SERIES) else 0.0
         for labels, at in itertools.product(label_sets(row), range(CALM - 3600, CALM + 60, STEP_SECONDS)):
             yield line(row.prometheus_name, labels, value, at)
+    for at in range(CALM - 600, CALM + 60, STEP_SECONDS):
+        yield line("ALERTS", {"alertname": "Watchdog", "alertstate": "firing", "severity": "none"}, 1, at)
+    for step, at in lately:
+        yield line("kernelcast_hint_issued_total", MEASURED | UNANSWERED | {"rule": "r"}, step, at)
+        yield line("kernelcast_tunable_info", MEASURED | UNANSWERED | {"value": "64"}, 1, at)
     for _, at in moments[-10:]:
         yield line("up", DAEMON, 1, at)
+        yield line(foreign.NODE_NAME, NODE_EXPORTER | {"nodename": "a-Hostname"}, 1, at)
+        yield line(foreign.NODE_CPU, NODE_EXPORTER | {"cpu": "0", "mode": "idle"}, at - NOW + 6000, at)
+        yield line(foreign.NODE_MEMORY_FREE, NODE_EXPORTER, 1, at)
+        yield line(foreign.NODE_MEMORY, NODE_EXPORTER, 2, at)
         for name in ("KernelcastDeadLetters", "Watchdog"):
-            yield line("ALERTS", {"alertname": name, "alertstate": "firing", "severity": "none"}, 1, at)
+            severity = "none" if name == "Watchdog" else "warning"
+            yield line("ALERTS", {"alertname": name, "alertstate": "firing", "severity": severity}, 1, at)
+            yield line("ALERTS_FOR_STATE", {"alertname": name, "severity": severity}, at - 60, at)
     yield "# EOF\n"
 
 
@@ -131,7 +150,10 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrometheusS
 
 def substituted(expr: str, metric: str) -> str:
     """The query as Grafana sends it with everything chosen, and one forecast."""
-    chosen = {"metric": metric, "horizon": "1h", "__rate_interval": "4m", "__range": "1h"}
+    chosen = {"metric": metric, "horizon": "1h", "__rate_interval": "4m", "__range": "1h", "__interval": "1m"}
+    chosen |= {"hpc_job": ".*"}
+    # Where one series is chosen, a matcher is an equality.
+    expr = re.sub(r'="\$(hostname|gpu|program|kernel)"', r'=~".*"', expr)
     return re.sub(r"\$\{?(\w+)\}?", lambda found: chosen.get(found[1], ".+"), expr)
 
 
@@ -158,10 +180,11 @@ def targets() -> list[Any]:
 
 @pytest.mark.parametrize("expr", targets())
 def test_a_panel_is_not_empty_and_not_nan(prometheus: PrometheusServer, expr: str) -> None:
-    if expr.startswith("-1 * group("):
+    if expr.startswith(("-1 * group(", "0 * group(")) and " unless on () " in expr:
         assert ask(prometheus, substituted(expr, DEVICE_METRIC)) == [], "words for an empty result beside a result"
         return
-    found = [series for metric in SUBJECTS for series in ask(prometheus, substituted(expr, metric))]
+    subjects = SUBJECTS if "metric" in expr else SUBJECTS[:1]
+    found = [series for metric in subjects for series in ask(prometheus, substituted(expr, metric))]
     assert found, expr
     assert any(series["value"][1] != "NaN" for series in found), expr
 
@@ -171,7 +194,7 @@ def test_nothing_is_said_when_everything_is_dead(prometheus: PrometheusServer) -
     for _, panel in panels():
         for expr in {substituted(target["expr"], metric) for target in panel.get("targets", ()) for metric in SUBJECTS}:
             found = [float(series["value"][1]) for series in ask(prometheus, expr, at=DEAD)]
-            if "timestamp(" in expr:
+            if expr.startswith("time() - (max("):
                 assert found == pytest.approx([DEAD - NOW], abs=120), panel["title"]
             elif found:
                 said[panel["title"]] = expr
@@ -196,18 +219,18 @@ def calm_words(panel: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Value and words that a panel shows for an empty result."""
     if panel["type"] == "stat":
         for mapping in panel["fieldConfig"]["defaults"].get("mappings", ()):
-            yield from ((value, words["text"]) for value, words in mapping["options"].items())
+            yield from ((value, words["text"]) for value, words in mapping["options"].items() if value == EMPTY)
     for target in panel.get("targets", ()):
         yield from (("", words) for words in re.findall(r'group\(.*\), "\w+", "([^"]+)", "", ""\)$', target["expr"]))
 
 
-def panel(prometheus: PrometheusServer, title: str) -> list[float]:
-    (expr,) = (parameter.values[0] for parameter in targets() if parameter.id == f"kernelcast-kernels: {title} A")
+def panel(prometheus: PrometheusServer, title: str, page: str = "kernels") -> list[float]:
+    (expr,) = (parameter.values[0] for parameter in targets() if parameter.id == f"kernelcast-{page}: {title} A")
     return [float(series["value"][1]) for series in ask(prometheus, substituted(str(expr), DEVICE_METRIC))]
 
 
 def test_shares_of_device_time_add_up_to_one(prometheus: PrometheusServer) -> None:
-    assert sum(panel(prometheus, "Device time by activity")) == pytest.approx(1)
+    assert sum(panel(prometheus, "Device time by activity", "synchronisation")) == pytest.approx(1)
 
 
 def test_shares_of_all_kernels_add_up_to_one(prometheus: PrometheusServer) -> None:

@@ -3,9 +3,10 @@
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.service.servers import ServerProcess, stopping, wait_for
+from tests.service.servers import ServerProcess, answers, get, stopping, wait_for
 from tests.service.stack import KERNELCAST, kernelcast
 
 pytestmark = pytest.mark.service
@@ -17,16 +18,30 @@ def processes_of(directory: Path) -> list[str]:
     return [line for line in listed.splitlines() if str(directory) in line and "ps -ewwo" not in line]
 
 
+def answered(url: str) -> Any:
+    """JSON at a URL; None while there is no answer."""
+    return json.loads(get(url)) if answers(url) else None
+
+
 def test_the_demo_shows_the_loop_on_the_embedded_broker_and_leaves_nothing_behind(tmp_path: Path) -> None:
     summary = tmp_path / "summary.json"
-    done = kernelcast(
-        "demo", "--source", "simulate", "--duration", "25", "--summary", str(summary), "--no-servers",
-        "--directory", str(tmp_path / "demo"), timeout_seconds=180,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    command = (
+        *("demo", "--source", "simulate", "--duration", "25", "--summary", str(summary), "--no-servers"),
+        *("--directory", str(tmp_path / "demo")),
+    )
+    demo = ServerProcess("output", [*KERNELCAST, *command], tmp_path)
+    with stopping(demo):
+        demo.start()
+        first = wait_for("the first line", lambda: demo.tail(100_000).partition("\n")[0], 60)
+        assert first.startswith("Dashboards, as soon as the services run: http://127.0.0.1:")
+        bridge = first.rpartition("http://")[2].partition("/")[0]
+        pages_answer(bridge)
+        top_answers(bridge)
+        assert wait_for("the demo's end", lambda: demo.poll() is not None, 180)
+        assert demo.poll() == 0, demo.tail()
     result = json.loads(summary.read_text())
     assert result["source"]["label"] == "simulated"
-    assert "SIMULATED, not a real GPU" in done.stdout
+    assert "SIMULATED, not a real GPU" in demo.tail(100_000)
     assert result["broker"]["kind"] == "embedded"
     assert result["kernels"]["launches"] > 1000
     assert [hint["tunable"] for hint in result["hints"]] == ["block_size"]
@@ -34,6 +49,28 @@ def test_the_demo_shows_the_loop_on_the_embedded_broker_and_leaves_nothing_behin
     assert result["dead_letters"] == 0
     assert set(result["processes"].values()) == {0}, result["processes"]
     assert processes_of(tmp_path) == []
+
+
+def pages_answer(bridge: str) -> None:
+    """The first page has its figures, from the bridge itself as there is no Prometheus."""
+    fleet = f"http://{bridge}/pages/api/local?uid=kernelcast-overview&panel=5&ref=A"
+    result = wait_for("temperatures on the page", lambda: (answered(fleet) or {}).get("data", {}).get("result"), 150)
+    assert {each["metric"]["gpu"] for each in result} == {"0", "1", "2", "3"}
+    site = answered(f"http://{bridge}/pages/api/site")
+    assert site["local"]
+    assert site["ring"]["bytes"] <= site["ring"]["max_bytes"]
+
+
+def top_answers(bridge: str) -> None:
+    """`kernelcast top` shows the same GPUs, and rates of kernels."""
+    done = kernelcast("top", bridge, "--once", "--json", "--interval", "5")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert len(document["gpus"]) == 4
+    assert document["sources"] == ["simulated"]
+    assert max(one["launches_per_second"] for one in document["kernels"]) > 1
+    assert document["alerts"] is None
+    assert document["alerts_unknown"]
 
 
 def test_kill_minus_nine_of_the_demo_leaves_no_process_behind(tmp_path: Path) -> None:
@@ -45,6 +82,7 @@ def test_kill_minus_nine_of_the_demo_leaves_no_process_behind(tmp_path: Path) ->
         wait_for("the demo's services", lambda: len(processes_of(tmp_path)) >= 4, 60)
         demo.kill()
         wait_for("all of them to end", lambda: processes_of(tmp_path) == [], 30)
+    assert processes_of(tmp_path) == []
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from tests.support.service.programs import topics
 
 from kernelcast.runtime.kafka.consumer import Consumer
 from kernelcast.runtime.settings.service import KafkaSettings
-from kernelcast.wire.events import Alert, alert_from, decode_event
+from kernelcast.wire.cloudevents import decode_event
+from kernelcast.wire.events import Alert, alert_from
 from kernelcast.wire.topics import ALERTS
 
 pytestmark = pytest.mark.service

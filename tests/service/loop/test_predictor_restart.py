@@ -1,6 +1,7 @@
 """`kill -9` of the predictor: it restores its windows and does not repeat its hints."""
 
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,11 @@ from kernelcast.wire.topics import HINTS
 pytestmark = pytest.mark.service
 
 
+def saved_after(stack: Stack, time_seconds: float) -> bool:
+    """Whether a partition was saved after a time, Unix seconds."""
+    return stack.own("predictor", "kernelcast_predictor_snapshot_timestamp_seconds") > time_seconds
+
+
 def test_a_killed_predictor_comes_back_with_its_windows_and_repeats_no_hint(kafka: Broker, tmp_path: Path) -> None:
     topics(kafka)
     settings = KafkaSettings(bootstrap_servers=kafka.bootstrap_servers)
@@ -26,11 +32,9 @@ def test_a_killed_predictor_comes_back_with_its_windows_and_repeats_no_hint(kafk
         node.seconds(range(80))
         wait_for("a prediction", lambda: stack.own("predictor", "kernelcast_predictor_raised_series") > 0)
         wait_for("a hint", lambda: stack.own("predictor", "kernelcast_predictor_hints_total") == 1)
-        predicted = time.time()
-        wait_for(
-            "a snapshot of it",
-            lambda: stack.own("predictor", "kernelcast_predictor_snapshot_timestamp_seconds") > predicted,
-        )
+        wait_for("a snapshot of it", partial(saved_after, stack, time.time()))
+        # Partitions are saved one after the other, within a moment: after a second begins the next round.
+        wait_for("the next snapshot", partial(saved_after, stack, time.time() + 1))
         predictor.kill()
         node.seconds(range(80, 85))
         stack.start(predictor)

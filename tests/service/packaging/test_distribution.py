@@ -20,10 +20,14 @@ from kernelcast.probe.cupti.build import LIBRARY_NAME, compiler
 from release.addresses import repository
 
 REPOSITORY = Path(__file__).resolve().parents[3]
+SERVED = (".js", ".css", ".html", ".txt")
+"""Files that the bridge serves to a browser, and the licence of one of them."""
 ROOTS = ("core", "exporter", "bridge", "predictor", "grafana")
 SERVICES = {"exporter", "replay", "bridge", "predictor", "grafana"}
-EXTRAS = {*SERVICES, "runtime", "decoder", "cuda12", "cuda13", "cupti", "cupti12", "all"}
-COMMANDS = {"exporter", "replay", "simulate", "bridge", "predictor", "backtest", "grafana", "demo"}
+SEARCHES = {"optuna", "kernel-tuner"}
+"""Extras with other packages' searches, which only `tune-replay` uses; `all` has none of them."""
+EXTRAS = {*SERVICES, *SEARCHES, "runtime", "decoder", "cuda12", "cuda13", "cupti", "cupti12", "all"}
+COMMANDS = {"exporter", "replay", "simulate", "bridge", "predictor", "backtest", "grafana", "rules", "scrape", "demo"}
 FILES = {"grafana": "kernelcast/grafana/files", "deploy": "kernelcast/cli/files"}
 NEEDS_A_GPU = ("cupy", "nvidia-cuda-cupti")
 DECODER = f"kernelcast/probe/cupti/{LIBRARY_NAME}"
@@ -124,7 +128,7 @@ def test_the_wheel_has_every_source_file_of_the_five_roots_and_nothing_else(name
         str(path.relative_to(REPOSITORY / root))
         for root in ROOTS
         for path in (REPOSITORY / root / "kernelcast").rglob("*")
-        if path.is_file() and path.suffix in (".py", ".typed", ".json")
+        if path.is_file() and path.suffix in (".py", ".typed", ".json", *SERVED)
     }
     expected |= {
         f"{target}/{path.relative_to(REPOSITORY / folder)}"
@@ -132,6 +136,7 @@ def test_the_wheel_has_every_source_file_of_the_five_roots_and_nothing_else(name
         for path in (REPOSITORY / folder).rglob("*")
         if path.is_file() and path.relative_to(REPOSITORY / folder).parts[0] != "kernelcast"
     }
+    expected = {name for name in expected if not name.startswith("kernelcast/grafana/files/rules/tests/")}
     expected |= {"kernelcast/cli/commit.txt"} if commit_of_checkout(REPOSITORY) else set()
     decoder = {DECODER} if compiler() else set()
     assert {name for name in names if ".dist-info/" not in name} == expected | decoder | {"kernelcast_probe.pth"}
@@ -177,7 +182,18 @@ def test_the_source_distribution_needs_no_compiler_and_holds_all_sources_of_a_wh
 
 def test_every_sub_package_says_that_it_is_typed(names: set[str]) -> None:
     packages = {name.split("/")[1] for name in names if name.startswith("kernelcast/")}
-    assert {"wire", "columnar", "runtime", "cli", "probe", "exporter", "bridge", "predictor", "grafana"} <= packages
+    assert {
+        "wire",
+        "tuning",
+        "columnar",
+        "runtime",
+        "cli",
+        "probe",
+        "exporter",
+        "bridge",
+        "predictor",
+        "grafana",
+    } <= packages
     assert {f"kernelcast/{package}/py.typed" for package in packages} <= names
 
 
@@ -201,7 +217,7 @@ def test_the_extras_are_the_promised_ones_and_all_is_everything_that_needs_no_gp
         name: found for name, found in extras.items() if not any(one.startswith(NEEDS_A_GPU) for one in found)
     }
     assert set(extras) - set(without_gpu) == {"cuda12", "cuda13", "cupti", "cupti12"}
-    assert extras["all"] == set().union(*without_gpu.values())
+    assert extras["all"] == set().union(*(found for name, found in without_gpu.items() if name not in SEARCHES))
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from tests.support.packaging import load_build_hook
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 SOURCES = len(list((REPOSITORY / "exporter/kernelcast/probe/cupti/native").glob("*.c")))
@@ -21,12 +22,7 @@ for last in "$@"; do :; done
 
 @pytest.fixture
 def hook_module() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("hatch_build_in_a_test", REPOSITORY / "hatch_build.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_build_hook()
 
 
 def initialized(hook_module: ModuleType, folder: Path) -> dict[str, Any]:

@@ -1,21 +1,17 @@
 """The whole predictor on the embedded broker: OTLP in, forecasts, a hint and snapshots out; event time runs fast."""
 
-import threading
-import time
-from collections.abc import Callable, Iterator
-from typing import Self
+from collections.abc import Iterator
 
-import httpx
 import pytest
 from tests.support.predictor.node import Node, read_all
+from tests.support.service.predictors import RunningPredictor, eventually
 
 from kernelcast.columnar import Decoder
-from kernelcast.predictor.service import Predictor
 from kernelcast.predictor.settings import PredictorSettings
 from kernelcast.runtime.kafka.embedded import EmbeddedBroker
-from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.runtime.settings.service import KafkaSettings, WebSettings
-from kernelcast.wire.events import HintMode, decode_event, hint_from
+from kernelcast.wire.cloudevents import decode_event
+from kernelcast.wire.events import HintMode, hint_from
 from kernelcast.wire.topics import DEADLETTER, DEVICE, FORECASTS, HINTS
 
 
@@ -42,40 +38,6 @@ def settings(kafka: KafkaSettings) -> PredictorSettings:
     )
 
 
-class Running:
-    """A predictor in a thread, stopped at the end of the block."""
-
-    def __init__(self, kafka: KafkaSettings) -> None:
-        self.shutdown = Shutdown()
-        self.predictor = Predictor(settings(kafka))
-        self.thread = threading.Thread(target=self.predictor.run, args=(self.shutdown,))
-
-    def __enter__(self) -> Self:
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.shutdown.request()
-        self.thread.join(30)
-        assert not self.thread.is_alive()
-
-    def value(self, name: str, **wanted: str) -> float:
-        return self.predictor.registry.get_sample_value(name, wanted) or 0.0
-
-    def ready(self) -> bool:
-        try:
-            return httpx.get(f"{self.predictor.web.url}/-/ready", timeout=2).status_code == httpx.codes.OK
-        except httpx.TransportError:
-            return False
-
-
-def eventually(condition: Callable[[], bool], *, within_seconds: float = 30.0) -> None:
-    deadline = time.monotonic() + within_seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
-
-
 def forecasts(kafka: KafkaSettings) -> dict[str, list[tuple[dict[str, str], float]]]:
     decoder = Decoder()
     numbers = decoder.decode([value for _, value in read_all(kafka, FORECASTS.name)]).numbers
@@ -88,7 +50,7 @@ def forecasts(kafka: KafkaSettings) -> dict[str, list[tuple[dict[str, str], floa
 
 def test_a_drift_and_a_bad_tunable_become_forecasts_and_one_hint_and_a_restart_remembers(broker: KafkaSettings) -> None:
     node = Node(broker)
-    with Running(broker) as running:
+    with RunningPredictor(settings(broker)) as running:
         eventually(running.ready)
         node.seconds(range(80))
         node.producer.send(DEVICE.name, key=b"n1", value=b"\xff\xff\xff not OTLP")
@@ -110,7 +72,7 @@ def test_a_drift_and_a_bad_tunable_become_forecasts_and_one_hint_and_a_restart_r
     assert hints[0].expected_ratio == pytest.approx(1 - 0.5 * (1 - 1 / 32))
     assert all(evidence.source for evidence in hints[0].evidence)
     assert len(read_all(broker, DEADLETTER.name)) == 1
-    with Running(broker) as running:
+    with RunningPredictor(settings(broker)) as running:
         eventually(running.ready)
         assert running.value("kernelcast_predictor_restored_series_total") > 4
         eventually(lambda: running.value("kernelcast_predictor_raised_series") > 0)

@@ -119,6 +119,8 @@ class Slow:
                 outcome = "gap" if start > self.last else "overlap"
             if outcome == "gap":
                 self.missing.append((self.last, start))
+            elif outcome == "overlap" and start < self.begin:
+                self.missing.append((self.last, time))
             self.begin, self.last = start, time
             self.total += value
             return outcome

@@ -1,10 +1,11 @@
 """A Kafka of lists with the bridge's snapshots, and a clock that is a number."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from confluent_kafka import OFFSET_END, TopicPartition
+from tests.support.runtime.kafka_record import Record
 
 from kernelcast.bridge.intake.consume import Intake
 from kernelcast.runtime.kafka.clients import ReceivedMessage
@@ -26,39 +27,6 @@ class ManualClock:
 
 MARKER = -1
 """Kind of a record that takes an offset and is never handed out: the end of a transaction, or one compacted away."""
-
-
-@dataclass(frozen=True)
-class Record:
-    """A message as confluent_kafka.Message has it."""
-
-    at: tuple[str, int, int]
-    body: bytes | None
-    append_ms: int
-    kind: int = 2
-    keyed: bytes | None = b"key"
-    header_items: tuple[tuple[str, bytes], ...] = ()
-
-    def headers(self) -> list[tuple[str, bytes]] | None:
-        return list(self.header_items) or None
-
-    def topic(self) -> str:
-        return self.at[0]
-
-    def partition(self) -> int:
-        return self.at[1]
-
-    def offset(self) -> int:
-        return self.at[2]
-
-    def key(self) -> bytes | None:
-        return self.keyed
-
-    def value(self) -> bytes | None:
-        return self.body
-
-    def timestamp(self) -> tuple[int, int]:
-        return self.kind, self.append_ms
 
 
 @dataclass
@@ -196,38 +164,13 @@ class Shelf:
         self.messages.append((message, error))
 
 
-@dataclass(frozen=True)
-class StateRecord:
-    """A message on the state topic."""
-
-    place: tuple[int, int]
-    named: bytes
-    body: bytes | None
-    written_ns: int
-
-    def partition(self) -> int:
-        return self.place[0]
-
-    def offset(self) -> int:
-        return self.place[1]
-
-    def key(self) -> bytes:
-        return self.named
-
-    def value(self) -> bytes | None:
-        return self.body
-
-    def timestamp(self) -> tuple[int, int]:
-        return 2, self.written_ns // 1_000_000
-
-
 @dataclass
 class StateLog:
     """The topic of snapshots: a sent message can be read at once; `fails` loses it, as a producer would."""
 
     clock: ManualClock
     partitions_made: int = 3
-    logs: dict[int, list[StateRecord]] = field(default_factory=dict)
+    logs: dict[int, list[Record]] = field(default_factory=dict)
     fails: bool = False
     answers: bool = True
     opened: int = 0
@@ -251,7 +194,9 @@ class StateLog:
         assert key is not None
         if not self.fails:
             log = self.logs.setdefault(partition, [])
-            log.append(StateRecord((partition, len(log)), key, value, self.clock.now_ns()))
+            log.append(
+                Record(("kernelcast.state", partition, len(log)), value, self.clock.now_ns() // 1_000_000, keyed=key)
+            )
         if on_delivery is not None:
             on_delivery(Undelivered("lost") if self.fails else None)
 
@@ -270,14 +215,14 @@ class StateLog:
         found = []
         for item in partitions:
             log = self.logs.get(item.partition, [])
-            at = next((record.offset() for record in log if record.written_ns >= time_ns), len(log))
+            at = next((record.offset() for record in log if record.append_ms >= time_ns // 1_000_000), len(log))
             found.append(TopicPartition(item.topic, item.partition, at))
         return found
 
     def assign(self, partitions: Sequence[TopicPartition]) -> None:
         self._assigned, self._ends = list(partitions), []
 
-    def consume(self, *_: object) -> tuple[list[StateRecord], list[object]]:
+    def consume(self, *_: object) -> tuple[list[Record], list[object]]:
         batch = [record for item in self._assigned for record in self.logs.get(item.partition, [])[item.offset :]]
         self._assigned, self._ends = [], self._assigned
         return batch, []
@@ -292,8 +237,7 @@ class StateLog:
             newest = {record.key(): record.offset() for record in log}
             kept = [record for record in log if newest[record.key()] == record.offset() and record.value() is not None]
             self.logs[partition] = [
-                StateRecord((partition, offset), record.key(), record.value(), record.written_ns)
-                for offset, record in enumerate(kept)
+                replace(record, at=("kernelcast.state", partition, offset)) for offset, record in enumerate(kept)
             ]
 
     def close(self, timeout_seconds: float = 0.0) -> None:

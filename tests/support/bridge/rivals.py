@@ -77,10 +77,12 @@ class Producers:
         key_hash: int = 1,
         name: str = "v",
         attributes: Mapping[str, str] = NO_ATTRIBUTES,
+        ahead_seconds: float = 0.0,
     ) -> None:
         self.offset += 1
         resource = {"service.name": "train", "service.instance.id": "node1", "process.pid": pid, **attributes}
-        body = export(self.kind, value, at_seconds, start_seconds=start_seconds, resource=resource, name=name)
+        event_seconds = at_seconds + ahead_seconds
+        body = export(self.kind, value, event_seconds, start_seconds=start_seconds, resource=resource, name=name)
         origin = come_from(partition, self.offset, round((EPOCH_SECONDS + at_seconds) * 1e3), key_hash)
         counts = self.store.apply(self.decoder.decode([body]), origin, self.decoder)
         for code in (STORED, OLDER, SECOND_WRITER):

@@ -1,12 +1,14 @@
 """NVML answers that a test sets: GPUs for the recorded pynvml, on a clock that stands still."""
 
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pynvml
 
 from kernelcast.exporter.nvml.recorded import RecordedNvml
-from kernelcast.exporter.nvml.recordings.recording import NODE, Answers, Moment, Recording, gpm_owner
+from kernelcast.exporter.nvml.recordings.recording import NODE, Answers, Event, Moment, Recording, gpm_owner, write
 
 MEBIBYTE = 2**20
 DRIVER = "590.48.01"
@@ -114,3 +116,10 @@ def playing(answers: Answers, *, driver: bool = True) -> RecordedNvml:
     made = RecordedNvml(Recording((Moment(0, {NODE: node_answers, **answers}),)), clock=lambda: 0)
     made.driver = driver
     return made
+
+
+def write_node_with_xid_79(path: Path) -> None:
+    """Write a recording of one second: one GPU, used by this process, that falls off the bus at its end."""
+    node_answers = {"nvmlDeviceGetCount": 1, "nvmlSystemGetDriverVersion": DRIVER}
+    card = gpu("GPU-7", nvmlDeviceGetComputeRunningProcesses=[{"pid": os.getpid(), "usedGpuMemory": 5}])
+    write(path, (Moment(0, {NODE: node_answers, "0": card}), Moment(1_000_000_000, {}, (Event("0", 8, 79),))))

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from prometheus_client import CollectorRegistry
-from tests.support.bridge.list_kafka import Record
 from tests.support.push.prometheus_protobuf import Request, WriteRequest
+from tests.support.runtime.kafka_record import Record
 
 from kernelcast.bridge.inputs import TopicFormat
 from kernelcast.bridge.push.instruments import DestinationMetrics, PushMetrics

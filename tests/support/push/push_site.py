@@ -9,8 +9,9 @@ import httpx
 from confluent_kafka import TopicPartition
 from cramjam import snappy
 from prometheus_client import CollectorRegistry
-from tests.support.bridge.list_kafka import ManualClock, Record
+from tests.support.bridge.list_kafka import ManualClock
 from tests.support.push.prometheus_protobuf import Request, WriteRequest
+from tests.support.runtime.kafka_record import Record
 
 from kernelcast.bridge.push.backlog import PushBacklog
 from kernelcast.bridge.push.backoff import Backoff

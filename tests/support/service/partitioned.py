@@ -1,15 +1,13 @@
 """Topics of several partitions, and what replicas show of them."""
 
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from tests.service.conftest import Broker
 from tests.service.replicas import Replicas
+from tests.service.topics import create_topics
 
 
 def make(kafka: Broker, *topics: str, partitions: int = 4) -> None:
-    client = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    for made in client.create_topics([NewTopic(topic, partitions, 1) for topic in topics]).values():
-        made.result()
+    create_topics(kafka.bootstrap_servers, [NewTopic(topic, partitions, 1) for topic in topics])
 
 
 def shown(replicas: Replicas, *indexes: int) -> list[set[str]]:

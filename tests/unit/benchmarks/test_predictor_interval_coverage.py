@@ -1,6 +1,6 @@
 """Coverage of intervals on simulated series."""
 
-from benchmarks.predictor.interval_coverage import coverage, lines
+from benchmarks.predictor.breaches.interval_coverage import coverage, lines
 from benchmarks.predictor.simulation.generate import generate
 from benchmarks.predictor.simulation.profile import Grid
 

@@ -22,7 +22,8 @@ from kernelcast.bridge.webhook import (
     Webhook,
 )
 from kernelcast.runtime.kafka.producer import Headers
-from kernelcast.wire.events import MAX_EVENT_BYTES, alert_from, decode_event
+from kernelcast.wire.cloudevents import MAX_EVENT_BYTES, decode_event
+from kernelcast.wire.events import alert_from
 
 ALERT = {
     "status": "firing",

@@ -22,7 +22,7 @@ def test_nothing_is_compiled_after_warm_up() -> None:
     decoder.forget(np.array([0], np.int32))
     assert signatures() == before
     assert {name: len(known) for name, known in before.items()} == dict.fromkeys(
-        ("batch", "roll_back", "release", "compact", "rehash", "group"), 1
+        ("batch", "roll_back", "release", "compact", "relocate", "rehash", "group"), 1
     )
 
 

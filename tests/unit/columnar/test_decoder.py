@@ -6,6 +6,7 @@ from opentelemetry.proto.metrics.v1 import metrics_pb2
 from tests.support.columnar.otlp_messages import delimited
 
 from kernelcast.columnar import EXPLICIT, HAS_SUM, IS_INTEGER, NO_RECORDED_VALUE, Decoder, PointType, Temporality
+from kernelcast.columnar.walk.layout import ARENA_USED, FREE, USED
 
 
 def key_values(**attributes: str) -> list[KeyValue]:
@@ -19,6 +20,15 @@ def gauge(value: float = 1.0, *, host: str = "node1", description: str = "", **a
     metric = resource.scope_metrics.add().metrics.add(name="DCGM_FI_DEV_GPU_TEMP", description=description)
     point = metric.gauge.data_points.add(time_unix_nano=7, as_double=value)
     point.attributes.extend(key_values(**attributes))
+    return request.SerializeToString()
+
+
+def several(names: list[str], **attributes: str) -> bytes:
+    request = ExportMetricsServiceRequest()
+    scope = request.resource_metrics.add().scope_metrics.add()
+    for name in names:
+        point = scope.metrics.add(name=name).gauge.data_points.add(time_unix_nano=7, as_double=1.0)
+        point.attributes.extend(key_values(**attributes))
     return request.SerializeToString()
 
 
@@ -179,8 +189,33 @@ def test_memory_stays_bounded_while_series_come_and_go(decoder: Decoder) -> None
         assert series.max() < 200
     state = decoder._state
     assert len(state.series.entries) <= 1024
-    assert len(state.series.arena) <= 64 * 1024
+    assert len(state.contexts.entries) <= 2048
     assert len(state.contexts.arena) <= 128 * 1024
+
+
+def test_metrics_share_the_bytes_of_equal_attributes_and_free_them_together(decoder: Decoder) -> None:
+    names = [f"m{i}" for i in range(30)]
+    pods = {"pod": "p" * 200, "host": "h" * 200}
+    series = decoder.decode([several(names, **pods), several([*names, "late"], gpu="0")]).numbers.series
+    arena = decoder._state.contexts
+    assert int(arena.counters[ARENA_USED]) < 3_000
+    decoder.forget(series[:29])
+    assert decoder.identity(29).attributes == tuple(sorted(pods.items()))
+    decoder.forget(series)
+    assert decoder._state.contexts.counters[USED] == decoder._state.contexts.counters[FREE]
+    assert decoder.decode([several(names, **pods)]).numbers.series.max() < len(series)
+
+
+def test_bytes_that_move_when_memory_is_freed_still_identify_their_series(decoder: Decoder) -> None:
+    kept = decoder.decode([gauge(pod="kept")]).numbers.series
+    gone = decoder.decode([gauge(pod=f"{i}-{'x' * 4000}") for i in range(100)]).numbers.series
+    late = decoder.decode([gauge(pod="late")]).numbers.series
+    before = int(decoder._state.contexts.counters[ARENA_USED])
+    decoder.forget(gone)
+    assert decoder._state.contexts.counters[ARENA_USED] < before
+    again = decoder.decode([gauge(pod="late"), gauge(pod="kept"), gauge(pod="late")]).numbers.series
+    assert again.tolist() == [late[0], kept[0], late[0]]
+    assert [decoder.identity(int(one)).attributes for one in again[:2]] == [(("pod", "late"),), (("pod", "kept"),)]
 
 
 def test_more_series_than_fit_at_first_keep_their_identities(decoder: Decoder) -> None:

@@ -86,14 +86,14 @@ def test_identities_beyond_the_maximum_are_refused_until_some_are_forgotten() ->
 
 def test_a_huge_length_allocates_nothing() -> None:
     decoder = Decoder()
-    before = [array.nbytes for array in (decoder._state.numbers, decoder._state.data, decoder._state.series.arena)]
+    before = [array.nbytes for array in (decoder._state.numbers, decoder._state.data, decoder._state.contexts.arena)]
     for length in (2**31 - 1, 2**31, 2**63 - 1, 2**63, 2**64 - 1):
         for depth in range(5):
             body = varint(10) + varint(length)
             for _ in range(depth):
                 body = delimited(1 if depth == 1 else 2, body)
             decoder.decode([delimited(1, body), varint(10) + varint(length) + b"abc"])
-    after = [array.nbytes for array in (decoder._state.numbers, decoder._state.data, decoder._state.series.arena)]
+    after = [array.nbytes for array in (decoder._state.numbers, decoder._state.data, decoder._state.contexts.arena)]
     assert after == before
 
 

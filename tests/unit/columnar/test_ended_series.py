@@ -28,6 +28,16 @@ def test_a_patient_reader_lets_a_series_be_missing_for_a_while() -> None:
     assert not ended.groups
 
 
+def test_a_series_ends_at_once_where_another_differs_only_in_a_label_with_one_value_at_a_time() -> None:
+    ended: EndedSeries[str] = EndedSeries(patience=3, exclusive=("value",))
+    other = Sample(kernel.TUNABLE_INFO, (("program", "q"), ("value", "48")), 10, 1)
+    ended.complete("p", [info("48"), other], 10)
+    assert ended.complete("p", [info("128")], 20) == [
+        info("128"),
+        Sample(kernel.TUNABLE_INFO, info("48").attributes, 20, None),
+    ]
+
+
 def test_history_does_not_end() -> None:
     ended: EndedSeries[str] = EndedSeries()
     launches = Sample(kernel.LAUNCHES, (("program", "p"),), 10, 5, 1)

@@ -68,7 +68,7 @@ def relative(path: Path) -> str:
 
 def test_only_one_package_imports_the_compiler() -> None:
     importing = {relative(path) for path in sources(*PACKAGES, "benchmarks") if any(imports_of_compilers(path))}
-    assert importing == {f"{HOME}/{name}.py" for name in ("code_cache", "decorators", "intrinsics")}
+    assert importing == {f"{HOME}/{name}.py" for name in ("blake2b", "code_cache", "decorators", "intrinsics")}
 
 
 def test_tests_that_import_the_compiler_are_listed() -> None:

@@ -7,6 +7,7 @@ import yaml
 
 from kernelcast.cli.app import run
 from kernelcast.cli.demo import command
+from kernelcast.cli.demo.run import simulation
 from kernelcast.cli.demo.workspace import Endpoints, Workspace
 from kernelcast.runtime.kafka.admin import TopicChange, TopicResult
 
@@ -23,6 +24,9 @@ from kernelcast.runtime.kafka.admin import TopicChange, TopicResult
         ("--speed", "0"),
         ("--speed", "nan"),
         ("--source", "gpu"),
+        ("--program", ""),
+        ("--program", "no-such-command --fast"),
+        ("--program", "python 'train.py"),
     ],
 )
 def test_a_value_that_makes_no_sense_is_named_with_its_option(
@@ -63,3 +67,19 @@ def test_a_second_demo_on_the_same_kafka_gets_a_hint_again_within_minutes(tmp_pa
     workspace = Workspace(tmp_path, Endpoints("127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"), "kafka:9092")
     workspace.write_config(nvml="off", kernels="100")
     assert yaml.safe_load(workspace.config.read_text())["predictor"]["hints"]["cooldown_seconds"] <= 120
+
+
+def test_a_fault_replaces_the_demos_own_and_needs_a_simulation(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    usual, chosen = simulation(()), simulation(("xid-79:gpu=2", "nvlink-down:gpu=1,start=2m"))
+    assert [text for text in usual if text.startswith("thermal-drift")]
+    assert [chosen[at + 1] for at, word in enumerate(chosen) if word == "--fault"] == [
+        "xid-79:gpu=2",
+        "nvlink-down:gpu=1,start=2m",
+    ]
+    assert not [text for text in chosen if text.startswith("thermal-drift")]
+    recording = tmp_path / "trace.json"
+    recording.touch()
+    assert run(["demo", "--source", f"kineto:{recording}", "--fault", "xid-79"]) == 2
+    assert "--fault is xid-79" in capsys.readouterr().err

@@ -5,10 +5,10 @@ import pytest
 from rich.console import Console
 
 from kernelcast.cli.demo import summary, view
-from kernelcast.cli.demo.snapshot import KernelStats, read
 from kernelcast.cli.demo.sources import DemoSource, choose, find_gpu
 from kernelcast.cli.demo.state import DemoState
 from kernelcast.cli.demo.workspace import Endpoints, Workspace
+from kernelcast.cli.top.page import KernelStats, read
 from kernelcast.wire.errors import ConfigurationError
 from kernelcast.wire.histogram import LADDER_BOUNDS_SECONDS, DurationTotals, ladder_counts
 
@@ -102,7 +102,8 @@ def test_quantiles_are_within_a_bucket_of_the_raw_values() -> None:
 def state(tmp_path: Path, kind: str = "simulate") -> DemoState:
     endpoints = Endpoints("127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3")
     filled = DemoState(DemoSource(kind, "asked for"), Workspace(tmp_path, endpoints, "127.0.0.1:9"), "embedded")
-    filled.snapshot = read(EXPOSITION)
+    filled.view.now_seconds = 100.0
+    filled.view.history.add(100.0, read(EXPOSITION))
     return filled
 
 
@@ -111,7 +112,7 @@ def test_the_screen_shows_kernels_gpus_predictions_and_addresses(tmp_path: Path)
     console.print(view.render(state(tmp_path)))
     text = console.export_text()
     console.file.close()
-    for expected in ("SIMULATED", "nccl#2", "75.0%", "71", "93%", "thermal", "http://127.0.0.1:2/metrics"):
+    for expected in ("SIMULATED", "nccl#2", "71", "93%", "thermal", "http://127.0.0.1:2/pages", "127.0.0.1:2/metrics"):
         assert expected in text
 
 

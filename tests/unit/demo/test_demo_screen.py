@@ -11,6 +11,7 @@ from kernelcast.cli.demo import command
 from kernelcast.cli.demo.sources import DemoSource
 from kernelcast.cli.demo.state import DemoState
 from kernelcast.cli.demo.workspace import Endpoints, Workspace
+from kernelcast.runtime.lifecycle import Shutdown
 
 ALTERNATE_SCREEN, MAIN_SCREEN = "\x1b[?1049h", "\x1b[?1049l"
 
@@ -39,16 +40,16 @@ def state(directory: Path) -> DemoState:
 
 
 def test_the_screen_is_taken_over_when_there_is_something_to_show(tmp_path: Path, terminal: io.StringIO) -> None:
-    with command._screen() as show:
+    with command._screen(Shutdown()) as show:
         assert terminal.getvalue() == "", "it would hide the lines about the start"
         show(state(tmp_path))
         assert ALTERNATE_SCREEN in terminal.getvalue()
-        assert "hottest kernels" in terminal.getvalue()
+        assert "kernels by time" in terminal.getvalue()
         assert MAIN_SCREEN not in terminal.getvalue()
     assert MAIN_SCREEN in terminal.getvalue()
 
 
 def test_services_that_never_start_leave_the_screen_as_it_was(terminal: io.StringIO) -> None:
-    with pytest.raises(RuntimeError, match="not ready"), command._screen():
+    with pytest.raises(RuntimeError, match="not ready"), command._screen(Shutdown()):
         raise RuntimeError("not ready")
     assert terminal.getvalue() == ""

@@ -16,9 +16,11 @@ from kernelcast.exporter.totals.aggregate import Aggregator
 from kernelcast.exporter.totals.energy import GpuEnergy, GpuKey
 from kernelcast.exporter.totals.report import ProcessReport, SourceBatch
 from kernelcast.runtime.lifecycle import Shutdown
+from kernelcast.runtime.service_manager import ServiceManager
 from kernelcast.wire.catalogue import exporter as rows
+from kernelcast.wire.cloudevents import decode_event
 from kernelcast.wire.errors import SourceError
-from kernelcast.wire.events import Outcome, OutcomeState, decode_event, outcome_from
+from kernelcast.wire.events import Outcome, OutcomeState, outcome_from
 from kernelcast.wire.frames import KernelName, KernelRow
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.identity import Device, Process
@@ -268,3 +270,71 @@ def test_an_outcome_too_long_for_an_event_is_dropped_and_counted() -> None:
     made.daemon.interval()
     assert made.metric(rows.OUTCOMES, outcome="dropped") == 1
     assert not [topic for topic, _, _ in made.node.sent if topic == "kernelcast.outcomes"]
+
+
+class Notified:
+    """A daemon with a watchdog of 40 s and an interval of 2 s, and its notifications to systemd."""
+
+    def __init__(self, interval_seconds: float = 2.0) -> None:
+        self.assembled = Assembled()
+        self.sent: list[str] = []
+        clock = self.assembled.clock
+        self.daemon = Daemon(
+            self.assembled.parts,
+            interval_seconds=interval_seconds,
+            monotonic=clock,
+            manager=ServiceManager(
+                lambda datagram: self.sent.append(datagram.decode()), watchdog_seconds=40.0, clock=clock
+            ),
+        )
+
+    def run(self, waits: int, at_each: Callable[[], None] = lambda: None) -> list[str]:
+        self.daemon.run(Ending(self.assembled.clock, waits, at_each))
+        return self.sent
+
+
+def test_systemd_hears_that_the_daemon_is_ready_after_its_first_complete_interval() -> None:
+    notified = Notified()
+    notified.assembled.node.fails = True
+
+    def mend() -> None:
+        if notified.assembled.clock.seconds >= 110:
+            notified.assembled.node.fails = False
+
+    sent = notified.run(8, mend)
+    assert notified.assembled.metric(rows.TICK_ERRORS) == 5
+    assert sent[0] == "READY=1\nWATCHDOG=1"
+    assert [note for note in sent if "READY" in note] == sent[:1]
+
+
+def test_the_watchdog_is_fed_while_intervals_complete_and_while_a_long_one_is_awaited() -> None:
+    for interval_seconds, waits in ((2.0, 50), (100.0, 10)):
+        notified = Notified(interval_seconds)
+        began = notified.assembled.clock.seconds
+        sent = notified.run(waits)
+        fed = sum("WATCHDOG=1" in note for note in sent)
+        assert fed >= (notified.assembled.clock.seconds - began) / 20, "at least twice a period"
+
+
+def test_an_interval_that_hangs_ends_the_notes() -> None:
+    notified = Notified()
+    notified.run(3)
+    notified.sent.clear()
+    poll = notified.assembled.node.poll
+
+    def hang(_now_ns: int) -> SourceBatch:
+        notified.assembled.clock.seconds += 3600
+        assert notified.sent == [], "nothing was sent while it hung"
+        return poll(_now_ns)
+
+    notified.assembled.node.poll = hang  # type: ignore[method-assign]
+    notified.daemon.interval()
+    assert notified.sent == []
+
+
+def test_systemd_hears_why_kafka_is_not_ready_and_that_the_daemon_stops() -> None:
+    notified = Notified()
+    notified.assembled.kafka = (False, "no broker answers")
+    sent = notified.run(3)
+    assert "STATUS=not ready: no broker answers" in sent
+    assert sent[-1] == "STOPPING=1"

@@ -3,40 +3,24 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import TopicPartition
+from tests.support.runtime.kafka_record import Record
 
 from kernelcast.exporter.hints.inbox import READ_SECONDS, HintInbox, HintReader
 from kernelcast.runtime.lifecycle import Shutdown
+from kernelcast.wire.cloudevents import encode_event
 from kernelcast.wire.errors import BrokerError
-from kernelcast.wire.events import Hint, encode_event, to_event
+from kernelcast.wire.events import Hint, to_event
 from kernelcast.wire.topics import HINTS
 
 NOW_NS = 1_000_000_000_000
 
 
-@dataclass
-class Message:
-    hint: Hint | None = None
-    raw: bytes | None = None
-    number: int = 0
-    at: int = 0
-    name: str = ""
-
-    def topic(self) -> str:
-        return HINTS.name
-
-    def partition(self) -> int:
-        return self.number
-
-    def offset(self) -> int:
-        return self.at
-
-    def key(self) -> bytes | None:
-        return (self.hint.key if self.hint else self.name).encode()
-
-    def value(self) -> bytes | None:
-        if self.hint is None:
-            return self.raw
-        return encode_event(to_event(self.hint, source="/kernelcast/predictor/p", time_ns=NOW_NS))
+def message(
+    hint: Hint | None = None, *, raw: bytes | None = None, number: int = 0, at: int = 0, name: str = ""
+) -> Record:
+    if hint is not None:
+        raw, name = encode_event(to_event(hint, source="/kernelcast/predictor/p", time_ns=NOW_NS)), hint.key
+    return Record((HINTS.name, number, at), raw, keyed=name.encode())
 
 
 def hint(hint_id: str, *, tunable: str = "block", expires_at_ns: int = NOW_NS + 1) -> Hint:
@@ -73,8 +57,8 @@ class Node:
 def test_of_hints_written_before_the_start_only_the_newest_of_each_key_is_delivered() -> None:
     node = Node()
     inbox = node.inbox()
-    for message in (Message(hint("old")), Message(hint("other", tunable="tile")), Message(hint("new"))):
-        inbox.take(message)
+    for one in (message(hint("old")), message(hint("other", tunable="tile")), message(hint("new"))):
+        inbox.take(one)
     assert not node.delivered
     inbox.open()
     assert sorted(node.delivered) == ["new", "other"]
@@ -85,8 +69,8 @@ def test_once_open_hints_are_delivered_as_they_come() -> None:
     node = Node()
     inbox = node.inbox()
     inbox.open()
-    inbox.take(Message(hint("a")))
-    inbox.take(Message(hint("b")))
+    inbox.take(message(hint("a")))
+    inbox.take(message(hint("b")))
     assert node.delivered == ["a", "b"]
 
 
@@ -94,7 +78,7 @@ def test_an_expired_hint_is_dropped_and_counted() -> None:
     node = Node()
     inbox = node.inbox()
     inbox.open()
-    inbox.take(Message(hint("late", expires_at_ns=NOW_NS)))
+    inbox.take(message(hint("late", expires_at_ns=NOW_NS)))
     assert (node.delivered, node.counted) == ([], {"expired": 1})
 
 
@@ -102,7 +86,7 @@ def test_an_invalid_hint_goes_to_the_dead_letters() -> None:
     node = Node()
     inbox = node.inbox()
     for raw in (b"\xff\x00", b"{}", b'{"specversion":"1.0","id":"1","source":"x","type":"other"}'):
-        inbox.take(Message(raw=raw))
+        inbox.take(message(raw=raw))
     assert node.dead_letters == ["EventError"] * 3
     assert node.counted == {"invalid": 3}
 
@@ -110,9 +94,9 @@ def test_an_invalid_hint_goes_to_the_dead_letters() -> None:
 def test_a_withdrawn_hint_is_not_delivered() -> None:
     node = Node()
     inbox = node.inbox()
-    waiting = Message(hint("a"))
+    waiting = message(hint("a"))
     inbox.take(waiting)
-    inbox.take(Message(raw=None, name=hint("a").key))
+    inbox.take(message(raw=None, name=hint("a").key))
     inbox.open()
     assert not node.delivered
     assert node.counted["withdrawn"] == 1
@@ -122,15 +106,15 @@ def test_a_hint_withdrawn_after_its_delivery_is_kept_for_no_later_process() -> N
     node = Node()
     inbox = node.inbox()
     inbox.open()
-    inbox.take(Message(hint("a")))
-    inbox.take(Message(raw=None, name=hint("a").key))
+    inbox.take(message(hint("a")))
+    inbox.take(message(raw=None, name=hint("a").key))
     assert node.withdrawn == [hint("a").key]
 
 
 class Broker:
     """Two partitions of hints; the reader is stopped after the last batch."""
 
-    def __init__(self, shutdown: Shutdown, batches: list[list[Message]], highs: tuple[int, int] = (0, 0)) -> None:
+    def __init__(self, shutdown: Shutdown, batches: list[list[Record]], highs: tuple[int, int] = (0, 0)) -> None:
         self.shutdown = shutdown
         self.batches = batches
         self.highs = highs
@@ -161,7 +145,7 @@ class Broker:
 
 def test_the_reader_delivers_after_reading_the_messages_present_at_its_start() -> None:
     node, shutdown = Node(), Shutdown()
-    first, second = Message(hint("a"), at=3), Message(hint("b", tunable="tile"), number=1, at=0)
+    first, second = message(hint("a"), at=3), message(hint("b", tunable="tile"), number=1, at=0)
     seen: list[list[str]] = []
 
     class Watched(Broker):
@@ -178,7 +162,7 @@ def test_the_reader_delivers_after_reading_the_messages_present_at_its_start() -
 
 def test_an_end_that_never_comes_does_not_hold_hints_back_for_ever() -> None:
     node, shutdown = Node(), Shutdown()
-    broker = Broker(shutdown, [[Message(hint("a"), at=3)], *([[]] * 10)], highs=(9, 0))
+    broker = Broker(shutdown, [[message(hint("a"), at=3)], *([[]] * 10)], highs=(9, 0))
     HintReader(lambda: broker, node.inbox, shutdown).run()
     assert node.delivered == ["a"]
 
@@ -202,7 +186,7 @@ def test_an_unreachable_broker_is_tried_again() -> None:
         if attempts:
             assert reader.ready() == (False, "asking for kernelcast.hints failed")
         attempts.append(len(attempts))
-        return Away(shutdown, []) if len(attempts) < 4 else Broker(shutdown, [[Message(hint("a"))]])
+        return Away(shutdown, []) if len(attempts) < 4 else Broker(shutdown, [[message(hint("a"))]])
 
     reader = HintReader(connect, node.inbox, shutdown)
     assert reader.ready() == (False, "Kafka has not answered yet")
@@ -234,7 +218,7 @@ def test_a_broker_that_answered_is_tried_again_soon_when_it_goes_away() -> None:
             return super().consume(max_messages, timeout_seconds)
 
     brokers: list[Broker] = [Breaking(shutdown, [[], []]) for _ in range(3)]
-    brokers.append(Broker(shutdown, [[Message(hint("a"))]]))
+    brokers.append(Broker(shutdown, [[message(hint("a"))]]))
     HintReader(lambda: brokers.pop(0), node.inbox, shutdown).run()
     assert shutdown.waits[:3] == [1.0, 1.0, 1.0]
     assert node.delivered == ["a"]
@@ -247,6 +231,6 @@ def test_an_unexpected_error_does_not_end_the_reading() -> None:
         def partitions(self, topic: str) -> list[Any]:
             raise RuntimeError(topic)
 
-    brokers = [Odd(shutdown, []), Broker(shutdown, [[Message(hint("a"))]])]
+    brokers = [Odd(shutdown, []), Broker(shutdown, [[message(hint("a"))]])]
     HintReader(lambda: brokers.pop(0), node.inbox, shutdown).run()
     assert node.delivered == ["a"]

@@ -11,7 +11,7 @@ from typing import Any, Final
 import promql_parser
 import yaml
 
-from kernelcast.grafana import dashboards, rules
+from kernelcast.grafana import dashboards, foreign, rules
 from kernelcast.wire.catalogue import BY_PROMETHEUS_NAME, Kind
 from kernelcast.wire.catalogue.devices.device import DEVICE_LABELS, OPT_IN_LABELS, USER_LABELS
 
@@ -63,7 +63,8 @@ def _selector(node: Any) -> tuple[str, frozenset[str]]:
 
 def without_variables(expr: str) -> str:
     """The query with Grafana's variables replaced by possible values."""
-    expr = expr.replace("$__rate_interval", "5m").replace("$__range", "1h")
+    expr = expr.replace("$__rate_interval", "5m").replace("$__range", "1h").replace("$__interval", "1m")
+    expr = expr.replace("offset $horizon", "offset 1h")
     return re.sub(r"\$\{?(\w+)\}?", r"\1", expr)
 
 
@@ -88,7 +89,11 @@ def labels_of(name: str, recordings: dict[str, frozenset[str]]) -> frozenset[str
         return recordings[name]
     if name == "up":
         return SCRAPED
-    if name == "ALERTS":
+    if name == "process_start_time_seconds":
+        return SCRAPED
+    if name in foreign.LABELS:
+        return SCRAPED | foreign.LABELS[name]
+    if name in ("ALERTS", "ALERTS_FOR_STATE"):
         ours = frozenset(label for row in BY_PROMETHEUS_NAME.values() for label in row.labels)
         return SCRAPED | ours | {"alertname", "alertstate", "severity"}
     base = next((name.removesuffix(end) for end in _SUFFIXES if name.removesuffix(end) in BY_PROMETHEUS_NAME), name)

@@ -2,7 +2,8 @@
 
 import yaml
 
-from kernelcast.grafana import alertmanager, prometheus, provisioning, rules
+from kernelcast.grafana import alertmanager, people, prometheus, provisioning, rules
+from kernelcast.grafana.site import Site, Targets
 from kernelcast.wire.catalogue import CATALOGUE
 
 WEBHOOK = "http://127.0.0.1:5555/api/v1/alerts"
@@ -16,6 +17,33 @@ def test_alerts_reach_the_bridge_with_their_end() -> None:
     assert webhook["send_resolved"] is True
 
 
+def test_no_secret_is_in_the_example_for_people() -> None:
+    text = people.render()
+    document = yaml.safe_load(text)
+    for key in ("smtp_auth_password", "routing_key", "api_url", "service_key", "bearer_token", "password"):
+        assert f"{key}:" not in text
+    kinds = {kind for receiver in document["receivers"] for kind in receiver if kind != "name"}
+    assert kinds == {"webhook_configs", "pagerduty_configs", "slack_configs", "email_configs"}
+    assert all(len(receiver) > 1 for receiver in document["receivers"]), "every receiver has an address"
+
+
+def test_messages_for_people_say_what_to_do_and_where_to_look() -> None:
+    for annotation in ("summary", "action", "dashboard_url", "runbook_url"):
+        assert f".Annotations.{annotation}" in people.TEMPLATE
+    receivers = yaml.safe_load(people.render())["receivers"]
+    for receiver in receivers:
+        for kind in ("pagerduty_configs", "slack_configs", "email_configs"):
+            for one in receiver.get(kind, ()):
+                assert "kernelcast.text" in str(one), receiver["name"]
+                assert "kernelcast.subject" in str(one), receiver["name"]
+
+
+def test_severities_have_waits_of_their_own() -> None:
+    routes = yaml.safe_load(alertmanager.render())["route"]["routes"]
+    waits = {one["receiver"]: (one["group_wait"], one["repeat_interval"]) for one in routes if one.get("matchers")}
+    assert len({waits[severity] for severity in ("critical", "warning", "info")}) == 3
+
+
 def test_inhibitions_name_alerts_that_exist() -> None:
     names = {alert.name for alert in rules.alerts(rules.PRODUCTION)}
     for rule in yaml.safe_load(alertmanager.render())["inhibit_rules"]:
@@ -23,10 +51,13 @@ def test_inhibitions_name_alerts_that_exist() -> None:
             label, _, value = matcher.partition("=")
             if label == "alertname" and not value.startswith("~"):
                 assert value.strip('"') in names
+            elif label == "alertname" and "+" not in value:
+                assert set(value.lstrip("~").strip('"').split("|")) <= names
 
 
 def test_series_from_the_bridge_keep_who_measured_them() -> None:
-    document = yaml.safe_load(prometheus.render(["a:1", "b:2"], [], None))
+    alone = Site(bridge=Targets(("a:1", "b:2")), exporter=Targets(), predictor=Targets(), alertmanager=Targets())
+    document = yaml.safe_load(prometheus.render(alone))
     (bridge,) = document["scrape_configs"]
     assert bridge["honor_labels"] is True
     assert bridge["static_configs"] == [{"targets": ["a:1", "b:2"]}]
@@ -37,7 +68,7 @@ def test_what_travels_through_kafka_is_not_counted_twice() -> None:
     """An exporter's own page has its node's kernels too; with the bridge beside it they must be dropped there."""
     import re
 
-    document = yaml.safe_load(prometheus.render(["b:1"], [], None, daemons=prometheus.Daemons(exporters=["e:1"])))
+    document = yaml.safe_load(prometheus.render(Site()))
     (relabel,) = document["scrape_configs"][1]["metric_relabel_configs"]
     assert relabel["action"] == "drop"
     for row in CATALOGUE:

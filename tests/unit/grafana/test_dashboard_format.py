@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from tests.unit.grafana.queries import boards, panels, parse, without_variables
 
+from kernelcast.grafana import foreign
+
 BOARDS = boards()
 PROMETHEUS = {"type": "prometheus", "uid": "${datasource}"}
 COUNTERS = ("_total", "_sum", "_count", "_bucket")
@@ -78,8 +80,8 @@ def test_a_share_has_its_natural_range(board: dict[str, Any]) -> None:
 
 def test_rates_use_the_window_that_grafana_chooses(board: dict[str, Any]) -> None:
     for title, target in targets(board):
-        windows = re.findall(r"\[([\w$]+)\](?! @ end)", target["expr"])
-        whole = {"$__range"} if target["instant"] else set[str]()
+        windows = re.findall(r"(?:rate|increase)\([^\[]*\[([\w$]+)\](?! @ end)", target["expr"])
+        whole = {"$__range", "2m"} if target["instant"] else set[str]()
         assert set(windows) <= {"$__rate_interval"} | whole, title
 
 
@@ -91,6 +93,9 @@ def test_counters_are_never_drawn_raw(board: dict[str, Any]) -> None:
         )
         bare = re.sub(r"(?:group|count|timestamp)\(\w+{[^}]*}\)", "vector(1)", bare)
         bare = re.sub(r"(group|count) by \([^)]*\) \((?:[^()]*)\)", "vector(1)", bare)
+        bare = re.sub(
+            r"\((\w+{[^}]*}) - \(last_over_time\(\1\[\w+\] offset \w+\) or 0 \* \1\)\) > 0", "vector(1)", bare
+        )
         bare = re.sub(r"\((\w+{[^}]*}) > 0 unless \1 offset \w+\)", "vector(1)", bare)
         names = [name for name, _ in parse(bare).selectors] if "{" in bare else []
         assert not [name for name in names if name.endswith(COUNTERS)], title
@@ -99,13 +104,16 @@ def test_counters_are_never_drawn_raw(board: dict[str, Any]) -> None:
 def test_every_selector_is_narrowed_to_a_job(board: dict[str, Any]) -> None:
     for title, target in targets(board):
         for metric, matched in parse(target["expr"]).selectors:
-            assert metric == "ALERTS" or "job" in matched, f"{title}: {metric}"
+            assert metric.startswith("ALERTS") or metric in foreign.LABELS or "job" in matched, f"{title}: {metric}"
 
 
-def test_choosing_all_matches_everything(board: dict[str, Any]) -> None:
+def test_choosing_all_matches_everything_that_a_job_and_a_user_leave(board: dict[str, Any]) -> None:
+    """A variable whose values a job or a user narrows lists them; a pattern would undo that choice."""
     for variable in board["templating"]["list"]:
         if variable.get("includeAll"):
-            assert variable["allValue"] == ".+"
+            narrowed = variable["name"] == "service" or "$user" in variable["definition"]
+            owners = variable["name"] in ("hpc_job", "user")
+            assert variable.get("allValue") == (None if narrowed else ".*" if owners else ".+"), variable["name"]
             assert variable["refresh"] == 2, "values that appear later are found when the time range changes"
 
 
@@ -156,7 +164,10 @@ def test_a_heatmap_takes_buckets_as_they_are(board: dict[str, Any]) -> None:
 
 
 def test_the_first_line_says_which_kernel_when_and_what_to_change() -> None:
-    first = [panel for panel in panels(BOARDS["kernelcast-kernels.json"]) if panel["gridPos"]["y"] == 5]
+    board = BOARDS["kernelcast-kernels.json"]["panels"]
+    work = [panel["title"] for panel in board if panel["gridPos"]["y"] == 5]
+    assert work == ["Steps a second", "Items a second"]
+    first = [panel for panel in board if panel["gridPos"]["y"] == 8]
     assert [panel["title"] for panel in first] == ["Hottest kernel", "Soonest predicted breach", "What to change"]
     for panel in first:
         assert panel["options"]["textMode"] == "value_and_name", "a figure without its name answers nothing"
@@ -165,7 +176,7 @@ def test_the_first_line_says_which_kernel_when_and_what_to_change() -> None:
 
 
 def test_the_first_line_of_every_page_says_how_old_the_data_is_and_where_it_comes_from(board: dict[str, Any]) -> None:
-    first = [panel["title"] for panel in panels(board) if panel["gridPos"]["y"] == 1]
+    first = [panel["title"] for panel in board["panels"] if panel["gridPos"]["y"] == 1]
     assert first == ["Age of the data", "Exporters", "GPUs by source", "Launches seen"]
 
 
@@ -173,6 +184,36 @@ def test_no_panel_has_a_text_of_its_own_for_an_empty_answer(board: dict[str, Any
     """Grafana shows `noValue` whether there is nothing to report or nothing is measured."""
     for panel in panels(board):
         assert "noValue" not in panel["fieldConfig"]["defaults"], panel["title"]
+
+
+def test_words_for_an_empty_result_need_a_measurement(board: dict[str, Any]) -> None:
+    """Words such as "none" have the value -1, which a query gives only where something is measured."""
+    for panel in panels(board):
+        has_words = any("-1" in mapping["options"] for mapping in panel["fieldConfig"]["defaults"].get("mappings", ()))
+        proofs = [re.findall(r"-1 \* group\((.*)", target["expr"]) for target in panel["targets"]]
+        assert any(proofs) == has_words, panel["title"]
+        for (proof,) in filter(None, proofs):
+            assert parse(proof.partition(" unless on () ")[0].partition('), "')[0].removesuffix(")")).selectors, proof
+
+
+def test_that_no_breach_is_predicted_is_said_only_where_a_predictor_can_say_so(board: dict[str, Any]) -> None:
+    """A predictor that has just started runs, and has not judged a series yet."""
+    for panel in panels(board):
+        mapped = [mapping["options"] for mapping in panel["fieldConfig"]["defaults"].get("mappings", ())]
+        words = [options["-1"]["text"] for options in mapped if "-1" in options]
+        if any("predicted" in each for each in words):
+            exprs = " ".join(target["expr"] for target in panel["targets"])
+            assert re.search(r"-1 \* group\(kernelcast_forecast_judged_series[^>]*> 0", exprs), panel["title"]
+
+
+def test_the_row_with_words_for_an_empty_table_has_no_figure(board: dict[str, Any]) -> None:
+    """Its value is -1; a column with words of its own replaces the table's mapping, which hides that."""
+    for panel in panels(board):
+        defaults = panel["fieldConfig"]["defaults"]
+        if panel["type"] == "table" and defaults.get("mappings"):
+            properties = [each for one in panel["fieldConfig"]["overrides"] for each in one["properties"]]
+            for each in (one["value"] for one in properties if one["id"] == "mappings"):
+                assert each[0]["options"]["-1"]["text"] == "", panel["title"]
 
 
 def test_a_figure_of_now_is_an_instant_query(board: dict[str, Any]) -> None:
@@ -207,13 +248,14 @@ def test_every_combination_of_reasons_has_its_words() -> None:
 @pytest.mark.parametrize(
     ("name", "wanted"),
     [
-        ("kernels", {"Hottest kernel", "Share of GPU time", "Durations", "p99 duration", "Device time by activity"}),
-        ("kernels", {"Copy throughput", "Predicted degradation", "Tunables", "Outcomes of hints"}),
-        (
-            "overview",
-            {"Hottest kernel", "Alerts firing", "GPU utilisation", "Reduced clocks", "Device time by activity"},
-        ),
-        ("gpus", {"GPU utilisation", "GPU memory used", "GPU temperature", "Power draw", "Reduced clocks"}),
+        ("kernels", {"Hottest kernel", "Share of GPU time", "Durations", "p99 duration", "Ranks side by side"}),
+        ("kernels", {"Launch configurations", "Forecast of the kernels chosen", "Power by kernel"}),
+        ("overview", {"Hottest kernel", "Alerts firing", "Worst first", "Utilisation", "Power", "GPUs by state"}),
+        ("node", {"GPUs at work", "CPU", "Memory", "Links", "GPU $gpu: temperature", "Ports", "HBM used"}),
+        ("gpus", {"GPU utilisation", "GPU memory used", "GPU temperature", "Power draw", "Reduced clocks", "XIDs"}),
+        ("synchronisation", {"Device time by activity", "Copy throughput", "Threads waiting for the GPU", "Regions"}),
+        ("forecasts", {"Probability of a breach", "Coverage of past intervals", "Alerts against what came"}),
+        ("hints", {"Tunables", "Outcomes of hints", "Measured effect", "Open hints"}),
         ("pipeline", {"Daemons", "Messages waiting on Kafka", "Messages lost", "Limits in use"}),
     ],
 )
@@ -226,7 +268,10 @@ def test_a_choice_made_on_one_dashboard_holds_on_the_next() -> None:
     meanings: dict[str, set[str]] = {}
     for board in BOARDS.values():
         for variable in board["templating"]["list"]:
-            meanings.setdefault(variable["name"], set()).add(variable.get("definition", "").rpartition(", ")[2])
+            label = variable.get("definition", "").rpartition(", ")[2]
+            if ranked := re.match(r"/\[{, \](\w+)=", variable.get("regex", "")):
+                label = f"{ranked[1]})"
+            meanings.setdefault(variable["name"], set()).add(label)
     assert all(len(meaning) == 1 for meaning in meanings.values()), meanings
     assert {"job", "hostname", "gpu", "program", "rank", "kernel"} <= meanings.keys()
 

@@ -15,6 +15,7 @@ from kernelcast.bridge.settings import BridgeSettings
 from kernelcast.cli import app
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.predictor.settings import PredictorSettings
+from kernelcast.runtime.settings.listen import parse_listen_address
 from kernelcast.runtime.settings.service import KafkaSettings, ServiceSettings, load
 from kernelcast.wire.topics import TOPICS
 
@@ -86,6 +87,33 @@ def test_the_unit_starts_the_service_without_rights(service: str) -> None:
     assert settings["ProtectSystem"] == ["strict"]
     assert settings["SystemCallFilter"] == ["@system-service"]
     assert settings["MemoryMax"]
+
+
+@pytest.mark.parametrize("service", MODELS)
+def test_a_hung_service_is_restarted_but_not_for_ever(service: str) -> None:
+    settings = settings_of(service)
+    assert settings["Type"] == ["notify"], "the service says when it runs"
+    assert settings["WatchdogSec"]
+    assert settings["Restart"] == ["on-failure"], "which a watchdog's end is"
+    assert (settings["StartLimitIntervalSec"], settings["StartLimitBurst"]) == (["10min"], ["10"])
+    assert "NotifyAccess" not in settings, "only the main process may speak for the service"
+
+
+@pytest.mark.parametrize("service", MODELS)
+def test_the_service_belongs_to_the_target(service: str) -> None:
+    settings = settings_of(service)
+    assert settings["PartOf"] == settings["WantedBy"] == ["kernelcast.target"]
+    assert "WantedBy=multi-user.target" in (DEPLOY / "systemd" / "kernelcast.target").read_text()
+
+
+def test_the_preserved_directory_is_the_sockets_and_belongs_to_the_user_that_the_drop_in_names() -> None:
+    systemd, directory = DEPLOY / "systemd", str(ExporterSettings().socket_path.parent)
+    drop_in = (systemd / "preserved-socket.conf").read_text()
+    made = (systemd / "kernelcast.tmpfiles.conf").read_text().splitlines()[-1].split()
+    assert made == ["d", directory, "0755", "kernelcast", "kernelcast", "-"]
+    assert f"ReadWritePaths={directory}\n" in drop_in
+    assert "User=kernelcast\n" in drop_in
+    assert (systemd / "kernelcast.sysusers.conf").read_text().splitlines()[-1].startswith("u kernelcast ")
 
 
 @pytest.mark.parametrize(("service", "command"), [("bridge", "compile"), ("predictor", "compile decoder")])
@@ -187,10 +215,83 @@ def parsed(name: str, *arguments: str) -> None:
 
 
 def test_every_command_of_compose_is_one_and_its_options_are_known() -> None:
-    commands = {tuple(service["command"]) for service in services().values() if "build" in service}
+    ours = [service for service in services().values() if "build" in service]
+    commands = {tuple(service["command"]) for service in ours if "entrypoint" not in service}
     assert {command[0] for command in commands} >= {"bridge", "exporter", "predictor", "simulate", "topics"}
     for command in commands:
         parsed(*command)
+
+
+def port_of(service: str) -> int:
+    """The port on which a service listens by default."""
+    settings = load(service, MODELS[service], path=None, flags={}, environ={})
+    return parse_listen_address(settings.web.listen_address)[1]
+
+
+def script() -> list[list[str]]:
+    """The commands of the service that writes files."""
+    (text,) = services()["files"]["command"]
+    return [line.partition(" > ")[0].split()[1:] for line in text.splitlines() if line.startswith("kernelcast ")]
+
+
+def test_the_files_of_compose_are_written_where_its_services_read_them(tmp_path: Path) -> None:
+    site = DEPLOY / "compose" / "site.yaml"
+    for command in script():
+        places = [
+            word.replace("/site.yaml", str(site)).replace("/var/lib/kernelcast", str(tmp_path)) for word in command
+        ]
+        assert app.run(places) == 0
+    config = yaml.safe_load((tmp_path / "prometheus" / "prometheus.yaml").read_text())
+    for rule_file in config["rule_files"]:
+        assert (tmp_path / "prometheus" / rule_file).exists()
+    targets = {name for job in config["scrape_configs"] for one in job["static_configs"] for name in one["targets"]}
+    assert {name.partition(":")[0] for name in targets} <= set(services())
+    assert services()["prometheus"]["command"][0] == "--config.file=/files/prometheus/prometheus.yaml"
+    provider = yaml.safe_load((tmp_path / "grafana/provisioning/dashboards/kernelcast.yaml").read_text())["providers"][
+        0
+    ]
+    assert list((tmp_path / Path(provider["options"]["path"]).relative_to("/files")).glob("*.json"))
+    provisioning = services()["grafana"]["environment"]["GF_PATHS_PROVISIONING"]
+    assert (tmp_path / Path(provisioning).relative_to("/files") / "datasources").is_dir()
+
+
+def test_compose_opens_ports_on_this_machine_alone_and_has_no_password() -> None:
+    text = (DEPLOY / "compose" / "compose.yaml").read_text()
+    assert "network_mode" not in text
+    assert "PASSWORD" not in text
+    ports = [port for service in services().values() for port in service.get("ports", ())]
+    assert ports
+    assert all(port.startswith("127.0.0.1:") for port in ports)
+    grafana = services()["grafana"]["environment"]
+    assert grafana["GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION"] == grafana["GF_AUTH_DISABLE_LOGIN_FORM"] == "true"
+    assert grafana["GF_AUTH_ANONYMOUS_ORG_ROLE"] == "Viewer"
+
+
+@pytest.mark.parametrize("name", services())
+def test_every_service_of_compose_is_watched_and_has_no_rights(name: str) -> None:
+    service = services()[name]
+    assert service["cap_drop"] == ["ALL"]
+    assert "no-new-privileges:true" in service["security_opt"]
+    if "build" in service:
+        assert service["read_only"] is True
+    check = service["healthcheck"]
+    if check.get("disable"):
+        assert name in ("topics", "simulate", "files"), "it ends, or has no web server"
+    else:
+        assert check["test"]
+    if name in MODELS:
+        assert check["test"][1:] == ["kernelcast", "health", f"http://localhost:{port_of(name)}/-/ready"]
+
+
+def test_the_image_has_labels_a_check_and_a_bill_of_materials() -> None:
+    text = (DEPLOY / "docker" / "Dockerfile").read_text()
+    labels = set(re.findall(r"org\.opencontainers\.image\.(\w+)=", text))
+    assert labels == {"title", "description", "licenses", "version", "revision", "created", "source"}
+    for service in MODELS:
+        assert f"http://localhost:{port_of(service)}/-/healthy" in text.partition("HEALTHCHECK")[2]
+    assert "core/release/sbom.py > /opt/kernelcast/sbom.cdx.json" in text
+    assert "grafana]'" in text, "the image writes dashboards and rules"
+    assert "@sha256:" not in text, "digests are written in the CI of a release"
 
 
 def test_the_images_files_are_in_the_repository() -> None:

@@ -68,7 +68,7 @@ def test_it_finds_the_gpus_and_is_looked_after(pod: dict[str, Any]) -> None:
     assert pod["runtimeClassName"] == "nvidia"
     assert (environment["NVIDIA_VISIBLE_DEVICES"], environment["NVIDIA_DRIVER_CAPABILITIES"]) == ("all", "utility")
     _, port = parse_listen_address(ExporterSettings().web.listen_address)
-    assert container["ports"] == [{"name": "metrics", "containerPort": port}]
+    assert container["ports"] == [{"name": "http", "containerPort": port}]
     probes = {container[name]["httpGet"]["path"] for name in ("livenessProbe", "readinessProbe")}
     assert probes == {"/-/healthy", "/-/ready"}
 

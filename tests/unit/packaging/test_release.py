@@ -1,11 +1,11 @@
 """The parts of a release: wheels for platforms, chosen by KERNELCAST_WHEEL, and the checks on them."""
 
-import importlib.util
 import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tests.support.packaging import load_build_hook
 
 from release import wheels
 
@@ -14,12 +14,7 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 
 @pytest.fixture
 def hook_module() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("hatch_build_in_a_test", REPOSITORY / "hatch_build.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_build_hook()
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 
 from kernelcast.predictor.cycle.cycle import Cycle
 from kernelcast.predictor.cycle.predictions import Abstention, CycleReport, Prediction
+from kernelcast.predictor.cycle.program_changes import ProgramChanges
 from kernelcast.predictor.series.subjects import DURATION, VARIANT, Form, Subject
 from kernelcast.predictor.series.windows import Windows
 from kernelcast.predictor.settings import PredictorSettings
@@ -62,7 +63,9 @@ class Fleet:
             self.write()
             if self.second % round(self.settings.sweep_every_seconds) == 0:
                 now_seconds = float(START_SECONDS + self.second)
-                self.reports.append(self.cycle.run(now_seconds=now_seconds, redeployed=redeployed))
+                self.reports.append(
+                    self.cycle.run(now_seconds=now_seconds, changes=ProgramChanges(redeployed=redeployed))
+                )
                 redeployed = frozenset()
         return self.reports[before:]
 

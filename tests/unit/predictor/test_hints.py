@@ -1,13 +1,18 @@
 """Proposed values of tunables, and the reasons for withholding a proposal."""
 
+from dataclasses import replace
+
 import pytest
 from tests.support.predictor.tunables import BUSY, NOW_NS, SECOND_NS, tunable
 
+from kernelcast.predictor.cycle.samples import open_hints
 from kernelcast.predictor.settings import HintSettings
-from kernelcast.predictor.tuning.hints import HintBook, Withheld
+from kernelcast.predictor.tuning.hints import HintBook, HintState, Withheld
 from kernelcast.predictor.tuning.rules import block_size_not_warp_multiple, block_size_small
 from kernelcast.predictor.tuning.tunables import TunableReports
+from kernelcast.wire.catalogue.forecast import HINT_OPEN
 from kernelcast.wire.events import Outcome, OutcomeState
+from kernelcast.wire.tuning.orders import LIFTED_BY
 
 
 def outcome(hint_id: str, state: OutcomeState) -> Outcome:
@@ -68,6 +73,39 @@ def test_one_hint_is_open_at_a_time_and_a_new_one_follows_when_it_has_expired() 
     assert hints.propose([tunable("33")], BUSY, now_ns=NOW_NS + 61 * SECOND_NS)
 
 
+def test_an_open_hint_is_published_with_its_value_its_promise_and_its_state_until_it_is_answered() -> None:
+    hints, later_ns = book(), NOW_NS + 30 * SECOND_NS
+    hint = hints.propose([tunable("33")], BUSY, now_ns=NOW_NS)[0].hint
+    (shown,) = hints.open_hints([tunable("33"), tunable("33")], now_ns=later_ns)
+    first, *promised = open_hints([shown], time_ns=later_ns)["train"]
+    assert (first.metric, first.value) == (HINT_OPEN, NOW_NS / SECOND_NS)
+    labels = dict(first.attributes)
+    assert (labels["value"], labels["previous"], labels["state"]) == ("128", "33", "issued")
+    assert labels["rule"] == "block_size_not_warp_multiple"
+    bounds = {dict(one.attributes)["bound"]: one.value for one in promised}
+    assert (bounds["mean"], len(bounds)) == (hint.expected_ratio, 3 if hint.expected_interval else 1)
+    hints.learn_outcome(outcome(hint.hint_id, OutcomeState.APPLIED), time_ns=later_ns)
+    assert [one.state for one in hints.open_hints([tunable("33")], now_ns=later_ns)] == [HintState.TRIAL]
+    hints.learn_outcome(outcome(hint.hint_id, OutcomeState.KEPT), time_ns=later_ns)
+    assert not hints.open_hints([tunable("33")], now_ns=later_ns)
+
+
+def test_a_hint_without_a_promise_has_no_expected_ratio() -> None:
+    hints = book()
+    hints.propose([tunable("32")], BUSY, now_ns=NOW_NS)
+    found = open_hints(hints.open_hints([tunable("32")], now_ns=NOW_NS), time_ns=NOW_NS)["train"]
+    assert [one.metric for one in found] == [HINT_OPEN]
+
+
+def test_a_hint_that_is_being_tried_stays_open_after_its_expiry_for_an_hour() -> None:
+    hints = book()
+    first = hints.propose([tunable("33")], BUSY, now_ns=NOW_NS)[0]
+    hints.learn_outcome(outcome(first.hint.hint_id, OutcomeState.APPLIED), time_ns=NOW_NS + 30 * SECOND_NS)
+    assert not hints.propose([tunable("33")], BUSY, now_ns=NOW_NS + 1800 * SECOND_NS)
+    assert hints.withheld[Withheld.OPEN] == 1
+    assert hints.propose([tunable("33")], BUSY, now_ns=NOW_NS + 3631 * SECOND_NS)
+
+
 @pytest.mark.parametrize("state", [OutcomeState.REJECTED, OutcomeState.ROLLED_BACK, OutcomeState.KEPT])
 def test_an_answered_hint_is_not_repeated_until_it_has_cooled_down(state: OutcomeState) -> None:
     hints = book()
@@ -76,6 +114,83 @@ def test_an_answered_hint_is_not_repeated_until_it_has_cooled_down(state: Outcom
     assert not hints.propose([tunable("33")], BUSY, now_ns=NOW_NS + 1000 * SECOND_NS)
     assert hints.withheld[Withheld.COOLING_DOWN] == 1
     assert hints.propose([tunable("33")], BUSY, now_ns=NOW_NS + 3601 * SECOND_NS)
+
+
+@pytest.mark.parametrize("reason", ["hint h0 is being tried on the same kernels", "hint h0 waits for the same kernels"])
+def test_a_program_that_was_busy_gets_the_hint_again(reason: str) -> None:
+    """Review: busy was answered with `rejected`, which cools for 24 h."""
+    hints = book()
+    first = hints.propose([tunable("33")], BUSY, now_ns=NOW_NS)[0]
+    busy = replace(outcome(first.hint.hint_id, OutcomeState.REJECTED), reason=reason)
+    hints.learn_outcome(busy, time_ns=NOW_NS)
+    assert hints.propose([tunable("33")], BUSY, now_ns=NOW_NS + SECOND_NS)
+
+
+@pytest.mark.parametrize(
+    ("state", "decision", "reason"),
+    [
+        (OutcomeState.ROLLED_BACK, "inconclusive", "neither was proved"),
+        (OutcomeState.REJECTED, "", "3 hints in a row for block were rolled back; it takes the next in 1800 s"),
+    ],
+)
+def test_an_outcome_that_says_little_about_the_value_cools_for_an_hour(
+    state: OutcomeState, decision: str, reason: str
+) -> None:
+    for known_first in (True, False):
+        hints = HintBook(HintSettings(cooldown_seconds=86_400.0, expires_seconds=60.0))
+        hint = hints.propose([tunable("33")], BUSY, now_ns=NOW_NS)[0].hint
+        hints = hints if known_first else HintBook(HintSettings(cooldown_seconds=86_400.0, expires_seconds=60.0))
+        ended = replace(outcome(hint.hint_id, state), decision=decision, reason=reason)
+        hints.learn_outcome(ended, time_ns=NOW_NS)
+        hints.learn_hint(hint)
+        assert not hints.propose([tunable("33")], BUSY, now_ns=NOW_NS + 3599 * SECOND_NS)
+        assert hints.propose([tunable("33")], BUSY, now_ns=NOW_NS + 3601 * SECOND_NS)
+
+
+def test_a_value_that_failed_on_one_node_is_proposed_on_no_other_of_its_model_and_code() -> None:
+    """The issue: a candidate that failed on one node is not proposed on another; outcome and hint come in any order."""
+    for known_first in (True, False):
+        hint = book().propose([tunable("33")], BUSY, now_ns=NOW_NS)[0].hint
+        hints = book()
+        failed = replace(outcome(hint.hint_id, OutcomeState.ROLLED_BACK), decision="failed", hostname="node1")
+        acts = [lambda hints=hints, hint=hint: hints.learn_hint(hint)]
+        acts.append(lambda hints=hints, failed=failed: hints.learn_outcome(failed, time_ns=NOW_NS))
+        for act in acts if known_first else reversed(acts):
+            act()
+        month_ns = 30 * 86_400 * SECOND_NS
+        assert not hints.propose([tunable("33")], BUSY, now_ns=NOW_NS + month_ns)
+        assert hints.withheld[Withheld.FAILED] == 1
+        for other in (replace(tunable("33"), code_version="v2"), replace(tunable("33"), device_model="H100")):
+            assert hints.propose([other], BUSY, now_ns=NOW_NS + month_ns)
+
+
+def test_a_failed_configuration_of_a_search_is_known_by_its_candidate() -> None:
+    hints = book()
+    found = Outcome(
+        "search-1", "train", "block", OutcomeState.ROLLED_BACK, decision="failed", candidate="128",
+        device_model="A100", code_version="v1",
+    )  # fmt: skip
+    hints.learn_outcome(found, time_ns=NOW_NS)
+    assert hints.failures.reason(tunable("33"), "128") == ""
+    assert hints.failures.reason(tunable("33"), "256") is None
+    assert not hints.propose([tunable("33")], BUSY, now_ns=NOW_NS)
+
+
+def test_a_trial_that_a_person_ended_may_be_proposed_again() -> None:
+    """An order to stop says nothing about the value: after it was lifted the value may be tried."""
+    hints = book()
+    first = hints.propose([tunable("33")], BUSY, now_ns=NOW_NS)[0]
+    reason = f"stopped by ana: driver update (/run/kernelcast/hints.stopped); {LIFTED_BY}"
+    ended = replace(outcome(first.hint.hint_id, OutcomeState.ROLLED_BACK), decision="inconclusive", reason=reason)
+    hints.learn_outcome(ended, time_ns=NOW_NS)
+    assert hints.propose([tunable("33")], BUSY, now_ns=NOW_NS + SECOND_NS)
+
+
+def test_a_tunable_without_kernels_affects_all_of_them() -> None:
+    """Review: a tunable without `kernels=` got no hint, silently."""
+    assert book().propose([tunable("33", kernel="")], BUSY, now_ns=NOW_NS)
+    assert BUSY.share("train", "") == 1.0
+    assert BUSY.share("another", "") is None
 
 
 def test_a_restarted_predictor_learns_from_kafka_in_whatever_order() -> None:

@@ -3,14 +3,16 @@
 from collections.abc import Sequence
 from typing import Any
 
-from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, TopicPartition
+from confluent_kafka import TopicPartition
 from tests.support.predictor.tunables import BUSY, tunable
+from tests.support.runtime.kafka_record import Record
 
 from kernelcast.predictor.settings import HintSettings
 from kernelcast.predictor.tuning.hints import HintBook
 from kernelcast.predictor.tuning.ledger import Ledger
 from kernelcast.runtime.kafka.follow import QUIET_SECONDS, RETRY_SECONDS
-from kernelcast.wire.events import Hint, Outcome, OutcomeState, encode_event, to_event
+from kernelcast.wire.cloudevents import encode_event
+from kernelcast.wire.events import Hint, Outcome, OutcomeState, to_event
 from kernelcast.wire.topics import HINTS, OUTCOMES
 
 HOUR_SECONDS = 3600
@@ -18,31 +20,14 @@ NOW_SECONDS = 1_800_000_000
 NOW_NS = NOW_SECONDS * 1_000_000_000
 
 
-class Message:
-    def __init__(self, topic: str, offset: int, value: bytes | None, *, written_seconds: float = 0.0) -> None:
-        self._topic, self._offset, self._value = topic, offset, value
-        self._written_seconds = written_seconds
-
-    def topic(self) -> str:
-        return self._topic
-
-    def partition(self) -> int:
-        return 0
-
-    def offset(self) -> int:
-        return self._offset
-
-    def value(self) -> bytes | None:
-        return self._value
-
-    def timestamp(self) -> tuple[int, int]:
-        return TIMESTAMP_LOG_APPEND_TIME, round(self._written_seconds * 1_000)
+def message(topic: str, offset: int, value: bytes | None, *, written_seconds: float = 0.0) -> Record:
+    return Record((topic, 0, offset), value, round(written_seconds * 1_000))
 
 
 class FakeReader:
     def __init__(self, *, exists: bool = True) -> None:
         self.exists = exists
-        self.waiting: list[Message] = []
+        self.waiting: list[Record] = []
         self.compacted = 0
 
     def partitions(self, topic: str) -> list[TopicPartition]:
@@ -75,7 +60,8 @@ class RejectedMessages:
 
 def ledger(reader: FakeReader, rejected: RejectedMessages, now: list[float], book: HintBook | None = None) -> Ledger:
     book = book if book is not None else HintBook(HintSettings())
-    return Ledger(reader, book, rejected, clock_ns=lambda: NOW_NS, monotonic=lambda: now[0])
+    orders = FakeReader(exists=False)
+    return Ledger(reader, book, rejected, orders, clock_ns=lambda: NOW_NS, monotonic=lambda: now[0])
 
 
 def hint_bytes() -> bytes:
@@ -85,7 +71,7 @@ def hint_bytes() -> bytes:
 
 def test_the_ledger_has_caught_up_once_it_has_read_to_the_ends_seen_at_its_start() -> None:
     reader, rejected = FakeReader(), RejectedMessages()
-    reader.waiting = [Message(HINTS.name, 0, hint_bytes()), Message(HINTS.name, 1, None)]
+    reader.waiting = [message(HINTS.name, 0, hint_bytes()), message(HINTS.name, 1, None)]
     read = ledger(reader, rejected, [0.0])
     caught_up = []
     for _ in range(2):
@@ -97,7 +83,7 @@ def test_the_ledger_has_caught_up_once_it_has_read_to_the_ends_seen_at_its_start
 
 def test_a_message_that_is_no_event_is_rejected_and_reading_goes_on() -> None:
     reader, rejected = FakeReader(), RejectedMessages()
-    reader.waiting = [Message(HINTS.name, 0, b"no event"), Message(HINTS.name, 1, hint_bytes())]
+    reader.waiting = [message(HINTS.name, 0, b"no event"), message(HINTS.name, 1, hint_bytes())]
     read = ledger(reader, rejected, [0.0])
     read.poll(0.0)
     read.poll(0.0)
@@ -136,8 +122,8 @@ def test_a_restart_does_not_renew_the_cooldown_of_a_hint() -> None:
     bodies = [encode_event(to_event(data, source="/test", time_ns=0)) for data in (hint, rolled_back)]
     reader = FakeReader()
     reader.waiting = [
-        Message(HINTS.name, 0, bodies[0], written_seconds=NOW_SECONDS - 25 * HOUR_SECONDS),
-        Message(OUTCOMES.name, 0, bodies[1], written_seconds=NOW_SECONDS - 25 * HOUR_SECONDS),
+        message(HINTS.name, 0, bodies[0], written_seconds=NOW_SECONDS - 25 * HOUR_SECONDS),
+        message(OUTCOMES.name, 0, bodies[1], written_seconds=NOW_SECONDS - 25 * HOUR_SECONDS),
     ]
     book = HintBook(HintSettings(cooldown_seconds=24 * HOUR_SECONDS))
     read = ledger(reader, RejectedMessages(), [0.0], book)

@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 from prometheus_client import CollectorRegistry
 from tests.support.predictor.first_version import dump
+from tests.support.runtime.kafka_record import Record
 
 from kernelcast.predictor.engine import Engine
 from kernelcast.predictor.measures import Measures
@@ -27,30 +28,13 @@ REWOUND = 70
 SUBJECT = Subject("DCGM_FI_DEV_GPU_TEMP", Form.LEVEL, (("Hostname", "n1"), ("gpu", "0")))
 
 
-class Message:
-    def __init__(self, offset: int, key: bytes, value: bytes | None) -> None:
-        self._parts = offset, key, value
-
-    def offset(self) -> int:
-        return self._parts[0]
-
-    def key(self) -> bytes:
-        return self._parts[1]
-
-    def value(self) -> bytes | None:
-        return self._parts[2]
-
-    def partition(self) -> int:
-        return 0
-
-
 class Topic:
     """The state's topic with one partition; a producer and a reader of it at once."""
 
     rewound = REWOUND
 
     def __init__(self) -> None:
-        self.messages: list[Message] = []
+        self.messages: list[Record] = []
         self.refused: set[str] = set()
 
     def send(self, topic: str, *, key: bytes | None, value: bytes | None, on_delivery: Any = None) -> None:
@@ -58,7 +42,7 @@ class Topic:
         assert key is not None
         failed = key.decode().split("|", 4)[-1] in self.refused
         if not failed:
-            self.messages.append(Message(len(self.messages), key, value))
+            self.messages.append(Record((topic, 0, len(self.messages)), value, keyed=key))
         if on_delivery is not None:
             on_delivery("queue is full" if failed else None)
 
@@ -94,7 +78,7 @@ class Topic:
 
     @property
     def newest(self) -> dict[bytes, bytes | None]:
-        return {message.key(): message.value() for message in self.messages}
+        return {message.key() or b"": message.value() for message in self.messages}
 
 
 class Predictor:

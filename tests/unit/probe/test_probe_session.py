@@ -13,13 +13,15 @@ from kernelcast.exporter.programs.limits import ProbeLimits
 from kernelcast.exporter.programs.registry import MAX_HINTS, ProbeRegistry, RejectedProcess
 from kernelcast.exporter.programs.session import ProbeSession
 from kernelcast.exporter.programs.socket import Peer, has_ended
+from kernelcast.wire.cloudevents import NANOSECONDS
 from kernelcast.wire.errors import DeviceError, FrameError
-from kernelcast.wire.events import NANOSECONDS, Hint, Outcome, OutcomeState, to_event
+from kernelcast.wire.events import SEARCH_PREFIX, Hint, Outcome, OutcomeState, to_event, withdrawn_key
 from kernelcast.wire.frames import (
     Bye,
     Counters,
     DeviceClaim,
     Hello,
+    HintFrame,
     KernelName,
     KernelRow,
     KernelRows,
@@ -301,6 +303,18 @@ def test_outcomes_have_program_rank_host_and_gpu_of_the_connection() -> None:
     assert node.registry.outcomes() == []
 
 
+def test_a_search_of_the_program_needs_no_hint_and_names_device_model_and_code_version() -> None:
+    node = Node()
+    node.registry.receivers.restore([])
+    session = node.join(code_version="v7")
+    for trial in (f"{SEARCH_PREFIX}1", "h1"):
+        outcome = Outcome(trial, "another", "conv.run", OutcomeState.ROLLED_BACK, decision="failed", candidate="[9]")
+        node.registry.take(session, OutcomeFrame(to_event(outcome, source="/test", time_ns=1)), NOW_NS)
+    (found,) = node.registry.outcomes()
+    assert (found.hint_id, found.program, found.candidate) == (f"{SEARCH_PREFIX}1", "training", "[9]")
+    assert (found.device_model, found.code_version) == ("NVIDIA A100", "v7")
+
+
 def test_unread_outcomes_are_dropped_and_counted() -> None:
     node = Node(ProbeLimits(outcomes=3))
     session = node.join()
@@ -331,10 +345,26 @@ def test_a_withdrawn_hint_is_given_to_no_process_that_comes_later() -> None:
     node = Node()
     hint = Hint("h1", "training", "block", "64", NOW_NS + NANOSECONDS)
     node.registry.deliver(hint, NOW_NS)
-    node.registry.withdraw(hint.key)
+    assert node.registry.withdraw(hint.key, NOW_NS) == []
     session = node.join()
     node.registry.take(session, Tunables((TunableClaim("block", "48", ("48", "64")),)), NOW_NS)
     assert not waiting(session)
+
+
+def test_a_hint_is_withdrawn_from_the_process_that_has_it() -> None:
+    node = Node()
+    session = node.join()
+    session.take(Tunables((TunableClaim("block", "48", ("48", "64")),)))
+    hint = Hint("h1", "training", "block", "64", NOW_NS + NANOSECONDS)
+    node.registry.deliver(hint, NOW_NS)
+    session.packet_sent()
+    assert node.registry.withdraw(hint.key, NOW_NS) == [5]
+    packet = session.next_packet
+    assert packet is not None
+    frame = decode(packet)
+    assert isinstance(frame, HintFrame)
+    assert withdrawn_key(frame.event) == hint.key
+    assert node.registry.withdraw(hint.key, NOW_NS) == []
 
 
 def test_hints_that_no_longer_fit_the_memory_are_counted() -> None:
@@ -437,3 +467,35 @@ def test_connected_processes_never_make_room() -> None:
     node.join("n1", connection=1)
     node.join("n2", connection=2)
     assert isinstance(node.try_to_join("n3", connection=3), RejectedProcess)
+
+
+def test_a_stop_withdraws_the_hints_of_its_programs_and_a_resume_delivers_those_that_came_since() -> None:
+    node = Node()
+    session = node.join()
+    session.take(Tunables((TunableClaim("block", "48", ("48", "64")), TunableClaim("tile", "1", ("1", "2")))))
+    node.registry.deliver(Hint("h1", "training", "block", "64", NOW_NS + NANOSECONDS), NOW_NS)
+    session.packet_sent()
+    assert node.registry.stop(["another"], NOW_NS) == []
+    assert node.registry.stop(["training"], NOW_NS) == [5]
+    packet = session.next_packet
+    assert packet is not None
+    frame = decode(packet)
+    assert isinstance(frame, HintFrame)
+    assert withdrawn_key(frame.event) == "training|block|"
+    session.packet_sent()
+    for reasons in (["training"], ["*"]):
+        assert node.registry.stop(reasons, NOW_NS) == []
+    assert node.registry.deliver(Hint("h2", "training", "tile", "2", NOW_NS + NANOSECONDS), NOW_NS) == []
+    assert node.registry.stop([], NOW_NS) == [5]
+    assert session.delivered == ["training|tile|"]
+
+
+def test_a_program_that_connects_while_it_is_stopped_gets_no_hint() -> None:
+    node = Node()
+    node.registry.stop(["*"], NOW_NS)
+    session = node.join()
+    node.registry.deliver(Hint("h1", "training", "block", "64", NOW_NS + NANOSECONDS), NOW_NS)
+    node.registry.take(session, Tunables((TunableClaim("block", "48", ("48", "64")),)), NOW_NS)
+    assert session.next_packet is None
+    node.registry.stop([], NOW_NS)
+    assert session.delivered == ["training|block|"]

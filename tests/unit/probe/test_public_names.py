@@ -52,7 +52,12 @@ def test_every_public_name_is_in_the_reference_once() -> None:
 def test_the_members_of_a_class_in_the_reference_exist(name: str) -> None:
     running = probe.start("reference", socket_path="/nowhere", source="simulated")
     try:
-        thing = {"Probe": running, "Tunable": probe.tunable("tile", [1, 2], 1)}[name]
+        things: dict[str, object] = {
+            "Probe": running,
+            "Tunable": probe.tunable("tile", [1, 2], 1),
+            "ProgramSpace": probe.space("conv", {"tile": [1, 2]}, start={"tile": 1}),
+        }
+        thing = things[name]
         assert all(hasattr(thing, member) for member in document.PUBLIC_MEMBERS[name])
     finally:
         probe.stop()

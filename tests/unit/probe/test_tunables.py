@@ -2,6 +2,7 @@ from typing import Any
 
 import pytest
 
+from kernelcast import probe
 from kernelcast.probe.tunables import Terms, Tunable, TunableSet
 from kernelcast.wire.errors import TunableError
 from kernelcast.wire.kernels import label
@@ -79,3 +80,16 @@ def test_tunables_overlap_where_they_share_a_kernel_or_one_acts_on_all() -> None
     assert a.overlaps(b)
     assert not a.overlaps(c)
     assert every.overlaps(c)
+
+
+def test_whoever_starts_the_program_sets_the_first_value(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KERNELCAST_SET", '{"bucket_mb": "25", "tile": 3}')
+    assert probe.tunable("bucket_mb", [1, 25], 1, granularity="restart").value == 25
+    assert probe.tunable("tile", [1, 2], 1).value == 1
+    assert probe.tunable("other", [1, 2], 2).value == 2
+    assert capsys.readouterr().err == "kernelcast: KERNELCAST_SET sets tile to 3; it allows 1, 2; 1 stays\n"
+    monkeypatch.setenv("KERNELCAST_SET", "[1]")
+    assert probe.tunable("bucket_mb", [1, 25], 1).value == 1
+    assert "must be a JSON object" in capsys.readouterr().err

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelcast.wire.baselines import MAX_NODES, KernelBaseline, NodeBaseline, baseline_event, baseline_from, merge
+from kernelcast.wire.cloudevents import MAX_EVENT_BYTES, decode_event, encode_event
 from kernelcast.wire.errors import EventError
-from kernelcast.wire.events import MAX_EVENT_BYTES, decode_event, encode_event
 
 
 def of(*nodes: NodeBaseline) -> KernelBaseline:
@@ -56,7 +56,7 @@ def test_a_part_that_cannot_be_is_refused_with_its_value(change: dict[str, Any],
     ("change", "problem"),
     [
         ({"type": "dev.kernelcast.hint.v1"}, "expected 'dev.kernelcast.baseline.v1'"),
-        ({"data": None}, "unusable data"),
+        ({"data": None}, "has no data object; it is refused"),
         ({"data": {"kernel": "k"}}, "nodes"),
         ({"data": {"kernel": "k", "configuration": "", "device_model": "m", "nodes": [{}] * 65}}, "the limit is 64"),
     ],

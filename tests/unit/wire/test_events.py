@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.wire.findings import FINDING, MARK
 
-from kernelcast.wire import events
+from kernelcast.wire import cloudevents, events
 from kernelcast.wire.errors import EventError
 from kernelcast.wire.findings import Verdict
 from kernelcast.wire.known_findings import KnownFindings
@@ -23,12 +23,14 @@ ALERT = events.Alert("f00", "firing", "2026-01-01T00:00:00Z", labels={"alertname
 
 def test_hints_outcomes_and_alerts_survive_kafka() -> None:
     for data, read in ((HINT, events.hint_from), (OUTCOME, events.outcome_from), (ALERT, events.alert_from)):
-        body = events.encode_event(events.to_event(data, source="/kernelcast/test", time_ns=1_700_000_000_123_456_789))
-        assert read(events.decode_event(body)) == data
+        body = cloudevents.encode_event(
+            events.to_event(data, source="/kernelcast/test", time_ns=1_700_000_000_123_456_789)
+        )
+        assert read(cloudevents.decode_event(body)) == data
 
 
 def test_an_event_is_a_cloudevent_of_version_1_0() -> None:
-    event = json.loads(events.encode_event(events.to_event(HINT, source="/s", time_ns=1_700_000_000_123_456_789)))
+    event = json.loads(cloudevents.encode_event(events.to_event(HINT, source="/s", time_ns=1_700_000_000_123_456_789)))
     assert event["specversion"] == "1.0"
     assert event["type"] == "dev.kernelcast.hint.v1"
     assert event["subject"] == "h1"
@@ -65,17 +67,17 @@ def test_a_hint_with_a_field_of_the_wrong_type_is_refused(change: dict[str, obje
 
 def test_an_event_beyond_the_limit_is_refused_both_ways() -> None:
     event = events.to_event(ALERT, source="/s", time_ns=1)
-    event["data"]["annotations"] = {"text": "x" * events.MAX_EVENT_BYTES}
+    event["data"]["annotations"] = {"text": "x" * cloudevents.MAX_EVENT_BYTES}
     with pytest.raises(EventError, match="the limit is"):
-        events.encode_event(event)
+        cloudevents.encode_event(event)
     with pytest.raises(EventError, match="the limit is"):
-        events.decode_event(json.dumps(event).encode())
+        cloudevents.decode_event(json.dumps(event).encode())
 
 
 @given(st.one_of(st.binary(max_size=200), st.text(max_size=100).map(str.encode), st.just(b"[" * 40_000)))
 def test_random_bytes_are_refused_and_never_crash(body: bytes) -> None:
     with pytest.raises(EventError):
-        events.decode_event(body)
+        cloudevents.decode_event(body)
 
 
 def test_the_newest_hint_for_a_tunable_replaces_the_older_ones() -> None:
@@ -84,8 +86,8 @@ def test_the_newest_hint_for_a_tunable_replaces_the_older_ones() -> None:
 
 def test_findings_and_marks_survive_kafka() -> None:
     for data, read in ((FINDING, events.finding_from), (MARK, events.mark_from)):
-        body = events.encode_event(events.to_event(data, source="/kernelcast/test", time_ns=1))
-        event = events.decode_event(body)
+        body = cloudevents.encode_event(events.to_event(data, source="/kernelcast/test", time_ns=1))
+        event = cloudevents.decode_event(body)
         assert read(event) == data
         assert event["subject"] == "f1"
 
@@ -106,14 +108,14 @@ def test_findings_and_marks_survive_kafka() -> None:
     ],
 )
 def test_a_finding_with_a_field_of_the_wrong_type_is_refused(change: dict[str, object]) -> None:
-    event = json.loads(events.encode_event(events.to_event(FINDING, source="/s", time_ns=1)))
+    event = json.loads(cloudevents.encode_event(events.to_event(FINDING, source="/s", time_ns=1)))
     event["data"] = {**event["data"], **change}
     with pytest.raises(EventError, match="unusable data"):
         events.finding_from(event)
 
 
 def test_a_newer_fact_behind_a_finding_may_have_more_fields() -> None:
-    event = json.loads(events.encode_event(events.to_event(FINDING, source="/s", time_ns=1)))
+    event = json.loads(cloudevents.encode_event(events.to_event(FINDING, source="/s", time_ns=1)))
     event["data"]["evidence"][0]["added later"] = 1
     assert events.finding_from(event) == FINDING
 
@@ -123,7 +125,7 @@ def test_the_newest_state_and_the_newest_mark_are_kept_whatever_the_order() -> N
     newer = replace(FINDING, updated_ns=FINDING.updated_ns + 1, held=False)
     repaired = replace(MARK, verdict=Verdict.REPAIRED, time_ns=MARK.time_ns + 1)
     for one in (newer, FINDING, repaired, MARK, ALERT):
-        known.add(events.encode_event(events.to_event(one, source="/s", time_ns=1)))
+        known.add(cloudevents.encode_event(events.to_event(one, source="/s", time_ns=1)))
     known.add(b"{}")
     assert known.findings == {"f1": newer}
     assert known.marks == {"f1": repaired}

@@ -1,7 +1,7 @@
 import pytest
 
+from kernelcast.wire.cloudevents import decode_event
 from kernelcast.wire.errors import EventError, FrameError
-from kernelcast.wire.events import decode_event
 from kernelcast.wire.frames import HEADER, MAGIC, PROTOCOL_VERSION, Names, decode
 
 

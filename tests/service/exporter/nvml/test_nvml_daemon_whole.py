@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.exporter.nvml_double import gpu
+from tests.support.exporter.nvml_double import write_node_with_xid_79
 
 from kernelcast.exporter import assembly
-from kernelcast.exporter.nvml.recordings.recording import NODE, Event, Moment, write
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.runtime.kafka.embedded import EmbeddedBroker
 from kernelcast.runtime.lifecycle import Shutdown
@@ -27,12 +26,7 @@ def broker() -> Iterator[EmbeddedBroker]:
 @pytest.fixture
 def recording(tmp_path: Path) -> Path:
     path = tmp_path / "node.jsonl.gz"
-    node_answers = {
-        "nvmlDeviceGetCount": 1,
-        "nvmlSystemGetDriverVersion": "590.48.01",
-    }
-    card = gpu("GPU-7", nvmlDeviceGetComputeRunningProcesses=[{"pid": os.getpid(), "usedGpuMemory": 5}])
-    write(path, (Moment(0, {NODE: node_answers, "0": card}), Moment(SECOND_NS, {}, (Event("0", 8, 79),))))
+    write_node_with_xid_79(path)
     return path
 
 

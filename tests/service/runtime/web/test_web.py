@@ -87,7 +87,7 @@ def test_the_landing_page_links_to_everything(server: WebServer) -> None:
     page = httpx.get(server.url)
 
     assert "<h1>kernelcast bridge</h1>" in page.text
-    assert ", ready." in page.text
+    assert ">ready</span>." in page.text
     assert "<td>The present activity</td>" in page.text
     for path in ("/metrics", "/-/healthy", "/-/ready", "/status"):
         assert f'href="{path}"' in page.text
@@ -104,7 +104,7 @@ def test_readiness_follows_the_check_and_says_why_not() -> None:
         after = httpx.get(f"{server.url}/-/ready")
 
     assert (before.status_code, before.text) == (503, "not ready: catching up: 5 messages behind\n")
-    assert ", not ready: catching up: 5 messages behind." in landing.text
+    assert ">not ready: catching up: 5 messages behind</span>." in landing.text
     assert alive.status_code == after.status_code == 200
 
 

@@ -92,6 +92,54 @@ def test_an_owner_that_lost_its_partition_writes_nothing_over_the_new_owners_sna
     assert sum(len(log) for log in world.state.logs.values()) == written
 
 
+@pytest.mark.parametrize("fenced", [True, False])
+def test_a_suspended_bridge_writes_no_snapshot_before_the_group_has_confirmed_it(*, fenced: bool) -> None:
+    world = World()
+    world.start()
+    world.produce(1)
+    world.wait(1)
+    written = sum(len(log) for log in world.state.logs.values())
+    world.clock.seconds += 20
+    world.site.kafka.fenced = fenced
+    world.produce(2)
+    world.step()
+    assert (sum(len(log) for log in world.state.logs.values()) == written) == fenced
+
+
+@pytest.mark.parametrize("revoked", [True, False])
+@pytest.mark.parametrize("fenced", [True, False])
+def test_a_bridge_that_stops_right_after_a_pause_writes_its_totals_only_as_a_member(
+    *, fenced: bool, revoked: bool
+) -> None:
+    world = World()
+    world.start()
+    world.produce(1)
+    world.wait(1)
+    written = sum(len(log) for log in world.state.logs.values())
+    world.clock.seconds += 20
+    world.site.kafka.fenced = fenced
+    if revoked:
+        world.site.kafka.revoke(world.site.intake, P0)
+    world.site.intake.close()
+    assert (sum(len(log) for log in world.state.logs.values()) > written) == (revoked and not fenced)
+
+
+def test_a_bridge_that_has_lost_its_partition_counts_again_what_is_in_no_snapshot() -> None:
+    world = World()
+    world.start()
+    world.wait(1)
+    world.clock.seconds += 20
+    world.site.kafka.fenced = True
+    for value in (1, 2):
+        world.produce(value)
+    world.step()
+    world.site.kafka.revoke(world.site.intake, P0, lost=True)
+    world.site.kafka.fenced = False
+    world.start()
+    world.wait(1)
+    assert values(world.site.store, ORDERS) == [3]
+
+
 def test_half_a_snapshot_is_never_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kernelcast.bridge.delta.persistence.snapshot.PART_BYTES", 40)
     world = World()
@@ -100,8 +148,9 @@ def test_half_a_snapshot_is_never_used(monkeypatch: pytest.MonkeyPatch) -> None:
         world.produce(value)
         world.wait(11)
     for log in world.state.logs.values():
-        newest = log[-1].key().rpartition(b"/")[0]
-        at = max(i for i, record in enumerate(log) if record.key().startswith(newest) and record.value() is not None)
+        newest = (log[-1].key() or b"").rpartition(b"/")[0]
+        named = [(i, record) for i, record in enumerate(log) if (record.key() or b"").startswith(newest)]
+        at = max(i for i, record in named if record.value() is not None)
         del log[at:]
     world.crash()
     world.read()

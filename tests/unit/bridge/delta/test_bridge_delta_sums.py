@@ -6,6 +6,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_C
 from tests.support.bridge.delta_streams import LATE_MS, ORDER, Delta, Meter, Slow, sums
 
 from kernelcast.bridge.delta.accumulate import Accumulator
+from kernelcast.bridge.delta.columns import PART_OF_TOPIC, SCATTERED
 from kernelcast.bridge.delta.sequence import Order
 from kernelcast.columnar import IS_INTEGER, NO_RECORDED_VALUE
 
@@ -96,6 +97,15 @@ def test_what_reaches_past_the_last_point_is_added_and_counted_as_overlap() -> N
     meter = Meter()
     assert meter.sums(Delta(10, 20, 3), Delta(15, 25, 4))[-1] == (10, 25, 7)
     assert meter.counted["overlap"] == 1
+
+
+def test_points_that_are_read_after_one_that_spans_a_corrected_clock_are_added_once() -> None:
+    meter = Meter()
+    meter.sums(Delta(1000, 1010, 1))
+    assert meter.sums(Delta(500, 1100, 2), partition=1, offset=0) == [(1000, 1100, 3)]
+    late = [Delta(1010, 1020, 4), Delta(1020, 1030, 8)]
+    assert [value for _, _, value in meter.sums(*late, *late)] == [7, 15, 15, 15]
+    assert meter.counted == {"first": 1, "overlap": 1, "filled": 2, "older": 2}
 
 
 def test_without_start_times_the_order_of_times_decides() -> None:
@@ -198,8 +208,18 @@ def test_a_series_that_moves_to_another_partition_once_is_followed() -> None:
     assert meter.sums(Delta(20, 30, 4), partition=1, offset=0) == [(10, 30, 7)]
 
 
-def test_a_series_that_comes_from_two_partitions_in_turn_shows_no_value_until_it_has_settled() -> None:
+def test_a_series_that_comes_from_all_partitions_of_one_replica_in_turn_is_one_total() -> None:
     meter = Meter()
+    for i, point in enumerate(line(1, 2, 4, 8)):
+        decoded = meter.take(sums([point]), partition=i % 2, offset=i)
+    assert decoded.numbers.value.tolist() == [15]
+    assert meter.counted == {"first": 1, "added": 3}
+
+
+def test_a_series_that_comes_from_two_of_many_partitions_in_turn_shows_no_value_until_it_has_settled() -> None:
+    meter = Meter()
+    for partition in (0, 1):
+        meter.totals.set_scope(partition, PART_OF_TOPIC)
     for i, point in enumerate(line(1, 2, 4, 8)):
         decoded = meter.take(sums([point]), partition=i % 2, offset=i)
     assert decoded.numbers.flags.tolist() == [NO_RECORDED_VALUE]
@@ -208,6 +228,14 @@ def test_a_series_that_comes_from_two_partitions_in_turn_shows_no_value_until_it
     meter.take(sums([Delta(50, 60, 16)]), partition=1, offset=9, append_ms=limit)
     meter.totals.free(meter.totals.expired({0: limit - 10, 1: limit - 10}))
     assert meter.sums(Delta(60, 70, 32), partition=1, offset=10, append_ms=limit) == [(60, 70, 32)]
+
+
+def test_a_series_that_may_come_from_any_partition_keeps_its_total_also_if_a_former_revision_marked_it() -> None:
+    meter = Meter(Accumulator(ORDER._replace(settle_ms=0), max_series=10))
+    meter.sums(*line(1, 2), append_ms=LATE_MS)
+    meter.totals.rows.columns.flags[0] |= SCATTERED
+    meter.totals.free(meter.totals.expired({0: LATE_MS - 1}))
+    assert meter.sums(Delta(30, 40, 4)) == [(10, 40, 7)]
 
 
 def test_gaps_are_forgotten_oldest_first_and_counted() -> None:

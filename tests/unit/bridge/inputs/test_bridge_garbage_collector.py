@@ -58,7 +58,7 @@ def test_the_collector_stays_on_while_otlp_is_read_from_json(monkeypatch: pytest
 def test_the_service_sets_the_collector_up_before_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[tuple[bool, int, bool]] = []
 
-    def made(_settings: Any) -> None:
+    def made(_settings: Any, **_named: Any) -> None:
         found.append((gc.isenabled(), gc.get_threshold()[0], gc.get_freeze_count() > 0))
         raise SystemExit(0)
 

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.fuzz import shapes
 from tests.support.bridge.fleet import Site, page, samples
-from tests.support.bridge.list_kafka import ListKafka, Record
+from tests.support.bridge.list_kafka import ListKafka
 from tests.support.columnar.otlp_messages import request
 from tests.support.examples import parser_examples
+from tests.support.runtime.kafka_record import Record
 
 from kernelcast.bridge.inputs import Selection, TopicFormat
 from kernelcast.bridge.inputs.prometheus.text import PrometheusText

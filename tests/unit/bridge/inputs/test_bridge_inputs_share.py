@@ -14,8 +14,8 @@ from tests.support.bridge.fleet import (
 )
 
 from kernelcast.bridge.series.store import SeriesStore
+from kernelcast.bridge.tables.hashing import stable_hash
 from kernelcast.bridge.tables.interning import SWEPT_ABOVE
-from kernelcast.bridge.tables.labels import stable_hash
 from kernelcast.bridge.tables.placement import Placement
 from kernelcast.columnar import SeriesIdentity
 from kernelcast.wire.catalogue import Kind

@@ -14,6 +14,7 @@ BEFORE = {"gemm": OLD, "relu": LIVE}
 AFTER = {"gemm": NEW, "relu": LIVE}
 LATENCY = "latency_count"
 HOUR_NS = 3_600_000_000_000
+TEN_MINUTES_NS = 600_000_000_000
 HELD_SECONDS = 79
 """60 s until a series has expired, 17 s of margin, an interval of 1 s, and one to be over them."""
 
@@ -113,6 +114,46 @@ def test_no_counter_alternates_while_its_old_and_its_new_partition_are_on_differ
     assert group.drops == []
 
 
+@pytest.mark.parametrize("seconds_since", [1, 2, 20])
+def test_no_counter_alternates_if_a_series_was_silent_for_some_intervals_before_it_moved(seconds_since: int) -> None:
+    group, first, second = growing(seconds_before=30)
+    group.live(20, {"relu": LIVE})
+    group.live(seconds_since, BEFORE)
+    grow(group, NEW)
+    group.give(second, NEW)
+    for _ in range(110):
+        group.live(1, AFTER)
+        assert not ("gemm" in group.shown(first) and "gemm" in group.shown(second))
+        assert not ("gemm" in group.shown(first, ORDERS) and "gemm" in group.shown(second, ORDERS))
+    assert (group.shown(second), group.shown(second, ORDERS)) == (group.counts, group.sold)
+    assert group.drops == []
+
+
+def test_no_counter_alternates_if_a_series_had_one_point_before_it_moved() -> None:
+    group, first, second = growing(seconds_before=30)
+    group.live(1, {**BEFORE, "tanh": OLD})
+    grow(group, NEW)
+    group.give(second, NEW)
+    for _ in range(110):
+        group.live(1, {**AFTER, "tanh": NEW})
+        assert not ("tanh" in group.shown(first) and "tanh" in group.shown(second))
+    assert group.shown(second)["tanh"] == group.counts["tanh"]
+    assert group.drops == []
+
+
+def test_a_series_that_is_silent_in_a_grown_topic_is_exposed_again_with_its_next_point() -> None:
+    group, first, second = growing(seconds_before=30)
+    group.live(20, {"relu": LIVE})
+    group.live(5, BEFORE)
+    grow(group, NEW)
+    group.give(second, NEW)
+    group.live(80, {"relu": LIVE})
+    assert (group.shown(first), group.shown(first, ORDERS)) == ({}, {})
+    group.live(1, BEFORE)
+    assert (group.shown(first), group.shown(first, ORDERS)) == ({"gemm": 36}, {"gemm": 36})
+    assert group.drops == []
+
+
 def test_no_counter_alternates_while_the_old_partition_has_no_leader() -> None:
     group, first, second = growing(seconds_before=30)
     grow(group, NEW)
@@ -124,6 +165,68 @@ def test_no_counter_alternates_while_the_old_partition_has_no_leader() -> None:
         assert not ("gemm" in group.shown(first) and "gemm" in group.shown(second))
     assert (group.shown(second), group.shown(second, ORDERS)) == (group.counts, group.sold)
     assert group.drops == []
+
+
+def away(group: Growing, seconds: int) -> None:
+    """Let time pass in which no broker answers and nothing is written."""
+    for site in group.bridges:
+        site.kafka.answers = False
+    for _ in range(seconds):
+        group.clock.seconds += 1
+        group.step()
+    for site in group.bridges:
+        site.kafka.answers = True
+
+
+@pytest.mark.parametrize("seconds_away", [20, 260])
+@pytest.mark.parametrize("others", [{}, {"tanh": NEW}], ids=["empty", "in use"])
+def test_no_counter_alternates_if_a_series_moves_right_after_an_outage(
+    others: dict[str, int], seconds_away: int
+) -> None:
+    group, first, second = growing(seconds_before=30)
+    grow(group, NEW)
+    group.give(second, NEW)
+    group.live(30, BEFORE | {"silu": OLD} | others)
+    away(group, seconds_away)
+    group.live(1, BEFORE | {"silu": OLD} | others)
+    for _ in range(HELD_SECONDS + 2):
+        group.live(1, AFTER | {"silu": OLD} | others)
+        for metric in (LAUNCHES, ORDERS, LATENCY):
+            assert not ("gemm" in counted(group, first, metric) and "gemm" in counted(group, second, metric))
+    assert (group.shown(first)["silu"], group.shown(second)["gemm"]) == (group.counts["silu"], group.counts["gemm"])
+    assert group.shown(second, ORDERS)["gemm"] == group.sold["gemm"]
+    assert group.drops == []
+
+
+@pytest.mark.parametrize("seconds_away", [20, 50])
+def test_no_counter_alternates_if_the_old_partition_has_no_leader_for_a_while(seconds_away: int) -> None:
+    group, first, second = growing(seconds_before=30)
+    grow(group, NEW)
+    group.give(second, NEW)
+    group.live(30, BEFORE | {"silu": OLD})
+    group.live(1, AFTER)
+    first.kafka.leaderless.add(("kernels", OLD))
+    group.live(seconds_away, AFTER)
+    first.kafka.leaderless.clear()
+    for _ in range(110 - seconds_away):
+        group.live(1, AFTER | {"silu": OLD})
+        assert not ("gemm" in group.shown(first) and "gemm" in group.shown(second))
+    assert (group.shown(first)["silu"], group.shown(second)["gemm"]) == (group.counts["silu"], group.counts["gemm"])
+    assert group.drops == []
+
+
+@pytest.mark.parametrize("seconds_away", [20, 260])
+def test_a_series_that_stays_in_its_partition_is_exposed_throughout_an_outage_after_growth(seconds_away: int) -> None:
+    group, first, second = growing(seconds_before=30)
+    grow(group, NEW)
+    group.give(second, NEW)
+    group.live(30, BEFORE | {"tanh": NEW})
+    away(group, seconds_away)
+    for _ in range(20):
+        group.live(1, {"relu": LIVE, "tanh": NEW})
+        assert set(group.shown(first)) == set(group.shown(first, ORDERS)) == {"gemm"}
+    group.live(1, BEFORE)
+    assert group.shown(first) == {"gemm": group.counts["gemm"]}
 
 
 def test_a_kafka_that_is_away_ends_no_series_of_a_topic_that_has_grown() -> None:
@@ -237,14 +340,42 @@ def test_the_total_is_whole_when_a_clock_that_was_ahead_is_corrected_right_after
     assert group.drops == []
 
 
-def test_the_total_has_what_was_counted_elsewhere_when_a_series_returns_to_its_former_replica() -> None:
+@pytest.mark.parametrize("leaves", [0, 1])
+@pytest.mark.parametrize("off_ns", [-TEN_MINUTES_NS, TEN_MINUTES_NS])
+def test_a_total_that_was_exposed_goes_on_beside_a_former_one_of_another_clock(off_ns: int, leaves: int) -> None:
+    group, first, second = growing()
+    group.sell(OLD, "gemm", ahead_ns=max(off_ns, 0))
+    group.live(1, {"relu": LIVE})
+    grow(group, NEW)
+    group.give(second, NEW)
+    group.set_back("gemm", TEN_MINUTES_NS)
+    for _ in range(100):
+        group.sell(NEW, "gemm", ahead_ns=min(off_ns, 0))
+        group.live(1, {"relu": LIVE})
+    before = group.shown(second, ORDERS)["gemm"]
+    sites = {0: (first, second, (OLD,)), 1: (second, first, (LIVE, NEW))}
+    leaving, staying, partitions = sites[leaves]
+    group.take(leaving, *partitions)
+    group.give(staying, *partitions)
+    group.sell(NEW, "gemm", ahead_ns=min(off_ns, 0))
+    group.live(1, {"relu": LIVE})
+    assert group.shown(staying, ORDERS)["gemm"] == before + 1
+    group.live(3, AFTER)
+    assert group.shown(staying, ORDERS)["gemm"] == before + 4
+
+
+@pytest.mark.parametrize("seconds_elsewhere", [1, 4, 8, 13, 27, 41, 69])
+def test_the_total_has_what_was_counted_elsewhere_when_a_series_returns_to_its_former_replica(
+    seconds_elsewhere: int,
+) -> None:
     group, first, second = growing()
     grow(group, NEW)
     group.give(second, NEW)
-    group.live(1, AFTER)
+    group.live(seconds_elsewhere, AFTER)
     group.live(110, BEFORE)
-    assert (group.shown(first, ORDERS), group.shown(second, ORDERS)) == ({"gemm": 141}, {"relu": 141})
-    assert group.drops == []
+    count = 140 + seconds_elsewhere
+    assert (group.shown(first, ORDERS), group.shown(second, ORDERS)) == ({"gemm": count}, {"relu": count})
+    assert [drop for drop in group.drops if drop[0] == ORDERS] == []
 
 
 def test_the_total_is_whole_when_the_replica_that_a_series_visited_takes_its_partition_over() -> None:
@@ -294,6 +425,31 @@ def test_a_total_waits_while_the_snapshots_of_other_replicas_cannot_be_read() ->
     group.live(11, AFTER)
     assert group.shown(second, ORDERS) == group.sold
     assert group.drops == []
+
+
+def lagging(seconds: int) -> tuple[Growing, Site, Site]:
+    """Two bridges of a topic that grew some seconds ago; the one with the old partition has stopped reading before."""
+    group, first, second = growing()
+    first.kafka.at_once = 0
+    group.live(10, BEFORE)
+    grow(group, NEW)
+    group.give(second, NEW)
+    group.live(seconds, AFTER)
+    return group, first, second
+
+
+def test_a_total_waits_for_a_former_owner_that_lags_and_is_whole_then() -> None:
+    group, first, second = lagging(120)
+    assert group.shown(second, ORDERS) == {"relu": group.sold["relu"]}
+    first.kafka.at_once = 1000
+    group.live(40, AFTER)
+    assert group.shown(second, ORDERS) == group.sold
+    assert [drop for drop in group.drops if drop[0] == ORDERS] == []
+
+
+def test_a_total_waits_for_a_former_owner_that_lags_for_one_time_to_live_at_most() -> None:
+    group, _, second = lagging(320)
+    assert group.shown(second, ORDERS)["gemm"] == group.sold["gemm"] - 10
 
 
 @pytest.mark.parametrize("seconds_between", [90, 150])

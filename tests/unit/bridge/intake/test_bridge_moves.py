@@ -177,6 +177,15 @@ def test_a_broker_whose_clock_is_behind_the_others_ends_nothing() -> None:
     assert owner.heard_ms(0) == {0: 111_000, 1: 230_000}
 
 
+def test_lag_of_a_partition_is_not_taken_for_a_clock_of_its_broker_that_is_behind() -> None:
+    owner = ownership({0: 100_000, 1: 100_000})
+    late, right = owner.owned()
+    late.high = 5
+    owner.advance(right, position=2, append_ms=400_000, now_seconds=300)
+    owner.advance(late, position=5, append_ms=104_000, now_seconds=300)
+    assert owner.heard_ms(300) == {0: 400_000, 1: 400_000}
+
+
 def test_skipped_messages_keep_their_series_from_ending() -> None:
     owner = ownership({0: 100_000, 1: 400_000})
     owner.jump(owner.owned()[0], to=5, high=9)
@@ -218,6 +227,50 @@ def test_the_total_of_a_series_that_moved_while_no_bridge_ran_is_exposed_whole(l
     second = group.bridge(OLD + LIVE - last, last, at_once=at_once)
     group.read_all()
     assert group.shown(second, ORDERS) == group.sold
+    assert group.falls == []
+
+
+@pytest.mark.parametrize("seconds_away", [8, 30])
+@pytest.mark.parametrize("grouped", [True, False])
+def test_delta_points_of_a_partition_that_is_read_last_raise_the_total_however_old_they_are(
+    *, grouped: bool, seconds_away: int
+) -> None:
+    group = Group(grouped=grouped)
+    first = group.bridge(OLD, LIVE)
+    group.live(25, {"gemm": OLD, "relu": LIVE})
+    group.kill(first)
+    group.live(seconds_away, {"gemm": OLD, "relu": LIVE})
+    group.live(seconds_away, {"gemm": LIVE, "relu": LIVE})
+    second = group.bridge(LIVE, OLD)
+    group.read_all()
+    assert group.shown(second, ORDERS) == group.sold
+    assert group.falls == []
+
+
+def test_a_total_goes_on_after_old_messages_of_a_partition_that_its_series_has_left() -> None:
+    group = Group(grouped=False, ttl_seconds=60)
+    first = group.bridge(OLD, LIVE)
+    group.live(10, {"gemm": OLD, "relu": LIVE})
+    group.kill(first)
+    group.live(10, {"gemm": OLD, "relu": LIVE})
+    group.live(10, {"gemm": LIVE, "relu": LIVE})
+    second = group.bridge(LIVE, OLD)
+    group.live(90, {"gemm": LIVE, "relu": LIVE})
+    assert group.shown(second, ORDERS) == group.sold
+    assert group.falls == []
+
+
+@pytest.mark.parametrize("grouped", [True, False])
+def test_the_total_of_a_series_that_moved_twice_while_no_bridge_ran_is_exposed_whole(*, grouped: bool) -> None:
+    group = Group(grouped=grouped)
+    first = group.bridge(OLD, LIVE)
+    group.live(25, {"gemm": OLD, "relu": LIVE})
+    group.kill(first)
+    for partition in (LIVE, NEW):
+        group.live(20, {"gemm": partition, "relu": LIVE})
+    second = group.bridge(OLD, LIVE, NEW)
+    group.live(1, {"gemm": NEW, "relu": LIVE})
+    assert group.shown(second, ORDERS) == group.sold == {"gemm": 66, "relu": 66}
     assert group.falls == []
 
 

@@ -1,8 +1,11 @@
 """A topic that is deleted and created again: nothing of the old log's offsets is used for the new one's."""
 
 import pytest
+from confluent_kafka import TopicPartition
 from tests.support.bridge.list_kafka import ListKafka
 from tests.support.bridge.moving_series import ORDERS, Group
+
+from kernelcast.wire.errors import BrokerError
 
 WITH_IDS, WITHOUT_IDS = ("first", "second"), ("", "")
 P0 = ("kernels", 0)
@@ -61,6 +64,28 @@ def test_a_log_that_has_grown_past_the_old_one_between_two_reads_is_read_from_it
     assert (group.shown(site), group.shown(site, ORDERS)) == (group.counts, group.sold)
     assert group.falls == []
     assert site.own("kernelcast_bridge_offset_restarts_total", topic="kernels") == 1
+
+
+@pytest.mark.parametrize("grouped", [True, False], ids=["group", "replica"])
+def test_a_new_log_is_read_from_its_beginning_although_the_first_seek_fails(
+    monkeypatch: pytest.MonkeyPatch, *, grouped: bool
+) -> None:
+    group = with_ids(WITH_IDS, grouped=grouped)
+    old_log(group)
+    (site,) = group.bridges
+    group.recreate("second")
+    produce(group, 60)
+    seek, left = site.kafka.seek, [BrokerError("erroneous state")]
+
+    def seeks(partition: TopicPartition) -> None:
+        if left:
+            raise left.pop()
+        seek(partition)
+
+    monkeypatch.setattr(site.kafka, "seek", seeks)
+    group.live(30, {"gemm": 0})
+    assert (group.shown(site), group.shown(site, ORDERS)) == (group.counts, group.sold)
+    assert group.falls == []
 
 
 def test_a_snapshot_of_the_old_log_is_refused_however_long_the_new_one_is() -> None:

@@ -8,7 +8,7 @@ from kernelcast.bridge.intake.consume import Policy
 from kernelcast.bridge.intake.discovery import Discovery
 from kernelcast.bridge.modes import check, group_of, max_lag_seconds_of, properties_of, share_of
 from kernelcast.bridge.settings import BridgeSettings
-from kernelcast.bridge.tables.share import Share
+from kernelcast.bridge.tables.hashing import Share
 from kernelcast.columnar import Sample
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.errors import ConfigurationError

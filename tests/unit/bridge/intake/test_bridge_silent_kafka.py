@@ -1,10 +1,12 @@
 """A Kafka that does not answer, or a partition without a leader: no series ends by that."""
 
 import pytest
+from confluent_kafka import TopicPartition
 from tests.support.bridge.fleet import LAUNCHES, Site, launches, page, values
 from tests.support.bridge.moving_series import ORDERS, Group
 
 from kernelcast.bridge.intake.consume import Policy
+from kernelcast.wire.errors import BrokerError
 
 TTL_SECONDS = 60
 P0, P1 = ("kernels", 0), ("kernels", 1)
@@ -102,3 +104,48 @@ def test_a_silent_producer_of_one_partition_disappears_whether_kafka_names_newes
         site.run(1)
     assert values(site.store, LAUNCHES) == [2 * TTL_SECONDS - 1]
     assert "silent" not in page(site.store)
+
+
+@pytest.mark.parametrize("grouped", [True, False], ids=["group", "replica"])
+def test_the_bridge_says_for_how_long_kafka_has_not_answered(*, grouped: bool) -> None:
+    """Its series stay as they were during an outage, so their age must be visible somewhere."""
+    group = Group(TTL_SECONDS, grouped)
+    site = group.bridge(0)
+    group.live(40, {"gemm": 0, "relu": 0})
+    assert site.own("kernelcast_bridge_kafka_outage_seconds") == 0
+    silent_for(group, 5 * TTL_SECONDS)
+    assert site.own("kernelcast_bridge_kafka_outage_seconds") == pytest.approx(5 * TTL_SECONDS, abs=10)
+    answers_again(group)
+    group.live(20, {"gemm": 0, "relu": 0})
+    assert site.own("kernelcast_bridge_kafka_outage_seconds") == 0
+
+
+def test_a_kafka_that_answers_and_gets_no_messages_is_no_outage() -> None:
+    group = Group(TTL_SECONDS)
+    site = group.bridge(0)
+    group.live(40, {"gemm": 0})
+    group.live(TTL_SECONDS // 2, {})
+    assert site.own("kernelcast_bridge_kafka_outage_seconds") == 0
+
+
+@pytest.mark.parametrize("refused", [0, 1])
+def test_points_read_before_the_beginning_of_a_partition_was_known_are_counted_once_if_a_seek_fails(
+    monkeypatch: pytest.MonkeyPatch, *, refused: int
+) -> None:
+    group = Group(TTL_SECONDS)
+    group.live(5, {"gemm": 0})
+    site = group.bridge()
+    site.kafka.answers = False
+    group.give(site, 0)
+    group.live(2, {"gemm": 0})
+    answers_again(group)
+    seek, left = site.kafka.seek, [BrokerError("erroneous state")] * refused
+
+    def seeks(partition: TopicPartition) -> None:
+        if left:
+            raise left.pop()
+        seek(partition)
+
+    monkeypatch.setattr(site.kafka, "seek", seeks)
+    group.live(10, {"gemm": 0})
+    assert (group.shown(site), group.shown(site, ORDERS)) == (group.counts, group.sold)

@@ -4,7 +4,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from starlette.routing import Route
 from tests.support.bridge.fleet import LAUNCHES, Browser, Site, launches, samples
-from tests.support.bridge.list_kafka import Record
+from tests.support.runtime.kafka_record import Record
 
 from kernelcast.bridge.expose.exposition import Exposition
 from kernelcast.bridge.intake.consume import Policy

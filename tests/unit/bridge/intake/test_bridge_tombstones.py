@@ -13,14 +13,15 @@ from tests.support.bridge.delta_world import ORDERS, World
 from tests.support.bridge.exemplars import Site as ExemplarSite
 from tests.support.bridge.exemplars import exemplar
 from tests.support.bridge.fleet import Site, gauge, page, samples, values
-from tests.support.bridge.list_kafka import ListKafka, Record
+from tests.support.bridge.list_kafka import ListKafka
 from tests.support.bridge.producers import INFO, UP, Fleet, resource
 from tests.support.push.push_site import P0 as PUSHED
 from tests.support.push.push_site import PushSite
+from tests.support.runtime.kafka_record import Record
 
 from kernelcast.bridge.intake.consume import Policy
 from kernelcast.bridge.partitions.tombstones import key_hash
-from kernelcast.bridge.tables.share import Share
+from kernelcast.bridge.tables.hashing import Share
 from kernelcast.columnar import Sample
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.histogram import DurationTotals

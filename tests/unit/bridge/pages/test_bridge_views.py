@@ -18,7 +18,7 @@ from kernelcast.bridge.expose.http_sd import PATH, discovery
 from kernelcast.bridge.pages.layout import MAX_LAYOUTS, Layouts
 from kernelcast.bridge.pages.view import View
 from kernelcast.bridge.series.store import SeriesStore
-from kernelcast.bridge.tables.share import Share
+from kernelcast.bridge.tables.hashing import Share
 
 PROTOBUF = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited"
 FORMATS = ("text/plain", "application/openmetrics-text;version=1.0.0", PROTOBUF)

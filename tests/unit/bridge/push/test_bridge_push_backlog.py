@@ -5,8 +5,8 @@ import pytest
 from confluent_kafka import TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.bridge.list_kafka import Record
 from tests.support.push.push_site import MS, P0, P1, Log, PrometheusOfLists, PushSite
+from tests.support.runtime.kafka_record import Record
 
 from kernelcast.columnar import Sample
 from kernelcast.wire.catalogue import kernel

@@ -93,6 +93,20 @@ def test_a_clock_that_was_ahead_and_is_put_right_blocks_nothing() -> None:
         assert values(site.store, LAUNCHES) == [number]
 
 
+@pytest.mark.parametrize("at_once", [1, 2, 3])
+def test_a_point_with_a_future_time_that_is_read_late_is_not_newer_than_one_after_the_clock_is_corrected(
+    at_once: int,
+) -> None:
+    site = Site()
+    site.kafka.at_once = at_once
+    for number, (partition, ahead_seconds) in enumerate([(0, 600), (0, 600), (0, 600), (1, 600), (1, 0)], start=1):
+        site.clock.seconds += 10
+        site.export(partition, launches(number, time_ns=site.clock.now_ns() + ahead_seconds * 10**9))
+    site.kafka.assign(site.intake, P0, P1)
+    site.read_all()
+    assert values(site.store, LAUNCHES) == [5]
+
+
 def test_numbers_of_removed_series_are_returned_to_the_decoder() -> None:
     site = Site(ttl_seconds=10)
     site.kafka.assign(site.intake, P0)

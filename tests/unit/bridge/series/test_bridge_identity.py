@@ -54,6 +54,17 @@ def test_a_restart_and_late_messages_from_before_it_are_no_sign_of_two_producers
     assert producers.conflicts == {}
 
 
+@pytest.mark.parametrize("kind", CUMULATIVE)
+def test_late_messages_of_a_process_whose_clock_was_ahead_are_no_sign_of_two_producers(kind: str) -> None:
+    producers = Producers(kind)
+    producers.send(500, 0, start_seconds=-1000)
+    producers.send(1, 60, start_seconds=55)
+    producers.send(501, 30, start_seconds=-1000, ahead_seconds=600)
+    assert producers.shown == 1
+    assert producers.outcomes[OLDER] == 1
+    assert producers.conflicts == {}
+
+
 def test_a_start_time_that_is_computed_each_time_is_no_sign_of_two_producers() -> None:
     producers = Producers("counter")
     for number in range(10):

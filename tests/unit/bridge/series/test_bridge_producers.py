@@ -10,8 +10,8 @@ from kernelcast.bridge.series.heartbeats import NEW_PRODUCERS_PER_LOCK
 from kernelcast.bridge.series.occupancy import OccupancyCollector
 from kernelcast.bridge.series.store import SeriesStore
 from kernelcast.bridge.tables.columns import PRODUCER_LIMIT, SERIES_LIMIT, STORED, TYPE_CONFLICT
+from kernelcast.bridge.tables.hashing import Share
 from kernelcast.bridge.tables.producers import ProducerRules
-from kernelcast.bridge.tables.share import Share
 from kernelcast.bridge.tables.slots import SeriesLimits
 from kernelcast.columnar import PointType, SeriesIdentity, Temporality
 

@@ -221,7 +221,7 @@ class SlowStore:
             start_ns = old.start_ns
         if old is not None and old.writer != writer and not self._free(old, start_ns, origin):
             return
-        if old is not None and old.writer == writer and self._both_live(old, start_ns, time_ns):
+        if old is not None and old.writer == writer and self._both_live(old, start_ns, time_ns, origin):
             if not self._silent(old, origin):
                 return
             old = None
@@ -250,9 +250,10 @@ class SlowStore:
         """Whether a series may go to another writer."""
         return start_ns > self._clamped(old.time_ns, old.append_ms) or self._silent(old, origin)
 
-    def _both_live(self, old: Held, start_ns: int, time_ns: int) -> bool:
+    def _both_live(self, old: Held, start_ns: int, time_ns: int, origin: tuple[int, int, int]) -> bool:
         """Whether a point of a series' own writer comes from a process that began earlier and still runs."""
-        return 0 < start_ns < old.start_ns - 2_000_000_000 and time_ns > old.time_ns
+        began_earlier = 0 < start_ns < old.start_ns - 2_000_000_000
+        return began_earlier and time_ns > old.time_ns and self._later(old, time_ns, origin)
 
     def _silent(self, old: Held, origin: tuple[int, int, int]) -> bool:
         """Whether a series' writer has stopped."""
@@ -271,13 +272,19 @@ class SlowStore:
             return start_ns > old.start_ns
         if time_ns == old.time_ns:
             return origin[0] == old.partition and origin[1] >= old.offset
-        return time_ns > old.time_ns or self._put_right(old, time_ns, origin[2])
+        return self._later(old, time_ns, origin)
 
-    def _put_right(self, old: Held, time_ns: int, append_ms: int) -> bool:
-        """Whether the writer's clock was ahead and is not any more."""
-        was_ahead = self._clamped(old.time_ns, old.append_ms) != old.time_ns
-        latest_ns = append_ms * 1_000_000 + self.tolerance_ns // 2
-        return was_ahead and old.append_ms * 1_000_000 < time_ns <= latest_ns
+    def _later(self, old: Held, time_ns: int, origin: tuple[int, int, int]) -> bool:
+        """Whether a point is later than the stored one by its time, or by a clock that was corrected between them."""
+        stored, read = (old.time_ns, old.append_ms), (time_ns, origin[2])
+        if time_ns < old.time_ns:
+            return self._corrected(stored, read)
+        return origin[2] >= old.append_ms or not self._corrected(read, stored)
+
+    def _corrected(self, before: tuple[int, int], after: tuple[int, int]) -> bool:
+        """Whether the writer's clock was ahead at one point and is not at the other, which was written later."""
+        was_ahead = self._clamped(*before) != before[0]
+        return was_ahead and before[1] * 1_000_000 < after[0] <= after[1] * 1_000_000 + self.tolerance_ns // 2
 
     def shown(self) -> dict[int, float | int]:
         return {

@@ -14,9 +14,8 @@ from tests.support.columnar.otlp_messages import request
 from kernelcast.bridge.tables import arrivals as module
 from kernelcast.bridge.tables.arrivals import Arrivals
 from kernelcast.bridge.tables.columns import METRIC_LIMIT, OTHER_REPLICA, PRODUCER_LIMIT, SERIES_LIMIT, TYPE_CONFLICT
-from kernelcast.bridge.tables.labels import stable_hash, stable_hashes
+from kernelcast.bridge.tables.hashing import Share, stable_hash, stable_hashes
 from kernelcast.bridge.tables.placement import Placement
-from kernelcast.bridge.tables.share import Share
 from kernelcast.bridge.tables.slots import SeriesLimits, Slots
 from kernelcast.bridge.translation.settings import TranslationSettings
 from kernelcast.bridge.translation.together import place_together

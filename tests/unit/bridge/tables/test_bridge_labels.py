@@ -6,7 +6,8 @@ from tests.support.bridge.fleet import Known, Point, come_from, decoded, exposed
 
 from kernelcast.bridge.tables import labels as module
 from kernelcast.bridge.tables.columns import EMPTY, FREE, empty_series
-from kernelcast.bridge.tables.labels import LabelIndex, stable_hash
+from kernelcast.bridge.tables.hashing import stable_hash
+from kernelcast.bridge.tables.labels import LabelIndex
 
 CAPACITY = 64
 steps = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9), st.booleans()), max_size=120)

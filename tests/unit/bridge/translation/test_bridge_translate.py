@@ -112,7 +112,9 @@ def test_a_name_without_a_legal_character_is_refused(name: str) -> None:
 
 def test_a_sum_without_temporality_is_refused_and_both_temporalities_are_one_series() -> None:
     assert place(counter(temporality=Temporality.UNSPECIFIED)) == TEMPORALITY
-    assert place(counter(temporality=Temporality.DELTA)) == place(counter(temporality=Temporality.CUMULATIVE))
+    deltas, totals = (placed(counter(temporality=kind)) for kind in (Temporality.DELTA, Temporality.CUMULATIVE))
+    assert (deltas.totals, totals.totals) == (True, False)
+    assert replace(deltas, totals=False) == totals
 
 
 def test_labels_without_end_are_refused() -> None:

@@ -1,16 +1,14 @@
 """The daemon with a recording in place of NVML, and with a counters table of its user's own."""
 
-import os
 from pathlib import Path
 
 import pytest
 import typer
-from tests.support.exporter.nvml_double import field, gpu, node, playing
+from tests.support.exporter.nvml_double import field, gpu, node, playing, write_node_with_xid_79
 from typer.testing import CliRunner
 
 from kernelcast.exporter.command import exporter
 from kernelcast.exporter.nvml.counters_file import CountersFile
-from kernelcast.exporter.nvml.recordings.recording import NODE, Event, Moment, write
 from kernelcast.exporter.nvml.sampling.sampler import Sampler
 from kernelcast.exporter.nvml.source import NvmlSource
 
@@ -20,12 +18,7 @@ SECOND_NS = 1_000_000_000
 @pytest.fixture
 def recording(tmp_path: Path) -> Path:
     path = tmp_path / "node.jsonl.gz"
-    node_answers = {
-        "nvmlDeviceGetCount": 1,
-        "nvmlSystemGetDriverVersion": "590.48.01",
-    }
-    card = gpu("GPU-7", nvmlDeviceGetComputeRunningProcesses=[{"pid": os.getpid(), "usedGpuMemory": 5}])
-    write(path, (Moment(0, {NODE: node_answers, "0": card}), Moment(SECOND_NS, {}, (Event("0", 8, 79),))))
+    write_node_with_xid_79(path)
     return path
 
 

@@ -5,7 +5,8 @@ import math
 import pytest
 
 from kernelcast.exporter.simulate import BACKGROUNDS, FAULTS, SimulationSettings, parse
-from kernelcast.exporter.simulate.faults import ALL, syntax
+from kernelcast.exporter.simulate.faults import syntax
+from kernelcast.exporter.simulate.kinds.kind import ALL
 from kernelcast.wire.errors import ConfigurationError
 
 

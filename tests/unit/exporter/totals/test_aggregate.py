@@ -1,4 +1,5 @@
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
@@ -6,7 +7,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from kernelcast.columnar import Sample
 from kernelcast.exporter.delivery.publish import SamplePublisher
 from kernelcast.exporter.programs.limits import ProbeLimits
-from kernelcast.exporter.totals import aggregate
+from kernelcast.exporter.totals import aggregate, snapshot
 from kernelcast.exporter.totals.aggregate import MAX_ENDED, Aggregator
 from kernelcast.exporter.totals.report import ProcessReport
 from kernelcast.wire.catalogue import Metric, kernel
@@ -444,6 +445,15 @@ def test_outcomes_of_hints_are_counted_for_their_program() -> None:
     assert aggregator.counts.unmatched == 1
 
 
+def test_undecided_and_failed_trials_are_counted_apart_from_roll_backs() -> None:
+    aggregator = Aggregator()
+    aggregator.report(report({"gemm": [1]}))
+    for decision in ("rolled_back", "inconclusive", "failed", "failed", ""):
+        aggregator.outcome(Outcome("h1", "train", "conv.run", OutcomeState.ROLLED_BACK, decision=decision))
+    found = values(shown(aggregator), kernel.HINT_OUTCOMES, "state")
+    assert found == {"rolled_back": 2, "inconclusive": 1, "failed": 2}
+
+
 def test_programs_share_a_group_only_with_their_own_host() -> None:
     aggregator = Aggregator()
     aggregator.report(report({"gemm": [1]}))
@@ -519,3 +529,47 @@ def test_a_process_of_an_earlier_run_that_has_not_come_back_makes_room_for_a_new
 
 def test_a_program_may_have_as_many_processes_as_the_probe_socket_knows() -> None:
     assert ProbeLimits().processes <= aggregate.MAX_PROCESSES
+
+
+def test_steps_and_their_work_are_summed_over_processes_and_survive_a_restart_of_the_exporter() -> None:
+    aggregator = Aggregator()
+    aggregator.report(report({}, of=process("a"), counters=Counters(0, steps=3, items=96, step_ns=6 * SECOND_NS)))
+    aggregator.report(report({}, of=process("b"), counters=Counters(0, steps=2, items=64, step_ns=SECOND_NS)))
+    restored = Aggregator()
+    snapshot.restore(restored, snapshot.take(aggregator))
+    restored.report(report({}, of=process("a"), counters=Counters(0, steps=4, items=128, step_ns=7 * SECOND_NS)))
+    samples = shown(restored)
+    assert values(samples, kernel.STEPS) == {"": 6}
+    assert values(samples, kernel.ITEMS) == {"": 192}
+    assert values(samples, kernel.STEP_SECONDS) == {"": 8.0}
+
+
+def test_a_program_without_steps_has_no_series_of_them() -> None:
+    aggregator = Aggregator()
+    aggregator.report(report({"gemm": [1]}, counters=Counters(0)))
+    assert values(shown(aggregator), kernel.STEPS) == {}
+
+
+def test_the_cost_of_trials_is_summed_and_survives_a_restart_of_the_exporter() -> None:
+    aggregator = Aggregator()
+    budget = Counters(0, trial_lost_ns=SECOND_NS, trial_allowed_ns=4 * SECOND_NS)
+    aggregator.report(report({}, of=process("a"), counters=budget))
+    aggregator.report(report({}, of=process("b"), counters=Counters(0, trial_allowed_ns=SECOND_NS)))
+    restored = Aggregator()
+    snapshot.restore(restored, snapshot.take(aggregator))
+    restored.report(report({}, of=process("a"), counters=replace(budget, trial_allowed_ns=5 * SECOND_NS)))
+    assert values(shown(restored), kernel.TRIAL_LOST) == {"": 1.0}
+    assert values(shown(restored), kernel.TRIAL_ALLOWED) == {"": 6.0}
+    for part in snapshot.take(aggregator)["programs"]:
+        assert not [key for key, *_ in part["counters"] if key.startswith("trial")], "an older exporter cannot emit it"
+
+
+def test_an_older_exporter_finds_no_counter_in_the_state_that_it_cannot_emit() -> None:
+    aggregator = Aggregator()
+    counters = Counters(0, sync=(("stream", 1, 5),), steps=3, items=96, step_ns=7)
+    aggregator.report(report({}, counters=counters))
+    (program,) = snapshot.take(aggregator)["programs"]
+    (stored,) = program["live"].values()
+    for part in (program, stored):
+        assert [key for key, *_ in part["counters"]] == ["sync_calls", "sync_ns"]
+        assert [key for key, *_ in part["steps"]] == ["steps", "items", "step_ns"]

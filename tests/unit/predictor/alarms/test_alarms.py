@@ -168,11 +168,33 @@ def test_held_pages_go_out_when_the_budget_allows_and_the_summary_ends() -> None
     assert [one.state for one in later if one.scope is Scope.FLEET] == [FindingState.OVER]
 
 
-def test_something_observed_must_last_before_it_is_a_finding() -> None:
+@pytest.mark.parametrize("cause", [Cause.XID, Cause.MEMORY_ERRORS, Cause.TELEMETRY_LOST])
+def test_an_observed_fault_of_severity_page_is_a_page_in_the_cycle_that_sees_it(cause: Cause) -> None:
+    (begun,) = Run(hold_seconds=600.0).step(candidate(state=FindingState.OBSERVED, cause=cause), watched=100_000)
+    assert (begun.severity, begun.state, begun.held) == (Severity.PAGE, FindingState.OBSERVED, False)
+
+
+@pytest.mark.parametrize(
+    "observed",
+    [
+        candidate(state=FindingState.OBSERVED, cause=Cause.XID, severity=TICKET),
+        candidate(state=FindingState.OBSERVED, cause=Cause.STRAGGLER),
+    ],
+)
+def test_an_observed_ticket_and_a_slow_worker_must_last_before_they_are_findings(observed: Finding) -> None:
     run = Run(hold_seconds=600.0)
-    observed = candidate(state=FindingState.OBSERVED)
     assert run.steps(600.0, observed) == []
     assert len(run.step(observed)) == 1
+
+
+def test_an_observed_fault_that_was_marked_as_a_false_alarm_must_last_the_next_time() -> None:
+    run, xid = Run(hold_seconds=600.0), candidate(state=FindingState.OBSERVED, cause=Cause.XID)
+    (begun,) = run.step(xid)
+    run.alarms.known.findings[begun.finding_id] = begun
+    run.alarms.known.marks[begun.finding_id] = Mark(begun.finding_id, Verdict.FALSE_ALARM, time_ns=run.now_ns)
+    run.steps(HOUR)
+    assert run.step(xid) == []
+    assert len(run.steps(1200.0, xid)) == 1
 
 
 def test_the_more_series_are_watched_the_longer_a_prediction_must_last() -> None:

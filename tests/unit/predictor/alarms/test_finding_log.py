@@ -11,7 +11,8 @@ from tests.support.wire.findings import FINDING
 from kernelcast.predictor.alarms.settings import AlarmSettings
 from kernelcast.predictor.findings import FindingLog
 from kernelcast.wire.catalogue.meanings import Cause
-from kernelcast.wire.events import decode_event, encode_event, finding_from, to_event
+from kernelcast.wire.cloudevents import decode_event, encode_event
+from kernelcast.wire.events import finding_from, to_event
 from kernelcast.wire.findings import Finding, FindingEvidence, FindingState, Mark, Verdict
 from kernelcast.wire.topics import FINDINGS
 

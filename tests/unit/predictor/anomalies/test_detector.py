@@ -114,13 +114,25 @@ def test_an_episode_ends_once_its_state_is_the_normal_one() -> None:
     settings = AnomalySettings()
     episodes = Episodes(1, settings)
     strong, weak, none = (np.array([value], np.float32) for value in (1.5, settings.hysteresis, 0.0))
-    episodes.step(slice(None), strong, strong)
+    episodes.step(slice(None), strong, strong, (strong, strong))
     for _ in range(settings.adoption - 1):
-        episodes.step(slice(None), weak, none)
+        episodes.step(slice(None), weak, none, (weak, none))
     assert episodes.age[0] == settings.adoption
     for _ in range(settings.calm):
-        episodes.step(slice(None), weak, none)
+        episodes.step(slice(None), weak, none, (weak, none))
     assert episodes.age[0] == 0
+
+
+def test_a_score_without_evidence_for_an_alarm_stays_below_1() -> None:
+    """A state that was there before is shown, but needs more evidence to be an alarm."""
+    episodes = Episodes(1, AnomalySettings())
+    strong, weak = np.array([1.1], np.float32), np.array([0.95], np.float32)
+    for _ in range(3):
+        score, onset = episodes.step(slice(None), strong, strong, (weak, weak))
+        assert 0.9 < score[0] < 1
+        assert onset[0] < 1
+    score, onset = episodes.step(slice(None), strong, strong, (strong, strong))
+    assert score[0] == onset[0] == strong[0]
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -14,6 +14,7 @@ from kernelcast.predictor.backtest.grid import inferred_interval
 from kernelcast.predictor.backtest.output import time_text
 from kernelcast.predictor.backtest.table import unix_seconds
 from kernelcast.predictor.forecasting.combination import LeadForecast, forecast
+from kernelcast.predictor.forecasting.deep.panel import FittedPanel
 from kernelcast.predictor.forecasting.panel import Panel
 from kernelcast.predictor.forecasting.path import forecast_path, own_leads
 from kernelcast.wire.errors import ConfigurationError
@@ -270,9 +271,11 @@ def test_the_report_changes_no_row_and_costs_no_second_forecast(
     alone = backtest(tmp_path, path, "--quantiles", "0.9,0.3")
     levels: list[Sequence[float]] = []
 
-    def counted(panel: Panel, lead: int, wanted: Sequence[float], seasons: Sequence[int]) -> LeadForecast:
+    def counted(
+        panel: Panel, lead: int, wanted: Sequence[float], seasons: Sequence[int], fitted: FittedPanel | None
+    ) -> LeadForecast:
         levels.append(wanted)
-        return forecast(panel, lead, wanted, seasons)
+        return forecast(panel, lead, wanted, seasons, fitted)
 
     for module in ("run", "engine"):
         monkeypatch.setattr(f"kernelcast.predictor.backtest.{module}.forecast", counted, raising=False)

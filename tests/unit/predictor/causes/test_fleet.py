@@ -5,7 +5,15 @@ import pytest
 
 from kernelcast.predictor.causes.features import features
 from kernelcast.predictor.causes.find import find
-from kernelcast.predictor.causes.fleet import Member, node_part, reference, references, slow_from_birth
+from kernelcast.predictor.causes.fleet import (
+    Member,
+    Reference,
+    changed,
+    reference,
+    references,
+    slow_from_birth,
+    usual_durations,
+)
 from kernelcast.predictor.causes.observed import Around, Observed
 from kernelcast.wire.baselines import KernelBaseline, NodeBaseline
 from kernelcast.wire.catalogue import kernel
@@ -15,15 +23,24 @@ from kernelcast.wire.catalogue.meanings import Cause
 LENGTH = 120
 
 
-def shared(*medians: float, versions: tuple[str, ...] = ()) -> KernelBaseline:
-    names = versions or ("",) * len(medians)
-    parts = [NodeBaseline(f"node{at}", one, 0.01, 100, name)
-             for at, (one, name) in enumerate(zip(medians, names, strict=True))]  # fmt: skip
-    return KernelBaseline("k", "", "H100", tuple(parts))
+def part(node: int, median: float, version: str = "", program: str = "train", clock: float = 0.0) -> NodeBaseline:
+    return NodeBaseline(f"node{node}", median, 0.01, 100, version, 10, program, clock)
+
+
+def shared(*parts: NodeBaseline) -> KernelBaseline:
+    return KernelBaseline("k", "", "H100", parts)
+
+
+def member(host: str, version: str = "", program: str = "train") -> Member:
+    return Member("k||H100", host, program, version)
+
+
+def of(*medians: float) -> KernelBaseline:
+    return shared(*(part(node, one) for node, one in enumerate(medians)))
 
 
 def test_a_node_is_compared_with_the_others_and_one_slow_node_does_not_move_them() -> None:
-    found = reference(shared(9.0, 1.0, 1.02, 0.98, 3.0), without="node0")
+    found = reference(of(9.0, 1.0, 1.02, 0.98, 3.0), member("node0"))
 
     assert found is not None
     assert found.median_seconds == pytest.approx(1.01)
@@ -31,57 +48,122 @@ def test_a_node_is_compared_with_the_others_and_one_slow_node_does_not_move_them
 
 
 def test_fewer_than_three_other_nodes_are_no_reference() -> None:
-    assert reference(shared(1.0, 1.0, 1.0), without="node0") is None
-    assert reference(shared(1.0, 1.0, 1.0), without="another") is not None
+    assert reference(of(1.0, 1.0, 1.0), member("node0")) is None
+    assert reference(of(1.0, 1.0, 1.0), member("another")) is not None
 
 
-def test_nodes_with_the_same_version_count_where_there_are_enough() -> None:
-    baseline = shared(1.0, 1.0, 1.0, 2.0, 2.0, 2.0, versions=("old", "old", "old", "new", "new", "new"))
-    found = [reference(baseline, without="x", code_version=name) for name in ("old", "new", "newest")]
-
-    assert [one.median_seconds for one in found if one is not None] == [1.0, 2.0, 1.5]
+def test_parts_that_are_too_old_are_no_reference() -> None:
+    assert reference(of(1.0, 1.0, 1.0), member("another"), oldest_ns=10) is not None
+    assert reference(of(1.0, 1.0, 1.0), member("another"), oldest_ns=11) is None
 
 
-def test_slow_means_a_tenth_and_four_spreads() -> None:
-    own, usual = np.array([1.05, 1.12, 1.12, 1.3, np.nan]), np.ones(5)
-    spread = np.array([0.001, 0.01, 0.05, 0.05, 0.01])
-    assert slow_from_birth(own, usual, spread).tolist() == [False, True, False, True, False]
+def test_a_release_is_compared_with_the_nodes_that_run_it_and_no_other() -> None:
+    baseline = shared(*(part(at, 1.0, "old") for at in range(3)), *(part(at, 2.0, "new") for at in range(3, 6)))
+    found = [reference(baseline, member("x", name)) for name in ("old", "new", "newest")]
+
+    assert [one.median_seconds if one else None for one in found] == [1.0, 2.0, None]
 
 
-def test_a_node_shares_the_median_of_its_healthy_gpus() -> None:
-    noise = 1 + 0.02 * np.random.default_rng(1).standard_normal((4, LENGTH))
-    durations = np.array([[1e-3], [1.01e-3], [0.99e-3], [2e-3]]) * noise
-    healthy = np.array([True, True, True, False])
-    part = node_part(durations, healthy, hostname="a", code_version="v1", time_ns=5)
+def test_other_programs_count_where_too_few_nodes_run_the_same_one() -> None:
+    baseline = shared(*(part(at, 1.0, "v7", "serve") for at in range(3)), part(3, 2.0, "v1"), part(4, 2.0, "v1"))
+    found = reference(baseline, member("x", "v1"))
 
-    assert part is not None
-    assert part.median_seconds == pytest.approx(1e-3, rel=0.01)
-    assert part.spread_ratio == pytest.approx(0.02, rel=0.2)
-    assert part.count == 3 * LENGTH
-    assert node_part(durations[:, :14], healthy, hostname="a", code_version="", time_ns=5) is None
-    assert node_part(durations, np.zeros(4, np.bool_), hostname="a", code_version="", time_ns=5) is None
+    assert found is not None
+    assert (found.median_seconds, found.nodes) == (1.0, 5)
 
 
-def test_a_gpu_without_peers_that_was_always_slow_is_found_by_the_fleet() -> None:
-    durations = np.full((2, LENGTH), 1e-3) * np.array([[1.0], [1.3]])
-    medians, spreads = references([Member("a", "x"), Member("a", "y")], {"a": shared(1e-3, 1e-3, 1e-3)})
-    seen = Observed(
-        {kernel.DURATION.prometheus_name: durations, device.SM_CLOCK.prometheus_name: np.full((2, LENGTH), 1980.0)},
+def test_nodes_that_differ_raise_the_bar() -> None:
+    alike, different = reference(of(1.0, 1.001, 0.999, 1.0), member("x")), reference(of(1, 1.1, 0.9, 1.05), member("x"))
+
+    assert alike is not None
+    assert different is not None
+    assert alike.bar_seconds == pytest.approx(1.07)
+    assert different.bar_seconds > 1.3 * different.median_seconds
+    assert slow_from_birth(np.array([1.06, 1.08, np.nan, 2.0]), np.array([1.07, 1.07, 1.07, np.nan])).tolist() == [
+        False, True, False, False
+    ]  # fmt: skip
+
+
+def test_the_clock_of_the_fleet_is_known_from_three_nodes_on() -> None:
+    few = reference(shared(part(0, 1.0, clock=1900.0), part(1, 1.0), part(2, 1.0)), member("x"))
+    enough = reference(shared(*(part(at, 1.0, clock=1900.0 + at) for at in range(3))), member("x"))
+
+    assert few is not None
+    assert enough is not None
+    assert np.isnan(few.sm_clock_mhz)
+    assert enough.sm_clock_mhz == 1901.0
+
+
+def test_a_usual_duration_needs_nine_blocks() -> None:
+    noise = 1 + 0.02 * np.random.default_rng(1).standard_normal((2, 36))
+    values = np.array([[1e-3], [2e-3]]) * noise
+    values[1, :28] = np.nan
+    usual, spread = usual_durations(values)
+
+    assert usual[0] == pytest.approx(1e-3, rel=0.01)
+    assert spread[0] == pytest.approx(0.02, rel=0.4)
+    assert np.isnan(usual[1])
+
+
+def test_noise_is_no_change_and_another_release_is_one() -> None:
+    assert not changed(part(0, 1.0), part(0, 1.015))
+    assert changed(part(0, 1.0), part(0, 1.03))
+    assert changed(part(0, 1.0), part(0, 1.0, "v2"))
+    assert changed(part(0, 1.0), part(0, 1.0, program="serve"))
+
+
+def seen(durations: np.ndarray, clock: float, fleet_clock: float, reasons: float = 0.0, programs: int = 1) -> Observed:
+    rows = len(durations)
+    return Observed(
+        {
+            kernel.DURATION.prometheus_name: durations,
+            device.SM_CLOCK.prometheus_name: np.full((rows, LENGTH), clock),
+            device.CLOCK_EVENT_REASONS.prometheus_name: np.full((rows, LENGTH), reasons),
+        },
         60.0,
-        [(("UUID", "x"),), (("UUID", "y"),)],
-        [10**18, 10**18],
-        Around(fleet=medians, programs=np.ones((2, LENGTH))),
+        [(("UUID", str(row)),) for row in range(rows)],
+        [10**18] * rows,
+        Around(
+            fleet=np.full(rows, 1e-3),
+            clock=np.full(rows, clock),
+            fleet_clock=np.full(rows, fleet_clock),
+            programs=np.full((rows, LENGTH), programs),
+        ),
     )
-    found = find(features(seen))
 
-    assert slow_from_birth(durations[:, -1], medians, spreads).tolist() == [False, True]
+
+def test_a_gpu_that_was_always_slow_is_found_by_the_fleet() -> None:
+    durations = np.full((2, LENGTH), 1e-3) * np.array([[1.0], [1.3]])
+    found = find(features(seen(durations, 1980.0, 1980.0)))
+
     assert [[one.cause for one in row.causes] for row in found] == [[], [Cause.AGEING]]
     fact = next(one for one in found[1].causes[0].evidence if one.against == "peers")
     assert fact.value == pytest.approx(1.3e-3)
     assert fact.reference == pytest.approx(1e-3)
 
 
+@pytest.mark.parametrize(
+    ("clock", "reasons", "programs", "cause"),
+    [
+        (1400.0, 0.0, 1, Cause.CLOCK_LOW),
+        (1400.0, 0x4, 1, None),
+        (1400.0, 0x20, 1, Cause.THERMAL),
+        (1400.0, 0x80, 1, Cause.POWER_BRAKE),
+        (1980.0, 0x4, 1, Cause.AGEING),
+        (1980.0, 0.0, 2, None),
+    ],
+)
+def test_a_clock_below_that_of_the_fleet_explains_a_slow_gpu(
+    clock: float, reasons: float, programs: int, cause: Cause | None
+) -> None:
+    durations = np.full((1, LENGTH), 1.3e-3)
+    (found,) = find(features(seen(durations, clock, 1980.0, reasons, programs)))
+
+    assert [one.cause for one in found.causes] == ([] if cause is None else [cause])
+
+
 def test_a_kernel_that_no_node_has_shared_has_no_reference() -> None:
-    medians, spreads = references([Member("a", "x")], {})
-    assert np.isnan(medians).all()
-    assert np.isnan(spreads).all()
+    baselines = {"k||H100": of(1.0, 1.0, 1.0)}
+    found = references([member("x"), Member("other", "x")], baselines)
+    assert isinstance(found[0], Reference)
+    assert found[1] is None

@@ -10,9 +10,13 @@ from kernelcast.wire.catalogue.meanings import Cause
 KERNEL = (("Hostname", "n1"), ("gpu", "0"), ("kernel", "gemm"), ("program", "train"))
 
 
-def prediction(probability: float, *, firing: bool, passed: bool = False, variant: str = "") -> Prediction:
+def prediction(
+    probability: float, *, firing: bool, passed: bool = False, crossed: bool = False, variant: str = ""
+) -> Prediction:
     labels = tuple(sorted((*KERNEL, *([("variant", variant)] if variant else []))))
-    degradation = Degradation(Cause.AGEING, 2.0, {3600.0: probability}, {0.5: 60.0}, passed=passed, firing=firing)
+    degradation = Degradation(
+        Cause.AGEING, 2.0, {3600.0: probability}, {0.5: 60.0}, passed=passed, crossed=crossed, firing=firing
+    )
     subject = Subject(VARIANT if variant else DURATION, Form.MEAN, labels)
     return Prediction(row=0, subject=subject, end_ns=10, value=1.0, bounds={}, degradation=degradation)
 
@@ -31,6 +35,10 @@ def alerts(*predictions: Prediction) -> list[tuple[str, object]]:
 def test_an_alert_that_fires_is_published_with_its_state() -> None:
     assert alerts(prediction(0.95, firing=True)) == [("predicted", 1.0)]
     assert alerts(prediction(1.0, firing=True, passed=True)) == [("passed", 1.0)]
+
+
+def test_an_alert_that_has_passed_its_limit_stays_passed_until_it_ends() -> None:
+    assert alerts(prediction(0.6, firing=True, crossed=True)) == [("passed", 1.0)]
 
 
 def test_a_probable_breach_without_an_alert_has_no_alert_state() -> None:

@@ -198,3 +198,9 @@ def test_a_healthy_gpu_has_no_finding(fleet: Fleet) -> None:
         Cause.MEMORY_ERRORS,
         Cause.TELEMETRY_LOST,
     }
+
+
+def test_an_xid_79_pages_in_the_cycle_that_sees_it(fleet: Fleet) -> None:
+    (page,) = [one for one in fleet.findings if one.cause is Cause.XID and one.state is FindingState.OBSERVED]
+    assert page.severity is Severity.PAGE
+    assert page.updated_ns < (START_SECONDS + FAULT_SECONDS + CYCLE_SECONDS) * SECOND_NS

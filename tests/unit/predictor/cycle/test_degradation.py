@@ -62,6 +62,21 @@ def test_a_drift_of_0_15_degrees_a_second_shows_within_a_minute_of_samples(fleet
     assert fleet.causes() == {Cause.THERMAL}
 
 
+def test_a_series_counts_as_judged_once_its_history_carries_a_horizon_and_only_while_it_reports(
+    fleet: Fleet, noise: Noise
+) -> None:
+    steady_load(fleet, noise)
+    reporting = {"until": 400}
+
+    def temperature(second: int) -> float:
+        return float(round(70.0 + noise(0.6))) if second < reporting["until"] else math.nan
+
+    fleet.device(TEMPERATURE, temperature)
+    assert [report.judged for report in fleet.run(10)] == [0, 0]
+    assert fleet.run(390)[-1].judged == 1
+    assert fleet.run(60)[-1].judged == 0
+
+
 def test_a_hot_but_stable_gpu_raises_nothing(fleet: Fleet, noise: Noise) -> None:
     steady_load(fleet, noise)
     fleet.device(TEMPERATURE, lambda _: float(round(87.0 + noise(0.6))))

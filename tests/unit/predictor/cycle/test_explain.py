@@ -1,7 +1,7 @@
 """Explanations of series, and changed settings, on a whole engine without Kafka."""
 
 import pytest
-from tests.unit.predictor.conftest import START_SECONDS, Fleet, device_subject
+from tests.unit.predictor.conftest import START_SECONDS, Fleet, device_subject, kernel_subject
 
 from kernelcast.predictor import reloading
 from kernelcast.predictor.explain import explain, parse
@@ -39,6 +39,16 @@ def test_a_series_without_a_limit_and_one_with_too_little_history_say_so(fleet: 
     (cool,) = explain(fleet.cycle, fleet.windows, f'{TEMPERATURE}{{gpu="1"}}')
     assert cool["decided"] == "abstains: the limit is not known yet"
     assert explain(fleet.cycle, fleet.windows, "unknown_metric") == []
+
+
+def test_a_kernel_that_is_slow_with_its_clock_says_why_nothing_is_published(fleet: Fleet) -> None:
+    fleet.device("DCGM_FI_DEV_SM_CLOCK", lambda second: 1410.0 if second < 100 else 900.0)
+    fleet.add(kernel_subject("gemm"), lambda second: 1e-3 if second < 100 else 1.56e-3)
+    fleet.run(120)
+    (found,) = explain(fleet.cycle, fleet.windows, 'cuda_kernel_duration_seconds{kernel="gemm"}')
+    assert not fleet.alarms
+    assert found["alert"] is False
+    assert found["decided"].startswith("abstains (clock_fell): the clock of its GPU")
 
 
 def test_selectors_are_read_as_prometheus_writes_them() -> None:

@@ -146,9 +146,18 @@ def test_arming_twice_is_arming_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_door_stays_shut_where_arming_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    attempts: list[object] = []
+
+    def arm(begin: object) -> None:
+        attempts.append(begin)
+        raise ZeroDivisionError
+
     monkeypatch.setenv(SWITCH, "1")
-    monkeypatch.setattr(dormant, "arm", lambda _begin: 1 / 0)
+    monkeypatch.setattr(dormant, "arm", arm)
+    before = list(sys.meta_path)
     door.open_door()
+    assert len(attempts) == 1
+    assert sys.meta_path == before
 
 
 def test_an_import_is_reported_once_it_is_complete_and_keeps_its_own_loader(

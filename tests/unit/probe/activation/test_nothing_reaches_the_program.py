@@ -54,13 +54,20 @@ def test_a_thread_that_cannot_start_within_torchs_initialisation_is_no_error_of_
 
 
 def test_a_probe_whose_failure_cannot_even_be_logged_costs_the_program_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_arguments: Any) -> None:
-        raise OSError("the log's disk is full")
+    attempts: list[str] = []
 
-    monkeypatch.setattr(dormant, "_warn", broken)
-    sleeper = Dormant(broken, lambda: ())
-    monkeypatch.setattr(sleeper._watch, "stop", broken)
+    def broken(name: str) -> Callable[..., None]:
+        def fail(*_arguments: Any) -> None:
+            attempts.append(name)
+            raise OSError("the log's disk is full")
+
+        return fail
+
+    monkeypatch.setattr(dormant, "_warn", broken("warn"))
+    sleeper = Dormant(broken("begin"), lambda: ())
+    monkeypatch.setattr(sleeper._watch, "stop", broken("stop"))
     sleeper.wake()
+    assert attempts == ["stop", "warn", "begin", "warn"]
 
 
 def test_an_import_succeeds_although_the_watch_cannot_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

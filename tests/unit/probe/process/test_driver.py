@@ -55,4 +55,5 @@ def test_a_process_without_a_driver_leaves_the_device_open() -> None:
 
 
 def test_a_program_without_a_gpu_runs_on_the_pseudo_device() -> None:
-    assert claims("simulated", lambda: Driver((FIRST, "NVIDIA H200"))) == (CPU,)
+    for source in ("simulated", "cpu"):
+        assert claims(source, lambda: Driver((FIRST, "NVIDIA H200"))) == (CPU,)

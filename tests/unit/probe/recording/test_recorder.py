@@ -1,5 +1,6 @@
 import threading
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -177,3 +178,32 @@ def test_time_of_kernels_is_reported_by_device_and_signature() -> None:
     recorder.count("b", 4, device=1)
     assert recorder.spent(["b"]) == {(1, "b"): Spent(20, 1, 5)}
     assert len(recorder.spent([])) == 2
+
+
+def test_steps_are_reported_for_the_device_that_was_used_first() -> None:
+    recorder = Recorder()
+    recorder.observe("k", 5, device=1)
+    recorder.observe("k", 5, device=0)
+    for step in range(3):
+        recorder.progress.advance(1_000 + 10 * step, 32)
+    home = recorder.counters(1, dropped_frames=0)
+    assert (home.steps, home.items, home.step_ns) == (3, 96, 20)
+    assert recorder.counters(0, dropped_frames=0) == Counters(0)
+    check_counters(home, 2)
+
+
+@given(st.lists(st.one_of(st.integers(), st.floats(), st.text(max_size=3), st.none(), st.booleans()), max_size=20))
+def test_an_impossible_number_of_items_raises_nothing_and_counts_the_step(given_items: list[object]) -> None:
+    recorder = Recorder()
+    recorder.observe("k", 5)
+    for step, items in enumerate(given_items):
+        recorder.progress.advance(step, items)  # type: ignore[arg-type]
+    counters = recorder.counters(0, dropped_frames=0)
+    assert counters.steps == len(given_items)
+    check_counters(counters, 1)
+
+
+def test_items_of_numpy_count() -> None:
+    recorder = Recorder()
+    recorder.progress.advance(1, np.int64(7))  # type: ignore[arg-type]
+    assert recorder.progress.items == 7

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry
+from tests.support.runtime.kafka_record import Record
 
 from kernelcast.runtime.kafka.deadletter import BURST, RATE_PER_SECOND, DeadLetters
 from kernelcast.wire.errors import DecodeError
@@ -11,24 +12,8 @@ from kernelcast.wire.errors import DecodeError
 COUNTED = "kernelcast_deadletter_messages_total"
 
 
-class Message:
-    def __init__(self, value: bytes | None = b"poison", key: bytes | None = b"k") -> None:
-        self._value, self._key = value, key
-
-    def topic(self) -> str:
-        return "kernelcast.device"
-
-    def partition(self) -> int:
-        return 3
-
-    def offset(self) -> int:
-        return 17
-
-    def key(self) -> bytes | None:
-        return self._key
-
-    def value(self) -> bytes | None:
-        return self._value
+def message(value: bytes | None = b"poison", key: bytes | None = b"k") -> Record:
+    return Record(("kernelcast.device", 3, 17), value, keyed=key)
 
 
 class Sent:
@@ -55,7 +40,7 @@ class Clock:
 def test_a_dead_letter_is_the_message_with_where_it_came_from_and_why() -> None:
     sent = Sent()
 
-    DeadLetters(sent).send(Message(), DecodeError("field 3 ends after the message"))
+    DeadLetters(sent).send(message(), DecodeError("field 3 ends after the message"))
 
     assert sent.letters == [
         (
@@ -76,7 +61,7 @@ def test_a_dead_letter_is_the_message_with_where_it_came_from_and_why() -> None:
 def test_a_value_over_the_limit_is_cut_and_its_checksum_kept() -> None:
     sent = Sent()
 
-    DeadLetters(sent, max_value_bytes=4).send(Message(b"123456"), DecodeError("x"))
+    DeadLetters(sent, max_value_bytes=4).send(message(b"123456"), DecodeError("x"))
 
     _topic, _key, value, headers = sent.letters[0]
     assert value == b"1234"
@@ -87,7 +72,7 @@ def test_a_value_over_the_limit_is_cut_and_its_checksum_kept() -> None:
 def test_a_long_error_and_a_long_key_stay_within_the_headroom() -> None:
     sent = Sent()
 
-    DeadLetters(sent).send(Message(key=bytes(10**6)), DecodeError("\udcff" * 10**6))
+    DeadLetters(sent).send(message(key=bytes(10**6)), DecodeError("\udcff" * 10**6))
 
     _topic, key, value, headers = sent.letters[0]
     assert key is not None
@@ -98,7 +83,7 @@ def test_a_long_error_and_a_long_key_stay_within_the_headroom() -> None:
 def test_a_tombstone_can_be_a_dead_letter() -> None:
     sent = Sent()
 
-    DeadLetters(sent).send(Message(None, None), DecodeError("x"))
+    DeadLetters(sent).send(message(None, None), DecodeError("x"))
 
     assert sent.letters[0][1:3] == (None, None)
 
@@ -109,11 +94,11 @@ def test_a_flood_is_limited_and_dropped_lines_are_counted() -> None:
     letters.expect("kernelcast.kernels")
 
     for _ in range(int(BURST) + 5):
-        letters.send(Message(), DecodeError("x"))
+        letters.send(message(), DecodeError("x"))
     flooded = len(sent.letters)
     clock.seconds += 1
     for _ in range(int(RATE_PER_SECOND) + 5):
-        letters.send(Message(), DecodeError("x"))
+        letters.send(message(), DecodeError("x"))
 
     labels = {"topic": "kernelcast.device", "outcome": "dropped"}
     assert flooded == BURST
@@ -125,6 +110,6 @@ def test_a_flood_is_limited_and_dropped_lines_are_counted() -> None:
 def test_a_producer_that_fails_never_stops_the_consumer() -> None:
     registry = CollectorRegistry()
 
-    DeadLetters(Sent(broken=True), registry=registry).send(Message(), DecodeError("x"))
+    DeadLetters(Sent(broken=True), registry=registry).send(message(), DecodeError("x"))
 
     assert registry.get_sample_value(COUNTED, {"topic": "kernelcast.device", "outcome": "dropped"}) == 1

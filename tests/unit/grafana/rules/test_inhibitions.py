@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from kernelcast.grafana import alertmanager, rules
+from kernelcast.grafana.consequences import Consequences, declared
 
 NAMES = {alert.name for alert in rules.alerts(rules.PRODUCTION)}
 NODE = {"alertname": "KernelcastExporterStale", "Hostname": "n1", "job": "kernelcast-exporter", "instance": "e1"}
@@ -62,3 +63,35 @@ def test_a_consequence_is_muted_by_its_cause(target: dict[str, str], source: dic
 )
 def test_another_fault_is_not_muted(target: dict[str, str], source: dict[str, str]) -> None:
     assert not muted(target, source)
+
+
+@pytest.mark.parametrize("one", declared(rules.PRODUCTION), ids=lambda one: f"{one.cause}: {len(one.silenced)}")
+def test_every_declared_consequence_is_muted_on_its_subject_only(one: Consequences) -> None:
+    subject = {label: f"a-{label}" for label in one.subject}
+    for name in one.silenced:
+        target = {"alertname": name, **subject}
+        assert muted(target, {"alertname": one.cause, **subject}), name
+        if one.subject:
+            elsewhere = {label: f"b-{label}" for label in one.subject}
+            alone = {"alertname": one.cause, **subject}
+            assert not muted({**target, **elsewhere}, alone), name
+
+
+def test_no_alert_mutes_its_own_cause() -> None:
+    """A circle of inhibitions would silence everything in it."""
+    muting: dict[str, set[str]] = {}
+    for one in declared(rules.PRODUCTION):
+        muting.setdefault(one.cause, set()).update(one.silenced)
+    for cause in muting:
+        found: set[str] = set()
+        waiting = [cause]
+        while waiting:
+            for name in muting.get(waiting.pop(), ()):
+                if name not in found:
+                    found.add(name)
+                    waiting.append(name)
+        assert cause not in found, cause
+
+
+def test_the_heartbeat_is_never_muted() -> None:
+    assert not any("Watchdog" in one.silenced for one in declared(rules.PRODUCTION))

@@ -1,0 +1,86 @@
+"""One rank of a job with a collective tunable, as a process: `python program.py RANK SIZE PORT GROUP SEED FILE`.
+
+GROUP is `socket` or `gloo`. In half of the jobs the ranks search a collective space, too. It imports the probe, the
+contract and the tuner only, so that an interpreter with nothing but PyTorch runs it. Every step communicates, as
+distributed training does. Each step's values are written to FILE, and at the end the outcomes. With
+`KERNELCAST_SOCKET` the hints come from the exporter there, else each rank hands one to itself.
+"""
+
+import json
+import os
+import random
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from kernelcast import probe
+
+sys.path.insert(0, str(Path(__file__).parent))
+from sockets import SocketGroup  # type: ignore[import-not-found]
+
+STEPS = int(os.environ.get("RANKS_STEPS", "500"))
+STEP_SECONDS = {16: 0.004, 32: 0.003}
+NANOSECONDS = 1_000_000_000
+SEARCHING = 0.5
+"""Share of the jobs that search a space besides."""
+
+
+def hint(program: str) -> dict[str, Any]:
+    """A hint as the exporter delivers it."""
+    from kernelcast.wire.events import Hint, to_event
+
+    data = Hint("h1", program, "batch", "32", time.time_ns() + 600 * NANOSECONDS)
+    return to_event(data, source="/test", time_ns=time.time_ns())
+
+
+def main(arguments: list[str]) -> None:
+    """Run the steps; an error of the job's own communication ends them, as it would without the probe."""
+    rank, size, port, kind, seed, file = arguments
+    drawn = random.Random(f"{seed} {rank}")
+    exporter = os.environ.get("KERNELCAST_SOCKET", "")
+    running = probe.start("ranks", rank, socket_path=exporter or f"{file}.none", source="cpu", method="manual")
+    feed: Any = None
+    step_of_hint = drawn.randrange(60)
+    if kind == "gloo":
+        group, couple = gloo(int(rank), int(size), int(port))
+    else:
+        ours, theirs = (SocketGroup(int(rank), int(size), int(port) + one) for one in range(2))
+        group, couple = ours, lambda: theirs.all_gather("")
+    with open(file, "w", encoding="utf-8", buffering=1) as out:  # noqa: PTH123  line by line, for a rank that is killed
+        try:
+            batch = probe.tunable("batch", [16, 32], 16, scope="collective", group=group)
+            if random.Random(f"searches {seed}").random() < SEARCHING:
+                terms = {"per": "step", "scope": "collective", "group": group, "share": 1.0}
+                feed = probe.space("feed", {"workers": [0, 4, 8]}, start={"workers": 0}, **terms)
+            for step in range(STEPS):
+                out.write(f"{batch.value}{feed.workers if feed else ''}\n")
+                if step == step_of_hint and not exporter:
+                    running._desk.receive(hint("ranks"))
+                time.sleep(
+                    STEP_SECONDS[batch.value] * drawn.uniform(0.9, 1.1) + (0.001 if feed and feed.workers else 0)
+                )
+                couple()
+                probe.step()
+        except Exception as error:  # noqa: BLE001  a peer is gone
+            out.write(f"# {type(error).__name__}\n")
+        probe.stop()
+        states = [[one.state.value, one.decision] for one in running.outcomes if not one.is_search]
+        searches = [[one.state.value, one.decision] for one in running.outcomes if one.is_search]
+        value = [batch.value, feed.workers if feed else 0]
+        out.write(json.dumps({"outcomes": states, "searches": searches, "value": value}) + "\n")
+
+
+def gloo(rank: int, size: int, port: int) -> tuple[Any, Any]:
+    """Make a process group of PyTorch on the CPU, and a function that reduces a tensor over it."""
+    import torch
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=size)
+    tensor = torch.ones(1)
+    return dist.group.WORLD, lambda: dist.all_reduce(tensor)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

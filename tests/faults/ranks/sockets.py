@@ -1,0 +1,85 @@
+"""A group of processes over loopback sockets: the first rank collects a text of each and returns all of them."""
+
+import socket
+import struct
+import time
+from typing import Final
+
+CONNECT_SECONDS: Final = 20.0
+LENGTH: Final = struct.Struct("!I")
+
+
+class SocketGroup:
+    """Lets ranks exchange texts. After an error it is closed, so that no rank waits for another one.
+
+    Args:
+        rank: This rank.
+        size: Number of ranks.
+        port: Port of the first rank on the loopback interface.
+    """
+
+    def __init__(self, rank: int, size: int, port: int) -> None:
+        self.rank, self.size = rank, size
+        self._peers: list[socket.socket] = []
+        if rank == 0:
+            with socket.create_server(("127.0.0.1", port)) as server:
+                server.settimeout(CONNECT_SECONDS)
+                by_rank: dict[int, socket.socket] = {}
+                while len(by_rank) < size - 1:
+                    peer, _ = server.accept()
+                    by_rank[int(_receive(peer))] = peer
+            self._peers = [by_rank[one] for one in range(1, size)]
+        else:
+            self._peers = [_connected(port)]
+            _send(self._peers[0], str(rank))
+
+    def all_gather(self, text: str) -> list[str]:
+        """Return the texts of all ranks."""
+        try:
+            if self.rank:
+                _send(self._peers[0], text)
+                return [_receive(self._peers[0]) for _ in range(self.size)]
+            texts = [text, *map(_receive, self._peers)]
+            for peer in self._peers:
+                for one in texts:
+                    _send(peer, one)
+        except (OSError, EOFError):
+            self.close()
+            raise
+        return texts
+
+    def close(self) -> None:
+        """Close all connections: every other rank gets an error."""
+        for peer in self._peers:
+            peer.close()
+
+
+def _connected(port: int) -> socket.socket:
+    ends = time.monotonic() + CONNECT_SECONDS
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port))
+        except ConnectionRefusedError:
+            if time.monotonic() > ends:
+                raise
+            time.sleep(0.02)
+
+
+def _send(peer: socket.socket, text: str) -> None:
+    body = text.encode()
+    peer.sendall(LENGTH.pack(len(body)) + body)
+
+
+def _receive(peer: socket.socket) -> str:
+    (length,) = LENGTH.unpack(_exactly(peer, LENGTH.size))
+    return _exactly(peer, length).decode()
+
+
+def _exactly(peer: socket.socket, length: int) -> bytes:
+    found = b""
+    while len(found) < length:
+        part = peer.recv(length - len(found))
+        if not part:
+            raise EOFError("the other rank has closed the connection")
+        found += part
+    return found

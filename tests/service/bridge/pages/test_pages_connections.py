@@ -1,0 +1,81 @@
+"""The connections of the served pages to their Prometheus, against a small real server."""
+
+import contextlib
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from kernelcast.bridge.browser.connections import AnswerTooLargeError, Connections
+
+PEERS: list[int] = []
+
+
+class Prometheus(BaseHTTPRequestHandler):
+    """Answers by the path: at once, never, without an end, or with a redirect."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        PEERS.append(self.client_address[1])
+        if self.path.endswith("slow"):
+            time.sleep(2)
+        self.send_response(307 if self.path.endswith("elsewhere") else 200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Location", "http://127.0.0.1:1/")
+        size = 1_000_000 if self.path.endswith("large") else 2
+        self.send_header("Content-Length", str(size))
+        self.end_headers()
+        with contextlib.suppress(ConnectionError):  # the client has seen enough
+            self.wfile.write(b"{}" * (size // 2))
+        self.close_connection = self.path.endswith("last")
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def connections(timeout_seconds: float = 5.0) -> Iterator[Connections]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Prometheus) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_address[1]}/prefix"
+        made = Connections(url, tls=ssl.create_default_context(), timeout_seconds=timeout_seconds, max_bytes=1000)
+        try:
+            yield made
+        finally:
+            made.close()
+            server.shutdown()
+
+
+def test_queries_share_a_connection_and_one_that_was_closed_is_replaced() -> None:
+    PEERS.clear()
+    with connections() as made:
+        bodies = [made.ask(path, b"query=up", {}).body for path in ("/a", "/b", "/last", "/c")]
+    assert bodies == [b"{}"] * 4
+    assert PEERS[0] == PEERS[1] == PEERS[2] != PEERS[3]
+
+
+def test_an_answer_that_is_too_large_is_not_read_to_its_end() -> None:
+    with connections() as made:
+        with pytest.raises(AnswerTooLargeError):
+            made.ask("/large", b"", {})
+        assert made.ask("/a", b"", {}).status == 200, "the connection in the middle of an answer is not used again"
+
+
+def test_a_slow_server_is_given_up_in_time() -> None:
+    with connections(timeout_seconds=0.2) as made:
+        began = time.monotonic()
+        with pytest.raises(TimeoutError):
+            made.ask("/slow", b"", {})
+        assert time.monotonic() - began < 1.5
+
+
+def test_a_redirect_is_an_answer_and_is_not_followed() -> None:
+    with connections() as made:
+        assert made.ask("/elsewhere", b"", {}).status == 307

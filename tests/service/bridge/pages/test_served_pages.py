@@ -1,0 +1,159 @@
+"""The served pages in a real browser: each type of panel, hostile names, and a Prometheus that is away."""
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+import bcrypt
+import pytest
+import yaml
+from prometheus_client import CollectorRegistry
+from tests.service.require import binary
+from tests.support.runtime.certificates import self_signed
+
+from kernelcast.bridge.browser.connections import Answer
+from kernelcast.bridge.browser.models import page_model
+from kernelcast.bridge.browser.prometheus import Ask, PrometheusProxy
+from kernelcast.bridge.browser.settings import PagesSettings
+from kernelcast.bridge.browser.site import Site
+from kernelcast.runtime.settings.service import WebSettings
+from kernelcast.runtime.web.server import WebServer
+
+HOSTILE = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
+ESCAPED = HOSTILE.replace("<", "&lt;").replace(">", "&gt;")
+BAD_LINKS = ("javascript:alert(1)", "data:text/html,x", "//elsewhere/", "\\\\elsewhere")
+CHOICE = '/[{,]kernel="(?<value>ge.*?)"/'
+TYPES = ("stat", "gauge", "bargauge", "timeseries", "table", "state-timeline", "text")
+FLAGS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-component-update"),
+    *("--disable-background-networking", "--disable-sync", "--virtual-time-budget=6000", "--window-size=1400,2400"),
+)
+
+
+def panel(number: int, kind: str) -> dict[str, Any]:
+    instant = kind not in ("timeseries", "state-timeline")
+    target = {"refId": "A", "expr": "hot", "legendFormat": "{{kernel}}", "instant": instant}
+    link = {"title": "open", "url": "/d/other?var-kernel=${__data.fields.kernel}"}
+    made: dict[str, Any] = {"id": number, "type": kind, "title": kind, "targets": [target]}
+    made["gridPos"] = {"x": 0, "y": number * 4, "w": 24, "h": 6}
+    made["fieldConfig"] = {"defaults": {"unit": "percentunit", "max": 1, "links": [link]}}
+    made["options"] = {"content": HOSTILE, "textMode": "value_and_name"}
+    return made
+
+
+def dashboard(kinds: tuple[str, ...]) -> dict[str, Any]:
+    panels = [panel(number, kind) for number, kind in enumerate(kinds, 1)]
+    chosen = {"name": "which", "type": "query", "query": {"query": "query_result(hot)"}, "sort": 0, "regex": CHOICE}
+    renamed = panel(90, "stat") | {"title": "about ${which:text}", "gridPos": {"x": 0, "y": 0, "w": 24, "h": 4}}
+    renamed["transformations"] = [{"id": "renameByRegex", "options": {"regex": "^ge(.*)$", "renamePattern": "GE$1"}}]
+    panels.append(renamed)
+    panels[0]["links"] = [{"title": "bad", "url": address} for address in BAD_LINKS]
+    return {
+        "uid": "trial",
+        "title": f"Trial {HOSTILE}",
+        "refresh": "30s",
+        "panels": panels,
+        "templating": {"list": [chosen]},
+    }
+
+
+def prometheus(_path: str, body: bytes, _headers: Mapping[str, str]) -> Answer:
+    """Answers every query with two kernels, one of them with a hostile name."""
+    form = dict(parse_qsl(body.decode()))
+    times = [float(form["end"]) - 15 * back for back in range(8)] if "end" in form else [float(form["time"])]
+    result = []
+    for kernel, value in ((HOSTILE, "0.25"), ("gemm", "0.5")):
+        points = [[seconds, value] for seconds in reversed(times)]
+        result.append({"metric": {"kernel": kernel}, **({"values": points} if "end" in form else {"value": points[0]})})
+    answer = json.dumps({"status": "success", "data": {"result": result}}).encode()
+    return Answer(200, "application/json", "", answer)
+
+
+def away(_path: str, _body: bytes, _headers: Mapping[str, str]) -> Answer:
+    raise ConnectionRefusedError(111, "Connection refused")
+
+
+@contextmanager
+def served(ask: Ask, kinds: tuple[str, ...], config: Path | None = None) -> Iterator[str]:
+    settings = PagesSettings(prometheus_url="http://prometheus:9090")
+    proxy = PrometheusProxy(settings, ask=ask)
+    site = Site(settings, (page_model(dashboard(kinds)),), prometheus=proxy)
+    web = WebSettings(listen_address="127.0.0.1:0", config_file=config)
+    with WebServer(web, title="bridge", metrics=CollectorRegistry(), routes=site.routes()) as server:
+        yield server.url
+
+
+def drawn(url: str, profile: Path, *flags: str) -> str:
+    """The document as a browser has it after some seconds."""
+    browser = (binary("chromium", "chromium"), *FLAGS, *flags, f"--user-data-dir={profile}")
+    command = [*browser, "--dump-dom", f"{url}/pages/trial"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+
+
+@pytest.fixture(scope="module")
+def document(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """One page with each type of panel, one that is unknown, and links of other kinds."""
+    with served(prometheus, (*TYPES, "geomap")) as url:
+        return drawn(url, tmp_path_factory.mktemp("browser"))
+
+
+def test_a_kernel_named_as_a_script_is_text_in_every_panel(document: str) -> None:
+    assert re.findall(r"<script[^>]*>", document) == re.findall(r"<script [^>]*src=\"/pages/static/[^>]*>", document)
+    assert "<img" not in document
+    assert f"<title>Trial {ESCAPED}</title>" in document
+    for kind in TYPES:
+        shown = document[document.index(f'class="panel {kind} "') :].partition("</article>")[0]
+        assert ESCAPED in shown, kind
+        if kind != "text":
+            assert "gemm" in shown, kind
+
+
+def test_a_data_link_leads_to_the_same_page_here(document: str) -> None:
+    assert 'href="/pages/other?var-kernel=gemm"' in document
+
+
+def test_a_variable_of_a_query_has_its_text_in_titles_and_names_are_replaced(document: str) -> None:
+    assert "<span>about gemm</span>" in document
+    last = document[document.index("<span>about gemm</span>") :]
+    assert ">GEmm<" in last
+
+
+def test_a_panel_that_cannot_be_drawn_says_so(document: str) -> None:
+    assert "A panel of type geomap is not drawn here; Grafana draws it." in document
+
+
+def test_a_link_of_another_kind_leads_nowhere(document: str) -> None:
+    assert document.count('<a class="quiet">bad</a>') == len(BAD_LINKS)
+    assert "javascript:" not in document
+
+
+def test_without_prometheus_no_panel_shows_a_figure_and_the_page_says_why(tmp_path: Path) -> None:
+    with served(away, TYPES[:-1]) as url:
+        text = drawn(url, tmp_path)
+    assert "Nothing on this page is of now: Prometheus does not answer: Connection refused" in text
+    bodies = re.findall(r'<div class="body">(.*?)</article>', text)
+    assert len(bodies) == len(TYPES)
+    for body in bodies:
+        assert "Prometheus does not answer: Connection refused" in body
+        assert not re.search(r"\d", body)
+
+
+def test_the_pages_work_over_tls_and_with_a_user(tmp_path: Path) -> None:
+    """The address has the user's name and password, as a person would have typed them into the browser's dialog."""
+    self_signed(tmp_path, "server")
+    digest = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
+    config = tmp_path / "web.yml"
+    tls = {"cert_file": "server.crt", "key_file": "server.key"}
+    config.write_text(yaml.safe_dump({"tls_server_config": tls, "basic_auth_users": {"ann": digest}}))
+    with served(prometheus, ("stat", "timeseries"), config) as url:
+        assert url.startswith("https://")
+        refused = drawn(url, tmp_path / "stranger", "--ignore-certificate-errors")
+        shown = drawn(url.replace("://", "://ann:secret@"), tmp_path / "ann", "--ignore-certificate-errors")
+    assert "gemm" not in refused
+    assert "gemm" in shown
+    assert "Figures are from Prometheus, through this bridge" in shown

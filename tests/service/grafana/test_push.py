@@ -1,0 +1,117 @@
+"""`kernelcast grafana push`, over a socket to a double of Grafana's HTTP API (`tests/support/grafana_double.py`)."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.grafana_double import TOKEN, GrafanaDouble
+from typer.testing import CliRunner
+
+from kernelcast.grafana import dashboards
+from kernelcast.grafana.command import grafana
+from kernelcast.grafana.routes.push import folder_uid
+from kernelcast.grafana.routes.push_command import TOKEN_VARIABLE
+
+FOLDER = folder_uid("kernelcast")
+UIDS = {name.removesuffix(".json") for name in dashboards.render()}
+
+
+@pytest.fixture
+def server() -> Iterator[GrafanaDouble]:
+    with GrafanaDouble() as double:
+        yield double
+
+
+def push(server: GrafanaDouble, *options: str, token: str = TOKEN) -> tuple[int, str]:
+    arguments = ["push", "--url", server.url, *options]
+    result = CliRunner().invoke(grafana, arguments, env={TOKEN_VARIABLE: token})
+    return result.exit_code, result.output
+
+
+def test_the_first_push_makes_folder_and_dashboards_and_the_second_changes_nothing(server: GrafanaDouble) -> None:
+    code, said = push(server)
+    assert (code, sorted(said.splitlines())) == (0, sorted(f"created {uid}" for uid in UIDS))
+    assert server.folders == {FOLDER: "kernelcast"}
+    assert {uid: folder for uid, (_, folder) in server.dashboards.items()} == dict.fromkeys(UIDS, FOLDER)
+
+    server.requests.clear()
+    assert push(server) == (0, "Grafana has these dashboards already\n")
+    assert server.writes == []
+
+
+def test_a_dry_run_shows_the_difference_and_writes_nothing(server: GrafanaDouble) -> None:
+    push(server)
+    uid = min(UIDS)
+    server.dashboards[uid][0]["title"] = "by hand"
+    server.requests.clear()
+    code, said = push(server, "--dry-run")
+    assert code == 0
+    assert f"would replace {uid}\n" in said
+    assert '\n- "title": "by hand",\n+ "title": "kernelcast / ' in said
+    assert server.writes == []
+
+    assert push(server) == (0, f"replaced {uid}\n")
+    assert server.dashboards[uid][0]["title"] != "by hand"
+
+
+def test_dashboards_that_are_no_longer_made_are_deleted_and_no_others(server: GrafanaDouble) -> None:
+    push(server)
+    for uid, folder, tags in (
+        ("kernelcast-old", FOLDER, ["kernelcast"]),
+        ("kernelcast-elsewhere", "other", ["kernelcast"]),
+        ("theirs", FOLDER, ["kernelcast"]),
+        ("kernelcast-copy", FOLDER, ["copy"]),
+    ):
+        server.dashboards[uid] = {"uid": uid, "tags": tags, "version": 1}, folder
+
+    assert push(server, "--dry-run") == (0, "would delete kernelcast-old\n")
+    assert push(server) == (0, "deleted kernelcast-old\n")
+    assert set(server.dashboards) == UIDS | {"kernelcast-elsewhere", "theirs", "kernelcast-copy"}
+
+
+def test_a_dashboard_in_another_folder_is_moved(server: GrafanaDouble) -> None:
+    push(server)
+    uid = min(UIDS)
+    server.dashboards[uid] = server.dashboards[uid][0], "other"
+    assert push(server) == (0, f"moved {uid}\n")
+    assert server.dashboards[uid][1] == FOLDER
+
+
+def test_a_refused_token_is_one_line_with_its_remedy_and_is_never_printed(server: GrafanaDouble) -> None:
+    code, said = push(server, token="glsa_wrong")
+    assert code == 1
+    assert said.count("\n") == 1
+    assert "was answered with 401; Unauthorized; the token is missing, wrong or expired" in said
+    assert "glsa_wrong" not in said
+
+
+def test_the_token_comes_from_a_file_where_one_is_named(server: GrafanaDouble, tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text(f"{TOKEN}\n")
+    assert push(server, "--token-file", str(path), token="")[0] == 0
+    path.write_text("two words\n")
+    code, said = push(server, "--token-file", str(path), token="")
+    assert (code, "does not hold one token" in said) == (2, True)
+
+
+def test_a_redirect_is_not_followed_with_the_token(server: GrafanaDouble) -> None:
+    with GrafanaDouble() as other:
+        server.redirect = f"{other.url}/login"
+        code, said = push(server)
+    assert code == 1
+    assert f"use the address to which it redirects: {other.url}/login" in said
+    assert other.requests == []
+
+
+def test_no_answer_is_one_line(server: GrafanaDouble) -> None:
+    arguments = ["push", "--url", "http://127.0.0.1:1"]
+    result = CliRunner().invoke(grafana, arguments)
+    assert (result.exit_code, result.output.count("\n")) == (1, 1)
+    assert "does not answer" in result.output
+
+
+@pytest.mark.parametrize("arguments", [["push"], ["push", "--url", "grafana:3000"]])
+def test_without_a_usable_address_it_is_a_usage_error(arguments: list[str]) -> None:
+    result = CliRunner().invoke(grafana, arguments)
+    assert result.exit_code == 2
+    assert "--url" in result.output

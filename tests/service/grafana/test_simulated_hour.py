@@ -1,0 +1,113 @@
+"""Every panel about nodes and programs shows something of a healthy simulated hour, in a real Prometheus."""
+
+import json
+import re
+import subprocess
+import urllib.parse
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.service.require import binary
+from tests.service.servers import PrometheusServer, answers, get
+from tests.support.exporter.simulated_series import simulate
+
+from kernelcast.grafana import dashboards
+from kernelcast.grafana.model.unanswered import MAX_UNANSWERED, UNANSWERED
+from kernelcast.wire.catalogue import BY_PROMETHEUS_NAME
+
+pytestmark = pytest.mark.service
+
+NOW = 1_790_000_000
+HOUR = 3600
+DAY = 24 * HOUR
+EVERY = 60
+METRIC = "DCGM_FI_DEV_GPU_TEMP"
+VARIABLES = {
+    "metric": METRIC,
+    "horizon": "1h",
+    "hpc_job": ".*",
+    "__rate_interval": "4m",
+    "__interval": "1m",
+    "__range": "1h",
+}
+SERVICES = frozenset({"up", "ALERTS", "kernelcast_producer_up"})
+_WORD = re.compile(r"[A-Za-z_]\w+")
+
+
+def openmetrics() -> Iterator[str]:
+    """The hour, and the same hour a day before."""
+    for start in (NOW - DAY - HOUR, NOW - HOUR):
+        watched = simulate(seconds=HOUR, every=EVERY, start_ns=start * 1_000_000_000)
+        for series, values in watched.values.items():
+            for moment, value in enumerate(values):
+                if value is not None:
+                    yield f"{series} {value} {start + moment * EVERY}"
+    yield "# EOF\n"
+
+
+@pytest.fixture(scope="module")
+def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrometheusServer]:
+    directory = tmp_path_factory.mktemp("hour")
+    history = directory / "history.om"
+    history.write_text("\n".join(openmetrics()))
+    backfill = [binary("promtool", "prometheus"), "tsdb", "create-blocks-from", "openmetrics", "-q"]
+    done = subprocess.run([*backfill, history, directory / "tsdb"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    configuration = directory / "prometheus.yaml"
+    configuration.write_text("scrape_configs: []\n")
+    server = PrometheusServer(directory, configuration, options=("--storage.tsdb.retention.time=100y",))
+    server.start(lambda: answers(f"{server.url}/-/ready"))
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def panels() -> Iterator[dict[str, Any]]:
+    """Every panel that asks something, by the pages' order."""
+    for text in dashboards.render().values():
+        for each in json.loads(text)["panels"]:
+            yield from (one for one in (each, *each.get("panels", ())) if one.get("targets"))
+
+
+def substituted(expr: str) -> str:
+    """The query as Grafana sends it with everything chosen; a `$1` is no variable."""
+    # Where one series is chosen, a matcher is an equality.
+    expr = re.sub(r'="\$(hostname|gpu|program|kernel)"', r'=~".*"', expr)
+    return re.sub(
+        r"\$(?:{([A-Za-z_]\w*)(?::\w+)?}|([A-Za-z_]\w*))", lambda found: VARIABLES.get(found[1] or found[2], ".+"), expr
+    )
+
+
+def of_nodes(expr: str) -> bool:
+    """Whether a query asks only for what nodes write: no predictor, and no service about itself."""
+    names = {
+        re.sub(r"_(bucket|sum|count)$", "", word) if word not in BY_PROMETHEUS_NAME else word
+        for word in _WORD.findall(expr)
+    }
+    rows = [BY_PROMETHEUS_NAME[name] for name in names if name in BY_PROMETHEUS_NAME and name not in SERVICES]
+    return bool(rows) and all(row.otlp_name and row.source != "predictor" for row in rows)
+
+
+def test_every_panel_about_nodes_answers_but_those_declared(prometheus: PrometheusServer) -> None:
+    empty, asked = set(), set()
+    for panel in panels():
+        queries = [substituted(target["expr"]) for target in panel["targets"] if of_nodes(target["expr"])]
+        if queries:
+            asked.add(panel["title"])
+            if not any(shown(prometheus, query) for query in queries):
+                empty.add(panel["title"])
+    assert len(asked) > 80
+    assert empty == set(UNANSWERED)
+    assert len(UNANSWERED) <= MAX_UNANSWERED
+
+
+def shown(prometheus: PrometheusServer, query: str) -> bool:
+    """Whether a query has a number as its answer."""
+    parameters = urllib.parse.urlencode({"query": query, "time": NOW - EVERY})
+    try:
+        found = json.loads(get(f"{prometheus.url}/api/v1/query?{parameters}"))["data"]["result"]
+    except OSError as error:
+        raise AssertionError(query) from error
+    return any(series["value"][1] != "NaN" for series in found)

@@ -1,0 +1,59 @@
+"""Creates the topics of a test."""
+
+import time
+from collections.abc import Sequence
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+PATIENCE_SECONDS = 30.0
+POLL_SECONDS = 0.05
+
+
+def create_topics(bootstrap_servers: str, topics: Sequence[NewTopic]) -> None:
+    """Create topics, and wait until each exists.
+
+    A broker forwards the request to the controller, and sends it again when that connection ends before the answer:
+    the second one finds the topic of the first. So a topic that exists is accepted if it is the one asked for, empty.
+    The controller answers before every broker knows the topic, so its metadata may lack it for some milliseconds.
+    """
+    client = AdminClient({"bootstrap.servers": bootstrap_servers})
+    made = client.create_topics(list(topics))
+    for topic in topics:
+        try:
+            made[topic.topic].result(PATIENCE_SECONDS)
+            partitions(client, topic.topic)
+        except KafkaException as error:
+            existing = error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
+            if not existing or partitions(client, topic.topic) != topic.num_partitions:
+                raise
+            if _messages(bootstrap_servers, topic):
+                raise
+
+
+def partitions(client: AdminClient, topic: str) -> int:
+    """Number of partitions of a topic that exists, once the broker that is asked knows all of them with a leader.
+
+    Raises:
+        TimeoutError: The broker has not heard of it within 30 s.
+    """
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        found = client.list_topics(topic, timeout=PATIENCE_SECONDS).topics[topic]
+        if found.partitions and found.error is None and all(one.leader >= 0 for one in found.partitions.values()):
+            return len(found.partitions)
+        time.sleep(POLL_SECONDS)
+    raise TimeoutError(f"the broker does not know {topic} after {PATIENCE_SECONDS:g} s")
+
+
+def _messages(bootstrap_servers: str, topic: NewTopic) -> int:
+    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "counting"})
+    try:
+        ends = [
+            consumer.get_watermark_offsets(TopicPartition(topic.topic, number), timeout=PATIENCE_SECONDS)
+            for number in range(topic.num_partitions)
+        ]
+    finally:
+        consumer.close()
+    return sum(end for _, end in ends)

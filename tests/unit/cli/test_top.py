@@ -1,0 +1,275 @@
+"""`kernelcast top`: rates, changes, empty lists, keys, and errors."""
+
+import io
+import json
+import urllib.error
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from kernelcast.cli.app import run
+from kernelcast.cli.top import target
+from kernelcast.cli.top.page import read
+from kernelcast.cli.top.rates import NOW_SECONDS, History
+from kernelcast.cli.top.screen import render
+from kernelcast.cli.top.target import Access, base_url, firing_alerts
+from kernelcast.cli.top.view import Alerts, View
+from kernelcast.wire.errors import ConfigurationError
+
+GPU = 'Hostname="n0",gpu="1",source="simulated"'
+UP = 'kernelcast_producer_up{instance="n0",job="kernelcast-exporter"} 1\n'
+JUDGED = 'kernelcast_forecast_judged_series{instance="p",job="kernelcast-predictor"} 12\n'
+PREDICTOR = 'kernelcast_producer_up{instance="p",job="kernelcast-predictor"} 1\n'
+BRIDGE = "kernelcast_bridge_ready 1\n"
+FORECAST = 'kernelcast_forecast_value{metric="m",bound="mean"} 1\n'
+
+
+def kernel(name: str, launches: float, seconds: float, program: str = "train") -> str:
+    labels = f'{{{GPU},kernel="{name}",program="{program}"}}'
+    return (
+        f"cuda_kernel_launches_total{labels} {launches}\n"
+        f"cuda_kernel_duration_seconds_count{labels} {launches}\n"
+        f"cuda_kernel_duration_seconds_sum{labels} {seconds}\n"
+    )
+
+
+def view(*pages: str, every_seconds: float = 10.0) -> View:
+    """A view after these pages."""
+    made = View("a bridge")
+    for number, page in enumerate(pages):
+        made.now_seconds = 1000 + every_seconds * number
+        made.history.add(made.now_seconds, read(page))
+    return made
+
+
+def screen(shown: View) -> str:
+    console = Console(width=150, record=True, file=io.StringIO())
+    console.print(render(shown))
+    return console.export_text()
+
+
+def test_a_kernel_is_shown_with_its_rate_now_and_against_before() -> None:
+    (one,) = view(kernel("gemm", 100, 1.0), kernel("gemm", 200, 4.0)).kernels()
+    assert one.launches_per_second == 10
+    assert one.mean_seconds == pytest.approx(0.03)
+    assert one.before_seconds == pytest.approx(0.01)
+    assert one.change_ratio == pytest.approx(3.0)
+    assert one.busy_ratio == pytest.approx(0.3)
+
+
+def test_before_the_second_reading_there_is_no_rate_rather_than_zero() -> None:
+    shown = view(kernel("gemm", 100, 1.0))
+    assert shown.kernels()[0].launches_per_second is None
+    assert "rates after the second reading" in screen(shown)
+
+
+def test_a_program_that_began_again_counts_from_zero() -> None:
+    (one,) = view(kernel("gemm", 1000, 10.0), kernel("gemm", 50, 1.0)).kernels()
+    assert one.launches_per_second == 5
+    assert one.before_seconds is None
+
+
+def test_rates_are_of_the_last_time_only() -> None:
+    pages = [kernel("gemm", 100 * number, number) for number in range(20)]
+    shown = view(*pages, every_seconds=5.0)
+    assert NOW_SECONDS <= shown.history.span_seconds <= NOW_SECONDS + 5
+    assert shown.kernels()[0].launches_per_second == 20
+
+
+def test_the_slower_kernel_comes_first_when_sorted_by_change() -> None:
+    shown = view(kernel("a", 100, 1) + kernel("b", 100, 1), kernel("a", 200, 3) + kernel("b", 200, 5))
+    assert [one.name for one in shown.kernels()] == ["b", "a"]
+    shown.controls.sort = "name"
+    assert [one.name for one in shown.kernels()] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [
+        (UP + BRIDGE, "no predictor reports"),
+        (UP + BRIDGE + PREDICTOR + FORECAST, "no series has enough history"),
+        (UP + BRIDGE + PREDICTOR + JUDGED.replace(" 12", " 0"), "no series has enough history"),
+        (UP + BRIDGE + PREDICTOR.replace(" 1", " 0") + JUDGED, "no predictor reports"),
+        (UP + BRIDGE + PREDICTOR + JUDGED, "nothing predicted for 12 series with a limit"),
+        (kernel("gemm", 1, 1), "on a bridge's page"),
+    ],
+)
+def test_nothing_is_predicted_only_where_a_predictor_says_so(page: str, words: str) -> None:
+    shown = screen(view(page))
+    assert words in shown
+    assert ("nothing predicted" in shown) == words.startswith("nothing predicted")
+
+
+def test_before_anything_is_measured_no_word_is_calm() -> None:
+    shown = screen(View("a bridge"))
+    assert "not known yet" in shown
+    for word in ("none", "nothing predicted", "0 launches"):
+        assert word not in shown
+
+
+def test_a_gpu_above_its_limit_is_named() -> None:
+    hot = f"DCGM_FI_DEV_GPU_TEMP{{{GPU}}} 93\nDCGM_FI_DEV_SLOWDOWN_TEMP{{{GPU}}} 87\n"
+    assert "above its limit" in screen(view(hot))
+    assert "above its limit" not in screen(view(hot.replace("93", "86")))
+
+
+def test_what_has_crossed_its_limit_stays_in_the_list() -> None:
+    labels = '{Hostname="n0",gpu="1",metric="DCGM_FI_DEV_GPU_TEMP",cause="thermal"'
+    page = f'kernelcast_degradation_probability_ratio{labels},horizon="5m"}} 1\n'
+    page += f'kernelcast_degradation_time_to_threshold_seconds{labels},quantile="0.5"}} 0\n'
+    assert "beyond it now" in screen(view(page))
+
+
+def test_figures_that_are_old_say_so() -> None:
+    shown = view(UP + BRIDGE + PREDICTOR + JUDGED)
+    shown.error = "http://x/metrics does not answer: Connection refused"
+    shown.now_seconds += 5
+    assert "these figures are old" in screen(shown)
+    assert "nothing predicted" not in screen(shown)
+
+
+@pytest.mark.parametrize(
+    ("alerts", "words"),
+    [
+        (Alerts(), "not known: not asked"),
+        (Alerts([]), "none fires, and the heartbeat does"),
+        (Alerts([{"alertname": "KernelcastNodeDown", "severity": "critical", "Hostname": "n7"}]), "KernelcastNodeDown"),
+    ],
+)
+def test_alerts_are_those_that_fire(alerts: Alerts, words: str) -> None:
+    shown = view(BRIDGE)
+    shown.alerts = alerts
+    assert words in screen(shown)
+
+
+def prometheus(monkeypatch: pytest.MonkeyPatch, *alerts: dict[str, str]) -> None:
+    body = json.dumps({"data": {"result": [{"metric": each, "value": [0, "1"]} for each in alerts]}})
+    monkeypatch.setattr(target, "get", lambda _url, _access: body)
+
+
+def test_without_the_heartbeat_an_empty_answer_is_not_calm(monkeypatch: pytest.MonkeyPatch) -> None:
+    prometheus(monkeypatch)
+    assert firing_alerts("http://prometheus/api/v1", Access()) is None
+    prometheus(monkeypatch, {"alertname": "Watchdog"})
+    assert firing_alerts("http://prometheus/api/v1", Access()) == []
+    prometheus(monkeypatch, {"alertname": "Watchdog"}, {"alertname": "KernelcastGpuHot"})
+    assert firing_alerts("http://prometheus/api/v1", Access()) == [{"alertname": "KernelcastGpuHot"}]
+
+
+def test_keys_sort_pause_filter_and_quit() -> None:
+    controls = view().controls
+    assert not controls.press("s")
+    assert controls.sort == "change"
+    controls.press("p")
+    assert controls.paused
+    controls.press("fgeq\x7fm\r")
+    assert (controls.text, controls.typing) == ("gem", False)
+    controls.press("\x1b")
+    assert controls.text == ""
+    assert controls.press("q")
+
+
+def test_the_filter_keeps_what_has_the_text_in_kernel_or_program() -> None:
+    shown = view(kernel("gemm", 1, 1) + kernel("nccl", 1, 1) + kernel("x", 1, 1, program="gem"))
+    shown.controls.text = "GEM"
+    assert {one.name for one in shown.kernels()} == {"gemm", "x"}
+
+
+def test_a_kernel_named_like_markup_is_text() -> None:
+    assert "[red]gemm[/red]" in screen(view(kernel("[red]gemm[/red]", 1, 1)))
+
+
+def test_the_document_is_json_with_the_same_figures() -> None:
+    shown = view(BRIDGE + kernel("gemm", 100, 1.0), BRIDGE + kernel("gemm", 200, 4.0))
+    document = json.loads(json.dumps(shown.document()))
+    assert document["kernels"][0]["launches_per_second"] == 10
+    assert document["alerts"] is None
+    assert document["alerts_unknown"]
+    assert document["sources"] == ["simulated"]
+
+
+def test_the_age_of_an_exporters_page_is_the_time_since_its_last_interval() -> None:
+    history = History()
+    for second, ticks in ((0, 5), (2, 6), (4, 6), (6, 6)):
+        history.add(float(second), read(f"kernelcast_exporter_ticks_total {ticks}\n"))
+    assert history.age_seconds(7.0) == 5.0
+
+
+@pytest.mark.parametrize("address", ["", "x y", "ftp://x", "http://", "http://user:pw@x:1", "x:port"])
+def test_what_is_no_address_is_refused(address: str) -> None:
+    with pytest.raises(ConfigurationError, match="is not an address"):
+        base_url(address)
+
+
+def test_a_path_in_the_address_is_left_out() -> None:
+    assert base_url("https://bridge:19401/metrics?x=1") == "https://bridge:19401"
+    assert base_url("bridge:19401") == "http://bridge:19401"
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (
+            urllib.error.URLError(ConnectionRefusedError(111, "Connection refused")),
+            "does not answer: Connection refused",
+        ),
+        (urllib.error.URLError(TimeoutError("timed out")), "no answer within 5 s"),
+        (urllib.error.HTTPError("u", 401, "Unauthorized", {}, None), "--username and --password-file"),  # type: ignore[arg-type]
+        (urllib.error.HTTPError("u", 404, "Not Found", {}, None), "answered 404 Not Found"),  # type: ignore[arg-type]
+    ],
+)
+def test_an_address_that_does_not_answer_is_an_error_with_the_reason(
+    error: Exception, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr("urllib.request.urlopen", refuse)
+    assert run(["top", "bridge:19401", "--once"]) == 1
+    said = capsys.readouterr().err
+    assert words in said
+    assert said.count("\n") == 1
+
+
+def test_a_page_of_something_else_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("kernelcast.cli.top.command.get", lambda *_: "go_goroutines 5\n")
+    assert run(["top", "other:1", "--once"]) == 1
+    assert "has no metrics of kernelcast" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "options", [["--interval", "0.1"], ["--interval", "nan"], ["--sort", "size"], ["--json"]], ids=" ".join
+)
+def test_an_option_that_makes_no_sense_is_refused(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["top", "bridge:1", *options]) == 2
+    assert options[0] in capsys.readouterr().err
+
+
+HINTED = (
+    'kernelcast_hint_issued_total{program="train",tunable="block",rule="r"} 2\n'
+    'kernelcast_hint_outcomes_total{program="train",tunable="block",state="kept"} 1\n'
+    'kernelcast_hint_measured_ratio{program="train",tunable="block"} 0.8\n'
+)
+OPEN = (
+    'kernelcast_hint_open_timestamp_seconds{program="train",tunable="block",value="256",previous="128",state="trial",'
+    'hint_id="h"} 1000\n'
+    'kernelcast_hint_expected_ratio{program="train",tunable="block",hint_id="h",bound="mean"} 0.9\n'
+)
+
+
+def test_a_hint_that_was_kept_shows_its_measured_effect() -> None:
+    assert "train block: kept, kernel time x0.80" in screen(view(HINTED))
+
+
+def test_an_open_hint_shows_what_it_proposes_and_promises_and_no_earlier_outcome() -> None:
+    shown = view(HINTED + OPEN)
+    assert "train block: 128 → 256, on trial, kernel time x0.90 expected" in screen(shown)
+    (one,) = shown.document()["hints"]
+    assert (one["state"], one["proposed"], one["measured_ratio"]) == ("trial", "256", None)
+
+
+def test_an_open_hint_of_a_predictor_that_has_just_started_is_shown() -> None:
+    assert "train block: 128 → 256, on trial" in screen(view(OPEN))

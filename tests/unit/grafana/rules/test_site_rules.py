@@ -1,0 +1,99 @@
+"""Sites differ: job names, services, thresholds and addresses are inputs of generation."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from kernelcast.grafana import alertmanager, output, prometheus, rules
+from kernelcast.grafana.inputs import Jobs, Thresholds
+from kernelcast.grafana.site import JobNames, Site, Targets, read
+from kernelcast.wire.errors import ConfigurationError
+
+WITHOUT_KAFKA = replace(rules.PRODUCTION, jobs=Jobs(bridge=None, predictor=None))
+OWN_NAMES = replace(rules.PRODUCTION, jobs=Jobs("monitoring/bridge", "oracle"))
+
+
+def names(profile: rules.Profile) -> set[str]:
+    return {alert.name for alert in rules.alerts(profile)}
+
+
+def test_a_site_without_kafka_has_no_alert_about_an_absent_service() -> None:
+    text = "".join(output.tree(WITHOUT_KAFKA)[f"rules/{name}"] for name in (rules.ALERTS_FILE, rules.CLASSIC_FILE))
+    assert "absent(" not in text
+    assert 'kernelcast-bridge"' not in text
+    assert not {"KernelcastBridgeDown", "KernelcastPredictorDown", "KernelcastLagGrowing"} & names(WITHOUT_KAFKA)
+    assert {"KernelcastGpuDown", "KernelcastKernelSlower", "KernelcastExporterStale", "Watchdog"} <= names(
+        WITHOUT_KAFKA
+    )
+
+
+def test_a_site_without_a_predictor_keeps_the_bridge() -> None:
+    profile = replace(rules.PRODUCTION, jobs=Jobs(predictor=None))
+    assert "KernelcastBridgeDown" in names(profile)
+    assert not {name for name in names(profile) if "Predict" in name or "Hint" in name or "Breach" in name}
+
+
+def test_without_a_bridge_alerts_go_to_people_alone() -> None:
+    document = yaml.safe_load(alertmanager.render("", WITHOUT_KAFKA))
+    assert "webhook_configs" not in str(document)
+    assert document["route"]["receiver"] == "warning"
+    sources = {rule["source_matchers"][0] for rule in document["inhibit_rules"]}
+    assert 'alertname="KernelcastBridgeDown"' not in sources
+
+
+def test_job_names_are_those_of_the_site() -> None:
+    files = output.tree(OWN_NAMES)
+    rendered = files[f"rules/{rules.ALERTS_FILE}"]
+    assert 'absent(up{job="monitoring/bridge"})' in rendered
+    assert 'up{job="oracle"} == 0' in rendered
+    site = Site(jobs=JobNames(bridge="b", exporter="e", dcgm_exporter="d"), dcgm_exporter=Targets(("h:9400",)))
+    jobs = {job["job_name"]: job for job in yaml.safe_load(prometheus.render(site))["scrape_configs"]}
+    assert list(jobs) == ["b", "e", "kernelcast-predictor", "d"]
+    assert jobs["b"]["honor_labels"]
+    assert "metric_relabel_configs" not in jobs["d"], "its device metrics are the only ones"
+    assert site.rules_profile.jobs == Jobs(bridge="b")
+
+
+def test_thresholds_reach_expressions_and_texts() -> None:
+    thresholds = Thresholds(kernel_slower_ratio=1.5, memory_used_ratio=0.8, clock_ahead_seconds=2.0)
+    alerts = {alert.name: alert for alert in rules.alerts(replace(rules.PRODUCTION, thresholds=thresholds))}
+    assert "> 1.5 and" in alerts["KernelcastKernelSlower"].expr
+    assert "more than 50 %" in alerts["KernelcastKernelSlower"].description
+    assert "> 0.8 and" in alerts["KernelcastGpuMemoryNearlyFull"].expr
+    assert alerts["KernelcastClockAhead"].expr.endswith("> 2")
+
+
+def test_pages_link_to_the_runbooks_of_the_site() -> None:
+    site = Site(runbooks_url="https://wiki.example/kernelcast", dashboard_url="https://g.example/d/kernelcast-kernels")
+    files = output.tree(site.rules_profile)
+    assert "https://wiki.example/kernelcast#kernelcastgpudown" in files["dashboards/kernelcast-gpus.json"]
+    assert "https://g.example/d/kernelcast-gpus?" in files[f"rules/{rules.ALERTS_FILE}"]
+
+
+def test_a_service_without_a_target_and_thresholds_are_read_from_the_file_of_a_site(tmp_path: Path) -> None:
+    path = tmp_path / "site.yaml"
+    path.write_text(
+        "bridge: {targets: []}\npredictor: {targets: []}\nthresholds: {idle_hours: 4}\njobs: {exporter: gpu-nodes}\n"
+    )
+    site = read(path)
+    assert site.rules_profile.jobs == Jobs(bridge=None, predictor=None)
+    assert site.rules_profile.thresholds == Thresholds(idle_hours=4.0)
+    (job,) = yaml.safe_load(prometheus.render(site))["scrape_configs"]
+    assert job["job_name"] == "gpu-nodes"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("thresholds: {idle_hours: long}", "thresholds.idle_hours must be a number"),
+        ("thresholds: {idle: 3}", "thresholds.idle is not a setting; there are kernel_slower_ratio"),
+        ("jobs: {bridge: 3}", "jobs.bridge must be text"),
+    ],
+)
+def test_a_wrong_threshold_is_named_with_its_path(text: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "site.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigurationError, match=said):
+        read(path)

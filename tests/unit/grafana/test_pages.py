@@ -1,0 +1,301 @@
+"""Eight pages with one question each: the first screen answers it, names lead on, and every variable has an effect."""
+
+import itertools
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.unit.grafana.queries import boards, panels, parse, recorded
+
+from kernelcast.grafana import dashboards, rules
+
+BOARDS = boards()
+PAGES = ("overview", "node", "gpus", "kernels", "synchronisation", "forecasts", "hints", "pipeline")
+MAX_PANELS = 14
+SCREEN_HEIGHT = 20
+EVENTS = {"Alerts", "XIDs", "Restarts", "Deploys", "Hints kept", "Hints rolled back"}
+ONE_DEVICE = ("kernelcast-node.json", "kernelcast-gpus.json")
+METRIC_NAME = re.compile(r"\b(?:DCGM_(?:FI|EXP)_|kernelcast_|cuda_|cupy_|tpu_)\w+")
+
+
+@pytest.fixture(params=sorted(BOARDS))
+def board(request: pytest.FixtureRequest) -> dict[str, Any]:
+    return BOARDS[request.param]
+
+
+def first_screen(board: dict[str, Any]) -> list[dict[str, Any]]:
+    """The panels that are drawn before anything is opened."""
+    rows = board["panels"]
+    end = next((place for place, one in enumerate(rows) if one.get("collapsed")), len(rows))
+    return [one for one in rows[:end] if one["type"] != "row"]
+
+
+def data_links(panel: dict[str, Any]) -> Iterator[dict[str, str]]:
+    yield from panel["fieldConfig"]["defaults"].get("links", ())
+    for override in panel["fieldConfig"].get("overrides", ()):
+        for one in override["properties"]:
+            if one["id"] == "links":
+                yield from one["value"]
+
+
+def test_there_are_eight_pages_and_each_begins_with_its_question() -> None:
+    assert set(BOARDS) == {f"kernelcast-{name}.json" for name in PAGES}
+    for name, board in BOARDS.items():
+        assert board["uid"] == name.removesuffix(".json")
+        assert re.match(r"[A-Z][^.?]+\? ", board["description"] + " "), name
+    assert len({board["title"] for board in BOARDS.values()}) == len(PAGES)
+
+
+def test_the_first_screen_holds_the_answer(board: dict[str, Any]) -> None:
+    first = first_screen(board)
+    assert 6 <= len(first) <= MAX_PANELS
+    assert max(one["gridPos"]["y"] + one["gridPos"]["h"] for one in first) <= SCREEN_HEIGHT
+
+
+def test_everything_below_the_first_screen_is_collapsed(board: dict[str, Any]) -> None:
+    rows = [one for one in board["panels"] if one["type"] == "row"]
+    assert [row["title"] for row in rows if not row["collapsed"]] == ["Data", rows[1]["title"]]
+    last = board["panels"].index(first_screen(board)[-1])
+    assert all(one["type"] == "row" for one in board["panels"][last + 1 :])
+
+
+def test_a_query_can_be_read(board: dict[str, Any]) -> None:
+    """The longest: the worst state of a GPU, and hints that no outcome has followed."""
+    for panel in panels(board):
+        for target in panel["targets"]:
+            assert len(target["expr"]) <= 2000, panel["title"]
+
+
+def test_a_runbook_that_a_panel_links_to_exists() -> None:
+    headings = {line.removeprefix("## ").lower() for line in rules.runbooks(rules.PRODUCTION).splitlines()}
+    for text in dashboards.render(runbooks_url="https://wiki.example/k").values():
+        for panel in panels(json.loads(text)):
+            for link in panel.get("links", ()):
+                assert link["url"].partition("#")[2] in headings, panel["title"]
+
+
+def test_every_page_filters_by_job_and_user(board: dict[str, Any]) -> None:
+    variables = {one["name"]: one for one in board["templating"]["list"]}
+    for name in ("hpc_job", "user"):
+        assert variables[name]["allValue"] == ".*", "programs without an owner are shown where none is chosen"
+        assert "hide" not in variables[name] or variables[name]["hide"] == 0
+
+
+def test_no_variable_changes_nothing(board: dict[str, Any]) -> None:
+    """A variable is used by a panel, or narrows one that is; a pattern for everything is not narrowed."""
+    variables = {one["name"]: one for one in board["templating"]["list"] if one["type"] == "query"}
+    asked = json.dumps([board["panels"], [one.get("expr", "") for one in board["annotations"]["list"]]])
+    effective = {name for name in variables if re.search(rf"\${{?{name}\b(?!:queryparam)", asked)}
+    effective |= {one["repeat"] for one in board["panels"] if "repeat" in one}
+    for _ in variables:
+        narrowed = [one for name, one in variables.items() if name in effective and "allValue" not in one]
+        definitions = " ".join(one["definition"] for one in narrowed)
+        effective |= {name for name in variables if re.search(rf"\${name}\b", definitions)}
+    assert effective == set(variables)
+
+
+def test_choosing_a_user_narrows_nodes_gpus_and_programs(board: dict[str, Any]) -> None:
+    variables = {one["name"]: one for one in board["templating"]["list"]}
+    for name in {"hostname", "gpu", "program"} & variables.keys():
+        assert 'user=~"$user"' in variables[name]["definition"] or "$hostname" in variables[name]["definition"]
+        assert "allValue" not in variables[name], "a pattern for everything would undo the choice"
+
+
+WANTED_LINKS = {
+    "Node": ("kernelcast-node", {"hostname"}),
+    "GPU": ("kernelcast-gpus", {"hostname", "gpu"}),
+    "Program": ("kernelcast-kernels", {"program"}),
+    "Kernel": ("kernelcast-kernels", {"kernel"}),
+    "Tunable": ("kernelcast-hints", {"program"}),
+}
+
+
+def test_every_name_in_a_table_leads_on(board: dict[str, Any]) -> None:
+    for panel in panels(board):
+        if panel["type"] != "table":
+            continue
+        columns = set(panel["transformations"][1]["options"]["renameByName"].values())
+        links = {one["matcher"]["options"]: one["properties"] for one in panel["fieldConfig"]["overrides"]}
+        for heading, (page, variables) in WANTED_LINKS.items():
+            needed = {"GPU": {"Node"}, "Tunable": {"Program"}}.get(heading, set())
+            if heading in columns and needed <= columns:
+                found = [one for one in links.get(heading, ()) if one["id"] == "links"]
+                assert found, f"{panel['title']}: {heading}"
+                url = found[0]["value"][0]["url"]
+                assert url.startswith(f"/d/{page}?"), panel["title"]
+                assert variables <= set(re.findall(r"var-(\w+)=", url)), panel["title"]
+
+
+def test_every_name_in_a_legend_leads_on(board: dict[str, Any]) -> None:
+    for panel in panels(board):
+        legends = " ".join(target["legendFormat"] for target in panel["targets"])
+        pages = {re.match(r"/d/([\w-]+)", one["url"])[1] for one in data_links(panel)}  # type: ignore[index]
+        if panel["type"] not in ("timeseries", "stat", "state-timeline"):
+            continue
+        for label, page in (("Hostname", "node"), ("gpu", "gpus"), ("kernel", "kernels")):
+            if f"{{{{{label}}}}}" in legends and (label != "gpu" or "{{Hostname}}" in legends):
+                assert f"kernelcast-{page}" in pages, panel["title"]
+
+
+def test_a_link_carries_time_and_variables_to_a_page_that_has_them(board: dict[str, Any]) -> None:
+    links = [one for panel in panels(board) for one in data_links(panel)]
+    assert links
+    for link in links:
+        page = BOARDS[re.match(r"/d/([\w-]+)", link["url"])[1] + ".json"]  # type: ignore[index]
+        names = {one["name"] for one in page["templating"]["list"]}
+        assert "${__url_time_range}" in link["url"]
+        for carried in ("datasource", "job", "hpc_job", "user"):
+            assert f"${{{carried}:queryparam}}" in link["url"] or f"var-{carried}=" in link["url"]
+        assert set(re.findall(r"var-(\w+)=", link["url"])) <= names, link["url"]
+
+
+def test_a_chain_of_links_leads_from_the_fleet_to_a_hint() -> None:
+    led = {
+        name.removesuffix(".json"): {
+            re.match(r"/d/([\w-]+)", one["url"])[1]  # type: ignore[index]
+            for panel in panels(board)
+            for one in data_links(panel)
+        }
+        for name, board in BOARDS.items()
+    }
+    chain = ("overview", "node", "gpus", "kernels", "hints")
+    for here, there in itertools.pairwise(chain):
+        assert f"kernelcast-{there}" in led[f"kernelcast-{here}"], f"{here} to {there}"
+
+
+def test_panels_link_to_runbooks_once_their_address_is_known() -> None:
+    def links(text: str) -> list[dict[str, str]]:
+        return [one for panel in panels(json.loads(text)) for one in panel.get("links", ())]
+
+    assert not [one for text in dashboards.render().values() for one in links(text)]
+    site = dashboards.render(runbooks_url="https://wiki.example/kernelcast")
+    found = {name: links(text) for name, text in site.items()}
+    assert all(found.values()), "every page"
+    for one in (link for page in found.values() for link in page):
+        assert re.fullmatch(r"https://wiki\.example/kernelcast#(kernelcast[a-z]+|watchdog)", one["url"])
+
+
+def test_units_and_names_are_for_people(board: dict[str, Any]) -> None:
+    for panel in panels(board):
+        properties = [each for one in panel["fieldConfig"].get("overrides", ()) for each in one["properties"]]
+        units = {one["value"] for one in properties if one["id"] == "unit"}
+        assert "cps" not in {panel["fieldConfig"]["defaults"]["unit"], *units}, panel["title"]
+        headings = [str(one["matcher"]["options"]) for one in panel["fieldConfig"].get("overrides", ())]
+        legends = [target["legendFormat"] for target in panel["targets"]]
+        for text in (panel["title"], *legends, *headings):
+            assert not METRIC_NAME.search(text), panel["title"]
+
+
+def test_the_name_of_a_metric_is_shown_in_words(board: dict[str, Any]) -> None:
+    """`metric` is a label with the bare name; a table maps it, and a legend has it renamed."""
+    for panel in panels(board):
+        headings = panel["transformations"][1]["options"]["renameByName"] if panel["type"] == "table" else {}
+        if headings.get("metric") == "Metric":
+            mapped = [
+                one["id"] for each in panel["fieldConfig"]["overrides"] for one in each["properties"]
+                if each["matcher"]["options"] == "Metric"
+            ]  # fmt: skip
+            assert "mappings" in mapped, panel["title"]
+        elif any("{{metric}}" in target["legendFormat"] for target in panel["targets"]):
+            renamed = [one["id"] for one in panel.get("transformations", ())]
+            assert "renameByRegex" in renamed, panel["title"]
+
+
+def test_a_legend_fits_eight_gpus_and_a_fleet_is_drawn_as_quantiles(board: dict[str, Any]) -> None:
+    one_device = f"{board['uid']}.json" in ONE_DEVICE
+    for panel in (one for one in panels(board) if one["type"] == "timeseries"):
+        each_gpu = any("{{gpu}}" in target["legendFormat"] for target in panel["targets"])
+        legend = panel["options"]["legend"]
+        if one_device and each_gpu and panel["gridPos"]["w"] >= 12:
+            assert (legend["placement"], legend["displayMode"]) == ("right", "table"), panel["title"]
+            assert panel["gridPos"]["h"] >= 6, panel["title"]
+        if not one_device:
+            for target in panel["targets"]:
+                if re.search(r"{{(gpu|Hostname|instance)}}", target["legendFormat"]):
+                    assert re.search(r"(top|bottom)k\(|\$metric|> 0\)*$", target["expr"]), panel["title"]
+
+
+def test_one_event_is_one_mark(board: dict[str, Any]) -> None:
+    """`increase` over a window wider than a step shows one event as a block of bars."""
+    for panel in panels(board):
+        if panel["type"] == "timeseries" and panel["fieldConfig"]["defaults"]["custom"]["drawStyle"] == "bars":
+            for target in panel["targets"]:
+                assert "increase(" not in target["expr"], panel["title"]
+
+
+def test_a_graph_of_events_has_a_line_while_there_is_none(board: dict[str, Any]) -> None:
+    """Without it "No data" stands there whether nothing happened or nothing is measured."""
+    for panel in panels(board):
+        exprs = [target["expr"] for target in panel["targets"]]
+        if panel["type"] == "timeseries" and any("last_over_time" in expr for expr in exprs):
+            assert not all(expr.rstrip(")").endswith("> 0") for expr in exprs), panel["title"]
+
+
+def test_events_are_drawn_over_every_page(board: dict[str, Any]) -> None:
+    assert {one["name"] for one in board["annotations"]["list"]} >= EVENTS
+
+
+def test_a_query_that_asks_a_recording_has_the_measurement_beside_it() -> None:
+    recordings = recorded().keys()
+    asked = set()
+    for board in BOARDS.values():
+        for panel in panels(board):
+            for target in panel["targets"]:
+                names = {name for name, _ in parse(target["expr"]).selectors}
+                if used := names & recordings:
+                    asked |= used
+                    assert names - recordings, f"{panel['title']} is empty without the rules"
+                    assert " or " in target["expr"]
+    assert {name.partition(":")[0] for name in asked} == {"accelerator"}
+
+
+@pytest.mark.parametrize("page", ["overview", "node"])
+def test_gpus_and_tpus_are_side_by_side(page: str) -> None:
+    legends = [
+        target["legendFormat"]
+        for panel in panels(BOARDS[f"kernelcast-{page}.json"])
+        for target in panel["targets"]
+        if "accelerator:" in target["expr"]
+    ]
+    assert any("{{accelerator}}" in legend for legend in legends)
+
+
+def test_the_forecast_shown_first_is_of_the_series_in_most_trouble() -> None:
+    variables = {one["name"]: one for one in BOARDS["kernelcast-forecasts.json"]["templating"]["list"]}
+    for name in ("metric", "hostname", "gpu"):
+        assert variables[name]["definition"].startswith("query_result(sort_desc("), name
+        assert "kernelcast_degradation_probability_ratio" in variables[name]["definition"]
+        assert variables[name]["sort"] == 0, "sorted by value, not by name"
+
+
+def test_the_forecast_band_is_filled_in_the_unit_of_its_metric() -> None:
+    (band,) = (one for one in first_screen(BOARDS["kernelcast-forecasts.json"]) if "what came" in one["title"])
+    properties = [each for one in band["fieldConfig"]["overrides"] for each in one["properties"]]
+    assert [one["value"] for one in properties if one["id"] == "custom.fillBelowTo"] == ["lower bound"]
+    assert {"celsius", "watt", "s", "mbytes"} <= {one["value"] for one in properties if one["id"] == "unit"}
+    exprs = [target["expr"] for target in band["targets"]]
+    assert sum("offset $horizon" in expr for expr in exprs) == 3, "mean and bounds stand where they are about"
+    assert any("kernelcast_degradation_threshold" in expr for expr in exprs)
+
+
+@pytest.mark.parametrize(
+    ("page", "title", "columns"),
+    [
+        (
+            "overview",
+            "Worst first",
+            {"Node", "GPU", "Temperature of limit", "Clocks", "Errors", "Idle but allocated", "Crosses a limit in"},
+        ),
+        ("overview", "Alerts that fire", {"Alert", "Severity", "Node", "GPU", "Since"}),
+        ("kernels", "Hottest kernels", {"Kernel", "Against a day before"}),
+        ("forecasts", "Time to threshold", {"Metric", "Left (50 %)", "Skill", "Coverage"}),
+        ("hints", "Open hints", {"Program", "Tunable", "Proposed", "Time after / before", "State", "Since"}),
+        ("hints", "Hints kept", {"Program", "Tunable", "Present value", "Time after / before"}),
+    ],
+)
+def test_the_first_screen_has_the_table(page: str, title: str, columns: set[str]) -> None:
+    first = (one for one in first_screen(BOARDS[f"kernelcast-{page}.json"]) if one["type"] == "table")
+    (panel,) = (one for one in first if one["title"].startswith(title))
+    assert columns <= set(panel["transformations"][1]["options"]["renameByName"].values())

@@ -1,0 +1,284 @@
+"""Adapters with doubles of the frameworks: the calls that they make, and the configuration that a campaign finds."""
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kernelcast import probe as kp
+from kernelcast.probe.probe import Probe
+
+
+@pytest.fixture
+def probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Probe]:
+    monkeypatch.setenv("KERNELCAST_TUNING_DIRECTORY", str(tmp_path))
+    running = kp.start("adapted", socket_path=str(tmp_path / "none"), source="simulated")
+    yield running
+    kp.stop()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """Time that only kernels spend."""
+    now = SimpleNamespace(seconds=0.0)
+    monkeypatch.setattr("kernelcast.probe.tuned.calls.perf_counter", lambda: now.seconds)
+    return now
+
+
+class Tensor:
+    """A tensor with one value."""
+
+    dtype = "float32"
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def clone(self) -> "Tensor":
+        return Tensor(self.value)
+
+    def copy_(self, other: "Tensor") -> None:
+        self.value = other.value
+
+    def zero_(self) -> None:
+        self.value = 0
+
+
+class Config:
+    """The parts of `triton.Config` that launchers read."""
+
+    def __init__(self, kwargs: dict[str, Any], num_warps: int = 4) -> None:
+        self.kwargs = kwargs
+        self.num_warps = num_warps
+        self.pre_hook: Callable[[Mapping[str, Any]], None] | None = None
+
+    def all_kwargs(self) -> dict[str, Any]:
+        return {**self.kwargs, "num_warps": self.num_warps}
+
+    def __str__(self) -> str:
+        return f"BLOCK: {self.kwargs['BLOCK']}, num_warps: {self.num_warps}"
+
+
+class Kernel:
+    """A function of `triton.jit`: it adds 1 to `x` and writes the sum of all blocks to `out`."""
+
+    __name__ = "add"
+    arg_names = ("x", "out", "n", "BLOCK")
+
+    def __init__(self, clock: SimpleNamespace) -> None:
+        self.clock = clock
+        self.compiled: set[int] = set()
+        self.launched: Counter[int] = Counter()
+
+    def run(self, x: Tensor, out: Tensor, n: int, *, grid: Any, warmup: bool, **named: Any) -> None:
+        block = named["BLOCK"]
+        if block not in self.compiled:
+            self.compiled.add(block)
+            self.clock.seconds += 5.0
+        if warmup:
+            return
+        assert grid == (n,)
+        self.launched[block] += 1
+        x.value += 1
+        out.value += x.value
+        self.clock.seconds += 1e-3 * (1 + abs(block - 64) / 64)
+        if block == 1024:
+            raise RuntimeError("out of resource: shared memory")
+
+
+CONFIGS = [Config({"BLOCK": block}) for block in (16, 32, 64, 1024)]
+
+
+def test_a_triton_kernel_is_tuned_while_it_works_and_each_call_counts_once(
+    probe: Probe, clock: SimpleNamespace
+) -> None:
+    kernel = Kernel(clock)
+    tuned = kp.triton_autotune(CONFIGS, ["n"], reset_to_zero=["out"], restore_value=["x"], share=1e6, rep=50)(kernel)
+    x = Tensor(0)
+    for number in range(1, 400):
+        out = Tensor(0)
+        tuned[4,](x, out, 4)
+        assert (x.value, out.value) == (number, number)
+    assert kernel.launched[1024] == 1
+    assert kernel.launched.most_common(1)[0][0] == 64
+    launched = kernel.launched.copy()
+    tuned[4,](x, Tensor(0), 4)
+    assert (kernel.launched - launched) == {64: 1}
+    assert tuned.fn is kernel
+    assert probe.recorder is not None
+
+
+def test_a_pruned_configuration_of_triton_never_runs(probe: Probe, clock: SimpleNamespace) -> None:
+    del probe
+    kernel = Kernel(clock)
+
+    def early(configs: list[Config], given: dict[str, Any], **_named: Any) -> list[Config]:
+        return [one for one in configs if one.kwargs["BLOCK"] >= given["n"]]
+
+    pruning = {"early_config_prune": early, "perf_model": lambda BLOCK, **_: BLOCK, "top_k": 2}  # noqa: N803  a key
+    tuned = kp.triton_autotune(CONFIGS, ["n"], prune_configs_by=pruning, share=1e6)(kernel)
+    for _ in range(200):
+        tuned[32,](Tensor(0), Tensor(0), 32)
+    assert set(kernel.launched) == {32, 64}
+
+
+def test_hooks_of_triton_run_before_a_trial_and_before_its_repetition(probe: Probe, clock: SimpleNamespace) -> None:
+    del probe
+    calls: list[str] = []
+
+    def before(given: Mapping[str, Any], *, reset_only: bool = False) -> None:
+        calls.append(f"before {given['BLOCK']} {reset_only}")
+
+    def after(given: Mapping[str, Any], *, exception: Exception | None) -> None:
+        calls.append(f"after {given['BLOCK']} {exception}")
+
+    configs = [CONFIGS[0], CONFIGS[3]]
+    tuned = kp.triton_autotune(configs, ["n"], pre_hook=before, post_hook=after, share=1e6)(Kernel(clock))
+    for _ in range(20):
+        tuned[4,](Tensor(0), Tensor(0), 4)
+    assert calls == ["before 1024 False", "after 1024 None", "before 1024 True"]
+
+
+def test_cupy_kernels_get_options_grid_and_block_from_the_configuration(
+    probe: Probe, clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launched: list[tuple[Any, ...]] = []
+    modules: list[tuple[str, ...]] = []
+
+    class RawKernel:
+        def __init__(self, _code: str, name: str, options: tuple[str, ...] = ()) -> None:
+            self.name, self.options, self.ready = name, options, False
+
+        @property
+        def attributes(self) -> dict[str, int]:
+            if not self.ready:
+                self.ready = True
+                clock.seconds += 5.0
+            return {"num_regs": 32}
+
+        def __call__(self, grid: Any, block: Any, arguments: Any, *, shared_mem: int = 0) -> None:
+            assert self.attributes
+            launched.append((self.options, grid, block, arguments, shared_mem))
+            clock.seconds += 1e-3 * (1 + abs(block[0] - 64) / 64)
+
+    class RawModule:
+        def __init__(self, *, code: str, options: tuple[str, ...], name_expressions: tuple[str, ...]) -> None:
+            modules.append(name_expressions)
+            self.code, self.options = code, options
+
+        def get_function(self, name: str) -> RawKernel:
+            return RawKernel(self.code, name, self.options)
+
+    cupy = ModuleType("cupy")
+    cupy.RawKernel, cupy.RawModule = RawKernel, RawModule  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    space = probe.space("saxpy", {"bx": [16, 64], "unroll": [False, True]}, start={"bx": 16, "unroll": False})
+    run = kp.cupy_kernel(
+        space, "code", "saxpy", grid=lambda c, n: (n // c.bx,), block=lambda c, _n: (c.bx,), options=["-std=c++17"],
+        shared_memory_bytes=lambda c, _n: 4 * c.bx, share=1e6,
+    )  # fmt: skip
+    for _ in range(400):
+        run(1024)
+    assert launched[0] == (("-std=c++17", "-Dbx=16", "-Dunroll=0"), (64,), (16,), (1024,), 64)
+    assert launched[-1][1:3] == ((16,), (64,))
+    kp.cupy_kernel(space, "code", "f<int>", grid=lambda *_: (1,), block=lambda *_: (1,), name_expressions=["f<int>"])()
+    assert modules == [("f<int>",)]
+
+
+def test_plain_functions_get_the_configuration_as_keyword_arguments(probe: Probe) -> None:
+    space = probe.space("smooth", {"chunk": [1, 2], "order": ["rows", "columns"]}, start={"chunk": 2, "order": "rows"})
+    seen: list[tuple[int, int, str]] = []
+
+    def smooth(values: int, *, chunk: int, order: str) -> int:
+        """Smooth."""
+        seen.append((values, chunk, order))
+        return values
+
+    tuned = space.tuned(kp.keywords(smooth))
+    assert (tuned(7), tuned.__name__, tuned.__doc__) == (7, "smooth", "Smooth.")
+    assert seen == [(7, 2, "rows")]
+
+
+class Loader:
+    """A `DataLoader` that computes nothing, with the arguments that it got."""
+
+    made: list[dict[str, Any]]
+
+    def __init__(self, dataset: Any, *, batch_sampler: Any, num_workers: int, **options: Any) -> None:
+        assert not options or num_workers
+        self.dataset, self.batch_sampler = dataset, batch_sampler
+        Loader.made.append({"num_workers": num_workers, **options})
+
+    def __iter__(self) -> Iterator[list[Any]]:
+        return iter([[self.dataset[index] for index in batch] for batch in self.batch_sampler])
+
+
+@pytest.fixture
+def torch(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    torch = ModuleType("torch")
+    data = SimpleNamespace(DataLoader=Loader)
+    Loader.made = []
+    for name, module in (("torch", torch), ("torch.utils.data", data)):
+        monkeypatch.setitem(sys.modules, name, module)
+    return torch
+
+
+def test_the_loader_changes_between_segments_and_keeps_the_order_of_samples(probe: Probe, torch: ModuleType) -> None:
+    del torch
+    batches = [[0, 1], [2, 3], [4, 5], [6, 7], [8]]
+    loader = kp.TorchLoader(list("abcdefghi"), batches, workers=[0, 4], prefetch=[2], segment_batches=2)
+    workers = probe._tunables.get("loader_workers")
+    assert workers is not None
+    seen, ends = [], []
+    for batch in loader:
+        seen.append(batch)
+        ends.append(loader.at_end)
+        if len(seen) == 2:
+            workers.put("4")
+    assert ["".join(batch) for batch in seen] == ["ab", "cd", "ef", "gh", "i"]
+    assert ends == [False, True, False, True, True]
+    assert Loader.made == [{"num_workers": 0}, {"num_workers": 4, "prefetch_factor": 2, "persistent_workers": True}]
+    assert (len(loader), workers.terms.granularity) == (5, "epoch")
+
+
+def test_compile_modes_are_tried_where_pytorch_has_them(
+    probe: Probe, torch: ModuleType, clock: SimpleNamespace
+) -> None:
+    del probe
+
+    def forward(x: int) -> int:
+        clock.seconds += 1e-3
+        return x + 1
+
+    assert kp.torch_compiled(forward) is forward
+
+    def compiled(function: Callable[[int], int], *, mode: str) -> Callable[[int], int]:
+        def run(x: int) -> int:
+            clock.seconds -= 5e-4 if mode == "max-autotune" else 1e-4
+            return function(x)
+
+        return run
+
+    torch.compile = compiled  # type: ignore[attr-defined]
+    run = kp.torch_compiled(forward, share=1e6)
+    assert [run(number) for number in range(500)] == list(range(1, 501))
+    before = clock.seconds
+    run(1)
+    assert clock.seconds - before == pytest.approx(5e-4)
+
+
+def test_jax_compiles_for_each_configuration_and_shape() -> None:
+    """With the real library where it is installed."""
+    jax = pytest.importorskip("jax", reason="JAX is not installed")
+    space = kp.space("scale", {"factor": [1, 2]}, start={"factor": 2})
+
+    def scale(values: Any, *, factor: int, power: int) -> Any:
+        return (values * factor) ** power
+
+    run = kp.jax_static(space, scale, static_argnames=["power"])
+    ones = jax.numpy.ones(3)
+    assert run(ones, power=2).tolist() == [4, 4, 4]
+    assert jax.jit(lambda x: run(x, power=1))(ones).tolist() == [2, 2, 2]

@@ -1,0 +1,66 @@
+"""Trials of collective tunables: one decision for all ranks."""
+
+from random import Random
+
+import pytest
+from tests.support.probe.ranks import Job, RankProgram, job_of, noisy, same
+
+from kernelcast.wire.events import OutcomeState
+
+
+def run_trial(job: Job, *, seed: int, gain: float, noise: float, steps: int = 700) -> None:
+    """Run all ranks with a hint, which each gets at another step."""
+
+    def body(program: RankProgram) -> None:
+        random = Random(f"{seed} {program.rank}")
+        program.register()
+        for step in range(steps):
+            if step == 3 + 2 * program.rank:
+                program.hear()
+            program.step(noisy(program, random, {48: 0.1, 128: 0.1 * (1 - gain)}, noise))
+
+    job.run(body)
+
+
+@pytest.mark.parametrize("agree_only", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_four_ranks_with_a_true_gain_of_one_and_a_half_percent_decide_alike(seed: int, *, agree_only: bool) -> None:
+    """Review: ranks 0 and 3 kept the value, 1 and 2 rolled it back; they differed for good."""
+    job, _ = job_of(4, agree_only=agree_only)
+    run_trial(job, seed=seed, gain=0.015, noise=0.02, steps=1500)
+    finals = [program.final() for program in job.programs]
+    assert [len(final) for final in finals] == [1, 1, 1, 1]
+    assert len({final[0].decision == "kept" for final in finals}) == 1
+    assert len({program.batch.value for program in job.programs}) == 1
+
+
+def test_all_ranks_change_their_value_at_the_same_step_throughout_a_trial() -> None:
+    """Review: every hint for a collective tunable was refused; the predictor sends trials only."""
+    job, _ = job_of(4)
+    run_trial(job, seed=1, gain=0.2, noise=0.02)
+    assert same([program.values for program in job.programs])
+    kept = job.programs[0].final()[0]
+    assert (kept.state, kept.decision, kept.value) == (OutcomeState.KEPT, "kept", "128")
+    assert kept.measured_ratio == kept.step_time_ratio == pytest.approx(0.8, rel=0.01)
+    figures = [(one.measured_ratio, one.pairs, one.reason) for program in job.programs for one in program.final()]
+    assert len(set(figures)) == 1
+    assert [one.state for one in job.programs[3].outcomes_of("h1")] == [
+        OutcomeState.RECEIVED,
+        OutcomeState.APPLIED,
+        OutcomeState.KEPT,
+    ]
+
+
+def test_a_value_that_gains_nothing_is_rolled_back_on_all_ranks() -> None:
+    job, _ = job_of(3)
+    run_trial(job, seed=2, gain=0.0, noise=0.005)
+    assert [program.final()[0].decision for program in job.programs] == ["rolled_back"] * 3
+    assert [program.batch.value for program in job.programs] == [48] * 3
+
+
+@pytest.mark.parametrize("agree_only", [False, True])
+def test_a_value_forty_times_as_slow_runs_three_steps_on_each_rank(*, agree_only: bool) -> None:
+    job, _ = job_of(2, agree_only=agree_only)
+    run_trial(job, seed=3, gain=-39.0, noise=0.02, steps=400)
+    assert [program.values.count(128) for program in job.programs] == [3, 3]
+    assert [program.final()[0].decision for program in job.programs] == ["rolled_back"] * 2

@@ -1,0 +1,227 @@
+"""Spaces whose configuration changes between steps or epochs: a training loop with a loader."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from tests.support.probe.ranks import Job, Meetings
+
+from kernelcast import probe as kp
+from kernelcast.probe.probe import Probe, ProbeSettings
+from kernelcast.probe.tuned.space import ProgramSpace, SpaceTerms
+from kernelcast.tuning.experiment import Decision
+from kernelcast.tuning.journal import Journal
+from kernelcast.wire.cloudevents import NANOSECONDS
+from kernelcast.wire.errors import SpaceError
+from kernelcast.wire.events import Hint, OutcomeState, to_event
+
+FEED = {"workers": [0, 2, 4, 8], "prefetch": [2, 4]}
+FEED_START = {"workers": 0, "prefetch": 2}
+SIZES = {"size": [64, 128, 256]}
+
+
+class Training:
+    """A program with a clock; a step's time depends on the loader's configuration."""
+
+    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        self.random = Random(1)
+        self.probe = self.begun(directory)
+        monkeypatch.setattr("kernelcast.probe.tuned.calls.perf_counter", lambda: self.now)
+        monkeypatch.setattr("kernelcast.probe.trial.perf_counter_ns", lambda: round(self.now * 1e9))
+
+    def begun(self, directory: Path) -> Probe:
+        settings = ProbeSettings("train", socket_path=str(directory / "none"), state_directory=str(directory))
+        made = Probe(replace(settings, trial_share=1.0), {})
+        budget = made.recorder.budget
+        budget._clock, budget._began_ns = lambda: round(self.now * 1e9), 0
+        return made
+
+    def step(self, seconds: float, *, items: float = 1.0, epoch: bool = False) -> None:
+        self.now += seconds * self.random.uniform(0.99, 1.01)
+        self.probe.step(items=items, epoch=epoch)
+
+    def hear(self, tunable: str, value: str, **changes: Any) -> None:
+        expires_ns = 4_000_000_000 * NANOSECONDS
+        hint = replace(Hint(f"{tunable} {value}", "train", tunable, value, expires_ns), **changes)
+        self.probe._desk.receive(to_event(hint, source="/test", time_ns=1))
+
+
+@pytest.fixture
+def training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Training]:
+    made = Training(tmp_path, monkeypatch)
+    yield made
+    made.probe.abandon()
+
+
+def loader_seconds(feed: ProgramSpace) -> float:
+    return float(0.02 + 0.1 / (1 + feed.workers) + (0.002 if feed.prefetch == 2 else 0.0))
+
+
+def test_steps_search_a_space_and_keep_the_proved_best(training: Training, tmp_path: Path) -> None:
+    """Review: loader workers could never be kept, and joint configurations could not be declared."""
+    feed = training.probe.space("feed", FEED, start=FEED_START, terms=SpaceTerms(per="step"), share=1.0)
+    assert (feed.workers, feed.prefetch) == (0, 2)
+    for _ in range(1200):
+        training.step(loader_seconds(feed), items=32)
+    assert (feed.workers, feed.prefetch) == (8, 4)
+    assert Journal(tmp_path, "train").kept("feed") == "[8,4]"
+    training.probe.stop()
+
+
+def test_a_remembered_configuration_is_in_force_at_the_first_step_and_checked_once(
+    training: Training, tmp_path: Path
+) -> None:
+    Journal(tmp_path, "train").end("feed", "[8,4]", Decision.KEPT)
+    training.probe.abandon()
+    training.probe = training.begun(tmp_path)
+    feed = training.probe.space("feed", FEED, start=FEED_START, terms=SpaceTerms(per="step"), share=1.0)
+    seen = []
+    for _ in range(600):
+        seen.append((feed.workers, feed.prefetch))
+        training.step(loader_seconds(feed))
+    assert (seen[0], seen[-1]) == ((8, 4), (8, 4))
+    assert set(seen) == {(8, 4), (0, 2)}
+    assert seen.count((0, 2)) <= 3
+
+
+def test_a_search_costs_the_share_of_time_that_it_may(training: Training) -> None:
+    slow = {"workers": [8, 4, 2, 0], "prefetch": [4, 2]}
+    feed = training.probe.space("feed", slow, start={"workers": 8, "prefetch": 4}, terms=SpaceTerms(per="step"))
+    usual = loader_seconds(feed)
+    for _ in range(3000):
+        training.step(loader_seconds(feed))
+    assert training.now < 3000 * usual * 1.03
+    assert (feed.workers, feed.prefetch) == (8, 4)
+
+
+def test_an_epoch_space_changes_at_epochs_only(training: Training) -> None:
+    terms = SpaceTerms(per="epoch")
+    feed = training.probe.space("feed", {"workers": [0, 4]}, start={"workers": 0}, terms=terms, share=1.0)
+    seen = []
+    for step in range(900):
+        training.step(0.1 / (1 + feed.workers), items=32, epoch=step % 3 == 2)
+        seen.append(feed.workers)
+    changes = [step for step in range(1, 900) if seen[step] != seen[step - 1]]
+    assert changes
+    assert all(step % 3 == 2 for step in changes)
+    assert seen[-1] == 4
+
+
+def test_items_count(training: Training) -> None:
+    """A configuration whose step takes longer for more samples is faster if its time per sample is."""
+    size = training.probe.space("size", {"size": [32, 64]}, start={"size": 32}, terms=SpaceTerms(per="step"), share=1.0)
+    for _ in range(700):
+        training.step(0.1 if size.size == 32 else 0.16, items=size.size)
+    assert size.size == 64
+
+
+def test_a_space_that_changes_results_is_not_tried_without_approval(training: Training) -> None:
+    """An unapproved batch size is never in force in 100 trials; an approved one is tried."""
+    batch = training.probe.space(
+        "batch", SIZES, start={"size": 64}, terms=SpaceTerms(per="step", changes_results=True), share=1.0
+    )
+    for number in range(100):
+        training.hear("batch", "size=128", hint_id=f"h{number}")
+        training.step(0.1 * (64 / batch.size), items=64)
+        assert batch.size == 64
+    assert {one.state for one in training.probe.outcomes} == {OutcomeState.RECEIVED, OutcomeState.REJECTED}
+    assert "no person approved it" in training.probe.outcomes[-1].reason
+    training.hear("batch", "size=128", hint_id="approved", approved_by="ana")
+    seen = set()
+    for _ in range(300):
+        training.step(0.1, items=batch.size)
+        seen.add(batch.size)
+    assert seen == {64, 128}
+    assert (training.probe.outcomes[-1].state, batch.size) == (OutcomeState.KEPT, 128)
+
+
+def test_the_announcement_of_a_space_says_that_it_changes_results(training: Training) -> None:
+    training.probe.space("batch", SIZES, start={"size": 64}, terms=SpaceTerms(per="epoch", changes_results=True))
+    tunable = training.probe._tunables.get("batch")
+    assert tunable is not None
+    claim = tunable.claim("", "")
+    assert (claim.changes_results, claim.allowed, claim.kind) == (True, ("size=64", "size=128", "size=256"), "space")
+
+
+def test_calls_of_a_space_that_changes_results_run_the_start(training: Training) -> None:
+    batch = training.probe.space("batch", SIZES, start={"size": 64}, terms=SpaceTerms(changes_results=True))
+    seen = set()
+    run = batch.tuned(lambda c: seen.add(c.size), share=1.0)
+    for _ in range(200):
+        run()
+    assert seen == {64}
+
+
+def test_a_hint_does_not_wait_for_the_end_of_a_search(training: Training) -> None:
+    feed = training.probe.space("feed", FEED, start=FEED_START, terms=SpaceTerms(per="step"), share=1.0)
+    block = training.probe.tunable("block", [1, 2], 1)
+    for _ in range(7):
+        training.step(loader_seconds(feed))
+    training.hear("block", "2")
+    for _ in range(300):
+        both = feed.workers != 0 and block.value == 2
+        assert not both or training.probe.outcomes[-1].state is not OutcomeState.APPLIED
+        training.step(loader_seconds(feed) * (1.0 if block.value == 1 else 0.9))
+    assert training.probe.outcomes[-1].state is OutcomeState.KEPT
+    for _ in range(1200):
+        training.step(loader_seconds(feed))
+    assert feed.workers == 8
+
+
+def test_a_collective_space_is_tried_on_all_ranks_at_once(tmp_path: Path) -> None:
+    meetings = Meetings(3)
+    spaces: dict[int, ProgramSpace] = {}
+    probes = [Probe(ProbeSettings("train", str(rank), str(tmp_path / "none")), {}) for rank in range(3)]
+
+    class Rank:
+        def __init__(self, rank: int) -> None:
+            self.rank = rank
+
+    def body(rank: Any) -> None:
+        running = probes[rank.rank]
+        terms = SpaceTerms("step", "collective", meetings.of(rank.rank), changes_results=True)
+        spaces[rank.rank] = running.space("batch", SIZES, start={"size": 64}, terms=terms)
+        hint = Hint("h1", "train", "batch", "size=128", 4_000_000_000 * NANOSECONDS, approved_by="ana")
+        running._desk.receive(to_event(hint, source="/test", time_ns=1))
+        for _ in range(40):
+            running.step(items=64)
+
+    Job([Rank(rank) for rank in range(3)]).run(body)  # type: ignore[misc]
+    assert [[one.state.value for one in running.outcomes][:2] for running in probes] == [["received", "applied"]] * 3
+    for running in probes:
+        running.abandon()
+
+
+@pytest.mark.parametrize(
+    ("terms", "part"),
+    [
+        (SpaceTerms(per="week"), "must be one of"),
+        (SpaceTerms(per="call", scope="collective"), 'use per="step"'),
+        (SpaceTerms(per="step", scope="everywhere"), "must be one of"),
+    ],
+)
+def test_terms_that_cannot_be_used_are_refused_with_a_remedy(training: Training, terms: SpaceTerms, part: str) -> None:
+    with pytest.raises(SpaceError, match=part):
+        training.probe.space("feed", FEED, start=FEED_START, terms=terms)
+
+
+def test_a_collective_space_is_small_enough_to_be_announced(training: Training) -> None:
+    many = {"a": list(range(20)), "b": list(range(20))}
+    with pytest.raises(SpaceError, match=r"has 400 valid configurations.*the limit is 256"):
+        training.probe.space("many", many, start={"a": 0, "b": 0}, terms=SpaceTerms("step", "collective"))
+
+
+def test_a_step_space_has_no_calls(training: Training) -> None:
+    feed = training.probe.space("feed", FEED, start=FEED_START, terms=SpaceTerms(per="step"))
+    with pytest.raises(SpaceError, match="read its attributes"):
+        feed.tuned(lambda c: c)
+
+
+def test_without_a_probe_the_start_is_in_force() -> None:
+    feed = kp.space("feed", FEED, start=FEED_START, per="step", scope="collective", changes_results=True)
+    kp.step(items=2)
+    assert (feed.workers, feed.prefetch) == (0, 2)

@@ -1,0 +1,202 @@
+"""Decorated calls: a candidate may fail, and the program does not notice."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernelcast.probe.tuned import TunedCalls, close, finite
+from kernelcast.probe.tuned.terms import CallTerms
+from kernelcast.tuning.journal import Journal
+
+
+@dataclass
+class Wanted:
+    ordinal: int
+    launches: int = 1
+
+
+class OneByOne:
+    """A campaign that runs each configuration once and keeps the fastest."""
+
+    def __init__(self, number: int, launches: int = 1) -> None:
+        self.kept = 0
+        self.asked = [Wanted(ordinal, launches) for ordinal in range(number)]
+        self.times: dict[int, list[float]] = {}
+        self.failures: dict[int, str] = {}
+        self.refusals: dict[int, str] = {}
+
+    def next(self) -> Wanted | None:
+        return self.asked[0] if self.asked else None
+
+    def measured(self, times: list[float]) -> None:
+        self.times[self.asked.pop(0).ordinal] = times
+        self.kept = min(self.times, key=lambda one: self.times[one][0])
+
+    def failed(self, reason: str) -> None:
+        self.failures[self.asked.pop(0).ordinal] = reason
+
+    def refused(self, reason: str) -> None:
+        self.refusals[self.asked.pop(0).ordinal] = reason
+
+
+class Blocks:
+    """Block sizes; the clock advances by the time of each call."""
+
+    sizes = (48, 64, 128, 1024)
+    start = 0
+
+    def __init__(self, launches: int = 1) -> None:
+        self.now = 0.0
+        self.launches = launches
+        self.campaigns: dict[str, OneByOne] = {}
+
+    def configuration(self, ordinal: int) -> int:
+        return self.sizes[ordinal]
+
+    def text(self, ordinal: int) -> str:
+        return str(self.sizes[ordinal])
+
+    def find(self, text: str) -> int | None:
+        return self.sizes.index(int(text)) if int(text) in self.sizes else None
+
+    def campaign(self, name: str) -> OneByOne:
+        return self.campaigns.setdefault(name, OneByOne(len(self.sizes), self.launches))
+
+    def run(self, size: int, *_arguments: Any) -> float:
+        if size == 1024:
+            raise RuntimeError("CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES")
+        self.now += {48: 1.0, 64: 0.9, 128: 0.7}[size]
+        return 2.0
+
+
+def tuned(blocks: Blocks, journal: Journal | None = None, **terms: Any) -> TunedCalls[int]:
+    return TunedCalls(CallTerms("block", share=1.0, **terms), blocks, journal, clock=lambda: blocks.now)
+
+
+def test_a_candidate_that_raises_does_not_end_the_program_and_the_fastest_is_kept(tmp_path: Path) -> None:
+    """Review: candidate 1024 raised in step 22: traceback, exit, no outcome."""
+    blocks = Blocks()
+    calls = tuned(blocks, Journal(tmp_path, "training"))
+    run = calls.decorate(blocks.run)
+    assert [run() for _ in range(10)] == [2.0] * 10
+    assert calls.kept() == 128
+    assert blocks.campaigns["block"].failures == {3: "RuntimeError: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"}
+    later = Journal(tmp_path, "training", running=lambda _: False)
+    assert later.kept("block") == "128"
+    assert "OUT_OF_RESOURCES" in later.banned("block", "1024")
+
+
+def test_a_restarted_program_has_it_at_its_first_call_and_searches_no_more(tmp_path: Path) -> None:
+    blocks = Blocks()
+    run = tuned(blocks, Journal(tmp_path, "training")).decorate(blocks.run)
+    for _ in range(10):
+        run()
+    again = Blocks()
+    calls = tuned(again, Journal(tmp_path, "training"))
+    calls.decorate(again.run)()
+    assert again.now == 0.7
+    assert calls.kept() == 128
+
+
+def test_a_banned_candidate_is_not_run_again_in_another_process(tmp_path: Path) -> None:
+    Journal(tmp_path, "training").begin("block", "1024")
+    blocks, sizes = Blocks(), []
+    journal = Journal(tmp_path, "training", running=lambda _: False)
+    journal._process = type(journal._process)("node", 1, "1")
+
+    def run(size: int) -> None:
+        sizes.append(size)
+        blocks.run(size)
+
+    decorated = tuned(blocks, journal).decorate(run)
+    for _ in range(10):
+        decorated()
+    assert 1024 not in sizes
+    assert "the process ended" in blocks.campaigns["block"].failures[3]
+
+
+def test_an_error_that_is_the_programs_own_passes_and_bans_nothing() -> None:
+    blocks = Blocks()
+    blocks.campaign("block").asked = [Wanted(2)]
+    calls = tuned(blocks)
+
+    def fail(_size: int) -> None:
+        raise ValueError("wrong shape")
+
+    with pytest.raises(ValueError, match="wrong shape"):
+        calls.decorate(fail)()
+    assert not calls.banned
+    assert blocks.campaigns["block"].refusals == {2: "ValueError: wrong shape"}
+
+
+def test_a_call_that_cannot_be_repeated_raises_and_its_candidate_is_banned() -> None:
+    blocks = Blocks()
+    blocks.campaign("block").asked = [Wanted(3)]
+    calls = tuned(blocks, repeatable=False)
+    with pytest.raises(RuntimeError):
+        calls.decorate(blocks.run)()
+    assert ("block", 3) in calls.banned
+    assert calls.decorate(blocks.run)() == 2.0
+
+
+def test_wrong_numbers_and_long_calls_ban_a_candidate() -> None:
+    blocks = Blocks()
+    calls = tuned(blocks, check=close(rtol=1e-3), limit_seconds=0.95)
+
+    def run(size: int) -> list[float]:
+        blocks.run(size)
+        return [1.0, 3.0 if size == 64 else 2.0]
+
+    blocks.campaign("block").asked = [Wanted(0), Wanted(1), Wanted(2)]
+    blocks.sizes = (128, 64, 48)  # type: ignore[assignment]
+    assert [calls.decorate(run)() for _ in range(8)] == [[1.0, 2.0]] * 8
+    assert "numbers differ" in calls.banned["block", 1]
+    assert "a call took 1 s; the limit is 0.95 s" in calls.banned["block", 2]
+
+
+def test_a_check_finds_values_that_are_no_numbers() -> None:
+    assert finite()([1.0, 2.0], [1.0, 2.0])
+    assert not finite()([1.0, float("nan")], [1.0, 2.0])
+    assert finite()(float("inf"), float("inf"))
+    assert not close()([1.0], [1.0, 2.0])
+
+
+def test_each_shape_has_its_own_campaign_and_too_many_run_the_start() -> None:
+    blocks = Blocks()
+    calls = tuned(blocks, shape=lambda rows: rows)
+    run = calls.decorate(blocks.run)
+    for rows in range(40):
+        for _ in range(8):
+            run(rows)
+    assert calls.kept(3) == 128
+    assert calls.kept(39) == 48
+
+
+def test_trial_calls_cost_a_share_of_the_time_only() -> None:
+    blocks = Blocks(launches=50)
+    blocks.sizes = (128, 48, 48, 48)
+    calls = TunedCalls(CallTerms("block", share=0.01), blocks, clock=lambda: blocks.now)
+    run = calls.decorate(blocks.run)
+    for _ in range(3000):
+        run()
+    wasted = sum(len(times) for ordinal, times in blocks.campaigns["block"].times.items() if ordinal) * 0.3
+    assert wasted <= 0.01 * blocks.now + 21 * 0.7
+
+
+def test_stop_and_an_error_of_the_campaign_leave_the_kept_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = Blocks()
+    stopped = TunedCalls(CallTerms("block"), blocks, stopped=lambda: "hints.stop exists", clock=lambda: blocks.now)
+    for _ in range(5):
+        stopped.decorate(blocks.run)()
+    assert blocks.now == 5.0
+
+    def broken(_self: object) -> Iterator[None]:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(OneByOne, "next", broken)
+    calls = tuned(blocks)
+    assert calls.decorate(blocks.run)() == 2.0
+    assert calls.failures == 1

@@ -1,0 +1,199 @@
+"""The experiment: one candidate against the kept configuration, on synthetic noise."""
+
+from collections.abc import Callable
+from math import exp
+from random import Random
+
+import pytest
+
+from kernelcast.tuning.experiment import Arm, Decision, Experiment, Verdict
+
+Noise = Callable[[int, Random], float]
+
+
+def run(
+    gain: float, noise: Noise, *, seed: int = 0, items: Callable[[Random], float] | None = None, delay: int = 0
+) -> Verdict:
+    """Run one experiment; records arrive `delay` launches after their launch."""
+    random, experiment = Random(seed), Experiment(seed=seed)
+    late: list[tuple[Arm, float, float]] = []
+    for step in range(3000):
+        arm = experiment.next_arm()
+        work = items(random) if items else 1.0
+        seconds = noise(step, random) * work * (1 - gain if arm is Arm.CANDIDATE else 1)
+        late.append((arm, seconds, work))
+        if len(late) > delay:
+            experiment.record(*late.pop(0))
+        if verdict := experiment.verdict():
+            return verdict
+    raise AssertionError("no verdict in 3000 launches")
+
+
+def steady(_step: int, random: Random) -> float:
+    return exp(random.gauss(0, 0.005))
+
+
+def decisions(gain: float, noise: Noise, trials: int = 24) -> list[Decision]:
+    return [run(gain, noise, seed=seed).decision for seed in range(trials)]
+
+
+def loaded(period: int) -> Noise:
+    """Every `period` steps, a step takes 10 % longer."""
+    return lambda step, random: steady(step, random) * (1.1 if step % period == 0 else 1)
+
+
+NOISES: dict[str, Noise] = {
+    "steady": steady,
+    "kernels get 0.4 % faster a step": lambda step, random: steady(step, random) * exp(-0.004 * step),
+    "kernels get 0.4 % slower a step": lambda step, random: steady(step, random) * exp(0.004 * step),
+    **{f"load every {period} steps": loaded(period) for period in (2, 5, 6)},
+}
+
+
+@pytest.mark.parametrize("name", NOISES)
+def test_a_useless_or_worse_candidate_is_not_kept_and_a_gain_of_five_percent_is(name: str) -> None:
+    assert Decision.KEPT not in decisions(0.0, NOISES[name])
+    assert Decision.KEPT not in decisions(-0.03, NOISES[name])
+    assert decisions(0.05, NOISES[name]).count(Decision.KEPT) >= 23
+
+
+def test_a_gain_is_found_where_work_per_step_varies_by_thirty_percent() -> None:
+    found = [run(0.05, steady, seed=seed, items=lambda random: exp(random.gauss(0, 0.3))) for seed in range(20)]
+    assert all(verdict.decision is Decision.KEPT for verdict in found)
+    assert all(verdict.ratio == pytest.approx(0.95, abs=0.01) for verdict in found)
+
+
+def test_more_work_per_launch_is_a_gain_although_a_launch_takes_longer() -> None:
+    experiment, random = Experiment(seed=3), Random(3)
+    while (verdict := experiment.verdict()) is None:
+        arm = experiment.next_arm()
+        new = arm is Arm.CANDIDATE
+        experiment.record(arm, (1.6 if new else 1.0) * steady(0, random), items=64 if new else 32)
+    assert verdict.decision is Decision.KEPT
+    assert verdict.ratio == pytest.approx(0.8, abs=0.01)
+
+
+def test_late_records_lead_to_the_same_decision_within_the_same_limit() -> None:
+    for gain, expected in ((0.05, Decision.KEPT), (-0.03, Decision.ROLLED_BACK)):
+        for delay in (0, 3, 20, 60):
+            verdict = run(gain, steady, seed=delay, delay=delay)
+            assert verdict.decision is expected
+            assert verdict.candidate_launches <= 130
+
+
+@pytest.mark.parametrize("delay", [0, 2, 50])
+def test_a_candidate_twice_as_slow_runs_at_most_three_times(delay: int) -> None:
+    for seed in range(50):
+        verdict = run(-1.0, steady, seed=seed, delay=delay)
+        assert verdict.decision is Decision.ROLLED_BACK
+        assert verdict.candidate_launches <= 3
+
+
+def test_a_slow_first_launch_alone_does_not_drop_a_candidate() -> None:
+    experiment, random, seen = Experiment(seed=5), Random(5), 0
+    while (verdict := experiment.verdict()) is None:
+        arm = experiment.next_arm()
+        seen += arm is Arm.CANDIDATE
+        compiling = 100.0 if arm is Arm.CANDIDATE and seen == 1 else 1.0
+        experiment.record(arm, compiling * steady(0, random) * (0.9 if arm is Arm.CANDIDATE else 1))
+    assert verdict.decision is Decision.KEPT
+    assert verdict.ratio == pytest.approx(0.9, abs=0.01)
+
+
+def test_never_more_than_the_limit_runs_on_a_candidate_that_stays_undecided() -> None:
+    def wild(_step: int, random: Random) -> float:
+        return exp(random.gauss(0, 0.5))
+
+    for seed in range(20):
+        assert run(0.02, wild, seed=seed).candidate_launches <= 130
+
+
+def test_a_failure_ends_the_experiment_at_once() -> None:
+    experiment = Experiment(seed=1)
+    while experiment.next_arm() is Arm.KEPT:
+        experiment.record(Arm.KEPT, 1.0)
+    experiment.failed("CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES")
+    verdict = experiment.verdict()
+    assert verdict is not None
+    assert (verdict.decision, verdict.candidate_launches) == (Decision.FAILED, 1)
+    assert experiment.next_arm() is Arm.KEPT
+
+
+def test_records_of_some_launches_only_are_enough() -> None:
+    experiment, random = Experiment(seed=2), Random(2)
+    for step in range(3000):
+        launch = experiment.launch()
+        if random.random() < 0.6 or step < 10:
+            seconds = steady(step, random) * (0.9 if launch.arm is Arm.CANDIDATE else 1)
+            experiment.record(launch.arm, seconds, number=launch.number)
+        if verdict := experiment.verdict():
+            assert verdict.decision is Decision.KEPT
+            return
+    raise AssertionError("no verdict")
+
+
+def test_without_any_record_of_the_candidate_the_result_is_inconclusive() -> None:
+    experiment = Experiment(seed=2)
+    for _ in range(50):
+        experiment.next_arm()
+    experiment.end_of_records()
+    verdict = experiment.verdict()
+    assert verdict is not None
+    assert verdict.decision is Decision.INCONCLUSIVE
+
+
+def test_a_gain_in_one_measure_that_costs_the_other_is_no_gain() -> None:
+    for cost, expected in ((1.04, Decision.ROLLED_BACK), (1.0, Decision.KEPT), (0.9, Decision.KEPT)):
+        experiment, random = Experiment(seed=8), Random(8)
+        while (verdict := experiment.verdict()) is None:
+            arm = experiment.next_arm()
+            new = arm is Arm.CANDIDATE
+            experiment.record_second(arm, steady(0, random) * (cost if new else 1))
+            experiment.record(arm, steady(0, random) * (0.9 if new else 1))
+        assert verdict.decision is expected
+        assert verdict.ratio == pytest.approx(0.9, abs=0.01)
+        assert verdict.second_ratio == pytest.approx(cost, abs=0.01)
+
+
+@pytest.mark.parametrize("lag", [0, 1, 2, 3, 4, 5, 8, 12])
+def test_times_of_a_host_that_runs_ahead_of_its_device_keep_nothing_worse(lag: int) -> None:
+    """Without the number of its configuration, a late time stands beside a launch of the other arm."""
+    decided = []
+    for gain in (-0.03, 0.2):
+        for seed in range(5):
+            experiment, random, arms = Experiment(seed=seed), Random(seed), [Arm.KEPT] * lag
+            while (verdict := experiment.verdict()) is None:
+                arms.append(experiment.next_arm())
+                slower = 1 - gain if arms[-1 - lag] is Arm.CANDIDATE else 1
+                experiment.record(arms[-1], steady(0, random) * slower)
+            decided.append((gain, verdict.decision))
+    assert (-0.03, Decision.KEPT) not in decided
+    if lag > 1:
+        assert all(decision is not Decision.KEPT for _, decision in decided)
+    else:
+        assert decided.count((0.2, Decision.KEPT)) == 5
+
+
+def test_a_faster_candidate_survives_the_noise_of_a_busy_machine() -> None:
+    """On two cores with a load of 15, launches of one configuration differ by half of their time and more."""
+    decided = []
+    for seed in range(40):
+        experiment, random = Experiment(seed=seed), Random(seed)
+        while (verdict := experiment.verdict()) is None:
+            arm = experiment.next_arm()
+            experiment.record(arm, exp(random.gauss(0, 0.6)) * (0.7 if arm is Arm.CANDIDATE else 1))
+        decided.append(verdict.decision)
+    assert decided.count(Decision.ROLLED_BACK) <= 1
+    assert decided.count(Decision.KEPT) >= 20
+
+
+def test_times_that_are_booked_by_number_are_not_searched_for_a_lag() -> None:
+    """The search costs power where the caller knows that each time belongs to its launch."""
+    reasons = []
+    for attributed in (False, True):
+        experiment, random, arms = Experiment(seed=1, attributed=attributed), Random(1), [Arm.KEPT] * 3
+        while (verdict := experiment.verdict()) is None:
+            arms.append(experiment.next_arm())
+            experiment.record(arms[-1], steady(0, random) * (0.8 if arms[-4] is Arm.CANDIDATE else 1))
+        reasons.append("launches later" in verdict.reason)
+    assert reasons == [True, False]

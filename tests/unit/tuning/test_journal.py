@@ -1,0 +1,155 @@
+"""The journal: kept configurations, and those that ended a process, across restarts."""
+
+from pathlib import Path
+
+from kernelcast.tuning.experiment import Decision
+from kernelcast.tuning.journal import Journal, Machine, Process
+from kernelcast.tuning.journal.journal import COMPACT_BYTES
+
+
+def journal(directory: Path, pid: int = 1, alive: tuple[int, ...] = ()) -> Journal:
+    process = Process("node", pid, f"start of {pid}")
+    return Journal(directory, "training", process, clock=lambda: 1000.0, running=lambda one: one.pid in alive)
+
+
+def test_what_was_kept_is_known_at_the_next_start_for_the_same_code(tmp_path: Path) -> None:
+    first = journal(tmp_path)
+    first.begin("block", "128", "v1")
+    first.end("block", "128", Decision.KEPT, "v1", ratio=0.8)
+    second = journal(tmp_path, pid=2)
+    assert second.kept("block", "v1") == "128"
+    assert second.kept("block", "v2") is None
+    assert second.kept("tile", "v1") is None
+    second.forget("block", "v1")
+    assert journal(tmp_path, pid=3).kept("block", "v1") is None
+
+
+def test_a_candidate_that_ended_its_process_is_never_tried_again(tmp_path: Path) -> None:
+    journal(tmp_path, pid=1).begin("block", "1024")
+    for restart in range(2, 52):
+        assert "ended when it was tried" in journal(tmp_path, pid=restart).banned("block", "1024")
+
+
+def test_a_candidate_is_not_blamed_where_its_process_runs_or_it_had_survived(tmp_path: Path) -> None:
+    first = journal(tmp_path, pid=1)
+    first.begin("block", "128")
+    assert not first.banned("block", "128")
+    assert not journal(tmp_path, pid=2, alive=(1,)).banned("block", "128")
+    first.survived("block", "128")
+    assert not journal(tmp_path, pid=3).banned("block", "128")
+    first.begin("block", "256")
+    first.end("block", "256", None)
+    assert not journal(tmp_path, pid=3).banned("block", "256")
+
+
+def test_a_failed_candidate_is_banned_with_its_reason_and_kept_no_longer(tmp_path: Path) -> None:
+    first = journal(tmp_path)
+    first.end("block", "1024", Decision.KEPT)
+    first.end("block", "1024", Decision.FAILED, reason="out of resources")
+    second = journal(tmp_path, pid=2)
+    assert second.banned("block", "1024") == "it failed before: out of resources"
+    assert second.kept("block") is None
+
+
+def test_damaged_lines_and_an_unwritable_directory_do_not_raise(tmp_path: Path) -> None:
+    first = journal(tmp_path)
+    first.end("block", "128", Decision.KEPT)
+    with first.path.open("ab") as file:
+        file.write(b'{"version":1,"state":"ke\n[1]\n\xff\n{"version":2}\n')
+    assert journal(tmp_path).kept("block") == "128"
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    nowhere = journal(blocked)
+    nowhere.begin("block", "128")
+    assert nowhere.failures
+
+
+def test_a_long_journal_is_shortened_and_says_the_same(tmp_path: Path) -> None:
+    first = journal(tmp_path)
+    first.end("block", "1024", Decision.FAILED, reason="out of resources")
+    first.end("block", "128", Decision.KEPT)
+    while first.path.stat().st_size <= COMPACT_BYTES:
+        first.end("block", "256", Decision.ROLLED_BACK, reason="x" * 200)
+    again = journal(tmp_path, pid=2)
+    assert again.path.stat().st_size < 4096
+    for one in (again, journal(tmp_path, pid=3)):
+        assert one.kept("block") == "128"
+        assert one.banned("block", "1024") == "it failed before: out of resources"
+        assert not one.banned("block", "256")
+
+
+def on(directory: Path, device: str, driver: str = "550.54") -> Journal:
+    process = Process("node", 1, "start of 1")
+    return Journal(directory, "training", process, clock=lambda: 1000.0, machine=Machine(lambda: device, driver))
+
+
+def test_each_device_model_has_its_own_kept_configuration(tmp_path: Path) -> None:
+    """A home directory is shared between nodes with different GPUs."""
+    on(tmp_path, "NVIDIA A100").end("block", "128", Decision.KEPT, "v1")
+    assert on(tmp_path, "NVIDIA H100").kept("block", "v1") is None
+    on(tmp_path, "NVIDIA H100").end("block", "256", Decision.KEPT, "v1")
+    assert on(tmp_path, "NVIDIA A100").kept("block", "v1") == "128"
+    assert on(tmp_path, "NVIDIA H100").kept("block", "v1") == "256"
+    on(tmp_path, "NVIDIA H100").forget("block", "v1")
+    assert on(tmp_path, "NVIDIA H100").kept("block", "v1") is None
+    assert on(tmp_path, "NVIDIA A100").kept("block", "v1") == "128"
+
+
+def test_a_configuration_that_failed_on_one_device_may_run_on_another(tmp_path: Path) -> None:
+    on(tmp_path, "NVIDIA A100").end("block", "1024", Decision.FAILED, reason="out of resources")
+    assert not on(tmp_path, "NVIDIA H100").banned("block", "1024")
+    assert on(tmp_path, "NVIDIA A100").banned("block", "1024")
+    assert on(tmp_path, "").banned("block", "1024"), "an unknown device may be that one"
+
+
+def test_a_journal_of_an_earlier_version_counts_for_each_device(tmp_path: Path) -> None:
+    """Lines of f236111 and b6320c9 have no device."""
+    earlier = journal(tmp_path)
+    earlier.end("block", "128", Decision.KEPT)
+    earlier.end("block", "1024", Decision.FAILED, reason="out of resources")
+    assert "device" not in earlier.path.read_text()
+    assert "driver" not in earlier.path.read_text()
+    later = on(tmp_path, "NVIDIA A100")
+    assert later.kept("block") == "128"
+    assert later.banned("block", "1024")
+    later.forget("block")
+    assert on(tmp_path, "NVIDIA A100").kept("block") is None
+
+
+def test_time_and_driver_of_a_kept_configuration_survive_a_compaction(tmp_path: Path) -> None:
+    first = on(tmp_path, "NVIDIA A100")
+    first.end("block", "128", Decision.KEPT)
+    for number in range(COMPACT_BYTES // 100):
+        first.begin("block", f"{number % 7}")
+    on(tmp_path, "NVIDIA A100")
+    assert first.path.stat().st_size < COMPACT_BYTES
+    found = on(tmp_path, "NVIDIA A100", "560.28").last_kept("block")
+    assert found is not None
+    assert (found.config, found.time, found.driver) == ("128", 1000.0, "550.54")
+    assert on(tmp_path, "NVIDIA H100").kept("block") is None
+
+
+def test_a_rank_that_a_candidate_has_ended_bans_it_whatever_the_other_ranks_of_the_node_note(tmp_path: Path) -> None:
+    """Ranks of one node share the file; the others survive the candidate, or are interrupted in it."""
+    first, second, third = (journal(tmp_path, pid=pid) for pid in (1, 2, 3))
+    for rank in (first, second, third):
+        rank.begin("batch", "128")
+    first.survived("batch", "128")
+    third.end("batch", "128", Decision.INCONCLUSIVE, reason="a rank is gone")
+    assert "ended when it was tried" in journal(tmp_path, pid=4, alive=(1, 3)).banned("batch", "128")
+    assert not journal(tmp_path, pid=4, alive=(1, 2, 3)).banned("batch", "128"), "the second rank runs on"
+    for number in range(COMPACT_BYTES // 100):
+        first.begin("tile", f"{number % 7}")
+    journal(tmp_path, pid=5)
+    assert first.path.stat().st_size < COMPACT_BYTES
+    assert "ended when it was tried" in journal(tmp_path, pid=6).banned("batch", "128")
+    second.survived("batch", "128")
+    assert not journal(tmp_path, pid=7).banned("batch", "128")
+
+
+def test_what_an_earlier_version_kept_later_counts(tmp_path: Path) -> None:
+    """A site that goes back to an earlier version for a while, and forward again."""
+    on(tmp_path, "NVIDIA A100").end("block", "128", Decision.KEPT)
+    earlier = Journal(tmp_path, "training", Process("node", 1, "start of 1"), clock=lambda: 2000.0)
+    earlier.end("block", "64", Decision.KEPT)
+    assert on(tmp_path, "NVIDIA A100").kept("block") == "64"

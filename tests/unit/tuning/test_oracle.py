@@ -1,0 +1,205 @@
+import gzip
+import json
+import socket
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernelcast.tuning.formats import kernel_tuner, measurements
+from kernelcast.tuning.formats.kernel_tuner import Recorded, Recording
+from kernelcast.tuning.formats.measurements import Measurements
+from kernelcast.tuning.replay.lines import Lines
+from kernelcast.tuning.replay.oracle import Disturbance, Session
+from kernelcast.tuning.search import warm
+from kernelcast.tuning.space import Space
+from kernelcast.wire.errors import ConfigurationError
+
+
+def recording(count: int = 21) -> Recording:
+    entries: dict[tuple[Any, ...], Recorded] = {
+        (x, mode): Recorded(times=(9.0 * (x + 1), *(float(x + 1) for _ in range(4))))
+        for x in range(count)
+        for mode in ("a", "b")
+    }
+    entries[0, "b"] = Recorded(failed="compile")
+    entries[1, "b"] = Recorded(failed="runtime")
+    return Recording("conv", "A100", "ms", {"x": tuple(range(count)), "mode": ("a", "b")}, entries)
+
+
+def session(budget: int = 5, **disturbance: float) -> tuple[Session, list[Any]]:
+    log: list[Any] = []
+    return Session(recording(), budget, log.append, Disturbance(**disturbance)), log  # type: ignore[arg-type]
+
+
+def opened(budget: int = 5, **disturbance: float) -> Session:
+    found = session(budget, **disturbance)[0]
+    found.answer({"op": "space", "seed": 0})
+    return found
+
+
+def measure(found: Session, x: int, mode: str = "a", launches: int = 1) -> dict[str, Any]:
+    return found.answer({"op": "measure", "config": [x, mode], "launches": launches})
+
+
+def test_the_space_is_described_with_an_average_start() -> None:
+    answer = session()[0].answer({"op": "space", "seed": 3})
+    assert answer["parameters"] == {"x": list(range(21)), "mode": ["a", "b"]}
+    assert len(answer["valid"]) == 42
+    assert 8 <= answer["start"][0] <= 12
+    assert {key: answer[key] for key in ("budget", "device", "kernel", "unit")} == {
+        "budget": 5,
+        "device": "A100",
+        "kernel": "conv",
+        "unit": "ms",
+    }
+
+
+def test_the_start_depends_on_the_seed_alone() -> None:
+    starts = [session()[0].answer({"op": "space", "seed": seed})["start"] for seed in (*range(20), *range(20))]
+    assert starts[:20] == starts[20:]
+    assert len({tuple(start) for start in starts}) > 2
+
+
+def test_the_first_launch_of_a_configuration_is_cold() -> None:
+    found = opened()
+    assert measure(found, 3, launches=3) == {"times": [36.0, 4.0, 4.0], "left": 4}
+    assert measure(found, 3) == {"times": [4.0], "left": 4}
+
+
+def test_the_budget_counts_different_configurations_and_failures() -> None:
+    found = opened(budget=3)
+    assert [measure(found, x)["left"] for x in (3, 3, 4)] == [2, 2, 1]
+    assert measure(found, 0, "b") == {"failed": "compile", "left": 0}
+    assert measure(found, 0, "b", launches=64) == {"failed": "compile", "left": 0}
+    assert "budget of 3 configurations is spent" in measure(found, 5)["refused"]
+    assert measure(found, 4)["times"] == [5.0]
+
+
+@pytest.mark.parametrize(
+    ("request_", "reason"),
+    [
+        ([], "one JSON object"),
+        ({"op": 1}, "one JSON object"),
+        ({"op": "best"}, "there is no op 'best'"),
+        ({"op": "space", "seed": 0}, "replays seed 0"),
+        ({"op": "measure", "config": [99, "a"], "launches": 1}, "no valid configuration"),
+        ({"op": "measure", "config": [[], "a"], "launches": 1}, "no valid configuration"),
+        ({"op": "measure", "config": "3,a", "launches": 1}, "a configuration is a list"),
+        ({"op": "measure", "config": [3, "a"], "launches": 0}, "1 to 64"),
+        ({"op": "measure", "config": [3, "a"], "launches": 65}, "1 to 64"),
+        ({"op": "measure", "config": [3, "a"], "launches": True}, "1 to 64"),
+        ({"op": "measure", "config": [3, "a"], "launches": 1, "peek": 1}, "no field 'peek'"),
+        ({"op": "verdict", "config": [3, "a"], "against": [4, "a"], "decision": "good"}, "decision is 'good'"),
+        (
+            {"op": "verdict", "config": [3, "a"], "against": [4, "a"], "decision": "kept", "ratio": "x"},
+            "ratio is a positive number",
+        ),
+        ({"op": "end", "kept": [3, "a"]}, "was measured"),
+        ({"op": "end", "kept": [0, "b"]}, "did not fail"),
+    ],
+)
+def test_everything_else_is_refused_with_the_reason(request_: Any, reason: str) -> None:
+    assert reason in opened().answer(request_)["refused"]
+
+
+def test_nothing_is_measured_before_the_space_is_asked_for_or_after_the_end() -> None:
+    found = session()[0]
+    assert "first request" in measure(found, 3)["refused"]
+    found.answer({"op": "space", "seed": 0})
+    measure(found, 3)
+    assert found.answer({"op": "end", "kept": [3, "a"]}) == {"ok": True}
+    assert "has ended" in measure(found, 3)["refused"]
+
+
+def test_the_log_has_every_request_with_its_answer() -> None:
+    found, log = session()
+    found.answer({"op": "space", "seed": 7})
+    measure(found, 3)
+    found.answer("?")
+    assert [entry["seed"] for entry in log] == [7, 7, 7]
+    assert log[1]["answer"] == {"times": [36.0], "left": 4}
+    assert "refused" in log[2]["answer"]
+
+
+def test_drift_and_a_field_change_the_times() -> None:
+    drifting = opened(drift=0.01)
+    times = measure(drifting, 3, launches=5)["times"]
+    assert times[4] / times[1] == pytest.approx(1.01**3)
+    plain, bent = opened(), opened(field=0.5)
+    ratios = {measure(bent, x)["times"][0] / measure(plain, x)["times"][0] for x in range(5)}
+    assert len(ratios) == 5
+    assert all(0.05 < ratio < 20 for ratio in ratios)
+
+
+def test_a_cache_file_is_read_and_written(tmp_path: Path) -> None:
+    path = tmp_path / "cache.json.gz"
+    path.write_bytes(gzip.compress(json.dumps(kernel_tuner.document(recording())).encode()))
+    found = kernel_tuner.read(path)
+    assert found.parameters == recording().parameters
+    assert found.entries == recording().entries
+
+
+def test_a_failed_entry_with_times_counts_as_failed(tmp_path: Path) -> None:
+    document = kernel_tuner.document(recording())
+    document["cache"]["2,a"] |= {"time": "RuntimeFailedConfig", "times": [1.0, 1.0], "GFLOP/s": 7}
+    document["cache"]["3,a"] |= {"time": "CompilationFailedConfig", "times": []}
+    path = tmp_path / "cache.json"
+    path.write_text(json.dumps(document))
+    entries = kernel_tuner.read(path).entries
+    assert (entries[2, "a"].failed, entries[3, "a"].failed) == ("runtime", "compile")
+
+
+def test_a_cache_file_that_is_still_open_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "cache.json"
+    path.write_text(json.dumps(kernel_tuner.document(recording())).removesuffix("}}") + ",\n")
+    assert len(kernel_tuner.read(path).entries) == 42
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b"\x1f\x8b", b'{"tune_params_keys": [], "cache": {}}'])
+def test_another_file_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "other.json"
+    path.write_bytes(content)
+    with pytest.raises(ConfigurationError, match=r"other\.json"):
+        kernel_tuner.read(path)
+
+
+def test_measurements_are_written_and_read(tmp_path: Path) -> None:
+    path = tmp_path / "measured.json"
+    written = Measurements("A100", "ms", ("x", "mode"), {(1, "a"): 2.5, (2, "b"): None}, (1, "a"))
+    measurements.write(path, written)
+    assert measurements.read(path) == written
+    path.write_text(path.read_text().replace("measurements/1", "measurements/2"))
+    with pytest.raises(ConfigurationError, match=r"this version reads kernelcast.measurements/1"):
+        measurements.read(path)
+
+
+def test_seeds_are_best_on_all_devices_and_failed_on_none() -> None:
+    space = Space.restricted("s", {"x": list(range(6)), "fixed": [7]}, start={"x": 0, "fixed": 7})
+    one: dict[tuple[Any, ...], float | None] = {(0,): 9.0, (1,): 1.0, (2,): 2.0, (3,): 2.0, (4,): 1.0}
+    two: dict[tuple[Any, ...], float | None] = {(0,): 90.0, (1,): 50.0, (2,): 20.0, (3,): 10.0, (4,): None, (5,): 10.0}
+    devices = [Measurements(name, "ms", ("x",), times) for name, times in (("A", one), ("B", two))]
+    seeds = warm.seeds(space, [device.ordered(space) for device in devices])
+    assert [space.values(seed) for seed in seeds] == [(3, 7), (2, 7), (1, 7), (0, 7)]
+    foreign = Measurements("C", "ms", ("y",), {(1,): 1.0})
+    assert warm.seeds(space, [foreign.ordered(space)]) == []
+
+
+def test_lines_are_read_across_parts_and_limited() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        lines = Lines(ours, limit_bytes=1 << 20)
+        writer = threading.Thread(target=theirs.sendall, args=(b'{"a":[' + b"1," * 200_000 + b'1]}\n{"b":2}\n',))
+        writer.start()
+        assert len(lines.read()["a"]) == 200_001
+        assert lines.read() == {"b": 2}
+        writer.join()
+        for bad in (b'{"time": NaN}\n', b"x\n", b"[" * 20_000 + b"\n"):
+            theirs.sendall(bad)
+            with pytest.raises(ValueError, match=r"."):
+                lines.read()
+        theirs.sendall(b"{}")
+        theirs.shutdown(socket.SHUT_WR)
+        with pytest.raises(ValueError, match="has no end"):
+            lines.read()
