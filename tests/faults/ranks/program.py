@@ -3,7 +3,8 @@
 GROUP is `socket` or `gloo`. In half of the jobs the ranks search a collective space, too. It imports the probe, the
 contract and the tuner only, so that an interpreter with nothing but PyTorch runs it. Every step communicates, as
 distributed training does. Each step's values are written to FILE, and at the end the outcomes. With
-`KERNELCAST_SOCKET` the hints come from the exporter there, else each rank hands one to itself.
+`KERNELCAST_SOCKET` the hints come from the exporter there, else each rank hands one to itself. With
+`RANKS_UNTIL_DECIDED=1` the job ends soon after every rank has an outcome of the hint.
 """
 
 import json
@@ -22,6 +23,10 @@ from sockets import SocketGroup  # type: ignore[import-not-found]
 STEPS = int(os.environ.get("RANKS_STEPS", "500"))
 STEP_SECONDS = {16: 0.004, 32: 0.003}
 NANOSECONDS = 1_000_000_000
+SLOWNESS = float(os.environ.get("RANKS_SLOWNESS", "1"))
+"""Factor of all steps' times."""
+UNTIL_DECIDED = os.environ.get("RANKS_UNTIL_DECIDED") == "1"
+STEPS_AFTER_DECISION = 20
 SEARCHING = 0.5
 """Share of the jobs that search a space besides."""
 
@@ -46,22 +51,26 @@ def main(arguments: list[str]) -> None:
         group, couple = gloo(int(rank), int(size), int(port))
     else:
         ours, theirs = (SocketGroup(int(rank), int(size), int(port) + one) for one in range(2))
-        group, couple = ours, lambda: theirs.all_gather("")
+        group, couple = ours, lambda: all(theirs.all_gather("decided" if UNTIL_DECIDED and decided(running) else ""))
     with open(file, "w", encoding="utf-8", buffering=1) as out:  # noqa: PTH123  line by line, for a rank that is killed
         try:
             batch = probe.tunable("batch", [16, 32], 16, scope="collective", group=group)
             if random.Random(f"searches {seed}").random() < SEARCHING:
                 terms = {"per": "step", "scope": "collective", "group": group, "share": 1.0}
                 feed = probe.space("feed", {"workers": [0, 4, 8]}, start={"workers": 0}, **terms)
+            left = STEPS
             for step in range(STEPS):
                 out.write(f"{batch.value}{feed.workers if feed else ''}\n")
                 if step == step_of_hint and not exporter:
                     running._desk.receive(hint("ranks"))
-                time.sleep(
-                    STEP_SECONDS[batch.value] * drawn.uniform(0.9, 1.1) + (0.001 if feed and feed.workers else 0)
-                )
-                couple()
+                seconds = STEP_SECONDS[batch.value] * drawn.uniform(0.9, 1.1) + (0.001 if feed and feed.workers else 0)
+                time.sleep(SLOWNESS * seconds)
+                if couple():
+                    left = min(left, STEPS_AFTER_DECISION)
                 probe.step()
+                left -= 1
+                if not left:
+                    break
         except Exception as error:  # noqa: BLE001  a peer is gone
             out.write(f"# {type(error).__name__}\n")
         probe.stop()
@@ -69,6 +78,11 @@ def main(arguments: list[str]) -> None:
         searches = [[one.state.value, one.decision] for one in running.outcomes if one.is_search]
         value = [batch.value, feed.workers if feed else 0]
         out.write(json.dumps({"outcomes": states, "searches": searches, "value": value}) + "\n")
+
+
+def decided(running: Any) -> bool:
+    """Whether the hint's trial has ended on this rank."""
+    return any(not one.is_search and one.state.value in ("kept", "rolled_back") for one in running.outcomes)
 
 
 def gloo(rank: int, size: int, port: int) -> tuple[Any, Any]:
@@ -79,7 +93,7 @@ def gloo(rank: int, size: int, port: int) -> tuple[Any, Any]:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=size)
     tensor = torch.ones(1)
-    return dist.group.WORLD, lambda: dist.all_reduce(tensor)
+    return dist.group.WORLD, lambda: dist.all_reduce(tensor) and False
 
 
 if __name__ == "__main__":

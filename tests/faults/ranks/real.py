@@ -48,7 +48,7 @@ def findings(  # noqa: PLR0913  the parts of a job, each with a default
     python = TORCH_PYTHON if kind == "gloo" else sys.executable
     port = _free_ports()
     files = [folder / f"{seed.replace('/', '-')}-{rank}.txt" for rank in range(ranks)]
-    steps = int(environ.get("RANKS_STEPS", "500"))
+    steps = 0 if "RANKS_UNTIL_DECIDED" in environ else int(environ.get("RANKS_STEPS", "500"))
     own = {"PYTHONPATH": f"{ROOT / 'core'}:{ROOT / 'exporter'}", "KERNELCAST_TUNING_DIRECTORY": "off"}
     variables = {**os.environ, **own, **environ}
     processes = [
