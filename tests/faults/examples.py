@@ -318,6 +318,15 @@ EXAMPLES: Final = {
     "totals of deltas: a topic grows twice, and a key returns to its replica": _schedule(
         {**_GROUP, "producers": 2, "at_once": 5}, ("grow", 1, 0), ("wait", 0, 26), ("grow", 1, 0)
     ),
+    "totals of deltas: a clock is set back, the producer is replaced, and the former one's messages are repeated": (
+        _schedule(
+            {**_ALONE, "mode": "sharded", "at_once": 2},
+            ("clock", 0, 0),
+            ("restart", 0, 9),
+            ("wait", 0, 3),
+            ("duplicates", 0, 4),
+        )
+    ),
 }
 """Mended; nothing may break them again."""
 

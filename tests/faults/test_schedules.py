@@ -38,6 +38,7 @@ def test_recorded_schedules_that_broke_an_invariant_pass(schedule: Schedule) -> 
     assert schedule.finding() == ("", "")
 
 
+@pytest.mark.timeout(1200)  # a minute and a half of processor time, beside other tests
 def test_no_random_schedule_breaks_an_invariant(compiled: None) -> None:
     with get_context("spawn").Pool(PROCESSES, initializer=quiet) as pool:
         found: list[Outcome] = [

@@ -155,6 +155,21 @@ def has_fallen_silent(tables: Tables, slot: int, origin: PointOrigin, rules: Rul
 
 
 @inlined
+def was_restarted(tables: Tables, wire: int, slot: int, start_ns: int, rules: Rules) -> bool:
+    """Whether a point of another writer shows that its process began after the last point of the series' writer.
+
+    A start time does not show it if the writer had points before the series' writer had any: one of the two clocks is
+    wrong then. Example: a clock is set back by an hour, and the process is replaced by another. Messages that the
+    former process repeats have a start that is later than all times of the new one.
+    """
+    series, first_ms = tables.series, tables.writers.first_ms
+    if start_ns <= clamp(series.time_ns[slot], series.append_ms[slot], rules.tolerance_ns):
+        return False
+    owner, other = series.writer[slot], tables.wires.writer[wire]
+    return owner == OWN or not 0 < first_ms[other] < first_ms[owner]
+
+
+@inlined
 def with_older_start(
     tables: Tables, wire: int, slot: int, origin: PointOrigin, when: tuple[int, int], rules: Rules
 ) -> int:
@@ -197,8 +212,7 @@ def judge(tables: Tables, wire: int, slot: int, origin: PointOrigin, when: tuple
     if series.state[slot] == EMPTY:
         return STORED
     if series.writer[slot] != tables.wires.writer[wire]:
-        last_ns = clamp(series.time_ns[slot], series.append_ms[slot], rules.tolerance_ns)
-        free = start_ns > last_ns or has_fallen_silent(tables, slot, origin, rules)
+        free = was_restarted(tables, wire, slot, start_ns, rules) or has_fallen_silent(tables, slot, origin, rules)
         return STORED if free else SECOND_WRITER
     known_start, known_time = series.start_ns[slot], series.time_ns[slot]
     if start_ns != known_start and start_ns != 0 and known_start != 0:  # noqa: PLR1714  numba: no sets

@@ -98,6 +98,8 @@ def note_append(tables: Tables, writer: int, producer: int, append_ms: int) -> N
     """
     writers = tables.writers
     known_ms = writers.append_ms[writer]
+    if writers.first_ms[writer] == 0 or append_ms < writers.first_ms[writer]:
+        writers.first_ms[writer] = append_ms
     if append_ms > known_ms:
         writers.append_ms[writer] = append_ms
         if known_ms > 0:

@@ -210,6 +210,7 @@ class SlowStore:
     tolerance_ns: int = 2_000 * 1_000_000
     held: dict[int, Held] = field(default_factory=dict)
     appends: dict[int, int] = field(default_factory=dict)
+    firsts: dict[int, int] = field(default_factory=dict)
     intervals: dict[int, int] = field(default_factory=dict)
     exposed: set[int] = field(default_factory=set)
 
@@ -219,7 +220,7 @@ class SlowStore:
         start_ns, time_ns = self._clamped(point.start_ns, append_ms), point.time_ns
         if start_ns != point.start_ns and old is not None and old.writer == writer and old.start_ns:
             start_ns = old.start_ns
-        if old is not None and old.writer != writer and not self._free(old, start_ns, origin):
+        if old is not None and old.writer != writer and not self._free(old, writer, start_ns, origin):
             return
         if old is not None and old.writer == writer and self._both_live(old, start_ns, time_ns, origin):
             if not self._silent(old, origin):
@@ -232,6 +233,8 @@ class SlowStore:
         new = Held(writer, start_ns, time_ns, partition, offset, append_ms, point.value)
         if old is not None:
             new.append_ms = max(append_ms, old.append_ms)
+            if old.partition != partition and append_ms < old.append_ms and start_ns == old.start_ns:
+                new.partition, new.offset = old.partition, old.offset  # it had left the partition before that point
         self.held[series] = new
 
     def _clamped(self, time_ns: int, append_ms: int) -> int:
@@ -239,6 +242,7 @@ class SlowStore:
         return append_ns if time_ns > append_ns + self.tolerance_ns else time_ns
 
     def _live(self, writer: int, append_ms: int) -> None:
+        self.firsts[writer] = min(append_ms, self.firsts.get(writer, append_ms))
         known_ms = self.appends.get(writer, 0)
         if append_ms > known_ms:
             self.appends[writer] = append_ms
@@ -246,9 +250,11 @@ class SlowStore:
                 gap_ms, interval_ms = append_ms - known_ms, self.intervals.get(writer, 0)
                 self.intervals[writer] = max(gap_ms, interval_ms - gap_ms // 8)
 
-    def _free(self, old: Held, start_ns: int, origin: tuple[int, int, int]) -> bool:
+    def _free(self, old: Held, writer: int, start_ns: int, origin: tuple[int, int, int]) -> bool:
         """Whether a series may go to another writer."""
-        return start_ns > self._clamped(old.time_ns, old.append_ms) or self._silent(old, origin)
+        began_after = self.firsts.get(writer, self.firsts[old.writer]) >= self.firsts[old.writer]
+        restarted = began_after and start_ns > self._clamped(old.time_ns, old.append_ms)
+        return restarted or self._silent(old, origin)
 
     def _both_live(self, old: Held, start_ns: int, time_ns: int, origin: tuple[int, int, int]) -> bool:
         """Whether a point of a series' own writer comes from a process that began earlier and still runs."""
@@ -323,6 +329,7 @@ def ahead(time_ms: int, origin: tuple[int, int, int]) -> tuple[Any, ...]:
 @example(
     [("put", 0, 0, Point(0, 0, 0, 0), (0, 1, 0)), ("expose", 0, True), ahead(0, (0, 0, 0)), ahead(2001, (0, 0, 0))]
 )
+@example([("put", 0, 0, Point(0, 0, 0, 0), (1, 0, 1)), ahead(1, (0, 0, 0)), ("expose", 0, True)])
 @given(st.lists(actions, max_size=25))
 def test_the_store_agrees_with_a_dictionary_that_follows_the_rules_one_point_at_a_time(steps: list[Any]) -> None:
     slow = SlowStore()

@@ -29,6 +29,23 @@ def test_a_restarted_producer_takes_over_when_the_old_one_has_missed_one_interva
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("behind_seconds", [0, 500])
+def test_a_former_producer_whose_messages_are_repeated_does_not_return_although_a_clock_was_set_back(
+    kind: str, behind_seconds: int
+) -> None:
+    producers = Producers(kind)
+    for number in range(5):
+        producers.send(100 + number, 10 * number, pid=1, start_seconds=-1)
+    start = 55 - behind_seconds
+    for number in range(3):
+        producers.send(1 + number, 60 + 10 * number, pid=2, start_seconds=start, ahead_seconds=-behind_seconds)
+    producers.send(104, 85, pid=1, start_seconds=-1, ahead_seconds=-45)
+    assert producers.shown == 3
+    producers.send(4, 90, pid=2, start_seconds=start, ahead_seconds=-behind_seconds)
+    assert producers.shown == 4
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_two_producers_that_alternate_stay_apart_and_the_second_is_counted(kind: str) -> None:
     producers = Producers(kind)
     for number in range(100):
