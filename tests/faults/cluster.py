@@ -15,7 +15,7 @@ from kernelcast.wire.errors import BrokerError
 
 Key = tuple[str, int]
 SESSION_SECONDS = 10.0
-"""As `session.timeout.ms` of the bridge's consumers."""
+"""As `GroupMembership` assumes; shorter than a service's 15 s, as all times here are."""
 METADATA_SECONDS = 6.0
 """How often members learn of topics and partitions; shorter than the bridge's 10 s, as all other times are."""
 
