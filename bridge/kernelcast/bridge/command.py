@@ -6,10 +6,10 @@ from typing import Annotated, Final
 
 import typer
 
-from kernelcast.bridge.allocation import return_large_blocks
 from kernelcast.bridge.modes import check
 from kernelcast.bridge.service import Bridge
 from kernelcast.bridge.settings import BridgeSettings
+from kernelcast.runtime.allocation import return_large_blocks
 from kernelcast.runtime.command import DaemonOptions, daemon
 from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.runtime.service_manager import ServiceManager

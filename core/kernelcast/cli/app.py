@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from kernelcast.runtime.exits import EXIT_CONFIGURATION, EXIT_RUN_TIME, report
+from kernelcast.runtime.lean_imports import import_structlog_without_rich
 from kernelcast.wire.errors import ConfigurationError, KernelcastError, MissingExtraError
 
 GROUP: Final = "kernelcast.commands"
@@ -156,6 +157,8 @@ def _invoke(name: str, target: str, arguments: Sequence[str]) -> int:
     daemon = name in LISTINGS and LISTINGS[name].daemon
     try:
         with _stopping_early() if daemon else nullcontext():
+            if daemon:
+                import_structlog_without_rich()
             import typer  # noqa: PLC0415 - a bare install has none
 
             command = _load(target)

@@ -39,6 +39,7 @@ from kernelcast.exporter.totals.aggregate import Aggregator
 from kernelcast.exporter.totals.report import Source
 from kernelcast.exporter.tpu.assembly import tpu_source
 from kernelcast.runtime import logging
+from kernelcast.runtime.allocation import return_freed_memory, share_one_heap
 from kernelcast.runtime.kafka import connect
 from kernelcast.runtime.kafka.consumer import Consumer
 from kernelcast.runtime.kafka.deadletter import DeadLetters
@@ -73,12 +74,14 @@ def run(
         ConfigurationError: An address, a directory or a property cannot be used.
         SourceError: The socket or the GPUs cannot be used.
     """
+    share_one_heap()
     connect.check(settings.kafka)
     with assembled(settings, shutdown, manager) as (daemon, web, changeable):
         shutdown.on_reload(lambda: reloading.reload(changeable, settings, reload))
         # Objects made at start live as long as the process, so the garbage collector need not traverse them again.
         gc.collect()
         gc.freeze()
+        return_freed_memory()
         _log.info("exporter runs", metrics=f"{web.url}/metrics", socket=str(settings.socket_path))
         daemon.run(shutdown)
 

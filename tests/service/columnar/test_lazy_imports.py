@@ -1,7 +1,11 @@
 """Modules that a new interpreter imports for the encoder and for the decoder."""
 
+import json
 import subprocess
 import sys
+from pathlib import Path
+
+from kernelcast.exporter.nvml.recordings.recording import Moment, write
 
 LOADED = "import sys; before = set(sys.modules); {}; print(*sorted(set(sys.modules) - before))"
 
@@ -26,3 +30,17 @@ def test_the_exporter_imports_neither_numpy_nor_numba() -> None:
 
 def test_the_decoder_is_there_for_who_asks() -> None:
     assert "numba" in brought_in("from kernelcast.columnar import Decoder")
+
+
+def test_a_running_exporter_holds_neither_rich_nor_what_its_settings_do_not_need(tmp_path: Path) -> None:
+    """`--check-config` imports the whole daemon and reads every file of its settings."""
+    recording = tmp_path / "nvml.jsonl"
+    write(recording, [Moment(0, {"": {"nvmlDeviceGetCount": 0}})])
+    settings = tmp_path / "kernelcast.yaml"
+    settings.write_text(json.dumps({"exporter": {"nvml_recording": str(recording)}}))
+    arguments = ["exporter", "--check-config", "--config", str(settings)]
+
+    modules = brought_in(f"from kernelcast.cli.app import run; assert run({arguments}) == 0")
+
+    assert {"kernelcast.exporter.assembly", "confluent_kafka", "structlog", "uvicorn"} <= modules
+    assert not modules & {"rich", "pygments", "markdown_it", "pynvml", "bcrypt", "grpc", "google.protobuf"}

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import pynvml
 
-from kernelcast.exporter.nvml.recordings.nvidia_smi import read_capture
-from kernelcast.exporter.nvml.recordings.recording import ERROR, NODE, Answers, Event, Recording, gpm_owner, read
+from kernelcast.exporter.nvml.recordings.any_format import read_any
+from kernelcast.exporter.nvml.recordings.recording import ERROR, NODE, Answers, Event, Recording, gpm_owner
 from kernelcast.exporter.nvml.recordings.shapes import shaped
 
 MILLISECONDS_PER_SECOND: Final = 1000
@@ -299,15 +299,6 @@ def open_recording(path: str) -> RecordedNvml:
         TraceError: The file cannot be read, or is neither.
     """
     return RecordedNvml(read_any(Path(path)))
-
-
-def read_any(path: Path) -> Recording:
-    """A recording, or one made of a capture of `nvidia-smi -q` (`.txt`).
-
-    Raises:
-        TraceError: The file cannot be read, or is neither.
-    """
-    return read_capture(path) if path.suffix == ".txt" else read(path)
 
 
 def _address(sample: Any) -> int:

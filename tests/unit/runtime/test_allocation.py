@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kernelcast.bridge.allocation import LARGE_BYTES, return_large_blocks
+from kernelcast.runtime.allocation import LARGE_BYTES, return_large_blocks
 
 BLOCK_BYTES = 64 * LARGE_BYTES
 """More than any free part of the heap that earlier tests have left, which glibc would use first."""

@@ -1,0 +1,19 @@
+"""Reads a recording of NVML in either format."""
+
+from pathlib import Path
+
+from kernelcast.exporter.nvml.recordings.recording import Recording, read
+
+
+def read_any(path: Path) -> Recording:
+    """A recording, or one made of a capture of `nvidia-smi -q` (`.txt`).
+
+    Raises:
+        TraceError: The file cannot be read, or is neither.
+    """
+    if path.suffix != ".txt":
+        return read(path)
+    # It imports pynvml, which a daemon that only checks a recording would keep in memory.
+    from kernelcast.exporter.nvml.recordings.nvidia_smi import read_capture  # noqa: PLC0415
+
+    return read_capture(path)
