@@ -13,7 +13,7 @@ from urllib.error import HTTPError
 from kernelcast.columnar import Sample
 from kernelcast.exporter.nvml.counters_file import CountersFile
 from kernelcast.exporter.nvml.isolation.isolated import PYNVML
-from kernelcast.exporter.nvml.recordings.any_format import read_any
+from kernelcast.exporter.nvml.recordings.any_format import check_any
 from kernelcast.exporter.nvml.source import ErrorListener, Looker, NvmlSource
 from kernelcast.exporter.nvml.windows import EventCounts
 from kernelcast.exporter.settings import ExporterSettings
@@ -59,7 +59,7 @@ def check_files(settings: ExporterSettings, *, warn: Callable[[str], None]) -> N
     if settings.nvml_recording is not None:
         _require_pynvml()
         try:
-            read_any(settings.nvml_recording)
+            check_any(settings.nvml_recording)
         except TraceError as error:
             raise ConfigurationError(f"exporter.nvml_recording: {error}") from None
 

@@ -1,8 +1,8 @@
-"""Reads a recording of NVML in either format."""
+"""Reads or checks a recording of NVML in either format."""
 
 from pathlib import Path
 
-from kernelcast.exporter.nvml.recordings.recording import Recording, read
+from kernelcast.exporter.nvml.recordings.recording import Recording, moments, read
 
 
 def read_any(path: Path) -> Recording:
@@ -17,3 +17,16 @@ def read_any(path: Path) -> Recording:
     from kernelcast.exporter.nvml.recordings.nvidia_smi import read_capture  # noqa: PLC0415
 
     return read_capture(path)
+
+
+def check_any(path: Path) -> None:
+    """Check a recording without keeping it in memory.
+
+    Raises:
+        TraceError: As `read_any`.
+    """
+    if path.suffix == ".txt":
+        read_any(path)
+        return
+    for _ in moments(path):
+        pass

@@ -79,16 +79,27 @@ def read(path: Path) -> Recording:
     Raises:
         TraceError: The file cannot be read, or is none.
     """
+    return Recording(tuple(moments(path)))
+
+
+def moments(path: Path) -> Iterator[Moment]:
+    """Read a recording's moments one by one, so that a check holds one of them in memory.
+
+    Raises:
+        TraceError: The file cannot be read, or is none.
+    """
+    found = False
     try:
         with _open(path, "rt") as lines:
-            moments = tuple(_moments(lines))
+            for moment in _moments(lines):
+                found = True
+                yield moment
     except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise TraceError(
             f"{path} is not a recording of NVML: {error}; make one with `kernelcast replay record`"
         ) from None
-    if not moments:
+    if not found:
         raise TraceError(f"{path} holds no moment; record for at least one interval")
-    return Recording(moments)
 
 
 def write(path: Path, moments: Iterable[Moment]) -> int:
@@ -138,8 +149,9 @@ def _line(moment: Moment) -> dict[str, Any]:
 
 
 def _moments(lines: Iterable[str]) -> Iterator[Moment]:
-    head, *rest = (json.loads(line) for line in lines)
+    parsed = map(json.loads, lines)
+    head: dict[str, Any] = next(parsed, {})
     if (head["format"], head["version"]) != (FORMAT, VERSION):
         raise ValueError(f"format {head['format']}, version {head['version']}; {FORMAT}, {VERSION} is read")
-    for one in rest:
+    for one in parsed:
         yield Moment(int(one["at_ns"]), one["set"], tuple(Event(*event) for event in one.get("events", ())))

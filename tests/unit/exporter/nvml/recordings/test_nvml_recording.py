@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pynvml
@@ -12,6 +13,7 @@ from tests.support.exporter.nvml_double import divided, gpm, gpu, instance, node
 from typer.testing import CliRunner
 
 from kernelcast.exporter.nvml.recorded import RecordedNvml, open_recording
+from kernelcast.exporter.nvml.recordings.any_format import check_any
 from kernelcast.exporter.nvml.recordings.record import record
 from kernelcast.exporter.nvml.recordings.recording import Answers, Event, Moment, Recording, changes, read, write
 from kernelcast.exporter.nvml.sampling.fields import ROWS
@@ -202,11 +204,14 @@ def test_only_what_changes_is_written(tmp_path: Path) -> None:
     [b"", b"not json\n", b'{"format": "other", "version": 1}\n', b'{"format": "kernelcast-nvml", "version": 9}\n{}\n'],
     ids=["empty", "text", "other", "later version"],
 )
-def test_a_file_that_is_no_recording_is_refused_with_a_remedy(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize("use", [open_recording, lambda path: check_any(Path(path))], ids=["read", "check"])
+def test_a_file_that_is_no_recording_is_refused_with_a_remedy(
+    tmp_path: Path, content: bytes, use: Callable[[str], object]
+) -> None:
     path = tmp_path / "node.jsonl"
     path.write_bytes(content)
     with pytest.raises(TraceError, match=r"node\.jsonl.*(kernelcast replay record|record for at least)"):
-        open_recording(str(path))
+        use(str(path))
 
 
 def test_a_recording_that_is_cut_off_is_refused(tmp_path: Path) -> None:
