@@ -21,7 +21,7 @@ from tests.support.runtime.certificates import self_signed
 from tests.support.runtime.web_clients import guarded, rewrite
 
 from kernelcast.runtime.settings.service import WebSettings
-from kernelcast.runtime.web.server import MAX_BODY_BYTES, MAX_HEADER_BYTES, WebServer
+from kernelcast.runtime.web.server import MAX_BODY_BYTES, MAX_HEADER_BYTES, WebServer, _listener
 from kernelcast.wire.errors import ConfigurationError
 
 LOCAL = WebSettings(listen_address="127.0.0.1:0")
@@ -302,3 +302,11 @@ def test_a_slow_answer_is_not_cut_off_and_a_connection_serves_several_requests()
 
     with impatient(Route("/slowly", slowly)) as server, httpx.Client() as client:
         assert [client.get(f"{server.url}/slowly").text for _ in range(2)] == ["done", "done"]
+
+
+@pytest.mark.parametrize("host", ["", "127.0.0.1"])
+def test_the_body_of_an_answer_does_not_wait_for_the_acknowledgement_of_its_head(host: str) -> None:
+    with _listener(host, 0) as listener:
+        address = ("127.0.0.1", listener.getsockname()[1])
+        with socket.create_connection(address), listener.accept()[0] as accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
