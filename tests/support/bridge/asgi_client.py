@@ -14,9 +14,11 @@ class AsgiClient:
     def __init__(self, routes: Sequence[BaseRoute]) -> None:
         self._app = Starlette(routes=list(routes))
 
-    async def send(self, method: str, path: str, headers: Mapping[str, str] | None = None) -> httpx.Response:
+    async def send(
+        self, method: str, path: str, headers: Mapping[str, str] | None = None, content: bytes = b""
+    ) -> httpx.Response:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app=self._app), base_url="http://bridge") as client:
-            return await client.request(method, path, headers=headers)
+            return await client.request(method, path, headers=headers, content=content)
 
     def request(self, method: str, path: str, headers: Mapping[str, str] | None = None) -> httpx.Response:
         return asyncio.run(self.send(method, path, headers))

@@ -1,18 +1,21 @@
 """Answers the pages' queries from the ring, in the form of Prometheus' answers."""
 
+import json
 import math
 import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
+from urllib.parse import parse_qsl
 
 import anyio
 import anyio.to_thread
 import numpy as np
 import structlog
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
+from kernelcast.bridge.browser.connections import Answer
 from kernelcast.bridge.browser.models import PageModel, page_model
 from kernelcast.bridge.browser.queries import Vector
 from kernelcast.bridge.browser.ring import Ring, SnapshotSource, run
@@ -83,17 +86,22 @@ class LocalPages:
 
     async def answer(self, request: Request) -> Response:
         """Answer one target of a page: `uid`, `panel` and `ref` name it, `range` asks for all of the ring's times."""
-        given = request.query_params
+        answer = await self.ask(f"local?{request.url.query}")
+        headers = {"content-type": answer.content_type, "cache-control": "no-store"}
+        return Response(answer.body, status_code=answer.status, headers=headers)
+
+    async def ask(self, query: str) -> Answer:
+        """Answer `local?parameters`, where `answer` names the parameters."""
+        given = dict(parse_qsl(query.partition("?")[2]))
         screen = self._screens.get(given.get("uid", ""))
         panel = given.get("panel", "")
         number = int(panel) if panel.isascii() and panel.isdigit() and len(panel) < 5 else 0
-        query = screen.target(number, given.get("ref", "")) if screen is not None else None
-        if query is None:
-            return JSONResponse({"status": "error", "error": "no page has this query"}, status_code=404)
-        vector = await anyio.to_thread.run_sync(query.evaluate, self.ring, limiter=self._threads)
+        target = screen.target(number, given.get("ref", "")) if screen is not None else None
+        if target is None:
+            return _json(404, {"status": "error", "error": "no page has this query"})
+        vector = await anyio.to_thread.run_sync(target.evaluate, self.ring, limiter=self._threads)
         result = matrix(vector) if given.get("range") else instant(vector, self._clock())
-        body = {"status": "success", "data": {"result": result}}
-        return JSONResponse(body, headers={"cache-control": "no-store"})
+        return _json(200, {"status": "success", "data": {"result": result}})
 
     def _run(self) -> None:
         def wait(seconds: float) -> bool:
@@ -131,6 +139,10 @@ def matrix(vector: Vector) -> list[dict[str, Any]]:
         if points:
             answer.append({"metric": dict(labels), "values": points})
     return answer
+
+
+def _json(status: int, body: dict[str, Any]) -> Answer:
+    return Answer(status, "application/json", "", json.dumps(body, separators=(",", ":")).encode())
 
 
 def _text(value: float) -> str:

@@ -4,6 +4,7 @@ The answer goes through as it comes, compressed where Prometheus compresses it, 
 """
 
 import asyncio
+import json
 import math
 import re
 from base64 import b64encode
@@ -11,12 +12,12 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from http.client import HTTPException
 from typing import Final
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode
 
 import anyio
 import anyio.to_thread
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from kernelcast.bridge.browser.connections import Answer, AnswerTooLargeError, Connections
 from kernelcast.bridge.browser.settings import PagesSettings
@@ -30,8 +31,8 @@ PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
 MAX_QUERY_CHARACTERS: Final = 16_384
 MAX_POINTS: Final = 1_500
 """Points of each series in one answer; a page asks for 240."""
-MAX_WAITING: Final = 64
-"""Queries that wait for their turn; three pages with 20 panels each ask for 60."""
+MAX_WAITING: Final = 512
+"""Queries that wait for their turn: those of eight pages that are opened at one time."""
 LARGE_ANSWER: Final = "the answer is larger than pages.max_response_bytes allows; choose fewer series or a shorter time"
 _NUMBER: Final = re.compile(r"-?[0-9]{1,12}(\.[0-9]{1,9})?")
 _HEADERS: Final = {"User-Agent": USER_AGENT, "Content-Type": "application/x-www-form-urlencoded"}
@@ -84,16 +85,25 @@ class PrometheusProxy:
 
     async def answer(self, request: Request) -> Response:
         """Answer one query with what Prometheus answers, or with the reason why it could not be asked."""
-        try:
-            path = request.path_params["kind"]
-            parameters = checked(path, request.query_params.multi_items())
-            packed = "gzip" in request.headers.get("accept-encoding", "")
-            return await self._in_turn(path, parameters, "gzip" if packed else "identity")
-        except RefusedQueryError as refusal:
-            retry = {"Retry-After": "2"} if refusal.status == HTTPStatus.SERVICE_UNAVAILABLE else None
-            return JSONResponse({"status": "error", "error": str(refusal)}, status_code=refusal.status, headers=retry)
+        packed = "gzip" in request.headers.get("accept-encoding", "")
+        answer = await self.ask(f"{request.path_params['kind']}?{request.url.query}", "gzip" if packed else "identity")
+        headers = {"content-type": answer.content_type, "cache-control": "no-store"}
+        if answer.content_encoding:
+            headers["content-encoding"] = answer.content_encoding
+        if answer.status == HTTPStatus.SERVICE_UNAVAILABLE:
+            headers["retry-after"] = "2"
+        return Response(answer.body, status_code=answer.status, headers=headers)
 
-    async def _in_turn(self, path: str, parameters: Mapping[str, str], coding: str) -> Response:
+    async def ask(self, query: str, coding: str = "gzip") -> Answer:
+        """Ask Prometheus `kind?parameters`; the answer says why, where it could not be asked."""
+        path, _, text = query.partition("?")
+        try:
+            return await self._in_turn(path, checked(path, parse_qsl(text, keep_blank_values=True)), coding)
+        except RefusedQueryError as refusal:
+            body = json.dumps({"status": "error", "error": str(refusal)}).encode()
+            return Answer(refusal.status, "application/json", "", body)
+
+    async def _in_turn(self, path: str, parameters: Mapping[str, str], coding: str) -> Answer:
         if self._waiting >= MAX_WAITING:
             raise RefusedQueryError(503, f"{MAX_WAITING} queries wait for Prometheus already; try again in 2 s")
         self._waiting += 1
@@ -114,7 +124,7 @@ class PrometheusProxy:
         finally:
             self._waiting -= 1
 
-    def _forward(self, path: str, parameters: Mapping[str, str], coding: str) -> Response:
+    def _forward(self, path: str, parameters: Mapping[str, str], coding: str) -> Answer:
         body = urlencode({**parameters, "timeout": f"{self._settings.timeout_seconds:g}s"}).encode()
         headers = {**_HEADERS, "Accept-Encoding": coding, **self._credentials()}
         try:
@@ -123,10 +133,7 @@ class PrometheusProxy:
             raise RefusedQueryError(502, f"{LARGE_ANSWER} ({self._settings.max_response_bytes} bytes)") from None
         if "json" not in answer.content_type:
             raise RefusedQueryError(502, f"Prometheus answered {answer.status}, not with JSON; is the URL right?")
-        kept = {"content-type": answer.content_type, "cache-control": "no-store"}
-        if answer.content_encoding:
-            kept["content-encoding"] = answer.content_encoding
-        return Response(answer.body, status_code=answer.status, headers=kept)
+        return answer
 
     def _credentials(self) -> dict[str, str]:
         if self._token is not None:

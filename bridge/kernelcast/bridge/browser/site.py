@@ -11,6 +11,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
+from kernelcast.bridge.browser.batch import Batch
+from kernelcast.bridge.browser.connections import Answer
 from kernelcast.bridge.browser.models import PageModel
 from kernelcast.bridge.browser.settings import PagesSettings
 
@@ -39,6 +41,9 @@ class Answers(Protocol):
 
     async def answer(self, request: Request) -> Response:
         """Answer one query."""
+
+    async def ask(self, query: str) -> Answer:
+        """Answer one query of a list, such as `query?query=up&time=1`."""
 
 
 class LocalAnswers(Answers, Protocol):
@@ -80,7 +85,7 @@ class Site:
         self._page = (_STATIC / "page.html").read_text(encoding="utf-8")
 
     def routes(self) -> list[Route]:
-        """The routes, all of them read-only."""
+        """The routes, all of them read-only; a list of queries is too long for an address, so it is posted."""
         routes = [
             Route(PATH, self.page),
             Route(f"{PATH}/api/site", self._site, include_in_schema=False),
@@ -90,8 +95,10 @@ class Site:
         ]
         if self._prometheus is not None:
             routes.insert(1, Route(f"{PATH}/api/v1/{{kind}}", self._prometheus.answer, include_in_schema=False))
+            routes.insert(1, _batch(self._prometheus, self._settings.scrape_interval_seconds))
         if self._local is not None:
             routes.insert(1, Route(f"{PATH}/api/local", self._local.answer, include_in_schema=False))
+            routes.insert(1, _batch(self._local, self._settings.ring_interval_seconds))
         return routes
 
     async def page(self, _request: Request) -> Response:
@@ -129,6 +136,11 @@ class Site:
         if self._local is not None:
             about |= {"ring": self._local.about(), "scrape_interval_seconds": self._settings.ring_interval_seconds}
         return JSONResponse(about, headers={**_SECURITY, "cache-control": "no-store"})
+
+
+def _batch(answers: Answers, keep_seconds: float) -> Route:
+    batch = Batch(answers.ask, keep_seconds)
+    return Route(f"{PATH}/api/queries", batch.answer, methods=["POST"], include_in_schema=False)
 
 
 def _file(path: Path) -> _File:

@@ -1,5 +1,6 @@
 """The served pages in a real browser: each type of panel, hostile names, and a Prometheus that is away."""
 
+import gzip
 import json
 import re
 import subprocess
@@ -13,9 +14,12 @@ import bcrypt
 import pytest
 import yaml
 from prometheus_client import CollectorRegistry
+from starlette.requests import Request
+from starlette.responses import Response
 from tests.service.require import binary
 from tests.support.runtime.certificates import self_signed
 
+from kernelcast.bridge.browser.batch import Batch
 from kernelcast.bridge.browser.connections import Answer
 from kernelcast.bridge.browser.models import page_model
 from kernelcast.bridge.browser.prometheus import Ask, PrometheusProxy
@@ -62,7 +66,7 @@ def dashboard(kinds: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
-def prometheus(_path: str, body: bytes, _headers: Mapping[str, str]) -> Answer:
+def prometheus(_path: str, body: bytes, headers: Mapping[str, str]) -> Answer:
     """Answers every query with two kernels, one of them with a hostile name."""
     form = dict(parse_qsl(body.decode()))
     times = [float(form["end"]) - 15 * back for back in range(8)] if "end" in form else [float(form["time"])]
@@ -71,6 +75,8 @@ def prometheus(_path: str, body: bytes, _headers: Mapping[str, str]) -> Answer:
         points = [[seconds, value] for seconds in reversed(times)]
         result.append({"metric": {"kernel": kernel}, **({"values": points} if "end" in form else {"value": points[0]})})
     answer = json.dumps({"status": "success", "data": {"result": result}}).encode()
+    if headers["Accept-Encoding"] == "gzip":
+        return Answer(200, "application/json", "gzip", gzip.compress(answer))
     return Answer(200, "application/json", "", answer)
 
 
@@ -130,6 +136,21 @@ def test_a_panel_that_cannot_be_drawn_says_so(document: str) -> None:
 def test_a_link_of_another_kind_leads_nowhere(document: str) -> None:
     assert document.count('<a class="quiet">bad</a>') == len(BAD_LINKS)
     assert "javascript:" not in document
+
+
+def test_all_panels_of_a_page_ask_in_one_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lists: list[list[str]] = []
+
+    class Counted(Batch):
+        async def answer(self, request: Request) -> Response:
+            lists.append(await request.json())
+            return await super().answer(request)
+
+    monkeypatch.setattr("kernelcast.bridge.browser.site.Batch", Counted)
+    with served(prometheus, TYPES) as url:
+        drawn(url, tmp_path)
+    assert len(lists[0]) == 1, "the values of the variable, which the panels need"
+    assert len(lists[1]) == len(TYPES), "a panel of text asks nothing, and one panel is added to the types"
 
 
 def test_without_prometheus_no_panel_shows_a_figure_and_the_page_says_why(tmp_path: Path) -> None:

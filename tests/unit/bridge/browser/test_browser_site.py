@@ -111,6 +111,11 @@ def test_the_pages_only_read(client: AsgiClient, method: str) -> None:
         assert client.request(method, path).status_code == 405
 
 
+def test_a_list_of_queries_is_only_posted(client: AsgiClient) -> None:
+    assert client.get("/pages/api/queries").status_code == 405
+    assert client.request("POST", "/pages/api/queries").status_code == 415
+
+
 def test_the_whole_of_a_page_is_small() -> None:
     """First paint over a slow line: everything that a page loads beside its figures."""
     total = sum(len(gzip.compress(path.read_bytes())) for path in STATIC.iterdir() if path.suffix in (".js", ".css"))

@@ -1,6 +1,6 @@
 // One page: reads the model of a dashboard from the bridge, asks its queries, and draws its panels.
 
-import { Unanswered, json, local, prometheus } from "./ask.js";
+import { Unanswered, asked, json } from "./ask.js";
 import { element, replace } from "./dom.js";
 import { header } from "./header.js";
 import { sectionsOf } from "./layout.js";
@@ -41,7 +41,8 @@ function setTime() {
   const nice = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 86400];
   const step = Math.max(scrape, nice.find((each) => range / each <= POINTS) ?? 86400);
   const end = Math.floor(to / step) * step;
-  page.time = { from: Math.ceil((to - range) / step) * step, to: end, now: to, step };
+  // Viewers of the same page ask the same queries: the bridge then asks each of them once.
+  page.time = { from: Math.ceil((to - range) / step) * step, to: end, now: (Math.floor(to / scrape) * scrape).toFixed(3), step };
   const seconds = (value) => `${Math.max(1, Math.round(value))}s`;
   const span = new URLSearchParams({ from: given, to: until });
   if (parameters.get("refresh")) span.set("refresh", parameters.get("refresh"));
@@ -66,11 +67,11 @@ function navigate(changes) {
 
 async function ask(panel, target) {
   const { signal } = page.controller;
-  if (page.site.local) return local({ uid: page.model.uid, panel: panel.id, ref: target.refId, ...(target.instant ? {} : { range: 1 }) }, signal);
+  if (page.site.local) return asked("local", { uid: page.model.uid, panel: panel.id, ref: target.refId, ...(target.instant ? {} : { range: 1 }) }, signal);
   const query = page.variables.inQuery(target.expr, panel.scoped);
-  if (target.instant) return prometheus("query", { query, time: page.time.now.toFixed(3) }, signal);
+  if (target.instant) return asked("query", { query, time: page.time.now }, signal);
   const { from, to, step } = page.time;
-  return prometheus("query_range", { query, start: String(from), end: String(to), step: String(step) }, signal);
+  return asked("query_range", { query, start: String(from), end: String(to), step: String(step) }, signal);
 }
 
 async function load(panel) {
@@ -118,7 +119,7 @@ async function loadEvents() {
   const step = Math.max(page.time.step, (to - from) / 200);
   const lists = (page.model.annotations?.list ?? []).filter((each) => each.enable && each.expr);
   const events = await Promise.all(page.site.local ? [] : lists.map(async (each) => {
-    const found = await prometheus("query_range", { query: page.variables.inQuery(each.expr), start: String(from), end: String(to), step: String(step) }, page.controller.signal);
+    const found = await asked("query_range", { query: page.variables.inQuery(each.expr), start: String(from), end: String(to), step: String(step) }, page.controller.signal);
     return found.flatMap(({ values = [] }) => values.filter(([seconds], index) => index === 0 || seconds - values[index - 1][0] > step * 1.5).map(([seconds]) => ({ seconds: Number(seconds), color: each.iconColor })));
   }));
   page.events = events.flat().slice(0, MOST_EVENTS);
@@ -171,8 +172,9 @@ async function refresh(redrawn = false) {
   if (redrawn || !page.sections.length) drawSections();
   header(page);
   for (const section of page.sections) if (section.open) for (const panel of section.panels) if (panel.seen) loadOrShow(panel);
-  const every = duration(page.parameters.get("refresh") ?? page.model.refresh, 30);
-  page.timer = setTimeout(() => (document.hidden ? document.addEventListener("visibilitychange", () => refresh(), { once: true }) : refresh()), Math.max(2, every) * 1e3);
+  const every = Math.max(2, duration(page.parameters.get("refresh") ?? page.model.refresh, 30));
+  const wait = every - ((Date.now() / 1e3) % every);
+  page.timer = setTimeout(() => (document.hidden ? document.addEventListener("visibilitychange", () => refresh(), { once: true }) : refresh()), (wait < 2 ? wait + every : wait) * 1e3);
 }
 
 async function begin() {

@@ -1,6 +1,6 @@
 // A page's variables: their values, what is chosen, and their place in queries and links.
 
-import { prometheus } from "./ask.js";
+import { asked } from "./ask.js";
 
 export const ALL = "$__all";
 const PATTERN = /\$\{([A-Za-z_][\w.]*(?:\["[^"]*"\])?)(?::([a-z]+))?\}|\[\[(\w+)(?::([a-z]+))?\]\]|\$(\w+)/g;
@@ -43,12 +43,12 @@ export class Variables {
     if (variable.type === "constant" || variable.type === "textbox") return [plain(String(variable.query ?? ""))].filter(({ value }) => value);
     const text = typeof variable.query === "string" ? variable.query : variable.query?.query ?? "";
     const whole = QUERY_RESULT.exec(text.trim());
-    if (whole) return this.ordered(variable, (await prometheus("query", { query: this.inQuery(whole[1]), time: String(time) }, signal)).map((each) => matched(variable.regex, sampleText(each))).filter(Boolean));
+    if (whole) return this.ordered(variable, (await asked("query", { query: this.inQuery(whole[1]), time }, signal)).map((each) => matched(variable.regex, sampleText(each))).filter(Boolean));
     const found = LABEL_VALUES.exec(text.trim());
     if (!found) return [];
     const [, selector, label] = found;
     const series = this.inQuery(selector ?? `{${label}!=""}`);
-    const ask = (text) => prometheus("query", { query: `group by (${label}) (${text})`, time: String(time) }, signal);
+    const ask = (text) => asked("query", { query: `group by (${label}) (${text})`, time }, signal);
     let answer = await ask(series);
     // Nothing is measured now: values of the page's time range, so that the past is still drawn, with its age.
     if (!answer.length) answer = await ask(`present_over_time(${series}[${this.builtin.get("__range")}])`);

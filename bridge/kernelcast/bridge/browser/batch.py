@@ -1,0 +1,131 @@
+"""Answers all queries of a page in one request, and asks each query once for all viewers of a scrape interval.
+
+The page sends a JSON list of queries. Each part of the answer has a head (`HEAD`: number of the query in the list, HTTP
+status, 1 for gzip, bytes of the body) and a body, as it was received: the page unpacks it. A query that takes long has
+no part; the page asks for it again, so that the others are drawn meanwhile.
+"""
+
+import asyncio
+import json
+import struct
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final
+
+import structlog
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from kernelcast.bridge.browser.connections import Answer
+
+HEAD: Final = struct.Struct(">HHBI")
+MAX_QUERIES: Final = 64
+MAX_REQUEST_BYTES: Final = 256 * 1024
+MAX_KEPT_BYTES: Final = 16 * 1024 * 1024
+GATHER_SECONDS: Final = 0.5
+"""How long an answer waits for all of its parts."""
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A query that was asked.
+
+    Attributes:
+        until: When it is asked again, by the monotonic clock.
+        task: Asks it.
+        answer: The answer, once there is one.
+    """
+
+    until: float
+    task: "asyncio.Task[Answer]"
+    answer: Answer | None = None
+
+
+class Batch:
+    """Answers lists of queries; runs on the event loop only.
+
+    Equal queries share one answer while it is kept: pages ask for times that are multiples of the scrape interval.
+    """
+
+    def __init__(
+        self, ask: Callable[[str], Awaitable[Answer]], keep_seconds: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Prepare.
+
+        Args:
+            ask: Answers one query.
+            keep_seconds: How long an answer is used again.
+            clock: Monotonic seconds.
+        """
+        self._ask, self._keep_seconds, self._clock = ask, keep_seconds, clock
+        self._asked: dict[str, _Asked] = {}
+        self.kept_bytes = 0
+
+    async def answer(self, request: Request) -> Response:
+        """Answer every query of a page."""
+        if not request.headers.get("content-type", "").startswith("application/json"):
+            return _refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the body must be application/json")
+        body = await request.body()
+        if len(body) > MAX_REQUEST_BYTES:
+            reason = f"the request has {len(body)} bytes; at most {MAX_REQUEST_BYTES} are read; ask for fewer queries"
+            return _refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, reason)
+        try:
+            queries = json.loads(body)
+        except (ValueError, RecursionError):
+            queries = None
+        if not isinstance(queries, list) or not all(isinstance(query, str) for query in queries):
+            return _refused(HTTPStatus.BAD_REQUEST, "the body must be a JSON list of strings")
+        if not 0 < len(queries) <= MAX_QUERIES:
+            return _refused(HTTPStatus.BAD_REQUEST, f"{len(queries)} queries; a request has 1 to {MAX_QUERIES}")
+        asked = [self._asked_once(query) for query in queries]
+        waiting = {one.task for one in asked if one.answer is None}
+        if waiting:  # a viewer that leaves stops no query, as others may wait for it
+            await asyncio.wait(waiting, timeout=GATHER_SECONDS)
+            if not any(one.answer for one in asked):
+                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        headers = {"content-type": "application/octet-stream", "cache-control": "no-store"}
+        return Response(b"".join(_parts(asked)), headers=headers)
+
+    def _asked_once(self, query: str) -> _Asked:
+        now = self._clock()
+        found = self._asked.get(query)
+        if found is not None and (found.until > now or found.answer is None):
+            return found
+        if found is not None:
+            self._forget(query)
+        while (oldest := next(iter(self._asked.items()), None)) and oldest[1].until <= now and oldest[1].answer:
+            self._forget(oldest[0])
+        made = self._asked[query] = _Asked(now + self._keep_seconds, asyncio.create_task(self._answered(query)))
+        return made
+
+    async def _answered(self, query: str) -> Answer:
+        try:
+            answer = await self._ask(query)
+        except Exception as error:  # noqa: BLE001  a part without an answer would leave its viewers waiting
+            structlog.stdlib.get_logger("bridge.pages").exception("a query failed")
+            answer = Answer(500, "", "", json.dumps({"error": f"the bridge failed: {error!r}"}).encode())
+        self._asked[query].answer = answer
+        self.kept_bytes += len(answer.body)
+        if answer.status != HTTPStatus.OK:
+            self._forget(query)
+        while self.kept_bytes > MAX_KEPT_BYTES:
+            self._forget(next(key for key, one in self._asked.items() if one.answer is not None))
+        return answer
+
+    def _forget(self, query: str) -> None:
+        answer = self._asked.pop(query).answer
+        self.kept_bytes -= len(answer.body) if answer is not None else 0
+
+
+def _refused(status: int, reason: str) -> Response:
+    return JSONResponse({"status": "error", "error": reason}, status_code=status)
+
+
+def _parts(asked: list[_Asked]) -> Iterator[bytes]:
+    for number, one in enumerate(asked):
+        if one.answer is not None:
+            body = one.answer.body
+            yield HEAD.pack(number, one.answer.status, one.answer.content_encoding == "gzip", len(body))
+            yield body
