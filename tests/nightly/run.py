@@ -21,6 +21,11 @@ REPOSITORY: Final = Path(__file__).resolve().parents[2]
 PYTHON: Final = sys.executable
 CUPTI: Final = "tests/service/probe/cupti"
 PROMETHEUS_3: Final = ("tests/service/formats/test_push.py", "tests/service/formats/test_native_histograms.py")
+OWN_TOOLS: Final = (
+    "tests/service/packaging/test_chart.py",
+    "tests/service/packaging/test_deployment_tools.py",
+    "tests/service/grafana/test_dashboard_linter.py",
+)
 BOUNDS_CHECKED: Final = {
     "NUMBA_BOUNDSCHECK": "1",
     "NUMBA_CACHE_DIR": str(REPOSITORY / ".cache" / "bounds-checked"),
@@ -134,9 +139,15 @@ def _test_steps(workers: int, sizes: Sizes) -> list[Step]:
             {"CI": "true"},
         ),
         Step(
-            "Prometheus 3, built from its modules",
-            "a Prometheus 3 that no longer builds; the next step needs it",
+            "helm, compose-go, dashboard-linter and Prometheus 3, built from their modules",
+            "a program that no longer builds; the next steps need it",
             (PYTHON, "-m", "tests.service.built"),
+        ),
+        Step(
+            "the chart, the compose file and the dashboards in their own tools",
+            "a file that helm, Docker Compose or Grafana's linter refuses",
+            (*pytest, *OWN_TOOLS),
+            {"KERNELCAST_REQUIRE_BUILT": "1"},
         ),
         Step(
             "the formats that need Prometheus 3",

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
+from tests.service.built import COMPOSE
 from tests.support.runtime.certificates import self_signed
 
 from kernelcast.bridge.settings import BridgeSettings
@@ -96,6 +98,27 @@ def test_the_compose_file_is_one_by_its_specification() -> None:
     checker = Path(sys.executable).with_name("check-jsonschema")
     done = run(checker, "--builtin-schema", "vendor.compose-spec", DEPLOY / "compose" / "compose.yaml")
     assert done.returncode == 0, done.stdout
+
+
+def test_docker_composes_own_library_reads_the_project() -> None:
+    """compose-go is what `docker compose config` reads with; it checks references and dependencies, not only the form."""
+    folder = DEPLOY / "compose"
+    done = subprocess.run(
+        [COMPOSE.found(), "compose.yaml"], cwd=folder, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    project = yaml.safe_load(done.stdout)
+    declared = yaml.safe_load((folder / "compose.yaml").read_text())["services"]
+    assert set(project["services"]) == {name for name, one in declared.items() if "profiles" not in one}
+
+
+def test_a_service_that_depends_on_none_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "compose.yaml"
+    path.write_text("services: {a: {image: a, depends_on: [b]}}")
+    done = run(COMPOSE.found(), path)
+    assert done.returncode == 1
+    assert "depends on undefined service" in done.stderr
 
 
 @pytest.fixture
