@@ -1,6 +1,7 @@
 """The parts of a release: wheels for platforms, chosen by KERNELCAST_WHEEL, and the checks on them."""
 
 import sys
+import zipfile
 from pathlib import Path
 from types import ModuleType
 
@@ -44,3 +45,17 @@ def test_the_build_hook_and_the_release_name_the_same_platforms(hook_module: Mod
         wheels.PURE,
         wheels.VARIABLE,
     )
+
+
+def test_a_wheel_is_compressed_further_and_has_the_same_files(tmp_path: Path) -> None:
+    path = tmp_path / "a.whl"
+    content = {f"{number}.py": (f"{number} = {number % 7}\n" * 500).encode() for number in range(20)}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as wheel:
+        for name, text in content.items():
+            wheel.writestr(zipfile.ZipInfo(name, (2020, 2, 2, 0, 0, 0)), text)
+    before = path.stat().st_size
+    wheels.compress(path)
+    with zipfile.ZipFile(path) as wheel:
+        assert {name: wheel.read(name) for name in wheel.namelist()} == content
+        assert {entry.date_time for entry in wheel.infolist()} == {(2020, 2, 2, 0, 0, 0)}
+    assert path.stat().st_size < before
