@@ -29,16 +29,20 @@ class Trace:
         links: Links between neighbouring stages.
         steps: The steps, by number. Ranks that share stage and data-parallel rank (tensor parallelism) are one
             worker; the slowest of them counts.
+        stages_known: Whether the detector is told the stages; live, it sees only which kernels a rank launches.
     """
 
     stage: NDArray[np.int64]
     dp_rank: NDArray[np.int64]
     links: Links
     steps: list[PeerStep]
+    stages_known: bool = True
 
     @property
     def groups(self) -> PeerGroups:
-        """The workers by stage and data-parallel rank."""
+        """The workers by stage and data-parallel rank, or all in one group."""
+        if not self.stages_known:
+            return PeerGroups.unaligned(np.zeros_like(self.stage))
         return PeerGroups.of(self.stage, self.dp_rank)
 
 

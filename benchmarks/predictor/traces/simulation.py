@@ -1,6 +1,6 @@
 """Simulated training jobs with slow workers, slow links or unevenly divided work; the truth is known."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -23,6 +23,8 @@ KINDS: Final = (
     "few peers, healthy",
     "few peers, slow from step k",
     "sequence, four replicas alone",
+    "stage, not known",
+    "stage, not known, slow from step k",
 )
 DIVISIONS: Final = {
     "stage": "stage",
@@ -63,16 +65,18 @@ def simulate(kind: str, rng: np.random.Generator) -> Job:
     """Draw a job: 1 to 6 stages, 4 to 12 replicas (1 or 2 for few peers), 4 to 24 microbatches.
 
     "sequence, four replicas alone" has one stage and four replicas: no other stage shows that the data were long.
+    With "not known" the detector is not told the stages.
     """
     few = kind.startswith("few")
-    stages = int(rng.integers(2, 7) if few or kind in {"stage", "link"} else rng.integers(1, 7))
+    stages = int(rng.integers(2, 7) if few or kind == "link" or kind.startswith("stage") else rng.integers(1, 7))
     replicas = int(rng.integers(1, 3) if few else rng.integers(4, 13))
     if kind.endswith("alone"):
         stages, replicas = 1, 4
     draft = _healthy(rng, stages, replicas, int(rng.integers(4, 25)))
     slow = _slow_workers(kind, rng, draft)
     _uneven(kind, rng, draft)
-    return Job(kind, _trace(draft), slow, DIVISIONS.get(kind, "none"))
+    trace = replace(_trace(draft), stages_known="not known" not in kind)
+    return Job(kind, trace, slow, DIVISIONS.get(kind, "none"))
 
 
 def _healthy(rng: np.random.Generator, stages: int, replicas: int, units: int) -> _Draft:
@@ -91,7 +95,7 @@ def _healthy(rng: np.random.Generator, stages: int, replicas: int, units: int) -
 
 
 def _slow_workers(kind: str, rng: np.random.Generator, draft: _Draft) -> dict[int, int]:
-    count = {"one slow": 1, "two slow": 2, "slow from step k": 1, "few peers, slow from step k": 1}.get(kind, 0)
+    count = {"one slow": 1, "two slow": 2}.get(kind, int(kind.endswith("slow from step k")))
     stages, replicas = draft.times.shape[1:3]
     slow: dict[int, int] = {}
     for worker in rng.choice(stages * replicas, size=count, replace=False):
@@ -103,7 +107,7 @@ def _slow_workers(kind: str, rng: np.random.Generator, draft: _Draft) -> dict[in
 
 def _uneven(kind: str, rng: np.random.Generator, draft: _Draft) -> None:
     steps, _, replicas, units = draft.times.shape
-    if kind == "stage":
+    if kind.startswith("stage"):
         draft.times[:, -1] *= rng.uniform(1.25, 1.8)
     elif kind == "sequence in turn":
         turn = np.arange(steps) % replicas

@@ -13,6 +13,7 @@ from kernelcast.predictor.peers.panel import PeerStep
 from kernelcast.predictor.peers.past import OwnPast
 from kernelcast.predictor.peers.persistence import Persistence
 from kernelcast.predictor.peers.sharing import SharedWork, without_stage
+from kernelcast.predictor.peers.stages import HiddenStages
 
 FEWEST_PEERS: Final = 3
 """With fewer, the median of the peers says little; a worker is compared with its own past."""
@@ -37,6 +38,7 @@ class WorkerRatios:
         reference_seconds: Shape (n,), compute time of the reference.
         peers: Shape (n,), number of peers that reported.
         slower: Shape (n,), clearly slower than the peers at this step, however few they are.
+        to_group: Shape (n,), log ratio to the peers whatever is usual for the worker; NaN with too few of them.
     """
 
     excess: Floats
@@ -45,6 +47,7 @@ class WorkerRatios:
     reference_seconds: Floats
     peers: Ints
     slower: Bools
+    to_group: Floats
 
 
 class WorkerTest:
@@ -55,6 +58,7 @@ class WorkerTest:
         self._by_peers: Bools = groups.peers >= FEWEST_PEERS
         self._past = OwnPast(groups.size)
         self._shared = SharedWork(groups)
+        self._stages = None if groups.aligned else HiddenStages(groups)
         self._recent: Floats = np.full((SCALE_STEPS, groups.size), np.nan)
         self._changes: Floats = np.full((SCALE_STEPS, groups.size), np.nan)
         self._steps = 0
@@ -67,7 +71,8 @@ class WorkerTest:
 
     def basis(self, worker: int) -> Basis:
         """The reference of a worker."""
-        return Basis.PEERS if self._by_peers[worker] else Basis.OWN_PAST
+        in_hidden_stage = self._stages is not None and self._stages.members[worker]
+        return Basis.PEERS if self._by_peers[worker] and not in_hidden_stage else Basis.OWN_PAST
 
     def update(self, step: PeerStep) -> tuple[WorkerRatios, Bools, Bools, Bools]:
         """Take in one step.
@@ -82,6 +87,8 @@ class WorkerTest:
         self._steps += 1
         slow, started, ended = self.persistence.update(ratios.excess, self.limit())
         self._past.learn(median(step.unit_seconds, axis=1), self.suspects)
+        if self._stages is not None:
+            self._stages.learn(ratios.to_group, self.suspects)
         return ratios, slow, started, ended
 
     def limit(self) -> float:
@@ -105,16 +112,24 @@ class WorkerTest:
         ratio = log_ratio(own, np.where(enough, peers_seconds, np.nan))
         units = groups.grid(step.unit_seconds)
         typical = groups.members(median(log_ratio(units, others_median(units)), axis=2))
-        against_peers = np.minimum(ratio, typical)
+        to_group = np.minimum(ratio, typical)
+        usual = self._usual(to_group)
         from_past = log_ratio(typical_seconds, past_seconds)
         against_past = without_stage(groups, from_past, np.where(self.persistence.active, np.nan, from_past))
-        raw = np.where(enough, against_peers, np.where(self._by_peers, np.nan, against_past))
+        raw = np.where(enough, to_group - usual, np.where(self._by_peers, np.nan, against_past))
         excess = self._shared.without(raw, np.where(self.persistence.active, np.nan, raw), self.limit())
         return WorkerRatios(
             excess,
             np.where(np.abs(raw) < np.abs(excess), raw, excess),
-            np.where(enough, ratio, from_past),
-            reference,
+            np.where(enough, ratio - usual, from_past),
+            reference * np.where(enough, np.exp(usual), 1.0),
             peers,
             np.nan_to_num(log_ratio(own, peers_seconds), nan=0.0) > SLOWER_THAN_PEERS,
+            to_group,
         )
+
+    def _usual(self, to_group: Floats) -> Floats:
+        """Log ratio to the peers that is usual for each worker; 0 but in stages that the groups do not show."""
+        if self._stages is None:
+            return np.zeros(self._groups.size)
+        return self._stages.usual(to_group, self.persistence.active, self.limit())

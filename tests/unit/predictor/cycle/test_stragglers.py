@@ -110,6 +110,29 @@ def test_a_finding_ends_when_the_rank_is_as_fast_as_the_others() -> None:
     assert job.last == []
 
 
+def test_ranks_of_a_stage_that_was_heavier_from_the_first_step_on_are_not_named() -> None:
+    job = Job(8, usual, steady(4, lambda _step, rank: 1.3 if rank >= 6 else 1.0))
+    job.run(14)
+    assert job.found == {}
+
+
+@pytest.mark.parametrize("rank", [2, 7])
+def test_a_rank_that_becomes_slow_is_named_within_three_steps_beside_a_heavier_stage(rank: int) -> None:
+    def slow(step: int, other: int) -> float:
+        return (1.3 if other >= 6 else 1.0) * (1.2 if other == rank and step >= 8 else 1.0)
+
+    job = Job(8, usual, steady(5, slow))
+    job.run(8)
+    assert job.found == {}
+    job.run(4)
+    assert set(job.found) == {rank}
+    first = job.found[rank][0]
+    assert first.updated_ns <= (START_SECONDS + 11 * BLOCK_SECONDS) * SECOND_NS
+    (fact,) = first.evidence
+    assert fact.against == ("baseline" if rank >= 6 else "peers")
+    assert fact.value == pytest.approx(1.2 * (fact.reference or 0.0), rel=0.05)
+
+
 def test_ranks_with_other_kernels_are_no_peers_and_a_rank_that_restarts_is_not_slow() -> None:
     def kernels(rank: int) -> tuple[str, ...]:
         return (*usual(rank), "loss") if rank >= 4 else usual(rank)

@@ -147,3 +147,57 @@ def test_gpus_of_one_model_are_compared_without_stages_and_units() -> None:
         seconds = np.array([1.0, 2.0, 1.3, 1.0, 2.0, 1.0]) * rng.normal(1, 0.003, 6)
         found += detector.observe(PeerStep.of_compute(step, seconds))
     assert [(finding.worker, finding.step) for finding in found] == [(2, 102)]
+
+
+def _without_stages(seconds: np.ndarray, seed: int = 1) -> list[tuple[int, int]]:
+    """Workers that are named and the step of it; `seconds` has the shape (steps, workers)."""
+    detector = PeerDetector(PeerGroups.unaligned(np.zeros(seconds.shape[1], np.int64)))
+    noisy = seconds * np.random.default_rng(seed).normal(1, 0.005, seconds.shape)
+    changes = [detector.observe(PeerStep.of_compute(step, each)) for step, each in enumerate(noisy)]
+    return [(one.worker, one.step) for found in changes for one in found if one.until_step is None]
+
+
+@pytest.mark.parametrize("heavier", [1.05, 1.3, 2.0])
+@pytest.mark.parametrize("members", [2, 3, 4, 6])
+def test_workers_that_share_more_work_from_their_first_step_on_are_a_stage(heavier: float, members: int) -> None:
+    seconds = np.ones((40, 8))
+    seconds[:, :members] *= heavier
+    assert _without_stages(seconds) == []
+    seconds[20:, 0] *= 1.2
+    assert _without_stages(seconds) == [(0, 22)]
+    seconds[30:, 7] *= 1.2
+    assert _without_stages(seconds) == [(0, 22), (7, 32)]
+
+
+def test_a_stage_of_which_one_worker_reports_first_is_no_straggler() -> None:
+    seconds = np.ones((40, 8))
+    seconds[:, :2] *= 1.3
+    seconds[:1, 1] = np.nan
+    assert _without_stages(seconds) == []
+
+
+def test_more_work_for_a_stage_that_was_heavier_names_none_of_its_workers() -> None:
+    seconds = np.ones((40, 8))
+    seconds[:, :3] *= 1.3
+    seconds[20:, :3] *= 1.2
+    assert _without_stages(seconds) == []
+
+
+def test_workers_that_become_slow_together_are_named_without_stages() -> None:
+    seconds = np.ones((40, 8))
+    seconds[10:, 2:4] *= 1.3
+    assert _without_stages(seconds) == [(2, 12), (3, 12)]
+
+
+def test_slow_workers_of_different_speed_are_named_from_the_first_step_on_without_stages() -> None:
+    seconds = np.ones((40, 12))
+    seconds[:, 2] *= 1.2
+    seconds[:, 5] *= 1.5
+    assert _without_stages(seconds) == [(2, 2), (5, 2)]
+
+
+def test_a_worker_of_a_heavier_stage_that_is_relieved_and_then_slow_is_named() -> None:
+    seconds = np.ones((80, 8))
+    seconds[:20, :2] *= 1.3
+    seconds[60:, 1] *= 1.3
+    assert _without_stages(seconds) == [(1, 62)]
