@@ -23,8 +23,8 @@ KINDS: Final = (
     "few peers, healthy",
     "few peers, slow from step k",
     "sequence, four replicas alone",
-    "stage, not known",
-    "stage, not known, slow from step k",
+    "hidden stage",
+    "hidden stage, slow from step k",
 )
 DIVISIONS: Final = {
     "stage": "stage",
@@ -65,17 +65,17 @@ def simulate(kind: str, rng: np.random.Generator) -> Job:
     """Draw a job: 1 to 6 stages, 4 to 12 replicas (1 or 2 for few peers), 4 to 24 microbatches.
 
     "sequence, four replicas alone" has one stage and four replicas: no other stage shows that the data were long.
-    With "not known" the detector is not told the stages.
+    With "hidden" the detector is not told the stages.
     """
     few = kind.startswith("few")
-    stages = int(rng.integers(2, 7) if few or kind == "link" or kind.startswith("stage") else rng.integers(1, 7))
+    stages = int(rng.integers(2, 7) if few or kind == "link" or "stage" in kind else rng.integers(1, 7))
     replicas = int(rng.integers(1, 3) if few else rng.integers(4, 13))
     if kind.endswith("alone"):
         stages, replicas = 1, 4
     draft = _healthy(rng, stages, replicas, int(rng.integers(4, 25)))
     slow = _slow_workers(kind, rng, draft)
     _uneven(kind, rng, draft)
-    trace = replace(_trace(draft), stages_known="not known" not in kind)
+    trace = replace(_trace(draft), stages_known="hidden" not in kind)
     return Job(kind, trace, slow, DIVISIONS.get(kind, "none"))
 
 
@@ -107,7 +107,7 @@ def _slow_workers(kind: str, rng: np.random.Generator, draft: _Draft) -> dict[in
 
 def _uneven(kind: str, rng: np.random.Generator, draft: _Draft) -> None:
     steps, _, replicas, units = draft.times.shape
-    if kind.startswith("stage"):
+    if "stage" in kind:
         draft.times[:, -1] *= rng.uniform(1.25, 1.8)
     elif kind == "sequence in turn":
         turn = np.arange(steps) % replicas

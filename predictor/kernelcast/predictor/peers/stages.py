@@ -1,7 +1,7 @@
 """Stages that the groups do not show: members of one group that have had more, or less, work from their first step on.
 
 Stages of a pipeline can launch the same kernels for different work. Members that differ from the rest of their group
-alike, at each of their first steps, are taken for a stage and are compared with their own past. A single member that
+alike, in most of their first steps, are taken for a stage and are compared with their own past. A single member that
 was always slow is not: it may be a slow GPU.
 """
 
@@ -28,7 +28,6 @@ class HiddenStages:
         self._groups = groups
         self._recent: Floats = np.full((STEPS, groups.size), np.nan)
         self._learnt = np.zeros(groups.size, dtype=np.int64)
-        self._side = np.zeros(groups.size)
         self.members: Bools = np.zeros(groups.size, dtype=np.bool_)
 
     def usual(self, ratios: Floats, active: Bools, limit: float) -> Floats:
@@ -39,17 +38,12 @@ class HiddenStages:
             active: Shape (n,), workers that were found slow: they say nothing about their stage.
             limit: Excess above which a step is slow.
         """
-        known, young = ~np.isnan(ratios), self._learnt < FIRST_STEPS
-        level = median(self._recent, axis=0)
-        level = np.where(np.isnan(level), ratios, level)
-        side = np.where(np.abs(ratios) > limit / 2, np.sign(ratios), 0.0)
-        side = np.where((self._learnt == 0) | (side == self._side), side, 0.0)
-        self._side = np.where(known & young, side, self._side)
-        candidates = young & known & (self._side != 0)
-        stages = self._alike(level, candidates | self.members)
-        several = np.bincount(stages, minlength=1)[stages] > 1
-        relieved = np.abs(level) < limit / 2
-        self.members = np.where(young & known, candidates & several, self.members & ~relieved)
+        young = ~np.isnan(ratios) & (self._learnt < FIRST_STEPS)
+        level = np.where(young, self._first_level(ratios), median(self._recent, axis=0))
+        apart = np.abs(level) > limit / 2
+        stages = self._alike(level, (young & apart) | self.members)
+        several = np.bincount(stages)[stages] > 1
+        self.members = np.where(young, several, self.members) & apart
         if not self.members.any():
             return np.zeros(self._groups.size)
         change = np.where(self.members, ratios - level, np.nan)
@@ -63,6 +57,12 @@ class HiddenStages:
         usable = ~np.isnan(ratios) & (~excluded | (self._learnt < FIRST_STEPS))
         self._recent[self._learnt[usable] % STEPS, usable] = ratios[usable]
         self._learnt += usable
+
+    def _first_level(self, ratios: Floats) -> Floats:
+        """The middle one of the first steps; of two, the one that is nearer to the group, as single steps are slow."""
+        seen = np.vstack([self._recent[:FIRST_STEPS], ratios])
+        side: Floats = np.sign(np.nansum(seen, axis=0))
+        return side * median(np.abs(seen), axis=0, lower=True)
 
     def _alike(self, level: Floats, chosen: Bools) -> Ints:
         """Number of the stage of each worker, shape (n,): chosen neighbours by level; others are alone."""
