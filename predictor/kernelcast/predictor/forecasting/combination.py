@@ -15,7 +15,7 @@ from kernelcast.predictor.arrays import Bools, Floats
 from kernelcast.predictor.forecasting.deep.panel import FittedPanel
 from kernelcast.predictor.forecasting.methods import NAIVE, Methods, installed
 from kernelcast.predictor.forecasting.panel import Panel
-from kernelcast.predictor.forecasting.rolling import forward_filled, lagged, recent_mean
+from kernelcast.predictor.forecasting.rolling import begun, forward_filled, lagged, recent_mean
 from kernelcast.predictor.forecasting.selection import selected
 
 POWER: Final = 8.0
@@ -81,15 +81,32 @@ def _forecast(
     models: Mapping[str, Floats],
 ) -> LeadForecast:
     filled, known = forward_filled(values), ~np.isnan(values)
-    found: dict[str, Floats] = {}
-    for each in methods:
-        found |= each(filled, lead, seasons)
+    had = begun(values)
+    found = forecasts_of(methods, filled, had, lead, seasons)
     floor = lowest(filled)
     center = combined(found, filled, known, lead)
     if models:
         center = selected(center, at_least(models, floor), filled, known, lead)[0]
     quantiles = error_quantiles(center, filled, known, lead, levels)
-    return LeadForecast(np.maximum(center, floor), np.maximum(quantiles, floor), filled)
+    return LeadForecast(np.maximum(center, floor), np.maximum(quantiles, floor), np.where(had, filled, np.nan))
+
+
+def forecasts_of(
+    methods: Sequence[Methods], filled: Floats, had: Bools, lead: int, seasons: Sequence[int]
+) -> dict[str, Floats]:
+    """Forecasts by method, each of shape (n, t); NaN before the first value of a series.
+
+    Args:
+        methods: All methods.
+        filled: Shape (n, t), without gaps.
+        had: Shape (n, t), where a series has had a value.
+        lead: Intervals from the origin to the forecast.
+        seasons: Candidate lengths of seasons, intervals.
+    """
+    found: dict[str, Floats] = {}
+    for each in methods:
+        found |= each(filled, lead, seasons)
+    return found if had.all() else {name: np.where(had, values, np.nan) for name, values in found.items()}
 
 
 def row_groups(rows: int, group: int) -> Iterator[slice]:

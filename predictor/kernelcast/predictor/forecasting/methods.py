@@ -37,7 +37,8 @@ def built_in(values: Floats, lead: int, seasons: Sequence[int]) -> dict[str, Flo
     Args:
         values: float64, shape (n, t), without gaps.
         lead: Intervals from the origin to the forecast.
-        seasons: Lengths of seasons, intervals; those without two cycles of history are left out.
+        seasons: Lengths of seasons, intervals. Forecasts by the shortest begin with the first value of the same phase,
+            those by others after two cycles.
     """
     found = {NAIVE: values}
     found |= {f"median of {length}": rolling_median(values, length) for length in MEDIANS}
@@ -46,8 +47,12 @@ def built_in(values: Floats, lead: int, seasons: Sequence[int]) -> dict[str, Flo
         level, slope = damped_trend(values, alpha, beta, phi)
         found[f"trend {alpha} {beta} {phi}"] = level + slope * phi * (1 - phi**lead) / (1 - phi)
     for season in seasons:
-        if season > 1 and values.shape[1] >= 2 * season + lead:
-            found |= _seasonal(values, lead, season)
+        first = 2 * season + lead - 1 if season > min(seasons) else -lead % season
+        if season > 1 and values.shape[1] > first:
+            seasonal = _seasonal(values, lead, season)
+            for each in seasonal.values():
+                each[:, :first] = np.nan
+            found |= seasonal
     return found
 
 

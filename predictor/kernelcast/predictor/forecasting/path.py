@@ -12,6 +12,7 @@ from kernelcast.predictor.forecasting.combination import (
     at_least,
     combined,
     error_quantiles,
+    forecasts_of,
     lowest,
     method_weights,
     models_of,
@@ -21,7 +22,7 @@ from kernelcast.predictor.forecasting.combination import (
 from kernelcast.predictor.forecasting.deep.panel import FittedPanel
 from kernelcast.predictor.forecasting.methods import NAIVE, installed
 from kernelcast.predictor.forecasting.panel import Panel
-from kernelcast.predictor.forecasting.rolling import forward_filled
+from kernelcast.predictor.forecasting.rolling import begun, forward_filled
 from kernelcast.predictor.forecasting.selection import selected
 
 EACH_LEAD: Final = 48
@@ -80,12 +81,10 @@ def forecast_leads(
     methods = installed()
     for rows in row_groups(panel.rows, group):
         values = panel.values[rows]
-        filled, known = forward_filled(values), ~np.isnan(values)
+        filled, known, had = forward_filled(values), ~np.isnan(values), begun(values)
         floor = lowest(filled)
         for place, lead in enumerate(leads):
-            found: dict[str, Floats] = {}
-            for each in methods:
-                found |= each(filled, lead, seasons)
+            found = forecasts_of(methods, filled, had, lead, seasons)
             center = combined(found, filled, known, lead)
             if fitted is not None and (models := fitted.forecasts(lead, rows)):
                 center, shares = selected(center, at_least(models, floor), filled, known, lead)
@@ -111,7 +110,7 @@ def _path(
     seasons: Sequence[int],
     fitted: Callable[[int], dict[str, Floats]],
 ) -> tuple[Floats, Floats]:
-    filled, known, methods = forward_filled(values), ~np.isnan(values), installed()
+    filled, known, had, methods = forward_filled(values), ~np.isnan(values), begun(values), installed()
     floor = lowest(filled)
     center = np.empty((len(values), leads))
     own = [lead for lead in own_leads(leads) if lead == 1 or values.shape[1] > lead + MIN_ERRORS]
@@ -119,9 +118,7 @@ def _path(
     weights: dict[str, Floats] = {}
     shares: Floats = np.ones((len(values), 1))
     for lead in range(1, leads + 1):
-        found: dict[str, Floats] = {}
-        for each in methods:
-            found |= each(filled, lead, seasons)
+        found = forecasts_of(methods, filled, had, lead, seasons)
         if lead in own:
             stacked = np.stack(list(found.values()))
             weight = method_weights(stacked, list(found).index(NAIVE), filled, known, lead)

@@ -22,6 +22,12 @@ def forward_filled(values: Floats) -> Floats:
     return np.nan_to_num(np.take_along_axis(values, newest, axis=1), nan=0.0)
 
 
+def begun(values: Floats) -> Bools:
+    """Where a series has had a value; what stands before its first one rests on the future."""
+    had: Bools = np.logical_or.accumulate(~np.isnan(values), axis=1)
+    return had
+
+
 def lagged(values: Floats, lag: int) -> Floats:
     """The value `lag` intervals earlier; NaN where there is none."""
     found = np.full_like(values, np.nan)
@@ -61,7 +67,6 @@ def damped_trend(values: Floats, alpha: float, beta: float, phi: float) -> tuple
 
 def rolling_median(values: Floats, length: int) -> Floats:
     """Median of the last `length` values; the first value is repeated before the beginning."""
-    length = min(length, values.shape[1])
     found = np.empty_like(values)
     group = max(1, BYTES_AT_ONCE // (8 * length * values.shape[1]))
     for begin in range(0, len(values), group):

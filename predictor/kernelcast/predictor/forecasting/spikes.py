@@ -1,35 +1,59 @@
-"""Removes single values that differ from both neighbours: one broken reading must not widen later forecasts."""
+"""Removes single values far outside of all earlier ones: one broken reading must not widen later forecasts.
+
+A value is judged when it comes, by earlier values alone. So the first value of a step to a level that the series never
+had is set aside as well; the next one confirms it.
+"""
 
 from typing import Final
 
 import numpy as np
 
-from kernelcast.predictor.arrays import Floats
+from kernelcast.predictor.arrays import Floats, Ints
+from kernelcast.predictor.forecasting.rolling import forward_filled
 from kernelcast.predictor.screening.blocks import MAD_TO_SIGMA, row_medians
 
 _SPREADS: Final = 10.0
+_MEMORY: Final = 96
+"""Changes from one interval to the next that show how much a series moves."""
+_LEAST_CHANGES: Final = 8
 
 
 def without_spikes(values: Floats) -> Floats:
-    """Replace spikes of one interval by the median of three; the newest value stays.
+    """Replace first values far outside of the range of all earlier ones by the median of the last three.
 
     Args:
         values: Shape (n, t), NaN for gaps.
 
     Returns:
-        Shape (n, t).
+        Shape (n, t); each column rests on itself and earlier ones.
     """
-    if values.shape[1] < 3:
+    if values.shape[1] < _LEAST_CHANGES + 2:
         return values
-    before, here, after = values[:, :-2], values[:, 1:-1], values[:, 2:]
-    middle = np.maximum(np.minimum(before, here), np.minimum(np.maximum(before, here), after))
-    step = np.abs(np.diff(values, axis=1))
-    spread = MAD_TO_SIGMA * row_medians(step)
-    # A gauge that rarely changes has no spread: then its mean step is the measure.
-    moved = np.nan_to_num(step)
-    mean_step = moved.sum(axis=1) / np.maximum((moved > 0).sum(axis=1), 1)
-    spread = np.where(spread > 0, spread, mean_step)
-    spike = np.abs(here - middle) > _SPREADS * spread[:, None]
+    low = np.fmin.accumulate(values, axis=1)[:, :-1]
+    high = np.fmax.accumulate(values, axis=1)[:, :-1]
+    row, column = np.nonzero((values[:, 1:] < low) | (values[:, 1:] > high))
+    column += 1
+    late = column > _LEAST_CHANGES
+    row, column = row[late], column[late]
+    if not len(row):
+        return values
+    filled = forward_filled(values)
+    before, recent, here = filled[row, column - 2], filled[row, column - 1], filled[row, column]
+    middle = np.maximum(np.minimum(before, recent), np.minimum(np.maximum(before, recent), here))
+    spike = np.abs(here - middle) > _SPREADS * _usual_change(values, row.astype(np.int64), column.astype(np.int64))
     found = values.copy()
-    found[:, 1:-1] = np.where(spike, middle, here)
+    found[row[spike], column[spike]] = middle[spike]
     return found
+
+
+def _usual_change(values: Floats, row: Ints, column: Ints) -> Floats:
+    """Robust size of the changes before some values, shape (k,); infinite where too few are known."""
+    change = np.pad(np.abs(np.diff(values, axis=1)), ((0, 0), (_MEMORY, 0)), constant_values=np.nan)
+    windows = np.lib.stride_tricks.sliding_window_view(change, _MEMORY, axis=1)[row, column - 1]
+    known = np.isfinite(windows).sum(axis=1)
+    spread = MAD_TO_SIGMA * row_medians(windows)
+    # A gauge that rarely changes has no spread: then its mean change is the measure.
+    moved = np.nan_to_num(windows)
+    mean = moved.sum(axis=1) / np.maximum((moved > 0).sum(axis=1), 1)
+    usual = np.where(spread > 0, spread, mean)
+    return np.where((known >= _LEAST_CHANGES) & (usual > 0), usual, np.inf)

@@ -59,8 +59,21 @@ def test_one_spike_of_a_million_does_not_spoil_the_intervals() -> None:
 def test_a_step_and_a_rare_change_are_no_spikes() -> None:
     values = np.r_[np.full(50, 40.0), np.full(50, 80.0), np.full(20, 81.0)][None]
     np.testing.assert_array_equal(without_spikes(values), values)
-    newest = np.r_[drift(), 1e6][None]
-    assert without_spikes(newest)[0, -1] == 1e6
+
+
+def test_a_value_far_outside_of_all_earlier_ones_counts_from_its_second_interval_on() -> None:
+    values = np.r_[drift(), 1e6, 1e6, 1e6][None]
+    found = without_spikes(values)
+    assert found[0, LENGTH] < 200
+    np.testing.assert_array_equal(found[0, LENGTH + 1 :], 1e6)
+    np.testing.assert_array_equal(found[0, :LENGTH], values[0, :LENGTH])
+
+
+def test_a_step_to_a_level_that_was_there_before_is_no_spike() -> None:
+    rng = np.random.default_rng(5)
+    values = (np.repeat([20.0, 90.0, 20.0, 90.0, 20.0], 40) + rng.normal(0, 0.2, 200))[None]
+    changed = np.flatnonzero(without_spikes(values)[0] != values[0])
+    np.testing.assert_array_equal(changed, [40])
 
 
 def test_a_constant_is_forecast_as_itself() -> None:
