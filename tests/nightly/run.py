@@ -156,6 +156,11 @@ def _test_steps(workers: int, sizes: Sizes) -> list[Step]:
             {"CI": "true", "KERNELCAST_REQUIRE_BUILT": "1"},
         ),
         Step(
+            "the tuner through Kafka",
+            "an outcome that is lost or changed between program, exporter, Kafka and predictor",
+            (PYTHON, "-m", "tests.nightly.tune_replay"),
+        ),
+        Step(
             "compiled code with bounds checks",
             "an index beyond an array, which compiled code otherwise follows in silence",
             (*pytest, *parallel, "--timeout", "3600", *sizes.compiled),

@@ -23,7 +23,7 @@ from kernelcast.wire import errors
 PARSED_BY_ARGPARSE: Final = {
     "kernelcast health": "kernelcast.cli.health",
     "kernelcast probe": "kernelcast.probe.command",
-    "kernelcast tune-replay": "kernelcast.tuning.replay.tuner_command",
+    "kernelcast tune-replay": "kernelcast.cli.tune_replay",
     "kernelcast tune-oracle": "kernelcast.tuning.replay.oracle_command",
     "python -m kernelcast.bridge.warm_up": "kernelcast.bridge.warm_up",
     "python -m kernelcast.probe.example": "kernelcast.probe.example",

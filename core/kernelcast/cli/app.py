@@ -68,7 +68,7 @@ LISTINGS: Final[Mapping[str, Listing]] = MappingProxyType(
         "tune-replay": Listing(
             "Tune against a recording that the tuner cannot read.",
             "runtime",
-            "kernelcast.tuning.replay.tuner_command:main",
+            "kernelcast.cli.tune_replay:main",
             plain=True,
         ),
         "tune-oracle": Listing(

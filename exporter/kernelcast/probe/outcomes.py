@@ -55,6 +55,9 @@ class OutcomeQueue:
             self._history.append(outcome)
         self._wake()
 
+    def __len__(self) -> int:
+        return len(self._waiting)
+
     @property
     def history(self) -> tuple[Outcome, ...]:
         """Return the last 64 outcomes, oldest first, whether sent or not."""

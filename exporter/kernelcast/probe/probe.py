@@ -212,7 +212,12 @@ class Probe:
             SpaceError: Parameters, start, restriction or terms cannot be used.
             TunableError: A collective space has no group that can be used, or there are too many tunables.
         """
-        surroundings = Surroundings(
+        return make_space(name, parameters, start, valid, check, self.surroundings, terms=terms, share=share)
+
+    @property
+    def surroundings(self) -> Surroundings:
+        """Services of this program that a space uses."""
+        return Surroundings(
             True,
             self._journal,
             self._desk.trial_prevented,
@@ -225,7 +230,11 @@ class Probe:
             self._desk.drive,
             self._desk.councils.search_together,
         )
-        return make_space(name, parameters, start, valid, check, surroundings, terms=terms, share=share)
+
+    @property
+    def unsent_outcomes(self) -> int:
+        """Number of outcomes that wait to be sent."""
+        return len(self._outcomes)
 
     @property
     def configuration(self) -> int:

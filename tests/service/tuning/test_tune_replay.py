@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.recordings import grid
 
 from kernelcast.tuning.formats import kernel_tuner
-from kernelcast.tuning.formats.kernel_tuner import Recorded, Recording
 from kernelcast.tuning.replay.lines import Lines
 
 COMMAND = [sys.executable, "-m", "kernelcast.cli"]
@@ -21,20 +21,8 @@ COMMAND = [sys.executable, "-m", "kernelcast.cli"]
 
 @pytest.fixture(scope="module")
 def cachefile(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    entries: dict[tuple[Any, ...], Recorded] = {}
-    for x in range(16):
-        for y in range(1, 9):
-            for mode in ("plain", "fast"):
-                time = (1 + ((x - 11) / 8) ** 2 + ((y - 3) / 5) ** 2) * (1.0 if mode == "fast" else 1.4)
-                noise = [1 + ((x * 7 + y * 3 + place * 5) % 11 - 5) / 1000 for place in range(9)]
-                entries[x, y, mode] = Recorded(times=tuple(time * one for one in (1.08, *noise)))
-                if x * y > 90:
-                    entries[x, y, mode] = Recorded(failed="runtime")
-    recording = Recording(
-        "grid", "GPU", "ms", {"x": tuple(range(16)), "y": tuple(range(1, 9)), "mode": ("plain", "fast")}, entries
-    )
     path = tmp_path_factory.mktemp("recording") / "grid.json"
-    path.write_text(json.dumps(kernel_tuner.document(recording)))
+    path.write_text(json.dumps(kernel_tuner.document(grid())))
     return path
 
 
@@ -53,7 +41,7 @@ def oracle(cachefile: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 def tune(*arguments: str | Path) -> tuple[subprocess.CompletedProcess[str], Any]:
     done = subprocess.run(
-        [*COMMAND, "tune-replay", *map(str, arguments)], capture_output=True, text=True, timeout=120, check=False
+        [*COMMAND, "tune-replay", *map(str, arguments)], capture_output=True, text=True, timeout=280, check=False
     )
     return done, json.loads(done.stdout) if done.stdout else None
 
@@ -99,6 +87,25 @@ def test_measurements_of_another_device_come_first(oracle: Path, cachefile: Path
     recorded = kernel_tuner.read(cachefile).entries
     best = min(entry.typical for entry in recorded.values() if not entry.failed)
     assert recorded[tuple(document["runs"][0]["kept"])].typical < 1.02 * best
+
+
+@pytest.mark.usefixtures("compiled")
+def test_verdicts_that_went_through_exporter_kafka_and_predictor_are_those_of_the_tuner(
+    cachefile: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    done, through = tune(cachefile, "--budget", "20", "--through", "kafka", "--log", log)
+    assert done.returncode == 0, done.stderr
+    _, alone = tune(cachefile, "--budget", "20")
+    (run,), (other,) = through["runs"], alone["runs"]
+    assert run.keys() == other.keys()
+    for same in ("seed", "evaluations", "kept", "best"):
+        assert run[same] == other[same]
+    assert [one["decision"] for one in run["verdicts"]] == [one["decision"] for one in other["verdicts"]]
+    requests = [(json.loads(line).get("request") or {}) for line in log.read_text().splitlines()]
+    said = [{key: one[key] for key in one if key != "op"} for one in requests if one.get("op") == "verdict"]
+    assert said == run["verdicts"]
+    assert {"op": "end", "kept": run["kept"]} in requests
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

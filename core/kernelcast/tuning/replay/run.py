@@ -49,7 +49,7 @@ def replay(oracle: Oracle, *, seed: int, budget: int, devices: Sequence[Measurem
             oracle.verdict(_verdict(space, verdict))
         reported = len(campaign.verdicts)
     oracle.end(space.values(campaign.kept))
-    run.document = _document(campaign, seed)
+    run.document = document(campaign, seed)
     return run
 
 
@@ -76,7 +76,8 @@ def _verdict(space: Space, proved: Proved) -> dict[str, Any]:
     }
 
 
-def _document(campaign: Campaign, seed: int) -> dict[str, Any]:
+def document(campaign: Campaign, seed: int) -> dict[str, Any]:
+    """Return what a campaign has found, as a part of the command's document."""
     space = campaign.space
     return {
         "seed": seed,

@@ -5,20 +5,21 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from kernelcast.tuning.formats import measurements
 from kernelcast.tuning.replay.client import Oracle
 from kernelcast.tuning.replay.oracle_command import READY
-from kernelcast.tuning.replay.run import replay
+from kernelcast.tuning.replay.run import Run, replay
 from kernelcast.tuning.replay.signals import Stopped, stopping
 from kernelcast.tuning.search import OWN, named_search
 from kernelcast.tuning.space import Space
-from kernelcast.wire.errors import ConfigurationError, OracleError
+from kernelcast.wire.errors import ConfigurationError, KernelcastError, OracleError
 
 MAX_SEEDS: Final = 10_000
 _END_SECONDS: Final = 10
@@ -31,19 +32,32 @@ For each seed the document has: evaluations (different configurations, failing o
 kept (the configuration that a verdict put in force, or the start), best (the fastest by estimate), verdicts,
 suggest_ms_median (processor time of a suggestion), and lost_ratio (time of launches above the start's, over the start's
 time for as many launches).
+
+--through kafka tunes a program with the probe, whose outcomes go through an exporter and Kafka to a predictor. The
+verdicts of the document are those that Kafka has delivered.
 """
 EPILOG: Final = """\
 examples:
   kernelcast tune-replay convolution_A4000.json.gz --seeds 5 > runs.json
   kernelcast tune-replay convolution_A4000.json.gz --warm-from convolution_A100.json.gz --log oracle.jsonl
   kernelcast tune-replay --measure unix:/tmp/oracle --budget 100
+  kernelcast tune-replay convolution_A4000.json.gz --through kafka
 
 exit code: 0 if all seeds ended, 1 if one did not, 2 for an option or file that cannot be used
 """
 
+Replay = Callable[[int], Run]
+"""Replays a seed."""
+Loop = Callable[[Path, argparse.Namespace], AbstractContextManager[Replay]]
+"""Makes what replays seeds against the oracle of a socket."""
 
-def main(arguments: Sequence[str]) -> int:
+
+def main(arguments: Sequence[str], loops: Mapping[str, Loop] = MappingProxyType({})) -> int:
     """Replay all seeds and print the document; returns the exit code.
+
+    Args:
+        arguments: Of the command line.
+        loops: The loops of services that `--through` can choose.
 
     Raises:
         ConfigurationError: An option or a file cannot be used.
@@ -54,13 +68,15 @@ def main(arguments: Sequence[str]) -> int:
     if (options.cachefile is None) == (options.measure is None):
         parser.error("give a CACHEFILE or --measure unix:SOCKET, one of them")
     _check(options)
-    devices = [measurements.read(path) for path in options.warm_from]
+    if options.through not in (None, *loops):
+        raise ConfigurationError(f"--through {options.through} is part of the command kernelcast tune-replay; run that")
+    loop = loops.get(options.through, _tuner_alone)
     runs: list[dict[str, Any]] = []
     code = 0
     try:
-        with stopping(), _oracle(options) as path:
+        with stopping(), _oracle(options) as path, loop(path, options) as replay_seed:
             for seed in range(options.first_seed, options.first_seed + options.seeds):
-                run, progress = _seed(path, seed, options, devices)
+                run, progress = _seed(seed, replay_seed)
                 runs.append(run)
                 sys.stderr.write(progress)
     except Stopped as stopped:
@@ -74,14 +90,25 @@ def main(arguments: Sequence[str]) -> int:
     return code or int(any("error" in run for run in runs))
 
 
-def _seed(
-    path: Path, seed: int, options: argparse.Namespace, devices: list[measurements.Measurements]
-) -> tuple[dict[str, Any], str]:
+@contextmanager
+def _tuner_alone(path: Path, options: argparse.Namespace) -> Iterator[Replay]:
+    """The tuner in this process."""
+    devices = [measurements.read(file) for file in options.warm_from]
+
+    def replayed(seed: int) -> Run:
+        with Oracle(path) as oracle:
+            return replay(oracle, seed=seed, budget=options.budget, devices=devices, search=options.search)
+
+    yield replayed
+
+
+def _seed(seed: int, replay_seed: Replay) -> tuple[dict[str, Any], str]:
     """Replay one seed; return its part of the document and a line for people."""
     try:
-        with Oracle(path) as oracle:
-            run = replay(oracle, seed=seed, budget=options.budget, devices=devices, search=options.search)
-    except OracleError as error:
+        run = replay_seed(seed)
+    except ConfigurationError:
+        raise
+    except KernelcastError as error:
         return {"seed": seed, "error": str(error)}, f"kernelcast: seed {seed} did not end: {error}\n"
     found = run.document
     proved = ", ".join(f"{one['decision']} at {one['ratio']:.3f}" for one in found["verdicts"] if one["ratio"])
@@ -165,6 +192,7 @@ def _parser() -> argparse.ArgumentParser:
         help="measurements on another device, as cache file or as JSON of kernelcast; repeatable",
     )
     add("--search", default=OWN, metavar="NAME", help="own (default), optuna, kernel-tuner, or that of another package")
+    add("--through", choices=["kafka"], help="tune a program whose outcomes go through exporter, Kafka and predictor")
     add("--format", choices=["json"], default="json", help="format of the document")
     add("--log", type=Path, help="log of the oracle that is started: every request with its answer")
     return parser

@@ -1,0 +1,232 @@
+"""The command `kernelcast tune-replay`, with the loop of services that `--through kafka` puts between."""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from kernelcast.tuning.replay import tuner_command
+from kernelcast.tuning.replay.run import Run
+from kernelcast.wire.cloudevents import decode_event
+from kernelcast.wire.errors import EventError, KernelcastError, MissingExtraError
+from kernelcast.wire.events import Outcome, outcome_from
+from kernelcast.wire.topics import OUTCOMES, POLICY
+from kernelcast.wire.tuning.experience import MAX_FAILED, Experience, experience_from
+
+if TYPE_CHECKING:
+    from kernelcast.cli.demo.children import Supervisor
+    from kernelcast.cli.demo.workspace import Workspace
+    from kernelcast.runtime.kafka.consumer import Consumer
+
+READY_SECONDS: Final = 180.0
+"""The first start of the predictor on a machine compiles for about a minute."""
+SEED_SECONDS: Final = 600.0
+READ_SECONDS: Final = 0.2
+MAX_MESSAGES: Final = 500
+SERVICES: Final = ("predictor", "exporter")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Replay all seeds and print the document; returns the exit code."""
+    return tuner_command.main(arguments, {"kafka": through_kafka})
+
+
+@contextmanager
+def through_kafka(oracle: Path, options: argparse.Namespace) -> Iterator[tuner_command.Replay]:
+    """Exporter, broker and predictor, until the end of the block.
+
+    Args:
+        oracle: Socket of the oracle.
+        options: Options of the command.
+
+    Yields:
+        Replays a seed by a program of its own.
+
+    Raises:
+        KernelcastError: A service did not start.
+    """
+    try:
+        from kernelcast.cli.demo.children import Supervisor  # noqa: PLC0415  the command alone needs no extra
+        from kernelcast.cli.demo.workspace import Endpoints, Workspace, free_addresses  # noqa: PLC0415
+        from kernelcast.runtime.kafka.embedded import EmbeddedBroker  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(f"--through kafka needs {error.name}: pip install 'kernelcast[all]'") from error
+    supervisor = Supervisor()
+    with tempfile.TemporaryDirectory(prefix="kernelcast-tune-") as folder, EmbeddedBroker() as broker:
+        place = Workspace(Path(folder), Endpoints(*free_addresses(3)), broker.bootstrap_servers)
+        place.write_config(nvml="off", kernels="10")
+        try:
+            _start_services(supervisor, place)
+            yield lambda seed: _replay(seed, oracle, options, place, supervisor)
+        finally:
+            supervisor.stop()
+
+
+def _start_services(supervisor: "Supervisor", place: "Workspace") -> None:
+    from kernelcast.cli.demo.children import KERNELCAST, DemoProcess  # noqa: PLC0415
+    from kernelcast.cli.demo.http import answers  # noqa: PLC0415
+
+    for name in SERVICES:
+        command = (*KERNELCAST, name, "--config", str(place.config))
+        supervisor.start(DemoProcess(name, command, place.log(name)))
+    deadline = time.monotonic() + READY_SECONDS
+    for name in SERVICES:
+        while not answers(f"http://{getattr(place.endpoints, name)}/-/ready"):
+            _check(supervisor)
+            if time.monotonic() > deadline:
+                raise KernelcastError(f"the {name} was not ready within {READY_SECONDS:g} s")
+            time.sleep(READ_SECONDS)
+
+
+def _check(supervisor: "Supervisor") -> None:
+    for child in supervisor.failed():
+        raise KernelcastError(f"the {child.name} {child.state}; its log ends with:\n{child.last_words()}")
+
+
+def _replay(seed: int, oracle: Path, options: argparse.Namespace, place: "Workspace", supervisor: "Supervisor") -> Run:
+    """Replay one seed by a program, and read its verdicts from Kafka.
+
+    Raises:
+        KernelcastError: The program, the oracle or a service broke off.
+    """
+    name = f"tune-replay-{seed}-{uuid.uuid4().hex[:8]}"
+    command = [sys.executable, "-m", "kernelcast.probe.replayed", str(oracle), "--program", name]
+    command += ["--seed", str(seed), "--budget", str(options.budget), "--search", options.search]
+    command += [word for path in options.warm_from for word in ("--warm-from", str(path))]
+    own = {"KERNELCAST_SOCKET": str(place.socket), "KERNELCAST_PROBE_INTERVAL_SECONDS": "0.1"}
+    pipe = subprocess.PIPE
+    environ = {**os.environ, **own}
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environ, start_new_session=True) as process:
+        try:
+            line = process.stdout.readline() if process.stdout else ""
+            if not line:
+                process.wait()
+                raise KernelcastError(f"the program ended with exit code {process.returncode}; its reason is above")
+            found = json.loads(line)
+            run = delivered(found, _arrived(found, name, place.bootstrap_servers, lambda: _check(supervisor)), seed)
+            last = run.document["verdicts"]
+            process.communicate(json.dumps({"verdicts": last, "kept": run.document["kept"]}) + "\n", SEED_SECONDS)
+        finally:
+            process.terminate()
+    if process.returncode:
+        raise KernelcastError(f"the program ended with exit code {process.returncode}; its reason is above")
+    return run
+
+
+def _arrived(
+    found: dict[str, Any], program: str, bootstrap_servers: str, check: Callable[[], None]
+) -> dict[tuple[str, str], Outcome]:
+    """Wait until Kafka has every outcome that a program has reported, and the predictor's findings from them.
+
+    Raises:
+        KernelcastError: They did not come.
+    """
+    from kernelcast.runtime.kafka.consumer import Consumer  # noqa: PLC0415
+    from kernelcast.runtime.settings.service import KafkaSettings  # noqa: PLC0415
+
+    arrivals = Arrivals(program, found)
+    deadline = time.monotonic() + SEED_SECONDS
+    reader = Consumer(KafkaSettings(bootstrap_servers=bootstrap_servers), group_id="kernelcast-tune-replay")
+    try:
+        _read_from_the_beginning(reader)
+        while not arrivals.complete:
+            check()
+            if time.monotonic() > deadline:
+                raise KernelcastError(f"within {SEED_SECONDS:g} s {arrivals.missing}")
+            for message in reader.consume(MAX_MESSAGES, READ_SECONDS)[0]:
+                arrivals.take(message.topic() or "", message.value() or b"")
+    finally:
+        reader.close()
+    return arrivals.outcomes
+
+
+def _read_from_the_beginning(reader: "Consumer") -> None:
+    partitions = [one for topic in (OUTCOMES, POLICY) for one in reader.partitions(topic.name)]
+    for partition in partitions:
+        partition.offset = reader.watermarks(partition)[0]
+    reader.assign(partitions)
+
+
+class Arrivals:
+    """What Kafka has of a program: its outcomes, and the predictor's findings from them.
+
+    Args:
+        program: The program.
+        found: What the program has printed.
+
+    Attributes:
+        outcomes: The outcomes by id and state; one that was written twice counts once.
+    """
+
+    def __init__(self, program: str, found: dict[str, Any]) -> None:
+        self._program = program
+        self._space = found["space"]
+        self._reported = {(one, state) for one, state in found["reported"]}
+        self._experience: Experience | None = None
+        self.outcomes: dict[tuple[str, str], Outcome] = {}
+
+    def take(self, topic: str, value: bytes) -> None:
+        """Take one message."""
+        try:
+            event = decode_event(value)
+            if topic == OUTCOMES.name:
+                outcome = outcome_from(event)
+                if outcome.program == self._program:
+                    self.outcomes[outcome.hint_id, outcome.state.value] = outcome
+                return
+            experience = experience_from(event)
+        except EventError:
+            return  # the topic of policies has other events, too
+        if experience.program == self._program and experience.space == self._space:
+            self._experience = experience
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything has arrived."""
+        return not self.missing
+
+    @property
+    def missing(self) -> str:
+        """What has not arrived, as a clause; empty if everything has."""
+        lost = self._reported - self.outcomes.keys()
+        if lost:
+            return f"{len(lost)} of {len(self._reported)} outcomes did not reach Kafka"
+        kept = {one.candidate for one in self.outcomes.values() if one.decision == "kept"}
+        failed = {one.candidate for one in self.outcomes.values() if one.decision == "failed"}
+        known = self._experience or Experience(self._program, self._space)
+        unknown = failed - set(known.failed)
+        if kept - {one.value for one in known.kept} or (unknown and len(known.failed) < MAX_FAILED):
+            return "the predictor did not write what it has learnt from them"
+        return ""
+
+
+def delivered(found: dict[str, Any], outcomes: dict[tuple[str, str], Outcome], seed: int) -> Run:
+    """Return a run with the verdicts that Kafka has delivered.
+
+    Args:
+        found: What the program has printed.
+        outcomes: The outcomes from Kafka.
+        seed: The seed.
+    """
+    by_id = {outcome.hint_id: outcome for (_, state), outcome in outcomes.items() if state != "applied"}
+    verdicts = [_verdict(by_id[one]) for one in found["verdicts"]]
+    last = by_id[found["reported"][-1][0]]
+    return Run(seed, {**found["run"], "kept": json.loads(last.value), "verdicts": verdicts})
+
+
+def _verdict(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "config": json.loads(outcome.candidate),
+        "against": json.loads(outcome.previous),
+        "decision": outcome.decision,
+        "ratio": outcome.measured_ratio,
+        "interval": outcome.measured_interval and list(outcome.measured_interval),
+    }

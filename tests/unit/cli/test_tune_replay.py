@@ -1,0 +1,66 @@
+"""`tune-replay --through kafka` ends a seed once Kafka and the predictor have everything that its program reported."""
+
+from typing import Any
+
+from kernelcast.cli.tune_replay import Arrivals, delivered
+from kernelcast.wire.cloudevents import encode_event
+from kernelcast.wire.events import Outcome, OutcomeState, to_event
+from kernelcast.wire.topics import OUTCOMES, POLICY
+from kernelcast.wire.tuning.experience import Experience, KeptElsewhere, experience_event
+
+FOUND: dict[str, Any] = {
+    "run": {"seed": 3, "evaluations": 5, "kept": [2], "verdicts": []},
+    "space": "grid",
+    "verdicts": ["search-1"],
+    "reported": [["search-1", "applied"], ["search-2", "rolled_back"], ["search-1", "kept"]],
+}
+
+
+def outcome(trial: str, state: OutcomeState, program: str = "p", **facts: Any) -> bytes:
+    found = Outcome(trial, program, "grid", state, value="[2]", previous="[1]", **facts)
+    return encode_event(to_event(found, source="/test", time_ns=1))
+
+
+BEGUN = outcome("search-1", OutcomeState.APPLIED)
+FAILED = outcome("search-2", OutcomeState.ROLLED_BACK, decision="failed", candidate="[9]")
+KEPT = outcome(
+    "search-1",
+    OutcomeState.KEPT,
+    decision="kept",
+    candidate="[2]",
+    measured_ratio=0.5,
+    measured_interval=(0.4, 0.6),
+)
+
+
+def learnt(*failed: str, program: str = "p") -> bytes:
+    experience = Experience(program, "grid", failed=failed, kept=(KeptElsewhere("[2]", 1),))
+    return encode_event(experience_event(experience, source="/test", time_ns=1))
+
+
+def test_a_seed_ends_once_every_outcome_and_the_predictors_findings_have_arrived() -> None:
+    arrivals = Arrivals("p", FOUND)
+    for value, missing in (
+        (BEGUN, "2 of 3 outcomes did not reach Kafka"),
+        (BEGUN, "2 of 3 outcomes did not reach Kafka"),
+        (FAILED, "1 of 3 outcomes did not reach Kafka"),
+        (outcome("search-1", OutcomeState.KEPT, program="another"), "1 of 3 outcomes did not reach Kafka"),
+        (b"no event", "1 of 3 outcomes did not reach Kafka"),
+        (KEPT, "the predictor did not write what it has learnt from them"),
+    ):
+        arrivals.take(OUTCOMES.name, value)
+        assert arrivals.missing == missing
+    for value in (learnt(), learnt("[9]", program="another"), b"no event", BEGUN):
+        arrivals.take(POLICY.name, value)
+        assert not arrivals.complete
+    arrivals.take(POLICY.name, learnt("[9]"))
+    assert arrivals.complete
+
+
+def test_the_document_has_the_verdicts_that_kafka_delivered() -> None:
+    arrivals = Arrivals("p", FOUND)
+    for value in (BEGUN, FAILED, KEPT, KEPT):
+        arrivals.take(OUTCOMES.name, value)
+    run = delivered(FOUND, arrivals.outcomes, 3)
+    verdict = {"config": [2], "against": [1], "decision": "kept", "ratio": 0.5, "interval": [0.4, 0.6]}
+    assert run.document == {**FOUND["run"], "kept": [2], "verdicts": [verdict]}
