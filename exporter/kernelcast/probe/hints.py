@@ -344,7 +344,9 @@ class HintReceiver:
         is_kept = ended.decision == Decision.KEPT.value
         if journal := self._ground.journal:
             decision, version = Decision(ended.decision), self._ground.code_version
-            journal.end(tunable.name, ended.value, decision, version, reason=ended.reason, ratio=ended.ratio)
+            by = hint.approved_by if hint else ""
+            facts: Any = {"reason": ended.reason, "ratio": ended.ratio, "approved_by": by}
+            journal.end(tunable.name, ended.value, decision, version, **facts)
         if not ended.outside:
             tunable.rollbacks = 0 if is_kept else tunable.rollbacks + 1
             tunable.rolled_back_ns = self._ground.clock()

@@ -280,9 +280,14 @@ class Probe:
         self._sender.abandon()
 
     def _restored(self, tunable: Tunable[Value]) -> Kept | None:
-        """Return the value that this node kept before for this code version, unless hints are switched off."""
+        """Return the value that this node kept before for this code version, unless hints are switched off.
+
+        One that changes results counts only if a person had approved it.
+        """
         kept = self._journal.last_kept(tunable.name, self.settings.code_version) if self._journal else None
-        return kept if kept is not None and kept.config in tunable.allowed and not self._desk.stopped() else None
+        if kept is None or kept.config not in tunable.allowed or self._desk.stopped():
+            return None
+        return kept if kept.approved_by or not tunable.terms.needs_approval else None
 
     def _register_search(self, search: Search) -> None:
         self._searches.append(search)

@@ -68,12 +68,17 @@ def test_a_long_journal_is_shortened_and_says_the_same(tmp_path: Path) -> None:
     first = journal(tmp_path)
     first.end("block", "1024", Decision.FAILED, reason="out of resources")
     first.end("block", "128", Decision.KEPT)
+    first.end("batch", "64", Decision.KEPT, approved_by="ana")
+    first.end("batch", "64", Decision.KEPT, reason="checked again")
     while first.path.stat().st_size <= COMPACT_BYTES:
         first.end("block", "256", Decision.ROLLED_BACK, reason="x" * 200)
     again = journal(tmp_path, pid=2)
     assert again.path.stat().st_size < 4096
     for one in (again, journal(tmp_path, pid=3)):
         assert one.kept("block") == "128"
+        approved = one.last_kept("batch")
+        assert approved is not None
+        assert approved.approved_by == "ana"
         assert one.banned("block", "1024") == "it failed before: out of resources"
         assert not one.banned("block", "256")
 

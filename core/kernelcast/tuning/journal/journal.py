@@ -72,11 +72,13 @@ class Kept:
         config: The configuration.
         time: Unix seconds of the last verdict about it.
         driver: Version of the driver then; empty where it was not known.
+        approved_by: The person who had approved it; empty if nobody had. A later verdict about it changes nothing here.
     """
 
     config: str
     time: float
     driver: str
+    approved_by: str = ""
 
 
 class Journal:
@@ -129,7 +131,7 @@ class Journal:
         """Note that a candidate has run without harm: a later end of the process is not its fault."""
         self._write("survived", space, config, code_version)
 
-    def end(
+    def end(  # noqa: PLR0913  the facts of a decision, each with a default
         self,
         space: str,
         config: str,
@@ -138,10 +140,12 @@ class Journal:
         *,
         reason: str = "",
         ratio: float | None = None,
+        approved_by: str = "",
     ) -> None:
         """Note the decision about a candidate; None if its trial was interrupted. One that failed is banned."""
         state = decision.value if decision else "interrupted"
-        self._write(state, space, config, code_version, reason=reason[:200], ratio=ratio)
+        facts = {"reason": reason[:200], "ratio": ratio, "approved_by": approved_by}
+        self._write(state, space, config, code_version, **facts)
 
     def kept(self, space: str, code_version: str = "") -> str | None:
         """Return the configuration that was kept last for this code version; None if there is none."""
@@ -234,7 +238,10 @@ class Journal:
             by if isinstance(by, dict) else {},
         )
         if state == Decision.KEPT.value:
-            self._kept[key] = Kept(config, entry.time, str(line.get("driver", "")))
+            before = self._kept.get(key)
+            approved_by = before.approved_by if before and before.config == config else ""
+            approved_by = str(line.get("approved_by", "")) or approved_by
+            self._kept[key] = Kept(config, entry.time, str(line.get("driver", "")), approved_by)
         elif state in ("taken_back", Decision.FAILED.value):
             for one in (key, (*key[:2], "")):
                 if one in self._kept and (state == "taken_back" or self._kept[one].config == config):
@@ -274,6 +281,7 @@ class Journal:
                 "code_version": one[0][1],
                 "device": one[0][2],
                 "driver": kept[one].driver if one in kept else "",
+                "approved_by": kept[one].approved_by if one in kept else "",
                 "time": kept[one].time if one in kept else self._entries[one].time,
                 "by": self._entries[one].by,
                 "reason": self._entries[one].reason,

@@ -196,6 +196,69 @@ def test_a_collective_space_is_tried_on_all_ranks_at_once(tmp_path: Path) -> Non
         running.abandon()
 
 
+@pytest.mark.parametrize("per", ["call", "step", "epoch"])
+@pytest.mark.parametrize("config", ["size=128", "[128]"])
+def test_what_was_kept_before_a_space_was_declared_to_change_results_waits_for_a_person(
+    per: str, config: str, training: Training, tmp_path: Path
+) -> None:
+    """A search or a hint has kept it without approval; then the program says that it changes results."""
+    for name in ("batch", "batch.run"):
+        Journal(tmp_path, "train").end(name, config, Decision.KEPT)
+    training.probe.abandon()
+    training.probe = training.begun(tmp_path)
+    batch = training.probe.space("batch", SIZES, start={"size": 64}, terms=SpaceTerms(per=per, changes_results=True))
+    seen = set()
+
+    def run(c: Any) -> None:
+        seen.add(c.size)
+
+    call = batch.tuned(run, share=1.0) if per == "call" else lambda: run(batch)
+    for _ in range(100):
+        call()
+        training.step(0.1, epoch=True)
+    assert seen == {64}
+
+
+def test_an_approved_configuration_is_in_force_at_the_next_start_also_after_its_check(
+    training: Training, tmp_path: Path
+) -> None:
+    terms = SpaceTerms(per="step", changes_results=True)
+    batch = training.probe.space("batch", SIZES, start={"size": 64}, terms=terms)
+    training.hear("batch", "size=128", approved_by="ana")
+    for _ in range(300):
+        training.step(0.1, items=batch.size)
+    assert batch.size == 128
+    Journal(tmp_path, "train").end("batch", "size=128", Decision.KEPT, reason="checked again")
+    training.probe.abandon()
+    training.probe = training.begun(tmp_path)
+    assert training.probe.space("batch", SIZES, start={"size": 64}, terms=terms).size == 128
+
+
+def test_ranks_begin_with_no_batch_size_that_nobody_has_approved(tmp_path: Path) -> None:
+    """The ranks have kept it together, before the program said that it changes results."""
+    Journal(tmp_path, "train").end("batch", "size=128", Decision.KEPT)
+    meetings = Meetings(3)
+    settings = ProbeSettings("train", socket_path=str(tmp_path / "none"), state_directory=str(tmp_path))
+    probes = [Probe(replace(settings, rank=str(rank)), {}) for rank in range(3)]
+    seen: set[int] = set()
+
+    class Rank:
+        def __init__(self, rank: int) -> None:
+            self.rank = rank
+
+    def body(rank: Any) -> None:
+        terms = SpaceTerms("step", "collective", meetings.of(rank.rank), changes_results=True)
+        space = probes[rank.rank].space("batch", SIZES, start={"size": 64}, terms=terms)
+        for _ in range(40):
+            seen.add(space.size)
+            probes[rank.rank].step(items=64)
+
+    Job([Rank(rank) for rank in range(3)]).run(body)  # type: ignore[misc]
+    assert seen == {64}
+    for running in probes:
+        running.abandon()
+
+
 @pytest.mark.parametrize(
     ("terms", "part"),
     [
