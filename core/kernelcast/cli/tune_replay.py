@@ -156,11 +156,11 @@ def _read_from_the_beginning(reader: "Consumer") -> None:
 
 
 class Arrivals:
-    """What Kafka has of a program: its outcomes, and the predictor's findings from them.
+    """The messages of a program on Kafka: its outcomes, and the predictor's findings from them.
 
     Args:
         program: The program.
-        found: What the program has printed.
+        found: The line that the program has printed.
 
     Attributes:
         outcomes: The outcomes by id and state; one that was written twice counts once.
@@ -195,7 +195,7 @@ class Arrivals:
 
     @property
     def missing(self) -> str:
-        """What has not arrived, as a clause; empty if everything has."""
+        """The missing part, as a clause; empty if everything has arrived."""
         lost = self._reported - self.outcomes.keys()
         if lost:
             return f"{len(lost)} of {len(self._reported)} outcomes did not reach Kafka"
@@ -204,7 +204,7 @@ class Arrivals:
         known = self._experience or Experience(self._program, self._space)
         unknown = failed - set(known.failed)
         if kept - {one.value for one in known.kept} or (unknown and len(known.failed) < MAX_FAILED):
-            return "the predictor did not write what it has learnt from them"
+            return "the predictor has not written its findings from them"
         return ""
 
 
@@ -212,7 +212,7 @@ def delivered(found: dict[str, Any], outcomes: dict[tuple[str, str], Outcome], s
     """Return a run with the verdicts that Kafka has delivered.
 
     Args:
-        found: What the program has printed.
+        found: The line that the program has printed.
         outcomes: The outcomes from Kafka.
         seed: The seed.
     """

@@ -1,7 +1,7 @@
 """The program of `kernelcast tune-replay --through kafka`: a decorated function whose times an oracle gives.
 
 It runs the code of any tuned program, with the oracle's times as its clock. Once its search has ended it prints a JSON
-object with what it has found and reported. It goes on until it reads the verdicts, as they came out of Kafka, from its
+object with its findings and the ids of its outcomes. It goes on until it reads the verdicts, as they came out of Kafka, from its
 standard input; it passes them on to the oracle.
 """
 
@@ -32,7 +32,7 @@ from kernelcast.wire.frames import DeviceClaim
 from kernelcast.wire.identity import SIMULATED
 
 SHARE: Final = 1e9
-"""The oracle counts launches: no time is set aside for the kept configuration."""
+"""The oracle counts launches: no time is reserved for the kept configuration."""
 MAX_UNSENT: Final = 64
 PAUSE_SECONDS: Final = 0.01
 

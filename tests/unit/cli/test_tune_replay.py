@@ -46,7 +46,7 @@ def test_a_seed_ends_once_every_outcome_and_the_predictors_findings_have_arrived
         (FAILED, "1 of 3 outcomes did not reach Kafka"),
         (outcome("search-1", OutcomeState.KEPT, program="another"), "1 of 3 outcomes did not reach Kafka"),
         (b"no event", "1 of 3 outcomes did not reach Kafka"),
-        (KEPT, "the predictor did not write what it has learnt from them"),
+        (KEPT, "the predictor has not written its findings from them"),
     ):
         arrivals.take(OUTCOMES.name, value)
         assert arrivals.missing == missing

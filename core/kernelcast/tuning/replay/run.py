@@ -77,7 +77,7 @@ def _verdict(space: Space, proved: Proved) -> dict[str, Any]:
 
 
 def document(campaign: Campaign, seed: int) -> dict[str, Any]:
-    """Return what a campaign has found, as a part of the command's document."""
+    """Return the findings of a campaign, as a part of the command's document."""
     space = campaign.space
     return {
         "seed": seed,
