@@ -1,8 +1,8 @@
 """The program of `kernelcast tune-replay --through kafka`: a decorated function whose times an oracle gives.
 
 It runs the code of any tuned program, with the oracle's times as its clock. Once its search has ended it prints a JSON
-object with its findings and the ids of its outcomes. It goes on until it reads the verdicts, as they came out of Kafka, from its
-standard input; it passes them on to the oracle.
+object with its findings and the ids of its outcomes. It goes on until it reads the verdicts, as they came out of Kafka,
+from its standard input; it passes them on to the oracle.
 """
 
 import argparse

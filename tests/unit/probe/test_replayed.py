@@ -1,4 +1,4 @@
-"""The program of `tune-replay --through kafka` keeps the configuration that the tuner alone keeps, by the recorded times."""
+"""The program of `tune-replay --through kafka` keeps the configuration that the tuner alone keeps."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -72,7 +72,7 @@ class Kept:
         config: The configuration.
         time: Unix seconds of the last verdict about it.
         driver: Version of the driver then; empty where it was not known.
-        approved_by: The person who had approved it; empty without an approval. A later verdict about it changes nothing here.
+        approved_by: The person who had approved it; empty without one. A later verdict changes nothing here.
     """
 
     config: str

@@ -151,6 +151,10 @@ class Council:
         self._searches.add(space, tunable)
         self._leader.search(space)
 
+    def recheck(self, tunable: AnyTunable, start: str, wait_ns: int) -> None:
+        """Compare the value that an earlier run has kept with the program's own after this time."""
+        self._leader.recheck(CollectiveSpace(tunable.name, start), wait_ns)
+
     def step_ended(self, items: float, *, epoch: bool) -> None:
         """Handle the end of a step."""
         if self.absent:

@@ -11,6 +11,7 @@ from kernelcast.probe.ranks.values import ValueCouncil
 from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.probe.tunables import AnyTunable
 from kernelcast.probe.tuned.collective import CollectiveSpace, Search
+from kernelcast.probe.tuned.kept_values import RECHECK_NS
 
 
 class AnyCouncil(Protocol):
@@ -97,10 +98,22 @@ class Councils:
                 group = group_from(terms.group)
                 council = Council(group, self._member, self._recorder, self._ground, self.searches, by_epoch=by_epoch)
                 self._by_group[key] = (terms.group, council)
+            council, start = self._by_group[key][1], tunable.kept
             if restored is not None:
                 tunable.put(restored)
-            self._by_group[key][1].join(tunable)
+            council.join(tunable)
+            if restored not in (None, start):
+                council.recheck(tunable, start, self._until_check_ns(tunable))
         self.all = (*(council for _, council in self._by_group.values()), *self._by_tunable.values())
+
+    def _until_check_ns(self, tunable: AnyTunable) -> int:
+        """Return the time until a restored value is an hour old; 0 if it was kept with another driver."""
+        journal = self._ground.journal
+        last = journal.last_kept(tunable.name, self._ground.code_version) if journal else None
+        if journal is None or last is None:
+            return RECHECK_NS
+        due_ns = round(last.time * 1e9) + RECHECK_NS
+        return max(0, due_ns - self._ground.clock()) if last.driver == journal.driver else 0
 
     def close(self, reason: str) -> None:
         """End open trials, because the process ends or leaves."""

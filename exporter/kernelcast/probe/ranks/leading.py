@@ -13,6 +13,7 @@ from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.probe.trial import device_time_decides
 from kernelcast.probe.tunables import AnyTunable
 from kernelcast.probe.tuned.collective import CollectiveSpace
+from kernelcast.probe.tuned.kept_values import RECHECK_NS
 from kernelcast.tuning.experiment import Decision, Rules
 from kernelcast.wire.events import HintMode
 
@@ -50,6 +51,8 @@ class Leader:
         self._clock = clock
         self._spaces: deque[CollectiveSpace] = deque()
         self._search: PooledSearch | None = None
+        self._due: dict[str, tuple[CollectiveSpace, int]] = {}
+        """Kept configurations that are checked again, and when."""
 
     @property
     def open(self) -> bool:
@@ -68,6 +71,11 @@ class Leader:
     def search(self, space: CollectiveSpace) -> None:
         """Search a space once the ranks have nothing else to try."""
         self._spaces.append(space)
+        self._due.pop(space.name, None)
+
+    def recheck(self, space: CollectiveSpace, wait_ns: int = RECHECK_NS) -> None:
+        """Compare the kept configuration with the start again, after this time."""
+        self._due[space.name] = (space, self._clock() + wait_ns)
 
     def state(self, tunables: Mapping[str, AnyTunable], pause: int) -> State:
         """Return the state that all ranks take over at the meeting, with a plan up to the one after it."""
@@ -98,6 +106,7 @@ class Leader:
         elif self._search is not None:
             self._pool(self._search, tunables, reports)
         together = [] if stop or len(present) < len(reports) else present
+        self._take_due()
         self._consider(tunables, together)
         if self._trial is None and not self._offered(tunables, together):
             self._consider_search(tunables, together)
@@ -111,19 +120,30 @@ class Leader:
             self._search.rest()
 
     def _end(self, ended: Ended) -> None:
-        self._trial = None
+        trial, self._trial = self._trial, None
         self._ended.append(ended)
         if ended.decision in (APPLIED, Decision.KEPT.value):
             self._kept[ended.tunable] = ended.value
-        search = self._search
+        search, is_kept = self._search, ended.decision == Decision.KEPT.value
         if search is None or not ended.trial.startswith(search.trial):
+            if trial is not None and is_kept:
+                self.recheck(CollectiveSpace(ended.tunable, trial.work.old))
             return
         search.rest()
-        if search.is_check and ended.decision == Decision.KEPT.value:
+        if is_kept and not search.is_check:
+            self.recheck(search.space)
+        if search.is_check and is_kept and search.space.campaign is not None:
             self._search = PooledSearch(search.space, search.space.start, self._clock)
         elif not ended.outside or not search.proposal():
             self._spaces.popleft()
             self._search = None
+
+    def _take_due(self) -> None:
+        """Queue the checks that are due."""
+        for name, (space, due_ns) in list(self._due.items()):
+            if self._clock() >= due_ns:
+                del self._due[name]
+                self._spaces.append(space)
 
     def _consider(self, tunables: Mapping[str, AnyTunable], reports: Sequence[Report]) -> None:
         """Begin the hint that all ranks have, once all ranks know that they may begin nothing else."""
@@ -176,6 +196,9 @@ class Leader:
         name = self._spaces[0].name
         kept = self._kept.get(name, tunables[name].kept)
         if self._search is None:
+            if self._spaces[0].campaign is None and kept == self._spaces[0].start:
+                self._spaces.popleft()  # it was taken back, or replaced, since its check became due
+                return
             self._search = PooledSearch(self._spaces[0], kept, self._clock)
         search = self._search
         self._learn_bans(tunables, reports)

@@ -18,6 +18,8 @@ from kernelcast.wire.events import SEARCH_PREFIX, Hint, OutcomeState
 VERSION: Final = 1
 PROOF: Final = "."
 """Separates the id of a search from the number of an experiment of it."""
+CHECK: Final = "-check"
+"""End of the id of the check of a kept configuration."""
 MAX_LAUNCHES: Final = 640
 """Launches of one report, and of one plan."""
 
@@ -90,6 +92,11 @@ class Work:
     def is_search(self) -> bool:
         """Whether a search of all ranks wants its values, and no hint."""
         return is_search(self.trial)
+
+    @property
+    def is_check(self) -> bool:
+        """Whether a kept configuration is compared with the one that it has replaced."""
+        return self.is_search and self.trial.partition(PROOF)[0].endswith(CHECK)
 
     @property
     def is_exploring(self) -> bool:

@@ -1,6 +1,7 @@
 """Searches of collective spaces as each rank takes part in them: its bans, its journal and its reports."""
 
 from collections.abc import Iterable
+from typing import Final
 
 from kernelcast.probe.conditions.checks import RejectionReason
 from kernelcast.probe.outcomes import OutcomeQueue
@@ -12,6 +13,8 @@ from kernelcast.probe.tuned.confirmation import Confirmed
 from kernelcast.probe.tuned.reports import SEARCHED, SearchOutcome, SearchReports
 from kernelcast.tuning.experiment import Decision
 from kernelcast.wire.tuning.experience import Experience
+
+CHECKED: Final = "checked again: it is an hour old, or was kept in an earlier run"
 
 
 class SearchMember:
@@ -28,7 +31,6 @@ class SearchMember:
         self._outcomes = outcomes
         self._reports = SearchReports(self._report)
         self._tunables: dict[str, AnyTunable] = {}
-        self._starts: dict[str, str] = {}
         self._bans: dict[str, tuple[int, ...]] = {}
         self._checked: dict[str, str] = {}
         self._running = ("", "")
@@ -36,7 +38,6 @@ class SearchMember:
     def add(self, space: CollectiveSpace, tunable: AnyTunable) -> None:
         """Take part in the search of a space."""
         self._tunables[space.name] = tunable
-        self._starts[space.name] = space.start
         self._bans[space.name] = places_of(
             tuple(filter(lambda one: self._banned(space.name, one), tunable.allowed)), tunable.allowed
         )
@@ -54,12 +55,9 @@ class SearchMember:
 
     def begun(self, work: Work) -> None:
         """Report a search, once; in a check, the start is tried."""
-        kept, start = work.old, self._starts.get(work.tunable, "")
-        is_check = work.value == start and kept != start and not work.is_exploring
-        if is_check:
-            self._checked[work.tunable] = kept
-        reason = "checked again: it was kept in an earlier run" if is_check else SEARCHED
-        self._reports.begun(work.tunable, kept, reason, work.trial)
+        if work.is_check:
+            self._checked[work.tunable] = work.old
+        self._reports.begun(work.tunable, work.old, CHECKED if work.is_check else SEARCHED, work.trial)
 
     def follow(self, work: Work) -> None:
         """Note a configuration before it runs for the first time, and that the one before did no harm."""
@@ -94,6 +92,8 @@ class SearchMember:
         self._survived()
         for tunable in self._tunables.values():
             self._reports.interrupted(tunable.name, tunable.kept, reason)
+        for name, kept in self._checked.items():
+            self._reports.interrupted(name, kept, reason)
 
     def _confirmed(self, tunable: AnyTunable, ended: Ended, checked: str) -> None:
         """Report the end of a check, in which the start was the candidate."""

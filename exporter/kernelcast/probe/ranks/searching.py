@@ -5,7 +5,7 @@ from dataclasses import replace
 from statistics import median
 from typing import Final
 
-from kernelcast.probe.ranks.messages import MAX_LAUNCHES, PROOF, Ended, Report, Work
+from kernelcast.probe.ranks.messages import CHECK, MAX_LAUNCHES, PROOF, Ended, Report, Work
 from kernelcast.probe.ranks.pooled import PooledTimes, runs_of
 from kernelcast.probe.tuned.collective import CollectiveSpace
 from kernelcast.probe.tuned.reports import new_id
@@ -19,7 +19,7 @@ MAX_PROOFS: Final = 3
 
 
 class PooledSearch:
-    """One search, or the check of a configuration that an earlier run has kept. For the program's thread.
+    """One search, or the check of a configuration that was kept earlier. For the program's thread.
 
     The campaign sees the times of a launch per item, summed over the ranks. Its best configuration is then proved by
     an experiment of all ranks, as a hint is.
@@ -37,12 +37,12 @@ class PooledSearch:
 
     def __init__(self, space: CollectiveSpace, kept: str, clock: Callable[[], int]) -> None:
         self.space = space
-        self.trial = new_id()
         self.is_check = kept != space.start
+        self.trial = new_id() + (CHECK if self.is_check else "")
         self.running = False
         self._clock = clock
         self._began_ns = clock()
-        self._campaign = None if self.is_check else space.campaign()
+        self._campaign = space.campaign() if space.campaign and not self.is_check else None
         self._banned: set[str] = set()
         self._times = PooledTimes(self._record)
         self._outstanding: dict[int, Arm] = {}

@@ -20,18 +20,18 @@ class Search(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CollectiveSpace:
-    """A collective space as its ranks search it.
+    """A collective space as its ranks search it, or a collective tunable whose kept value they check again.
 
     Attributes:
         name: Its name, and that of its tunable.
-        start: The configuration of the untuned program, as text.
+        start: The configuration of the untuned program, as text; of a tunable, the value before the kept one.
         share: Share of the time that the search may cost.
-        campaign: Makes a campaign without experiments.
+        campaign: Makes a campaign without experiments; None for a tunable, which is not searched.
         text: Returns a configuration as text.
     """
 
     name: str
     start: str
-    share: float
-    campaign: Callable[[], Campaign]
-    text: Callable[[int], str]
+    share: float = 0.0
+    campaign: Callable[[], Campaign] | None = None
+    text: Callable[[int], str] = str
