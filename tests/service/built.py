@@ -73,8 +73,8 @@ class Program:
         package: The package of its `main`, relative to the module.
         tags: Build tags that leave out unneeded parts.
         version_variable: The Go variable that holds the program's release, if there is one.
-        without: Modules that it requires and that are left out; `replaced` has what stands in for them.
-        replaced: Files of the module by their path, with the text that stands in for each.
+        without: Modules that it requires and that are left out; `replaced` has files in their place.
+        replaced: Files of the module by their path, with the new text of each.
     """
 
     name: str

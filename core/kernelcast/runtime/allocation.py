@@ -23,7 +23,7 @@ def return_large_blocks() -> bool:
 def share_one_heap() -> bool:
     """Have all threads allocate from one heap; call it before the first thread starts.
 
-    glibc otherwise gives each thread a heap, up to eight for each processor, and each keeps what was freed in it. For
+    glibc otherwise gives each thread a heap, up to eight for each processor, and each keeps its freed blocks. For
     processes whose threads allocate seldom: a thread waits while another one allocates.
     """
     return _set(M_ARENA_MAX, 1)

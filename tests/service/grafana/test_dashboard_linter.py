@@ -10,7 +10,7 @@ DASHBOARDS = Path(__file__).resolve().parents[3] / "grafana" / "dashboards"
 
 
 def lint(path: Path, config: Path) -> "subprocess.CompletedProcess[str]":
-    command = [DASHBOARD_LINTER.found(), "lint", "--strict", "--config", config, path]
+    command: list[str | Path] = [DASHBOARD_LINTER.found(), "lint", "--strict", "--config", config, path]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 

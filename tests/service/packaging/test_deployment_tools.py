@@ -101,7 +101,7 @@ def test_the_compose_file_is_one_by_its_specification() -> None:
 
 
 def test_docker_composes_own_library_reads_the_project() -> None:
-    """compose-go is what `docker compose config` reads with; it checks references and dependencies, not only the form."""
+    """`docker compose config` uses compose-go; it checks references and dependencies, not only the form."""
     folder = DEPLOY / "compose"
     done = subprocess.run(
         [COMPOSE.found(), "compose.yaml"], cwd=folder, capture_output=True, text=True, timeout=60, check=False

@@ -1,4 +1,4 @@
-"""What is computed for an interval rests on that interval and earlier ones: a prefix has the same results."""
+"""Results for an interval rest on that interval and earlier ones: a prefix has the same results."""
 
 from collections.abc import Callable
 from functools import partial

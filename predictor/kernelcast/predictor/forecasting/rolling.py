@@ -23,7 +23,7 @@ def forward_filled(values: Floats) -> Floats:
 
 
 def begun(values: Floats) -> Bools:
-    """Where a series has had a value; what stands before its first one rests on the future."""
+    """Mask of times from a series' first value on; values before it are filled in from the future."""
     had: Bools = np.logical_or.accumulate(~np.isnan(values), axis=1)
     return had
 
