@@ -146,6 +146,7 @@ def stored_events() -> dict[str, dict[str, Any]]:
         "256",
         "H200",
         "v1",
+        "epoch",
     )
     alert = events.Alert(
         "f1",

@@ -126,6 +126,8 @@ class Outcome:
         candidate: The value that was tried, where the program searched by itself; its id begins with `SEARCH_PREFIX`.
         device_model: Model of the GPU; the exporter fills it in.
         code_version: Version of the program; the exporter fills it in.
+        granularity: When the value may change: `call`, `step`, `epoch` or `restart`; of a tunable the exporter fills it
+            in. Empty where it is not known.
     """
 
     hint_id: str
@@ -148,6 +150,7 @@ class Outcome:
     candidate: str = ""
     device_model: str = ""
     code_version: str = ""
+    granularity: str = ""
 
     @property
     def is_search(self) -> bool:

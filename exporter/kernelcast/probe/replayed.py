@@ -99,7 +99,7 @@ class ReplayedProgram:
             RecordedSpace(task, campaign),
             stopped=lambda: services.stopped(None),
             clock=lambda: self._seconds,
-            accounts=CallAccounts(TrialBudget(share=1.0), SearchReports(self._report)),
+            accounts=CallAccounts(TrialBudget(share=1.0), SearchReports(self._report, "call")),
         )
         services.register(self._calls)
 

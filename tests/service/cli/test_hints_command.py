@@ -30,7 +30,7 @@ BLOCK = Hint(
 LOADER = Hint("loader-1", "train", "workers", "4", SOON_NS)
 KEPT = Outcome(
     "block-1", "train", "block_size", OutcomeState.KEPT, "0", "", "128", "48", 0.7, (0.6, 0.8), 15,
-    "node1", "GPU-1", "kept", 0.75, 0.7, 60,
+    "node1", "GPU-1", "kept", 0.75, 0.7, 60, granularity="step",
 )  # fmt: skip
 OUTCOMES_SENT = (
     Outcome("block-1", "train", "block_size", OutcomeState.RECEIVED, "0", hostname="node1", uuid="GPU-1"),
@@ -136,6 +136,9 @@ def test_export_has_kept_outcomes_with_their_gains(servers: str, capsys: pytest.
     table = {row["hint_id"]: row for row in csv.DictReader(io.StringIO(capsys.readouterr().out))}
     assert table["block-1"]["rules"] == "block-multiple-of-warp"
     assert table["replaced"]["measured_ratio"] == "0.9"
+    assert [table[one]["granularity"] for one in ("block-1", "replaced")] == ["step", ""], (
+        "an older exporter gives none"
+    )
 
 
 def test_orders_are_written_listed_and_lifted(servers: str, capsys: pytest.CaptureFixture[str]) -> None:

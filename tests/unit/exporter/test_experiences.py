@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from prometheus_client import CollectorRegistry
 from tests.unit.probe.tuned.test_search_reports import Conv
 
@@ -12,7 +13,8 @@ from kernelcast.exporter.programs.registry import MAX_EXPERIENCES, ProbeRegistry
 from kernelcast.exporter.programs.session import ProbeSession
 from kernelcast.exporter.programs.socket import Peer
 from kernelcast.probe.probe import Probe, ProbeSettings
-from kernelcast.wire.frames import DeviceClaim, Hello, HintFrame, decode
+from kernelcast.wire.events import Outcome, OutcomeState, to_event
+from kernelcast.wire.frames import DeviceClaim, Hello, HintFrame, OutcomeFrame, TunableClaim, Tunables, decode
 from kernelcast.wire.identity import Device
 from kernelcast.wire.tuning.experience import Experience, KeptElsewhere, experience_event, experience_from
 
@@ -103,3 +105,14 @@ def test_a_program_gives_findings_to_its_searches_whichever_comes_first(tmp_path
     assert set(ran) == {16}
     assert probe._desk.malformed == 1
     probe.abandon()
+
+
+@pytest.mark.parametrize(("tunable", "said", "granularity"), [("lr", "", "restart"), ("conv.run", "call", "call")])
+def test_an_outcome_says_when_its_value_may_change(tunable: str, said: str, granularity: str) -> None:
+    """The announcement of a tunable says it; a search says it itself."""
+    session = join(registry())
+    session.take(Tunables((TunableClaim("lr", "1", ("1", "2"), granularity="restart"),)))
+    outcome = Outcome("search-1", "hpc", tunable, OutcomeState.KEPT, granularity=said)
+    relayed = session.take(OutcomeFrame(to_event(outcome, source="/test", time_ns=1)))
+    assert relayed is not None
+    assert relayed.granularity == granularity

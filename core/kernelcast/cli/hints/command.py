@@ -44,7 +44,7 @@ RECENT_NS: Final = 24 * 3600 * 1_000_000_000
 FIELDS: Final = (
     "hint_id", "time", "program", "rank", "hostname", "uuid", "device_model", "code_version", "tunable", "value",
     "previous", "measured_ratio", "interval_low", "interval_high", "gain_ratio", "pairs", "step_time_ratio",
-    "device_time_ratio", "rules",
+    "device_time_ratio", "rules", "granularity",
 )  # fmt: skip
 
 

@@ -297,6 +297,9 @@ class ProbeSession:
             uuid=home.uuid,
             device_model=home.model_name,
             code_version=self.hello.code_version,
+            granularity=next(
+                (one.granularity for one in self.tunables if one.name == outcome.tunable), outcome.granularity
+            ),
         )
 
     def _report(self, device: int) -> ProcessReport:

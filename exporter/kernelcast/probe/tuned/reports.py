@@ -59,10 +59,12 @@ class SearchReports:
 
     Args:
         send: Takes the outcomes; must not raise.
+        granularity: When the configurations change; empty for a tunable, whose announcement says it.
     """
 
-    def __init__(self, send: Callable[[SearchOutcome], None]) -> None:
+    def __init__(self, send: Callable[[SearchOutcome], None], granularity: str = "") -> None:
         self._send = send
+        self._granularity = granularity
         self._open: dict[str, str] = {}
 
     def begun(self, space: str, kept: str, reason: str = SEARCHED, trial_id: str = "") -> None:
@@ -123,7 +125,8 @@ class SearchReports:
     def _report(
         self, trial: str, space: str, state: OutcomeState, reason: str, kept: str, before: str, **facts: Any
     ) -> None:
-        self._send(SearchOutcome(trial, space, state, reason[:500], {"value": kept, "previous": before, **facts}))
+        given = {"value": kept, "previous": before, "granularity": self._granularity, **facts}
+        self._send(SearchOutcome(trial, space, state, reason[:500], given))
 
 
 def new_id() -> str:

@@ -183,7 +183,7 @@ class ProgramSpace:
                 return TunedCalls(terms, _Resting(self._space)).decorate(chosen)
             self._searches.used(by_shape=shape is not None)
             numbered = _Numbered(self._space, context.rank, self._searches)
-            accounts = CallAccounts(context.budget, SearchReports(context.report))
+            accounts = CallAccounts(context.budget, SearchReports(context.report, "call"))
             calls = TunedCalls(terms, numbered, context.journal, lambda: _reason(context), accounts=accounts)
             context.register(calls)
             if shape is None:
@@ -212,7 +212,7 @@ class ProgramSpace:
                 numbered,
                 context.journal,
                 context.stopped,
-                accounts=CallAccounts(context.budget, SearchReports(context.report)),
+                accounts=CallAccounts(context.budget, SearchReports(context.report, terms.per)),
                 by_epoch=terms.per == "epoch",
             )
             context.register(search)

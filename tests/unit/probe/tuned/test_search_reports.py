@@ -112,6 +112,7 @@ def test_the_outcomes_of_a_program_that_only_searches_wait_to_be_sent(tmp_path: 
     assert probe.recorder.touched
     (begun,) = probe.outcomes
     assert (begun.tunable.partition(".")[0], begun.state, begun.value) == ("conv", OutcomeState.APPLIED, "[16]")
+    assert begun.granularity == "call"
     assert begun.is_search
     probe.stop()
     probe.abandon()
