@@ -10,6 +10,7 @@ The environment variable KERNELCAST_WHEEL says for which platform:
 """
 
 import importlib.util
+import json
 import os
 import sys
 import sysconfig
@@ -71,7 +72,7 @@ class PackageHook(BuildHookInterface):  # type: ignore[type-arg]
         self._made = tempfile.TemporaryDirectory(prefix="kernelcast-")
         self._add_commit(build_data, Path(self._made.name))
         if self.target_name == "wheel":
-            build_data["force_include"].update(_files(root))
+            build_data["force_include"].update(_files(root, Path(self._made.name)))
         if platform != PURE:
             library = self._compile(Path(self._made.name), command)
             if library is not None:
@@ -123,13 +124,22 @@ def _platform_tag(platform: str) -> str:
     return sysconfig.get_platform().replace("-", "_").replace(".", "_")
 
 
-def _files(root: Path) -> Iterator[tuple[str, str]]:
-    """Files for the wheel beside the packages, each with its path there, without code and rule tests beside them."""
+def _files(root: Path, made: Path) -> Iterator[tuple[str, str]]:
+    """Files for the wheel beside the packages, each with its path there, without code and rule tests beside them.
+
+    JSON is written without indentation to the folder `made`: that of the dashboards takes 22 KB of the wheel.
+    """
     for folder, target in FILES.items():
         for path in sorted((root / folder).rglob("*")):
             inside = path.relative_to(root / folder)
             if path.is_file() and inside.parts[0] != CODE and not inside.as_posix().startswith(RULE_TESTS):
-                yield str(path), f"{target}/{inside.as_posix()}"
+                packed = path
+                if path.suffix == ".json":
+                    packed = made / folder / inside
+                    packed.parent.mkdir(parents=True, exist_ok=True)
+                    text = json.dumps(json.loads(path.read_bytes()), ensure_ascii=False, separators=(",", ":"))
+                    packed.write_text(text + "\n", encoding="utf-8")
+                yield str(packed), f"{target}/{inside.as_posix()}"
 
 
 def _module(path: Path) -> Any:

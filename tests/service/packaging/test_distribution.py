@@ -1,5 +1,6 @@
 """The wheel that users install, in an environment without other packages."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -140,6 +141,15 @@ def test_the_wheel_has_every_source_file_of_the_five_roots_and_nothing_else(name
     expected |= {"kernelcast/cli/commit.txt"} if commit_of_checkout(REPOSITORY) else set()
     decoder = {DECODER} if compiler() else set()
     assert {name for name in names if ".dist-info/" not in name} == expected | decoder | {"kernelcast_probe.pth"}
+
+
+def test_json_files_of_the_wheel_have_the_content_of_the_checkouts(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        for folder, target in FILES.items():
+            for path in (REPOSITORY / folder).rglob("*.json"):
+                inside = path.relative_to(REPOSITORY / folder)
+                if inside.parts[0] != "kernelcast":
+                    assert json.loads(archive.read(f"{target}/{inside}")) == json.loads(path.read_bytes())
 
 
 def test_the_wheel_is_small_enough_for_every_gpu_program(wheel: Path) -> None:
