@@ -9,7 +9,7 @@ import typer
 from kernelcast.bridge.modes import check
 from kernelcast.bridge.service import Bridge
 from kernelcast.bridge.settings import BridgeSettings
-from kernelcast.runtime.allocation import return_large_blocks
+from kernelcast.runtime.allocation import keep_freed_end, return_large_blocks, share_one_heap
 from kernelcast.runtime.command import DaemonOptions, daemon
 from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.runtime.service_manager import ServiceManager
@@ -41,6 +41,8 @@ def bridge(
     flags = {"pages.enabled": pages, "pages.prometheus_url": prometheus_url}
     settings = options.settings("bridge", BridgeSettings, flags=flags, checks=(check,))
     return_large_blocks()
+    share_one_heap()
+    keep_freed_end()
     set_up_garbage_collector()
     manager = ServiceManager.from_environ(os.environ)
     with Shutdown().signals() as shutdown, Bridge(settings, manager=manager) as service:

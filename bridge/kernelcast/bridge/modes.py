@@ -3,6 +3,7 @@
 import re
 import socket
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 from kernelcast.bridge.settings import BridgeSettings
@@ -69,9 +70,20 @@ def group_of(settings: BridgeSettings, share: Share | None) -> str:
     return settings.group_id if settings.mode == "group" else f"{settings.group_id}-replica"
 
 
+LITTLE_IN_FLIGHT: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        # Fetched messages that wait to be read, in KiB; a fetch that has begun comes on top of it.
+        "queued.max.messages.kbytes": "4096",
+        # Bytes of each partition in an answer; Kafka sends a larger batch of messages whole.
+        "fetch.message.max.bytes": "262144",
+    }
+)
+"""librdkafka's own limits let a backlog of 10,000 series add 115 MiB to the bridge's memory; it is read as fast."""
+
+
 def properties_of(settings: BridgeSettings) -> Mapping[str, str]:
     """Return the properties of librdkafka that a mode needs."""
-    properties = dict(REPORT_PARTITION_ENDS)
+    properties = {**REPORT_PARTITION_ENDS, **LITTLE_IN_FLIGHT}
     if settings.group_protocol == "consumer":
         properties["group.protocol"] = "consumer"
     if settings.group_instance_id is not None:

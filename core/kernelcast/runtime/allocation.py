@@ -6,7 +6,10 @@ from typing import Final
 LARGE_BYTES: Final = 4 * 1024 * 1024
 """Blocks from this size on are mapped each by itself. numpy asks for huge pages from the same size on, so a new block
 costs few page faults."""
+KEPT_BYTES: Final = 16 * 1024 * 1024
+"""More than one batch of messages needs, from librdkafka's buffers to decoded columns."""
 M_MMAP_THRESHOLD: Final = -3
+M_TRIM_THRESHOLD: Final = -1
 M_ARENA_MAX: Final = -8
 """Numbers of settings in glibc's malloc.h."""
 
@@ -23,10 +26,19 @@ def return_large_blocks() -> bool:
 def share_one_heap() -> bool:
     """Have all threads allocate from one heap; call it before the first thread starts.
 
-    glibc otherwise gives each thread a heap, up to eight for each processor, and each keeps its freed blocks. For
-    processes whose threads allocate seldom: a thread waits while another one allocates.
+    glibc otherwise gives each thread a heap, up to eight for each processor, and each keeps its freed blocks. A thread
+    then waits while another one allocates, which is short beside the cost of Python's own lock.
     """
     return _set(M_ARENA_MAX, 1)
+
+
+def keep_freed_end() -> bool:
+    """Keep the free end of the heap up to `KEPT_BYTES`.
+
+    With a fixed size of large blocks, glibc returns it from 128 KiB on, and each batch of messages costs the same page
+    faults again.
+    """
+    return _set(M_TRIM_THRESHOLD, KEPT_BYTES)
 
 
 def return_freed_memory() -> bool:

@@ -55,3 +55,7 @@ def test_threads_share_one_heap_where_asked() -> None:
 
 def test_pages_that_hold_nothing_any_more_go_back_to_the_system() -> None:
     assert printed(FREED) > 5_000  # of about 7,500 pages
+
+
+def test_the_c_library_has_the_setting_for_the_free_end_of_the_heap() -> None:
+    assert printed("from kernelcast.runtime.allocation import keep_freed_end; print(int(keep_freed_end()))") == 1

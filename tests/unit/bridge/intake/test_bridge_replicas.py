@@ -199,6 +199,12 @@ def test_the_groups_protocol_and_the_members_name_reach_librdkafka() -> None:
     assert not {"group.protocol", "group.instance.id"} & set(properties_of(settings()))
 
 
+def test_a_backlog_waits_in_kafka_and_not_in_the_bridge() -> None:
+    properties = properties_of(settings())
+    assert int(properties["queued.max.messages.kbytes"]) <= 4096
+    assert int(properties["fetch.message.max.bytes"]) <= 256 * 1024
+
+
 def test_by_default_reading_may_fall_two_times_to_live_behind() -> None:
     assert max_lag_seconds_of(settings(ttl_seconds=100)) == 200
     assert max_lag_seconds_of(settings(max_lag_seconds=0)) == 0
