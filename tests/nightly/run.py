@@ -161,6 +161,16 @@ def _test_steps(workers: int, sizes: Sizes) -> list[Step]:
             (PYTHON, "-m", "tests.nightly.tune_replay"),
         ),
         Step(
+            "every fault of the table in real time",
+            "an alert that a real Prometheus and Alertmanager send late, twice or not at all",
+            (PYTHON, "-m", "tests.nightly.real_time_faults"),
+        ),
+        Step(
+            "each real service stopped and started in turn",
+            "a service that stops without a message, or whose fault is called over too early",
+            (PYTHON, "-m", "tests.nightly.services_in_turn"),
+        ),
+        Step(
             "compiled code with bounds checks",
             "an index beyond an array, which compiled code otherwise follows in silence",
             (*pytest, *parallel, "--timeout", "3600", *sizes.compiled),
