@@ -29,7 +29,7 @@ class Trace:
         links: Links between neighbouring stages.
         steps: The steps, by number. Ranks that share stage and data-parallel rank (tensor parallelism) are one
             worker; the slowest of them counts.
-        stages_known: Whether the detector is told the stages; live, it sees only which kernels a rank launches.
+        stages_known: Whether the detector knows the stages; live, it sees only which kernels a rank launches.
     """
 
     stage: NDArray[np.int64]

@@ -65,7 +65,7 @@ def simulate(kind: str, rng: np.random.Generator) -> Job:
     """Draw a job: 1 to 6 stages, 4 to 12 replicas (1 or 2 for few peers), 4 to 24 microbatches.
 
     "sequence, four replicas alone" has one stage and four replicas: no other stage shows that the data were long.
-    With "hidden" the detector is not told the stages.
+    With "hidden" the detector does not know the stages.
     """
     few = kind.startswith("few")
     stages = int(rng.integers(2, 7) if few or kind == "link" or "stage" in kind else rng.integers(1, 7))

@@ -1,4 +1,4 @@
-"""Results for an interval rest on that interval and earlier ones: a prefix has the same results."""
+"""Results of an interval rest on it and on earlier ones: a prefix of a series has the same results."""
 
 from collections.abc import Callable
 from functools import partial

@@ -23,7 +23,7 @@ def forward_filled(values: Floats) -> Floats:
 
 
 def begun(values: Floats) -> Bools:
-    """Mask of times from a series' first value on; values before it are filled in from the future."""
+    """Mask of the intervals since the first value of each series; a filled value before it rests on the future."""
     had: Bools = np.logical_or.accumulate(~np.isnan(values), axis=1)
     return had
 

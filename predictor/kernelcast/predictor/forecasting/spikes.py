@@ -1,7 +1,7 @@
 """Removes single values far outside of all earlier ones: one broken reading must not widen later forecasts.
 
 A value is judged when it comes, by earlier values alone. So the first value of a step to a level that the series never
-had is removed, too; the next one confirms it.
+had is replaced as well; the next one confirms it.
 """
 
 from typing import Final
