@@ -53,7 +53,7 @@ def panels(found: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def pages() -> list[list[str]]:
-    """The queries of one refresh of each page: variables, annotations and panels; `NOW` stands for the time."""
+    """The queries of one refresh of each page: variables, annotations and panels; `NOW` is replaced by the time."""
     made = []
     for model in models.load():
         dashboard = json.loads(gzip.decompress(model.body))
