@@ -167,7 +167,7 @@ def _test_steps(workers: int, sizes: Sizes) -> list[Step]:
         ),
         Step(
             "each real service stopped and started in turn",
-            "a service that stops without a message, or whose fault is called over too early",
+            "a stopped service that no alert names, or an alert that ends too early",
             (PYTHON, "-m", "tests.nightly.services_in_turn"),
         ),
         Step(

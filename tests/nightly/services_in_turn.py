@@ -33,7 +33,7 @@ ALERTS: Final = {
     "simulate": "KernelcastExporterStale",
     "kafka": "KernelcastKafkaUnreachable",
 }
-"""`simulate` publishes as the exporters of two nodes with GPUs do."""
+"""`simulate` publishes as the exporter of a node with GPUs does."""
 SETTINGS: Final = {"bridge": {"ttl_seconds": 40.0, "ttl_floor_seconds": 20.0}}
 QUIET_SECONDS: Final = 10
 LIMIT_SECONDS: Final = 120
@@ -89,7 +89,7 @@ def receiving(sent: Sent) -> Iterator[str]:
 def in_turn(stack: Stack, kafka: KafkaServer, webhook: str, sent: Sent) -> Iterator[tuple[str, bool]]:
     """A line for each service, and whether one message was sent and nothing was resolved too early."""
     running: dict[str, ServerProcess] = {name: stack.service(name) for name in ("bridge", "exporter", "predictor")}
-    simulate = ("simulate", "--kafka.bootstrap-servers", kafka.bootstrap_servers, "--nodes", "2")
+    simulate = ("simulate", "--kafka.bootstrap-servers", kafka.bootstrap_servers)
     simulation = stack.background("simulate", *KERNELCAST, *simulate)
     notifier = AlertmanagerServer(stack.directory, _receiver(stack.directory, webhook))
     running |= {"kafka": kafka, "simulate": simulation}

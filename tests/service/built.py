@@ -73,7 +73,7 @@ class Program:
         package: The package of its `main`, relative to the module.
         tags: Build tags that leave out unneeded parts.
         version_variable: The Go variable that holds the program's release, if there is one.
-        without: Modules that it requires and that are left out; `replaced` has files in their place.
+        without: Modules that it requires and that are left out; the files in `replaced` do without them.
         replaced: Files of the module by their path, with the new text of each.
     """
 

@@ -76,7 +76,7 @@ def test_viewers_of_the_same_page_cost_one_until_the_next_scrape() -> None:
         assert prometheus.asked == {"a": 2, "b": 1}
 
     asyncio.run(scenario())
-    assert page.batch.kept_bytes == 1, "unused answers are not kept"
+    assert page.batch.kept_bytes == 1, "answers of an earlier interval are not kept"
 
 
 def test_an_error_is_not_kept() -> None:
