@@ -279,8 +279,8 @@ class Intake:
         for partition in owned:
             self._look_ahead(partition)
         self._inquiry.ask_again([partition for partition in owned if partition.waits or partition.gate is None])
-        self._inquiry.ask_whether_settled()
         self._inquiry.ask_for_ids(owned)
+        self._inquiry.ask_whether_settled()
         self._note_growth()
         self._release()
         self._open_gates()

@@ -193,6 +193,7 @@ class Inquiry:
     def learn_partitions(self, topics: set[str]) -> None:
         """Detect partitions that were added to some topics, of which we read partitions."""
         partitions, now_seconds = self.bounds.partitions(), self._clock.monotonic()
+        self._ownership.note_cluster(now_seconds, answered=partitions is not None)
         if not partitions:
             return
         added = self.growth.note(partitions, now_seconds)

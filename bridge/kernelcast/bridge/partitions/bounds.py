@@ -69,13 +69,13 @@ class Bounds:
                 found[partition.topic, partition.partition] = high if high > low else 0
         return found
 
-    def partitions(self) -> list[Key]:
-        """Return all partitions of all topics."""
+    def partitions(self) -> list[Key] | None:
+        """Return all partitions of all topics; None if Kafka does not answer."""
         try:
             return sorted(self._source.leaders())
         except BrokerError as error:
             self._log.info("partitions unknown", reason=str(error))
-            return []
+            return None
 
     def topic_ids(self, topics: set[str]) -> dict[str, str]:
         """Return the ids of topics; a topic that is deleted and created again gets a new id."""

@@ -66,6 +66,8 @@ class Ownership:
         self._newest_append_ms = 0
         self.read_at_seconds = 0.0
         self.stable = False
+        self._cluster_answered_at: float | None = None
+        self._cluster_is_away = False
 
     @property
     def newest_append_ms(self) -> int:
@@ -227,8 +229,23 @@ class Ownership:
             and now_seconds - partition.contact.answered_at_seconds >= max_seconds
         ]
 
+    def note_cluster(self, now_seconds: float, *, answered: bool) -> None:
+        """Note whether any broker has answered, which shows an outage to a bridge that has no partitions.
+
+        A member of a consumer group loses its partitions in an outage that is longer than its session: it cannot know
+        whether other members still reach Kafka and have taken them.
+        """
+        self._cluster_is_away = not answered
+        if answered or self._cluster_answered_at is None:
+            self._cluster_answered_at = now_seconds
+
     def outage_seconds(self, now_seconds: float) -> float:
-        """Return the longest time for which Kafka has not answered for one of our partitions; 0 while it answers."""
+        """Return the longest time for which Kafka has not answered for one of our partitions; 0 while it answers.
+
+        Without partitions it is the time for which no broker has answered.
+        """
+        if not self._partitions and self._cluster_is_away and self._cluster_answered_at is not None:
+            return now_seconds - self._cluster_answered_at
         return max((one.contact.outage_seconds(now_seconds) for one in self._partitions.values()), default=0.0)
 
     def jump(self, partition: Partition, *, to: int, high: int) -> None:
@@ -363,7 +380,8 @@ class Ownership:
     def readiness(self) -> tuple[bool, str]:
         """Return whether membership is stable and every partition has caught up; if not, the reason."""
         if not self.stable:
-            return False, "partitions have not been assigned yet"
+            away = self._cluster_is_away and not self._partitions
+            return False, "Kafka does not answer" if away else "partitions have not been assigned yet"
         behind = [partition for partition in self._partitions.values() if not partition.passed]
         if behind:
             messages = sum(partition.lag for partition in behind)

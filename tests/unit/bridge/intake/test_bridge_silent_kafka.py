@@ -120,6 +120,23 @@ def test_the_bridge_says_for_how_long_kafka_has_not_answered(*, grouped: bool) -
     assert site.own("kernelcast_bridge_kafka_outage_seconds") == 0
 
 
+def test_a_member_that_has_lost_its_partitions_in_an_outage_says_for_how_long_kafka_has_not_answered() -> None:
+    """librdkafka gives them up after the session: other members may still reach Kafka, and have taken them."""
+    group = Group(TTL_SECONDS)
+    site = group.bridge(0)
+    group.live(40, {"gemm": 0})
+    silent_for(group, 15)
+    site.kafka.revoke(site.intake, P0, lost=True)
+    site.kafka.settles = False
+    silent_for(group, 5 * TTL_SECONDS)
+    assert site.own("kernelcast_bridge_kafka_outage_seconds") == pytest.approx(5 * TTL_SECONDS + 15, abs=15)
+    assert site.intake.ownership.readiness() == (False, "Kafka does not answer")
+    answers_again(group)
+    group.live(20, {})
+    assert site.own("kernelcast_bridge_kafka_outage_seconds") == 0
+    assert site.intake.ownership.readiness() == (False, "partitions have not been assigned yet")
+
+
 def test_a_kafka_that_answers_and_gets_no_messages_is_no_outage() -> None:
     group = Group(TTL_SECONDS)
     site = group.bridge(0)
