@@ -86,9 +86,10 @@ def declared(profile: Profile) -> tuple[Consequences, ...]:
     listed = (
         # Without the bridge every alert about measurements loses its data: nothing is sent, also no false end.
         Consequences("KernelcastBridgeDown", (*through_the_bridge, "KernelcastLagGrowing")),
-        # During an outage of Kafka the same data stays as it was, and its producers are all silent.
+        # During an outage of Kafka the same data stays as it was or is hidden, and its producers are all silent.
         Consequences(
-            "KernelcastKafkaUnreachable", (*through_the_bridge, *delivered, "KernelcastLagGrowing", *_WITHOUT_KAFKA)
+            "KernelcastKafkaUnreachable",
+            (*through_the_bridge, *delivered, "KernelcastBridgeNotReady", "KernelcastLagGrowing", *_WITHOUT_KAFKA),
         ),
         Consequences("KernelcastBridgeNotReady", ("KernelcastLagGrowing", *fresh)),
         Consequences("KernelcastLagGrowing", tuple(fresh)),
@@ -97,6 +98,7 @@ def declared(profile: Profile) -> tuple[Consequences, ...]:
         *(Consequences(names[0], tuple(names[1:])) for names in (fresh, delivered)),
         *(Consequences(names[1], (names[2],)) for names in (fresh, delivered)),
         Consequences(dead, (*of_gpus, *predicted), ("Hostname",)),
+        Consequences(dead, ("KernelcastProducerSilent",), ("job", "instance")),
         # Without the predictor a prediction ends, although its cause may last: no "resolved" is sent.
         Consequences("KernelcastPredictorDown", predicted),
         *_FIXED,

@@ -271,7 +271,7 @@ def test_the_forecast_shown_first_is_of_the_series_in_most_trouble() -> None:
 
 
 def test_the_forecast_band_is_filled_in_the_unit_of_its_metric() -> None:
-    (band,) = (one for one in first_screen(BOARDS["kernelcast-forecasts.json"]) if "what came" in one["title"])
+    (band,) = (one for one in first_screen(BOARDS["kernelcast-forecasts.json"]) if "as forecast" in one["title"])
     properties = [each for one in band["fieldConfig"]["overrides"] for each in one["properties"]]
     assert [one["value"] for one in properties if one["id"] == "custom.fillBelowTo"] == ["lower bound"]
     assert {"celsius", "watt", "s", "mbytes"} <= {one["value"] for one in properties if one["id"] == "unit"}

@@ -103,7 +103,7 @@ def _actual() -> tuple[str, ...]:
 
 def _band() -> Placed:
     text = PanelText(
-        f"{_NAME}: what came, and what was forecast $horizon before",
+        f"{_NAME}: measured, and as forecast $horizon before",
         "The values of the series chosen (a counter as its rate, a kernel's duration as the mean of its launches), "
         "over the mean and the 95 % interval that were forecast for that moment one horizon earlier. Values outside "
         "the band are misses: 5 in 100 are expected. The dashed line is the limit.",

@@ -51,7 +51,8 @@ def _kafka_away() -> AlertRule:
         severity=Severity.CRITICAL,
         summary="Kafka has not answered the bridge at {{ $labels.instance }} for {{ $value | humanizeDuration }}",
         description="Every value that came through Kafka is at least that old: the bridge keeps its series as they "
-        "were until Kafka answers. Exporters write their messages to their spools.",
+        "were until Kafka answers; in a consumer group it hides them after 15 s. Exporters write their messages to "
+        "their spools.",
         action="Check the brokers and the network to them; `kernelcast doctor` beside the bridge names what fails. "
         "Nothing is lost while the exporters' spools have room.",
         dashboard=PIPELINE,
