@@ -11,12 +11,13 @@ from typing import Any, Final, Protocol
 import anyio
 import anyio.to_thread
 import structlog
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from kernelcast.bridge.clock import Clock
 from kernelcast.bridge.instruments import Instruments
 from kernelcast.runtime.kafka.producer import DeliveryListener, Headers
+from kernelcast.runtime.web.bodies import RefusedBodyError, read_body
 from kernelcast.wire.cloudevents import CONTENT_TYPE, encode_event
 from kernelcast.wire.errors import EventError
 from kernelcast.wire.events import Alert, to_event
@@ -97,9 +98,9 @@ class Webhook:
         deadline = time.monotonic() + self._timeout_seconds
         try:
             _must_be_json(request.headers.get("content-type", ""))
-            alerts = parse(await _body(request))
+            alerts = parse(await read_body(request, LARGEST_BODY_BYTES, "group fewer alerts"))
             events = [self._event(alert) for alert in alerts]
-        except RejectedNotification as refusal:
+        except (RejectedNotification, RefusedBodyError) as refusal:
             self._instruments.alerts.labels("refused").inc()
             self._log.warning("notification refused", status=refusal.status, reason=refusal.reason)
             return JSONResponse({"error": refusal.reason}, status_code=refusal.status)
@@ -246,20 +247,3 @@ def _must_be_json(content_type: str) -> None:
         raise RejectedNotification(
             415, f"Content-Type is {content_type[:100]!r}; it must be {JSON}, as Alertmanager sends it"
         )
-
-
-async def _body(request: Request) -> bytes:
-    """The body, refused as soon as it is too long."""
-    parts: list[bytes] = []
-    size = 0
-    try:
-        async for chunk in request.stream():
-            size += len(chunk)
-            if size > LARGEST_BODY_BYTES:
-                raise RejectedNotification(
-                    413, f"the body is longer than {LARGEST_BODY_BYTES} bytes; group fewer alerts"
-                )
-            parts.append(chunk)
-    except ClientDisconnect:
-        raise RejectedNotification(400, "the connection ended before the body did") from None
-    return b"".join(parts)

@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from kernelcast.bridge.browser.connections import Answer
+from kernelcast.runtime.web.bodies import RefusedBodyError, read_body
 
 HEAD: Final = struct.Struct(">HHBI")
 MAX_QUERIES: Final = 64
@@ -67,12 +68,10 @@ class Batch:
         """Answer every query of a page."""
         if not request.headers.get("content-type", "").startswith("application/json"):
             return _refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the body must be application/json")
-        body = await request.body()
-        if len(body) > MAX_REQUEST_BYTES:
-            reason = f"the request has {len(body)} bytes; at most {MAX_REQUEST_BYTES} are read; ask for fewer queries"
-            return _refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, reason)
         try:
-            queries = json.loads(body)
+            queries = json.loads(await read_body(request, MAX_REQUEST_BYTES, "ask for fewer queries"))
+        except RefusedBodyError as refusal:
+            return _refused(refusal.status, refusal.reason)
         except (ValueError, RecursionError):
             queries = None
         if not isinstance(queries, list) or not all(isinstance(query, str) for query in queries):

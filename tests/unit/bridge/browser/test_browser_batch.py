@@ -4,9 +4,11 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import httpx
 import pytest
+from starlette.requests import Request
 from starlette.routing import Route
 from tests.support.bridge.asgi_client import AsgiClient
 
@@ -145,4 +147,20 @@ def test_a_request_beyond_the_bounds_asks_nothing(content: bytes, headers: dict[
     answer = asyncio.run(Page(prometheus.ask).post(content, headers))
     assert answer.status_code == status
     assert answer.json()["error"]
+    assert not prometheus.asked
+
+
+def test_a_request_without_an_end_is_not_read_beyond_its_bound() -> None:
+    prometheus = Prometheus()
+    sent = 0
+
+    async def receive() -> dict[str, Any]:
+        nonlocal sent
+        sent += 65_536
+        assert sent <= 2 * MAX_REQUEST_BYTES
+        return {"type": "http.request", "body": b" " * 65_536, "more_body": True}
+
+    scope = {"type": "http", "method": "POST", "path": "/", "headers": [(b"content-type", b"application/json")]}
+    answer = asyncio.run(Batch(prometheus.ask, 15.0).answer(Request(scope, receive)))
+    assert answer.status_code == 413
     assert not prometheus.asked
