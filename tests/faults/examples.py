@@ -327,6 +327,15 @@ EXAMPLES: Final = {
             ("duplicates", 0, 4),
         )
     ),
+    "totals of deltas: messages come in reverse order, the last ones of a clock that ran ahead, and again": _schedule(
+        {**_ALONE, "at_once": 5},
+        ("reorder", 0, 2),
+        ("wait", 0, 3),
+        ("clock", 0, 2),
+        ("wait", 0, 3),
+        ("duplicates", 0, 7),
+        ("wait", 0, 0),
+    ),
 }
 """Mended; nothing may break them again."""
 

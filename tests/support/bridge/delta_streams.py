@@ -1,5 +1,6 @@
 """Delta messages for the tests of running totals, and the slow way to sum them up."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -103,16 +104,22 @@ class Slow:
     start: int | None = None
     begin: int = 0
     last: int = 0
+    right: int = 0
     total: float = 0
     missing: list[tuple[int, int]] = field(default_factory=list)
 
-    def add(self, point: Delta) -> str:
-        """Add a point; what becomes of it."""
+    def add(self, point: Delta, latest: float = math.inf) -> str:
+        """Add a point of which Kafka's clock allows times up to `latest`; what becomes of it."""
         start, time, value = point.start_ns, point.time_ns, point.value
         assert value is not None
         if self.start is None:
             self.start, self.begin, self.last, self.total = start or time, start, time, value
             return "first"
+        if self.last > latest >= time > self.right:
+            self.missing.clear()
+            self.begin, self.last = start, time
+            self.total += value
+            return "clock_set"
         if time > self.last:
             outcome = "added"
             if start not in (0, time, self.last):
@@ -121,15 +128,28 @@ class Slow:
                 self.missing.append((self.last, start))
             elif outcome == "overlap" and start < self.begin:
                 self.missing.append((self.last, time))
+            if self.last <= latest < time:
+                self.right = max(self.last, start if start <= latest else 0)
             self.begin, self.last = start, time
             self.total += value
             return outcome
+        return self._late(point, latest)
+
+    def _late(self, point: Delta, latest: float) -> str:
+        """Add a point that does not end after the newest one, if it is missing; what becomes of it."""
+        start, time, value = point.start_ns, point.time_ns, point.value
+        assert self.start is not None
+        assert value is not None
         if (start, time) == (self.begin, self.last):
             return "duplicate"
         for hole in self.missing:
             if start and start < time and hole[0] <= start and time <= hole[1]:
                 self.missing.remove(hole)
                 self.missing += [(a, b) for a, b in ((hole[0], start), (time, hole[1])) if a < b]
+                if start <= latest < time:
+                    self.right = max(self.right, start)
+                if start < self.start:
+                    return "older"
                 self.total += value
                 return "filled"
         return "older"

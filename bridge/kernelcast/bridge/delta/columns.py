@@ -120,8 +120,8 @@ class DeltaColumns(NamedTuple):
         start_ns: When accumulation began.
         begin_ns: Start of the newest point.
         last_ns: Time of the newest point; NOTHING without a total.
-        right_ns: Time of the newest point before the producer's clock ran ahead; 0 if none is known. A point that ends
-            before it has been counted, so such a point does not mean that the clock was corrected.
+        right_ns: Time of the newest point before the producer's clock ran ahead, read or not; 0 if none is known. A
+            point that ends before it has been counted or lies in a gap: it does not mean that the clock was corrected.
         shown_ns: Time with which its total was last passed on: the time of the newest point, plus one nanosecond for
             each late point that changed the total. The store orders points by time, so the newer total must have the
             later time.

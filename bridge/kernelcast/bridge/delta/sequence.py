@@ -224,6 +224,28 @@ def scattered(columns: DeltaColumns, row: int, partition: int, append_ms: int, s
 
 
 @inlined
+def note_jump(columns: DeltaColumns, row: int, before_ns: int, start_ns: int, time_ns: int, latest_ns: int) -> None:
+    """Note where the points of the right clock end, if the clock has run ahead with this point.
+
+    They end at `before_ns`, as far as they have been read. A point that ends beyond `latest_ns` but begins before it
+    begins where the last one of the right clock ended, even if that one has not been read yet.
+    """
+    if before_ns <= latest_ns < time_ns:
+        columns.right_ns[row] = max(before_ns, start_ns) if start_ns <= latest_ns else before_ns
+
+
+@inlined
+def late(columns: DeltaColumns, gaps: Gaps, row: int, start_ns: int, time_ns: int, latest_ns: int) -> int:
+    """Return the outcome of a point that does not end after the newest one of its series."""
+    if time_ns == columns.last_ns[row] and start_ns == columns.begin_ns[row]:
+        return DUPLICATE
+    outcome = fill(columns, gaps, row, start_ns, time_ns) if 0 < start_ns < time_ns else OLDER
+    if outcome == FILLED:
+        note_jump(columns, row, columns.right_ns[row], start_ns, time_ns, latest_ns)
+    return outcome
+
+
+@inlined
 def place(  # noqa: PLR0913, PLR0917  scalars only: numba inlines them for nothing
     columns: DeltaColumns, gaps: Gaps, row: int, start_ns: int, time_ns: int, latest_ns: int, max_gaps: int
 ) -> int:
@@ -245,9 +267,7 @@ def place(  # noqa: PLR0913, PLR0917  scalars only: numba inlines them for nothi
         forget_gaps(columns, gaps, row)
         outcome = CLOCK_SET
     elif time_ns <= last_ns:
-        if time_ns == last_ns and start_ns == columns.begin_ns[row]:
-            return DUPLICATE
-        return fill(columns, gaps, row, start_ns, time_ns) if 0 < start_ns < time_ns else OLDER
+        return late(columns, gaps, row, start_ns, time_ns, latest_ns)
     elif start_ns in (0, time_ns, last_ns):
         outcome = ADDED
     elif start_ns > last_ns:
@@ -257,8 +277,8 @@ def place(  # noqa: PLR0913, PLR0917  scalars only: numba inlines them for nothi
         if 0 < start_ns < columns.begin_ns[row]:
             remember_gap(columns, gaps, row, last_ns, time_ns, max_gaps)
         outcome = OVERLAP
-    if last_ns != NOTHING and last_ns <= latest_ns < time_ns:
-        columns.right_ns[row] = last_ns
+    if last_ns != NOTHING:
+        note_jump(columns, row, last_ns, start_ns, time_ns, latest_ns)
     columns.begin_ns[row] = start_ns
     columns.last_ns[row] = time_ns
     return outcome

@@ -1,3 +1,6 @@
+import math
+from collections import Counter
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -139,6 +142,38 @@ def test_a_message_from_before_a_clock_ran_ahead_that_is_sent_again_is_counted_o
     assert (meter.counted["older"], meter.counted["duplicate"], meter.counted["clock_set"]) == (2, 1, 1)
 
 
+def test_points_that_come_after_those_of_a_clock_that_ran_ahead_fill_their_gap_once() -> None:
+    meter = Meter()
+    now_ns = LATE_MS * 1_000_000
+    future_ns = now_ns + 3600 * SECOND_NS
+    ahead = [Delta(future_ns, future_ns + 10, 2), Delta(now_ns + 30, future_ns, 4)]
+    late = [Delta(now_ns + 20, now_ns + 30, 8), Delta(now_ns + 10, now_ns + 20, 16)]
+    meter.sums(Delta(now_ns, now_ns + 10, 1))
+    assert [value for *_, value in meter.sums(*ahead, *late, *ahead, *late)] == [3, 7, 15, 31, 31, 31, 31, 31]
+    assert meter.counted == {"first": 1, "gap": 1, "filled": 3, "duplicate": 1, "older": 3}
+    assert meter.sums(Delta(now_ns + 40, now_ns + 50, 32))[-1] == (now_ns, now_ns + 50, 63)
+    assert meter.counted["clock_set"] == 1
+
+
+def test_points_from_before_a_clock_ran_ahead_that_come_after_the_jump_fill_their_gap_once() -> None:
+    meter = Meter()
+    now_ns = LATE_MS * 1_000_000
+    future_ns = now_ns + 3600 * SECOND_NS
+    meter.sums(Delta(now_ns, now_ns + 10, 1), Delta(now_ns + 30, future_ns, 2))
+    late = [Delta(now_ns + 20, now_ns + 30, 4), Delta(now_ns + 10, now_ns + 20, 8)]
+    assert [value for *_, value in meter.sums(*late, *late)] == [7, 15, 15, 15]
+    assert meter.counted == {"first": 1, "gap": 1, "filled": 2, "older": 2}
+
+
+def test_a_gap_that_ends_in_the_future_does_not_hide_that_a_clock_was_put_right() -> None:
+    meter = Meter()
+    now_ns = LATE_MS * 1_000_000
+    future_ns = now_ns + 3600 * SECOND_NS
+    points = [Delta(now_ns, now_ns + 10, 1), Delta(future_ns, future_ns + 10, 2), Delta(now_ns + 20, now_ns + 30, 4)]
+    assert meter.sums(*points)[-1] == (now_ns, now_ns + 30, 7)
+    assert meter.counted == {"first": 1, "gap": 1, "clock_set": 1}
+
+
 @pytest.mark.parametrize(
     "point", [Delta(20, 10, 1), Delta(10, 0, 1), Delta(20, 30, -1), Delta(20, 30, float("nan")), Delta(2**63, 2**63, 1)]
 )
@@ -271,6 +306,22 @@ def test_any_points_in_any_order_give_the_result_of_the_slow_oracle(points: list
         expected[outcome] = expected.get(outcome, 0) + 1
         assert (start, value) == (series.start, series.total)
         assert series.last <= time <= series.last + expected.get("filled", 0)
+    assert meter.counted == expected
+
+
+@given(st.lists(st.tuples(st.integers(1, 2), st.integers(1, 6), st.integers(1, 6)), max_size=40))
+def test_any_clock_gives_the_result_of_the_slow_oracle(points: list[tuple[int, int, int]]) -> None:
+    meter, slow = Meter(), Slow()
+    expected: Counter[str] = Counter()
+    newest = 0
+    for append, a, b in points:
+        point = Delta(min(a, b) * ORDER.tolerance_ns, max(a, b) * ORDER.tolerance_ns, 1)
+        ((start, _, value),) = meter.sums(point, append_ms=append * ORDER.tolerance_ns // 1_000_000)
+        latest_ns = (append + 1) * ORDER.tolerance_ns if append >= newest else math.inf
+        newest = max(newest, append)
+        expected[slow.add(point, latest_ns)] += 1
+        assert (start, value) == (slow.start, slow.total)
+        assert meter.totals.rows.columns.last_ns[0] == slow.last
     assert meter.counted == expected
 
 
