@@ -336,6 +336,21 @@ EXAMPLES: Final = {
         ("duplicates", 0, 7),
         ("wait", 0, 0),
     ),
+    "totals of deltas: a topic is made again, and its bridge is killed before the next snapshot is due": _schedule(
+        {**_ALONE, "mode": "sharded"}, ("delete", 1, 0), ("create", 1, 0), ("wait", 0, 0), ("kill", 0, 0)
+    ),
+    "totals of deltas: a topic is made again, and its bridge of a group is killed before the next snapshot is due": (
+        _schedule(_ALONE, ("delete", 1, 0), ("create", 1, 0), ("wait", 0, 6), ("kill", 0, 0), ("start", 0, 0))
+    ),
+    "totals of deltas: a topic is made again after its bridge has missed it, and the bridge is killed": _schedule(
+        {**_ALONE, "mode": "replica"},
+        ("delete", 1, 0),
+        ("wait", 0, 14),
+        ("create", 1, 0),
+        ("wait", 0, 6),
+        ("kill", 0, 0),
+        ("start", 0, 0),
+    ),
 }
 """Mended; nothing may break them again."""
 

@@ -113,6 +113,7 @@ class Deltas:
         self._due: dict[str, float] = {}
         self._written: set[str] = set()
         self._torn = False
+        self._in_new_log = False
         self._forgotten_gaps = 0
         self._overlaps: Conflicts = []
         self._log = structlog.stdlib.get_logger("bridge.delta")
@@ -131,6 +132,7 @@ class Deltas:
         begun = self._beginnings.begin(partitions, around, self._bringing())
         self._written |= {name_of(key) if self._policy.by_partition else ALL for key in begun.restored}
         begins = begun.unread | begun.restored
+        self._in_new_log |= any(partition.key in self._owned for partition in partitions)
         for partition in partitions:
             number, key = partition.number, partition.key
             self._owned[key] = number
@@ -177,6 +179,7 @@ class Deltas:
         position = self._waiting.pop(partition.key, None)
         if position is not None:
             self._totals.at(partition.number, position)
+            self._in_new_log = True
 
     def accumulate(self, decoded: Decoded, messages: MessageColumns, source: DeltaIdentitySource) -> Decoded:
         """Return a batch with totals in place of deltas; see `Accumulator.accumulate`."""
@@ -199,6 +202,7 @@ class Deltas:
 
     def start_over(self, partition: Partition, first: int) -> None:
         """Note that a partition's offsets have restarted: its topic was deleted and created again."""
+        self._in_new_log = True
         if partition.key in self._waiting:
             self._waiting[partition.key] = first
         else:
@@ -250,6 +254,17 @@ class Deltas:
         self._instruments.series.set(len(self._totals.rows))
         self._instruments.forgotten_gaps.inc(self._totals.forgotten_gaps - self._forgotten_gaps)
         self._forgotten_gaps = self._totals.forgotten_gaps
+
+    def write_in_new_log(self) -> None:
+        """Write the totals that go on in a new log, soon after the log was noticed.
+
+        After a crash the snapshots of the deleted log are refused. Without one of the new log its totals would begin at
+        0, and `increase()` would count all its points again that had been exposed on top of the former totals.
+        """
+        if self._in_new_log and not self._torn:
+            self._in_new_log = False
+            self._due.clear()
+            self._write_due(self._clock.monotonic())
 
     def take_conflicts(self) -> Conflicts:
         """Return the conflicts since the last call: overlapping points show that live producers share an identity."""

@@ -143,6 +143,8 @@ class Intake:
         for key, offset in self._deltas.assigned(taken, self._inquiry.surroundings(topics)).items():
             if key in starts and starts[key] > offset:
                 starts[key] = self.ownership.begin_at(key, offset)
+        if not self.membership.doubtful:
+            self._deltas.write_in_new_log()
         self.ownership.stable = True
         self._note_growth()
         self._open_gates()
@@ -224,6 +226,7 @@ class Intake:
             if self.ownership.start_over(reached.partition, reached.first):
                 self._deltas.start_over(reached.partition, reached.first)
                 self._inquiry.note_restart(reached.partition, reached.first)
+                self._upkeep_due = min(self._upkeep_due, self._clock.monotonic())
         exposed = frozenset(partition.number for partition in self.ownership.owned() if partition.passed)
         for segment, tombstones in batch.segments():
             self._store_points(segment, exposed)
@@ -280,6 +283,8 @@ class Intake:
             self._look_ahead(partition)
         self._inquiry.ask_again([partition for partition in owned if partition.waits or partition.gate is None])
         self._inquiry.ask_for_ids(owned)
+        if not doubtful:
+            self._deltas.write_in_new_log()
         self._inquiry.ask_whether_settled()
         self._note_growth()
         self._release()

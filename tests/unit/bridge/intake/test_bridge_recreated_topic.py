@@ -88,6 +88,61 @@ def test_a_new_log_is_read_from_its_beginning_although_the_first_seek_fails(
     assert group.falls == []
 
 
+def total_after_a_kill(group: Group) -> dict[str, float]:
+    """What a new bridge exposes after the present one was killed, and two more points were written."""
+    group.kill(group.bridges[0])
+    produce(group, 2)
+    site = group.bridge(0)
+    group.read_all()
+    return group.shown(site, ORDERS)
+
+
+@pytest.mark.parametrize("grouped", [True, False], ids=["group", "replica"])
+def test_a_total_that_goes_on_in_a_new_log_survives_a_kill_before_the_next_snapshot_is_due(*, grouped: bool) -> None:
+    group = with_ids(WITH_IDS, grouped=grouped)
+    old_log(group)
+    (site,) = group.bridges
+    group.recreate("second")
+    while not site.own("kernelcast_bridge_offset_restarts_total", topic="kernels"):
+        group.live(1, {"gemm": 0})
+    group.live(1, {"gemm": 0})
+    assert group.shown(site, ORDERS) == group.sold
+    assert total_after_a_kill(group) == group.sold
+    assert group.falls == []
+
+
+@pytest.mark.parametrize("grouped", [True, False], ids=["group", "replica"])
+def test_a_new_log_that_is_noticed_by_its_offsets_between_two_upkeeps_is_in_a_snapshot_at_once(
+    *, grouped: bool
+) -> None:
+    group = with_ids(WITH_IDS, grouped=grouped)
+    old_log(group)
+    (site,) = group.bridges
+    group.recreate("second")
+    site.kafka.reading[P0] = 0
+    group.clock.seconds += 0.25
+    group.write(0, "gemm")
+    group.sell(0, "gemm")
+    group.step()
+    assert group.shown(site, ORDERS) == group.sold
+    assert total_after_a_kill(group) == group.sold
+
+
+def test_a_total_that_goes_on_in_a_log_that_was_away_survives_a_kill_right_after_its_first_points() -> None:
+    group = with_ids(WITH_IDS, grouped=False)
+    old_log(group)
+    (site,) = group.bridges
+    group.take(site, 0)
+    group.recreate("second")
+    group.give(site, 0)
+    group.clock.seconds += 0.25
+    group.write(0, "gemm")
+    group.sell(0, "gemm")
+    group.step()
+    assert group.shown(site, ORDERS) == group.sold
+    assert total_after_a_kill(group) == group.sold
+
+
 def test_a_snapshot_of_the_old_log_is_refused_however_long_the_new_one_is() -> None:
     group = with_ids(WITH_IDS)
     old_log(group)
