@@ -351,6 +351,17 @@ EXAMPLES: Final = {
         ("kill", 0, 0),
         ("start", 0, 0),
     ),
+    "totals of deltas: a leader is lost, a young topic grows, and a replica joins that cannot see it": _schedule(
+        {**_GROUP, "replicas": 3, "producers": 2},
+        ("delete", 0, 0),
+        ("leader_lost", 0, 0),
+        ("wait", 0, 18),
+        ("leave", 0, 0),
+        ("grow", 1, 1),
+        ("kill", 2, 0),
+        ("start", 0, 0),
+        ("wait", 0, 11),
+    ),
 }
 """Mended; nothing may break them again."""
 

@@ -17,6 +17,7 @@ from kernelcast.bridge.delta.columns import (
     NOT_DELTA,
     NOTHING,
     OUTCOMES,
+    PART_OF_TOPIC,
     PASSED,
     REFUSED,
     RESTING,
@@ -152,6 +153,16 @@ class Accumulator:
         before = int(self.scopes[partition])
         self.scopes[partition] = scope
         return before
+
+    def follow_explained_moves(self) -> None:
+        """Add points again to scattered rows whose moves are no sign of messages without a key, see `scattered`.
+
+        This replica may learn that a topic has grown, or take its other partitions over, after it has scattered a row.
+        """
+        columns = self.rows.columns
+        rows = np.flatnonzero(columns.flags[: self.rows.used] & SCATTERED)
+        explained = rows[self.scopes[columns.partition[rows]] != PART_OF_TOPIC]
+        columns.flags[explained] &= np.uint8(255 - SCATTERED)
 
     def _make_room_for(self, partition: int) -> None:
         missing = 2 * partition - len(self.positions)

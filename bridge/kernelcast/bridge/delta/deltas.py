@@ -158,6 +158,7 @@ class Deltas:
             before = self._totals.set_scope(number, GROWN_TOPIC if number in lately else scope)
             if before == GROWN_TOPIC and number not in lately:
                 self._adoption.give_up(self._totals.rows.of_partition(number))
+        self._totals.follow_explained_moves()
 
     def clamp(self, partition: Partition) -> None:
         """Note the end of a partition; totals that are valid beyond it belong to another log and are dropped."""

@@ -9,7 +9,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_C
 from tests.support.bridge.delta_streams import LATE_MS, ORDER, Delta, Meter, Slow, sums
 
 from kernelcast.bridge.delta.accumulate import Accumulator
-from kernelcast.bridge.delta.columns import PART_OF_TOPIC, SCATTERED
+from kernelcast.bridge.delta.columns import GROWN_TOPIC, PART_OF_TOPIC, SCATTERED, WHOLE_TOPIC
 from kernelcast.bridge.delta.sequence import Order
 from kernelcast.columnar import IS_INTEGER, NO_RECORDED_VALUE
 
@@ -263,6 +263,22 @@ def test_a_series_that_comes_from_two_of_many_partitions_in_turn_shows_no_value_
     meter.take(sums([Delta(50, 60, 16)]), partition=1, offset=9, append_ms=limit)
     meter.totals.free(meter.totals.expired({0: limit - 10, 1: limit - 10}))
     assert meter.sums(Delta(60, 70, 32), partition=1, offset=10, append_ms=limit) == [(60, 70, 32)]
+
+
+@pytest.mark.parametrize("scope", [GROWN_TOPIC, WHOLE_TOPIC])
+def test_a_series_that_came_from_two_partitions_in_turn_goes_on_once_its_moves_are_explained(scope: int) -> None:
+    meter = Meter()
+    for partition in (0, 1):
+        meter.totals.set_scope(partition, PART_OF_TOPIC)
+    for i, point in enumerate(line(1, 2, 4)):
+        meter.sums(point, partition=i % 2, offset=i)
+    meter.totals.follow_explained_moves()
+    meter.sums(Delta(40, 50, 8), partition=0, offset=3)
+    assert meter.counted == {"first": 1, "added": 1, "spread": 2}
+    for partition in (0, 1):
+        meter.totals.set_scope(partition, scope)
+    meter.totals.follow_explained_moves()
+    assert meter.sums(Delta(50, 60, 16), partition=1, offset=4) == [(10, 60, 19)]
 
 
 def test_a_series_that_may_come_from_any_partition_keeps_its_total_also_if_a_former_revision_marked_it() -> None:

@@ -274,6 +274,22 @@ def test_the_total_of_a_series_that_moved_twice_while_no_bridge_ran_is_exposed_w
     assert group.falls == []
 
 
+def test_a_series_that_alternates_is_exposed_once_its_replica_has_taken_the_other_partitions_over() -> None:
+    group = Group()
+    for number in (OLD, LIVE, NEW):
+        group.kafka.logs["kernels", number] = []
+    first, second = group.bridge(OLD, NEW), group.bridge(LIVE)
+    for partition in (OLD, NEW, OLD, NEW):
+        group.live(2, {"gemm": partition, "relu": LIVE})
+    assert "gemm" not in group.shown(first, ORDERS)
+    group.kill(second)
+    group.give(first, LIVE)
+    group.live(10, {"gemm": OLD, "relu": LIVE})
+    group.live(10, {"gemm": NEW, "relu": LIVE})
+    assert group.shown(first, ORDERS) == {"gemm": group.sold["gemm"] - 4, "relu": group.sold["relu"]}
+    assert group.falls == []
+
+
 @pytest.mark.parametrize("killed_after_seconds", [1, 4, 7, 10])
 def test_the_total_of_a_series_that_moved_survives_its_bridge_whichever_snapshot_is_written_next(
     killed_after_seconds: int,
