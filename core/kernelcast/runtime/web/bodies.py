@@ -24,7 +24,7 @@ async def read_body(request: Request, most_bytes: int, advice: str) -> bytes:
     Args:
         request: The request.
         most_bytes: Largest length.
-        advice: What the client can do about a body that is too long.
+        advice: Remedy for a body that is too long.
 
     Raises:
         RefusedBodyError: The body is too long, or the connection has ended before it did.
