@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, NoReturn
 
 import torch
@@ -185,7 +186,8 @@ def leave() -> NoReturn:
     The group is not closed: where one rank closes its connections first, gloo of PyTorch 1.13 sometimes waits for ever.
     """
     probe.stop()
-    dist.barrier()
+    with suppress(RuntimeError):  # another rank has been here, and has ended before gloo was done with this one
+        dist.barrier()
     sys.stdout.flush()
     os._exit(0)
 
@@ -240,7 +242,7 @@ def launch(ranks: int, arguments: list[str]) -> int:
         while all(process.poll() is None for process in processes):
             time.sleep(0.2)
         ended = [process.poll() for process in processes if process.poll() is not None]
-        return max(process.wait() for process in processes) if not any(ended) else 1
+        return 1 if any(ended) else int(any(process.wait() for process in processes))
     except KeyboardInterrupt:
         return 130
     finally:

@@ -78,7 +78,7 @@ def list_command(
             typer.echo(json.dumps(one.as_json(), ensure_ascii=False))
     else:
         show_table(HEAD, [_row(one) for one in chosen])
-    for order in known.orders.values():
+    for order in known.listed_orders:
         typer.echo(order_text(order), err=True)
     if known.unusable:
         typer.echo(f"{known.unusable} messages are neither hints nor outcomes nor orders", err=True)
@@ -169,7 +169,7 @@ def resume_command(
     kafka = kafka_settings("hints", config, bootstrap_servers)
     lifted: list[StopOrder] = []
     left: list[StopOrder] = []
-    for order in read_known(kafka, ORDERS).orders.values():
+    for order in read_known(kafka, ORDERS).listed_orders:
         chosen = program in (None, order.program) and node in (None, order.node)
         (lifted if chosen else left).append(order)
     person = login_name() if by is None else by

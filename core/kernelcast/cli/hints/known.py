@@ -163,6 +163,11 @@ class KnownHints:
             self.unusable += 1
             return None
 
+    @property
+    def listed_orders(self) -> list[StopOrder]:
+        """The orders by program and node; partitions are read in any order."""
+        return [order for _, order in sorted(self.orders.items())]
+
     def newest_first(self) -> Iterable[HintRecord]:
         """Return the records, the newest first."""
         return sorted(self.records.values(), key=lambda one: (-one.time_ns, one.hint_id))
