@@ -7,7 +7,7 @@ from prometheus_client import Counter
 from tests.faults.cluster import Client, Cluster, Group
 from tests.faults.producers import DELTAS, TOPICS, Named, Producer, samples
 from tests.support.bridge.fleet import Site, page
-from tests.support.bridge.list_kafka import ManualClock
+from tests.support.bridge.list_kafka import SkewedClock
 
 from kernelcast.bridge.delta.settings import DeltaSettings
 from kernelcast.bridge.inputs import TopicFormat
@@ -34,20 +34,6 @@ MAX_STEPS = 40
 """Polls of one turn: a bridge that reads faster than this is at its end."""
 
 
-class SkewedClock(ManualClock):
-    """A machine's clock: the cluster's, with another time of day."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        super().__init__()
-        self._true = cluster.clock
-
-    def monotonic(self) -> float:
-        return self._true.seconds
-
-    def now_ns(self) -> int:
-        return self._true.now_ns() + self.offset_ns
-
-
 @dataclass
 class Replica:
     """A place where a bridge runs, or does not.
@@ -72,7 +58,7 @@ class Replica:
     clock: SkewedClock = field(init=False)
 
     def __post_init__(self) -> None:
-        self.clock = SkewedClock(self.cluster)
+        self.clock = SkewedClock(self.cluster.clock)
 
     @property
     def running(self) -> bool:

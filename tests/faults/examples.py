@@ -362,6 +362,16 @@ EXAMPLES: Final = {
         ("start", 0, 0),
         ("wait", 0, 11),
     ),
+    "a bridge whose clock is an hour behind joins while a topic grows": _schedule(
+        {**_GROUP, "replicas": 3, "producers": 1, "partitions": 1},
+        ("suspend", 0, 0),
+        ("grow", 0, 2),
+        ("wait", 0, 31),
+        ("leave", 2, 0),
+        ("bridge_clock", 2, 0),
+        ("start", 2, 0),
+        ("wait", 0, 3),
+    ),
 }
 """Mended; nothing may break them again."""
 

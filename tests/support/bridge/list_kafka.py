@@ -25,6 +25,20 @@ class ManualClock:
         return round(self.seconds * 1e9) + self.offset_ns
 
 
+class SkewedClock(ManualClock):
+    """A clock that advances with another one and shows another time of day: `offset_ns` is the difference."""
+
+    def __init__(self, true: ManualClock, offset_ns: int = 0) -> None:
+        super().__init__(offset_ns=offset_ns)
+        self._true = true
+
+    def monotonic(self) -> float:
+        return self._true.monotonic()
+
+    def now_ns(self) -> int:
+        return self._true.now_ns() + self.offset_ns
+
+
 MARKER = -1
 """Kind of a record that takes an offset and is never handed out: the end of a transaction, or one compacted away."""
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from tests.support.bridge.delta_streams import Delta, sums
 from tests.support.bridge.fleet import LAUNCHES, Site, launches, page, samples
-from tests.support.bridge.list_kafka import ListKafka, ManualClock, StateLog
+from tests.support.bridge.list_kafka import ListKafka, ManualClock, SkewedClock, StateLog
 
 from kernelcast.bridge.delta.persistence.background import Starter, run_at_once
 from kernelcast.bridge.delta.settings import DeltaSettings
@@ -38,8 +38,10 @@ class Group:
     def __post_init__(self) -> None:
         self.state = StateLog(self.clock)
 
-    def bridge(self, *partitions: int, at_once: int = 1000, starter: Starter = run_at_once) -> Site:
-        """Start a bridge that is given some partitions."""
+    def bridge(
+        self, *partitions: int, at_once: int = 1000, starter: Starter = run_at_once, behind_seconds: int = 0
+    ) -> Site:
+        """Start a bridge that is given some partitions; its machine's time of day may be behind."""
         site = Site(
             kafka=ListKafka(
                 self.kafka.logs,
@@ -48,7 +50,7 @@ class Group:
                 ids=self.kafka.ids,
                 notes=self.kafka.notes,
             ),
-            clock=self.clock,
+            clock=SkewedClock(self.clock, -behind_seconds * 1_000_000_000),
             state=self.state,
             policy=Policy(self.ttl_seconds, grouped=self.grouped),
             deltas=DeltaSettings(snapshot_seconds=10),

@@ -63,6 +63,7 @@ class Inquiry:
         self._instruments, self._clock, self._ttl_ms = instruments, clock, ttl_ms
         self._questions_due = self._ids_due = self._time_due = self._time_asked_at = 0.0
         self._stamped: set[str] = set()
+        self._limited_ms: dict[Key, int] = {}
         self._log = structlog.stdlib.get_logger("bridge.inquiry")
         self.bounds = Bounds(source)
         self.growth = PartitionGrowth()
@@ -92,26 +93,28 @@ class Inquiry:
         return Surroundings(self._ownership.newest_append_ms, numbers, self.offsets_since)
 
     def note_append_time(self, available: Mapping[str, bool]) -> None:
-        """Note by topic whether Kafka stamps its messages."""
+        """Note by topic whether Kafka stamps its messages; answers that were limited without need are noted whole."""
         for topic, stamped in available.items():
+            if stamped and topic not in self._stamped:
+                self._ownership.note_newest({key: ms for key, ms in self._limited_ms.items() if key[0] == topic})
             (self._stamped.add if stamped else self._stamped.discard)(topic)
+        if available and self._limited_ms:
+            self._limited_ms = {key: ms for key, ms in self._limited_ms.items() if key[0] not in available}
 
     def learn_time(self, topics: set[str]) -> set[Key]:
         """Query the newest append times of some topics; a producer's time in the future counts as the present.
 
-        The clock of this machine may be behind Kafka's, so times that Kafka has stamped are not limited by it.
+        The clock of this machine may be behind Kafka's, so times that Kafka has stamped are not limited by it. Whether
+        it stamps a topic is known with the first message that is read: until then the answers are limited, and kept.
 
         Returns:
             The partitions, ours and those of others, for which Kafka has answered.
         """
         self._time_asked_at, now_ms = self._clock.monotonic(), self._clock.now_ns() // 1_000_000
         newest_ms = self.bounds.newest_ms(topics) if topics else {}
-        self._ownership.note_newest(
-            {
-                key: append_ms if key[0] in self._stamped else min(append_ms, now_ms)
-                for key, append_ms in newest_ms.items()
-            }
-        )
+        future_ms = {key: ms for key, ms in newest_ms.items() if ms > now_ms and key[0] not in self._stamped}
+        self._limited_ms = {key: ms for key, ms in self._limited_ms.items() if key not in newest_ms} | future_ms
+        self._ownership.note_newest(newest_ms | dict.fromkeys(future_ms, now_ms))
         return set(newest_ms)
 
     def ask_for_time(self, owned: Sequence[Partition]) -> None:

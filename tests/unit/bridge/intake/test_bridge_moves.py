@@ -42,6 +42,17 @@ def test_an_old_partition_that_another_replica_reads_again_exposes_no_moved_seri
     assert group.falls == []
 
 
+def test_a_bridge_whose_clock_is_an_hour_behind_exposes_no_moved_series_either() -> None:
+    group = grown(seconds_ago=400)
+    group.take(group.bridges[0], OLD)
+    second = group.bridge(OLD, behind_seconds=3600)
+    group.read_all()
+    assert group.shown(second) == {}
+    assert second.intake.ownership.readiness() == (True, "")
+    group.live(20, {"gemm": NEW, "relu": LIVE})
+    assert group.falls == []
+
+
 @pytest.mark.parametrize("first", [OLD, LIVE])
 def test_a_replica_that_reads_old_and_live_partitions_exposes_no_moved_series(first: int) -> None:
     group = grown(seconds_ago=180)
