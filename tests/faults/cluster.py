@@ -123,6 +123,7 @@ class Client(ListKafka):
     """A bridge's consumer; reads by itself, or as a member of a group.
 
     Attributes:
+        heard_seconds: When the group's coordinator answered last.
         late: Whether the next `consume` returns the messages fetched before a suspension, as librdkafka's queue does.
         gates: By partition that is read, where it ended when it was assigned.
     """
@@ -136,6 +137,7 @@ class Client(ListKafka):
         self.intake: Intake | None = None
         self.late = False
         self.generation = -1
+        self.heard_seconds = cluster.clock.monotonic()
         self.gates: dict[Key, tuple[int, int]] = {}
         self._told: dict[Key, tuple[int, int]] = {}
 
@@ -147,6 +149,8 @@ class Client(ListKafka):
 
     def consume(self, *_: object) -> tuple[list[Record], list[object]]:
         if not self.cluster.answers:
+            if self.group is not None:
+                self.group.note_silence(self)
             return [], []
         if self.late:
             self.late = False
@@ -283,7 +287,7 @@ class Group:
             if member.reading:
                 self._give_up(member, intake, list(member.reading), lost=True)
             self.join(member)
-        self.members[member] = self.cluster.clock.monotonic()
+        self.members[member] = member.heard_seconds = self.cluster.clock.monotonic()
         target = {key for key, owner in self._target.items() if owner is member}
         gone = [key for key in member.reading if key not in target]
         if gone:
@@ -294,6 +298,16 @@ class Group:
             self.owner |= dict.fromkeys(gained, member)
             for start in intake.assigned([TopicPartition(*key) for key in gained]):
                 member._read_from(start)
+
+    def note_silence(self, member: Client) -> None:
+        """Take a member's partitions away once no coordinator has answered it for a session, as librdkafka does.
+
+        librdkafka forgets the member's id as well: the member joins again when a coordinator answers.
+        """
+        if member in self.members and self.cluster.clock.monotonic() - member.heard_seconds > SESSION_SECONDS:
+            del self.members[member]
+            if member.reading and member.intake is not None:
+                self._give_up(member, member.intake, list(member.reading), lost=True)
 
     def leave(self, member: Client) -> None:
         """Have a member leave in good order."""

@@ -9,10 +9,12 @@ from typing import Final, Self
 
 import pytest
 from tests.faults import run
+from tests.faults.cluster import SESSION_SECONDS
 from tests.faults.examples import EXAMPLES, LEFT_OUT
 from tests.faults.operations import Schedule
 from tests.faults.run import Outcome, outcome, quiet, recorded
 from tests.faults.shrink import shrunk
+from tests.faults.world import Setting, World
 
 
 class OneProcess:
@@ -48,6 +50,18 @@ def test_no_random_schedule_breaks_an_invariant(compiled: None) -> None:
         ]
     listed = "\n".join(f"{one.number}: {one.kind}: {one.detail} {one.schedule.plain()}" for one in found)
     assert not found, listed
+
+
+def test_an_outage_longer_than_a_session_takes_a_groups_partitions_away_as_librdkafka_does() -> None:
+    world = World(Setting())
+    world.cluster.answers = False
+    world.wait(SESSION_SECONDS + 4)
+    for replica in world.replicas:
+        assert replica.client is not None
+        assert replica.site is not None
+        assert replica.client.reading == {}
+        assert replica.site.intake.ownership.owned() == []
+    world.settle()
 
 
 def test_a_schedule_is_the_same_for_the_same_seed_and_survives_json() -> None:
