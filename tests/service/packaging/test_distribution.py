@@ -27,7 +27,7 @@ ROOTS = ("core", "exporter", "bridge", "predictor", "grafana")
 SERVICES = {"exporter", "replay", "bridge", "predictor", "grafana"}
 SEARCHES = {"optuna", "kernel-tuner"}
 """Extras with other packages' searches, which only `tune-replay` uses; `all` has none of them."""
-EXTRAS = {*SERVICES, *SEARCHES, "runtime", "decoder", "cuda12", "cuda13", "cupti", "cupti12", "all"}
+EXTRAS = {*SERVICES, *SEARCHES, "runtime", "decoder", "grpc", "cuda12", "cuda13", "cupti", "cupti12", "all"}
 COMMANDS = {"exporter", "replay", "simulate", "bridge", "predictor", "backtest", "grafana", "rules", "scrape", "demo"}
 FILES = {"grafana": "kernelcast/grafana/files", "deploy": "kernelcast/cli/files"}
 NEEDS_A_GPU = ("cupy", "nvidia-cuda-cupti")
@@ -232,7 +232,10 @@ def test_the_extras_are_the_promised_ones_and_all_is_everything_that_needs_no_gp
 
 @pytest.mark.parametrize(
     ("extra", "absent"),
-    [("exporter", {"numba", "numpy", "opentelemetry-proto"}), ("replay", {"numba", "opentelemetry-proto", "protobuf"})],
+    [
+        ("exporter", {"grpcio", "numba", "numpy", "opentelemetry-proto", "protobuf"}),
+        ("replay", {"numba", "opentelemetry-proto", "protobuf"}),
+    ],
 )
 def test_a_process_that_only_encodes_imports_no_compiler(wheel: Path, extra: str, absent: set[str]) -> None:
     names = requirements(wheel)[extra]
@@ -243,7 +246,10 @@ def test_a_process_that_only_encodes_imports_no_compiler(wheel: Path, extra: str
 @pytest.mark.parametrize(
     ("absent", "modules"),
     [
-        ("numpy numba llvmlite opentelemetry pandas httpx", "exporter.command exporter.assembly exporter.daemon"),
+        (
+            "numpy numba llvmlite opentelemetry google grpc pandas httpx",
+            "exporter.command exporter.assembly exporter.daemon",
+        ),
         ("numba llvmlite opentelemetry google pandas httpx", "exporter.replay.command exporter.simulate.command"),
         (
             "numpy numba llvmlite opentelemetry google pandas httpx",

@@ -154,12 +154,15 @@ def test_the_kubelets_socket_is_judged(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(path))
         (there,) = surroundings.check_kubelet(path)
+        (without_grpc,) = surroundings.check_kubelet(path, present=lambda _module: False)
     path.unlink()
     path.touch()
     (file,) = surroundings.check_kubelet(path)
 
     assert levels([absent, there, file]) == [Severity.OK, Severity.OK, Severity.FAIL]
     assert "not a Kubernetes node" in absent.found
+    assert (without_grpc.level, without_grpc.found) == (Severity.WARN, f"{path} is there, grpcio is not installed")
+    assert "pip install 'kernelcast[exporter,grpc]'" in without_grpc.remedy
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may use every socket")
@@ -195,6 +198,15 @@ def test_without_a_port_the_runtimes_own_is_tried(tmp_path: Path) -> None:
 
     assert tried == [("127.0.0.1", 8431)]
     assert found.level is Severity.OK
+
+
+def test_a_tpu_without_grpcio_is_a_warning_with_its_remedy(tmp_path: Path) -> None:
+    (tmp_path / "accel0").touch()
+
+    (found,) = surroundings.check_tpu((), devices=tmp_path, connect=lambda *_: False, present=lambda _module: False)
+
+    assert (found.level, found.found) == (Severity.WARN, "this node has TPUs, grpcio is not installed")
+    assert "pip install 'kernelcast[exporter,grpc]'" in found.remedy
 
 
 def cupti(*, decoder: str = "", library: str = "") -> Callable[[str], ModuleType]:

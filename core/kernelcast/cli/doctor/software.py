@@ -13,7 +13,7 @@ OLDEST_PYTHON: Final = (3, 11)
 
 EXTRAS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
-        "exporter": ("confluent_kafka", "grpc", "pynvml"),
+        "exporter": ("confluent_kafka", "pynvml"),
         "replay": ("confluent_kafka", "numpy", "pynvml"),
         "bridge": ("confluent_kafka", "httpx", "numba", "opentelemetry"),
         "predictor": ("confluent_kafka", "numba", "opentelemetry", "pandas", "statsmodels"),

@@ -7,6 +7,7 @@ import stat
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from http.client import HTTPException
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -23,10 +24,21 @@ _DCGM_MARK: Final = b"DCGM_FI_"
 
 Fetch = Callable[[str], bytes]
 Connect = Callable[[str, int], bool]
+Present = Callable[[str], bool]
+_INSTALL_GRPC: Final = "pip install 'kernelcast[exporter,grpc]'"
 
 
-def check_kubelet(path: Path) -> Iterator[Finding]:
-    """Whether the kubelet can be asked which pod has which GPU."""
+def _is_installed(module: str) -> bool:
+    return find_spec(module) is not None
+
+
+def check_kubelet(path: Path, *, present: Present = _is_installed) -> Iterator[Finding]:
+    """Whether the kubelet can be asked which pod has which GPU.
+
+    Args:
+        path: The kubelet's socket.
+        present: Says whether a module is installed.
+    """
     check = "kubelet socket"
     try:
         mode = path.stat().st_mode
@@ -41,6 +53,9 @@ def check_kubelet(path: Path) -> Iterator[Finding]:
     elif not os.access(path, os.R_OK | os.W_OK):
         remedy = "pods stay unnamed; run the exporter as root, or give its user an ACL on the socket"
         yield warn(check, f"{path} ({stat.filemode(mode)}) cannot be used by user {os.getuid()}", remedy)
+    elif not present("grpc"):
+        remedy = f"pods stay unnamed; {_INSTALL_GRPC}, or set exporter.kubernetes to off"
+        yield warn(check, f"{path} is there, grpcio is not installed", remedy)
     else:
         yield ok(check, f"{path} ({stat.filemode(mode)})")
 
@@ -63,7 +78,11 @@ def check_jobs(directory: Path | None) -> Iterator[Finding]:
 
 
 def check_tpu(
-    ports: Sequence[int], *, devices: Path = Path("/dev"), connect: Connect | None = None
+    ports: Sequence[int],
+    *,
+    devices: Path = Path("/dev"),
+    connect: Connect | None = None,
+    present: Present = _is_installed,
 ) -> Iterator[Finding]:
     """Whether this node has TPUs, and whether their runtime answers: it does while a program has them.
 
@@ -71,11 +90,15 @@ def check_tpu(
         ports: Where it may listen on this node; none takes the runtime's own default.
         devices: Where a TPU's device files are, `accel0` and so on.
         connect: Tries an address.
+        present: Says whether a module is installed.
     """
     chips = [*devices.glob("accel[0-9]*")]
     answering = [port for port in ports or (TPU_PORT,) if (connect or _answers)(_HERE, port)]
     listed = ", ".join(str(port) for port in answering)
-    if answering:
+    if (answering or chips) and not present("grpc"):
+        remedy = f"{_INSTALL_GRPC}, or set exporter.tpu to off"
+        yield warn("tpu", "this node has TPUs, grpcio is not installed", remedy)
+    elif answering:
         yield ok("tpu", f"a runtime answers at port {listed}")
     elif chips:
         found = f"{len(chips)} TPU device files, and no runtime answers"

@@ -28,7 +28,7 @@ def load_grpc() -> Any:
         return importlib.import_module("grpc")
     except ImportError:
         raise MissingExtraError(
-            "the Python package grpcio is not installed; pip install 'kernelcast[exporter]', "
+            "the Python package grpcio is not installed; pip install 'kernelcast[exporter,grpc]', "
             "or set exporter.kubernetes and exporter.tpu to off"
         ) from None
 

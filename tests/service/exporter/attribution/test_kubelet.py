@@ -297,7 +297,7 @@ def test_without_grpcio_on_is_refused_with_a_remedy_and_auto_continues(
     kubelet: FakeKubelet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "grpc", None)
-    with pytest.raises(MissingExtraError, match=r"grpcio is not installed; pip install 'kernelcast\[exporter\]'"):
+    with pytest.raises(MissingExtraError, match=r"grpcio is not installed; pip install 'kernelcast\[exporter,grpc\]'"):
         Node(tmp_path)
     node = Node(tmp_path, kubernetes="auto")
     node.attribution.refresh()
