@@ -45,8 +45,11 @@ def decorators() -> set[str]:
 def compiled_functions() -> Iterator[CompiledFunction]:
     """All compiled functions, file by file."""
     names = decorators()
+    decorated = re.compile(rf"(?m)^\s*@.*\b({'|'.join(names)})\b")
     for path in sorted(path for root in ROOTS for path in (REPOSITORY / root).rglob("*.py")):
         text = path.read_text()
+        if not decorated.search(text):
+            continue
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.FunctionDef):
                 for decorator in node.decorator_list:

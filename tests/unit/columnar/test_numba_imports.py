@@ -40,7 +40,10 @@ def sources(*folders: str) -> list[Path]:
 
 def imports_of_compilers(path: Path) -> Iterator[str]:
     """Names of modules of numba and llvmlite that a file imports, also within functions."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    text = path.read_text()
+    if not any(name in text for name in COMPILERS):
+        return
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:

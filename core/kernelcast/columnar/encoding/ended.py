@@ -53,7 +53,7 @@ class EndedSeries(Generic[Group]):
         before, missed = self._said.get(group, {}), self._missed.get(group, {})
         misses = {series: (before[series], 1) for series in before.keys() - now.keys()}
         misses |= {series: (missed[series][0], missed[series][1] + 1) for series in missed.keys() - now.keys()}
-        present = {self._without_exclusive(series) for series in now}
+        present = {self._without_exclusive(series) for series in now} if misses else set[_Series]()
         gone = {
             series: metric
             for series, (metric, count) in misses.items()
