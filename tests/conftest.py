@@ -1,9 +1,10 @@
 """For all tests: the order of the run, hypothesis' profiles, and machine code that is compiled once."""
 
+import gc
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,21 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     controls_workers = config.getoption("numprocesses", None) and not hasattr(config, "workerinput")
     if config.getoption("--fast") and not controls_workers:
         fast.close_doors()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Collect without the garbage collector, and exempt from it what collection made: modules, thousands of tests.
+
+    All of that lives until the end. The collector would walk through it again and again, also while a test measures.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
 
 
 def pytest_report_header() -> str:
