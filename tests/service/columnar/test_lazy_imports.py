@@ -1,4 +1,4 @@
-"""Modules that a new interpreter imports for the encoder and for the decoder."""
+"""Modules that a new interpreter imports for the encoder, for the decoder, and for services that start."""
 
 import json
 import subprocess
@@ -30,6 +30,12 @@ def test_the_exporter_imports_neither_numpy_nor_numba() -> None:
 
 def test_the_decoder_is_there_for_who_asks() -> None:
     assert "numba" in brought_in("from kernelcast.columnar import Decoder")
+
+
+def test_a_predictor_starts_without_the_package_of_its_filters() -> None:
+    modules = brought_in("import kernelcast.predictor.command")
+    assert "kernelcast.predictor.forecasting.rolling" in modules
+    assert not modules & {"scipy.signal", "scipy.stats", "pandas", "statsmodels"}
 
 
 def test_a_running_exporter_holds_neither_rich_nor_what_its_settings_do_not_need(tmp_path: Path) -> None:

@@ -4,14 +4,23 @@ All functions take and return float64 arrays of shape (n, t), series by interval
 run as filters (scipy.signal.lfilter), so their cost does not depend on the interpreter.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
-from scipy.signal import lfilter
 
 from kernelcast.predictor.arrays import Bools, Floats
 
 BYTES_AT_ONCE = 64 * 2**20
 """A rolling median copies each window; rows are taken in groups whose copies have this size at most."""
+
+
+def _filtered(numerator: Sequence[float], denominator: Sequence[float], values: Floats, **options: Any) -> Any:
+    """Filter rows with scipy.signal.lfilter; scipy.signal is imported with the first call."""
+    from scipy.signal import lfilter  # noqa: PLC0415  takes as long as all other imports of a predictor
+
+    return lfilter(numerator, denominator, values, **options)
 
 
 def forward_filled(values: Floats) -> Floats:
@@ -39,7 +48,7 @@ def lagged(values: Floats, lag: int) -> Floats:
 def exponential_mean(values: Floats, alpha: float) -> Floats:
     """Simple exponential smoothing, begun at the first value."""
     start = (1 - alpha) * values[:, :1]
-    smoothed: Floats = lfilter([alpha], [1, alpha - 1], values, axis=1, zi=start)[0]
+    smoothed: Floats = _filtered([alpha], [1, alpha - 1], values, axis=1, zi=start)[0]
     return smoothed
 
 
@@ -60,8 +69,8 @@ def damped_trend(values: Floats, alpha: float, beta: float, phi: float) -> tuple
     back, keep = -alpha * beta, phi * (1 - alpha * beta)
     recursion = [1, -(own + keep), own * keep - cross * back]
     centred = values - values[:, :1]
-    level = lfilter([alpha, -keep * alpha + cross * alpha * beta], recursion, centred, axis=1)
-    slope = lfilter([alpha * beta, back * alpha - own * alpha * beta], recursion, centred, axis=1)
+    level = _filtered([alpha, -keep * alpha + cross * alpha * beta], recursion, centred, axis=1)
+    slope = _filtered([alpha * beta, back * alpha - own * alpha * beta], recursion, centred, axis=1)
     return level + values[:, :1], slope
 
 
@@ -99,8 +108,8 @@ def recent_mean(values: Floats, valid: Bools, memory: float) -> Floats:
         memory: Intervals after which a value has lost 63 % of its weight.
     """
     decay = [1, 1 / memory - 1]
-    total = lfilter([1 / memory], decay, np.where(valid, values, 0.0), axis=-1)
-    weight = lfilter([1 / memory], decay, valid.astype(float), axis=-1)
+    total = _filtered([1 / memory], decay, np.where(valid, values, 0.0), axis=-1)
+    weight = _filtered([1 / memory], decay, valid.astype(float), axis=-1)
     with np.errstate(invalid="ignore", divide="ignore"):
         mean: Floats = total / weight
     return mean
