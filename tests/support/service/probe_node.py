@@ -59,7 +59,7 @@ class Node:
         for report in self.server.poll(time.time_ns()).reports:
             self.finals += report.final
             self.aggregator.report(report)
-        self.outcomes += self.server.outcomes()
+        self.outcomes += [received.outcome for received in self.server.outcomes()]
 
     def launches(self) -> int:
         self.turn()

@@ -10,8 +10,10 @@ from kernelcast.exporter.delivery.publish import SamplePublisher
 from kernelcast.exporter.exposition import IntervalExposition
 from kernelcast.exporter.hints.outcomes import OutcomeRelay
 from kernelcast.exporter.pipeline import Pipeline
+from kernelcast.exporter.programs.outcomes import ReceivedOutcome
 from kernelcast.exporter.schedule import Lateness, Schedule, phase_of
 from kernelcast.exporter.state import StateFile
+from kernelcast.exporter.totals import snapshot
 from kernelcast.exporter.totals.aggregate import Aggregator
 from kernelcast.exporter.totals.energy import GpuEnergy, GpuKey
 from kernelcast.exporter.totals.report import ProcessReport, SourceBatch
@@ -43,7 +45,7 @@ class Node:
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, bytes | None, bytes | None]] = []
-        self.waiting: list[Outcome] = []
+        self.waiting: list[ReceivedOutcome] = []
         self.fails = False
         self.launches = 0
 
@@ -61,9 +63,13 @@ class Node:
     def send(self, topic: str, *, key: bytes | None, value: bytes | None) -> None:
         self.sent.append((topic, key, value))
 
-    def outcomes(self) -> list[Outcome]:
+    def outcomes(self) -> list[ReceivedOutcome]:
         found, self.waiting = self.waiting, []
         return found
+
+
+def received(outcome: Outcome, event_id: str = "e1") -> ReceivedOutcome:
+    return ReceivedOutcome(outcome, event_id, "n")
 
 
 class Assembled:
@@ -244,29 +250,46 @@ def test_outcomes_reach_kafka_and_the_programs_series() -> None:
     made = Assembled()
     made.daemon.interval()
     outcome = Outcome("hint-1", "train", "block", OutcomeState.KEPT, measured_ratio=0.9, hostname="node1", uuid="GPU-1")
-    made.node.waiting = [outcome, Outcome("hint-2", "unknown", "block", OutcomeState.EXPIRED)]
+    other = Outcome("hint-2", "unknown", "block", OutcomeState.EXPIRED)
+    made.node.waiting = [received(outcome), received(other, "e2")]
     made.daemon.interval()
     events = [(key, value) for topic, key, value in made.node.sent if topic == "kernelcast.outcomes"]
     assert [key for key, _ in events] == [b"hint-1", b"hint-2"]
     event = decode_event(events[0][1] or b"")
     assert event["source"] == "/kernelcast/exporter/node1"
     assert outcome_from(event) == outcome
+    assert event["id"] == "e1", "readers recognise a repeat by it"
     assert made.metric(rows.OUTCOMES, outcome="published") == 1
     assert made.metric(rows.OUTCOMES, outcome="unmatched") == 1
 
 
 def test_an_outcome_that_comes_with_a_programs_first_report_counts_in_its_series() -> None:
     made = Assembled()
-    made.node.waiting = [Outcome("hint-1", "train", "block", OutcomeState.REJECTED)]
+    made.node.waiting = [received(Outcome("hint-1", "train", "block", OutcomeState.REJECTED))]
     made.daemon.interval()
     (member,) = made.parts.aggregator.members.values()
     assert member.series.outcomes == {("block", "rejected"): 1}
     assert made.metric(rows.OUTCOMES, outcome="unmatched") == 0
 
 
+def test_a_repeated_outcome_counts_once_also_after_a_restart_from_the_saved_state() -> None:
+    made = Assembled()
+    outcome = Outcome("hint-1", "train", "block", OutcomeState.KEPT)
+    made.node.waiting = [received(outcome), received(outcome), received(outcome, "e2")]
+    made.daemon.interval()
+    stored = snapshot.take(made.parts.aggregator)
+    later = Aggregator()
+    snapshot.restore(later, stored)
+    later.outcome(outcome, "e1")
+    (member,) = later.members.values()
+    assert member.series.outcomes == {("block", "kept"): 2}
+    assert (made.parts.aggregator.counts.repeated, later.counts.repeated) == (1, 1)
+
+
 def test_an_outcome_too_long_for_an_event_is_dropped_and_counted() -> None:
     made = Assembled()
-    made.node.waiting = [Outcome("hint-1", "train", "block", OutcomeState.REJECTED, reason="x" * 100_000)]
+    too_long = Outcome("hint-1", "train", "block", OutcomeState.REJECTED, reason="x" * 100_000)
+    made.node.waiting = [received(too_long)]
     made.daemon.interval()
     assert made.metric(rows.OUTCOMES, outcome="dropped") == 1
     assert not [topic for topic, _, _ in made.node.sent if topic == "kernelcast.outcomes"]

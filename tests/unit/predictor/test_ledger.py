@@ -130,3 +130,25 @@ def test_a_restart_does_not_renew_the_cooldown_of_a_hint() -> None:
     while not read.caught_up:
         read.poll(0.0)
     assert [one.hint.value for one in book.propose([tunable("33")], BUSY, now_ns=NOW_NS)] == ["128"]
+
+
+class CountingBook(HintBook):
+    def __init__(self) -> None:
+        super().__init__(HintSettings())
+        self.learnt: list[str] = []
+
+    def learn_outcome(self, outcome: Outcome, *, time_ns: int) -> None:
+        self.learnt.append(outcome.hint_id)
+        super().learn_outcome(outcome, time_ns=time_ns)
+
+
+def test_an_outcome_that_was_written_twice_is_learnt_once() -> None:
+    reader, book = FakeReader(), CountingBook()
+    kept = Outcome("1", "train", "block", OutcomeState.KEPT)
+    sent = [("/a", "e1"), ("/a", "e1"), ("/a", "e2"), ("/b", "e1")]
+    values = [encode_event(to_event(kept, source=source, time_ns=0, event_id=one)) for source, one in sent]
+    reader.waiting = [message(OUTCOMES.name, offset, value) for offset, value in enumerate(values)]
+    read = ledger(reader, RejectedMessages(), [0.0], book)
+    for _ in sent:
+        read.poll(0.0)
+    assert book.learnt == ["1", "1", "1"], "another event is one with another id or another source"

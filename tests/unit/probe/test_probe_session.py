@@ -298,7 +298,8 @@ def test_outcomes_have_program_rank_host_and_gpu_of_the_connection() -> None:
     session.take(rows(1, 1))
     lie = Outcome("h", "other", "block", OutcomeState.KEPT, rank="9", hostname="elsewhere", uuid="GPU-9")
     node.registry.take(session, OutcomeFrame(to_event(lie, source="/p", time_ns=1)), NOW_NS)
-    (only,) = node.registry.outcomes()
+    (received,) = node.registry.outcomes()
+    only = received.outcome
     assert (only.program, only.rank, only.hostname, only.uuid) == ("training", "0", "node", "GPU-1")
     assert node.registry.outcomes() == []
 
@@ -310,7 +311,7 @@ def test_a_search_of_the_program_needs_no_hint_and_names_device_model_and_code_v
     for trial in (f"{SEARCH_PREFIX}1", "h1"):
         outcome = Outcome(trial, "another", "conv.run", OutcomeState.ROLLED_BACK, decision="failed", candidate="[9]")
         node.registry.take(session, OutcomeFrame(to_event(outcome, source="/test", time_ns=1)), NOW_NS)
-    (found,) = node.registry.outcomes()
+    found = node.registry.outcomes()[0].outcome
     assert (found.hint_id, found.program, found.candidate) == (f"{SEARCH_PREFIX}1", "training", "[9]")
     assert (found.device_model, found.code_version) == ("NVIDIA A100", "v7")
 
@@ -421,7 +422,7 @@ def test_an_outcome_counts_only_from_the_user_whose_process_got_the_hint() -> No
     assert node.registry.outcomes() == []
     assert node.prometheus.get_sample_value("kernelcast_exporter_probe_outcomes_refused_total") == 1
     node.registry.take(addressed, outcome_of(hint), NOW_NS)
-    assert [outcome.hint_id for outcome in node.registry.outcomes()] == ["h1"]
+    assert [received.outcome.hint_id for received in node.registry.outcomes()] == ["h1"]
 
 
 def test_an_outcome_of_an_undelivered_hint_is_refused_once_the_receivers_are_known() -> None:
@@ -431,7 +432,7 @@ def test_an_outcome_of_an_undelivered_hint_is_refused_once_the_receivers_are_kno
     session = node.join()
     node.registry.take(session, outcome_of(hint), NOW_NS)
     node.registry.take(session, outcome_of(replace(hint, hint_id="h0")), NOW_NS)
-    assert [outcome.hint_id for outcome in node.registry.outcomes()] == ["h0"]
+    assert [received.outcome.hint_id for received in node.registry.outcomes()] == ["h0"]
 
 
 def test_receivers_survive_a_restart_and_an_older_state_lets_unknown_hints_through_for_an_hour() -> None:

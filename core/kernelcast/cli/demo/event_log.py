@@ -9,6 +9,7 @@ from kernelcast.runtime.kafka.consumer import Consumer
 from kernelcast.runtime.settings.service import KafkaSettings
 from kernelcast.wire.cloudevents import decode_event
 from kernelcast.wire.errors import BrokerError, EventError
+from kernelcast.wire.repeats import RecentEventIds, event_key
 from kernelcast.wire.topics import ALERTS, DEADLETTER, HINTS, OUTCOMES
 
 KEPT: Final = 1000
@@ -32,6 +33,7 @@ class EventLog:
         self._events: deque[Seen] = deque(maxlen=KEPT)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="demo-events", daemon=True)
+        self._outcome_ids = RecentEventIds()
         self.dead_letters = 0
 
     def start(self) -> None:
@@ -70,6 +72,8 @@ class EventLog:
                 self.dead_letters += 1
                 continue
             try:
-                self._events.append(Seen(str(message.topic()), decode_event(message.value() or b"")))
+                event = decode_event(message.value() or b"")
             except EventError:
                 continue  # the services count it and send it to the dead letters; the demo ignores it
+            if message.topic() != OUTCOMES.name or self._outcome_ids.add(event_key(event)):
+                self._events.append(Seen(str(message.topic()), event))

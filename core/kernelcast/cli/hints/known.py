@@ -9,6 +9,7 @@ from kernelcast.runtime.kafka.clients import ReceivedMessage
 from kernelcast.wire.cloudevents import decode_event
 from kernelcast.wire.errors import EventError
 from kernelcast.wire.events import Hint, Outcome, OutcomeState, hint_from, outcome_from
+from kernelcast.wire.repeats import RecentEventIds, event_key
 from kernelcast.wire.topics import HINTS, ORDERS, OUTCOMES
 from kernelcast.wire.tuning.approvals import (
     APPROVAL_TYPE,
@@ -144,15 +145,17 @@ class KnownHints:
         orders: Stop orders in force, by record key.
         approvals: Answers of people, by id of the hint.
         unusable: Number of messages that hold none of them.
+        outcome_ids: Events of outcomes that were read: an exporter may write one again after a restart.
     """
 
     records: dict[str, HintRecord] = field(default_factory=dict)
     orders: dict[str, StopOrder] = field(default_factory=dict)
     approvals: dict[str, Approval] = field(default_factory=dict)
     unusable: int = 0
+    outcome_ids: RecentEventIds = field(default_factory=RecentEventIds)
 
     def add(self, message: ReceivedMessage) -> Event | None:
-        """Keep the content of a message, and return it; None for a withdrawal and for an unusable message."""
+        """Keep the content of a message, and return it; None for a withdrawal, a repeat and an unusable message."""
         value = message.value()
         if value is None:
             self._remove((message.key() or b"").decode(errors="replace"))
@@ -188,6 +191,8 @@ class KnownHints:
             return hint
         if topic == OUTCOMES.name:
             outcome = outcome_from(event)
+            if not self.outcome_ids.add(event_key(event)):
+                return None
             self._record(outcome.hint_id).answers.append(Answer(outcome, time_ns))
             return outcome
         if topic == ORDERS.name and event["type"] == APPROVAL_TYPE:

@@ -3,12 +3,13 @@
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from kernelcast.exporter.programs.outcomes import ReceivedOutcome
 from kernelcast.exporter.totals.aggregate import Aggregator
 from kernelcast.runtime.kafka.clients import Sender
 from kernelcast.runtime.logging import get_logger
 from kernelcast.wire.cloudevents import encode_event
 from kernelcast.wire.errors import EventError
-from kernelcast.wire.events import Outcome, to_event
+from kernelcast.wire.events import to_event
 from kernelcast.wire.topics import OUTCOMES
 
 _log = get_logger(__name__)
@@ -17,7 +18,7 @@ _log = get_logger(__name__)
 class OutcomeSource(Protocol):
     """A source of outcomes: the probe socket."""
 
-    def outcomes(self) -> Iterable[Outcome]:
+    def outcomes(self) -> Iterable[ReceivedOutcome]:
         """Those since the last call."""
         ...
 
@@ -50,11 +51,13 @@ class OutcomeRelay:
 
     def relay(self, now_ns: int) -> None:
         """Count and write the outcomes since the last call."""
-        for outcome in self._source.outcomes():
+        for received in self._source.outcomes():
+            outcome = received.outcome
             unmatched = self._aggregator.counts.unmatched
-            self._aggregator.outcome(outcome)
+            self._aggregator.outcome(outcome, received.event_id)
             try:
-                value = encode_event(to_event(outcome, source=self._origin, time_ns=now_ns))
+                event = to_event(outcome, source=self._origin, time_ns=now_ns, event_id=received.event_id)
+                value = encode_event(event)
             except EventError as error:
                 self._count("dropped")
                 _log.warning("outcome dropped", program=outcome.program, reason=str(error))

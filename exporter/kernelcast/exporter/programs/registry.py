@@ -3,7 +3,7 @@
 Not thread-safe; the server calls it under its lock.
 """
 
-from collections import Counter, OrderedDict, deque
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -12,13 +12,14 @@ from kernelcast.exporter.hints.approvals import deliverable
 from kernelcast.exporter.hints.receivers import HintReceivers
 from kernelcast.exporter.programs.counts import ProbeCounts
 from kernelcast.exporter.programs.limits import ProbeLimits, check_hello
+from kernelcast.exporter.programs.outcomes import ReceivedOutcome, ReceivedOutcomes
 from kernelcast.exporter.programs.session import ProbeSession
 from kernelcast.exporter.programs.socket import Peer, has_ended
 from kernelcast.exporter.totals.report import ProcessReport
 from kernelcast.runtime.logging import get_logger
 from kernelcast.wire.cloudevents import NANOSECONDS
 from kernelcast.wire.errors import DeviceError
-from kernelcast.wire.events import Hint, Outcome
+from kernelcast.wire.events import Hint
 from kernelcast.wire.frames import DeviceClaim, Frame, Hello
 from kernelcast.wire.identity import Device
 from kernelcast.wire.tuning.approvals import Approval, ApprovalState
@@ -91,7 +92,7 @@ class ProbeRegistry:
         self._approvals: dict[str, Approval] = {}
         self._experiences: OrderedDict[str, Experience] = OrderedDict()
         self._stopped: frozenset[str] = frozenset()
-        self._outcomes: deque[Outcome] = deque()
+        self._outcomes = ReceivedOutcomes(limits.outcomes)
         self._departed: list[ProbeSession] = []
 
     def join(self, hello: Hello, peer: Peer, connection: int) -> ProbeSession | RejectedProcess:
@@ -266,11 +267,9 @@ class ProbeRegistry:
         """Whether a process has sent `Bye`, or its pid no longer exists."""
         return session.ended or self._ended(peer.pid)
 
-    def outcomes(self) -> list[Outcome]:
+    def outcomes(self) -> list[ReceivedOutcome]:
         """Return the outcomes since the last call."""
-        found = list(self._outcomes)
-        self._outcomes.clear()
-        return found
+        return self._outcomes.take()
 
     def entries(self) -> list[Entry]:
         """Return every process, connected or not."""
@@ -324,16 +323,15 @@ class ProbeRegistry:
     def _is_stopped(self, session: ProbeSession) -> bool:
         return _names(self._stopped, session)
 
-    def _note(self, outcome: Outcome, session: ProbeSession, now_ns: int) -> None:
+    def _note(self, received: ReceivedOutcome, session: ProbeSession, now_ns: int) -> None:
         """Queue an outcome for the daemon, if a process of this user got the hint, or searched by itself."""
+        outcome = received.outcome
         if not outcome.is_search and not self.receivers.includes(outcome.hint_id, session.uid, now_ns):
             self._counts.outcomes_refused.inc()
             _log.warning("outcome refused: no process of this user got the hint", uid=session.uid)
             return
-        if len(self._outcomes) >= self._limits.outcomes:
-            self._outcomes.popleft()
+        if not self._outcomes.add(received):
             self._counts.outcomes_dropped.inc()
-        self._outcomes.append(outcome)
 
     def _valid_hints(self, now_ns: int) -> list[Hint]:
         for key in [key for key, hint in self._hints.items() if hint.expires_at_ns <= now_ns]:

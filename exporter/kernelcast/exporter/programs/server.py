@@ -20,6 +20,7 @@ from kernelcast.exporter.programs.counts import ProbeCounts
 from kernelcast.exporter.programs.final_reports import FinalReports
 from kernelcast.exporter.programs.leaving import Leaving
 from kernelcast.exporter.programs.limits import ProbeLimits
+from kernelcast.exporter.programs.outcomes import ReceivedOutcome
 from kernelcast.exporter.programs.places import ConnectionPlaces, ProgramConnection
 from kernelcast.exporter.programs.process import ProbeProcess
 from kernelcast.exporter.programs.refusal_log import RefusalLog
@@ -28,7 +29,7 @@ from kernelcast.exporter.programs.socket import ProbeSocket, peer_of
 from kernelcast.exporter.totals.report import SourceBatch
 from kernelcast.runtime.logging import get_logger
 from kernelcast.wire.errors import FrameError, SourceError
-from kernelcast.wire.events import Hint, Outcome
+from kernelcast.wire.events import Hint
 from kernelcast.wire.frames import MAX_FRAME_BYTES, Frame, Hello, decode
 from kernelcast.wire.tuning.approvals import Approval
 from kernelcast.wire.tuning.experience import Experience
@@ -158,7 +159,7 @@ class ProbeServer:
             self._to_send.update(self._registry.teach(experience, self._clock()))
         self._wake()
 
-    def outcomes(self) -> list[Outcome]:
+    def outcomes(self) -> list[ReceivedOutcome]:
         """Return outcomes of hints since the last call, with host name and UUID."""
         with self._lock:
             return self._registry.outcomes()

@@ -13,10 +13,11 @@ from kernelcast.exporter.programs.limits import (
     check_tunables,
     check_variants,
 )
+from kernelcast.exporter.programs.outcomes import ReceivedOutcome, checked_id
 from kernelcast.exporter.programs.pending import PendingTotals
 from kernelcast.exporter.totals.report import ProcessReport
 from kernelcast.wire.errors import EventError, FrameError
-from kernelcast.wire.events import Hint, Outcome, outcome_from, to_event, withdrawal
+from kernelcast.wire.events import Hint, outcome_from, to_event, withdrawal
 from kernelcast.wire.frames import (
     MAX_VARIANTS,
     Bye,
@@ -87,7 +88,7 @@ class ProbeSession:
         self._hints: deque[bytes] = deque()
         self._delivered: dict[str, str] = {}
 
-    def take(self, frame: Frame) -> Outcome | None:
+    def take(self, frame: Frame) -> ReceivedOutcome | None:
         """Process one frame.
 
         Returns:
@@ -282,14 +283,14 @@ class ProbeSession:
         """Add the device model to a tunable, so that a hint can name the model for which it was derived."""
         return claim if claim.device_model else replace(claim, device_model=self.devices[0].model_name)
 
-    def _outcome(self, frame: OutcomeFrame) -> Outcome:
+    def _outcome(self, frame: OutcomeFrame) -> ReceivedOutcome:
         try:
             outcome = outcome_from(frame.event)
         except EventError as error:
             raise FrameError(f"Outcome frame is malformed: {error}") from error
         home = self.devices[min(self._active, default=0)]
         process = self.process
-        return replace(
+        completed = replace(
             outcome,
             program=process.program,
             rank=process.rank,
@@ -301,6 +302,7 @@ class ProbeSession:
                 (one.granularity for one in self.tunables if one.name == outcome.tunable), outcome.granularity
             ),
         )
+        return ReceivedOutcome(completed, checked_id(frame.event["id"]), process.nonce)
 
     def _report(self, device: int) -> ProcessReport:
         rows = tuple(self._new.rows.get(device, {}).values())

@@ -14,6 +14,7 @@ from kernelcast.exporter.totals.series import ProgramSeries, SeriesKey
 from kernelcast.wire.events import Outcome, OutcomeState
 from kernelcast.wire.frames import MEMSET
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
+from kernelcast.wire.repeats import RecentEventIds
 
 DEFAULT_KERNELS: Final = 100
 """In six real traces (HolisticTraceAnalysis, tests/data) 100 kernels cover 98.8 to 100 % of GPU time."""
@@ -25,6 +26,7 @@ MAX_PROCESSES: Final = 1_024
 also notifies the program."""
 MAX_ENDED: Final = 16
 MAX_FINISHED: Final = 4_096
+MAX_OUTCOME_IDS: Final = 4_096
 DECISIONS: Final = ("inconclusive", "failed")
 """Decisions that are counted by themselves; their state is `rolled_back`."""
 
@@ -52,6 +54,7 @@ class AggregatorCounts:
         late: Reports of processes that ended long ago; ignored.
         retired: Programs whose series are no longer written.
         unmatched: Outcomes of hints of an unknown program.
+        repeated: Outcomes that were counted before; a program has sent them again.
     """
 
     reports: int = 0
@@ -62,6 +65,7 @@ class AggregatorCounts:
     late: int = 0
     retired: int = 0
     unmatched: int = 0
+    repeated: int = 0
 
 
 class ProgramOnGpu:
@@ -99,6 +103,7 @@ class Aggregator:
         counts: Counts since the start.
         epoch_ns: As above; moves on when a program is retired.
         energy: Energy of GPUs, and estimates for kernels.
+        outcome_ids: Events of the newest outcomes that were counted; a program sends one again after a reconnect.
         finished: Ended processes that are no longer kept, so that a late report is not counted twice.
     """
 
@@ -118,6 +123,7 @@ class Aggregator:
         self.finished: OrderedDict[str, None] = OrderedDict()
         self.counts = AggregatorCounts()
         self.energy = EnergyMeter()
+        self.outcome_ids = RecentEventIds(MAX_OUTCOME_IDS)
 
     def report(self, report: ProcessReport) -> None:
         """Add the totals of one process on one GPU."""
@@ -160,8 +166,11 @@ class Aggregator:
         if process is not None:
             process.confirmed = False
 
-    def outcome(self, outcome: Outcome) -> None:
-        """Count the outcome of a hint."""
+    def outcome(self, outcome: Outcome, event_id: str = "") -> None:
+        """Count the outcome of a hint; one with an id counts once."""
+        if event_id and not self.outcome_ids.add(event_id):
+            self.counts.repeated += 1
+            return
         member = self._addressee(outcome)
         if member is None:
             self.counts.unmatched += 1

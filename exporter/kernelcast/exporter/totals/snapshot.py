@@ -35,6 +35,7 @@ def take(aggregator: Aggregator, *, energy: bool = True) -> Document:
         "epoch_ns": aggregator.epoch_ns,
         "finished": list(aggregator.finished),
         "energy": [[*key, known.gpu, known.start_ns, known.active_uj, known.idle_uj] for key, known in gpus.items()],
+        "outcome_ids": aggregator.outcome_ids.saved(),
         "programs": [_member(member) for member in aggregator.members.values()],
     }
 
@@ -52,7 +53,9 @@ def restore(aggregator: Aggregator, document: Document) -> None:
         GpuKey(hostname, uuid, source): GpuEnergy(str(index), int(start_ns), int(active_uj), int(idle_uj))
         for hostname, uuid, source, index, start_ns, active_uj, idle_uj in document.get("energy", [])
     }
+    outcome_ids = [str(event_id) for event_id in document.get("outcome_ids", [])]
     aggregator.energy.gpus = gpus
+    aggregator.outcome_ids.restore(outcome_ids)
     aggregator.epoch_ns = epoch_ns
     aggregator.finished = finished
     aggregator.members = {member.series.key: member for member in members}

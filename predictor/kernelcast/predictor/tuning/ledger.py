@@ -17,6 +17,7 @@ from kernelcast.runtime.kafka.replay import ReplayConsumer
 from kernelcast.wire.cloudevents import decode_event
 from kernelcast.wire.errors import EventError
 from kernelcast.wire.events import hint_from, outcome_from
+from kernelcast.wire.repeats import RecentEventIds, event_key
 from kernelcast.wire.topics import HINTS, ORDERS, OUTCOMES
 from kernelcast.wire.tuning.approvals import approval_from, approval_key
 
@@ -51,6 +52,7 @@ class Ledger:
         self._book = book
         self._rejected = rejected
         self._clock_ns = clock_ns
+        self._outcome_ids = RecentEventIds()
 
     @property
     def caught_up(self) -> bool:
@@ -96,8 +98,10 @@ class Ledger:
             event = decode_event(value)
             if message.topic() == HINTS.name:
                 self._book.learn_hint(hint_from(event), time_ns=self._written_ns(message))
-            else:
-                self._book.learn_outcome(outcome_from(event), time_ns=self._written_ns(message))
+                return
+            outcome = outcome_from(event)
+            if self._outcome_ids.add(event_key(event)):
+                self._book.learn_outcome(outcome, time_ns=self._written_ns(message))
         except EventError as error:
             self._rejected.send(message, error)
 

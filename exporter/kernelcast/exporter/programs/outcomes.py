@@ -1,0 +1,65 @@
+"""Outcomes that programs have sent, until the daemon takes them."""
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+from kernelcast.wire.errors import FrameError
+from kernelcast.wire.events import Outcome
+
+MAX_ID_CHARACTERS: Final = 64
+"""Longest event id of an outcome; a UUID has 36."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedOutcome:
+    """An outcome and what identifies it.
+
+    Attributes:
+        outcome: The outcome, with the facts that the exporter knows of its process.
+        event_id: The id of its event, drawn once by the program.
+        nonce: The process that sent it.
+    """
+
+    outcome: Outcome
+    event_id: str
+    nonce: str
+
+
+class ReceivedOutcomes:
+    """A bounded queue; if full, the oldest is dropped. Not thread-safe.
+
+    Args:
+        most: The number of outcomes.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._waiting: deque[ReceivedOutcome] = deque()
+
+    def add(self, received: ReceivedOutcome) -> bool:
+        """Queue an outcome; False if another one was dropped for it."""
+        dropped = len(self._waiting) >= self._most
+        if dropped:
+            self._waiting.popleft()
+        self._waiting.append(received)
+        return not dropped
+
+    def take(self) -> list[ReceivedOutcome]:
+        """Return the outcomes since the last call."""
+        found = list(self._waiting)
+        self._waiting.clear()
+        return found
+
+
+def checked_id(event_id: str) -> str:
+    """Return the id of an event that a program has sent.
+
+    Raises:
+        FrameError: It is too long to be remembered.
+    """
+    if len(event_id) > MAX_ID_CHARACTERS:
+        raise FrameError(
+            f"Outcome frame has an event id of {len(event_id)} characters; the limit is {MAX_ID_CHARACTERS}; use a UUID"
+        )
+    return event_id
