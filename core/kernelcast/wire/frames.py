@@ -6,7 +6,8 @@ frame that is lost is made good by the next one that arrives, and a daemon that 
 interval.
 
 From the program: `Hello` first, then `Names` before any row that uses them, `KernelRows`, `VariantRows`, `Counters`,
-`Status`, `Tunables`, `OutcomeFrame`, `Bye`. From the exporter: `HintFrame`.
+`Status`, `Tunables`, `OutcomeFrame`, `Bye`. From the exporter: `HintFrame`, and
+`OutcomesConfirmed` if `Hello` asks for it.
 """
 
 import json
@@ -38,6 +39,7 @@ __all__ = [
     "KernelRows",
     "Names",
     "OutcomeFrame",
+    "OutcomesConfirmed",
     "Status",
     "TunableClaim",
     "Tunables",
@@ -77,7 +79,10 @@ class DeviceClaim:
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """Identity of the reporting process: the first frame of a connection."""
+    """Identity of the reporting process: the first frame of a connection.
+
+    `wants_confirmations` says that the process understands `OutcomesConfirmed`.
+    """
 
     TYPE: ClassVar = 1
 
@@ -91,6 +96,7 @@ class Hello:
     version: str = ""
     code_version: str = ""
     devices: tuple[DeviceClaim, ...] = ()
+    wants_confirmations: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +243,23 @@ class OutcomeFrame:
 
 
 @dataclass(frozen=True, slots=True)
+class OutcomesConfirmed:
+    """Ids of outcome events that need not be sent again: Kafka has acknowledged them, or they are refused for good.
+
+    The first one of a connection may have none; it says that this exporter confirms outcomes.
+    """
+
+    TYPE: ClassVar = 11
+
+    event_ids: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the ids, which JSON can spell as anything."""
+        if not all(isinstance(one, str) for one in self.event_ids):
+            raise TypeError(f"event_ids is {self.event_ids!r}, not a list of texts")
+
+
+@dataclass(frozen=True, slots=True)
 class Bye:
     """The process ends; its totals are final."""
 
@@ -245,8 +268,23 @@ class Bye:
     reason: str = "exit"
 
 
-Frame = Hello | Names | KernelRows | Counters | Tunables | HintFrame | OutcomeFrame | Bye | VariantRows | Status
-_CONTROL: Final = {kind.TYPE: kind for kind in (Hello, Names, Counters, Tunables, HintFrame, OutcomeFrame, Bye, Status)}
+Frame = (
+    Hello
+    | Names
+    | KernelRows
+    | Counters
+    | Tunables
+    | HintFrame
+    | OutcomeFrame
+    | OutcomesConfirmed
+    | Bye
+    | VariantRows
+    | Status
+)
+_CONTROL: Final = {
+    kind.TYPE: kind
+    for kind in (Hello, Names, Counters, Tunables, HintFrame, OutcomeFrame, OutcomesConfirmed, Bye, Status)
+}
 _PACKED: Final[dict[int, type[KernelRows | VariantRows]]] = {kind.TYPE: kind for kind in (KernelRows, VariantRows)}
 _NESTED: Final[dict[str, type[Any]]] = {"devices": DeviceClaim, "names": KernelName, "tunables": TunableClaim}
 _KINDS: Final[dict[Any, tuple[type, ...]]] = {int: (int,), str: (str,), float: (int, float)}
@@ -296,7 +334,7 @@ def decode(packet: bytes) -> Frame:
     if kind in _PACKED:
         return unpack(_PACKED[kind], body)
     if kind not in _CONTROL:
-        raise FrameError(f"frame type is {kind}; known types are 1 to 10; install the same kernelcast on both sides")
+        raise FrameError(f"frame type is {kind}; known types are 1 to 11; install the same kernelcast on both sides")
     return _decode_control(_CONTROL[kind], body)
 
 

@@ -1,8 +1,8 @@
-"""Queue of the outcomes of hints, until they are sent to the exporter."""
+"""Queue of the outcomes of hints, until the exporter confirms them; without confirmations, until they are sent."""
 
 import threading
-from collections import deque
-from collections.abc import Callable
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from kernelcast.wire.events import Hint, Outcome, OutcomeState, to_event
@@ -13,6 +13,9 @@ MAX_HISTORY: Final = 64
 
 class OutcomeQueue:
     """A bounded queue of outcome events, safe for several threads; if full, the oldest is dropped and counted.
+
+    Each event has an id, drawn once. What was sent is kept until the exporter confirms it, and is sent again after a
+    reconnect. An exporter that has never confirmed anything is an earlier version: for it, sent means delivered.
 
     Args:
         program: The program.
@@ -28,6 +31,8 @@ class OutcomeQueue:
         self._wake = wake
         self._lock = threading.Lock()
         self._waiting: deque[dict[str, Any]] = deque()
+        self._sent: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._confirms = False
         self._history: deque[Outcome] = deque(maxlen=MAX_HISTORY)
         self.dropped = 0
 
@@ -48,9 +53,8 @@ class OutcomeQueue:
         )
         event = to_event(outcome, source="/kernelcast/probe", time_ns=self._clock())
         with self._lock:
-            if len(self._waiting) >= MAX_WAITING:
-                self._waiting.popleft()
-                self.dropped += 1
+            if len(self._waiting) + len(self._sent) >= MAX_WAITING:
+                self._drop_oldest()
             self._waiting.append(event)
             self._history.append(outcome)
         self._wake()
@@ -65,12 +69,41 @@ class OutcomeQueue:
             return tuple(self._history)
 
     def first(self) -> dict[str, Any] | None:
-        """Return the oldest event; it stays in the queue until `discard` is called after sending."""
+        """Return the oldest event; it stays in the queue until `sent` is called."""
         with self._lock:
             return self._waiting[0] if self._waiting else None
 
-    def discard(self, event: dict[str, Any]) -> None:
-        """Remove the oldest event if it still is `event`."""
+    def sent(self, event: dict[str, Any]) -> None:
+        """Note that the oldest event, if it still is `event`, was sent; it waits for its confirmation."""
         with self._lock:
             if self._waiting and self._waiting[0] is event:
-                self._waiting.popleft()
+                self._sent[event["id"]] = self._waiting.popleft()
+
+    def confirmed(self, event_ids: Iterable[str]) -> None:
+        """Forget events that need not be sent again; also a call without ids says that the exporter confirms."""
+        with self._lock:
+            self._confirms = True
+            for event_id in event_ids:
+                self._sent.pop(event_id, None)
+
+    def reconnected(self) -> None:
+        """Queue what was sent and not confirmed again, before the younger events."""
+        with self._lock:
+            if self._confirms:
+                self._waiting.extendleft(reversed(self._sent.values()))
+            self._sent.clear()
+
+    @property
+    def unconfirmed(self) -> int:
+        """Number of sent events whose confirmation is still to come; 0 if the exporter confirms none."""
+        with self._lock:
+            return len(self._sent) if self._confirms else 0
+
+    def _drop_oldest(self) -> None:
+        if not self._sent:
+            self._waiting.popleft()
+            self.dropped += 1
+            return
+        self._sent.popitem(last=False)
+        if self._confirms:
+            self.dropped += 1

@@ -319,6 +319,7 @@ class Probe:
             version=package_version(),
             code_version=settings.code_version,
             devices=self._claims(),
+            wants_confirmations=True,
         )
 
     def _claims(self) -> tuple[DeviceClaim, ...]:

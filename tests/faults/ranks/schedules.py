@@ -193,7 +193,7 @@ class Run:
                 program.desk.receive(withdrawal(KEY, source="/test", time_ns=1_000 * NANOSECONDS))
         while step not in services.away.get(program.rank, ()) and (event := program.outcomes.first()):
             self.taken[program.rank].append(outcome_from(event))
-            program.outcomes.discard(event)
+            program.outcomes.sent(event)
 
     def _declare(self, program: RankProgram, searches: list[FailingSearch]) -> None:
         def made(space: Space, *, seed: int, seeds: Sequence[int] = ()) -> FailingSearch:

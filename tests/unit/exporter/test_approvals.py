@@ -86,7 +86,7 @@ class Node:
         while event := self.outcomes.first():
             outcome = outcome_from(event)
             found.append((outcome.hint_id, outcome.state))
-            self.outcomes.discard(event)
+            self.outcomes.sent(event)
         return found
 
 

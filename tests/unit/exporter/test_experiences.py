@@ -115,4 +115,4 @@ def test_an_outcome_says_when_its_value_may_change(tunable: str, said: str, gran
     outcome = Outcome("search-1", "hpc", tunable, OutcomeState.KEPT, granularity=said)
     relayed = session.take(OutcomeFrame(to_event(outcome, source="/test", time_ns=1)))
     assert relayed is not None
-    assert relayed.granularity == granularity
+    assert relayed.outcome.granularity == granularity

@@ -72,7 +72,7 @@ class Program:
         found = []
         while event := self.outcomes.first():
             found.append(outcome_from(event))
-            self.outcomes.discard(event)
+            self.outcomes.sent(event)
         return found
 
     def states(self) -> list[OutcomeState]:

@@ -10,6 +10,7 @@ from kernelcast.exporter.hints.receivers import HintReceivers
 from kernelcast.exporter.programs.counts import ProbeCounts
 from kernelcast.exporter.programs.devices import DeviceResolver
 from kernelcast.exporter.programs.limits import ProbeLimits
+from kernelcast.exporter.programs.outcomes import ReceivedOutcome
 from kernelcast.exporter.programs.registry import MAX_HINTS, ProbeRegistry, RejectedProcess
 from kernelcast.exporter.programs.session import ProbeSession
 from kernelcast.exporter.programs.socket import Peer, has_ended
@@ -27,6 +28,7 @@ from kernelcast.wire.frames import (
     KernelRows,
     Names,
     OutcomeFrame,
+    OutcomesConfirmed,
     Status,
     TunableClaim,
     Tunables,
@@ -500,3 +502,54 @@ def test_a_program_that_connects_while_it_is_stopped_gets_no_hint() -> None:
     assert session.next_packet is None
     node.registry.stop([], NOW_NS)
     assert session.delivered == ["training|block|"]
+
+
+def confirmations(session: ProbeSession) -> list[tuple[str, ...]]:
+    found = []
+    while (packet := session.next_packet) is not None:
+        frame = decode(packet)
+        if isinstance(frame, OutcomesConfirmed):
+            found.append(frame.event_ids)
+        session.packet_sent()
+    return found
+
+
+def outcome_frame(event_id: str, hint_id: str = "h") -> OutcomeFrame:
+    kept = Outcome(hint_id, "training", "block", OutcomeState.KEPT)
+    return OutcomeFrame(to_event(kept, source="/p", time_ns=1, event_id=event_id))
+
+
+def test_a_program_that_wants_confirmations_learns_at_once_that_they_come_and_then_the_ids() -> None:
+    node = Node()
+    session = node.join(wants_confirmations=True)
+    assert confirmations(session) == [()]
+    for event_id in ("e1", "e2"):
+        node.registry.take(session, outcome_frame(event_id), NOW_NS)
+    assert node.registry.confirm(node.registry.outcomes())
+    assert confirmations(session) == [("e1", "e2")]
+    many = [ReceivedOutcome(Outcome("h", "p", "t", OutcomeState.KEPT), f"{number:036}", "n1") for number in range(300)]
+    nonce = session.process.nonce
+    node.registry.confirm([replace(one, nonce=nonce) for one in many])
+    assert [len(ids) for ids in confirmations(session)] == [256, 44]
+
+
+def test_an_earlier_program_gets_no_confirmations() -> None:
+    node = Node()
+    session = node.join()
+    node.registry.take(session, outcome_frame("e1"), NOW_NS)
+    assert not node.registry.confirm(node.registry.outcomes())
+    assert session.next_packet is None
+
+
+def test_an_outcome_that_is_refused_for_good_is_confirmed() -> None:
+    node = Node()
+    node.registry.receivers.restore([])
+    session = node.join(wants_confirmations=True)
+    node.registry.take(session, outcome_frame("e1"), NOW_NS)
+    assert node.registry.outcomes() == []
+    assert confirmations(session) == [(), ("e1",)]
+
+
+def test_an_event_id_longer_than_any_uuid_is_refused() -> None:
+    with pytest.raises(FrameError, match="65 characters"):
+        Node().join().take(outcome_frame("x" * 65))

@@ -81,6 +81,7 @@ def test_a_status_survives_the_socket(sent: frames.Status) -> None:
         frames.Tunables((frames.TunableClaim("block", "48", ("32", "64"), kernels=("k",)),)),
         frames.HintFrame({"id": "1"}),
         frames.OutcomeFrame({"id": "1"}),
+        frames.OutcomesConfirmed(("1", "2")),
         frames.Bye(),
     ],
 )
@@ -204,3 +205,9 @@ def test_a_field_of_the_wrong_type_is_refused(body: dict[str, object]) -> None:
 def test_another_protocol_version_says_what_to_do() -> None:
     with pytest.raises(FrameError, match="install the same kernelcast"):
         frames.decode(frames.HEADER.pack(frames.MAGIC, 9, 1))
+
+
+@pytest.mark.parametrize("event_ids", [b"7", b"[7]", b"[{}]", b"null"])
+def test_confirmed_ids_that_are_no_texts_are_refused(event_ids: bytes) -> None:
+    with pytest.raises(FrameError):
+        frames.decode(b'KC\x02\x0b{"event_ids":' + event_ids + b"}")

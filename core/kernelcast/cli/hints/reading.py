@@ -102,7 +102,8 @@ def follow(
             data = known.add(message)
             if data is not None:
                 yield line(data, message_ns(message) or clock())
-        known = KnownHints(unusable=known.unusable)  # nothing is kept, so that memory stays fixed
+        # Hints and outcomes are not kept, so that memory stays fixed.
+        known = KnownHints(unusable=known.unusable, outcome_ids=known.outcome_ids)
 
 
 def _missing(topic: Topic) -> BrokerError:

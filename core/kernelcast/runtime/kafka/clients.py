@@ -5,7 +5,7 @@ from typing import Protocol
 
 from confluent_kafka import TopicPartition
 
-from kernelcast.runtime.kafka.producer import Headers
+from kernelcast.runtime.kafka.producer import DeliveryListener, Headers
 
 MessageHeaders = Iterable[tuple[str, bytes | str | None]]
 """Headers of a message that was read."""
@@ -16,6 +16,15 @@ class Sender(Protocol):
 
     def send(self, topic: str, *, key: bytes | None, value: bytes | None) -> None:
         """Queue a message; never blocks for long."""
+
+
+class ConfirmingSender(Protocol):
+    """A producer of messages that reports Kafka's answer."""
+
+    def send(
+        self, topic: str, *, key: bytes | None, value: bytes | None, on_delivery: DeliveryListener | None = None
+    ) -> None:
+        """Queue a message; never blocks for long. `on_delivery` may be called on any thread."""
 
 
 class HeaderSender(Protocol):

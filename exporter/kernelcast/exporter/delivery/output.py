@@ -15,8 +15,8 @@ from kernelcast.exporter.delivery.spool.backlog import ENDLESS, SpoolLimits
 from kernelcast.exporter.delivery.spool.counts import SpoolCounts
 from kernelcast.exporter.delivery.spool.pump import Pump
 from kernelcast.exporter.settings import ExporterSettings, SpoolSettings
-from kernelcast.runtime.kafka.clients import Sender
-from kernelcast.runtime.kafka.producer import Producer
+from kernelcast.runtime.kafka.clients import ConfirmingSender
+from kernelcast.runtime.kafka.producer import DeliveryListener, Producer
 from kernelcast.runtime.logging import get_logger
 from kernelcast.wire.topics import DEADLETTER, DEVICE, KERNELS, OUTCOMES
 
@@ -37,14 +37,23 @@ class KafkaOutput:
     """
 
     producer: Producer | None
-    sender: Sender
+    sender: ConfirmingSender
 
 
 class Unsent:
     """Sender that drops everything, for nodes that only expose `/metrics`."""
 
-    def send(self, topic: str, *, key: bytes | None, value: bytes | None) -> None:
-        """Drop the message: Kafka is switched off."""
+    def send(
+        self,
+        topic: str,  # noqa: ARG002  the protocol's
+        *,
+        key: bytes | None,  # noqa: ARG002  the protocol's
+        value: bytes | None,  # noqa: ARG002  the protocol's
+        on_delivery: DeliveryListener | None = None,
+    ) -> None:
+        """Drop the message: Kafka is switched off, and sending it again would change nothing."""
+        if on_delivery is not None:
+            on_delivery(None)
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Outcomes that programs have sent, until the daemon takes them."""
 
 from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,6 +10,8 @@ from kernelcast.wire.events import Outcome
 
 MAX_ID_CHARACTERS: Final = 64
 """Longest event id of an outcome; a UUID has 36."""
+IDS_AT_ONCE: Final = 256
+"""Ids in one frame; it is shorter than 64 KiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,16 @@ class ReceivedOutcomes:
         found = list(self._waiting)
         self._waiting.clear()
         return found
+
+
+def by_process(outcomes: Iterable[ReceivedOutcome]) -> Iterator[tuple[str, list[str]]]:
+    """Return the nonce of each process and the ids of its outcomes, at most `IDS_AT_ONCE` in one batch."""
+    ids: dict[str, list[str]] = {}
+    for one in outcomes:
+        ids.setdefault(one.nonce, []).append(one.event_id)
+    for nonce, all_ids in ids.items():
+        for start in range(0, len(all_ids), IDS_AT_ONCE):
+            yield nonce, all_ids[start : start + IDS_AT_ONCE]
 
 
 def checked_id(event_id: str) -> str:

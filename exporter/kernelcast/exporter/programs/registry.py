@@ -12,7 +12,7 @@ from kernelcast.exporter.hints.approvals import deliverable
 from kernelcast.exporter.hints.receivers import HintReceivers
 from kernelcast.exporter.programs.counts import ProbeCounts
 from kernelcast.exporter.programs.limits import ProbeLimits, check_hello
-from kernelcast.exporter.programs.outcomes import ReceivedOutcome, ReceivedOutcomes
+from kernelcast.exporter.programs.outcomes import ReceivedOutcome, ReceivedOutcomes, by_process
 from kernelcast.exporter.programs.session import ProbeSession
 from kernelcast.exporter.programs.socket import Peer, has_ended
 from kernelcast.exporter.totals.report import ProcessReport
@@ -271,6 +271,15 @@ class ProbeRegistry:
         """Return the outcomes since the last call."""
         return self._outcomes.take()
 
+    def confirm(self, outcomes: Iterable[ReceivedOutcome]) -> set[int]:
+        """Queue confirmations for the connected processes; returns the connections that now have packets to send."""
+        batches = [(self._entries.get(nonce), ids) for nonce, ids in by_process(outcomes)]
+        return {
+            entry.connection
+            for entry, ids in batches
+            if entry is not None and entry.connection is not None and entry.session.confirm(ids)
+        }
+
     def entries(self) -> list[Entry]:
         """Return every process, connected or not."""
         return list(self._entries.values())
@@ -328,6 +337,7 @@ class ProbeRegistry:
         outcome = received.outcome
         if not outcome.is_search and not self.receivers.includes(outcome.hint_id, session.uid, now_ns):
             self._counts.outcomes_refused.inc()
+            session.confirm((received.event_id,))
             _log.warning("outcome refused: no process of this user got the hint", uid=session.uid)
             return
         if not self._outcomes.add(received):

@@ -164,6 +164,12 @@ class ProbeServer:
         with self._lock:
             return self._registry.outcomes()
 
+    def confirm(self, outcomes: Iterable[ReceivedOutcome]) -> None:
+        """Tell the programs that these outcomes need not be sent again."""
+        with self._lock:
+            self._to_send.update(self._registry.confirm(outcomes))
+        self._wake()
+
     def processes(self) -> list[ProbeProcess]:
         """Return the reporting processes."""
         with self._lock:
@@ -307,6 +313,8 @@ class ProbeServer:
                     return joined
                 connection.session = joined
                 self._places.greeted(number)
+                if joined.next_packet is not None:
+                    self._to_send.add(number)
             elif connection.session is None:
                 raise FrameError(f"{type(frame).__name__} frame came before Hello; it is ignored")
             else:

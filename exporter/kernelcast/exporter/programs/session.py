@@ -1,7 +1,7 @@
 """Session of one process: its last totals, and the changes since the last poll."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from kernelcast.exporter.programs.limits import (
@@ -30,6 +30,7 @@ from kernelcast.wire.frames import (
     KernelRows,
     Names,
     OutcomeFrame,
+    OutcomesConfirmed,
     Status,
     TunableClaim,
     Tunables,
@@ -87,6 +88,7 @@ class ProbeSession:
         self._active: set[int] = set()
         self._hints: deque[bytes] = deque()
         self._delivered: dict[str, str] = {}
+        self.confirm(())
 
     def take(self, frame: Frame) -> ReceivedOutcome | None:
         """Process one frame.
@@ -180,6 +182,13 @@ class ProbeSession:
         self._delivered[hint.key] = hint.hint_id
         return True
 
+    def confirm(self, event_ids: Sequence[str]) -> bool:
+        """Queue the confirmation of outcomes; False if the program does not want it, or too many packets wait."""
+        if self.ended or self.hello.wants_confirmations is not True or len(self._hints) >= self._limits.hints:
+            return False
+        self._hints.extend(encode(OutcomesConfirmed(tuple(event_ids))))
+        return True
+
     def concerns(self, experience: Experience) -> bool:
         """Whether findings of searches are about this program, device model and code version."""
         mine = (self.process.program, self.devices[0].model_name, self.hello.code_version)
@@ -227,6 +236,7 @@ class ProbeSession:
         self.hello = hello
         self._hints.clear()
         self._delivered.clear()
+        self.confirm(())
 
     def _take_names(self, frame: Names) -> None:
         check_names(frame)

@@ -26,6 +26,7 @@ from kernelcast.wire.frames import (
     KernelRows,
     Names,
     OutcomeFrame,
+    OutcomesConfirmed,
     Status,
     TunableClaim,
     Tunables,
@@ -37,6 +38,8 @@ from kernelcast.wire.frames import (
 ROWS_AT_ONCE: Final = 256
 LAST_WORD_SECONDS: Final = 0.15
 """Time limit of the last frames; together with the join after it, a program's end is delayed by less than 200 ms."""
+CONFIRMATION_SECONDS: Final = 0.1
+"""Part of that limit in which the program waits for confirmations of its last outcomes."""
 RETRY_SECONDS: Final = 0.005
 
 _log = getLogger("kernelcast.probe")
@@ -208,6 +211,7 @@ class ReportSender:
         self._named.clear()
         self._tunables_sent = None
         self._status_sent = None
+        self._subject.outcomes.reconnected()
         recorder = self._subject.recorder
         for device in recorder.devices():
             recorder.retell(recorder.cells(device))
@@ -221,6 +225,8 @@ class ReportSender:
                 continue
             if isinstance(frame, HintFrame):
                 self._subject.desk.receive(frame.event)
+            elif isinstance(frame, OutcomesConfirmed):
+                self._subject.outcomes.confirmed(frame.event_ids)
 
     def _send_new(self) -> bool:
         if not self._greeted:
@@ -280,7 +286,7 @@ class ReportSender:
         while event := outcomes.first():
             if not self._send(OutcomeFrame(event)):
                 return False
-            outcomes.discard(event)
+            outcomes.sent(event)
         return True
 
     def _send(self, frame: Frame) -> bool:
@@ -292,14 +298,27 @@ class ReportSender:
         return True
 
     def _last_word(self) -> None:
-        deadline = monotonic() + LAST_WORD_SECONDS
+        began = monotonic()
+        deadline = began + LAST_WORD_SECONDS
         if not self._subject.recorder.touched:
             return
         if not self._link.connected:
             self._link.hurry()
             self._connect()
-        while self._link.connected and not (self._send_new() and self._send(Bye())) and monotonic() < deadline:
+        if self._retry(self._send_new, deadline):
+            self._retry(self._all_confirmed, began + CONFIRMATION_SECONDS)
+            self._retry(lambda: self._send(Bye()), deadline)
+
+    def _retry(self, work: Callable[[], bool], deadline: float) -> bool:
+        """Repeat work until it is done, the connection is lost or the time is over; whether it is done."""
+        done = False
+        while self._link.connected and not (done := work()) and monotonic() < deadline:
             sleep(RETRY_SECONDS)
+        return done
+
+    def _all_confirmed(self) -> bool:
+        self._hear()
+        return not self._subject.outcomes.unconfirmed
 
 
 def _changed(cells: list[Cell]) -> Iterator[list[Cell]]:

@@ -2,6 +2,7 @@
 
 import logging
 import socket
+import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -12,11 +13,17 @@ from kernelcast.probe.hints import HintReceiver, RejectionReason
 from kernelcast.probe.outcomes import OutcomeQueue
 from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.probe.reporting.connection import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Link
-from kernelcast.probe.reporting.sender import ReportedProcess, ReportSender
+from kernelcast.probe.reporting.sender import (
+    CONFIRMATION_SECONDS,
+    LAST_WORD_SECONDS,
+    ReportedProcess,
+    ReportSender,
+)
 from kernelcast.probe.tunables import Terms, Tunable, TunableSet
 from kernelcast.wire.events import Hint, HintMode, OutcomeState, outcome_from, to_event
 from kernelcast.wire.frames import (
     MAX_FRAME_BYTES,
+    Bye,
     Counters,
     DeviceClaim,
     Frame,
@@ -25,6 +32,7 @@ from kernelcast.wire.frames import (
     KernelRows,
     Names,
     OutcomeFrame,
+    OutcomesConfirmed,
     Status,
     Tunables,
     VariantRows,
@@ -319,3 +327,58 @@ def test_a_hint_is_received_and_its_outcome_sent(program: Program, exporter: Exp
     assert program.desk.malformed == 1
     tunables = [frame.tunables[0].value for frame in frames if isinstance(frame, Tunables)]
     assert tunables == ["32", "64"]
+
+
+def outcome_ids(exporter: Exporter) -> list[str]:
+    return [frame.event["id"] for frame in exporter.frames() if isinstance(frame, OutcomeFrame)]
+
+
+def confirm(exporter: Exporter, *event_ids: str) -> None:
+    assert exporter.connection
+    for packet in encode(OutcomesConfirmed(event_ids)):
+        exporter.connection.send(packet)
+
+
+def test_outcomes_that_the_exporter_did_not_confirm_go_to_the_next_one_once(
+    program: Program, exporter: Exporter
+) -> None:
+    exporter.listen()
+    program.recorder.touch()
+    for number in range(2):
+        program.outcomes.add_trial(f"h{number}", "block", OutcomeState.KEPT, "")
+    program.sender.round()
+    exporter.accept()
+    first, second = outcome_ids(exporter)
+    confirm(exporter, first)
+    program.sender.round()
+    assert outcome_ids(exporter) == []
+    exporter.close()
+    program.sender.round()
+    exporter.listen()
+    program.seconds += LONGEST_PAUSE_SECONDS
+    program.sender.round()
+    exporter.accept()
+    assert outcome_ids(exporter) == [second]
+    confirm(exporter, second)
+    program.sender.round()
+    assert program.outcomes.unconfirmed == 0
+
+
+@pytest.mark.parametrize("confirms", [False, True])
+def test_the_end_waits_for_confirmations_only_of_an_exporter_that_gives_them_and_not_long(
+    program: Program, exporter: Exporter, *, confirms: bool
+) -> None:
+    exporter.listen()
+    program.recorder.touch()
+    program.outcomes.add_trial("h", "block", OutcomeState.KEPT, "")
+    program.sender.round()
+    exporter.accept()
+    if confirms:
+        confirm(exporter)
+    began = time.monotonic()
+    program.sender.start()
+    program.sender.stop(1.0)
+    took_seconds = time.monotonic() - began
+    assert (took_seconds >= CONFIRMATION_SECONDS) == confirms
+    assert took_seconds < 2 * LAST_WORD_SECONDS
+    assert isinstance(exporter.frames()[-1], Bye)

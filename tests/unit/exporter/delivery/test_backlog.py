@@ -390,3 +390,38 @@ def test_no_message_is_lost_in_any_schedule_and_firsts_arrive_in_order(
         assert firsts == sorted(firsts)
         assert set(values) - set(firsts) <= (at_risk if memory_bytes else set())
     assert node.dropped() == {}
+
+
+def test_a_listener_hears_of_its_message_once_kafka_has_it_also_from_disk(node: Node) -> None:
+    heard: list[tuple[bytes, Undelivered | None]] = []
+
+    def send(value: bytes) -> None:
+        node.backlog.send(TOPIC, key=b"node", value=value, on_delivery=lambda reason: heard.append((value, reason)))
+
+    node.kafka.up = False
+    send(b"early")
+    node.pass_seconds(2 * MEMORY_SECONDS)
+    send(b"on disk only")
+    node.kafka.give_back()
+    node.pass_seconds(1)
+    assert heard == []
+    node.kafka.up = True
+    node.pass_seconds(10 * LONGEST_RETRY_SECONDS)
+    assert node.kafka.log[TOPIC] == [b"early", b"on disk only"]
+    assert heard == [(b"early", None), (b"on disk only", None)]
+
+
+def test_a_listener_hears_of_a_message_that_is_refused_or_lost(tmp_path: Path) -> None:
+    node = Node(tmp_path / "spool", max_bytes=4_000)
+    heard: list[Undelivered | None] = []
+    node.kafka.refused.add(b"bad")
+    node.backlog.send(TOPIC, key=b"node", value=b"bad", on_delivery=heard.append)
+    node.pass_seconds(1)
+    assert [reason and reason.final for reason in heard] == [True]
+    node.kafka.up = False
+    node.send(b"first")
+    node.pass_seconds(2 * MEMORY_SECONDS)
+    node.backlog.send(TOPIC, key=b"node", value=b"x" * 100, on_delivery=heard.append)
+    node.send(*(b"y" * 1_000 for _ in range(8)))
+    node.pass_seconds(1)
+    assert [reason and reason.final for reason in heard] == [True, False]

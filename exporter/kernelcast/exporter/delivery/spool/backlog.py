@@ -50,11 +50,13 @@ class Flight:
         record: The message.
         since: When it was passed to librdkafka, monotonic seconds.
         number: Its number in the spool; None while it is in memory only, NOWHERE if the disk had no room.
+        listener: Called with Kafka's final answer, or if the message is lost.
     """
 
     record: Record
     since: float
     number: int | None = None
+    listener: DeliveryListener | None = None
 
 
 @dataclass(slots=True)
@@ -67,6 +69,7 @@ class Way:
         flights: Unconfirmed messages by token, in the order of sending.
         flight_bytes: Size of the messages in librdkafka, whether they are on disk as well or not.
         is_full: Whether `memory_bytes` was reached and Kafka has confirmed nothing since.
+        listeners: Listeners of messages that wait on disk, by number, in ascending order.
         returning: Whether messages have failed: nothing is sent until all are answered, then the oldest is first.
     """
 
@@ -76,6 +79,7 @@ class Way:
     flight_bytes: int = 0
     is_full: bool = False
     returning: bool = False
+    listeners: dict[int, DeliveryListener] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,16 +134,22 @@ class SpoolBacklog:
         """Set when there are answers to poll for."""
         self._tokens = 0
 
-    def send(self, topic: str, *, key: bytes | None, value: bytes | None) -> None:
-        """Accept a message; never blocks for long, never raises."""
+    def send(
+        self, topic: str, *, key: bytes | None, value: bytes | None, on_delivery: DeliveryListener | None = None
+    ) -> None:
+        """Accept a message; never blocks for long, never raises.
+
+        `on_delivery` is called once Kafka has the message, refuses it for good, or it is lost here; it must not call
+        back. A message that waits on disk at the end is sent after the next start, without it.
+        """
         with self._lock:
             self._settle()
             way, record = self._ways[topic], Record(self._clock(), key, value)
             if self._may_pass(way):
-                self._hand_over(way, record, None)
+                self._hand_over(way, record, None, on_delivery)
             else:
                 self._spill(way)
-                self._keep(way, record)
+                self._keep(way, record, on_delivery)
         self.wake.set()
 
     @property
@@ -167,6 +177,7 @@ class SpoolBacklog:
             now = self._monotonic()
             self._disk.expire(self._clock())
             for way in self._ways.values():
+                self._report_lost(way)
                 self._doubt(way, now)
                 self._turn_back(way, now)
                 self._replay(way, now)
@@ -193,9 +204,11 @@ class SpoolBacklog:
         way.is_full = way.is_full or way.flight_bytes >= self._limits.memory_bytes
         return not (way.is_full or way.returning or way.pace.is_doubted or self._disk.lane(way.topic).unread)
 
-    def _hand_over(self, way: Way, record: Record, number: int | None) -> None:
+    def _hand_over(
+        self, way: Way, record: Record, number: int | None, listener: DeliveryListener | None = None
+    ) -> None:
         self._tokens += 1
-        way.flights[self._tokens] = Flight(record, self._monotonic(), number)
+        way.flights[self._tokens] = Flight(record, self._monotonic(), number, listener)
         way.flight_bytes += record.size_bytes
         answer = partial(self._answered, way.topic, self._tokens)
         self._producer.send(way.topic, key=record.key, value=record.value, on_delivery=answer)
@@ -222,6 +235,8 @@ class SpoolBacklog:
             elif reason.final:
                 self._counts.drop("refused", 1)
                 self._disk.lane(topic).settle(NOWHERE if flight.number is None else flight.number)
+                if flight.listener is not None:
+                    flight.listener(reason)
             else:
                 self._returned(way, flight)
 
@@ -229,6 +244,8 @@ class SpoolBacklog:
         if flight.number is not None and flight.number != NOWHERE:
             self._disk.lane(way.topic).settle(flight.number)
             self._counts.replayed.inc()
+        if flight.listener is not None:
+            flight.listener(None)
 
     def _returned(self, way: Way, flight: Flight) -> None:
         """Handle a failed message: it is on disk and is read again, unless it was dropped for lack of room."""
@@ -236,6 +253,11 @@ class SpoolBacklog:
             self._counts.drop("disk", 1)
         elif flight.number is not None and not self._disk.lane(way.topic).holds(flight.number):
             self._counts.drop("bound", 1)
+        elif flight.number is not None and flight.listener is not None:
+            way.listeners[flight.number] = flight.listener
+            return
+        if flight.listener is not None:
+            flight.listener(Undelivered("no room on disk"))
 
     def _spill_all(self) -> None:
         for way in self._ways.values():
@@ -251,9 +273,20 @@ class SpoolBacklog:
             # Messages in memory only were sent after all on disk had been read, so these count as read as well.
             self._disk.lane(way.topic).skip()
 
-    def _keep(self, way: Way, record: Record) -> None:
-        if self._store(way, record) is None:
+    def _keep(self, way: Way, record: Record, listener: DeliveryListener | None) -> None:
+        number = self._store(way, record)
+        if number is None:
             self._counts.drop("disk", 1)
+        if listener is not None and number is None:
+            listener(Undelivered("no room on disk"))
+        elif listener is not None and number is not None:
+            way.listeners[number] = listener
+
+    def _report_lost(self, way: Way) -> None:
+        """Answer for messages that the disk has dropped, because of its bound or their age."""
+        lost = [number for number in way.listeners if not self._disk.lane(way.topic).holds(number)]
+        for number in lost:
+            way.listeners.pop(number)(Undelivered("dropped from disk"))
 
     def _store(self, way: Way, record: Record) -> int | None:
         number = self._disk.append(way.topic, record)
@@ -282,7 +315,7 @@ class SpoolBacklog:
                 return
             number, record = found
             way.pace.spent(record.size_bytes)
-            self._hand_over(way, record, number)
+            self._hand_over(way, record, number, way.listeners.pop(number, None))
 
     @staticmethod
     def _has_room(way: Way, now: float) -> bool:
