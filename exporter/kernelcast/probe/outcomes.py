@@ -14,7 +14,7 @@ MAX_HISTORY: Final = 64
 class OutcomeQueue:
     """A bounded queue of outcome events, safe for several threads; if full, the oldest is dropped and counted.
 
-    Each event has an id, drawn once. What was sent is kept until the exporter confirms it, and is sent again after a
+    Each event has an id, drawn once. A sent event is kept until the exporter confirms it, and is sent again after a
     reconnect. An exporter that has never confirmed anything is an earlier version: for it, sent means delivered.
 
     Args:
@@ -87,7 +87,7 @@ class OutcomeQueue:
                 self._sent.pop(event_id, None)
 
     def reconnected(self) -> None:
-        """Queue what was sent and not confirmed again, before the younger events."""
+        """Queue the unconfirmed events again, before the younger ones."""
         with self._lock:
             if self._confirms:
                 self._waiting.extendleft(reversed(self._sent.values()))

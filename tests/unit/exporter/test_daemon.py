@@ -9,8 +9,8 @@ from kernelcast.exporter.daemon import STUCK_SECONDS, Daemon, DaemonParts
 from kernelcast.exporter.delivery.publish import SamplePublisher
 from kernelcast.exporter.exposition import IntervalExposition
 from kernelcast.exporter.hints.outcomes import OutcomeRelay
+from kernelcast.exporter.hints.received import ReceivedOutcome
 from kernelcast.exporter.pipeline import Pipeline
-from kernelcast.exporter.programs.outcomes import ReceivedOutcome
 from kernelcast.exporter.schedule import Lateness, Schedule, phase_of
 from kernelcast.exporter.state import StateFile
 from kernelcast.exporter.totals import snapshot

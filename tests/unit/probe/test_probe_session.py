@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from kernelcast.exporter.hints.received import ReceivedOutcome
 from kernelcast.exporter.hints.receivers import HintReceivers
 from kernelcast.exporter.programs.counts import ProbeCounts
 from kernelcast.exporter.programs.devices import DeviceResolver
 from kernelcast.exporter.programs.limits import ProbeLimits
-from kernelcast.exporter.programs.outcomes import ReceivedOutcome
 from kernelcast.exporter.programs.registry import MAX_HINTS, ProbeRegistry, RejectedProcess
 from kernelcast.exporter.programs.session import ProbeSession
 from kernelcast.exporter.programs.socket import Peer, has_ended

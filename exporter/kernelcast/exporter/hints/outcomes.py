@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, Protocol
 
-from kernelcast.exporter.programs.outcomes import ReceivedOutcome
+from kernelcast.exporter.hints.received import ReceivedOutcome
 from kernelcast.exporter.totals.aggregate import Aggregator
 from kernelcast.runtime.kafka.clients import ConfirmingSender
 from kernelcast.runtime.kafka.producer import Undelivered

@@ -2,31 +2,15 @@
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
+from kernelcast.exporter.hints.received import ReceivedOutcome
 from kernelcast.wire.errors import FrameError
-from kernelcast.wire.events import Outcome
 
 MAX_ID_CHARACTERS: Final = 64
 """Longest event id of an outcome; a UUID has 36."""
 IDS_AT_ONCE: Final = 256
 """Ids in one frame; it is shorter than 64 KiB."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReceivedOutcome:
-    """An outcome and what identifies it.
-
-    Attributes:
-        outcome: The outcome, with the facts that the exporter knows of its process.
-        event_id: The id of its event, drawn once by the program.
-        nonce: The process that sent it.
-    """
-
-    outcome: Outcome
-    event_id: str
-    nonce: str
 
 
 class ReceivedOutcomes:

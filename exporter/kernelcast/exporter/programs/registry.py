@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from kernelcast.exporter.hints.approvals import deliverable
+from kernelcast.exporter.hints.received import ReceivedOutcome
 from kernelcast.exporter.hints.receivers import HintReceivers
 from kernelcast.exporter.programs.counts import ProbeCounts
 from kernelcast.exporter.programs.limits import ProbeLimits, check_hello
-from kernelcast.exporter.programs.outcomes import ReceivedOutcome, ReceivedOutcomes, by_process
+from kernelcast.exporter.programs.outcomes import ReceivedOutcomes, by_process
 from kernelcast.exporter.programs.session import ProbeSession
 from kernelcast.exporter.programs.socket import Peer, has_ended
 from kernelcast.exporter.totals.report import ProcessReport

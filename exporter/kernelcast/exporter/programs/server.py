@@ -15,12 +15,12 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry
 
+from kernelcast.exporter.hints.received import ReceivedOutcome
 from kernelcast.exporter.hints.receivers import HintReceivers
 from kernelcast.exporter.programs.counts import ProbeCounts
 from kernelcast.exporter.programs.final_reports import FinalReports
 from kernelcast.exporter.programs.leaving import Leaving
 from kernelcast.exporter.programs.limits import ProbeLimits
-from kernelcast.exporter.programs.outcomes import ReceivedOutcome
 from kernelcast.exporter.programs.places import ConnectionPlaces, ProgramConnection
 from kernelcast.exporter.programs.process import ProbeProcess
 from kernelcast.exporter.programs.refusal_log import RefusalLog

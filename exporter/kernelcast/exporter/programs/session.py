@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from kernelcast.exporter.hints.received import ReceivedOutcome
 from kernelcast.exporter.programs.limits import (
     ProbeLimits,
     check_counters,
@@ -13,7 +14,7 @@ from kernelcast.exporter.programs.limits import (
     check_tunables,
     check_variants,
 )
-from kernelcast.exporter.programs.outcomes import ReceivedOutcome, checked_id
+from kernelcast.exporter.programs.outcomes import checked_id
 from kernelcast.exporter.programs.pending import PendingTotals
 from kernelcast.exporter.totals.report import ProcessReport
 from kernelcast.wire.errors import EventError, FrameError
