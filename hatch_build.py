@@ -15,6 +15,7 @@ import os
 import sys
 import sysconfig
 import tempfile
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -103,9 +104,20 @@ class PackageHook(BuildHookInterface):  # type: ignore[type-arg]
             build_data["force_include"][str(folder / revision.COMMIT_FILE)] = f"{package}/{revision.COMMIT_FILE}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002  theirs
-        """Remove the temporary files; the package is written by now."""
+        """Remove the temporary files and compress a wheel as far as possible; the package is written by now."""
         if self._made is not None:
             self._made.cleanup()
+        if version == "standard" and self.target_name == "wheel":
+            _compress(Path(artifact_path))
+
+
+def _compress(wheel: Path) -> None:
+    """Write a wheel again with zlib's highest level; its files, their order and their times stay."""
+    packed = wheel.with_suffix(".packed")
+    with zipfile.ZipFile(wheel) as before, zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as after:
+        for entry in before.infolist():
+            after.writestr(entry, before.read(entry), compresslevel=9)
+    packed.replace(wheel)
 
 
 def _cross_compiler(platform: str) -> tuple[str, ...]:

@@ -227,12 +227,18 @@ def _all_agree_to_end(ends: float) -> bool:
     return bool(over.item())
 
 
+def _free_port() -> int:
+    """A free port below the ephemeral ones: no connection can take it before the first rank listens."""
+    for port in range(20_000 + os.getpid() * 7 % 10_000, 32_000):
+        with socket.socket() as trial, suppress(OSError):
+            trial.bind(("127.0.0.1", port))
+            return port
+    raise OSError("no port from 20,000 to 32,000 is free on 127.0.0.1; end programs that listen there")
+
+
 def launch(ranks: int, arguments: list[str]) -> int:
     """Run this program once for each rank, and end all if one fails or the launcher is stopped."""
-    with socket.socket() as probe_port:
-        probe_port.bind(("127.0.0.1", 0))
-        port = probe_port.getsockname()[1]
-    shared = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(ranks)}
+    shared = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()), "WORLD_SIZE": str(ranks)}
     processes = [
         subprocess.Popen([sys.executable, __file__, *arguments], env={**shared, "RANK": str(rank)})
         for rank in range(ranks)
