@@ -107,7 +107,7 @@ class PackageHook(BuildHookInterface):  # type: ignore[type-arg]
         """Remove the temporary files and compress a wheel as far as possible; the package is written by now."""
         if self._made is not None:
             self._made.cleanup()
-        if version == "standard" and self.target_name == "wheel":
+        if artifact_path and version == "standard" and self.target_name == "wheel":
             _compress(Path(artifact_path))
 
 
