@@ -293,7 +293,6 @@ def test_a_repeated_outcome_counts_once_also_after_a_restart_from_the_saved_stat
     later.outcome(outcome, "e1")
     (member,) = later.members.values()
     assert member.series.outcomes == {("block", "kept"): 2}
-    assert later.counts.repeated == 1
 
 
 def test_an_outcome_is_confirmed_after_kafka_has_acknowledged_it_and_at_once_if_it_comes_again() -> None:

@@ -87,7 +87,7 @@ class ProbeSession:
         """Devices whose reports have included the tunables and the status."""
         self._buckets = 0
         self._active: set[int] = set()
-        self._hints: deque[bytes] = deque()
+        self._packets: deque[bytes] = deque()
         self._delivered: dict[str, str] = {}
         self.confirm(())
 
@@ -175,19 +175,19 @@ class ProbeSession:
         return next((one for one in self.tunables if matches and one.name == hint.tunable), None)
 
     def queue(self, hint: Hint, now_ns: int) -> bool:
-        """Queue a hint for the program; False if too many wait already."""
-        if len(self._hints) >= self._limits.hints:
+        """Queue a hint for the program; False if too many packets wait already."""
+        if len(self._packets) >= self._limits.hints:
             return False
         event = to_event(hint, source="/kernelcast/exporter", time_ns=now_ns)
-        self._hints.extend(encode(HintFrame(event)))
+        self._packets.extend(encode(HintFrame(event)))
         self._delivered[hint.key] = hint.hint_id
         return True
 
     def confirm(self, event_ids: Sequence[str]) -> bool:
         """Queue the confirmation of outcomes; False if the program does not want it, or too many packets wait."""
-        if self.ended or self.hello.wants_confirmations is not True or len(self._hints) >= self._limits.hints:
+        if self.ended or self.hello.wants_confirmations is not True or len(self._packets) >= self._limits.hints:
             return False
-        self._hints.extend(encode(OutcomesConfirmed(tuple(event_ids))))
+        self._packets.extend(encode(OutcomesConfirmed(tuple(event_ids))))
         return True
 
     def concerns(self, experience: Experience) -> bool:
@@ -197,11 +197,11 @@ class ProbeSession:
 
     def teach(self, experience: Experience, now_ns: int) -> bool:
         """Queue findings of searches; False if too many packets wait already."""
-        if len(self._hints) >= self._limits.hints:
+        if len(self._packets) >= self._limits.hints:
             return False
         kept = tuple(one for one in experience.kept if one.is_for(self.devices[0].hostname))
         event = experience_event(replace(experience, kept=kept), source="/kernelcast/exporter", time_ns=now_ns)
-        self._hints.extend(encode(HintFrame(event)))
+        self._packets.extend(encode(HintFrame(event)))
         return True
 
     def withdraw(self, key: str, now_ns: int) -> bool:
@@ -209,7 +209,7 @@ class ProbeSession:
         if self.ended or key not in self._delivered:
             return False
         event = withdrawal(key, source="/kernelcast/exporter", time_ns=now_ns)
-        self._hints.extend(encode(HintFrame(event)))
+        self._packets.extend(encode(HintFrame(event)))
         del self._delivered[key]
         return True
 
@@ -226,16 +226,16 @@ class ProbeSession:
     @property
     def next_packet(self) -> bytes | None:
         """Return the next packet to send; None if there is none."""
-        return self._hints[0] if self._hints else None
+        return self._packets[0] if self._packets else None
 
     def packet_sent(self) -> None:
         """Note that the packet was sent."""
-        self._hints.popleft()
+        self._packets.popleft()
 
     def rejoin(self, hello: Hello) -> None:
         """Restart the session after a reconnect: the program sends all totals again, and hints are sent again."""
         self.hello = hello
-        self._hints.clear()
+        self._packets.clear()
         self._delivered.clear()
         self.confirm(())
 

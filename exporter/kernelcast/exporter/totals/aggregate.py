@@ -54,7 +54,6 @@ class AggregatorCounts:
         late: Reports of processes that ended long ago; ignored.
         retired: Programs whose series are no longer written.
         unmatched: Outcomes of hints of an unknown program.
-        repeated: Outcomes that were counted before; a program has sent them again.
     """
 
     reports: int = 0
@@ -65,7 +64,6 @@ class AggregatorCounts:
     late: int = 0
     retired: int = 0
     unmatched: int = 0
-    repeated: int = 0
 
 
 class ProgramOnGpu:
@@ -169,7 +167,6 @@ class Aggregator:
     def outcome(self, outcome: Outcome, event_id: str = "") -> None:
         """Count the outcome of a hint; one with an id counts once."""
         if event_id and not self.outcome_ids.add(event_id):
-            self.counts.repeated += 1
             return
         member = self._addressee(outcome)
         if member is None:

@@ -50,7 +50,6 @@ def test_content_that_no_bridge_has_written_is_refused(content: bytes) -> None:
         load([part_of(content)])
 
 
-@pytest.mark.slow
 def test_a_length_that_is_not_the_contents_is_refused() -> None:
     content = snapshot(random.Random(1))
     for length in (len(content) - 1, len(content) + 1, 4 * 1024**3):

@@ -165,12 +165,13 @@ def load(parts: Sequence[SnapshotPart]) -> TotalsSnapshot:
     whole_count = bool(ordered) and ordered[0].count == len(ordered)  # compared first: a damaged head says billions
     if not whole_count or [part.number for part in ordered] != list(range(len(ordered))):
         raise WireError(f"snapshot has {len(ordered)} of its parts; {TOTALS_RESTART}")
-    whole = bytearray(ordered[0].inflated_bytes)
     try:
+        # Memory is taken as it is written: a damaged head may say 4 GiB.
+        whole = np.empty(ordered[0].inflated_bytes, np.uint8).data
         written = cramjam.zstd.decompress_into(b"".join(part.data for part in ordered), whole)
         if written != len(whole):
             raise WireError(f"snapshot is {written} bytes and says {len(whole)}; {TOTALS_RESTART}")
-        return _parse(ordered[0].identity, memoryview(whole))
+        return _parse(ordered[0].identity, whole)
     except _DAMAGED as error:
         raise WireError(f"snapshot cannot be read: {error}; {TOTALS_RESTART}") from error
 
