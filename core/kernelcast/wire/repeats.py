@@ -15,8 +15,8 @@ def event_key(event: dict[str, Any]) -> str:
     return joined_key(event["source"], event["id"])
 
 
-class RecentEventIds:
-    """The ids of the newest events, a bounded number; the oldest is forgotten first. Not thread-safe.
+class RecentIds:
+    """The newest ids, of events or processes, a bounded number; the oldest is forgotten first. Not thread-safe.
 
     Args:
         most: The number of ids.
@@ -31,11 +31,11 @@ class RecentEventIds:
         return len(self._ids)
 
     def __contains__(self, event_id: str) -> bool:
-        """Whether an event with this id was added, as far as remembered."""
+        """Whether this id was added, as far as remembered."""
         return event_id in self._ids
 
     def add(self, event_id: str) -> bool:
-        """Remember an id; False if it was remembered already: the event is a repeat."""
+        """Remember an id; False for a repeat, an id that was remembered already."""
         if event_id in self._ids:
             return False
         self._ids[event_id] = None

@@ -5,7 +5,6 @@ sees a value change in the middle of a step.
 """
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
@@ -22,6 +21,7 @@ from kernelcast.probe.tuned.steps import StepSearch
 from kernelcast.tuning.experiment import Decision
 from kernelcast.wire.errors import EventError
 from kernelcast.wire.events import Hint, HintMode, OutcomeState, hint_from, withdrawn_key
+from kernelcast.wire.repeats import RecentIds
 from kernelcast.wire.tuning.experience import EXPERIENCE_TYPE, Experience, experience_from
 from kernelcast.wire.tuning.pauses import LATER
 
@@ -47,7 +47,7 @@ class HintReceiver:
         self._ground = ground
         self._checks = HintChecks(ground)
         self._lock = threading.Lock()
-        self._seen: OrderedDict[str, None] = OrderedDict()
+        self._seen = RecentIds(MAX_SEEN)
         self._waiting: dict[str, Hint] = {}
         self._trial: RunningTrial | None = None
         self._together: Hint | None = None
@@ -78,11 +78,8 @@ class HintReceiver:
             self.malformed += 1
             return
         with self._lock:
-            if hint.hint_id in self._seen:
+            if not self._seen.add(hint.hint_id):
                 return
-            self._seen[hint.hint_id] = None
-            if len(self._seen) > MAX_SEEN:
-                self._seen.popitem(last=False)
             self._outcomes.add(hint, OutcomeState.RECEIVED, "")
             self._let_in(hint)
 

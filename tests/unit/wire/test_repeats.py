@@ -1,16 +1,16 @@
 """Events that were written twice are recognised, within a bounded memory."""
 
-from kernelcast.wire.repeats import RecentEventIds, event_key
+from kernelcast.wire.repeats import RecentIds, event_key
 
 
 def test_a_repeated_id_is_recognised_until_newer_ones_have_replaced_it() -> None:
-    recent = RecentEventIds(2)
+    recent = RecentIds(2)
     assert [recent.add(one) for one in ("a", "b", "a", "c", "a")] == [True, True, False, True, True]
     assert (len(recent), recent.saved()) == (2, ["c", "a"])
 
 
 def test_saved_ids_are_recognised_after_a_restart() -> None:
-    recent = RecentEventIds(2)
+    recent = RecentIds(2)
     recent.restore(["a", "b", "c"])
     assert [one in recent for one in ("a", "b", "c")] == [False, True, True]
 

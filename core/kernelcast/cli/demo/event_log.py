@@ -9,7 +9,7 @@ from kernelcast.runtime.kafka.consumer import Consumer
 from kernelcast.runtime.settings.service import KafkaSettings
 from kernelcast.wire.cloudevents import decode_event
 from kernelcast.wire.errors import BrokerError, EventError
-from kernelcast.wire.repeats import RecentEventIds, event_key
+from kernelcast.wire.repeats import RecentIds, event_key
 from kernelcast.wire.topics import ALERTS, DEADLETTER, HINTS, OUTCOMES
 
 KEPT: Final = 1000
@@ -33,7 +33,7 @@ class EventLog:
         self._events: deque[Seen] = deque(maxlen=KEPT)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="demo-events", daemon=True)
-        self._outcome_ids = RecentEventIds()
+        self._outcome_ids = RecentIds()
         self.dead_letters = 0
 
     def start(self) -> None:

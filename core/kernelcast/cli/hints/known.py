@@ -9,7 +9,7 @@ from kernelcast.runtime.kafka.clients import ReceivedMessage
 from kernelcast.wire.cloudevents import decode_event
 from kernelcast.wire.errors import EventError
 from kernelcast.wire.events import Hint, Outcome, OutcomeState, hint_from, outcome_from
-from kernelcast.wire.repeats import RecentEventIds, event_key
+from kernelcast.wire.repeats import RecentIds, event_key
 from kernelcast.wire.topics import HINTS, ORDERS, OUTCOMES
 from kernelcast.wire.tuning.approvals import (
     APPROVAL_TYPE,
@@ -152,7 +152,7 @@ class KnownHints:
     orders: dict[str, StopOrder] = field(default_factory=dict)
     approvals: dict[str, Approval] = field(default_factory=dict)
     unusable: int = 0
-    outcome_ids: RecentEventIds = field(default_factory=RecentEventIds)
+    outcome_ids: RecentIds = field(default_factory=RecentIds)
 
     def add(self, message: ReceivedMessage) -> Event | None:
         """Keep the content of a message, and return it; None for a withdrawal, a repeat and an unusable message."""

@@ -13,7 +13,7 @@ from kernelcast.runtime.logging import get_logger
 from kernelcast.wire.cloudevents import encode_event
 from kernelcast.wire.errors import EventError
 from kernelcast.wire.events import to_event
-from kernelcast.wire.repeats import RecentEventIds
+from kernelcast.wire.repeats import RecentIds
 from kernelcast.wire.topics import OUTCOMES
 
 MAX_PENDING: Final = 4_096
@@ -64,7 +64,7 @@ class OutcomeRelay:
         self._count = count
         self._pending: OrderedDict[str, ReceivedOutcome] = OrderedDict()
         self._answers: deque[tuple[str, Undelivered | None]] = deque()
-        self._settled = RecentEventIds()
+        self._settled = RecentIds()
 
     def relay(self, now_ns: int) -> None:
         """Confirm the outcomes that Kafka has acknowledged; count and write those since the last call."""

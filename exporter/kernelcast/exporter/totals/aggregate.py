@@ -14,7 +14,7 @@ from kernelcast.exporter.totals.series import ProgramSeries, SeriesKey
 from kernelcast.wire.events import Outcome, OutcomeState
 from kernelcast.wire.frames import MEMSET
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
-from kernelcast.wire.repeats import RecentEventIds
+from kernelcast.wire.repeats import RecentIds
 
 DEFAULT_KERNELS: Final = 100
 """In six real traces (HolisticTraceAnalysis, tests/data) 100 kernels cover 98.8 to 100 % of GPU time."""
@@ -118,10 +118,10 @@ class Aggregator:
         self._retire_after_ns = round(retire_after_seconds * NANOSECONDS_PER_SECOND)
         self.epoch_ns = epoch_ns
         self.members: dict[SeriesKey, ProgramOnGpu] = {}
-        self.finished: OrderedDict[str, None] = OrderedDict()
+        self.finished = RecentIds(MAX_FINISHED)
         self.counts = AggregatorCounts()
         self.energy = EnergyMeter()
-        self.outcome_ids = RecentEventIds(MAX_OUTCOME_IDS)
+        self.outcome_ids = RecentIds(MAX_OUTCOME_IDS)
 
     def report(self, report: ProcessReport) -> None:
         """Add the totals of one process on one GPU."""
@@ -224,9 +224,7 @@ class Aggregator:
             self._finish(oldest, member.series.key)
 
     def _finish(self, nonce: str, key: SeriesKey) -> None:
-        self.finished[_finished_name(nonce, key)] = None
-        while len(self.finished) > MAX_FINISHED:
-            self.finished.popitem(last=False)
+        self.finished.add(_finished_name(nonce, key))
 
     def _retire(self, now_ns: int) -> None:
         for key, member in list(self.members.items()):

@@ -1,6 +1,5 @@
 """Converts an aggregator to a JSON document and back, with everything that it needs to continue."""
 
-from collections import OrderedDict
 from collections.abc import Mapping
 from itertools import chain
 from typing import Any, Final
@@ -33,7 +32,7 @@ def take(aggregator: Aggregator, *, energy: bool = True) -> Document:
     gpus = aggregator.energy.gpus if energy else {}
     return {
         "epoch_ns": aggregator.epoch_ns,
-        "finished": list(aggregator.finished),
+        "finished": aggregator.finished.saved(),
         "energy": [[*key, known.gpu, known.start_ns, known.active_uj, known.idle_uj] for key, known in gpus.items()],
         "outcome_ids": aggregator.outcome_ids.saved(),
         "programs": [_member(member) for member in aggregator.members.values()],
@@ -47,7 +46,7 @@ def restore(aggregator: Aggregator, document: Document) -> None:
         KeyError, TypeError, ValueError: The document was not made by `take`.
     """
     epoch_ns = int(document["epoch_ns"])
-    finished = OrderedDict((str(name), None) for name in document["finished"])
+    finished = [str(name) for name in document["finished"]]
     members = [_restored_member(item) for item in document["programs"]]
     gpus = {
         GpuKey(hostname, uuid, source): GpuEnergy(str(index), int(start_ns), int(active_uj), int(idle_uj))
@@ -57,7 +56,7 @@ def restore(aggregator: Aggregator, document: Document) -> None:
     aggregator.energy.gpus = gpus
     aggregator.outcome_ids.restore(outcome_ids)
     aggregator.epoch_ns = epoch_ns
-    aggregator.finished = finished
+    aggregator.finished.restore(finished)
     aggregator.members = {member.series.key: member for member in members}
 
 

@@ -7,9 +7,10 @@ from prometheus_client import CollectorRegistry
 
 from kernelcast.predictor.causes.shared_baselines import RefusedBaseline, SharedBaselines
 from kernelcast.predictor.cycle.causes.fleet_comparison import FleetComparison
-from kernelcast.predictor.state.state_topic import ConfirmedSender, if_failed
+from kernelcast.predictor.state.state_topic import if_failed
 from kernelcast.predictor.tuning.ledger import RejectedMessages
 from kernelcast.runtime.instruments import counter, gauge
+from kernelcast.runtime.kafka.clients import ConfirmingSender
 from kernelcast.runtime.kafka.follow import TopicFollower
 from kernelcast.runtime.kafka.replay import ReplayConsumer
 from kernelcast.wire.baselines import KernelBaseline, baseline_event, baseline_from
@@ -59,7 +60,7 @@ class BaselineLog:
     def __init__(  # noqa: PLR0913
         self,
         fleet: FleetComparison,
-        producer: ConfirmedSender,
+        producer: ConfirmingSender,
         reader: ReplayConsumer,
         rejected: RejectedMessages,
         *,

@@ -2,31 +2,17 @@
 
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING
 
 from kernelcast.predictor.engine import Partition
 from kernelcast.predictor.series.saved.reader import StateReader
 from kernelcast.predictor.series.saved.writer import Message
+from kernelcast.runtime.kafka.clients import ConfirmingSender
 from kernelcast.runtime.kafka.producer import DeliveryListener
 from kernelcast.runtime.kafka.replay import ReplayConsumer, to_end
 from kernelcast.wire.topics import STATE
-
-
-class ConfirmedSender(Protocol):
-    """A producer that says what Kafka has not taken."""
-
-    def send(
-        self,
-        topic: str,
-        *,
-        key: bytes | None,
-        value: bytes | None,
-        on_delivery: DeliveryListener | None = None,
-    ) -> None:
-        """Queue a message."""
-        ...
 
 
 class SnapshotStore:
@@ -35,7 +21,7 @@ class SnapshotStore:
     def __init__(
         self,
         group_id: str,
-        producer: ConfirmedSender,
+        producer: ConfirmingSender,
         open_reader: Callable[[], ReplayConsumer],
         *,
         monotonic: Callable[[], float] = time.monotonic,

@@ -17,7 +17,7 @@ from kernelcast.runtime.kafka.replay import ReplayConsumer
 from kernelcast.wire.cloudevents import decode_event
 from kernelcast.wire.errors import EventError
 from kernelcast.wire.events import hint_from, outcome_from
-from kernelcast.wire.repeats import RecentEventIds, event_key
+from kernelcast.wire.repeats import RecentIds, event_key
 from kernelcast.wire.topics import HINTS, ORDERS, OUTCOMES
 from kernelcast.wire.tuning.approvals import approval_from, approval_key
 
@@ -52,7 +52,7 @@ class Ledger:
         self._book = book
         self._rejected = rejected
         self._clock_ns = clock_ns
-        self._outcome_ids = RecentEventIds()
+        self._outcome_ids = RecentIds()
 
     @property
     def caught_up(self) -> bool:

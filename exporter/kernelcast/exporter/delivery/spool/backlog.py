@@ -12,6 +12,7 @@ from kernelcast.exporter.delivery.spool.counts import SpoolCounts
 from kernelcast.exporter.delivery.spool.disk import DiskSpool
 from kernelcast.exporter.delivery.spool.pace import SendThrottle
 from kernelcast.exporter.delivery.spool.record import Record
+from kernelcast.runtime.kafka.clients import ConfirmingSender
 from kernelcast.runtime.kafka.producer import DeliveryListener, Undelivered
 
 ENDLESS: Final = {"message.timeout.ms": "0"}
@@ -24,14 +25,8 @@ NOWHERE: Final = -1
 """Used in place of a number in the spool if the disk had no room; only librdkafka has the message."""
 
 
-class Kafka(Protocol):
+class Kafka(ConfirmingSender, Protocol):
     """The part of a producer that is needed here."""
-
-    def send(
-        self, topic: str, *, key: bytes | None, value: bytes | None, on_delivery: DeliveryListener | None = None
-    ) -> None:
-        """Queue a message."""
-        ...
 
     def poll(self, timeout_seconds: float) -> None:
         """Wait for acknowledgements, and serve them."""
