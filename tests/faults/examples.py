@@ -362,6 +362,26 @@ EXAMPLES: Final = {
         ("start", 0, 0),
         ("wait", 0, 11),
     ),
+    "a clock is corrected while the messages from before it wait for a partition without a leader": _schedule(
+        {**_ALONE, "mode": "sharded", "producers": 2},
+        ("clock", 0, 8),
+        ("wait", 0, 0),
+        ("leader_lost", 0, 0),
+        ("wait", 0, 39),
+        ("wait", 0, 39),
+        ("grow", 0, 0),
+        ("wait", 0, 3),
+    ),
+    "totals of deltas: a topic is made again, and grows before any bridge has seen it": _schedule(
+        {**_GROUP, "at_once": 2}, ("delete", 1, 0), ("create", 1, 0), ("grow", 1, 0)
+    ),
+    "totals of deltas: a topic is made again while a replica that lags is the only one left": _schedule(
+        {**_GROUP, "mode": "replica", "at_once": 2},
+        ("suspend", 0, 0),
+        ("wait", 0, 3),
+        ("leave", 1, 0),
+        ("delete", 1, 0),
+    ),
     "a bridge whose clock is an hour behind joins while a topic grows": _schedule(
         {**_GROUP, "replicas": 3, "producers": 1, "partitions": 1},
         ("suspend", 0, 0),

@@ -96,6 +96,7 @@ class Beginnings:
         self._rows, self._state, self._instruments, self._clock = rows, state, instruments, clock
         self._by_partition, self._most_age_seconds = by_partition, most_age_seconds
         self._read = False
+        self._left: dict[str, str] = {}
         self._log = structlog.stdlib.get_logger("bridge.delta")
         self.topic_ids: dict[str, str] = {}
 
@@ -128,6 +129,33 @@ class Beginnings:
         without = [partition for key, partition in by_key.items() if key not in restored and key not in too_old]
         topics = set(bringing) | self._topics_of(found)
         return Begun(restored, self._unread(without, around, topics))
+
+    def leave_log(self, topic: str, reached: Mapping[Key, tuple[int, int]]) -> None:
+        """Restore totals that another replica has counted further in a topic's log, which has been deleted.
+
+        Replicas that read everything share one snapshot. One that was suspended cannot read the deleted messages, and
+        what it writes in the new log counts for all replicas. Kafka is queried once for each log.
+
+        Args:
+            topic: The topic.
+            reached: By partition, its number and the offset up to which its totals include all messages.
+        """
+        log = self.topic_ids.get(topic)
+        if self._by_partition or log is None or self._left.get(topic) == log:
+            return
+        self._left[topic] = log
+        try:
+            found = self._state.read([ALL], lambda one: one.topic_ids.get(topic) == log).get(ALL)
+            if isinstance(found, TotalsSnapshot) and found.topic_ids.get(topic) == log:
+                further = {
+                    i: reached[key][0]
+                    for i, (key, offset) in enumerate(found.positions)
+                    if key in reached and offset > reached[key][1]
+                }
+                series = restore(self._rows, found.columns, further)
+                self._log.info("totals of a deleted topic restored from another replica", topic=topic, series=series)
+        except (BrokerError, WireError) as error:
+            self._log.warning("totals of a deleted topic not read", topic=topic, reason=str(error))
 
     def _read_snapshots(
         self, names: list[str], by_key: Mapping[Key, Partition]

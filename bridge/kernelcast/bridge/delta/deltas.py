@@ -146,7 +146,20 @@ class Deltas:
 
     def identify(self, topic_ids: Mapping[str, str]) -> None:
         """Note Kafka's ids of topics. A snapshot is used only for the topic with the same id."""
-        self._beginnings.topic_ids.update(topic_ids)
+        known = self._beginnings.topic_ids
+        for topic in [topic for topic, written in topic_ids.items() if known.get(topic, written) != written]:
+            self.leave_log(topic)
+        known.update(topic_ids)
+
+    def leave_log(self, topic: str) -> None:
+        """Note that a topic was deleted, before its new id or the offsets of a new topic are noted."""
+        positions = self._totals.positions
+        reached = {
+            key: (number, self._waiting.get(key, int(positions[number])))
+            for key, number in self._owned.items()
+            if key[0] == topic
+        }
+        self._beginnings.leave_log(topic, reached)
 
     def note_sharing(self, others: Iterable[Key], grown: Iterable[int]) -> None:
         """Note the partitions of our topics that other replicas read, and those of ours in a topic that has grown."""

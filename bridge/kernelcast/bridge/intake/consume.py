@@ -224,6 +224,7 @@ class Intake:
         batch = MessageBatch.of(received, self.ownership, now_ms, keyed=self._policy.grouped)
         for reached in batch.partitions:
             if self.ownership.start_over(reached.partition, reached.first):
+                self._deltas.leave_log(reached.partition.key[0])
                 self._deltas.start_over(reached.partition, reached.first)
                 self._inquiry.note_restart(reached.partition, reached.first)
                 self._upkeep_due = min(self._upkeep_due, self._clock.monotonic())

@@ -72,10 +72,13 @@ class PartitionGrowth:
         return added
 
     def forget(self, topics: Iterable[str]) -> None:
-        """Forget topics that were deleted and created again."""
+        """Forget topics that were deleted and created again.
+
+        The numbers of the deleted topic's partitions stay known until the next list: a series may move to a partition
+        of the new topic that the deleted one did not have, while another replica still exposes its former total.
+        """
         gone = set(topics)
         self.examined -= gone
-        self._numbers = {topic: numbers for topic, numbers in self._numbers.items() if topic not in gone}
         self._added = {key: until for key, until in self._added.items() if key[0] not in gone}
 
     def others(self, owned: Iterable[Key]) -> set[Key]:

@@ -113,7 +113,7 @@ def is_corrected(before: tuple[int, int], after: tuple[int, int], tolerance_ns: 
 
 
 @inlined
-def is_later(tables: Tables, wire: int, slot: int, time_ns: int, append_ms: int, tolerance_ns: int) -> bool:
+def is_later(tables: Tables, wire: int, slot: int, time_ns: int, origin: PointOrigin, rules: Rules) -> bool:
     """Whether a point of a series' own writer is later than the stored one.
 
     Event times are compared unchanged, in the future or not, unless the clock was corrected between the two points.
@@ -122,14 +122,22 @@ def is_later(tables: Tables, wire: int, slot: int, time_ns: int, append_ms: int,
     A total is later whenever its time is: a delta point that is read late raises the total and comes in an old message.
     Example: the total 30 ends at 12:00:30. A point of 12:00:10, appended then, raises it to 31. The time of 31 is
     12:00:30 and a nanosecond, 20 s after its append time, although the producer's clock was right.
+
+    A time in the future in another partition than that of a stored point of a right clock is not later for
+    `Rules.takeover_ms`. Example: a partition has no leader, its series moves, and then its clock is corrected. The
+    messages that the producer still holds for the old partition are appended last.
     """
-    series = tables.series
-    stored, read = (series.time_ns[slot], series.append_ms[slot]), (time_ns, append_ms)
+    series, tolerance_ns = tables.series, rules.tolerance_ns
+    stored, read = (series.time_ns[slot], series.append_ms[slot]), (time_ns, origin.append_ms)
     if time_ns <= stored[0]:
         return is_corrected(stored, read, tolerance_ns)
-    if append_ms >= stored[1] or tables.wires.totals[wire] != 0:
+    if tables.wires.totals[wire] != 0:
         return True
-    return not is_corrected(read, stored, tolerance_ns)
+    if read[1] < stored[1]:
+        return not is_corrected(read, stored, tolerance_ns)
+    if origin.partition == series.partition[slot] or read[1] - stored[1] > rules.takeover_ms:
+        return True
+    return not is_ahead(read[0], read[1], tolerance_ns) or is_ahead(stored[0], stored[1], tolerance_ns)
 
 
 @inlined
@@ -182,7 +190,7 @@ def with_older_start(
     known_start, known_time = tables.series.start_ns[slot], tables.series.time_ns[slot]
     if known_start - start_ns <= SAME_START_NS or time_ns <= known_time:
         return OLDER
-    if not is_later(tables, wire, slot, time_ns, origin.append_ms, rules.tolerance_ns):
+    if not is_later(tables, wire, slot, time_ns, origin, rules):
         return OLDER
     return STORED if has_fallen_silent(tables, slot, origin, rules) else SECOND_WRITER
 
@@ -218,6 +226,6 @@ def judge(tables: Tables, wire: int, slot: int, origin: PointOrigin, when: tuple
     if start_ns != known_start and start_ns != 0 and known_start != 0:  # noqa: PLR1714  numba: no sets
         return STORED if start_ns > known_start else with_older_start(tables, wire, slot, origin, when, rules)
     if time_ns != known_time:
-        later = is_later(tables, wire, slot, time_ns, origin.append_ms, rules.tolerance_ns)
+        later = is_later(tables, wire, slot, time_ns, origin, rules)
         return STORED if later else OLDER
     return STORED if origin.partition == series.partition[slot] and origin.offset >= series.offset[slot] else OLDER

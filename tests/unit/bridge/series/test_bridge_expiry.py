@@ -107,6 +107,17 @@ def test_a_point_with_a_future_time_that_is_read_late_is_not_newer_than_one_afte
     assert values(site.store, LAUNCHES) == [5]
 
 
+def test_a_message_from_before_a_clock_was_corrected_that_kafka_takes_after_it_changes_nothing() -> None:
+    site = Site()
+    site.kafka.assign(site.intake, P0, P1)
+    waited_seconds = 600
+    for number, partition, ahead_seconds in [(1, 0, 3600), (3, 1, 3600), (4, 1, 0), (2, 0, 3600 - waited_seconds)]:
+        site.clock.seconds += 10
+        site.export(partition, launches(number, time_ns=site.clock.now_ns() + ahead_seconds * 10**9))
+        site.read_all()
+    assert values(site.store, LAUNCHES) == [4]
+
+
 def test_numbers_of_removed_series_are_returned_to_the_decoder() -> None:
     site = Site(ttl_seconds=10)
     site.kafka.assign(site.intake, P0)

@@ -285,12 +285,17 @@ class SlowStore:
         stored, read = (old.time_ns, old.append_ms), (time_ns, origin[2])
         if time_ns < old.time_ns:
             return self._corrected(stored, read)
-        return origin[2] >= old.append_ms or not self._corrected(read, stored)
+        if origin[2] < old.append_ms:
+            return not self._corrected(read, stored)
+        came_late = origin[0] != old.partition and origin[2] - old.append_ms <= self.takeover_ms
+        return not (came_late and self._is_ahead(read) and not self._is_ahead(stored))
+
+    def _is_ahead(self, when: tuple[int, int]) -> bool:
+        return self._clamped(*when) != when[0]
 
     def _corrected(self, before: tuple[int, int], after: tuple[int, int]) -> bool:
         """Whether the writer's clock was ahead at one point and is not at the other, which was written later."""
-        was_ahead = self._clamped(*before) != before[0]
-        return was_ahead and before[1] * 1_000_000 < after[0] <= after[1] * 1_000_000 + self.tolerance_ns // 2
+        return self._is_ahead(before) and before[1] * 1_000_000 < after[0] <= after[1] * 1_000_000 + self.tolerance_ns // 2
 
     def shown(self) -> dict[int, float | int]:
         return {
