@@ -295,7 +295,8 @@ class SlowStore:
 
     def _corrected(self, before: tuple[int, int], after: tuple[int, int]) -> bool:
         """Whether the writer's clock was ahead at one point and is not at the other, which was written later."""
-        return self._is_ahead(before) and before[1] * 1_000_000 < after[0] <= after[1] * 1_000_000 + self.tolerance_ns // 2
+        right = after[0] <= after[1] * 1_000_000 + self.tolerance_ns // 2
+        return self._is_ahead(before) and right and before[1] * 1_000_000 < after[0]
 
     def shown(self) -> dict[int, float | int]:
         return {
