@@ -32,7 +32,7 @@ def _throttling() -> AlertRule:
         name="KernelcastGpuThrottling",
         expr=f"{CLOCK_EVENT} == 1",
         hold_seconds=5 * MINUTE,
-        keep_seconds=KEPT_SECONDS,
+        keep_seconds=KEPT_SECONDS + RATE_WINDOW_SECONDS,  # as long as `_heat`, which it silences
         severity=Severity.WARNING,
         summary=f"{_GPU} runs at reduced clocks: {{{{ $labels.reason }}}}",
         description="The driver has lowered the clocks for this reason without a break. The power cap, which is "

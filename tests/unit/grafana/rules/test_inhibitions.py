@@ -8,6 +8,7 @@ import yaml
 
 from kernelcast.grafana import alertmanager, rules
 from kernelcast.grafana.consequences import Consequences, declared
+from kernelcast.grafana.rules.recording import RATE_WINDOW_SECONDS
 
 NAMES = {alert.name for alert in rules.alerts(rules.PRODUCTION)}
 NODE = {"alertname": "KernelcastExporterStale", "Hostname": "n1", "job": "kernelcast-exporter", "instance": "e1"}
@@ -55,6 +56,11 @@ def muted(target: dict[str, str], source: dict[str, str], among: list[dict[str, 
 def test_a_consequence_is_muted_by_its_cause(target: dict[str, str], source: dict[str, str]) -> None:
     assert {target["alertname"], source["alertname"]} <= NAMES
     assert muted(target, source)
+
+
+def test_throttling_by_heat_is_kept_until_the_rate_of_lost_time_has_ended() -> None:
+    kept = {alert.name: alert.keep_seconds for alert in rules.alerts(rules.PRODUCTION)}
+    assert kept["KernelcastGpuThrottling"] >= kept["KernelcastGpuTimeLostToHeat"] + RATE_WINDOW_SECONDS
 
 
 @pytest.mark.parametrize(
