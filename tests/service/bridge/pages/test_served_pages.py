@@ -94,12 +94,12 @@ def served(ask: Ask, kinds: tuple[str, ...], config: Path | None = None) -> Iter
         yield server.url
 
 
-def drawn(url: str, profile: Path, *flags: str) -> str:
+def drawn(url: str, profile: Path, *flags: str, page: str = "trial") -> str:
     """The document as a browser has it after some seconds, or after more while a panel waits for its first answer."""
     browser = (binary("chromium", "chromium"), *FLAGS, *flags, f"--user-data-dir={profile}")
     text = ""
     for budget_ms in (6_000, 20_000, 60_000):
-        command = [*browser, f"--virtual-time-budget={budget_ms}", "--dump-dom", f"{url}/pages/trial"]
+        command = [*browser, f"--virtual-time-budget={budget_ms}", "--dump-dom", f"{url}/pages/{page}"]
         text = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
         if '<p class="quiet">…</p>' not in text:
             break
@@ -141,6 +141,13 @@ def test_a_panel_that_cannot_be_drawn_says_so(document: str) -> None:
 def test_a_link_of_another_kind_leads_nowhere(document: str) -> None:
     assert document.count('<a class="quiet">bad</a>') == len(BAD_LINKS)
     assert "javascript:" not in document
+
+
+def test_an_unknown_page_leads_to_those_that_there_are(tmp_path: Path) -> None:
+    with served(prometheus, TYPES) as url:
+        text = drawn(url, tmp_path, page="unknown")
+    assert '<a href="/pages/trial">Trial ' in text
+    assert '<p class="error">' in text
 
 
 def test_all_panels_of_a_page_ask_in_one_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -185,7 +185,8 @@ async function begin() {
     const uid = decodeURIComponent(location.pathname.split("/")[2] ?? "") || (page.site.dashboards.find((each) => each.uid === FIRST) ?? page.site.dashboards[0]).uid;
     page.model = await json(`/pages/api/dashboards/${encodeURIComponent(uid)}`);
   } catch (error) {
-    replace(document.getElementById("main"), element("p", { class: "error" }, error.message));
+    const pages = (page.site?.dashboards ?? []).map((each) => element("li", {}, element("a", { href: `/pages/${encodeURIComponent(each.uid)}` }, each.title)));
+    replace(document.getElementById("main"), element("p", { class: "error" }, error.message), element("ul", {}, pages));
     return;
   }
   document.title = page.model.title;
