@@ -54,8 +54,8 @@ PROTOCOL_VERSION: Final = 2
 MAX_FRAME_BYTES: Final = 64 * 1024
 """Well under the default socket buffer (net.core.wmem_default, 208 KiB), so one frame always fits."""
 MAX_VARIANTS: Final = 64
-MEMSET: Final = "memset"
 """Variants of one kernel that a process counts separately; the rest are summed as `other`."""
+MEMSET: Final = "memset"
 
 HEADER: Final = struct.Struct("<2sBB")
 
