@@ -134,7 +134,7 @@ class Beginnings:
         """Restore totals that another replica has counted further in a topic's log, which has been deleted.
 
         Replicas that read everything share one snapshot. One that was suspended cannot read the deleted messages, and
-        what it writes in the new log counts for all replicas. Kafka is queried once for each log.
+        its snapshot of the new log is used by all replicas. Kafka is queried once for each log.
 
         Args:
             topic: The topic.
