@@ -1,7 +1,7 @@
 """Connections to the one configured Prometheus, kept open between queries.
 
 A query through httpx costs 2.5 ms of processor time, through http.client 0.3 ms; three open pages ask about 100 times
-in a scrape interval.
+in a scrape interval. http.client connects and reads answers; a request is written here, head and body in one packet.
 """
 
 import http.client
@@ -51,6 +51,7 @@ class Connections:
         """
         parts = urlsplit(url)
         self._host, self._port = parts.hostname or "", parts.port
+        self._named = parts.netloc.rpartition("@")[2]
         self._path, self._tls = parts.path, tls if parts.scheme == "https" else None
         self._timeout_seconds, self._max_bytes = timeout_seconds, max_bytes
         self._idle: list[http.client.HTTPConnection] = []
@@ -96,9 +97,12 @@ class Connections:
     ) -> Answer:
         kept = False
         try:
-            connection.request("POST", f"{self._path}{path}", body, dict(headers))
+            if connection.sock is None:
+                connection.connect()
             _limit(connection, deadline)
-            response = connection.getresponse()
+            connection.sock.sendall(self._head(path, headers, len(body)) + body)
+            response = http.client.HTTPResponse(connection.sock, method="POST")
+            response.begin()
             data = bytearray()
             while part := response.read1(READ_BYTES):
                 data += part
@@ -119,6 +123,13 @@ class Connections:
                     self._idle.append(connection)
             else:
                 connection.close()
+
+    def _head(self, path: str, headers: Mapping[str, str], length: int) -> bytes:
+        lines = [f"POST {self._path}{path} HTTP/1.1", f"Host: {self._named}", f"Content-Length: {length}"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        if any("\r" in line or "\n" in line for line in lines):
+            raise http.client.HTTPException("a header of the request has a line break")
+        return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 
 def _limit(connection: http.client.HTTPConnection, deadline: float) -> None:

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.client import HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -79,3 +80,8 @@ def test_a_slow_server_is_given_up_in_time() -> None:
 def test_a_redirect_is_an_answer_and_is_not_followed() -> None:
     with connections() as made:
         assert made.ask("/elsewhere", b"", {}).status == 307
+
+
+def test_a_line_break_in_a_header_adds_no_header() -> None:
+    with connections() as made, pytest.raises(HTTPException, match="line break"):
+        made.ask("/a", b"query=up", {"Authorization": "Bearer a\nX-Role: admin"})
