@@ -375,6 +375,15 @@ EXAMPLES: Final = {
     "totals of deltas: a topic is made again, and grows before any bridge has seen it": _schedule(
         {**_GROUP, "at_once": 2}, ("delete", 1, 0), ("create", 1, 0), ("grow", 1, 0)
     ),
+    "totals of deltas: a topic is made again, and grows before its new id is known": _schedule(
+        {**_GROUP, "producers": 2}, ("wait", 0, 7), ("delete", 1, 0), ("create", 1, 0), ("grow", 1, 0)
+    ),
+    "totals of deltas: a series ends, and returns right after its topic has grown": _schedule(
+        _GROUP, ("silence", 0, 0), ("wait", 0, 39), ("wait", 0, 39), ("restart", 0, 0), ("wait", 0, 15), ("grow", 1, 10)
+    ),
+    "totals of deltas: a clock runs ahead and is corrected after its series has moved": _schedule(
+        _GROUP, ("clock", 0, 2), ("restart", 0, 0), ("wait", 0, 0), ("grow", 1, 0), ("wait", 0, 0)
+    ),
     "totals of deltas: a topic is made again while a replica that lags is the only one left": _schedule(
         {**_GROUP, "mode": "replica", "at_once": 2},
         ("suspend", 0, 0),

@@ -13,6 +13,7 @@ from kernelcast.bridge.delta.addition.sums import NumberTotals, add_numbers
 from kernelcast.bridge.delta.columns import (
     FORGOTTEN_GAPS,
     FREE,
+    GROWN_TOPIC,
     MONOTONIC,
     NOT_DELTA,
     NOTHING,
@@ -25,6 +26,7 @@ from kernelcast.bridge.delta.columns import (
     UNSEEN,
 )
 from kernelcast.bridge.delta.identity import digest
+from kernelcast.bridge.delta.persistence.freeze import freeze
 from kernelcast.bridge.delta.producers import DeltaProducers
 from kernelcast.bridge.delta.rows import TotalRows
 from kernelcast.bridge.delta.sequence import Incoming, Order, Standing, sequence
@@ -240,10 +242,22 @@ class Accumulator:
 
     def _judge(self, incoming: Incoming) -> tuple[UInt8Array, Int64Array]:
         self.rows.make_room_for_gaps(len(incoming.row))
+        self._keep_ended(incoming.row)
         times: Int64Array = np.zeros(len(incoming.row), np.int64)
         standing = Standing(self.positions, self.scopes)
         outcomes = sequence(self.rows.columns, self.rows.gaps, incoming, standing, self._order, times)
         return outcomes, times
+
+    def _keep_ended(self, rows: Int32Array) -> None:
+        """Keep the totals of ended series of grown topics that have points now: such a total begins again, PENDING."""
+        columns, grown_topics = self.rows.columns, np.append(self.scopes == GROWN_TOPIC, False)
+        if not grown_topics.any():
+            return
+        known = np.unique(rows[rows >= 0]).astype(np.int64)
+        known = known[grown_topics[columns.partition[known]]]
+        for row in known[(columns.flags[known] & RESTING != 0) & (columns.last_ns[known] != NOTHING)]:
+            number_of = {int(columns.partition[row]): 0}
+            self.rows.ended[columns.digest[row].tobytes()] = freeze(self.rows, np.array([row]), number_of)
 
     def _counted(self, source: DeltaIdentitySource, numbers: Int32Array, outcomes: UInt8Array) -> Int64Array:
         """Count points by outcome, of shape (PASSED + 1,), and by producer."""

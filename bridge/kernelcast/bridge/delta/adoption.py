@@ -7,8 +7,8 @@ and adds it.
 Invariants: two totals that are added count different points, see `joining`; and an exposed total is changed by such an
 addition only if points are missing in it. So a total that began in a grown topic is PENDING: points are added to it,
 but it is not exposed, until the former owner has withdrawn the series (`series.held` has the time). Then the newest
-total that ends before this one begins is added. If that one is PENDING too, its former total is added as well. If there
-is none, the series is new.
+total that ends before this one begins is added. If that one is PENDING too, its former total is added as well. If no
+other replica has one, the total that this replica had when the series ended is added; otherwise the series is new.
 
 The former owner may lag. Its snapshot then lacks points from before the move. So a total waits, for one time-to-live at
 most, until the snapshot covers every message that was written before the total began, and the former owner has had time
@@ -30,7 +30,7 @@ import numpy as np
 import structlog
 
 from kernelcast.bridge.clock import Clock
-from kernelcast.bridge.delta.columns import PENDING, RESTING
+from kernelcast.bridge.delta.columns import NOTHING, PENDING, RESTING
 from kernelcast.bridge.delta.joining import adopt, alone, fill, precedes
 from kernelcast.bridge.delta.persistence.background import SnapshotReads
 from kernelcast.bridge.delta.persistence.freeze import Columns
@@ -116,6 +116,7 @@ class Adoption:
             grown: Numbers of our partitions of topics that have grown.
             offsets_since: Finds offsets by time.
         """
+        self._forget_ended()
         found, now_seconds = self._reads.take(), self._clock.monotonic()
         overdue, gapped = self._overdue(newest_append_ms), self._gapped(grown)
         if found is None and now_seconds >= self._due and len(overdue) + len(gapped):
@@ -137,8 +138,20 @@ class Adoption:
         self._join(elsewhere, self._ready(overdue, elsewhere, behind, newest_append_ms), visits)
 
     def give_up(self, rows: Int64Array) -> None:
-        """Expose pending totals, with or without a former total."""
-        self._rows.columns.flags[rows] &= np.uint8(255 - PENDING)
+        """Expose pending totals, with the replica's own former total or without one."""
+        columns, ended = self._rows.columns, self._rows.ended
+        for row in rows[columns.flags[rows] & PENDING != 0].tolist() if ended else ():
+            former = ended.pop(columns.digest[row].tobytes(), None)
+            if former is not None and precedes(former, 0, int(columns.start_ns[row])):
+                _joined(self._rows, row, Kept(former, 0, behind=False))
+        columns.flags[rows] &= np.uint8(255 - PENDING)
+
+    def _forget_ended(self) -> None:
+        """Forget the replica's own former totals of series that are not pending."""
+        rows, flags = self._rows, self._rows.columns.flags
+        settled = [digest for digest in rows.ended if (row := rows.find(digest)) == NOTHING or not flags[row] & PENDING]
+        for digest in settled:
+            del rows.ended[digest]
 
     def _behind(
         self,

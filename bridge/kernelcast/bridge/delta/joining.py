@@ -80,12 +80,12 @@ def fill(rows: TotalRows, row: int, visit: TotalRows) -> bool:
         visit: The total that another replica counted while the series was there, as row 0.
 
     Returns:
-        Whether that was possible.
+        Whether that was possible. It is not if the visit's clock was set back to before its first point.
     """
     begin_ns, end_ns = int(visit.columns.start_ns[0]), int(visit.columns.last_ns[0])
     gaps = _gaps_of(rows, row)
     around = np.flatnonzero((gaps[:, 0] <= begin_ns) & (end_ns <= gaps[:, 1]))
-    if not len(around) or not _add(rows, row, visit):
+    if begin_ns > end_ns or not len(around) or not _add(rows, row, visit):
         return False
     at = int(around[0])
     before, after = np.array([[gaps[at, 0], begin_ns]]), np.array([[end_ns, gaps[at, 1]]])

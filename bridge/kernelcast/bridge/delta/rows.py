@@ -1,6 +1,6 @@
 """Table of running totals: assigns, finds and frees rows, and their gaps and bucket blocks."""
 
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -22,6 +22,11 @@ from kernelcast.bridge.tables.columns import Int64Array
 from kernelcast.bridge.tables.schemas import Blocks
 from kernelcast.columnar import PointType, SeriesIdentity
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
 MAX_GAPS: Final = 1_000_000
 """Largest number of gaps of all series together, 20 MB; further gaps are dropped and counted."""
 
@@ -42,6 +47,8 @@ class TotalRows:
         gaps: Missing intervals of the series.
         blocks: Buckets of histograms.
         freed: Rows that were taken back since their user last cleared it: each may belong to another series by now.
+        ended: By identity, the former total of a series that had ended and has returned in a grown topic, as columns
+            of a snapshot; see `adoption`.
     """
 
     def __init__(self, most: int) -> None:
@@ -54,6 +61,7 @@ class TotalRows:
         self._by_digest: dict[bytes, int] = {}
         self._free: list[int] = []
         self.freed: set[int] = set()
+        self.ended: dict[bytes, Mapping[str, NDArray[Any]]] = {}
         self.columns: DeltaColumns = empty_columns(64)
         self.used = 0
         self.gaps = empty_gaps(64)

@@ -188,7 +188,7 @@ class Inquiry:
         topic_ids = self.bounds.topic_ids(topics)
         created = self._ownership.identify(topic_ids)
         self._deltas.identify(topic_ids)
-        self.growth.forget(created)
+        self.growth.look_again(created)
         for partition in self._ownership.owned():
             if partition.key[0] in created:
                 self._read_new_log(partition)

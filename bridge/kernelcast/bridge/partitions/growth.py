@@ -71,15 +71,13 @@ class PartitionGrowth:
             self.examined |= {topic}
         return added
 
-    def forget(self, topics: Iterable[str]) -> None:
-        """Forget topics that were deleted and created again.
+    def look_again(self, topics: Iterable[str]) -> None:
+        """Examine topics again that were deleted and created again.
 
-        The numbers of the deleted topic's partitions stay known until the next list: a series may move to a partition
-        of the new topic that the deleted one did not have, while another replica still exposes its former total.
+        What is known of their partitions stays: a series may move to a partition of the new topic that the deleted one
+        did not have, while another replica still exposes its former total.
         """
-        gone = set(topics)
-        self.examined -= gone
-        self._added = {key: until for key, until in self._added.items() if key[0] not in gone}
+        self.examined -= frozenset(topics)
 
     def others(self, owned: Iterable[Key]) -> set[Key]:
         """Return the partitions of our topics that other replicas own."""
