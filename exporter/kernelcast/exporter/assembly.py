@@ -273,7 +273,7 @@ def _probe_server(
         allowed_uids=settings.allowed_uids,
     )
     if state is not None:
-        server.keep(state.final_reports, state.hint_receivers)
+        server.keep(state.final_reports, state.hint_receivers, state.outcome_log)
         state.after_save = server.saved
     return server
 

@@ -107,7 +107,7 @@ class DaemonCounts:
         self._follow(self._saves, state.saves)
         self._follow(self._state_errors["save"], state.errors)
         self._follow(self._state_errors["load"], state.refused)
-        self._follow(self._state_errors["final"], state.final_reports.errors)
+        self._follow(self._state_errors["final"], state.final_reports.errors + state.outcome_log.errors)
 
     def _follow(self, shown: Counter, total: int) -> None:
         """Increase a counter to a total that is kept elsewhere."""

@@ -14,6 +14,7 @@ from typing import Final
 
 import orjson
 
+from kernelcast.exporter.hints.outcome_log import OutcomeLog
 from kernelcast.exporter.hints.receivers import HintReceivers
 from kernelcast.exporter.programs.final_reports import FinalReports
 from kernelcast.exporter.totals import snapshot
@@ -46,6 +47,7 @@ class StateFile:
 
     Attributes:
         final_reports: Last reports of programs, which the state may not include yet.
+        outcome_log: Outcomes of programs that have ended, until Kafka has them.
         hint_receivers: The users whose processes got each hint; stored in the state.
         after_save: Called after the state on disk includes the reports of the last poll.
         saves: Number of written snapshots.
@@ -56,6 +58,7 @@ class StateFile:
     def __init__(self, directory: Path) -> None:
         self.path = directory / FILE_NAME
         self.final_reports = FinalReports(directory)
+        self.outcome_log = OutcomeLog(directory)
         self.hint_receivers = HintReceivers()
         self.after_save: Listener = lambda: None
         self._lock: int | None = None
@@ -76,6 +79,7 @@ class StateFile:
             self._lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self.final_reports.open()
+            self.outcome_log.open()
         except BlockingIOError:
             self.close()
             raise ConfigurationError(
@@ -91,6 +95,7 @@ class StateFile:
     def close(self) -> None:
         """Unlock the directory; safe to call twice."""
         self.final_reports.close()
+        self.outcome_log.close()
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None

@@ -33,6 +33,7 @@ class OutcomeQueue:
         self._waiting: deque[dict[str, Any]] = deque()
         self._sent: OrderedDict[str, dict[str, Any]] = OrderedDict()
         self._confirms = False
+        self._in_doubt = False
         self._history: deque[Outcome] = deque(maxlen=MAX_HISTORY)
         self.dropped = 0
 
@@ -92,6 +93,25 @@ class OutcomeQueue:
             if self._confirms:
                 self._waiting.extendleft(reversed(self._sent.values()))
             self._sent.clear()
+
+    @property
+    def confirms(self) -> bool:
+        """Whether an exporter has confirmed something, if only that it confirms."""
+        return self._confirms
+
+    def restore(self, events: Iterable[dict[str, Any]]) -> None:
+        """Queue the events that an earlier run of the program left, before its own."""
+        with self._lock:
+            self._waiting.extendleft(reversed(list(events)))
+
+    def left(self) -> list[dict[str, Any]]:
+        """Return the events that are not confirmed, oldest first; without those that an older exporter has got."""
+        with self._lock:
+            return [*(self._sent.values() if self._confirms or self._in_doubt else ()), *self._waiting]
+
+    def doubt(self) -> None:
+        """Note that events are sent to an exporter of which it is not known whether it confirms them."""
+        self._in_doubt = True
 
     @property
     def unconfirmed(self) -> int:

@@ -18,6 +18,7 @@ from kernelcast.probe.process.driver import claims
 from kernelcast.probe.process.machine import memory
 from kernelcast.probe.recording.recorder import Recorder, plain
 from kernelcast.probe.reporting.connection import Link
+from kernelcast.probe.reporting.left_outcomes import LeftOutcomes, Origin
 from kernelcast.probe.reporting.sender import ReportedProcess, ReportSender
 from kernelcast.probe.trial_budget import SHARE, TrialBudget, share_from
 from kernelcast.probe.tunables import Terms, Tunable, TunableSet, Value, printable_kernels
@@ -135,6 +136,7 @@ class Probe:
             journal=self._journal,
         )
         self._outcomes = OutcomeQueue(settings.program, settings.rank, clock, self._wake)
+        self._left = LeftOutcomes(self._journal.path, settings.rank, clock) if self._journal else None
         self._desk = HintReceiver(self._tunables, self.recorder, self._outcomes, ground)
         self._desk.learned = self._learn
         self.ladder = MethodSelection(
@@ -269,6 +271,8 @@ class Probe:
             for search in self._searches:
                 search.close("the program ended")
             self._sender.stop(STOP_SECONDS)
+            if self._left is not None:
+                self._left.update(self._outcomes.left(), self._origin(self._sender.devices))
             self.ladder.stop()
 
     def abandon(self) -> None:
@@ -306,8 +310,13 @@ class Probe:
             self.recorder.touch()  # a program that only searches has nothing else to report
             self._outcomes.add_trial(outcome.trial_id, outcome.space, outcome.state, outcome.reason, **outcome.facts)
 
+    def _origin(self, devices: tuple[DeviceClaim, ...]) -> Origin:
+        return Origin(devices[0].model_name if devices else "", self.settings.code_version)
+
     def _hello(self) -> Hello:
-        settings = self.settings
+        settings, devices = self.settings, self._claims()
+        if self._left is not None:
+            self._outcomes.restore(self._left.restore(self._origin(devices)))
         return Hello(
             program=settings.program,
             nonce=self.nonce,
@@ -318,7 +327,7 @@ class Probe:
             method=self.ladder.method,
             version=package_version(),
             code_version=settings.code_version,
-            devices=self._claims(),
+            devices=devices,
             wants_confirmations=True,
         )
 

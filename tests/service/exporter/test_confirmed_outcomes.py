@@ -1,5 +1,6 @@
 """An outcome counts once for readers, wherever the exporter is killed between the program and Kafka."""
 
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,10 +14,12 @@ from tests.service.stack import Stack
 from kernelcast.cli.hints.known import KnownHints
 from kernelcast.probe.hints import HintReceiver, RejectionReason
 from kernelcast.probe.outcomes import OutcomeQueue
+from kernelcast.probe.probe import Probe, ProbeSettings
 from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.probe.reporting.connection import Link
 from kernelcast.probe.reporting.sender import ReportedProcess, ReportSender
 from kernelcast.probe.tunables import TunableSet
+from kernelcast.probe.tuned.reports import SearchOutcome
 from kernelcast.runtime.kafka.consumer import Consumer
 from kernelcast.runtime.kafka.embedded import EmbeddedBroker
 from kernelcast.runtime.settings.service import KafkaSettings
@@ -109,6 +112,71 @@ def test_an_outcome_counts_once_though_the_exporter_is_killed_before_and_after_k
         known.add(message)
     assert [one.outcome.state for one in known.records[TRIAL].answers] == [OutcomeState.KEPT]
     assert outcomes.dropped == 0
+
+
+def test_an_outcome_of_a_program_that_has_ended_reaches_kafka_though_the_exporter_is_killed_in_that_interval(
+    tmp_path: Path,
+) -> None:
+    with EmbeddedBroker() as broker:
+        servers = broker.bootstrap_servers
+        with exporter(tmp_path, servers, NEVER_SECONDS) as first, running(tmp_path / "probe.sock") as program:
+            server = first.service("exporter")
+            program.outcomes.add_trial(TRIAL, "block", OutcomeState.KEPT, "")
+            wait_for("the exporter to have read the outcome", lambda: program.outcomes.unconfirmed == 1 or None)
+            program.sender.stop(1.0)
+            assert program.outcomes.unconfirmed == 0, "it is on the exporter's disk"
+            server.kill()
+        assert on_kafka(servers) == []
+        with exporter(tmp_path, servers, INTERVAL_SECONDS) as second:
+            second.service("exporter")
+            (message,) = wait_for("the outcome on Kafka", lambda: on_kafka(servers) or None)
+            wait_for(
+                "the log to be empty", lambda: not list((tmp_path / "state" / "outcomes").glob("*.segment")) or None
+            )
+            assert counted(second) == 1
+        assert decode_event(message.value())["data"]["tunable"] == "block"
+        with exporter(tmp_path, servers, INTERVAL_SECONDS) as third:
+            third.service("exporter")
+            time.sleep(2 * INTERVAL_SECONDS)
+            assert len(on_kafka(servers)) == 1
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_an_outcome_that_an_exporter_never_read_reaches_kafka_though_that_exporter_was_killed(
+    tmp_path: Path, *, ends: bool
+) -> None:
+    def program() -> Probe:
+        devices = (DeviceClaim("GPU-1"),)
+        state = str(tmp_path / "tuning")
+        socket = str(tmp_path / "probe.sock")
+        made = Probe(ProbeSettings("training", "0", socket, 0.1, devices=devices, state_directory=state))
+        made.start()
+        made.observe("gemm", 1_000)
+        return made
+
+    with EmbeddedBroker() as broker:
+        servers = broker.bootstrap_servers
+        with exporter(tmp_path, servers, NEVER_SECONDS) as first:
+            server = first.service("exporter")
+            assert server.process is not None
+            server.process.send_signal(signal.SIGSTOP)
+            probe = program()
+            wait_for("the connection", lambda: probe.connected or None)
+            search = SearchOutcome(TRIAL, "block", OutcomeState.KEPT, "", {})
+            probe.surroundings.report(search)
+            time.sleep(0.5)
+            if ends:
+                probe.stop()
+            server.kill()
+        with exporter(tmp_path, servers, INTERVAL_SECONDS) as second:
+            second.service("exporter")
+            if ends:
+                probe = program()
+            (message,) = wait_for("the outcome on Kafka", lambda: on_kafka(servers) or None)
+            wait_for("the confirmation", lambda: not probe.unsent_outcomes or None)
+            probe.stop()
+        assert decode_event(message.value())["data"]["hint_id"] == TRIAL
+        assert [file.read_text() for file in (tmp_path / "tuning").glob("*.outcomes")] == [""] * ends
 
 
 def confirmed(outcomes: OutcomeQueue) -> Callable[[], bool | None]:

@@ -38,7 +38,7 @@ class Exporter:
             registry=CollectorRegistry(),
             devices=DeviceResolver("node", lambda: (GPU,)),
         )
-        self.server.keep(self.state.final_reports, self.state.hint_receivers)
+        self.server.keep(self.state.final_reports, self.state.hint_receivers, self.state.outcome_log)
         self.state.after_save = self.server.saved
         self.server.start()
 

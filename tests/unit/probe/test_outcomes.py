@@ -1,7 +1,13 @@
 """Outcomes are kept by the program until the exporter confirms them."""
 
+import socket
+from pathlib import Path
+
 from kernelcast.probe.outcomes import MAX_WAITING, OutcomeQueue
+from kernelcast.probe.reporting.left_outcomes import LIFE_NS, LeftOutcomes, Origin
 from kernelcast.wire.events import OutcomeState
+
+ORIGIN = Origin("A100", "v3")
 
 
 def queue_of(count: int) -> OutcomeQueue:
@@ -47,6 +53,45 @@ def test_for_an_exporter_that_confirms_nothing_sent_is_delivered() -> None:
     assert (queue.unconfirmed, queue.dropped) == (0, 0)
     queue.reconnected()
     assert list(send(queue)) == [f"h{MAX_WAITING}"]
+
+
+def test_what_a_process_leaves_is_all_that_no_exporter_has_confirmed() -> None:
+    queue = queue_of(2)
+    send(queue)
+    add(queue, 2)
+    assert [event["subject"] for event in queue.left()] == ["h2"], "an earlier exporter has got the others"
+    queue.doubt()
+    assert [event["subject"] for event in queue.left()] == ["h0", "h1", "h2"]
+
+
+def test_the_next_run_on_the_node_sends_what_an_earlier_one_left_once_with_the_same_id(tmp_path: Path) -> None:
+    def file(rank: str = "0") -> LeftOutcomes:
+        return LeftOutcomes(tmp_path / "train-1.jsonl", rank, lambda: 1)
+
+    first, second = queue_of(2), queue_of(0)
+    file().update(first.left(), ORIGIN)
+    others = (file("1").restore(ORIGIN), file().restore(Origin("A100", "v4")), file().restore(Origin("H100", "v3")))
+    assert others == ([], [], [])
+    again = file()
+    second.restore(again.restore(ORIGIN))
+    second.restore(again.restore(ORIGIN))
+    assert second.left() == first.left()
+    second.confirmed(())
+    delivered, kept = send(second).values()
+    second.confirmed([delivered])
+    again.update(second.left(), ORIGIN)
+    assert [event["id"] for event in file().restore(ORIGIN)] == [kept]
+
+
+def test_lines_of_other_nodes_old_ones_and_damaged_ones_are_left_out(tmp_path: Path) -> None:
+    file = LeftOutcomes(tmp_path / "train-1.jsonl", "", lambda: 1)
+    file.update(queue_of(1).left(), ORIGIN)
+    text = file.path.read_text()
+    file.path.write_text(text.replace(socket.gethostname(), "elsewhere") + "{\n[]\n{}\n")
+    assert file.restore(ORIGIN) == []
+    file.path.write_text(text)
+    assert LeftOutcomes(tmp_path / "train-1.jsonl", "", lambda: LIFE_NS + 1).restore(ORIGIN) == []
+    assert (len(file.restore(ORIGIN)), file.failures) == (1, 0)
 
 
 def test_unconfirmed_and_unsent_outcomes_share_one_bound_and_the_oldest_is_dropped_and_counted() -> None:

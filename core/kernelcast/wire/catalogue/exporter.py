@@ -144,7 +144,7 @@ STATE_ERRORS: Final = Metric(
     "kernelcast_exporter_state_errors_total",
     Kind.COUNTER,
     "Snapshots that could not be saved, or found at the start and not usable (load); last reports of programs that "
-    "could not be kept until the next snapshot (final).",
+    "could not be kept until the next snapshot, and outcomes of ended programs until Kafka has them (final).",
     labels=("operation",),
     source=_DAEMON,
 )

@@ -1,13 +1,19 @@
-"""Ended connections, which are closed after the last report of their process is on disk."""
+"""Ended connections, which are closed after last report and outcomes of their process are on disk."""
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kernelcast.exporter.programs.final_reports import Departure, FinalReports, sync
+from kernelcast.exporter.programs.outcomes import IDS_AT_ONCE
 from kernelcast.exporter.programs.places import ProgramConnection
 from kernelcast.exporter.programs.registry import ProbeRegistry
+from kernelcast.wire.frames import OutcomesConfirmed, encode
+
+if TYPE_CHECKING:
+    from kernelcast.exporter.hints.outcome_log import OutcomeLog
 
 WRITE_INTERVAL_SECONDS: Final = 0.1
 """Interval between two writes of last reports; programs that end in between share the next write."""
@@ -16,29 +22,41 @@ WRITE_INTERVAL_SECONDS: Final = 0.1
 class Leaving:
     """Ended connections that are not closed yet. Only the probe server's thread uses it.
 
+    A process that has said `Bye` may still read, so outcomes that are on disk are confirmed to it.
+
     Args:
         registry: The registry of processes.
         lock: The server's lock, which protects the registry and the reports.
+        now_ns: Unix nanoseconds.
         clock: Monotonic seconds.
 
     Attributes:
-        final_reports: The log on disk; None without a state, and connections are closed at once.
+        final_reports: The log of reports on disk; None without a state, and connections are closed at once.
+        outcome_log: The log of outcomes on disk; None likewise.
     """
 
     def __init__(
-        self, registry: ProbeRegistry, lock: threading.Lock, clock: Callable[[], float] = time.monotonic
+        self,
+        registry: ProbeRegistry,
+        lock: threading.Lock,
+        now_ns: Callable[[], int],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._registry = registry
         self._lock = lock
+        self._now_ns = now_ns
         self._clock = clock
         self._connections: list[ProgramConnection] = []
         self._next_write = 0.0
         self.final_reports: FinalReports | None = None
+        self.outcome_log: OutcomeLog | None = None
 
     def add(self, connection: ProgramConnection) -> None:
-        """Add an ended connection; it is closed at once if the state on disk includes all of its process' totals."""
+        """Add an ended connection; it is closed at once if all that its process has sent is on disk or on Kafka."""
         session = connection.session
-        if self.final_reports is None or session is None or not session.has_unsaved:
+        with self._lock:
+            complete = session is None or not (session.has_unsaved or self._registry.open_outcomes(session))
+        if self.final_reports is None or complete:
             connection.socket.close()
         else:
             self._connections.append(connection)
@@ -53,16 +71,39 @@ class Leaving:
             self.write()
 
     def write(self) -> None:
-        """Write the last reports of the waiting programs, with one sync for all, and close the connections."""
+        """Write last reports and outcomes of the waiting programs, with one sync for all, and close the connections."""
         leaving, self._connections = self._connections, []
+        confirmed: list[list[str]] = [[] for _ in leaving]
         if self.final_reports is not None and leaving:
             with self._lock:
                 file = self.final_reports.append(
                     Departure(left.session, self._registry.has_ended(left.session, left.peer))
                     for left in leaving
-                    if left.session is not None
+                    if left.session is not None and left.session.has_unsaved
                 )
+                confirmed, outcomes_file = self._log_outcomes(leaving)
             sync(file)
+            sync(outcomes_file)
             self._next_write = self._clock() + WRITE_INTERVAL_SECONDS
-        for left in leaving:
+        for left, ids in zip(leaving, confirmed, strict=True):
+            _confirm(left, ids)
             left.socket.close()
+
+    def _log_outcomes(self, leaving: list[ProgramConnection]) -> tuple[list[list[str]], int | None]:
+        """Write the outcomes of programs that Kafka has not acknowledged; returns their ids by program, and a file."""
+        if self.outcome_log is None:
+            return [[] for _ in leaving], None
+        found = [self._registry.open_outcomes(left.session) if left.session else [] for left in leaving]
+        written, file = self.outcome_log.append([one for outcomes in found for one in outcomes], self._now_ns())
+        on_disk = set(written)
+        return [[one.event_id for one in outcomes if one.event_id in on_disk] for outcomes in found], file
+
+
+def _confirm(connection: ProgramConnection, event_ids: list[str]) -> None:
+    """Tell a program that is ending that its outcomes are on disk, as far as its socket accepts it."""
+    if connection.session is None or connection.session.hello.wants_confirmations is not True:
+        return
+    with contextlib.suppress(OSError):
+        for start in range(0, len(event_ids), IDS_AT_ONCE):
+            for packet in encode(OutcomesConfirmed(tuple(event_ids[start : start + IDS_AT_ONCE]))):
+                connection.socket.send(packet)

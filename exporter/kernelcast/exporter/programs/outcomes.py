@@ -1,6 +1,6 @@
-"""Outcomes that programs have sent, until the daemon takes them."""
+"""Outcomes that programs have sent, until the daemon takes them and Kafka has them."""
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -16,6 +16,8 @@ IDS_AT_ONCE: Final = 256
 class ReceivedOutcomes:
     """A bounded queue; if full, the oldest is dropped. Not thread-safe.
 
+    Taken outcomes are remembered until they are settled, as many as may wait.
+
     Args:
         most: The number of outcomes.
     """
@@ -23,9 +25,13 @@ class ReceivedOutcomes:
     def __init__(self, most: int) -> None:
         self._most = most
         self._waiting: deque[ReceivedOutcome] = deque()
+        self._open: OrderedDict[str, ReceivedOutcome] = OrderedDict()
 
     def add(self, received: ReceivedOutcome) -> bool:
         """Queue an outcome; False if another one was dropped for it."""
+        self._open[received.event_id] = received
+        if len(self._open) > self._most:
+            self._open.popitem(last=False)
         dropped = len(self._waiting) >= self._most
         if dropped:
             self._waiting.popleft()
@@ -37,6 +43,15 @@ class ReceivedOutcomes:
         found = list(self._waiting)
         self._waiting.clear()
         return found
+
+    def settled(self, outcomes: Iterable[ReceivedOutcome]) -> None:
+        """Forget outcomes that Kafka has, or that nobody will take."""
+        for one in outcomes:
+            self._open.pop(one.event_id, None)
+
+    def open_of(self, nonce: str) -> list[ReceivedOutcome]:
+        """Return the outcomes of a process that are not settled, oldest first."""
+        return [one for one in self._open.values() if one.nonce == nonce]
 
 
 def by_process(outcomes: Iterable[ReceivedOutcome]) -> Iterator[tuple[str, list[str]]]:

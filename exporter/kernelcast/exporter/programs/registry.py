@@ -274,12 +274,23 @@ class ProbeRegistry:
 
     def confirm(self, outcomes: Iterable[ReceivedOutcome]) -> set[int]:
         """Queue confirmations for the connected processes; returns the connections that now have packets to send."""
+        outcomes = list(outcomes)
+        self._outcomes.settled(outcomes)
         batches = [(self._entries.get(nonce), ids) for nonce, ids in by_process(outcomes)]
         return {
             entry.connection
             for entry, ids in batches
             if entry is not None and entry.connection is not None and entry.session.confirm(ids)
         }
+
+    def restore(self, outcomes: Iterable[ReceivedOutcome]) -> None:
+        """Queue outcomes that an earlier run of this exporter got from processes that have ended since."""
+        for one in outcomes:
+            self._outcomes.add(one)
+
+    def open_outcomes(self, session: ProbeSession) -> list[ReceivedOutcome]:
+        """Return the outcomes of a process that Kafka has not acknowledged."""
+        return self._outcomes.open_of(session.process.nonce)
 
     def entries(self) -> list[Entry]:
         """Return every process, connected or not."""

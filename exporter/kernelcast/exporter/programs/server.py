@@ -15,6 +15,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry
 
+from kernelcast.exporter.hints.outcome_log import OutcomeLog
 from kernelcast.exporter.hints.received import ReceivedOutcome
 from kernelcast.exporter.hints.receivers import HintReceivers
 from kernelcast.exporter.programs.counts import ProbeCounts
@@ -49,7 +50,8 @@ class ProbeServer:
     connection broke otherwise may reconnect: its totals continue, they are not added again.
 
     Reports since the last saved state are written to `final_reports` when their connection ends, and the connection is
-    closed after that: a program that sees it closed after `Bye` knows that its totals survive a crash.
+    closed after that: a program that sees it closed after `Bye` knows that its totals survive a crash. Outcomes that
+    Kafka has not acknowledged by then are written to `outcome_log`, and confirmed before the connection is closed.
 
     Args:
         path: The socket.
@@ -77,7 +79,7 @@ class ProbeServer:
         self._counts = ProbeCounts(registry)
         self._registry = ProbeRegistry(devices, self._limits, self._counts)
         self._lock = threading.Lock()
-        self._leaving = Leaving(self._registry, self._lock)
+        self._leaving = Leaving(self._registry, self._lock, clock)
         self._places = ConnectionPlaces(self._limits.connections, self._limits.hello_seconds)
         self._refusals = RefusalLog()
         self._selector = selectors.DefaultSelector()
@@ -89,13 +91,15 @@ class ProbeServer:
         self._socket: ProbeSocket | None = None
         self._thread = threading.Thread(target=self._run, name="probe-server", daemon=True)
 
-    def keep(self, final_reports: FinalReports, receivers: HintReceivers) -> None:
-        """Add last reports and the receivers of hints to the stored state.
+    def keep(self, final_reports: FinalReports, receivers: HintReceivers, outcome_log: OutcomeLog) -> None:
+        """Add last reports, the receivers of hints and the outcomes of ended programs to the stored state.
 
         Call it before `start`. The owner of the state file opens and closes it, and calls `saved` after each save.
         """
         self._leaving.final_reports = final_reports
+        self._leaving.outcome_log = outcome_log
         self._registry.receivers = receivers
+        self._registry.restore(outcome_log.restore())
         self._registry.keep_unsaved = True
 
     def start(self) -> None:
@@ -165,9 +169,12 @@ class ProbeServer:
             return self._registry.outcomes()
 
     def confirm(self, outcomes: Iterable[ReceivedOutcome]) -> None:
-        """Tell the programs that these outcomes need not be sent again."""
+        """Tell the programs that these outcomes need not be sent again, and remove them from the log."""
+        outcomes = list(outcomes)
         with self._lock:
             self._to_send.update(self._registry.confirm(outcomes))
+            if self._leaving.outcome_log is not None:
+                self._leaving.outcome_log.settle(one.event_id for one in outcomes)
         self._wake()
 
     def processes(self) -> list[ProbeProcess]:

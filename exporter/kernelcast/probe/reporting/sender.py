@@ -38,8 +38,10 @@ from kernelcast.wire.frames import (
 ROWS_AT_ONCE: Final = 256
 LAST_WORD_SECONDS: Final = 0.15
 """Time limit of the last frames; together with the join after it, a program's end is delayed by less than 200 ms."""
-CONFIRMATION_SECONDS: Final = 0.1
-"""Part of that limit in which the program waits for confirmations of its last outcomes."""
+ANSWER_SECONDS: Final = 10.0
+"""Time that outcomes wait for the answer to `Hello`; an exporter of an earlier version gives none."""
+LAST_ANSWER_SECONDS: Final = 0.05
+"""The same at the program's end, as part of its limit."""
 RETRY_SECONDS: Final = 0.005
 
 _log = getLogger("kernelcast.probe")
@@ -107,6 +109,8 @@ class ReportSender:
         self._tunables_sent: tuple[TunableClaim, ...] | None = None
         self._status_sent: Status | None = None
         self._greeted = False
+        self._greeted_at = 0.0
+        self._answered = False
         self._warned = not warns
         self._stopping = threading.Event()
         self._wake_read, self._wake_write = socket.socketpair()
@@ -190,7 +194,10 @@ class ReportSender:
                 poller.register(number, select.POLLIN)
             ready = [ready_number for ready_number, _event in poller.poll(left * 1000)]
             if number in ready:
+                held = self._holds_outcomes()
                 self._hear()
+                if held and not self._holds_outcomes():
+                    return
             if self._wake_read.fileno() in ready:
                 with contextlib.suppress(BlockingIOError):
                     self._wake_read.recv(4096)
@@ -207,7 +214,7 @@ class ReportSender:
                     self._link.failure,
                 )
             return
-        self._greeted = False
+        self._greeted = self._answered = False
         self._named.clear()
         self._tunables_sent = None
         self._status_sent = None
@@ -218,6 +225,7 @@ class ReportSender:
 
     def _hear(self) -> None:
         for packet in self._link.receive():
+            self._answered = True
             try:
                 frame = decode(packet)
             except FrameError:
@@ -233,7 +241,7 @@ class ReportSender:
             if self._hello is None or not all(claim.uuid for claim in self._hello.devices):
                 # The program may have started to use its GPUs since the exporter refused it.
                 self._hello = self._make_hello()
-            self._greeted = self._send(self._hello)
+            self._greeted, self._greeted_at = self._send(self._hello), monotonic()
         return (
             self._greeted
             and self._send_status()
@@ -281,8 +289,17 @@ class ReportSender:
         recorder.retell(cells)
         return False
 
-    def _send_outcomes(self) -> bool:
+    def _holds_outcomes(self, patience_seconds: float = ANSWER_SECONDS) -> bool:
+        """Whether outcomes wait for the answer to `Hello`; only then is it known whether the exporter confirms them."""
         outcomes = self._subject.outcomes
+        if self._answered or outcomes.confirms or not outcomes:
+            return False
+        return monotonic() - self._greeted_at < patience_seconds
+
+    def _send_outcomes(self, patience_seconds: float = ANSWER_SECONDS) -> bool:
+        outcomes = self._subject.outcomes
+        if self._holds_outcomes(patience_seconds):
+            return True
         while event := outcomes.first():
             if not self._send(OutcomeFrame(event)):
                 return False
@@ -306,8 +323,10 @@ class ReportSender:
             self._link.hurry()
             self._connect()
         if self._retry(self._send_new, deadline):
-            self._retry(self._all_confirmed, began + CONFIRMATION_SECONDS)
+            self._retry(self._last_outcomes_sent, began + 2 * LAST_ANSWER_SECONDS)
             self._retry(lambda: self._send(Bye()), deadline)
+            # The exporter writes what Kafka does not have yet to its disk, and confirms it then.
+            self._retry(self._all_confirmed, deadline)
 
     def _retry(self, work: Callable[[], bool], deadline: float) -> bool:
         """Repeat work until it is done, the connection is lost or the time is over; whether it is done."""
@@ -315,6 +334,13 @@ class ReportSender:
         while self._link.connected and not (done := work()) and monotonic() < deadline:
             sleep(RETRY_SECONDS)
         return done
+
+    def _last_outcomes_sent(self) -> bool:
+        self._hear()
+        outcomes = self._subject.outcomes
+        if self._holds_outcomes() and not self._holds_outcomes(LAST_ANSWER_SECONDS):
+            outcomes.doubt()
+        return self._send_outcomes(LAST_ANSWER_SECONDS) and not outcomes
 
     def _all_confirmed(self) -> bool:
         self._hear()
