@@ -31,8 +31,8 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
                     yield found
 
 
-def append(path: Path, line: dict[str, Any]) -> None:
-    """Append an object; the operating system has it when this returns, so it outlives this process.
+def append(path: Path, *added: dict[str, Any]) -> None:
+    """Append objects; the operating system has them when this returns, so they outlive this process.
 
     Raises:
         OSError: The file cannot be written.
@@ -40,7 +40,7 @@ def append(path: Path, line: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = _open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     try:
-        os.write(descriptor, _encoded(line))
+        os.write(descriptor, b"".join(map(_encoded, added)))
     finally:
         os.close(descriptor)
 

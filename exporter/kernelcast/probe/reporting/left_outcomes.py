@@ -62,9 +62,9 @@ class LeftOutcomes:
         events = {event["id"]: event for event in left}
         delivered = self._restored - events.keys()
         try:
-            for event_id, event in events.items():
-                if event_id not in self._restored:
-                    lines.append(self.path, self._line(event, origin))
+            new = [self._line(event, origin) for event_id, event in events.items() if event_id not in self._restored]
+            if new:
+                lines.append(self.path, *new)
             if delivered:
                 lines.replace(self.path, [line for line in self._lines() if line["event"]["id"] not in delivered])
         except (OSError, ValueError):
