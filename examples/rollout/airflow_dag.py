@@ -1,5 +1,6 @@
-"""Rolls kept values of tunables that change at a restart only out to a deployment; proves each before and after.
+"""Rolls approved values of tunables that change at a restart only out to a deployment; proves each before and after.
 
+`kernelcast hints approve` is the person's part. Kafka gets the outcome, which closes the hint.
 Airflow 3. The worker needs kernelcast[runtime], kubectl, and a GPU like that of the deployment.
 """
 
@@ -9,16 +10,17 @@ from datetime import UTC, datetime
 
 from airflow.sdk import dag, task
 
-PROGRAM, RESTART = "train", ("bucket_mb", "precision")
-KAFKA, DEPLOYMENT = "kafka:9092", "deployment/train"
+PROGRAM, DEPLOYMENT = "train", "deployment/train"
+KAFKA = ("--kafka.bootstrap-servers", "kafka:9092")
 SHORT_RUN = ("python", "train.py", "--steps", "200")  # prints {"seconds": 81.2, "items": 12800} as its last line
+FAILED = '{"decision": "failed", "reason": "the runs ended with an error"}'
 
 
-def proved(change: dict[str, str]) -> bool:
-    """Run new and old value in turn, as kernelcast's trials do; returns whether the new one was kept."""
+def proof(change: dict[str, str]) -> str:
+    """Run new and old value in turn, as kernelcast's trials do; returns the verdict as JSON."""
     new, old = (f"{change['tunable']}={change[which]}" for which in ("value", "previous"))
     command = ("python", "-m", "kernelcast.tuning.runs", "--set", new, "--against", old, "--", *SHORT_RUN)
-    return subprocess.run(command, check=False).returncode == 0
+    return subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True).stdout or FAILED
 
 
 def put(tunable: str, value: str) -> None:
@@ -29,27 +31,29 @@ def put(tunable: str, value: str) -> None:
 
 
 @dag(schedule="@daily", start_date=datetime(2026, 1, 1, tzinfo=UTC), catchup=False, max_active_runs=1)
-def roll_out_kept_values() -> None:
+def roll_out_approved_values() -> None:
     """One value a day at most, so that its effect is known."""
 
     @task
-    def kept() -> list[dict[str, str]]:
-        command = ("kernelcast", "hints", "export", "--kafka.bootstrap-servers", KAFKA)
-        lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
-        rows = [row for row in map(json.loads, lines) if row["program"] == PROGRAM and row["tunable"] in RESTART]
-        return rows[:1]  # the newest
+    def approved() -> list[dict[str, str]]:
+        chosen = ("--state", "approved", "--granularity", "restart", "--program", PROGRAM)
+        command = ("kernelcast", "hints", "export", *chosen, *KAFKA)
+        lines = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
+        return [json.loads(line) for line in lines[:1]]  # the newest
 
     @task
     def roll_out(change: dict[str, str]) -> str:
-        if not proved(change):
-            return "not proved"
-        put(change["tunable"], change["value"])
-        if proved(change):
-            return "in force"
-        put(change["tunable"], change["previous"])
-        return "taken back"
+        verdict = proof(change)
+        if json.loads(verdict)["decision"] == "kept":
+            put(change["tunable"], change["value"])
+            verdict = proof(change)
+            if json.loads(verdict)["decision"] != "kept":
+                put(change["tunable"], change["previous"])
+        report = ("kernelcast", "hints", "report", change["hint_id"], *KAFKA)
+        subprocess.run(report, check=True, input=verdict, text=True)
+        return str(json.loads(verdict)["decision"])
 
-    roll_out.expand(change=kept())  # pyright: ignore[reportFunctionMemberAccess]  Airflow is not installed here
+    roll_out.expand(change=approved())  # pyright: ignore[reportFunctionMemberAccess]  Airflow is not installed here
 
 
-roll_out_kept_values()
+roll_out_approved_values()

@@ -74,6 +74,7 @@ class Hint:
         evidence: Why.
         approval: `required` where a person has to approve it first (`wire.tuning.approvals`); empty otherwise.
         approved_by: Who approved it; the exporter fills it in when it delivers the hint.
+        granularity: When the tunable may change: `call`, `step`, `epoch` or `restart`; empty where it is not known.
     """
 
     hint_id: str
@@ -93,6 +94,7 @@ class Hint:
     evidence: tuple[Evidence, ...] = ()
     approval: str = ""
     approved_by: str = ""
+    granularity: str = ""
 
     @property
     def key(self) -> str:

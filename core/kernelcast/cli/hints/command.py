@@ -1,4 +1,4 @@
-"""`kernelcast hints list|watch|explain|export|stop|resume|approve|reject`."""
+"""`kernelcast hints list|watch|explain|export|report|stop|resume|approve|reject`."""
 
 import csv
 import json
@@ -12,6 +12,7 @@ import typer
 from kernelcast.cli.hints.answering import answer, check_reason, record_of
 from kernelcast.cli.hints.known import HintRecord, KnownHints
 from kernelcast.cli.hints.reading import CLIENT, follow, open_reader, read_known, require
+from kernelcast.cli.hints.rollout import approved, outcome_of
 from kernelcast.cli.hints.sentences import (
     explanation,
     measured_text,
@@ -32,7 +33,7 @@ from kernelcast.cli.kafka import (
 from kernelcast.runtime.command import command
 from kernelcast.runtime.settings.service import KafkaSettings
 from kernelcast.wire.errors import ConfigurationError
-from kernelcast.wire.events import OutcomeState
+from kernelcast.wire.events import OutcomeState, to_event
 from kernelcast.wire.identity import PROGRAM_PATTERN
 from kernelcast.wire.topics import HINTS, ORDERS, OUTCOMES
 from kernelcast.wire.tuning.approvals import ApprovalState
@@ -51,6 +52,13 @@ FIELDS: Final = (
 HintId = Annotated[str, typer.Argument(metavar="ID", help="Of the hint; its first characters suffice.")]
 Reason = Annotated[str, typer.Option("--reason", help="For people; programs report it.")]
 By = Annotated[str | None, typer.Option("--by", help="Who orders it; default: the login name.")]
+
+
+class ExportState(StrEnum):
+    """Hints of an export."""
+
+    KEPT = "kept"
+    APPROVED = "approved"
 
 
 class ExportFormat(StrEnum):
@@ -118,11 +126,23 @@ def explain_command(
 def export_command(
     *,
     form: Annotated[ExportFormat, typer.Option("--format", help="One JSON object a line, or CSV.")] = ExportFormat.JSON,
+    state: Annotated[
+        ExportState, typer.Option("--state", help="Kept values, or approved ones that nobody has decided yet.")
+    ] = ExportState.KEPT,
+    program: Annotated[str | None, typer.Option("--program", help="Only of this program.")] = None,
+    granularity: Annotated[
+        str | None, typer.Option("--granularity", help="Only values that change at each call, step, epoch or restart.")
+    ] = None,
     config: ConfigFile = None,
     bootstrap_servers: BootstrapServers = None,
 ) -> None:
-    """Write the kept values with their measured gains, the newest hints first."""
-    rows = kept_rows(read_known(kafka_settings("hints", config, bootstrap_servers), HINTS, OUTCOMES))
+    """Write kept values with their measured gains, or approved ones that wait to be rolled out; the newest first."""
+    known = read_known(kafka_settings("hints", config, bootstrap_servers), HINTS, OUTCOMES, ORDERS)
+    rows = [
+        row
+        for row in (kept_rows(known) if state is ExportState.KEPT else approved_rows(known, time.time_ns()))
+        if program in (None, row["program"]) and granularity in (None, row["granularity"])
+    ]
     if form is ExportFormat.JSON:
         for row in rows:
             typer.echo(json.dumps(row, ensure_ascii=False))
@@ -130,6 +150,24 @@ def export_command(
     writer = csv.DictWriter(sys.stdout, FIELDS, lineterminator="\n")
     writer.writeheader()
     writer.writerows({**row, "rules": " ".join(row["rules"])} for row in rows)
+
+
+@hints.command("report")
+@command
+def report_command(
+    hint_id: HintId,
+    *,
+    config: ConfigFile = None,
+    bootstrap_servers: BootstrapServers = None,
+) -> None:
+    """Write the outcome of a roll-out by restart; stdin has the output of `python -m kernelcast.tuning.runs`."""
+    kafka = kafka_settings("hints", config, bootstrap_servers)
+    require(kafka, OUTCOMES)
+    record = record_of(read_known(kafka, HINTS, OUTCOMES, ORDERS), hint_id)
+    outcome = outcome_of(record, sys.stdin.read())
+    event = to_event(outcome, source=f"/{CLIENT}", time_ns=time.time_ns())
+    write_event(kafka, client=CLIENT, topic=OUTCOMES.name, key=outcome.hint_id, event=event, subject="the outcome")
+    typer.echo(f"{outcome.program} {outcome.tunable} = {outcome.value}: {outcome.decision}")
 
 
 @hints.command("stop")
@@ -231,6 +269,16 @@ def kept_rows(known: KnownHints) -> list[dict[str, Any]]:
                 }
                 rows.append({name: found[name] if name in found else getattr(outcome, name) for name in FIELDS})
     return rows
+
+
+def approved_rows(known: KnownHints, now_ns: int) -> list[dict[str, Any]]:
+    """Return the approved hints that nobody has decided, with the names of `FIELDS`; what was not measured is None."""
+    return [
+        dict.fromkeys(FIELDS)
+        | {name: getattr(hint, name) for name in FIELDS if hasattr(hint, name)}
+        | {"time": moment(record.time_ns), "previous": hint.requires, "rules": record.rules}
+        for record, hint in approved(known, now_ns)
+    ]
 
 
 def _write(kafka: KafkaSettings, order: StopOrder) -> None:

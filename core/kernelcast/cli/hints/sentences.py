@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from kernelcast.cli.hints.known import Answer, Event, HintRecord
 from kernelcast.wire.cloudevents import rfc3339
 from kernelcast.wire.events import SEARCH_PREFIX, Hint, HintMode, Outcome, OutcomeState
-from kernelcast.wire.tuning.approvals import REQUIRED, Approval, ApprovalState, approved_mode
+from kernelcast.wire.tuning.approvals import REQUIRED, RESTART, Approval, ApprovalState, approved_mode
 from kernelcast.wire.tuning.orders import ANY, StopOrder
 
 MODES = {
@@ -83,10 +83,9 @@ def _approval(record: HintRecord) -> Iterator[str]:
     if record.approval is not None:
         yield f"{moment(record.approval.time_ns)} {record.approval.sentence}."
     elif record.approval_state is ApprovalState.PROPOSED:
-        yield (
-            f"It changes results, so no program gets it before a person approves it: "
-            f"`kernelcast hints approve {record.hint_id}`, or `reject`."
-        )
+        restart = record.hint is not None and record.hint.granularity == RESTART
+        why = "needs a restart, so nobody rolls it out" if restart else "changes results, so no program gets it"
+        yield f"It {why} before a person approves it: `kernelcast hints approve {record.hint_id}`, or `reject`."
 
 
 def _event(data: Event) -> str:

@@ -1,4 +1,4 @@
-"""Approvals: a hint that changes a program's results takes effect only after a person has approved it.
+"""Approvals: a hint that changes a program's results, or needs a restart, takes effect only after a person approved it.
 
 The answer of a person travels as a CloudEvent on the topic of orders, because a service that may write hints must not
 be able to approve them.
@@ -16,6 +16,8 @@ from kernelcast.wire.events import Hint, HintMode
 APPROVAL_TYPE: Final = "dev.kernelcast.approval.v1"
 REQUIRED: Final = "required"
 """Value of `Hint.approval` where a person has to approve."""
+RESTART: Final = "restart"
+"""Granularity of tunables that change at a restart only: no program takes such a hint, somebody rolls it out."""
 RESULT_KINDS: Final = frozenset({"batch_size", "precision", "checkpointing"})
 """Kinds of tunables that change a program's results, unless the program declares otherwise."""
 

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 from kernelcast.wire.errors import EventError
 from kernelcast.wire.events import Hint, HintMode
 from kernelcast.wire.frames import TunableClaim
-from kernelcast.wire.tuning.approvals import REQUIRED, Approval, approved_mode, changes_results
+from kernelcast.wire.tuning.approvals import REQUIRED, RESTART, Approval, approved_mode, changes_results
 
 MAX_APPROVALS: Final = 4096
 
@@ -56,8 +56,11 @@ class Approvals:
 def deliverable(hint: Hint, claim: TunableClaim, approvals: dict[str, Approval]) -> Hint | None:
     """Return a hint as it is delivered to a program that has this tunable; None while a person has to approve it.
 
-    The program's claim decides, too: a predictor that does not know that a tunable changes results sets nothing.
+    A hint for a restart is delivered to no program: it would reject it, and that would close the hint. The program's
+    claim decides, too: a predictor that does not know that a tunable changes results sets nothing.
     """
+    if RESTART in (hint.granularity, claim.granularity) and hint.approval == REQUIRED:
+        return None
     needed = hint.approval == REQUIRED or changes_results(claim.kind, claim.changes_results)
     if not needed or (hint.mode is HintMode.DRY_RUN and hint.approval != REQUIRED):
         return hint

@@ -271,6 +271,7 @@ class HintBook:
             confidence=proposal.confidence,
             evidence=proposal.evidence,
             approval=REQUIRED if waits else "",
+            granularity=tunable.granularity,
         )
 
 

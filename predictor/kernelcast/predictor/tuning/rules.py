@@ -87,8 +87,6 @@ def by_diagnosis(tunable: ReportedTunable, diagnoses: Iterable[Diagnosis]) -> Pr
 
     A collective tunable is tried by all ranks together. A program whose ranks cannot agree rejects the hint.
     """
-    if tunable.granularity == "restart":
-        return None
     for found in diagnoses:
         advice = found.rule.advice
         if found.where.program != tunable.program or tunable.kind not in advice.kinds:

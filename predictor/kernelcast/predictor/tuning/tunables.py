@@ -9,7 +9,7 @@ from kernelcast.predictor.series.windows import Windows
 from kernelcast.predictor.tuning.runs import ProgramRuns
 from kernelcast.wire import kernels
 from kernelcast.wire.kernels import normalise
-from kernelcast.wire.tuning.approvals import changes_results
+from kernelcast.wire.tuning.approvals import RESTART, changes_results
 
 MAX_TUNABLES: Final = 10_000
 VERSION_SILENT_NS: Final = 300 * 1_000_000_000
@@ -53,8 +53,8 @@ class ReportedTunable:
 
     @property
     def needs_approval(self) -> bool:
-        """Whether a person has to approve another value."""
-        return changes_results(self.kind, self.changes_results)
+        """Whether a person has to approve another value: it changes results, or somebody has to restart the program."""
+        return self.granularity == RESTART or changes_results(self.kind, self.changes_results)
 
     @property
     def key(self) -> Key:

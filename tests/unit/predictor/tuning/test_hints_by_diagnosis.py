@@ -9,6 +9,8 @@ from kernelcast.predictor.tuning.hints import HintBook
 from kernelcast.predictor.tuning.rules import RULE_NAMES, by_diagnosis
 from kernelcast.predictor.tuning.tunables import ReportedTunable
 from kernelcast.wire.catalogue.diagnosis.rules import RULES
+from kernelcast.wire.events import HintMode
+from kernelcast.wire.tuning.approvals import REQUIRED
 
 
 def tunable(value: str, kind: str, *allowed: str, scope: str = "local", granularity: str = "step") -> ReportedTunable:
@@ -54,8 +56,11 @@ def test_a_tunable_that_all_ranks_share_is_proposed_too() -> None:
     assert proposed(tunable("0", "loader_workers", "0", "1", scope="collective"), "input_bound") == "1"
 
 
-def test_a_tunable_that_needs_a_restart_is_left_alone() -> None:
-    assert proposed(tunable("0", "loader_workers", "0", "1", granularity="restart"), "input_bound") is None
+def test_a_tunable_that_needs_a_restart_waits_for_a_person() -> None:
+    workers = tunable("0", "loader_workers", "0", "1", granularity="restart")
+    (issued,) = HintBook(HintSettings()).propose([workers], BUSY, now_ns=NOW_NS, diagnoses=[diagnosis("input_bound")])
+    hint = issued.hint
+    assert (hint.value, hint.approval, hint.mode, hint.granularity) == ("1", REQUIRED, HintMode.DRY_RUN, "restart")
 
 
 def test_the_hint_names_the_rule_its_figure_and_its_source_and_claims_no_gain() -> None:

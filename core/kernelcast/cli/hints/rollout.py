@@ -1,0 +1,89 @@
+"""Hints for tunables that change at a restart only: those that people have approved, and the outcome of a roll-out."""
+
+import json
+import math
+import platform
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kernelcast.cli.hints.known import HintRecord, KnownHints
+from kernelcast.tuning.experiment import Decision
+from kernelcast.wire.errors import ConfigurationError
+from kernelcast.wire.events import Hint, Outcome, OutcomeState
+from kernelcast.wire.tuning.approvals import RESTART
+
+DECIDED: Final = (OutcomeState.KEPT, OutcomeState.ROLLED_BACK)
+MAX_REASON_CHARACTERS: Final = 200
+
+
+def approved(known: KnownHints, now_ns: int) -> list[tuple[HintRecord, Hint]]:
+    """Return the hints that a person has approved, and that are neither decided nor expired, the newest first."""
+    return [
+        (record, record.hint)
+        for record in known.newest_first()
+        if record.hint is not None
+        and record.approval is not None
+        and record.approval.approves(record.hint)
+        and record.hint.expires_at_ns > now_ns
+        and not any(one.outcome.state in DECIDED for one in record.answers)
+    ]
+
+
+def outcome_of(record: HintRecord, verdict: str) -> Outcome:
+    """Return the outcome of a roll-out.
+
+    Args:
+        record: The hint.
+        verdict: What `python -m kernelcast.tuning.runs` has printed.
+
+    Raises:
+        ConfigurationError: The hint is for a value that programs change by themselves, nobody has approved it, or the
+            verdict cannot be read.
+    """
+    hint = record.hint
+    if hint is None or hint.granularity != RESTART:
+        raise ConfigurationError(
+            f"hint {record.hint_id} is not for a restart; programs report the outcomes of the other hints"
+        )
+    if record.approval is None or not record.approval.approves(hint):
+        raise ConfigurationError(f"hint {hint.hint_id} is not approved; `kernelcast hints approve {hint.hint_id}`")
+    found, decision = _parsed(verdict)
+    low, high = (_number(one) for one in found.get("interval") or (None, None))
+    ratio, runs = _number(found.get("ratio")), _number(found.get("runs")) or 0
+    kept = decision is Decision.KEPT
+    return Outcome(
+        hint.hint_id,
+        hint.program,
+        hint.tunable,
+        OutcomeState.KEPT if kept else OutcomeState.ROLLED_BACK,
+        reason=str(found.get("reason", ""))[:MAX_REASON_CHARACTERS],
+        value=hint.value if kept else hint.requires,
+        previous=hint.requires,
+        measured_ratio=ratio,
+        measured_interval=None if low is None or high is None else (low, high),
+        pairs=int(runs) // 2,
+        hostname=platform.node(),
+        decision=decision.value,
+        step_time_ratio=ratio,
+        device_model=hint.device_model,
+        code_version=hint.code_version,
+        granularity=RESTART,
+    )
+
+
+def _parsed(verdict: str) -> tuple[Mapping[str, Any], Decision]:
+    try:
+        found = json.loads(verdict)
+        decision = Decision(found["decision"])
+        if found.get("interval") is not None:
+            _low, _high = found["interval"]
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ConfigurationError(
+            f"the verdict is {verdict[:80]!r}: {error}; pass what `python -m kernelcast.tuning.runs` prints"
+        ) from error
+    return found, decision
+
+
+def _number(value: Any) -> float | None:
+    usable = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if usable else None
