@@ -22,6 +22,7 @@ from kernelcast.tuning.experiment import Decision
 from kernelcast.wire.errors import EventError
 from kernelcast.wire.events import Hint, HintMode, OutcomeState, hint_from, withdrawn_key
 from kernelcast.wire.repeats import RecentIds
+from kernelcast.wire.tuning.approvals import APPROVAL_TYPE, Approval, approval_from
 from kernelcast.wire.tuning.experience import EXPERIENCE_TYPE, Experience, experience_from
 from kernelcast.wire.tuning.pauses import LATER
 
@@ -60,6 +61,7 @@ class HintReceiver:
         self.kept_values = KeptValues(recorder.progress, ground, outcomes)
         self.learned: Callable[[Experience], None] = lambda _experience: None
         """Takes what searches have found on other nodes."""
+        self._approvals: dict[str, Approval] = {}
         self.malformed = 0
         """Number of events that were not valid hints."""
 
@@ -73,6 +75,10 @@ class HintReceiver:
             if event.get("type") == EXPERIENCE_TYPE:
                 self.learned(experience_from(event))
                 return
+            if event.get("type") == APPROVAL_TYPE:
+                approval = approval_from(event)
+                self._approvals[approval.tunable] = approval
+                return
             hint = hint_from(event)
         except EventError:
             self.malformed += 1
@@ -82,6 +88,14 @@ class HintReceiver:
                 return
             self._outcomes.add(hint, OutcomeState.RECEIVED, "")
             self._let_in(hint)
+
+    def search_approval(self, space: str) -> Approval | None:
+        """Return a person's approval of the search of a space that is in force; None without one."""
+        approval, ground = self._approvals.get(space), self._ground
+        if approval is None:
+            return None
+        subject = (ground.program, space, ground.device_model(), ground.code_version)
+        return approval if approval.approves_search(*subject, ground.clock()) else None
 
     def withdraw(self, key: str) -> None:
         """Drop the hint with a key; a trial of it ends with the old value at its next boundary."""

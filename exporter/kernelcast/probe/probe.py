@@ -230,6 +230,7 @@ class Probe:
             self._register_search,
             self.tunable,
             self._desk.drive,
+            self._desk.search_approval,
             self._desk.councils.search_together,
         )
 

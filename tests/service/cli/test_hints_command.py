@@ -19,7 +19,7 @@ from kernelcast.runtime.settings.service import KafkaSettings
 from kernelcast.wire.cloudevents import encode_event
 from kernelcast.wire.events import Evidence, Hint, HintMode, Outcome, OutcomeState, to_event
 from kernelcast.wire.topics import HINTS, ORDERS, OUTCOMES
-from kernelcast.wire.tuning.approvals import REQUIRED
+from kernelcast.wire.tuning.approvals import REQUIRED, RESTART
 
 SOON_NS = time.time_ns() + 600_000_000_000
 BLOCK = Hint(
@@ -239,3 +239,35 @@ def test_an_unreachable_kafka_is_named_with_the_remedy(capfd: pytest.CaptureFixt
     assert hints(f"127.0.0.1:{port}", "stop") == 2
     (line,) = capfd.readouterr().err.splitlines()
     assert f"127.0.0.1:{port}" in line
+
+
+def test_the_search_of_a_space_is_approved_listed_and_rejected(
+    servers: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert hints(servers, "reject-search", "hpc", "sizes") == 2
+    assert "nobody has approved that hpc searches sizes" in capsys.readouterr().err
+    assert hints(servers, "approve-search", "hpc", "sizes", "--most", "0") == 2
+    assert "at least one candidate" in capsys.readouterr().err
+    assert hints(servers, "approve-search", "hpc", "sizes", "--most", "5", "--code-version", "v1", "--by", "ana") == 0
+    said = capsys.readouterr().out
+    assert said.startswith("search of sizes by hpc with code version v1: at most 5 candidates until ")
+    assert said.endswith(", approved by ana\n")
+    assert hints(servers, "list") == 0
+    assert said in capsys.readouterr().err
+    assert hints(servers, "reject-search", "hpc", "sizes", "--by", "bo", "--reason", "too early") == 0
+    assert capsys.readouterr().out == "search of sizes by hpc with code version v1: withdrawn by bo: too early\n"
+
+
+def test_the_verdict_of_a_roll_out_is_refused_if_it_cannot_be_read_or_is_of_another_hint(
+    servers: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO('{"decision": "kept"}'))
+    assert hints(servers, "report", "block-1") == 2
+    assert "is not for a restart" in capsys.readouterr().err
+    bucket = Hint("bucket-1", "train", "bucket_mb", "25", SOON_NS, "1", approval=REQUIRED, granularity=RESTART)
+    send(servers, bucket)
+    assert hints(servers, "approve", "bucket-1") == 0
+    for text in ("", "[]", '{"decision": "perhaps"}', '{"decision": "kept", "interval": [1]}'):
+        monkeypatch.setattr("sys.stdin", io.StringIO(text))
+        assert hints(servers, "report", "bucket-1") == 2
+        assert "pass what `python -m kernelcast.tuning.runs` prints" in capsys.readouterr().err

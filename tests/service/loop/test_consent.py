@@ -10,6 +10,7 @@ from tests.service.stack import Stack
 from tests.support.service.programs import topics
 
 from kernelcast.probe.tunables import Terms
+from kernelcast.probe.tuned.space import SpaceTerms
 from kernelcast.runtime.kafka.producer import Producer
 from kernelcast.runtime.settings.service import KafkaSettings
 from kernelcast.wire.cloudevents import encode_event
@@ -66,4 +67,29 @@ def test_an_unapproved_value_waits_and_an_alert_pauses_the_trial_of_an_approved_
         order(kafka, "reject", "batch-1", "--by", "bo")
         training.step_until(lambda: training.outcome("batch-1", OutcomeState.ROLLED_BACK) is not None)
         assert batch.value == 32
+        training.probe.stop()
+
+
+def test_one_approval_lets_a_program_search_a_space_that_changes_results_until_it_is_withdrawn(
+    kafka: Broker, tmp_path: Path
+) -> None:
+    topics(kafka)
+    with Stack(tmp_path, kafka.bootstrap_servers) as stack:
+        stack.service("exporter")
+        training = Training(tmp_path, stack.socket)
+        terms = SpaceTerms(per="step", changes_results=True)
+        batch = training.probe.space("sizes", {"size": [32, 64, 96]}, start={"size": 32}, terms=terms, share=1.0)
+        training.step_until(lambda: training.probe.connected)
+        began = time.monotonic()
+        training.step_until(lambda: time.monotonic() - began > WAIT_SECONDS)
+        assert batch.size == 32
+        order(kafka, "approve-search", PROGRAM, "sizes", "--most", "2", "--by", "ana")
+        training.step_until(lambda: batch.size != 32)
+        assert training.probe.outcomes[-1].reason == "searched, as ana has approved: at most 2 candidates"
+        order(kafka, "reject-search", PROGRAM, "sizes", "--by", "bo")
+        training.step_until(lambda: "approval of its search has ended" in training.probe.outcomes[-1].reason)
+        kept = batch.size
+        began = time.monotonic()
+        training.step_until(lambda: time.monotonic() - began > WAIT_SECONDS or batch.size != kept)
+        assert batch.size == kept
         training.probe.stop()

@@ -28,7 +28,15 @@ from kernelcast.wire.events import Hint, HintMode, OutcomeState, outcome_from, t
 from kernelcast.wire.frames import DeviceClaim, Hello, HintFrame, TunableClaim, Tunables, decode
 from kernelcast.wire.identity import Device
 from kernelcast.wire.topics import ORDERS
-from kernelcast.wire.tuning.approvals import REQUIRED, Approval, ApprovalState, answer_to, approval_event
+from kernelcast.wire.tuning.approvals import (
+    REQUIRED,
+    Approval,
+    ApprovalState,
+    answer_to,
+    approval_event,
+    approval_from,
+    search_id,
+)
 
 NOW_NS = 1000 * NANOSECONDS
 SOON_NS = NOW_NS + 600 * NANOSECONDS
@@ -165,6 +173,41 @@ def test_an_approval_that_is_withdrawn_ends_an_open_trial(tmp_path: Path) -> Non
         node.step()
     assert node.batch.value == 32
     assert node.states()[-1] == ("h1", OutcomeState.ROLLED_BACK)
+
+
+def test_the_approval_of_a_search_reaches_its_program_once_and_again_after_a_reconnect(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    mine = Approval(search_id("training", "sizes"), "training", "sizes", "", expires_at_ns=SOON_NS, by="ana", most=9)
+    node.order(replace(mine, program="other", hint_id=search_id("other", "sizes")))
+    node.order(mine)
+    node.order(answer(proposal("h1", "128")))
+    assert told(node) == [mine]
+    node.session.rejoin(node.session.hello)
+    node.registry.approve([mine], NOW_NS)
+    assert told(node) == [mine]
+    rejected = replace(mine, state=ApprovalState.WITHDRAWN, by="bo")
+    node.order(rejected)
+    assert told(node)[-1] == rejected
+    node.order(mine)
+    node.order(mine, withdrawn=True)
+    assert [one.state for one in told(node)] == [ApprovalState.APPROVED, ApprovalState.WITHDRAWN]
+
+
+def told(node: Node) -> list[Approval]:
+    found = []
+    while (packet := node.session.next_packet) is not None:
+        frame = decode(packet)
+        if isinstance(frame, HintFrame):
+            found.append(approval_from(frame.event))
+        node.session.packet_sent()
+    return found
+
+
+def test_a_hint_for_a_restart_is_delivered_to_no_program(tmp_path: Path) -> None:
+    node, hint = Node(tmp_path, Terms(kind="generic", granularity="restart")), proposal("h1", "128")
+    node.order(answer(hint))
+    node.registry.deliver(hint, NOW_NS)
+    assert told(node) == []
 
 
 def test_a_hint_without_an_answer_any_more_is_proposed_again(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import typer
 
 from kernelcast.cli.hints.known import HintRecord, KnownHints
 from kernelcast.cli.hints.reading import CLIENT, read_known, require
-from kernelcast.cli.hints.sentences import moment
+from kernelcast.cli.hints.sentences import moment, search_text
 from kernelcast.cli.kafka import login_name, one_of, write_event
 from kernelcast.runtime.settings.service import KafkaSettings
 from kernelcast.wire.errors import ConfigurationError
@@ -53,6 +53,22 @@ def answer_of(record: HintRecord, state: ApprovalState, *, reason: str, by: str,
             f"hint {hint.hint_id} expired at {moment(hint.expires_at_ns)}; answer the next one of the predictor"
         )
     return answer_to(hint, state, by=by, reason=reason, time_ns=now_ns)
+
+
+def answer_search(kafka: KafkaSettings, answered: Approval) -> None:
+    """Write the answer about the search of a space, and print it.
+
+    Raises:
+        ConfigurationError: The reason is too long, or the number of candidates is not positive.
+        BrokerError: Kafka does not answer, or has no topic of orders.
+    """
+    check_reason(answered.reason)
+    if answered.most < 1:
+        raise ConfigurationError(f"--most is {answered.most}; at least one candidate must be allowed")
+    require(kafka, ORDERS)
+    event = approval_event(answered, source=f"/{CLIENT}")
+    write_event(kafka, client=CLIENT, topic=ORDERS.name, key=answered.key, event=event, subject="the answer")
+    typer.echo(search_text(answered))
 
 
 def record_of(known: KnownHints, hint_id: str) -> HintRecord:

@@ -1,26 +1,28 @@
-"""`kernelcast hints list|watch|explain|export|report|stop|resume|approve|reject`."""
+"""`kernelcast hints list|watch|explain|export|report|stop|resume|approve[-search]|reject[-search]`."""
 
 import csv
 import json
 import sys
 import time
+from dataclasses import replace
 from enum import StrEnum
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
-from kernelcast.cli.hints.answering import answer, check_reason, record_of
-from kernelcast.cli.hints.known import HintRecord, KnownHints
+from kernelcast.cli.hints.answering import answer, answer_search, check_reason, record_of
+from kernelcast.cli.hints.known import HintRecord
 from kernelcast.cli.hints.reading import CLIENT, follow, open_reader, read_known, require
-from kernelcast.cli.hints.rollout import approved, outcome_of
 from kernelcast.cli.hints.sentences import (
     explanation,
     measured_text,
     moment,
     order_text,
     ratio_text,
+    search_text,
     states_text,
 )
+from kernelcast.cli.hints.values import FIELDS, approved_rows, kept_rows, outcome_of
 from kernelcast.cli.kafka import (
     BootstrapServers,
     ConfigFile,
@@ -33,23 +35,21 @@ from kernelcast.cli.kafka import (
 from kernelcast.runtime.command import command
 from kernelcast.runtime.settings.service import KafkaSettings
 from kernelcast.wire.errors import ConfigurationError
-from kernelcast.wire.events import OutcomeState, to_event
+from kernelcast.wire.events import to_event
 from kernelcast.wire.identity import PROGRAM_PATTERN
 from kernelcast.wire.topics import HINTS, ORDERS, OUTCOMES
-from kernelcast.wire.tuning.approvals import ApprovalState
+from kernelcast.wire.tuning.approvals import Approval, ApprovalState, search_id
 from kernelcast.wire.tuning.orders import ANY, StopOrder, stop_event
 
 hints = application("List hints and their outcomes, explain, approve or reject them, and stop trials.")
 HEAD: Final = ("id", "issued", "program", "tunable", "value", "expected", "states", "measured", "rule")
-RECENT_NS: Final = 24 * 3600 * 1_000_000_000
-FIELDS: Final = (
-    "hint_id", "time", "program", "rank", "hostname", "uuid", "device_model", "code_version", "tunable", "value",
-    "previous", "measured_ratio", "interval_low", "interval_high", "gain_ratio", "pairs", "step_time_ratio",
-    "device_time_ratio", "rules", "granularity",
-)  # fmt: skip
+DAY_NS: Final = 24 * 3600 * 1_000_000_000
+RECENT_NS: Final = DAY_NS
 
 
 HintId = Annotated[str, typer.Argument(metavar="ID", help="Of the hint; its first characters suffice.")]
+SearchedProgram = Annotated[str, typer.Argument(metavar="PROGRAM", help="Its name.")]
+SearchedSpace = Annotated[str, typer.Argument(metavar="SPACE", help="Name of a space with changes_results=True.")]
 Reason = Annotated[str, typer.Option("--reason", help="For people; programs report it.")]
 By = Annotated[str | None, typer.Option("--by", help="Who orders it; default: the login name.")]
 
@@ -88,6 +88,9 @@ def list_command(
         show_table(HEAD, [_row(one) for one in chosen])
     for order in known.listed_orders:
         typer.echo(order_text(order), err=True)
+    for approval in known.approvals.values():
+        if approval.is_search and approval.expires_at_ns > time.time_ns():
+            typer.echo(search_text(approval), err=True)
     if known.unusable:
         typer.echo(f"{known.unusable} messages are neither hints nor outcomes nor orders", err=True)
 
@@ -221,6 +224,60 @@ def resume_command(
         typer.echo(f"still in force: {order_text(order)}")
 
 
+@hints.command("approve-search")
+@command
+def approve_search_command(  # noqa: PLR0913  the command line
+    program: SearchedProgram,
+    space: SearchedSpace,
+    *,
+    most: Annotated[int, typer.Option("--most", help="Different configurations that may be tried.")] = 20,
+    days: Annotated[float, typer.Option("--days", help="How long the approval is valid.")] = 7.0,
+    code_version: Annotated[str, typer.Option("--code-version", help="Only this version of the program.")] = "",
+    device_model: Annotated[str, typer.Option("--device-model", help="Only on this GPU model.")] = "",
+    reason: Reason = "",
+    by: By = None,
+    config: ConfigFile = None,
+    bootstrap_servers: BootstrapServers = None,
+) -> None:
+    """Let a program search a space that changes its results, within a bound. The newest answer about a space counts."""
+    now_ns = time.time_ns()
+    answered = Approval(
+        search_id(program, space),
+        program,
+        space,
+        "",
+        device_model,
+        code_version,
+        expires_at_ns=now_ns + round(days * DAY_NS),
+        reason=reason,
+        by=login_name() if by is None else by,
+        time_ns=now_ns,
+        most=most,
+    )
+    answer_search(kafka_settings("hints", config, bootstrap_servers), answered)
+
+
+@hints.command("reject-search")
+@command
+def reject_search_command(
+    program: SearchedProgram,
+    space: SearchedSpace,
+    *,
+    reason: Reason = "",
+    by: By = None,
+    config: ConfigFile = None,
+    bootstrap_servers: BootstrapServers = None,
+) -> None:
+    """Withdraw the approval of a search: it ends with the kept configuration at its next step."""
+    kafka = kafka_settings("hints", config, bootstrap_servers)
+    known = read_known(kafka, ORDERS).approvals.get(search_id(program, space))
+    if known is None:
+        raise ConfigurationError(f"nobody has approved that {program} searches {space}; `kernelcast hints list`")
+    person = login_name() if by is None else by
+    withdrawn = replace(known, state=ApprovalState.WITHDRAWN, reason=reason, by=person, time_ns=time.time_ns())
+    answer_search(kafka, withdrawn)
+
+
 @hints.command("approve")
 @command
 def approve_command(
@@ -247,38 +304,6 @@ def reject_command(
 ) -> None:
     """Reject a hint that changes results: an open trial ends, and the value is not proposed again for this code."""
     answer(kafka_settings("hints", config, bootstrap_servers), hint_id, ApprovalState.WITHDRAWN, reason=reason, by=by)
-
-
-def kept_rows(known: KnownHints) -> list[dict[str, Any]]:
-    """Return the kept outcomes with their gains, one row for each process; `FIELDS` are the names."""
-    rows: list[dict[str, Any]] = []
-    for record in known.newest_first():
-        for one in record.newest():
-            outcome = one.outcome
-            if outcome.state is OutcomeState.KEPT:
-                low, high = outcome.measured_interval or (None, None)
-                ratio = outcome.measured_ratio
-                found = {
-                    "time": moment(one.time_ns),
-                    "device_model": record.hint.device_model if record.hint else "",
-                    "code_version": record.hint.code_version if record.hint else "",
-                    "interval_low": low,
-                    "interval_high": high,
-                    "gain_ratio": None if ratio is None else 1 - ratio,
-                    "rules": record.rules,
-                }
-                rows.append({name: found[name] if name in found else getattr(outcome, name) for name in FIELDS})
-    return rows
-
-
-def approved_rows(known: KnownHints, now_ns: int) -> list[dict[str, Any]]:
-    """Return the approved hints that nobody has decided, with the names of `FIELDS`; what was not measured is None."""
-    return [
-        dict.fromkeys(FIELDS)
-        | {name: getattr(hint, name) for name in FIELDS if hasattr(hint, name)}
-        | {"time": moment(record.time_ns), "previous": hint.requires, "rules": record.rules}
-        for record, hint in approved(known, now_ns)
-    ]
 
 
 def _write(kafka: KafkaSettings, order: StopOrder) -> None:

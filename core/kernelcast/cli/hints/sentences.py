@@ -72,6 +72,15 @@ def explanation(record: HintRecord) -> Iterator[str]:
         yield _answer(one)
 
 
+def search_text(approval: Approval) -> str:
+    """Return an answer about the search of a space as a sentence without its full stop."""
+    bound = f"at most {approval.most} candidates until {moment(approval.expires_at_ns)}, "
+    version = f" with code version {approval.code_version}" if approval.code_version else ""
+    model = f" on {approval.device_model}" if approval.device_model else ""
+    shown = bound if approval.state is ApprovalState.APPROVED else ""
+    return f"search of {approval.tunable} by {approval.program}{version}{model}: {shown}{approval.sentence}"
+
+
 def order_text(order: StopOrder) -> str:
     """Return a stop order as a sentence without its full stop."""
     programs = "all programs" if order.program == ANY else f"program {order.program}"
@@ -92,6 +101,8 @@ def _event(data: Event) -> str:
     if isinstance(data, StopOrder):
         return f"order: {order_text(data)}"
     if isinstance(data, Approval):
+        if data.is_search:
+            return search_text(data)
         return f"answer {data.hint_id}: {data.program} {data.tunable} = {data.value} {data.sentence}"
     if isinstance(data, Hint):
         rules = ", ".join(dict.fromkeys(one.rule for one in data.evidence))

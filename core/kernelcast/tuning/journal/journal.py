@@ -168,6 +168,11 @@ class Journal:
             keys = tuple(key for key, one in self._entries if one == config and key[:2] == (space, code_version))
         return next(filter(None, (self._ban((key, config)) for key in keys)), "")
 
+    def tried(self, space: str, code_version: str, since: float) -> set[str]:
+        """Return the configurations that have begun to run, or were decided, at or after a time, Unix seconds."""
+        keys = self._keys(space, code_version)
+        return {config for (key, config), entry in self._entries.items() if key in keys and entry.time >= since}
+
     @property
     def _device(self) -> str:
         if self._found_device is None:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from typing import Any, Final
 
-from kernelcast.wire.cloudevents import data_of, envelope
+from kernelcast.wire.cloudevents import data_of, envelope, joined_key
 from kernelcast.wire.errors import EventError
 from kernelcast.wire.events import Hint, HintMode
 
@@ -22,6 +22,10 @@ RESULT_KINDS: Final = frozenset({"batch_size", "precision", "checkpointing"})
 """Kinds of tunables that change a program's results, unless the program declares otherwise."""
 
 
+SEARCH_ID: Final = "search"
+"""Begin of `Approval.hint_id` where a person approves the search of a space."""
+
+
 class ApprovalState(StrEnum):
     """States of a hint that needs approval."""
 
@@ -32,16 +36,18 @@ class ApprovalState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """Answer of a person to one hint; the newest answer replaces the older ones.
+    """Answer of a person to one hint, or approval of a search; the newest answer replaces the older ones.
 
     Attributes:
-        hint_id: Id of the hint.
-        program, tunable, value, device_model, code_version: Those of the hint: another value is not approved.
+        hint_id: Id of the hint; of a search, that of `search_id`.
+        program, tunable, value, device_model, code_version: Those of the hint: another value is not approved. A search
+            has no value; without device model or code version it counts for each.
         state: `approved`, or `withdrawn` if the person rejects it.
         expires_at_ns: Expiry of the hint, Unix nanoseconds.
         reason: Why, for people.
         by: Who answered.
         time_ns: When, Unix nanoseconds.
+        most: Of a search, the number of different candidates that it covers.
     """
 
     hint_id: str
@@ -55,11 +61,28 @@ class Approval:
     reason: str = ""
     by: str = ""
     time_ns: int = 0
+    most: int = 0
 
     @property
     def key(self) -> str:
         """The record key."""
         return approval_key(self.hint_id)
+
+    @property
+    def is_search(self) -> bool:
+        """Whether it is about the search of a space."""
+        return self.hint_id == search_id(self.program, self.tunable)
+
+    def approves_search(self, program: str, space: str, device_model: str, code_version: str, now_ns: int) -> bool:
+        """Whether a program may search a space that changes its results, and try up to `most` candidates."""
+        return (
+            self.state is ApprovalState.APPROVED
+            and self.hint_id == search_id(program, space)
+            and (self.program, self.tunable) == (program, space)
+            and self.device_model in ("", device_model)
+            and self.code_version in ("", code_version)
+            and now_ns < self.expires_at_ns
+        )
 
     @property
     def sentence(self) -> str:
@@ -77,6 +100,11 @@ class Approval:
 def changes_results(kind: str, declared: bool | None) -> bool:  # noqa: FBT001  the program's declaration, or none
     """Whether another value of a tunable changes the program's results: its declaration, else by its kind."""
     return kind in RESULT_KINDS if declared is None else declared
+
+
+def search_id(program: str, space: str) -> str:
+    """Return the id of the approval of a search."""
+    return joined_key(SEARCH_ID, program, space)
 
 
 def approval_key(hint_id: str) -> str:
@@ -131,7 +159,7 @@ def approval_from(event: dict[str, Any]) -> Approval:
 
 def _check(event_id: str, given: Mapping[str, Any]) -> None:
     for name, value in given.items():
-        kind = int if name.endswith("_ns") else str
+        kind = int if name == "most" or name.endswith("_ns") else str
         if not isinstance(value, kind) or isinstance(value, bool):
             raise EventError(f"event {event_id} has {name} {value!r}; it must be a {kind.__name__}; it is refused")
 

@@ -5,7 +5,7 @@ Not thread-safe; the server calls it under its lock.
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from kernelcast.exporter.hints.approvals import deliverable
@@ -219,11 +219,13 @@ class ProbeRegistry:
         """
         before, self._approvals = self._approvals, {one.hint_id: one for one in approvals}
         ended = [one for one in before.values() if not _approves(self._approvals.get(one.hint_id))]
+        told = [*(replace(one, state=ApprovalState.WITHDRAWN) for one in ended), *self._approvals.values()]
         numbers = set[int]()
         for entry in self._entries.values():
             withdrawn = [entry.session.withdraw_hint(one.hint_id, now_ns) for one in ended]
             handed = [self._hand(hint, entry.session, now_ns) for hint in self._valid_hints(now_ns)]
-            if entry.connection is not None and any((*withdrawn, *handed)):
+            searches = [entry.session.tell(one) for one in told]
+            if entry.connection is not None and any((*withdrawn, *handed, *searches)):
                 numbers.add(entry.connection)
         return sorted(numbers)
 
@@ -299,6 +301,8 @@ class ProbeRegistry:
     def _tell_all(self, session: ProbeSession) -> None:
         for experience in self._experiences.values():
             self._teach(session, experience, 0)
+        for approval in self._approvals.values():
+            session.tell(approval)
 
     def _teach(self, session: ProbeSession, experience: Experience, now_ns: int) -> bool:
         if not session.concerns(experience):

@@ -39,6 +39,7 @@ from kernelcast.wire.frames import (
     encode,
 )
 from kernelcast.wire.identity import Device, Process
+from kernelcast.wire.tuning.approvals import Approval, approval_event
 from kernelcast.wire.tuning.experience import Experience, experience_event
 
 
@@ -89,6 +90,7 @@ class ProbeSession:
         self._active: set[int] = set()
         self._packets: deque[bytes] = deque()
         self._delivered: dict[str, str] = {}
+        self._told: dict[str, Approval] = {}
         self.confirm(())
 
     def take(self, frame: Frame) -> ReceivedOutcome | None:
@@ -204,6 +206,16 @@ class ProbeSession:
         self._packets.extend(encode(HintFrame(event)))
         return True
 
+    def tell(self, approval: Approval) -> bool:
+        """Queue the approval of a search, if it is about this program and not told yet; False if it is not queued."""
+        mine = not self.ended and approval.is_search and approval.program == self.process.program
+        if not mine or self._told.get(approval.hint_id) == approval or len(self._packets) >= self._limits.hints:
+            return False
+        self._told[approval.hint_id] = approval
+        event = approval_event(approval, source="/kernelcast/exporter")
+        self._packets.extend(encode(HintFrame(event)))
+        return True
+
     def withdraw(self, key: str, now_ns: int) -> bool:
         """Queue the withdrawal of a hint that this program has, or that waits for it; False if it has not."""
         if self.ended or key not in self._delivered:
@@ -237,6 +249,7 @@ class ProbeSession:
         self.hello = hello
         self._packets.clear()
         self._delivered.clear()
+        self._told.clear()
         self.confirm(())
 
     def _take_names(self, frame: Names) -> None:

@@ -65,7 +65,7 @@ class TunedCalls(Generic[Configuration_co]):
     ) -> None:
         self._terms = terms
         self._space = space
-        self._notes = CandidateNotes(journal, space.text, terms.code_version)
+        self._notes = CandidateNotes(journal, space.text, terms.code_version, terms.approved_by)
         self._stopped = stopped
         self._clock = clock or perf_counter
         accounts = accounts or CallAccounts()

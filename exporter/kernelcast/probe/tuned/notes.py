@@ -16,17 +16,21 @@ class CandidateNotes:
         journal: The journal of this node.
         text: Returns a configuration as text.
         code_version: Version of the program.
+        approved_by: The person who approved the search; its start is the kept configuration then.
     """
 
-    def __init__(self, journal: Journal | None, text: Callable[[int], str], code_version: str) -> None:
+    def __init__(
+        self, journal: Journal | None, text: Callable[[int], str], code_version: str, approved_by: str = ""
+    ) -> None:
         self._journal = journal
         self._text = text
         self._code_version = code_version
+        self._approved_by = approved_by
         self._responsible: tuple[str, int] | None = None
 
     def kept(self, space: str) -> str | None:
         """Return the configuration that was kept before; None if there is none."""
-        return self._journal.kept(space, self._code_version) if self._journal else None
+        return self._journal.kept(space, self._code_version) if self._journal and not self._approved_by else None
 
     def forget(self, space: str) -> None:
         """Note that the kept configuration was taken back."""
@@ -55,4 +59,6 @@ class CandidateNotes:
         if self._responsible == (space, ordinal):
             self._responsible = None
         if self._journal:
-            self._journal.end(space, self._text(ordinal), decision, self._code_version, reason=reason)
+            self._journal.end(
+                space, self._text(ordinal), decision, self._code_version, reason=reason, approved_by=self._approved_by
+            )

@@ -60,18 +60,20 @@ class SearchReports:
     Args:
         send: Takes the outcomes; must not raise.
         granularity: When the configurations change; empty for a tunable, whose announcement says it.
+        searched: Reason of a search that gives no other.
     """
 
-    def __init__(self, send: Callable[[SearchOutcome], None], granularity: str = "") -> None:
+    def __init__(self, send: Callable[[SearchOutcome], None], granularity: str = "", searched: str = SEARCHED) -> None:
+        self._searched = searched
         self._send = send
         self._granularity = granularity
         self._open: dict[str, str] = {}
 
-    def begun(self, space: str, kept: str, reason: str = SEARCHED, trial_id: str = "") -> None:
+    def begun(self, space: str, kept: str, reason: str = "", trial_id: str = "") -> None:
         """Report that a search begins, once for each."""
         if space not in self._open and len(self._open) < MAX_OPEN:
             self._open[space] = trial_id or new_id()
-            self._report(self._open[space], space, OutcomeState.APPLIED, reason, kept, kept)
+            self._report(self._open[space], space, OutcomeState.APPLIED, reason or self._searched, kept, kept)
 
     def failed(self, space: str, candidate: str, kept: str, reason: str) -> None:
         """Report a candidate that failed."""

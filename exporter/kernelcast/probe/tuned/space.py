@@ -1,6 +1,5 @@
 """A space of joint configurations, searched and proved in the program that uses it."""
 
-import json
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,22 +8,23 @@ from typing import Any, Final
 from kernelcast.probe.trial_budget import TrialBudget
 from kernelcast.probe.tunables import SCOPES, Terms, Tunable
 from kernelcast.probe.tuned import device
+from kernelcast.probe.tuned.approved import ApprovedSearch
 from kernelcast.probe.tuned.calls import TunedCalls
 from kernelcast.probe.tuned.checks import Check
 from kernelcast.probe.tuned.collective import CollectiveSpace, Search
+from kernelcast.probe.tuned.numbered import BUDGET, Approved, Numbered, Resting, shown
 from kernelcast.probe.tuned.reports import SearchOutcome, SearchReports
 from kernelcast.probe.tuned.searches import ChosenSearch
 from kernelcast.probe.tuned.steps import StepSearch, TunedSteps
-from kernelcast.probe.tuned.terms import CallAccounts, CallTerms, Campaign
+from kernelcast.probe.tuned.terms import CallAccounts, CallTerms
 from kernelcast.tuning.campaign import Campaign as ConfigurationCampaign
 from kernelcast.tuning.campaign import Rules
 from kernelcast.tuning.journal import Journal
 from kernelcast.tuning.search import OWN
 from kernelcast.tuning.space import Space
 from kernelcast.wire.errors import SpaceError
+from kernelcast.wire.tuning.approvals import Approval
 
-BUDGET: Final = 200
-"""Most different configurations that one campaign measures."""
 PERIODS: Final = ("call", "step", "epoch")
 MAX_PROPOSED: Final = 256
 """Most configurations of a space of which others propose one: it is announced as a tunable."""
@@ -72,6 +72,7 @@ class Surroundings:
         register: Takes each decorated function.
         announce: Registers a tunable, for a space of which hints propose configurations.
         drive: Lets steps drive a search.
+        approval: Returns a person's approval of the search of a space that changes results; None without one.
         search_together: Lets the ranks of a collective space search it; returns this rank's part.
     """
 
@@ -85,6 +86,7 @@ class Surroundings:
     register: Callable[[Search], None] = lambda _search: None
     announce: Callable[[str, Sequence[str], str, Terms], Tunable[str]] | None = None
     drive: Callable[[StepSearch], None] | None = None
+    approval: Callable[[str], Approval | None] = lambda _space: None
     search_together: Callable[[Tunable[str], CollectiveSpace], Search] | None = None
 
 
@@ -180,9 +182,9 @@ class ProgramSpace:
                 undo,
             )
             if self._searches is None or self._terms.changes_results:
-                return TunedCalls(terms, _Resting(self._space)).decorate(chosen)
+                return TunedCalls(terms, Resting(self._space)).decorate(chosen)
             self._searches.used(by_shape=shape is not None)
-            numbered = _Numbered(self._space, context.rank, self._searches)
+            numbered = Numbered(self._space, context.rank, self._searches)
             accounts = CallAccounts(context.budget, SearchReports(context.report, "call"))
             calls = TunedCalls(terms, numbered, context.journal, lambda: _reason(context), accounts=accounts)
             context.register(calls)
@@ -196,16 +198,18 @@ class ProgramSpace:
         """Let steps search the space, or hints propose its configurations."""
         context, terms, space = self._surroundings, self._terms, self._space
         if terms.is_proposed and context.announce is not None:
-            by_text = {_shown(space.configuration(one), space): space.configuration(one) for one in space.ordinals}
+            by_text = {shown(space.configuration(one), space): space.configuration(one) for one in space.ordinals}
             agreed = Terms(terms.scope, terms.per, "space", (), None, terms.group, terms.changes_results or None)
             tunable = context.announce(
-                self.name, tuple(by_text), _shown(space.configuration(space.start), space), agreed
+                self.name, tuple(by_text), shown(space.configuration(space.start), space), agreed
             )
             self._in_force = lambda: by_text[tunable.value]
+            if terms.changes_results and terms.scope == "local" and context.drive is not None:
+                self._search_if_approved(tunable, by_text, share)
             if context.search_together is not None and not terms.changes_results:
                 context.register(context.search_together(tunable, self._collective(share)))
         elif terms.per != "call" and not terms.is_proposed and context.drive is not None:
-            numbered = _Numbered(space, context.rank, self._searches)
+            numbered = Numbered(space, context.rank, self._searches)
             conditions = CallTerms(self.name, share=share, code_version=context.code_version)
             search: TunedSteps[Any] = TunedSteps(
                 conditions,
@@ -219,6 +223,34 @@ class ProgramSpace:
             context.drive(search)
             self._in_force = lambda: search.configuration
 
+    def _search_if_approved(self, tunable: Tunable[str], by_text: Mapping[str, Any], share: float) -> None:
+        """Search while a person's approval is in force; without one hints alone propose."""
+        context, terms, space = self._surroundings, self._terms, self._space
+        journal, version = context.journal, context.code_version
+        by_ordinal = dict(zip(by_text, space.ordinals, strict=True))
+
+        def make(approved: ApprovedSearch, kept: str, approval: Approval, left: int) -> TunedSteps[Any]:
+            start = Space(space.name, space.parameters, space.ordinals, space.values(by_ordinal[kept]))
+            by = approval.by or "a person"
+            reason = f"searched, as {by} has approved: at most {approval.most} candidates"
+            return TunedSteps(
+                CallTerms(self.name, share=share, code_version=version, approved_by=by),
+                Approved(start, context.rank, self._searches, left),
+                journal,
+                lambda _: context.stopped(approved),
+                accounts=CallAccounts(context.budget, SearchReports(context.report, terms.per, reason)),
+                by_epoch=terms.per == "epoch",
+            )
+
+        def tried(since_ns: int) -> set[str]:
+            return journal.tried(self.name, version, since_ns / 1e9) if journal else set()
+
+        search = ApprovedSearch(tunable, lambda: context.approval(self.name), make, tried)
+        context.register(search)
+        if context.drive is not None:
+            context.drive(search)
+        self._in_force = lambda: search.candidate or by_text[tunable.value]
+
     def _collective(self, share: float) -> CollectiveSpace:
         space, searches = self._space, self._searches
         seed = zlib.crc32(self.name.encode())
@@ -228,64 +260,9 @@ class ProgramSpace:
             return ConfigurationCampaign(space, seed=seed, budget=BUDGET, search=search, rules=Rules(proofs=0))
 
         def text(ordinal: int) -> str:
-            return _shown(space.configuration(ordinal), space)
+            return shown(space.configuration(ordinal), space)
 
         return CollectiveSpace(self.name, text(space.start), share, campaign, text)
-
-
-class _Numbered:
-    """The configurations by number, with the texts of the journal and a campaign."""
-
-    def __init__(self, space: Space, rank: str, searches: ChosenSearch | None = None) -> None:
-        self._space = space
-        self._rank = rank
-        self._searches = searches
-        self.start = space.start
-        self.configuration = space.configuration
-
-    def text(self, ordinal: int) -> str:
-        return json.dumps(list(self._space.values(ordinal)), separators=(",", ":"))
-
-    def find(self, text: str) -> int | None:
-        try:
-            return self._space.ordinal(json.loads(text))
-        except Exception:  # noqa: BLE001  another space, or values that it has no more
-            return None
-
-    def campaign(self, name: str) -> Campaign:
-        seed = zlib.crc32(f"{name} {self._rank}".encode())
-        search = self._searches.made(self._space, seed) if self._searches else None
-        return ConfigurationCampaign(self._space, seed=seed, budget=BUDGET, search=search)
-
-
-class _Resting(_Numbered):
-    """The start only, where no probe runs."""
-
-    def __init__(self, space: Space) -> None:
-        super().__init__(space, "")
-
-    def campaign(self, name: str) -> Campaign:
-        del name
-        return _NoCampaign(self._space.start)
-
-
-class _NoCampaign:
-    """A campaign that wants nothing."""
-
-    def __init__(self, start: int) -> None:
-        self.kept = start
-
-    def next(self) -> None:
-        """Nothing is to be run."""
-
-    def measured(self, times: list[float]) -> None:
-        """Nothing was asked for."""
-
-    def failed(self, reason: str) -> None:
-        """Nothing was asked for."""
-
-    def refused(self, reason: str) -> None:
-        """Nothing was asked for."""
 
 
 def make_space(  # noqa: PLR0913  the arguments of `kernelcast.probe.space`
@@ -324,11 +301,6 @@ def make_space(  # noqa: PLR0913  the arguments of `kernelcast.probe.space`
     if surroundings.active:
         made.begin(share)
     return made
-
-
-def _shown(configuration: Any, space: Space) -> str:
-    """Return a configuration as the value of a tunable."""
-    return " ".join(f"{one.name}={getattr(configuration, one.name)}" for one in space.parameters)
 
 
 def _reason(context: Surroundings) -> str:

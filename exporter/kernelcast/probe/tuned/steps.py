@@ -69,6 +69,16 @@ class TunedSteps(TunedCalls[Configuration_co]):
         """The reason for which nothing else may be tried; empty if it may."""
         return TRIED if self._running is not None else ""
 
+    @property
+    def kept_text(self) -> str:
+        """The kept configuration, as text."""
+        return self._space.text(self._only.kept)
+
+    @property
+    def tried(self) -> set[str]:
+        """Candidates that have run, as text."""
+        return {self._space.text(ordinal) for ordinal in self._only.calls}
+
     def step_ended(self, items: float, *, epoch: bool) -> None:
         """Handle the end of a step, and choose the configuration of the next one."""
         now = self._clock()

@@ -62,6 +62,7 @@ class CallTerms:
         prepare: Takes the configuration and a call's arguments, and compiles the call's code, before a
             configuration is timed for the first time.
         code_version: Version of the program.
+        approved_by: The person who approved the search of a space that changes results.
     """
 
     name: str
@@ -75,6 +76,7 @@ class CallTerms:
     code_version: str = ""
     prepare: Callable[..., None] | None = None
     undo: Callable[..., Callable[[], object]] | None = None
+    approved_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Hints for tunables that change at a restart only: those that people have approved, and the outcome of a roll-out."""
+"""Kept and approved values as rows of an export, and the outcome of a value that was rolled out by a restart."""
 
 import json
 import math
@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kernelcast.cli.hints.known import HintRecord, KnownHints
+from kernelcast.cli.hints.sentences import moment
 from kernelcast.tuning.experiment import Decision
 from kernelcast.wire.errors import ConfigurationError
 from kernelcast.wire.events import Hint, Outcome, OutcomeState
@@ -14,18 +15,43 @@ from kernelcast.wire.tuning.approvals import RESTART
 
 DECIDED: Final = (OutcomeState.KEPT, OutcomeState.ROLLED_BACK)
 MAX_REASON_CHARACTERS: Final = 200
+FIELDS: Final = (
+    "hint_id", "time", "program", "rank", "hostname", "uuid", "device_model", "code_version", "tunable", "value",
+    "previous", "measured_ratio", "interval_low", "interval_high", "gain_ratio", "pairs", "step_time_ratio",
+    "device_time_ratio", "rules", "granularity",
+)  # fmt: skip
+"""Names of the fields of a row."""
 
 
-def approved(known: KnownHints, now_ns: int) -> list[tuple[HintRecord, Hint]]:
-    """Return the hints that a person has approved, and that are neither decided nor expired, the newest first."""
+def kept_rows(known: KnownHints) -> list[dict[str, Any]]:
+    """Return the kept outcomes with their gains, one row for each process; `FIELDS` are the names."""
+    rows: list[dict[str, Any]] = []
+    for record in known.newest_first():
+        for one in record.newest():
+            outcome = one.outcome
+            if outcome.state is OutcomeState.KEPT:
+                low, high = outcome.measured_interval or (None, None)
+                ratio = outcome.measured_ratio
+                found = {
+                    "time": moment(one.time_ns),
+                    "device_model": record.hint.device_model if record.hint else "",
+                    "code_version": record.hint.code_version if record.hint else "",
+                    "interval_low": low,
+                    "interval_high": high,
+                    "gain_ratio": None if ratio is None else 1 - ratio,
+                    "rules": record.rules,
+                }
+                rows.append({name: found[name] if name in found else getattr(outcome, name) for name in FIELDS})
+    return rows
+
+
+def approved_rows(known: KnownHints, now_ns: int) -> list[dict[str, Any]]:
+    """Return the approved hints that nobody has decided, with the names of `FIELDS`; what was not measured is None."""
     return [
-        (record, record.hint)
-        for record in known.newest_first()
-        if record.hint is not None
-        and record.approval is not None
-        and record.approval.approves(record.hint)
-        and record.hint.expires_at_ns > now_ns
-        and not any(one.outcome.state in DECIDED for one in record.answers)
+        dict.fromkeys(FIELDS)
+        | {name: getattr(hint, name) for name in FIELDS if hasattr(hint, name)}
+        | {"time": moment(record.time_ns), "previous": hint.requires, "rules": record.rules}
+        for record, hint in _approved(known, now_ns)
     ]
 
 
@@ -87,3 +113,16 @@ def _parsed(verdict: str) -> tuple[Mapping[str, Any], Decision]:
 def _number(value: Any) -> float | None:
     usable = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return float(value) if usable else None
+
+
+def _approved(known: KnownHints, now_ns: int) -> list[tuple[HintRecord, Hint]]:
+    """Return the hints that a person has approved, and that are neither decided nor expired, the newest first."""
+    return [
+        (record, record.hint)
+        for record in known.newest_first()
+        if record.hint is not None
+        and record.approval is not None
+        and record.approval.approves(record.hint)
+        and record.hint.expires_at_ns > now_ns
+        and not any(one.outcome.state in DECIDED for one in record.answers)
+    ]

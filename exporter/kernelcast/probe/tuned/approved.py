@@ -1,0 +1,120 @@
+"""The search of a space that changes the program's results: only while a person's approval of it is in force."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from kernelcast.probe.tunables import Tunable
+from kernelcast.wire.tuning.approvals import Approval
+from kernelcast.wire.tuning.experience import Experience
+
+ENDED = "the approval of its search has ended"
+REPLACED = "another value was kept, or another approval given"
+
+
+class OwnSearch(Protocol):
+    """A search by the steps of this program."""
+
+    configuration: Any
+
+    @property
+    def reason(self) -> str:
+        """The reason for which nothing else may be tried; empty if it may."""
+
+    @property
+    def kept_text(self) -> str:
+        """The kept configuration, as text."""
+
+    @property
+    def tried(self) -> set[str]:
+        """Candidates that have run, as text."""
+
+    def step_ended(self, items: float, *, epoch: bool) -> None:
+        """Handle the end of a step."""
+
+    def close(self, reason: str) -> None:
+        """Set the kept configuration."""
+
+    def learn(self, experience: Experience) -> None:
+        """Use what other nodes have found."""
+
+
+class ApprovedSearch:
+    """Makes a search for each approval, from the kept value on, and keeps its result in the tunable of the space.
+
+    An approval covers a number of different candidates, counted from the approval on, over restarts as far as the
+    journal reaches. For the program's thread, but for `learn`.
+
+    Args:
+        tunable: The announced tunable, whose value hints may change, too.
+        approval: Returns the approval in force; None without one.
+        make: Makes a search from a kept value, an approval and the number of candidates that it has left.
+        tried: Returns the candidates that the journal knows since a time, Unix nanoseconds.
+    """
+
+    def __init__(
+        self,
+        tunable: Tunable[str],
+        approval: Callable[[], Approval | None],
+        make: Callable[["ApprovedSearch", str, Approval, int], OwnSearch],
+        tried: Callable[[int], set[str]],
+    ) -> None:
+        self._tunable = tunable
+        self._approval = approval
+        self._make = make
+        self._journal_tried = tried
+        self._search: OwnSearch | None = None
+        self._covered_by: Approval | None = None
+        self._kept = tunable.kept
+        self._tried: set[str] = set()
+        self._counted_from_ns = 0
+        self._elsewhere: Experience | None = None
+
+    @property
+    def reason(self) -> str:
+        """The reason for which nothing else may be tried; empty if it may."""
+        return self._search.reason if self._search is not None else ""
+
+    @property
+    def candidate(self) -> Any:
+        """The configuration on trial; None while the value of the tunable is in force."""
+        return self._search.configuration if self._search is not None and self._search.reason else None
+
+    def step_ended(self, items: float, *, epoch: bool) -> None:
+        """Begin or end the search as its approval says, and choose the configuration of the next step."""
+        approval = self._approval()
+        if self._covered_by is not None and (approval != self._covered_by or self._tunable.kept != self._kept):
+            self._end(ENDED if approval is None else REPLACED)
+        if approval is not None and self._covered_by is None:
+            self._begin(approval)
+        if self._search is not None:
+            self._search.step_ended(items, epoch=epoch)
+            if self._search.kept_text != self._kept:
+                self._kept = self._search.kept_text
+                self._tunable.put(self._kept)
+
+    def learn(self, experience: Experience) -> None:
+        """Use what other nodes have found. For any thread."""
+        if experience.space == self._tunable.name:
+            self._elsewhere = experience
+            if self._search is not None:
+                self._search.learn(experience)
+
+    def close(self, reason: str) -> None:
+        """Put the kept configuration in force, because the program ends."""
+        self._end(reason)
+
+    def _begin(self, approval: Approval) -> None:
+        self._covered_by, self._kept = approval, self._tunable.kept
+        if approval.time_ns != self._counted_from_ns:
+            self._counted_from_ns, self._tried = approval.time_ns, set()
+        left = approval.most - len(self._tried | self._journal_tried(approval.time_ns))
+        if left > 0:
+            self._search = self._make(self, self._kept, approval, left)
+            if self._elsewhere is not None:
+                self._search.learn(self._elsewhere)
+
+    def _end(self, reason: str) -> None:
+        search, self._search, self._covered_by = self._search, None, None
+        if search is not None:
+            self._tried |= search.tried
+            search.close(reason)
