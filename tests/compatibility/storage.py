@@ -125,7 +125,7 @@ def stored_events() -> dict[str, dict[str, Any]]:
     hint = events.Hint(
         "h1", "train", "block", "128", 9 * SECOND_NS, "64", "H200", "v1", "0", "gemm", events.HintMode.APPLY, 0.9,
         (0.8, 0.95), 0.7, (events.Evidence("occupancy", "block", "64", "CUDA guide"),),
-        "required", "ana",
+        "required", "ana", "epoch",
     )  # fmt: skip
     outcome = events.Outcome(
         "h1",

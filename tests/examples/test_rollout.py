@@ -114,7 +114,7 @@ def test_an_approved_value_is_rolled_out_proved_before_and_after_and_its_outcome
         kafka = ("--kafka.bootstrap-servers", broker.bootstrap_servers)
         send(broker.bootstrap_servers, WAITING, replace(WAITING, hint_id="other", program="other"), STEP)
         roll_out()
-        assert (Task.results, changed) == ([], []), "nobody has approved it"
+        assert (Task.results, changed) == ([], []), "it is not approved"
         assert kernelcast(["hints", "report", WAITING.hint_id, *kafka]) == 2
         for hint in (WAITING.hint_id, "other", STEP.hint_id):
             assert kernelcast(["hints", "approve", hint, "--by", "ana", *kafka]) == 0

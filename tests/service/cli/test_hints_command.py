@@ -245,7 +245,7 @@ def test_the_search_of_a_space_is_approved_listed_and_rejected(
     servers: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert hints(servers, "reject-search", "hpc", "sizes") == 2
-    assert "nobody has approved that hpc searches sizes" in capsys.readouterr().err
+    assert "no approval lets hpc search sizes" in capsys.readouterr().err
     assert hints(servers, "approve-search", "hpc", "sizes", "--most", "0") == 2
     assert "at least one candidate" in capsys.readouterr().err
     assert hints(servers, "approve-search", "hpc", "sizes", "--most", "5", "--code-version", "v1", "--by", "ana") == 0

@@ -181,19 +181,19 @@ def test_the_approval_of_a_search_reaches_its_program_once_and_again_after_a_rec
     node.order(replace(mine, program="other", hint_id=search_id("other", "sizes")))
     node.order(mine)
     node.order(answer(proposal("h1", "128")))
-    assert told(node) == [mine]
+    assert received(node) == [mine]
     node.session.rejoin(node.session.hello)
     node.registry.approve([mine], NOW_NS)
-    assert told(node) == [mine]
+    assert received(node) == [mine]
     rejected = replace(mine, state=ApprovalState.WITHDRAWN, by="bo")
     node.order(rejected)
-    assert told(node)[-1] == rejected
+    assert received(node)[-1] == rejected
     node.order(mine)
     node.order(mine, withdrawn=True)
-    assert [one.state for one in told(node)] == [ApprovalState.APPROVED, ApprovalState.WITHDRAWN]
+    assert [one.state for one in received(node)] == [ApprovalState.APPROVED, ApprovalState.WITHDRAWN]
 
 
-def told(node: Node) -> list[Approval]:
+def received(node: Node) -> list[Approval]:
     found = []
     while (packet := node.session.next_packet) is not None:
         frame = decode(packet)
@@ -207,7 +207,7 @@ def test_a_hint_for_a_restart_is_delivered_to_no_program(tmp_path: Path) -> None
     node, hint = Node(tmp_path, Terms(kind="generic", granularity="restart")), proposal("h1", "128")
     node.order(answer(hint))
     node.registry.deliver(hint, NOW_NS)
-    assert told(node) == []
+    assert received(node) == []
 
 
 def test_a_hint_without_an_answer_any_more_is_proposed_again(tmp_path: Path) -> None:

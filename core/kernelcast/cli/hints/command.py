@@ -130,7 +130,7 @@ def export_command(
     *,
     form: Annotated[ExportFormat, typer.Option("--format", help="One JSON object a line, or CSV.")] = ExportFormat.JSON,
     state: Annotated[
-        ExportState, typer.Option("--state", help="Kept values, or approved ones that nobody has decided yet.")
+        ExportState, typer.Option("--state", help="Kept values, or approved ones without a decision.")
     ] = ExportState.KEPT,
     program: Annotated[str | None, typer.Option("--program", help="Only of this program.")] = None,
     granularity: Annotated[
@@ -272,7 +272,7 @@ def reject_search_command(
     kafka = kafka_settings("hints", config, bootstrap_servers)
     known = read_known(kafka, ORDERS).approvals.get(search_id(program, space))
     if known is None:
-        raise ConfigurationError(f"nobody has approved that {program} searches {space}; `kernelcast hints list`")
+        raise ConfigurationError(f"no approval lets {program} search {space}; `kernelcast hints list`")
     person = login_name() if by is None else by
     withdrawn = replace(known, state=ApprovalState.WITHDRAWN, reason=reason, by=person, time_ns=time.time_ns())
     answer_search(kafka, withdrawn)

@@ -93,7 +93,7 @@ def _approval(record: HintRecord) -> Iterator[str]:
         yield f"{moment(record.approval.time_ns)} {record.approval.sentence}."
     elif record.approval_state is ApprovalState.PROPOSED:
         restart = record.hint is not None and record.hint.granularity == RESTART
-        why = "needs a restart, so nobody rolls it out" if restart else "changes results, so no program gets it"
+        why = "needs a restart, so it is not rolled out" if restart else "changes results, so no program gets it"
         yield f"It {why} before a person approves it: `kernelcast hints approve {record.hint_id}`, or `reject`."
 
 

@@ -46,7 +46,7 @@ def kept_rows(known: KnownHints) -> list[dict[str, Any]]:
 
 
 def approved_rows(known: KnownHints, now_ns: int) -> list[dict[str, Any]]:
-    """Return the approved hints that nobody has decided, with the names of `FIELDS`; what was not measured is None."""
+    """Return the approved hints without a decision, with the names of `FIELDS`; figures are None."""
     return [
         dict.fromkeys(FIELDS)
         | {name: getattr(hint, name) for name in FIELDS if hasattr(hint, name)}
@@ -63,7 +63,7 @@ def outcome_of(record: HintRecord, verdict: str) -> Outcome:
         verdict: What `python -m kernelcast.tuning.runs` has printed.
 
     Raises:
-        ConfigurationError: The hint is for a value that programs change by themselves, nobody has approved it, or the
+        ConfigurationError: The hint is for a value that programs change by themselves, it is not approved, or the
             verdict cannot be read.
     """
     hint = record.hint

@@ -92,7 +92,7 @@ class OutcomeLog:
         return ids, self._lane.tail() if self._lane.next > before else None
 
     def settle(self, event_ids: Iterable[str]) -> None:
-        """Remove outcomes that Kafka has acknowledged, or that nobody will take."""
+        """Remove outcomes that Kafka has acknowledged, or refused for good."""
         numbers = [number for one in event_ids if (number := self._numbers.pop(one, None)) is not None]
         for number in numbers:
             self._lane.settle(number)

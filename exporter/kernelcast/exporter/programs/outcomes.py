@@ -45,7 +45,7 @@ class ReceivedOutcomes:
         return found
 
     def settled(self, outcomes: Iterable[ReceivedOutcome]) -> None:
-        """Forget outcomes that Kafka has, or that nobody will take."""
+        """Forget outcomes that Kafka has, or refused for good."""
         for one in outcomes:
             self._open.pop(one.event_id, None)
 

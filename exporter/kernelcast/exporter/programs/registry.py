@@ -219,12 +219,12 @@ class ProbeRegistry:
         """
         before, self._approvals = self._approvals, {one.hint_id: one for one in approvals}
         ended = [one for one in before.values() if not _approves(self._approvals.get(one.hint_id))]
-        told = [*(replace(one, state=ApprovalState.WITHDRAWN) for one in ended), *self._approvals.values()]
+        answers = [*(replace(one, state=ApprovalState.WITHDRAWN) for one in ended), *self._approvals.values()]
         numbers = set[int]()
         for entry in self._entries.values():
             withdrawn = [entry.session.withdraw_hint(one.hint_id, now_ns) for one in ended]
             handed = [self._hand(hint, entry.session, now_ns) for hint in self._valid_hints(now_ns)]
-            searches = [entry.session.tell(one) for one in told]
+            searches = [entry.session.tell(one) for one in answers]
             if entry.connection is not None and any((*withdrawn, *handed, *searches)):
                 numbers.add(entry.connection)
         return sorted(numbers)

@@ -90,7 +90,7 @@ class ProbeSession:
         self._active: set[int] = set()
         self._packets: deque[bytes] = deque()
         self._delivered: dict[str, str] = {}
-        self._told: dict[str, Approval] = {}
+        self._queued_approvals: dict[str, Approval] = {}
         self.confirm(())
 
     def take(self, frame: Frame) -> ReceivedOutcome | None:
@@ -207,11 +207,15 @@ class ProbeSession:
         return True
 
     def tell(self, approval: Approval) -> bool:
-        """Queue the approval of a search, if it is about this program and not told yet; False if it is not queued."""
+        """Queue the approval of a search, if it is about this program and not queued before; False if it is not queued."""
         mine = not self.ended and approval.is_search and approval.program == self.process.program
-        if not mine or self._told.get(approval.hint_id) == approval or len(self._packets) >= self._limits.hints:
+        if (
+            not mine
+            or self._queued_approvals.get(approval.hint_id) == approval
+            or len(self._packets) >= self._limits.hints
+        ):
             return False
-        self._told[approval.hint_id] = approval
+        self._queued_approvals[approval.hint_id] = approval
         event = approval_event(approval, source="/kernelcast/exporter")
         self._packets.extend(encode(HintFrame(event)))
         return True
@@ -249,7 +253,7 @@ class ProbeSession:
         self.hello = hello
         self._packets.clear()
         self._delivered.clear()
-        self._told.clear()
+        self._queued_approvals.clear()
         self.confirm(())
 
     def _take_names(self, frame: Names) -> None:
