@@ -39,7 +39,7 @@ from kernelcast.wire.frames import (
     encode,
 )
 from kernelcast.wire.identity import Device, Process
-from kernelcast.wire.tuning.approvals import Approval, approval_event
+from kernelcast.wire.tuning.approvals import Approval, ApprovalState, approval_event
 from kernelcast.wire.tuning.experience import Experience, experience_event
 
 
@@ -207,13 +207,13 @@ class ProbeSession:
         return True
 
     def tell(self, approval: Approval) -> bool:
-        """Queue the approval of a search, if it is about this program and not queued before; False if it is not queued."""
+        """Queue the answer about a search of this program; False if it was queued before, or is about another one.
+
+        An approval is not queued while too many packets wait; a withdrawal is.
+        """
         mine = not self.ended and approval.is_search and approval.program == self.process.program
-        if (
-            not mine
-            or self._queued_approvals.get(approval.hint_id) == approval
-            or len(self._packets) >= self._limits.hints
-        ):
+        full = approval.state is ApprovalState.APPROVED and len(self._packets) >= self._limits.hints
+        if not mine or full or self._queued_approvals.get(approval.hint_id) == approval:
             return False
         self._queued_approvals[approval.hint_id] = approval
         event = approval_event(approval, source="/kernelcast/exporter")
