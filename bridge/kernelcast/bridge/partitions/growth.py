@@ -74,8 +74,8 @@ class PartitionGrowth:
     def look_again(self, topics: Iterable[str]) -> None:
         """Examine topics again that were deleted and created again.
 
-        What is known of their partitions stays: a series may move to a partition of the new topic that the deleted one
-        did not have, while another replica still exposes its former total.
+        Their known partitions stay: a series may move to a partition of the new topic that the deleted one did not
+        have, while another replica still exposes its former total.
         """
         self.examined -= frozenset(topics)
 
