@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from kernelcast.cli.kafka import (
-    ENDS_AND_NO_LOG,
+    TO_THE_END,
     BootstrapServers,
     ConfigFile,
     application,
@@ -111,7 +111,7 @@ def _one_of(known: Collection[str], wanted: str) -> str:
 
 def _read(kafka: KafkaSettings) -> KnownFindings:
     Admin(kafka).can_administrate()  # names the reason and the remedy if Kafka cannot be reached
-    reader = Consumer(kafka, group_id=CLIENT, overrides=ENDS_AND_NO_LOG)
+    reader = Consumer(kafka, group_id=CLIENT, overrides=TO_THE_END)
     try:
         return read(reader)
     finally:

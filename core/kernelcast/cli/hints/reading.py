@@ -1,12 +1,12 @@
 """Reads the topics of hints, outcomes and orders: to their present end, or as messages come."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kernelcast.cli.hints.known import KnownHints, message_ns
 from kernelcast.cli.hints.sentences import line
-from kernelcast.cli.kafka import ENDS_AND_NO_LOG
+from kernelcast.cli.kafka import ENDS_AND_NO_LOG, TO_THE_END
 from kernelcast.runtime.kafka.admin import Admin
 from kernelcast.runtime.kafka.consumer import Consumer
 from kernelcast.runtime.kafka.replay import ReplayConsumer, to_end
@@ -19,14 +19,18 @@ READ_SECONDS: Final = 0.2
 MAX_MESSAGES: Final = 500
 
 
-def open_reader(kafka: KafkaSettings) -> Consumer:
+def open_reader(kafka: KafkaSettings, *, properties: Mapping[str, str] = ENDS_AND_NO_LOG) -> Consumer:
     """Return a consumer.
+
+    Args:
+        kafka: Settings of the connection.
+        properties: Of librdkafka's client.
 
     Raises:
         BrokerAccessError: Kafka cannot be reached.
     """
     Admin(kafka).can_administrate()  # names the reason and the remedy if Kafka cannot be reached
-    return Consumer(kafka, group_id=CLIENT, overrides=ENDS_AND_NO_LOG)
+    return Consumer(kafka, group_id=CLIENT, overrides=properties)
 
 
 def read_known(kafka: KafkaSettings, *topics: Topic) -> KnownHints:
@@ -35,7 +39,7 @@ def read_known(kafka: KafkaSettings, *topics: Topic) -> KnownHints:
     Raises:
         BrokerError: Kafka does not answer, or has no such topic.
     """
-    reader = open_reader(kafka)
+    reader = open_reader(kafka, properties=TO_THE_END)
     known = KnownHints()
     try:
         for topic in topics:
