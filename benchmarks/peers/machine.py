@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tests.service.servers import KAFKA_VERSION
+from tests.service.kafka_installation import KAFKA_VERSION
 
 
 def machine() -> dict[str, Any]:

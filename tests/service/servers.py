@@ -17,12 +17,11 @@ from typing import Any, Self, TypeVar
 
 from confluent_kafka.admin import AdminClient
 from tests.service import require
+from tests.service.kafka_installation import KAFKA_PROJECT, class_archive, kafka_libraries
 from tests.support import ports
 
 T = TypeVar("T")
 free_ports = ports.free_ports
-KAFKA_VERSION = "4.1.1"
-KAFKA_PROJECT = Path(__file__).parent / "kafka"
 OFFSETS_PARTITIONS = 4
 """Partitions of `__consumer_offsets`, which decide what node coordinates a group."""
 
@@ -114,20 +113,6 @@ class ServerProcess:
         return int(self.process.returncode)
 
 
-def kafka_libraries() -> Path:
-    """Kafka's jars, fetched once through Maven into a cache folder."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "kernelcast" / f"kafka-{KAFKA_VERSION}"
-    if (cache / "complete").exists():
-        return cache
-    maven = require.binary("mvn", "maven")
-    command = [maven, "-B", "-q", "-f", str(KAFKA_PROJECT / "pom.xml"), "dependency:copy-dependencies"]
-    done = subprocess.run([*command, f"-DoutputDirectory={cache}"], capture_output=True, text=True, check=False)
-    if done.returncode:
-        require.missing("Apache Kafka", f"Maven could not fetch it: {done.stdout[-800:]}{done.stderr[-400:]}")
-    (cache / "complete").touch()
-    return cache
-
-
 class KafkaServer(ServerProcess):
     """One Apache Kafka node in KRaft mode, controller and broker in one; by itself, or one of a `KafkaCluster`."""
 
@@ -139,7 +124,18 @@ class KafkaServer(ServerProcess):
         controllers: Sequence[int] = (),
         cluster: str = "",
         heap: str = "640m",
+        archive: Path | None = None,
     ) -> None:
+        """Prepare a node.
+
+        Args:
+            directory: For its files.
+            node: Its number.
+            controllers: Ports of all nodes' controllers; empty for a node by itself.
+            cluster: The cluster's identifier.
+            heap: Limit of Java's heap.
+            archive: Where it writes an archive of its classes at its end, in place of using one.
+        """
         java = require.binary("java", "openjdk-17-jre-headless")
         libraries = kafka_libraries()
         self.node = node
@@ -147,6 +143,7 @@ class KafkaServer(ServerProcess):
         self.bootstrap_servers = f"127.0.0.1:{self.port}"
         self._cluster = cluster or cluster_id()
         self._java = [java, f"-Xmx{heap}", "-Xms128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        self._java += _class_sharing(java, archive)
         self._java += [f"-Dlog4j2.configurationFile={KAFKA_PROJECT / 'log4j2.yaml'}", "-cp", f"{libraries}/*"]
         name = "kafka" if not controllers else f"kafka-{node}"
         self._properties = directory / f"{name}.properties"
@@ -154,6 +151,9 @@ class KafkaServer(ServerProcess):
         self._properties.write_text(_kafka_properties(self.port, node, controllers or [self.controller_port], data))
         super().__init__(name, [*self._java, "kafka.Kafka", str(self._properties)], directory)
         self._formatting: subprocess.Popen[bytes] | None = self._format()
+
+        if archive is not None:
+            self.command.insert(1, f"-XX:ArchiveClassesAtExit={archive}")
 
     def _format(self) -> "subprocess.Popen[bytes]":
         tool = [*self._java, "kafka.tools.StorageTool", "format", "-t", self._cluster, "-c", str(self._properties)]
@@ -178,6 +178,16 @@ class KafkaServer(ServerProcess):
     def run(self) -> Self:
         """Start and wait."""
         return self.start(self.ready)
+
+
+def _class_sharing(java: str, archive: Path | None) -> list[str]:
+    """Options with which Java uses the archive of Kafka's classes; none while the archive is made."""
+    found = None if archive is not None else class_archive(java, _write_archive)
+    return [] if found is None else [f"-XX:SharedArchiveFile={found}"]
+
+
+def _write_archive(archive: Path) -> None:
+    KafkaServer(archive.parent, archive=archive).run().stop(60)
 
 
 class KafkaCluster:
