@@ -11,13 +11,13 @@ from typing import Any, Final
 import yaml
 from tests.faults.bridges import DROPPED, Mode
 from tests.faults.invariants import Violation
-from tests.faults.nursery import ForkedServer, Nursery
 from tests.faults.producers import COUNTERS, Named, Producer, samples
 from tests.faults.real import TTL_SECONDS, RealCluster
 from tests.faults.revision import previous_environment
 from tests.faults.skewed_clock import SkewedClock
 from tests.faults.waiting import PATIENCE_SECONDS, check_health
 from tests.faults.web_door import NO_ANSWER, Answer, Door
+from tests.service.nursery import ForkedServer, Nursery
 from tests.service.servers import ServerProcess, free_ports
 
 STOP_SECONDS: Final = 30.0

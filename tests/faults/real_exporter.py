@@ -12,9 +12,9 @@ import yaml
 from tests.faults.bridges import Mode
 from tests.faults.disk import SmallDisk
 from tests.faults.invariants import Violation
-from tests.faults.nursery import ForkedServer, Nursery
 from tests.faults.revision import previous_environment
 from tests.faults.waiting import PATIENCE_SECONDS, check_health
+from tests.service.nursery import ForkedServer, Nursery
 from tests.service.servers import ServerProcess, answers, free_ports
 from tests.service.stack import KERNELCAST
 

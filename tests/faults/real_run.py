@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.faults.invariants import Violation
-from tests.faults.nursery import nursery
 from tests.faults.operations import Schedule
 from tests.faults.real import three_nodes
 from tests.faults.real_operations import PREVIOUS_OPERATIONS, RealOperations, drawn, skipped
@@ -26,6 +25,7 @@ from tests.faults.revision import previous_environment, revision
 from tests.faults.shrink import shrunk
 from tests.faults.skewed_clock import build
 from tests.faults.world import Operation
+from tests.service.nursery import nursery
 from tests.support.runtime.certificates import self_signed
 
 LONGEST_SECONDS: Final = 120.0

@@ -11,7 +11,6 @@ from typing import Any, Final, cast
 
 from tests.faults.disk import SmallDisk, small_disk_obstacle
 from tests.faults.invariants import Violation, Watcher
-from tests.faults.nursery import Nursery
 from tests.faults.producers import CUMULATIVE, RUNS, TOPICS, Named, Producer
 from tests.faults.real import TTL_SECONDS, RealCluster
 from tests.faults.real_bridge import RealReplica, Surroundings
@@ -20,6 +19,7 @@ from tests.faults.real_exporter import RealExporter, exporter_of
 from tests.faults.waiting import Patience
 from tests.faults.web_door import Door
 from tests.faults.world import Setting
+from tests.service.nursery import Nursery
 from tests.service.servers import KafkaCluster, KafkaServer, ServerProcess
 
 TURN_SECONDS: Final = 1.0

@@ -1,14 +1,17 @@
 """Starts kernelcast's daemons in a few milliseconds: forks a process that has imported them and loaded their code.
 
-A daemon's imports take two seconds of a core, and random schedules start six bridges each. Its parent is the process
-that asked (a child subreaper, see prctl(2)), so that it is waited for and killed like any child.
+A daemon's imports take two seconds of a core, and tests start hundreds. Its parent is the process that asked (a child
+subreaper, see prctl(2)), so that it is waited for and killed like any child.
 
-`python -m tests.faults.nursery` reads one JSON object a line, `{"arguments": […], "log": PATH}`, and answers with the
-process id of the daemon, or 0 once it is ready for the first.
+`python -m tests.service.nursery` reads one JSON object a line, `{"arguments": […], "log": PATH, "environ": {…}}`, and
+answers with the process id of the daemon, or 0 once it is ready for the first.
 """
 
+import atexit
 import contextlib
 import ctypes
+import functools
+import gc
 import json
 import os
 import signal
@@ -16,7 +19,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Self, cast
 
@@ -26,22 +29,25 @@ PR_SET_CHILD_SUBREAPER: Final = 36
 
 
 class Nursery:
-    """The client's end; several threads may start daemons."""
+    """The client's end; several threads may start daemons, which are children of this process."""
 
     def __init__(self) -> None:
-        command = [sys.executable, "-m", "tests.faults.nursery"]
+        command = [sys.executable, "-m", "tests.service.nursery"]
         environ = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environ, start_new_session=True
         )
         self._lock = threading.Lock()
 
-    def born(self, arguments: Sequence[str], log: Path) -> int:
-        """Start a daemon; its process id."""
+    def born(self, arguments: Sequence[str], log: Path, environ: Mapping[str, str]) -> int:
+        """Start a daemon; its process id.
+
+        An environment acts on what reads it in the daemon: not on the interpreter, and not on what is imported.
+        """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        with self._lock:
-            request = json.dumps({"arguments": list(arguments), "log": str(log)})
+        request = json.dumps({"arguments": list(arguments), "log": str(log), "environ": dict(environ)})
+        with self._lock, _adopting():
             self._process.stdin.write(request.encode() + b"\n")
             self._process.stdin.flush()
             while (answer := self._process.stdout.readline()) == b"0\n":
@@ -55,14 +61,20 @@ class Nursery:
 
 @contextlib.contextmanager
 def nursery() -> Iterator[Nursery]:
-    """A nursery whose daemons are children of this process."""
-    _adopt(adopting=True)
+    """A nursery until the block ends."""
     made = Nursery()
     try:
         yield made
     finally:
         made.close()
-        _adopt(adopting=False)
+
+
+@functools.cache
+def shared() -> Nursery:
+    """The nursery of this process, which lives as long as it does."""
+    made = Nursery()
+    atexit.register(made.close)
+    return made
 
 
 class Adopted:
@@ -103,16 +115,26 @@ class Adopted:
 class ForkedServer(ServerProcess):
     """A `ServerProcess` of kernelcast's command that a nursery starts."""
 
-    def __init__(self, name: str, arguments: Sequence[str], directory: Path, parent: Nursery) -> None:
+    def __init__(self, name: str, arguments: Sequence[str], directory: Path, parent: Nursery | None = None) -> None:
         super().__init__(name, arguments, directory)
-        self._parent = parent
+        self._parent = parent or shared()
 
     def start(self, ready: Any = None, timeout_seconds: float = 60) -> Self:
         """Start, and wait until `ready` says so."""
-        self.process = cast("Any", Adopted(self._parent.born(self.command, self.log)))
+        self.process = cast("Any", Adopted(self._parent.born(self.command, self.log, self._environ)))
         if ready is not None:
             self._wait(ready, timeout_seconds)
         return self
+
+
+@contextlib.contextmanager
+def _adopting() -> Iterator[None]:
+    """Make this process a child subreaper until the block ends: orphans of other programs stay those of `init`."""
+    _adopt(adopting=True)
+    try:
+        yield
+    finally:
+        _adopt(adopting=False)
 
 
 def _adopt(*, adopting: bool) -> None:
@@ -124,17 +146,20 @@ def main() -> None:
     """Serve until standard input ends."""
     import kernelcast.bridge.command  # so that forked daemons have it
     import kernelcast.cli.app
-    import kernelcast.exporter.command  # noqa: F401
+    import kernelcast.exporter.command
+    import kernelcast.predictor.command  # noqa: F401
     from kernelcast.bridge.warm_up import warm_up
 
     warm_up()
+    gc.collect()
+    gc.freeze()  # a collection would write to all pages that the daemons share
     answer(0)
     for line in sys.stdin:
         request = json.loads(line)
-        answer(fork(request["arguments"], request["log"]))
+        answer(fork(**request))
 
 
-def fork(arguments: Sequence[str], log: str) -> int:
+def fork(arguments: Sequence[str], log: str, environ: Mapping[str, str]) -> int:
     """Start a daemon that is no child of this process; its process id."""
     reading, writing = os.pipe()
     between = os.fork()
@@ -143,7 +168,7 @@ def fork(arguments: Sequence[str], log: str) -> int:
         if not pid:
             os.close(reading)
             os.close(writing)
-            become(arguments, log)
+            become(arguments, log, environ)
         os.write(writing, b"%d" % pid)
         os._exit(0)
     os.waitpid(between, 0)  # from now on the daemon belongs to the subreaper
@@ -157,9 +182,11 @@ def answer(pid: int) -> None:
     os.write(1, b"%d\n" % pid)
 
 
-def become(arguments: Sequence[str], log: str) -> None:
+def become(arguments: Sequence[str], log: str, environ: Mapping[str, str]) -> None:
     """Run kernelcast's command in this process, as `kernelcast ARGUMENTS >>LOG 2>&1` does, and exit."""
     os.setsid()
+    os.environ.clear()
+    os.environ.update(environ)
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     nothing = os.open(os.devnull, os.O_RDONLY)
     for end, source in ((0, nothing), (1, output), (2, output)):

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import yaml
+from tests.service.nursery import ForkedServer
 from tests.service.servers import PrometheusServer, ServerProcess, answers, free_ports, get, stopping
-from tests.service.stack import KERNELCAST
 from tests.service.writers import LAUNCHES
 
 LINE = re.compile(rf"^{LAUNCHES}{{.*kernel=\"([^\"]+)\".*}} (\S+)$", re.MULTILINE)
@@ -135,8 +135,7 @@ class Replicas:
         configuration = self._directory / f"bridge-{index}.yaml"
         content = {"kafka": {"bootstrap_servers": self._bootstrap_servers}, "bridge": settings}
         configuration.write_text(yaml.safe_dump(content))
-        command = [*KERNELCAST, "bridge", "--config", str(configuration)]
-        return ServerProcess(f"bridge-{index}", command, self._directory)
+        return ForkedServer(f"bridge-{index}", ["bridge", "--config", str(configuration)], self._directory)
 
     def __enter__(self) -> Self:
         return self

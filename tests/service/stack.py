@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
+from tests.service.nursery import ForkedServer
 from tests.service.servers import (
     AlertmanagerServer,
     PrometheusServer,
@@ -81,7 +82,7 @@ class Stack:
 
     def service(self, name: str) -> ServerProcess:
         """A service, started and ready."""
-        server = ServerProcess(name, [*KERNELCAST, name, "--config", str(self.config)], self.directory)
+        server = ForkedServer(name, [name, "--config", str(self.config)], self.directory)
         self._servers.append(server)
         return self.start(server)
 
