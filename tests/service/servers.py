@@ -27,15 +27,19 @@ OFFSETS_PARTITIONS = 4
 
 
 def wait_for(what: str, check: Callable[[], T | None], timeout_seconds: float = 30) -> T:
-    """Poll until `check` gives something that is true; its last value is in the error."""
-    deadline = time.monotonic() + timeout_seconds
+    """Poll until `check` gives something that is true; its last value is in the error.
+
+    A check may be a page that is drawn and read, so a long wait polls less often: at most a twentieth of it is lost.
+    """
+    began = time.monotonic()
+    deadline = began + timeout_seconds
     while True:
         value = check()
         if value:
             return value
         if time.monotonic() > deadline:
             raise AssertionError(f"{what}: not within {timeout_seconds} s; last seen: {value!r}")
-        time.sleep(0.1)
+        time.sleep(min(max(0.05, (time.monotonic() - began) / 20), 0.3))
 
 
 def get(url: str, timeout_seconds: float = 10, headers: Mapping[str, str] | None = None) -> str:

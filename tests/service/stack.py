@@ -6,12 +6,13 @@ import os
 import subprocess
 import sys
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 from tests.service.nursery import ForkedServer
 from tests.service.servers import (
     AlertmanagerServer,
@@ -46,6 +47,13 @@ def kernelcast(*arguments: str, timeout_seconds: float = 60) -> "subprocess.Comp
     """Run one command to its end."""
     command = [*KERNELCAST, *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout_seconds, check=False)
+
+
+def samples(page: str, name: str, labels: Mapping[str, str]) -> Iterator[Sample]:
+    """Samples of a page with a name and labels; other lines are not parsed, as tests ask again and again."""
+    lines = "".join(line for line in page.splitlines(keepends=True) if line.startswith((f"{name}{{", f"{name} ")))
+    for family in text_string_to_metric_families(lines):
+        yield from (sample for sample in family.samples if labels.items() <= sample.labels.items())
 
 
 class Stack:
@@ -103,13 +111,7 @@ class Stack:
 
     def exposed(self, name: str, **labels: str) -> dict[tuple[tuple[str, str], ...], float]:
         """Samples of one name that the bridge exposes now: sorted labels to value."""
-        wanted = set(labels.items())
-        return {
-            tuple(sorted(sample.labels.items())): sample.value
-            for family in text_string_to_metric_families(self.exposition())
-            for sample in family.samples
-            if sample.name == name and wanted <= set(sample.labels.items())
-        }
+        return {tuple(sorted(found.labels.items())): found.value for found in samples(self.exposition(), name, labels)}
 
     def total(self, name: str, **labels: str) -> float:
         """The sum of these samples."""
@@ -117,13 +119,8 @@ class Stack:
 
     def own(self, service: str, name: str, **labels: str) -> float:
         """A service's metric about itself, summed over the labels that are not given."""
-        wanted = set(labels.items())
-        return sum(
-            sample.value
-            for family in text_string_to_metric_families(get(f"http://{self.addresses[service]}/metrics"))
-            for sample in family.samples
-            if sample.name == name and wanted <= set(sample.labels.items())
-        )
+        page = get(f"http://{self.addresses[service]}/metrics")
+        return sum(found.value for found in samples(page, name, labels))
 
     def prometheus(self, *, scrape_interval: int = 1, alertmanager: str = "") -> PrometheusServer:
         """A Prometheus that scrapes what runs, with our rules in their demonstration profile."""
