@@ -15,6 +15,7 @@ from tests.support.ports import free_ports
 
 from kernelcast.cli.app import run
 from kernelcast.cli.hints.reading import follow, open_reader
+from kernelcast.runtime.kafka import admin
 from kernelcast.runtime.kafka.embedded import EMBEDDED_PARTITIONS, EmbeddedBroker
 from kernelcast.runtime.kafka.producer import Producer
 from kernelcast.runtime.kafka.reader import PartitionReader
@@ -253,7 +254,10 @@ def test_a_missing_topic_is_an_error_with_its_remedy(
         assert "create it with `kernelcast topics apply`" in capsys.readouterr().err
 
 
-def test_an_unreachable_kafka_is_named_with_the_remedy(capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_unreachable_kafka_is_named_with_the_remedy(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admin, "REQUEST_TIMEOUT_SECONDS", 2.0)
     (port,) = free_ports(1)
     assert hints(f"127.0.0.1:{port}", "stop") == 2
     (line,) = capfd.readouterr().err.splitlines()

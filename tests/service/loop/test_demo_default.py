@@ -10,6 +10,7 @@ from tests.service.servers import ServerProcess, answers, get, stopping, wait_fo
 from tests.service.stack import KERNELCAST, kernelcast
 
 from kernelcast.cli.app import run
+from kernelcast.runtime.kafka import admin
 
 pytestmark = pytest.mark.service
 
@@ -99,8 +100,13 @@ def test_kill_minus_nine_of_the_demo_leaves_no_process_behind(tmp_path: Path) ->
     ],
 )
 def test_bad_input_gives_an_error_message_and_an_exit_code(
-    arguments: tuple[str, ...], code: int, message: str, capsys: pytest.CaptureFixture[str]
+    arguments: tuple[str, ...],
+    code: int,
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(admin, "REQUEST_TIMEOUT_SECONDS", 2.0)
     assert run(["demo", *arguments]) == code
     said = capsys.readouterr().err
     assert message in said

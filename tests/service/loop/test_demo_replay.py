@@ -16,6 +16,7 @@ from tests.service.servers import PrometheusServer, ServerProcess, stopping, wai
 from tests.service.stack import KERNELCAST, kernelcast
 from tests.service.truth import Truth
 from tests.support.exporter import recording_truth
+from tests.support.service.programs import topics
 
 from kernelcast.wire.kernels import label, normalise
 
@@ -178,7 +179,7 @@ def test_a_trace_without_gpu_activity_is_said_to_have_no_kernels(kafka: Broker, 
 
 def test_the_replay_command_prints_its_totals_and_kafka_has_them(kafka: Broker, tmp_path: Path) -> None:
     kind, path, expected = recording("a100")
-    assert kernelcast("topics", "apply", "--kafka.bootstrap-servers", kafka.bootstrap_servers).returncode == 0
+    topics(kafka)
     summary = tmp_path / "published.json"
     done = kernelcast(
         "replay", kind, str(path), "--speed", "max", "--kernels", "all", "--summary", str(summary),

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 from tests.service.servers import KafkaServer, ServerProcess
-from tests.service.stack import SERVICES, Stack, kernelcast
+from tests.service.stack import SERVICES, Stack
+
+from kernelcast.runtime.kafka.admin import apply_topics
+from kernelcast.runtime.settings.service import KafkaSettings
 
 pytestmark = pytest.mark.service
 
@@ -32,8 +35,7 @@ def test_services_stop_in_time_while_kafka_answers_nothing(tmp_path: Path) -> No
     kafka = KafkaServer(tmp_path)
     try:
         kafka.run()
-        done = kernelcast("topics", "apply", "--kafka.bootstrap-servers", kafka.bootstrap_servers)
-        assert done.returncode == 0, done.stderr
+        apply_topics(KafkaSettings(bootstrap_servers=kafka.bootstrap_servers))
         with Stack(tmp_path, kafka.bootstrap_servers) as stack:
             services = [stack.service(name) for name in SERVICES]
             assert kafka.process is not None
