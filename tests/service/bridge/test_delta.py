@@ -85,7 +85,7 @@ def test_increase_equals_the_produced_counts_through_a_kill_a_restart_and_a_take
     shop = Shop(kafka)
     with Stack(tmp_path, kafka.bootstrap_servers, SETTINGS) as stack:
         bridge = stack.service("bridge")
-        prometheus = stack.prometheus()
+        prometheus = stack.prometheus(rules=False)
         shop.sell(1)
         wait_for("the first sample", lambda: len(prometheus.query(TOTAL)) == 2, 30)
         with shop.open():
