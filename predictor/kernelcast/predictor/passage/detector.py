@@ -62,7 +62,7 @@ class Evaluation:
             self.beyond[chosen],
             self.prompt[chosen],
             self.erratic[chosen],
-            Trend(*(getattr(trend, name)[chosen] for name in Trend.__slots__)),
+            trend.rows(chosen),
         )
 
 
@@ -107,10 +107,8 @@ def evaluate(
     quick = np.minimum(trend.noise, np.maximum(_step_noise(values), RESOLUTION_NOISE * traits.resolution / scale))
     returns = ~own & refilling(values, quick, target)
     trend = replace(
-        trend,
+        trend.flat(returns),
         reversal=np.maximum(trend.reversal, _daily_slope(values, traits.resolution / scale)),
-        slope=np.where(returns, 0.0, trend.slope),
-        error=np.where(returns, np.inf, trend.error),
         noise=np.where(returns, quick, trend.noise),
     )
     level = np.where(returns, values[:, -1], trend.level) + np.nan_to_num(offset)

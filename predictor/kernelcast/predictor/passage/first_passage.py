@@ -23,6 +23,7 @@ _ERROR_SCALE: Final = 1.5
 _REVERSAL_SCALE: Final = 1.2
 _BELIEF_AT: Final = 4.0
 _BELIEF_STEEPNESS: Final = 1.5
+_LEAST_EASING: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,14 +59,12 @@ def first_passage(
         horizons_seconds: Ascending, at most a day.
         calibration: Applied to the computed probabilities; None for none.
     """
-    certain = (trend.slope - _REVERSAL_SCALE * trend.reversal) / np.maximum(trend.error, 1e-30)
-    belief = 1.0 / (1.0 + np.exp(np.clip(-_BELIEF_STEEPNESS * (certain - _BELIEF_AT), -60, 60)))
-    slope = np.maximum(trend.slope - _REVERSAL_SCALE * trend.reversal, 0.0)
-    error = _ERROR_SCALE * np.where(np.isfinite(trend.error), trend.error, 0.0)
-    nodes = np.maximum(slope[:, None] + error[:, None] * _NODES, 0.0)
-    drifting = _reached(trend, headroom, nodes).mean(axis=1)
-    stable = _reached(trend, headroom, np.zeros((len(headroom), 1)))[:, 0]
-    reached = belief[:, None] * drifting + (1 - belief[:, None]) * stable
+    reached = _drifted(trend, trend.straight, headroom, np.full(len(headroom), np.inf))
+    eases = trend.easing > _LEAST_EASING
+    if eases.any():
+        part = trend.rows(eases)
+        eased = _drifted(part, part.eased, headroom[eases], part.time_constant)
+        reached[eases] += part.easing[:, None] * (eased - reached[eases])
     if calibration is not None:
         reached = calibration.apply(reached, GRID_BLOCKS * BLOCK_SECONDS)
     reached = np.maximum.accumulate(np.where(beyond[:, None], 1.0, reached), axis=1)
@@ -92,9 +91,22 @@ def _time_of(reached: Floats, quantile: float) -> Floats:
     return np.where(reached[:, -1] >= quantile, blocks * BLOCK_SECONDS, np.inf)
 
 
-def _reached(trend: Trend, headroom: Floats, slopes: Floats) -> Floats:
+def _drifted(trend: Trend, slopes: Floats, headroom: Floats, time_constant: Floats) -> Floats:
+    """Probability of having reached the limit at each place of the grid, with slopes and without, shape (n, grid)."""
+    slope = slopes - _REVERSAL_SCALE * trend.reversal
+    certain = slope / np.maximum(trend.error, 1e-30)
+    belief = 1.0 / (1.0 + np.exp(np.clip(-_BELIEF_STEEPNESS * (certain - _BELIEF_AT), -60, 60)))
+    error = _ERROR_SCALE * np.where(np.isfinite(trend.error), trend.error, 0.0)
+    nodes = np.maximum(np.maximum(slope, 0.0)[:, None] + error[:, None] * _NODES, 0.0)
+    drifting = _reached(trend, headroom, nodes, time_constant).mean(axis=1)
+    stable = _reached(trend, headroom, np.zeros((len(headroom), 1)), time_constant)[:, 0]
+    found: Floats = belief[:, None] * drifting + (1 - belief[:, None]) * stable
+    return found
+
+
+def _reached(trend: Trend, headroom: Floats, slopes: Floats, time_constant: Floats) -> Floats:
     """Probability of having reached the limit at each place of the grid, shape (n, slopes, grid)."""
-    constant = trend.time_constant[:, None]
+    constant = time_constant[:, None]
     finite = np.isfinite(constant)
     safe = np.where(finite, constant, 1.0)
     risen = np.where(finite, safe * -np.expm1(-GRID_BLOCKS / safe), GRID_BLOCKS)

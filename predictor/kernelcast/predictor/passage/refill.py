@@ -1,17 +1,20 @@
 """Series that fall at once and rise again, as a cache that is emptied or memory after a restart.
 
-A rise up to the level before the fall is no drift.
+A rise up to the level before the fall is no drift. The end of a burst is no such fall: the series was low before it.
 """
 
 from typing import Final
 
 import numpy as np
 
-from kernelcast.predictor.arrays import Bools, Floats
+from kernelcast.predictor.arrays import Bools, Floats, Ints
 
 _FALL_SHARE: Final = 0.25
 _FALL_NOISE: Final = 8.0
 _MARGIN_SHARE: Final = 0.15
+_HELD_BLOCKS: Final = 24
+_HELD_SHARE: Final = 0.25
+_LEAST_HELD_BLOCKS: Final = 6
 
 
 def refilling(values: Floats, noise: Floats, target: Floats) -> Bools:
@@ -23,18 +26,29 @@ def refilling(values: Floats, noise: Floats, target: Floats) -> Bools:
         target: Shape (n,), the limit; a fall from there does not count, as it was a breach.
     """
     known = np.where(np.isfinite(values), values, -np.inf)
-    peak = np.maximum.accumulate(known, axis=1)
-    lowest = np.where(np.isfinite(known), known, np.inf).min(axis=1)
-    span = np.maximum(peak[:, -1] - lowest, 0.0)
+    highest = known.max(axis=1, initial=-np.inf)
+    lowest = np.where(np.isfinite(known), known, np.inf).min(axis=1, initial=np.inf)
+    span = np.maximum(highest - lowest, 0.0)
     bar = np.maximum(_FALL_SHARE * span, _FALL_NOISE * noise)
     before, after = known[:, :-2], known[:, 2:]
     both = np.isfinite(before) & np.isfinite(after)
     fall = np.where(both, np.where(both, before, 0.0) - np.where(both, after, 0.0), 0.0)
     falls = fall > bar[:, None]
-    last = np.where(falls.any(axis=1), falls.shape[1] - 1 - np.argmax(falls[:, ::-1], axis=1), -1)
-    rows = np.arange(len(values))
-    top = peak[rows, np.maximum(last, 0)]
-    size = np.where(last >= 0, fall[rows, np.maximum(last, 0)], 0.0)
-    newest = np.where(np.isfinite(known[:, -1]), known[:, -1], -np.inf)
-    found: Bools = (last >= 0) & (newest < top + _MARGIN_SHARE * size) & (top < target - 0.02 * np.abs(target))
+    falls[falls] = _held(known, fall, *np.nonzero(falls))
+    top = np.where(falls, before, -np.inf).max(axis=1, initial=-np.inf)
+    last = np.maximum(falls.shape[1] - 1 - np.argmax(falls[:, ::-1], axis=1), 0)
+    size = fall[np.arange(len(values)), last]
+    found: Bools = (
+        falls.any(axis=1) & (known[:, -1] < top + _MARGIN_SHARE * size) & (top < target - 0.02 * np.abs(target))
+    )
     return found
+
+
+def _held(known: Floats, fall: Floats, rows: Ints, places: Ints) -> Bools:
+    """Whether each fall began at a level that the series had held or climbed to, not at the top of a burst."""
+    window = places[:, None] - np.arange(_HELD_BLOCKS)
+    before = np.where(window >= 0, known[rows[:, None], np.maximum(window, 0)], -np.inf)
+    bottom = known[rows, places] - (1.0 - _HELD_SHARE) * fall[rows, places]
+    least = np.maximum(np.isfinite(before).sum(axis=1) / 2, _LEAST_HELD_BLOCKS)
+    held: Bools = (before > bottom[:, None]).sum(axis=1) >= least
+    return held

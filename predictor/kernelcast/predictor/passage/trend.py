@@ -3,7 +3,7 @@
 Theil and Sen: Gilbert, Statistical Methods for Environmental Pollution Monitoring (1987), section 16.5.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -25,6 +25,9 @@ _HINGE_NOISE: Final = 3.0
 _AGREE: Final = 2.0
 _RESOLUTION_ERROR: Final = 0.4
 _AGREE_DAMPED: Final = 4.0
+_EASES: Final = 0.5
+_EASING_AT: Final = 3.0
+_EASING_STEEPNESS: Final = 2.0
 RESOLUTION_NOISE: Final = 0.4
 _MOST_CORRELATION: Final = 0.9
 
@@ -35,9 +38,12 @@ class Trend:
 
     Attributes:
         level: Present value of the line.
-        slope: Slope now; 0 where too few points have passed since a step.
+        slope: Slope now, as expected; 0 where too few points have passed since a step.
+        straight: Slope of a straight line.
+        eased: Slope now of a line whose slope falls off.
+        easing: Probability that the slope falls off.
         error: Standard error of the slope.
-        time_constant: Blocks after which a slope that falls off is at 1/e; infinite for a straight line.
+        time_constant: Blocks after which a slope that falls off is at 1/e; infinite where none is seen to fall off.
         noise: Standard deviation of a block around the line.
         correlation: Of one block's noise with the next one's.
         reversal: Slope in the opposite direction that the series has shown within a day, as by day and night.
@@ -46,6 +52,9 @@ class Trend:
 
     level: Floats
     slope: Floats
+    straight: Floats
+    eased: Floats
+    easing: Floats
     error: Floats
     time_constant: Floats
     noise: Floats
@@ -53,16 +62,41 @@ class Trend:
     reversal: Floats
     age: Ints
 
+    def rows(self, chosen: slice | Bools) -> "Trend":
+        """Some of the series."""
+        return Trend(*(getattr(self, name)[chosen] for name in Trend.__slots__))
+
+    def flat(self, which: Bools) -> "Trend":
+        """The same without the slopes of some series, shape (n,)."""
+        slopes = {name: np.where(which, 0.0, getattr(self, name)) for name in ("slope", "straight", "eased")}
+        return replace(self, **slopes, error=np.where(which, np.inf, self.error))
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Line:
     """A line through the newest points; `begin` and `step` are blocks since its start and since a step, 0 for none."""
 
-    slope: Floats
+    straight: Floats
+    eased: Floats
+    easing: Floats
     error: Floats
     time_constant: Floats
     begin: Ints
     step: Ints
+
+    @property
+    def slope(self) -> Floats:
+        """Slope now, as expected."""
+        return self.straight + self.easing * (self.eased - self.straight)
+
+    def without(self, which: Bools) -> "_Line":
+        """The same without the slopes of some rows."""
+        return replace(
+            self,
+            straight=np.where(which, np.nan, self.straight),
+            error=np.where(which, np.inf, self.error),
+            time_constant=np.where(which, np.inf, self.time_constant),
+        )
 
 
 def estimate(values: Floats, since: Ints, *, resolution: Floats, settling: Ints) -> Trend:
@@ -84,15 +118,19 @@ def estimate(values: Floats, since: Ints, *, resolution: Floats, settling: Ints)
     ages = [np.minimum(np.where(line.begin > 0, line.begin, length), length - since) for line in (short, long)]
     # The long line holds while a bend in the short one is too young to judge, unless the bend is a step.
     crossed = (short.step > 0) & (np.where(long.begin > 0, long.begin, length) > short.step + STRIDES[1])
-    chosen = _choose(_usable(short, ages[0] >= least), _usable(long, (ages[1] >= least) & ~crossed))
+    chosen = _choose(short.without(ages[0] < least), long.without((ages[1] < least) | crossed))
     age = np.minimum(np.where(np.isfinite(chosen.slope), chosen.begin, length), length - start).astype(np.int64)
-    slope = np.where(np.isfinite(chosen.slope), chosen.slope, 0.0)
+    known = np.isfinite(chosen.slope)
+    slope, straight, eased = (np.where(known, one, 0.0) for one in (chosen.slope, chosen.straight, chosen.eased))
     recent: Floats = masked[:, -6:] - slope[:, None] * (np.arange(6.0) - 5.0)
     recent = np.where(np.arange(length)[-6:] >= start[:, None], recent, np.nan)
     level = row_medians(recent)
     return Trend(
         level=np.where(np.isfinite(level), level, row_medians(values[:, -12:])),
         slope=slope,
+        straight=straight,
+        eased=eased,
+        easing=chosen.easing,
         error=np.where(np.isfinite(chosen.error), chosen.error, np.inf),
         time_constant=chosen.time_constant,
         noise=noise,
@@ -142,20 +180,9 @@ def _line(masked: Floats, stride: int, noise: Floats, correlation: Floats, resol
     error = np.hypot(error, _RESOLUTION_ERROR * resolution / np.maximum(count, 1))
     enough = count >= LEAST_POINTS
     slope, error = np.where(enough, slope, np.nan), np.where(enough, error, np.inf)
-    slope, time_constant = _damped(kept, slope, error, count)
+    eased, time_constant, easing = _eased(kept, slope, error, count)
     ages = [np.where(first > 0, (POINTS - first) * stride, 0).astype(np.int64) for first in (begin, step)]
-    return _Line(slope / stride, error / stride, time_constant * stride, ages[0], ages[1])
-
-
-def _usable(line: _Line, which: Bools) -> _Line:
-    """The same line without the slopes of other rows."""
-    return _Line(
-        np.where(which, line.slope, np.nan),
-        np.where(which, line.error, np.inf),
-        np.where(which, line.time_constant, np.inf),
-        line.begin,
-        line.step,
-    )
+    return _Line(slope / stride, eased / stride, easing, error / stride, time_constant * stride, ages[0], ages[1])
 
 
 def _step(points: Floats, noise: Floats) -> Ints:
@@ -211,8 +238,12 @@ def _hinge(points: Floats, noise: Floats) -> Ints:
     return found
 
 
-def _damped(points: Floats, slope: Floats, error: Floats, count: Ints) -> tuple[Floats, Floats]:
-    """Slope now and its time constant in points, where the later half of a line is flatter than the earlier one."""
+def _eased(points: Floats, slope: Floats, error: Floats, count: Ints) -> tuple[Floats, Floats, Floats]:
+    """Slope now and its time constant in points if the slope falls off, and the probability that it does.
+
+    It falls off where the later half of a line is flatter than the earlier one. The halves of a straight line differ too,
+    by noise: what they tell depends on the errors of both.
+    """
     first = POINTS - count
     middle = (first + POINTS) // 2
     place = np.arange(POINTS)
@@ -220,12 +251,14 @@ def _damped(points: Floats, slope: Floats, error: Floats, count: Ints) -> tuple[
     late = _slope_of(points, place >= middle[:, None])
     length = np.maximum(count / 2.0, 1.0)
     half_error = error * 2.0**1.5
-    falls = (slope * (early - late) > 0) & (np.abs(early - late) > 1.5 * half_error) & (count >= LEAST_POINTS)
+    falls = (slope * (early - late) > 0) & (count >= LEAST_POINTS)
+    errors = np.where(falls, np.abs(early - late) / half_error, 0.0)
+    easing = np.where(falls, 1.0 / (1.0 + np.exp(np.clip(-_EASING_STEEPNESS * (errors - _EASING_AT), -60, 60))), 0.0)
     ratio = np.clip(np.where(falls, late / np.where(early == 0, 1.0, early), 1.0), 0.02, 0.98)
     constant = np.where(falls, length / -np.log(ratio), np.inf)
     now = np.where(falls, late * ratio**0.5, slope)
     now = np.where(falls & (late * slope <= 0), 0.0, now)
-    return now, constant
+    return now, constant, easing
 
 
 def _slope_of(points: Floats, inside: Bools) -> Floats:
@@ -242,18 +275,15 @@ def _slope_of(points: Floats, inside: Bools) -> Floats:
 def _choose(short: _Line, long: _Line) -> _Line:
     """The long line where both agree within their errors, else the short one."""
     # A slope that falls off is seen in the long line first; the short one alone would take it for straight.
-    tolerance = np.where(np.isfinite(long.time_constant), _AGREE_DAMPED, _AGREE)
+    eases = long.easing > _EASES
+    tolerance = np.where(eases, _AGREE_DAMPED, _AGREE)
     apart = np.abs(short.slope - long.slope) > tolerance * np.hypot(short.error, long.error)
-    use_short = ~np.isfinite(long.slope) | (
-        np.isfinite(short.slope) & (apart | ((short.error < long.error) & ~np.isfinite(long.time_constant)))
-    )
-    return _Line(
-        np.where(use_short, short.slope, long.slope),
-        np.where(use_short, short.error, long.error),
-        np.where(use_short, short.time_constant, long.time_constant),
-        np.where(use_short, short.begin, long.begin),
-        np.maximum(short.step, long.step),
-    )
+    use_short = ~np.isfinite(long.slope) | (np.isfinite(short.slope) & (apart | ((short.error < long.error) & ~eases)))
+    chosen = {
+        name: np.where(use_short, getattr(short, name), getattr(long, name))
+        for name in ("straight", "eased", "easing", "error", "time_constant", "begin")
+    }
+    return _Line(**chosen, step=np.maximum(short.step, long.step))
 
 
 def _reversal(values: Floats, direction: Floats) -> Floats:
