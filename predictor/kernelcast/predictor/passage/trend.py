@@ -24,9 +24,10 @@ _HINGE_GAIN: Final = 0.6
 _HINGE_NOISE: Final = 3.0
 _AGREE: Final = 2.0
 _RESOLUTION_ERROR: Final = 0.4
-_AGREE_DAMPED: Final = 4.0
+_AGREE_EASED: Final = 4.0
 _EASES: Final = 0.5
 _EASING_AT: Final = 3.0
+"""Errors of half a line; the halves of a straight line differ by 1.4 of them, one standard deviation."""
 _EASING_STEEPNESS: Final = 2.0
 RESOLUTION_NOISE: Final = 0.4
 _MOST_CORRELATION: Final = 0.9
@@ -119,8 +120,8 @@ def estimate(values: Floats, since: Ints, *, resolution: Floats, settling: Ints)
     # The long line holds while a bend in the short one is too young to judge, unless the bend is a step.
     crossed = (short.step > 0) & (np.where(long.begin > 0, long.begin, length) > short.step + STRIDES[1])
     chosen = _choose(short.without(ages[0] < least), long.without((ages[1] < least) | crossed))
-    age = np.minimum(np.where(np.isfinite(chosen.slope), chosen.begin, length), length - start).astype(np.int64)
     known = np.isfinite(chosen.slope)
+    age = np.minimum(np.where(known & (chosen.begin > 0), chosen.begin, length), length - start).astype(np.int64)
     slope, straight, eased = (np.where(known, one, 0.0) for one in (chosen.slope, chosen.straight, chosen.eased))
     recent: Floats = masked[:, -6:] - slope[:, None] * (np.arange(6.0) - 5.0)
     recent = np.where(np.arange(length)[-6:] >= start[:, None], recent, np.nan)
@@ -241,7 +242,7 @@ def _hinge(points: Floats, noise: Floats) -> Ints:
 def _eased(points: Floats, slope: Floats, error: Floats, count: Ints) -> tuple[Floats, Floats, Floats]:
     """Slope now and its time constant in points if the slope falls off, and the probability that it does.
 
-    It falls off where the later half of a line is flatter than the earlier one. The halves of a straight line differ too,
+    It falls off where the later half of a line is flatter than the earlier one. Halves of a straight line differ too,
     by noise: what they tell depends on the errors of both.
     """
     first = POINTS - count
@@ -252,7 +253,7 @@ def _eased(points: Floats, slope: Floats, error: Floats, count: Ints) -> tuple[F
     length = np.maximum(count / 2.0, 1.0)
     half_error = error * 2.0**1.5
     falls = (slope * (early - late) > 0) & (count >= LEAST_POINTS)
-    errors = np.where(falls, np.abs(early - late) / half_error, 0.0)
+    errors = np.where(falls, np.abs(early - late) / np.maximum(half_error, 1e-30), 0.0)
     easing = np.where(falls, 1.0 / (1.0 + np.exp(np.clip(-_EASING_STEEPNESS * (errors - _EASING_AT), -60, 60))), 0.0)
     ratio = np.clip(np.where(falls, late / np.where(early == 0, 1.0, early), 1.0), 0.02, 0.98)
     constant = np.where(falls, length / -np.log(ratio), np.inf)
@@ -276,7 +277,7 @@ def _choose(short: _Line, long: _Line) -> _Line:
     """The long line where both agree within their errors, else the short one."""
     # A slope that falls off is seen in the long line first; the short one alone would take it for straight.
     eases = long.easing > _EASES
-    tolerance = np.where(eases, _AGREE_DAMPED, _AGREE)
+    tolerance = np.where(eases, _AGREE_EASED, _AGREE)
     apart = np.abs(short.slope - long.slope) > tolerance * np.hypot(short.error, long.error)
     use_short = ~np.isfinite(long.slope) | (np.isfinite(short.slope) & (apart | ((short.error < long.error) & ~eases)))
     chosen = {

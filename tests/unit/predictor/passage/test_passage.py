@@ -95,6 +95,26 @@ def test_a_warm_up_that_settles_below_the_limit_is_damped() -> None:
     assert np.isfinite(found.trend.time_constant[0])
 
 
+def test_noise_alone_makes_no_drift_fall_off() -> None:
+    rng = np.random.default_rng(5)
+    values = 70 + rng.normal(0, 1.0, (100, 24 * _HOUR)) + rise(24, 1.0, last=6)
+    together = blocks(values[0])
+    together = replace(
+        together,
+        **dict.fromkeys(("mean", "median"), values),
+        **{name: np.repeat(getattr(together, name), 100, axis=0) for name in ("load", "process", "version")},
+    )
+    one = traits(87.0)
+    found = evaluate(together, Traits(*(np.repeat(getattr(one, name), 100) for name in Traits.__slots__)))
+    assert (found.passage.probability[:, -1] > 0.8).mean() >= 0.9
+    assert found.trend.easing.mean() < 0.1
+
+
+def test_a_line_without_a_step_is_as_old_as_the_series() -> None:
+    found = evaluated(70 + noise(10, 0.1) + rise(10, 0.5, last=10), 87.0)
+    assert found.trend.age[0] == 10 * _HOUR
+
+
 def test_a_step_that_stays_below_the_limit_is_no_drift() -> None:
     for hours in np.arange(0.25, 6.0, 0.25):
         values = 60 + noise(24, 0.1)
@@ -120,6 +140,20 @@ def test_a_cache_that_is_emptied_and_fills_again_is_no_leak() -> None:
     values = 40_000 + 30_000 * (time % 5.0) / 5.0
     for hours in (24, 26, 28, 29.9):
         assert highest(evaluated(values[: round(hours * _HOUR)], 79_000.0)) < 0.5, hours
+
+
+def test_a_drift_after_a_burst_is_one() -> None:
+    values = 40 + noise(24, 0.2) + rise(24, 3.0, last=4)
+    values[16 * _HOUR : 16 * _HOUR + 6] += 30
+    found = evaluated(values, 87.0)
+    assert found.passage.probability[0, -1] > 0.9
+
+
+def test_memory_after_a_restart_is_no_leak() -> None:
+    time = np.arange(24 * _HOUR) / _HOUR
+    held = np.where(time < 22.0, 60_000.0, np.maximum(time - 22.1, 0.0) * 35_000)
+    for hours in (22.5, 23.0, 23.5):
+        assert highest(evaluated(held[: round(hours * _HOUR)], 79_000.0)) < 0.5, hours
 
 
 def test_a_leak_that_passes_its_former_peak_is_one() -> None:
