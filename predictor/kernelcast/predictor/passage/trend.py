@@ -243,7 +243,7 @@ def _eased(points: Floats, slope: Floats, error: Floats, count: Ints) -> tuple[F
     """Slope now and its time constant in points if the slope falls off, and the probability that it does.
 
     It falls off where the later half of a line is flatter than the earlier one. Halves of a straight line differ too,
-    by noise: what they tell depends on the errors of both.
+    by noise, so their difference counts relative to its error.
     """
     first = POINTS - count
     middle = (first + POINTS) // 2

@@ -98,12 +98,8 @@ def test_a_warm_up_that_settles_below_the_limit_is_damped() -> None:
 def test_noise_alone_makes_no_drift_fall_off() -> None:
     rng = np.random.default_rng(5)
     values = 70 + rng.normal(0, 1.0, (100, 24 * _HOUR)) + rise(24, 1.0, last=6)
-    together = blocks(values[0])
-    together = replace(
-        together,
-        **dict.fromkeys(("mean", "median"), values),
-        **{name: np.repeat(getattr(together, name), 100, axis=0) for name in ("load", "process", "version")},
-    )
+    numbers = np.zeros(values.shape, dtype=np.int64)
+    together = Blocks(values, values, np.full(values.shape, np.nan), numbers, numbers - 1)
     one = traits(87.0)
     found = evaluate(together, Traits(*(np.repeat(getattr(one, name), 100) for name in Traits.__slots__)))
     assert (found.passage.probability[:, -1] > 0.8).mean() >= 0.9
