@@ -28,7 +28,6 @@ from kernelcast.bridge.instruments import Instruments, sample_names
 from kernelcast.bridge.intake.consume import Intake, IntakeParts, Policy
 from kernelcast.bridge.intake.discovery import Discovery
 from kernelcast.bridge.modes import (
-    REPORT_PARTITION_ENDS,
     group_of,
     max_lag_seconds_of,
     properties_of,
@@ -50,6 +49,7 @@ from kernelcast.columnar import Decoder
 from kernelcast.runtime.kafka.consumer import Consumer
 from kernelcast.runtime.kafka.deadletter import DeadLetters
 from kernelcast.runtime.kafka.producer import Producer
+from kernelcast.runtime.kafka.replay import TO_THE_END
 from kernelcast.runtime.service_manager import ServiceManager
 from kernelcast.runtime.web.landing import Fact
 from kernelcast.runtime.web.server import WebServer
@@ -217,7 +217,7 @@ class Bridge:
         state = StateTopic(
             owner,
             self._producer,
-            lambda: Consumer(settings.kafka, group_id=f"{owner}-state", overrides=REPORT_PARTITION_ENDS),
+            lambda: Consumer(settings.kafka, group_id=f"{owner}-state", overrides=TO_THE_END),
             now_ns=clock.now_ns,
         )
         tolerance_ns = round(settings.future_tolerance_seconds * 1e9)

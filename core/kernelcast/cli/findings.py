@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from kernelcast.cli.kafka import (
-    TO_THE_END,
+    TO_THE_END_AND_NO_LOG,
     BootstrapServers,
     ConfigFile,
     application,
@@ -111,7 +111,7 @@ def _one_of(known: Collection[str], wanted: str) -> str:
 
 def _read(kafka: KafkaSettings) -> KnownFindings:
     Admin(kafka).can_administrate()  # names the reason and the remedy if Kafka cannot be reached
-    reader = Consumer(kafka, group_id=CLIENT, overrides=TO_THE_END)
+    reader = Consumer(kafka, group_id=CLIENT, overrides=TO_THE_END_AND_NO_LOG)
     try:
         return read(reader)
     finally:

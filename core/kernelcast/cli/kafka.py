@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from kernelcast.runtime.kafka.producer import Producer, Undelivered
+from kernelcast.runtime.kafka.replay import TO_THE_END
 from kernelcast.runtime.settings.service import KafkaSettings, LogSettings, Section, load
 from kernelcast.wire.cloudevents import encode_event
 from kernelcast.wire.errors import BrokerError, ConfigurationError
@@ -19,9 +20,7 @@ from kernelcast.wire.errors import BrokerError, ConfigurationError
 SEND_SECONDS: Final = 10.0
 MAX_NAMED: Final = 5
 ENDS_AND_NO_LOG: Final = {"enable.partition.eof": "true", "log_level": "2"}
-TO_THE_END: Final = {**ENDS_AND_NO_LOG, "fetch.wait.max.ms": "10"}
-"""For a reader that stops at the end. A broker answers the requests of a connection one after the other, so each
-partition's query for its offsets would wait behind a fetch, for the 500 ms that a fetch waits by default."""
+TO_THE_END_AND_NO_LOG: Final = {**ENDS_AND_NO_LOG, **TO_THE_END}
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="Settings file (YAML).")]
 BootstrapServers = Annotated[

@@ -34,6 +34,7 @@ from kernelcast.predictor.tuning.ledger import Ledger
 from kernelcast.runtime.kafka.consumer import Consumer
 from kernelcast.runtime.kafka.deadletter import DeadLetters
 from kernelcast.runtime.kafka.producer import Producer
+from kernelcast.runtime.kafka.replay import TO_THE_END
 from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.runtime.logging import get_logger
 from kernelcast.runtime.service_manager import ServiceManager
@@ -118,8 +119,8 @@ class Predictor:
             registry=self.registry,
         )
         self._publisher = ForecastPublisher(settings, self._producer, clock_ns=clock_ns)
-        store = SnapshotStore(settings.group_id, self._producer, self._reader)
-        self._scores = ScoreStore(settings.group_id, settings.client_id, self._producer, self._reader)
+        store = SnapshotStore(settings.group_id, self._producer, self._reader_to_the_end)
+        self._scores = ScoreStore(settings.group_id, settings.client_id, self._producer, self._reader_to_the_end)
         self._partitions = Partitions(settings, self._engine, store, self._measures, clock_ns=clock_ns)
         self._ledger = Ledger(self._reader(), self._engine.hints, self._dead, self._reader(), clock_ns=clock_ns)
         self._ending = threading.Event()
@@ -316,6 +317,10 @@ class Predictor:
     def _reader(self) -> Consumer:
         """A consumer of its own for a topic that is read whole; it commits nothing and joins no group."""
         return Consumer(self._settings.kafka, group_id=f"{self._settings.group_id}-reader", overrides=REPORT_ENDS)
+
+    def _reader_to_the_end(self) -> Consumer:
+        """The same for a topic that is read once."""
+        return Consumer(self._settings.kafka, group_id=f"{self._settings.group_id}-reader", overrides=TO_THE_END)
 
     def _try_all(self, steps: Steps, shutdown: Shutdown) -> None:
         """Take steps that ask Kafka; each may wait for its time-out, so a shutdown ends them in between."""

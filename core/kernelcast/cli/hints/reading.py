@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from kernelcast.cli.hints.known import KnownHints, message_ns
 from kernelcast.cli.hints.sentences import line
-from kernelcast.cli.kafka import ENDS_AND_NO_LOG, TO_THE_END
+from kernelcast.cli.kafka import ENDS_AND_NO_LOG, TO_THE_END_AND_NO_LOG
 from kernelcast.runtime.kafka.admin import Admin
 from kernelcast.runtime.kafka.consumer import Consumer
 from kernelcast.runtime.kafka.replay import ReplayConsumer, to_end
@@ -39,7 +39,7 @@ def read_known(kafka: KafkaSettings, *topics: Topic) -> KnownHints:
     Raises:
         BrokerError: Kafka does not answer, or has no such topic.
     """
-    reader = open_reader(kafka, properties=TO_THE_END)
+    reader = open_reader(kafka, properties=TO_THE_END_AND_NO_LOG)
     known = KnownHints()
     try:
         for topic in topics:

@@ -8,6 +8,9 @@ READ_SECONDS: Final = 0.2
 LONGEST_READ_SECONDS: Final = 60.0
 QUIET_SECONDS: Final = 3.0
 _BATCH: Final = 200
+TO_THE_END: Final = {"enable.partition.eof": "true", "fetch.wait.max.ms": "10"}
+"""Properties of a reader that stops at the end. A broker answers the requests of a connection one after the other, so
+each partition's query for its offsets would wait behind a fetch, for the 500 ms that a fetch waits by default."""
 
 
 class ReplayConsumer(Protocol):

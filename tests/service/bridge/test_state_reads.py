@@ -1,0 +1,63 @@
+"""The bridge reads snapshots of totals from the embedded broker without waiting for fetches."""
+
+import time
+from collections.abc import Callable, Iterator
+from statistics import median
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kernelcast.bridge import service
+from kernelcast.bridge.delta.persistence.freeze import freeze
+from kernelcast.bridge.delta.persistence.snapshot import TotalsSnapshot
+from kernelcast.bridge.delta.persistence.state import StateTopic, name_of
+from kernelcast.bridge.delta.rows import TotalRows
+from kernelcast.bridge.settings import BridgeSettings
+from kernelcast.runtime.kafka.embedded import EmbeddedBroker
+from kernelcast.runtime.kafka.producer import Producer
+from kernelcast.runtime.kafka.reader import PartitionReader
+from kernelcast.runtime.settings.service import KafkaSettings
+
+KEYS = [("kernels", number) for number in range(24)]
+EMPTY = freeze(TotalRows(1), np.zeros(0, np.int64), {})
+
+
+@pytest.fixture
+def kafka() -> Iterator[KafkaSettings]:
+    with EmbeddedBroker() as broker:
+        yield KafkaSettings(bootstrap_servers=broker.bootstrap_servers)
+
+
+def test_snapshots_of_many_partitions_are_read_without_a_wait_for_each(
+    kafka: KafkaSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[StateTopic] = []
+
+    def noted(owner: str, producer: Any, open_reader: Callable[[], Any], **named: Any) -> StateTopic:
+        made.append(StateTopic(owner, producer, open_reader, **named))
+        return made[0]
+
+    monkeypatch.setattr(service, "StateTopic", noted)
+    service.Bridge(BridgeSettings.model_validate({"kafka": kafka, "web": {"listen_address": "127.0.0.1:0"}}))
+    [state] = made
+    waits = []
+    asked = PartitionReader.watermarks
+
+    def timed(self: PartitionReader, partition: Any, **limit: Any) -> tuple[int, int]:
+        began = time.monotonic()
+        answer = asked(self, partition, **limit)
+        waits.append(time.monotonic() - began)
+        return answer
+
+    writer = StateTopic("kernelcast-bridge", Producer(kafka, client_id="writer"), state._open_reader)
+    for number, key in enumerate(KEYS):
+        writer.write(name_of(key), TotalsSnapshot(bytes([number]) * 16, 1, ((key, 5),), EMPTY, {}), _written)
+    writer.flush(10)
+    monkeypatch.setattr(PartitionReader, "watermarks", timed)
+    assert len(state.read([name_of(key) for key in KEYS], lambda _one: True)) == len(KEYS)
+    assert median(waits) < 0.25, "a fetch waits 0.5 s"
+
+
+def _written(trouble: str | None) -> None:
+    assert trouble is None
