@@ -1,0 +1,3 @@
+// Stands for `@grafana/assistant`, which only the query editor uses.
+
+export const QueryWithAssistantButton = () => null;
