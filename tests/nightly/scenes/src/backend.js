@@ -4,13 +4,13 @@
 import { rangeUtil } from "@grafana/data";
 import { from } from "rxjs";
 
-const SCRAPE_MS = 15_000;
 const MOST_POINTS = 11_000;
 export const asked = [];
 
 export class Backend {
-  constructor(prometheus) {
+  constructor(prometheus, interval) {
     this.prometheus = prometheus;
+    this.scrape = rangeUtil.intervalToMs(interval);
   }
 
   fetch(request) {
@@ -42,8 +42,8 @@ export class Backend {
   }
 
   async frames(query, begin, end) {
-    const step = stepOf(query, begin, end);
-    const expr = interpolated(query.expr, step, begin, end);
+    const step = stepOf(query, begin, end, this.scrape);
+    const expr = interpolated(query.expr, step, begin, end, this.scrape);
     const instant = Boolean(query.instant);
     const times = { start: Math.floor(begin / step) * step / 1e3, end: Math.floor(end / step) * step / 1e3, step: step / 1e3 };
     const answer = await this.ask(instant ? "api/v1/query" : "api/v1/query_range", { query: expr, ...(instant ? { time: end / 1e3 } : times) });
@@ -55,14 +55,14 @@ export class Backend {
   }
 }
 
-function stepOf({ interval, maxDataPoints }, begin, end) {
-  const least = Math.max(SCRAPE_MS, interval && !interval.startsWith("$") ? rangeUtil.intervalToMs(interval) : 0);
+function stepOf({ interval, maxDataPoints }, begin, end, scrape) {
+  const least = Math.max(scrape, interval && !interval.startsWith("$") ? rangeUtil.intervalToMs(interval) : 0);
   const step = rangeUtil.roundInterval((end - begin) / (maxDataPoints || 1500));
   return Math.max(least, step, rangeUtil.roundInterval((end - begin) / MOST_POINTS));
 }
 
-function interpolated(expr, step, begin, end) {
-  const rate = Math.max(step + SCRAPE_MS, 4 * SCRAPE_MS);
+function interpolated(expr, step, begin, end, scrape) {
+  const rate = Math.max(step + scrape, 4 * scrape);
   const range = Math.round((end - begin) / 1e3);
   const values = {
     __interval_ms: step, __interval: seconds(step), __rate_interval_ms: rate, __rate_interval: seconds(rate),

@@ -24,7 +24,7 @@ const STANDARD = {
 
 const EDITORS = ["text", "number", "slider", "boolean", "select", "multi-select", "radio", "unit", "color", "strings", "stats-picker", "timezone", "field-name"];
 
-export async function prepare(prometheus, mode) {
+export async function prepare({ prometheus, interval, theme: mode = "light" }) {
   await initPluginTranslations("kernelcast-scenes");
   const { config } = runtime;
   config.theme2 = data.createTheme({ colors: { mode } });
@@ -40,7 +40,7 @@ export async function prepare(prometheus, mode) {
   data.setLocale?.("en-GB");
   const templates = templateService();
   runtime.setTemplateSrv(templates);
-  runtime.setBackendSrv(new Backend(prometheus));
+  runtime.setBackendSrv(new Backend(prometheus, interval));
   runtime.setAppEvents(new data.EventBusSrv());
   runtime.setEchoSrv(new runtime.FakeEchoSrv());
   runtime.setLocationSrv({ update: () => {} });
@@ -50,7 +50,7 @@ export async function prepare(prometheus, mode) {
   });
   runtime.setRunRequest(runRequest);
   const meta = { id: "prometheus", name: "Prometheus", type: "datasource", info: { version: "" }, annotations: true, metrics: true };
-  const settings = { uid: UID, id: 1, type: "prometheus", name: "Prometheus", url: prometheus, access: "proxy", isDefault: true, jsonData: {}, meta };
+  const settings = { uid: UID, id: 1, type: "prometheus", name: "Prometheus", url: prometheus, access: "proxy", isDefault: true, jsonData: { timeInterval: interval }, meta };
   const source = new PrometheusDatasource(settings, templates);
   source.meta = meta;
   runtime.setDataSourceSrv({

@@ -19,7 +19,7 @@ console.error = (...words) => {
 };
 
 window.draw = async (model, settings) => {
-  const theme = await prepare(settings.prometheus, settings.theme ?? "light");
+  const theme = await prepare(settings);
   const { scene, drawn, rows } = sceneOf(model, settings);
   window.__grafanaSceneContext = scene;
   document.body.style.background = theme.colors.background.canvas;
