@@ -296,9 +296,13 @@ def problems(report: Mapping[str, Any], model: Mapping[str, Any], state: State) 
     targets = {each["id"]: each.get("targets", ()) for each in _all_panels(model)}
     for thrown in sorted({each[:300] for each in report["thrown"]}):
         yield f"thrown: {thrown}"
-    for name, variable in report["variables"].items():
-        if variable["error"] or variable["value"] in ("", None):
-            yield f"variable {name}: {variable['error'] or 'has no value'}"
+    empty = {name for name, variable in report["variables"].items() if variable["value"] in ("", None)}
+    for variable in model["templating"]["list"]:
+        name = variable["name"]
+        if report["variables"][name]["error"]:
+            yield f"variable {name}: {report['variables'][name]['error']}"
+        if name in empty and of_nodes(str(variable["query"])) and not state.late_seconds:
+            yield f"variable {name}: has no value"
     for panel in report["panels"]:
         name = f"{panel['type']} {panel['title']!r}"
         if panel["error"] or panel["crashed"]:
@@ -307,7 +311,9 @@ def problems(report: Mapping[str, Any], model: Mapping[str, Any], state: State) 
             yield f"{name}: Grafana has no {unknown}"
         if re.search(r"\$\{?[A-Za-z_]", f"{panel['title']} {panel['text']}"):
             yield f"{name}: a variable was not replaced: {panel['text'][:100]}"
-        declared = panel["title"] in UNANSWERED or not any(of_nodes(each["expr"]) for each in targets[panel["id"]])
+        asked = [each["expr"] for each in targets[panel["id"]]]
+        narrowed = any(f'"${name}"' in expr for name in empty for expr in asked)
+        declared = panel["title"] in UNANSWERED or narrowed or not any(map(of_nodes, asked))
         if state.name == "healthy" and panel["no_data"] and not declared:
             yield f"{name}: no data"
         if state.late_seconds and panel["type"] == "stat" and not panel["no_data"] and panel["title"] != "Age of the data":
@@ -332,8 +338,8 @@ def differences(report: Mapping[str, Any], served: Mapping[str, Any]) -> Iterato
 
 
 def words(cells: Sequence[str]) -> list[str]:
-    """Texts without spaces, which Grafana sets with margins, and without those that are empty."""
-    return sorted(text for cell in cells if (text := re.sub(r"\s", "", cell)))
+    """Texts without spaces, which Grafana sets with margins, without the arrow of a sorted column, and not empty."""
+    return sorted(text for cell in cells if (text := re.sub(r"[\s↓↑]", "", cell)))
 
 
 def _less(left: Sequence[str], right: Sequence[str]) -> list[str]:

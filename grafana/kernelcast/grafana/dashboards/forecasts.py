@@ -85,8 +85,11 @@ def _forecast(bound: str) -> str:
 
 
 def _issued_before(bound: str) -> str:
-    """The forecast for this moment, issued one horizon ago; not drawn on where forecasts have ended."""
-    return f"max without (instance, rank) ({_bound(bound)} offset $horizon) and on () group({living.PREDICTORS})"
+    """The forecast for this moment, issued one horizon ago; not drawn on where forecasts have ended.
+
+    The millisecond keeps the query valid where nothing is forecast and the variable is empty: Grafana would show an error.
+    """
+    return f"max without (instance, rank) ({_bound(bound)} offset ${{horizon}}1ms) and on () group({living.PREDICTORS})"
 
 
 def _limit() -> str:

@@ -25,9 +25,18 @@ States = Mapping[str, tuple[str, str]]
 CALM: Final[Thresholds] = ((None, "green"),)
 _WIDE: Final = 12
 """Columns of the grid from which a graph has its legend beside it, a line for each series: eight fit at height 6."""
+_LOW: Final = 5
+"""Height up to which a legend below the graph has one line: names without figures fit."""
 _LABEL: Final = re.compile(r"{{(\w+)}}")
 EMPTY: Final = -1
 """Value of an empty result while the measurement lives; a mapping gives it its words."""
+NAMELESS: Final = " "
+"""Legend of that value: its words need no name. Grafana would write the query in place of an empty legend."""
+_NO_DATA: Final[Json] = {
+    "type": "special",
+    "options": {"match": "null+nan", "result": {"index": 0, "text": "No data", "color": "text"}},
+}
+"""Without it, Grafana writes "No data" in the colour of the lowest threshold: a calm green, or an alarming red."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +188,7 @@ def time_series(
         showPoints="never",
         legendDisplayMode="table" if beside else "list",
         legendPlacement="right" if beside else "bottom",
-        legendCalcs=["lastNotNull", "max"],
+        legendCalcs=["lastNotNull", "max"] if beside or height > _LOW else [],
         tooltipMode="multi",
         tooltipSort="desc",
         overrides=list(look.overrides),
@@ -206,7 +215,7 @@ def stat(
         "colorMode": "value",
         "graphMode": "none",
         "justifyMode": "auto",
-        "orientation": "horizontal" if named else "auto",
+        "orientation": "auto",
         "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
         "showPercentChange": False,
         "textMode": "value_and_name" if named else "value",
@@ -215,7 +224,7 @@ def stat(
     queries = [replace(query, instant=True) for query in queries]
     if text.calm is not None:
         queries = [replace(query, expr=while_measured(query.expr, text.calm)) for query in queries]
-        queries.append(Query(_if_empty([query.expr for query in queries], text.calm), "now", instant=True))
+        queries.append(Query(_if_empty([query.expr for query in queries], text.calm), NAMELESS, instant=True))
     judged = axis if axis.thresholds != CALM else replace(axis, thresholds=((None, "text"),))
     defaults = {**_defaults(text, judged, queries), "color": {"mode": "thresholds"}, "mappings": _mappings(text, axis)}
     config = {"defaults": defaults, "overrides": []}
@@ -233,7 +242,7 @@ def _if_empty(exprs: Sequence[str], calm: Calm) -> str:
 
 
 def _mappings(text: PanelText, axis: Axis) -> list[Json]:
-    mappings = [mapping(axis.states)] if axis.states else []
+    mappings = [_NO_DATA, *([mapping(axis.states)] if axis.states else [])]
     if text.calm is not None:
         mappings.append(mapping({str(EMPTY): (text.calm.words, "text")}))
     return mappings

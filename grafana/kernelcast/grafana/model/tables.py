@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from kernelcast.grafana.model import drill
 from kernelcast.grafana.model.links import Link
@@ -18,6 +19,10 @@ from kernelcast.grafana.model.panels import (
     while_measured,
 )
 from kernelcast.grafana.model.targets import Query
+
+_CALM: Final = "calm"
+_CALM_HEADING: Final = "Now"
+"""The words for an empty table: in a column of a name they would be a link, and cut at the column's width."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +106,9 @@ def table(
         hidden = {str(EMPTY): ("", "")}
         columns = [replace(item, words={**item.words, **hidden}) if item.words else item for item in columns]
         queries = [replace(query, expr=while_measured(query.expr, text.calm)) for query in queries]
-        queries[0] = replace(queries[0], expr=_row_if_empty(queries[0].expr, text.calm, columns[0].source))
+        queries[0] = replace(queries[0], expr=_row_if_empty(queries[0].expr, text.calm))
+        columns = [Column(_CALM, _CALM_HEADING), *columns]
+        headings = {_CALM: _CALM_HEADING, **headings}
     value_fields = (
         [f"Value #{chr(ord('A') + index)}" for index in range(len(queries))] if len(queries) > 1 else ["Value"]
     )
@@ -114,7 +121,7 @@ def table(
     }
     config = {
         "defaults": {
-            **Axis("short").defaults(),
+            **Axis("string").defaults(),  # columns of numbers have units; a process or job whose id is 10000 is not "10 K"
             "mappings": [] if text.calm is None else [{"type": "value", "options": {str(EMPTY): {"text": ""}}}],
             "custom": {"align": "auto", "cellOptions": {"type": "auto"}, "filterable": True},
         },
@@ -142,7 +149,7 @@ def first_rows(placed: Placed, count: int) -> Placed:
     return placed
 
 
-def _row_if_empty(expr: str, calm: Calm, label: str) -> str:
-    """The table's rows, or one that holds the words in its first column."""
-    empty = f'label_replace({EMPTY} * group({calm.proof}), "{label}", "{calm.words}", "", "")'
+def _row_if_empty(expr: str, calm: Calm) -> str:
+    """The table's rows, or one that holds the words, in a column of their own."""
+    empty = f'label_replace({EMPTY} * group({calm.proof}), "{_CALM}", "{calm.words}", "", "")'
     return f"({expr}) or on () {empty}"

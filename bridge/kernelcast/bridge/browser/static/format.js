@@ -3,13 +3,15 @@
 const SI = [["", 1], ["k", 1e3], ["M", 1e6], ["G", 1e9], ["T", 1e12], ["P", 1e15]];
 const SMALL = [["", 1], ["m", 1e-3], ["µ", 1e-6], ["n", 1e-9]];
 const BINARY = [["", 1], ["Ki", 2 ** 10], ["Mi", 2 ** 20], ["Gi", 2 ** 30], ["Ti", 2 ** 40], ["Pi", 2 ** 50]];
-const TIMES = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1], ["ms", 1e-3], ["µs", 1e-6], ["ns", 1e-9]];
+const TIMES = [["week", 604800], ["day", 86400], ["hour", 3600], ["min", 60], ["s", 1], ["ms", 1e-3], ["µs", 1e-6], ["ns", 1e-9]];
+const LONG = 60; // units from a minute on have a plural, as in Grafana
+const COUNTS = [["", 1], ["K", 1e3], ["Mil", 1e6], ["Bil", 1e9], ["Tri", 1e12]];
 
+// Grafana's rule (getDecimalsForValue of @grafana/data): three significant digits, and none behind a whole number.
 function digits(value, decimals) {
   if (decimals !== undefined && decimals !== null) return value.toFixed(Math.min(decimals, 12));
-  const size = Math.abs(value);
-  if (size === 0 || Number.isInteger(value)) return String(value);
-  return String(Number(value.toFixed(size >= 100 ? 1 : size >= 1 ? 2 : size >= 0.01 ? 3 : 6)));
+  if (value === 0 || Number.isInteger(value)) return String(value);
+  return value.toFixed(Math.min(12, Math.max(0, 2 - Math.floor(Math.log10(Math.abs(value))))));
 }
 
 function scaled(value, steps, unit, decimals) {
@@ -31,22 +33,22 @@ function time(seconds, decimals) {
   const size = Math.abs(seconds);
   if (size === 0) return "0 s";
   const [name, factor] = TIMES.find(([, each]) => size >= each) ?? TIMES[6];
-  return `${digits(seconds / factor, decimals)} ${name}`;
+  return `${digits(seconds / factor, decimals)} ${name}${factor >= LONG && size > factor ? "s" : ""}`;
 }
 
-const short = (value, decimals) => (Math.abs(value) < 1 ? digits(value, decimals) : scaled(value, SI, "", decimals).replace(" ", ""));
-const bytes = (value, decimals, unit = "B") => scaled(value, BINARY, unit, decimals ?? 1);
+const short = (value, decimals) => (Math.abs(value) < 1 ? digits(value, decimals) : scaled(value, COUNTS, "", decimals));
+const bytes = (value, decimals, unit = "B") => scaled(value, BINARY, unit, decimals);
 
 const UNITS = {
   none: digits, short, locale: (value, decimals) => Number(digits(value, decimals)).toLocaleString("en"),
-  percent: (value, decimals) => `${digits(value, decimals ?? 1)} %`,
-  percentunit: (value, decimals) => `${digits(value * 100, decimals ?? 1)} %`,
+  percent: (value, decimals) => `${digits(value, decimals)} %`,
+  percentunit: (value, decimals) => `${digits(value * 100, decimals)} %`,
   s: time, dtdurations: time, ms: (value, d) => time(value / 1e3, d), µs: (value, d) => time(value / 1e6, d),
   ns: (value, d) => time(value / 1e9, d),
-  bytes, decbytes: (value, d) => scaled(value, SI, "B", d ?? 1), mbytes: (value, d) => bytes(value * 2 ** 20, d),
+  bytes, decbytes: (value, d) => scaled(value, SI, "B", d), mbytes: (value, d) => bytes(value * 2 ** 20, d),
   kbytes: (value, d) => bytes(value * 2 ** 10, d), gbytes: (value, d) => bytes(value * 2 ** 30, d),
-  Bps: (value, d) => scaled(value, SI, "B/s", d ?? 1), binBps: (value, d) => bytes(value, d, "B/s"),
-  bps: (value, d) => scaled(value, SI, "b/s", d ?? 1),
+  Bps: (value, d) => scaled(value, SI, "B/s", d), binBps: (value, d) => bytes(value, d, "B/s"),
+  bps: (value, d) => scaled(value, SI, "b/s", d),
   celsius: (value, d) => `${digits(value, d)} °C`, watt: (value, d) => metric(value, "W", d), joule: (value, d) => metric(value, "J", d),
   hertz: (value, d) => metric(value, "Hz", d), rotmhz: (value, d) => metric(value * 1e6, "Hz", d),
   cps: (value, d) => `${short(value, d)}/s`, ops: (value, d) => `${short(value, d)}/s`, reqps: (value, d) => `${short(value, d)}/s`,

@@ -32,9 +32,8 @@ export function stat(page, panel, answers) {
   const named = mode === "value_and_name" || mode === "name" || (mode === "auto" && all.length > 1);
   const shown = all.slice(0, MOST_FIGURES);
   const lines = shown.map((figure) => {
-    const wordy = figure.config.mappings?.length && figure.text && !/\d/.test(figure.text);
     const parts = [];
-    if (named && mode !== "name" && !(wordy && figure.name === "now")) parts.push(element("span", { class: "name" }, figure.name));
+    if (named && mode !== "name" && figure.name.trim()) parts.push(element("span", { class: "name" }, figure.name));
     parts.push(element("span", { class: "value", style: { color: figure.color ?? "" } }, mode === "name" ? figure.name : figure.text));
     return element("div", { class: "figure" }, linked(page, panel, figure, parts));
   });

@@ -6,7 +6,7 @@ from kernelcast.grafana import promql
 from kernelcast.grafana.dashboards import living
 from kernelcast.grafana.dashboards.programs.hot_spots import mean, of_hottest
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Calm, LineStyle, PanelText, Placed, stat, time_series
+from kernelcast.grafana.model.panels import Axis, Calm, LineStyle, PanelText, Placed, grey, stat, time_series
 from kernelcast.grafana.model.tables import Column, table
 from kernelcast.grafana.model.targets import Query, column
 from kernelcast.wire.catalogue import forecast, kernel
@@ -236,7 +236,7 @@ def _shares() -> Placed:
     text = PanelText("GPU time by activity", "Wall time of the GPUs of the programs chosen, by activity.")
     spent = promql.rate(promql.series(kernel.DEVICE_TIME))
     query = Query(promql.share(spent, of=spent, by="state"), "{{state}}")
-    return time_series(text, [query], Axis("percentunit", low=0, high=1), LineStyle(stacked=True))
+    return time_series(text, [query], Axis("percentunit", low=0, high=1), LineStyle(stacked=True, overrides=(grey("idle"),)))
 
 
 def _tunables() -> Placed:

@@ -115,7 +115,7 @@ def _configurations() -> Placed:
             Column("grid", "Grid", width=140),
             Column("block", "Block", width=120),
             Column("registers", "Registers", width=100),
-            Column("shared_memory", "Shared (B)", width=110),
+            Column("shared_memory", "Shared memory", "bytes", width=130),
             Column("local_memory", "Local (B)", width=110),
         ),
         sort="Registers",
