@@ -64,7 +64,7 @@ def _selector(node: Any) -> tuple[str, frozenset[str]]:
 def without_variables(expr: str) -> str:
     """The query with Grafana's variables replaced by possible values."""
     expr = expr.replace("$__rate_interval", "5m").replace("$__range", "1h").replace("$__interval", "1m")
-    expr = expr.replace("offset $horizon", "offset 1h")
+    expr = expr.replace("offset ${horizon}1ms", "offset 1h1ms")
     return re.sub(r"\$\{?(\w+)\}?", r"\1", expr)
 
 

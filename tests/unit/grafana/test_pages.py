@@ -276,7 +276,7 @@ def test_the_forecast_band_is_filled_in_the_unit_of_its_metric() -> None:
     assert [one["value"] for one in properties if one["id"] == "custom.fillBelowTo"] == ["lower bound"]
     assert {"celsius", "watt", "s", "mbytes"} <= {one["value"] for one in properties if one["id"] == "unit"}
     exprs = [target["expr"] for target in band["targets"]]
-    assert sum("offset $horizon" in expr for expr in exprs) == 3, "mean and bounds stand where they are about"
+    assert sum("offset ${horizon}1ms" in expr for expr in exprs) == 3, "mean and bounds stand where they are about"
     assert any("kernelcast_degradation_threshold" in expr for expr in exprs)
 
 

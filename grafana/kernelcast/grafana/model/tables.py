@@ -121,7 +121,9 @@ def table(
     }
     config = {
         "defaults": {
-            **Axis("string").defaults(),  # columns of numbers have units; a process or job whose id is 10000 is not "10 K"
+            **Axis(
+                "string"
+            ).defaults(),  # columns of numbers have units; a process or job whose id is 10000 is not "10 K"
             "mappings": [] if text.calm is None else [{"type": "value", "options": {str(EMPTY): {"text": ""}}}],
             "custom": {"align": "auto", "cellOptions": {"type": "auto"}, "filterable": True},
         },

@@ -51,6 +51,7 @@ export class Backend {
     if (answer.status !== "success") return { error: `${answer.errorType}: ${answer.error}`, status: 400 };
     const { resultType, result } = answer.data;
     if (resultType === "scalar") return { status: 200, frames: [frame(query, {}, [result], resultType, expr, step)] };
+    if (!result.length) return { status: 200, frames: [{ schema: { refId: query.refId, fields: [] }, data: { values: [] } }] }; // as promlib/querydata/response.go
     return { status: 200, frames: result.map(({ metric, value, values }) => frame(query, metric, values ?? [value], resultType, expr, step)) };
   }
 }

@@ -27,7 +27,7 @@ function panelReport(panel, made) {
     id: panel.id, key: made.state.key, type: panel.type, title, drawn_by: DRAWN_BY[panel.type] ?? "", state: data?.state ?? LoadingState.NotStarted,
     error: data?.errors?.[0]?.message ?? made.state._pluginLoadError ?? null,
     crashed: Boolean(frame?.querySelector('[data-testid*="Alert error"]')), rows: (data?.series ?? []).reduce((sum, { length }) => sum + length, 0),
-    no_data: /^(No data)$/m.test(text), text, unknown: [...unknown(panel, made)],
+    no_data: /^(No data|No rows)$/m.test(text), text, unknown: [...unknown(panel, made)],
   };
 }
 

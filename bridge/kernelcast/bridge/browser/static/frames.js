@@ -79,7 +79,7 @@ export function transformed(tables, transformations = []) {
 // Rows of all tables that agree in every column that all tables have, and contradict each other in none, become one.
 function merge(tables) {
   const filled = tables.filter((each) => each.rows.length);
-  const columns = [...new Set((filled.length ? filled : tables).flatMap((each) => each.columns))];
+  const columns = [...new Set([...filled, ...tables].flatMap((each) => each.columns))]; // an empty query keeps its column
   const shared = columns.filter((name) => name !== "Time" && filled.every((each) => each.columns.includes(name)));
   const byKey = new Map();
   const rows = [];

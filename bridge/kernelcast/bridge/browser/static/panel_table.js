@@ -31,10 +31,16 @@ export function table(page, panel, answers) {
   return element("div", { class: "scroll" }, element("table", {}, element("thead", {}, element("tr", {}, head)), element("tbody", {}, body)), notes.map((note) => element("p", { class: "quiet" }, note)));
 }
 
+// A label can hold a number, such as bytes: with a unit it is written as one, as Grafana does.
+function measured({ unit }, value) {
+  const isNumber = typeof value === "string" && unit && unit !== "string" && value.trim() !== "" && Number.isFinite(Number(value));
+  return isNumber ? Number(value) : value;
+}
+
 const width = (config) => (config.custom.width ? { minWidth: `${Math.min(config.custom.width, 160)}px` } : {});
 
 function cell(page, panel, { name, config, numeric }, row) {
-  const value = row[name];
+  const value = measured(config, row[name]);
   const { text, color } = displayed(config, value);
   const options = config.custom.cellOptions ?? {};
   const style = {};

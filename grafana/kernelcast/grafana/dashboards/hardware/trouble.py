@@ -79,11 +79,11 @@ def worst_first(*, width: int = 24, height: int = 7) -> Placed:
     )
     heat = f"{each(device.GPU_TEMP)} / on ({_BY}) ({each(device.SLOWDOWN_TEMP)} > 0)"
     columns = (
-        Column("Hostname", "Node", width=150),
+        Column("Hostname", "Node", width=130),
         Column("gpu", "GPU", width=50),
         Column("Value #A", "State", "none", width=140, words=STATES),
         Column("Value #B", "Temperature of limit", "percentunit", bar=True, width=150, alarm=0.95),
-        Column("Value #C", "Clocks", "none", width=150, words=held_back_states()),
+        Column("Value #C", "Clocks", "none", width=140, words=held_back_states()),
         Column("Value #D", "Errors", "short", width=70),
         Column("Value #E", "Idle but allocated", "none", width=120, words={"0": ("idle", "yellow")}),
         Column("Value #F", "Crosses a limit in", "s", width=120),

@@ -39,7 +39,12 @@ def fleet() -> Dashboard:
     over_time = (panels.utilisation(), panels.power(), panels.states())
     programs = Row(
         "Programs",
-        (headlines.hottest(), headlines.hints(), headlines.in_kernels(height=4), headlines.programs(width=24)),
+        (
+            headlines.hottest(),
+            headlines.hints(),
+            headlines.in_kernels(width=4, height=4),
+            headlines.programs(width=4, height=4),
+        ),
         collapsed=True,
     )
     return page.dashboard(frame.down_to_kernels(), (*figures, *tables, *over_time), (programs, accelerators.row()))

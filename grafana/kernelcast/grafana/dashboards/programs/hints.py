@@ -94,14 +94,14 @@ def _open() -> Placed:
         text,
         [column(since), column(f"{since} * 0 + on (hint_id) group_left () {expected}")],
         (
-            Column("program", "Program", width=130),
-            Column("tunable", "Tunable"),
-            Column("previous", "Now", width=70),
-            Column("value", "Proposed", width=80),
-            Column("Value #B", "Time after / before", "percentunit", width=130),
-            Column("rule", "Rule", width=130),
-            Column("state", "State", width=80),
-            Column("Value #A", "Since", "s", width=70),
+            Column("program", "Program", width=110),
+            Column("tunable", "Tunable", width=120),
+            Column("previous", "Now", width=55),
+            Column("value", "Proposed", width=75),
+            Column("Value #B", "Time after / before", "percentunit", width=125),
+            Column("rule", "Rule", width=75),
+            Column("state", "State", width=65),
+            Column("Value #A", "Since", "s", width=60),
         ),
         sort="Since",
         width=12,
@@ -180,13 +180,13 @@ def _pending() -> Placed:
         text,
         [column(f"time() - min by ({labels}) ({pending})")],
         (
-            Column("program", "Program", width=160),
-            Column("tunable", "Tunable", width=120),
-            Column("value", "Proposed value", width=120),
-            Column("device_model", "GPU model", width=120),
-            Column("rule", "Rule", width=130),
-            Column("hint_id", "ID"),
-            Column("Value", "Waits since", "s", width=100),
+            Column("program", "Program", width=110),
+            Column("tunable", "Tunable", width=110),
+            Column("value", "Proposed", width=75),
+            Column("device_model", "GPU model", width=100),
+            Column("rule", "Rule", width=80),
+            Column("hint_id", "ID", width=110),
+            Column("Value", "Waits since", "s", width=95),
         ),
         sort="Waits since",
         width=12,
@@ -236,7 +236,9 @@ def _shares() -> Placed:
     text = PanelText("GPU time by activity", "Wall time of the GPUs of the programs chosen, by activity.")
     spent = promql.rate(promql.series(kernel.DEVICE_TIME))
     query = Query(promql.share(spent, of=spent, by="state"), "{{state}}")
-    return time_series(text, [query], Axis("percentunit", low=0, high=1), LineStyle(stacked=True, overrides=(grey("idle"),)))
+    return time_series(
+        text, [query], Axis("percentunit", low=0, high=1), LineStyle(stacked=True, overrides=(grey("idle"),))
+    )
 
 
 def _tunables() -> Placed:

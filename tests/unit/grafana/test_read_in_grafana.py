@@ -1,0 +1,82 @@
+"""What Grafana's own components showed of the pages (`tests/nightly/grafana_components.py`), as rules of the JSON."""
+
+from typing import Any
+
+import pytest
+from tests.unit.grafana.queries import boards
+
+PAGE_PIXELS = 1420
+FRAME_PIXELS = 24
+FREE_COLUMN_PIXELS = 150
+"""Least width that Grafana gives a column without a width of its own."""
+
+
+def panels(kind: str) -> list[Any]:
+    found = []
+    for board in boards().values():
+        for panel in board["panels"]:
+            for one in (panel, *panel.get("panels", ())):
+                if one["type"] == kind:
+                    found.append(pytest.param(one, id=f"{board['uid']}: {one['title']}"))
+    return found
+
+
+def properties(panel: dict[str, Any], heading: str) -> dict[str, Any]:
+    overrides = [one for one in panel["fieldConfig"]["overrides"] if one["matcher"]["options"] == heading]
+    return {each["id"]: each["value"] for one in overrides for each in one["properties"]}
+
+
+def names(panel: dict[str, Any]) -> dict[str, str]:
+    (renamed,) = (one["options"]["renameByName"] for one in panel["transformations"] if one["id"] == "organize")
+    return dict(renamed)
+
+
+@pytest.mark.parametrize("panel", panels("stat"))
+def test_no_data_has_the_colour_of_no_threshold(panel: dict[str, Any]) -> None:
+    """Grafana colours it as the lowest step: green is calm although nothing is known."""
+    special = [one["options"] for one in panel["fieldConfig"]["defaults"]["mappings"] if one["type"] == "special"]
+    assert [(one["match"], one["result"]["text"], one["result"]["color"]) for one in special] == [
+        ("null+nan", "No data", "text")
+    ]
+
+
+@pytest.mark.parametrize("panel", panels("stat"))
+def test_figures_stand_side_by_side_where_there_is_room(panel: dict[str, Any]) -> None:
+    """Two lines in a panel of height 3 have letters of 6 pixels."""
+    assert panel["options"]["orientation"] == "auto"
+
+
+@pytest.mark.parametrize("panel", panels("stat"))
+def test_words_for_an_empty_figure_have_no_name_beside_them(panel: dict[str, Any]) -> None:
+    assert "now" not in {target["legendFormat"] for target in panel["targets"]}
+
+
+@pytest.mark.parametrize("panel", panels("table"))
+def test_a_table_is_as_wide_as_its_panel_at_most(panel: dict[str, Any]) -> None:
+    """Columns beyond the edge need scrolling, and the last ones are often why the table is there."""
+    headings = [name for source, name in names(panel).items() if source != "calm"]
+    needed = sum(properties(panel, name).get("custom.width", FREE_COLUMN_PIXELS) for name in headings)
+    assert needed <= panel["gridPos"]["w"] / 24 * PAGE_PIXELS - FRAME_PIXELS
+
+
+@pytest.mark.parametrize("panel", panels("table"))
+def test_an_id_of_a_process_or_a_job_is_not_abbreviated(panel: dict[str, Any]) -> None:
+    """With the unit `short`, Grafana writes the process 10000 as "10 K", although it is a label."""
+    for source, name in names(panel).items():
+        unit = properties(panel, name).get("unit", panel["fieldConfig"]["defaults"]["unit"])
+        assert source.startswith("Value") or unit in ("string", "bytes")
+
+
+@pytest.mark.parametrize("panel", panels("table"))
+def test_words_for_an_empty_table_are_neither_cut_nor_a_link(panel: dict[str, Any]) -> None:
+    if "calm" in names(panel):
+        assert not properties(panel, names(panel)["calm"])
+        assert sum("label_replace(-1 * group(" in target["expr"] for target in panel["targets"]) == 1
+        assert '"calm", ' in panel["targets"][0]["expr"]
+
+
+@pytest.mark.parametrize("panel", panels("timeseries"))
+def test_a_legend_below_a_low_graph_is_one_line(panel: dict[str, Any]) -> None:
+    """With figures beside the names, the second of three lines was cut."""
+    legend = panel["options"]["legend"]
+    assert legend["placement"] == "right" or panel["gridPos"]["h"] > 5 or not legend["calcs"]
