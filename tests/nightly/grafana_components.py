@@ -13,7 +13,6 @@ import functools
 import hashlib
 import http.server
 import json
-import re
 import shutil
 import subprocess
 import sys
@@ -28,8 +27,8 @@ from typing import Any, Final
 
 from benchmarks.pages.browser import Browser
 from prometheus_client import CollectorRegistry
+from tests.nightly.shown_panels import differences, problems
 from tests.service.built import cache
-from tests.service.grafana.test_simulated_hour import of_nodes
 from tests.service.servers import PrometheusServer
 from tests.support.exporter.simulated_series import Fleet
 
@@ -38,7 +37,6 @@ from kernelcast.bridge.browser.prometheus import PrometheusProxy
 from kernelcast.bridge.browser.settings import PagesSettings
 from kernelcast.bridge.browser.site import Site
 from kernelcast.grafana import dashboards
-from kernelcast.grafana.model.unanswered import UNANSWERED
 from kernelcast.runtime.settings.service import WebSettings
 from kernelcast.runtime.web.server import WebServer
 
@@ -53,8 +51,6 @@ DEAD_SECONDS: Final = 900
 WIDTH: Final = 1440
 DRAWN_SECONDS: Final = 120
 MOST_HEIGHT: Final = 12_000
-MOST_ROWS: Final = 200
-"""Rows of a table that the served page draws."""
 SERVED: Final = """
 (() => {
   const closed = document.querySelectorAll('button.row[aria-expanded="false"]');
@@ -62,7 +58,8 @@ SERVED: Final = """
   const panels = [...document.querySelectorAll("article.panel")];
   const waiting = panels.filter((one) => one.querySelector(".body .quiet")?.textContent === "…").length;
   const shown = panels.map((one) => ({title: one.querySelector("h3 > span").textContent, type: one.classList[1],
-    cells: [...one.querySelectorAll(".figure .name, .figure .value, th, td, .no-data, .error")].map((each) => each.innerText)}));
+    cells: [...one.querySelectorAll(".figure .name, .figure .value, th, td, .no-data, .error")].map(
+      (each) => each.innerText)}));
   return JSON.stringify({closed: closed.length, waiting, panels: shown});
 })()
 """
@@ -98,7 +95,7 @@ STATES: Final = (
 def main(arguments: Sequence[str]) -> int:
     """Draw and compare; returns the exit code."""
     parser = argparse.ArgumentParser(
-        "python -m tests.nightly.grafana_components", description=__doc__.partition("\n")[0]
+        "python -m tests.nightly.grafana_components", description=(__doc__ or "").partition("\n")[0]
     )
     parser.add_argument("--state", nargs="+", choices=[state.name for state in STATES], help="default: all")
     parser.add_argument("--page", nargs="+", metavar="WORD", default=[""], help="pages whose name contains a word")
@@ -213,10 +210,11 @@ def drawn(state: State, folder: Path, chromium: Browser, address: str, words: Se
                 (output / f"{state.name}-{model['uid']}.json").write_text(json.dumps(report, indent=1))
                 url = f"{bridge.url}/pages/{model['uid']}?from={(to - HOUR) * 1000}&to={to * 1000}"
                 served = by_us(chromium, url, output / f"{state.name}-{model['uid']}-served.png")
-                wrong = [*problems(report, model, state), *differences(report, served)]
-                sys.stdout.write(
-                    f"{state.name} {model['uid']}: {len(report['panels'])} panels, {len(wrong)} wrong, {time.monotonic() - began:.0f} s\n"
-                )
+                wrong = [*problems(report, model, healthy=state.name == "healthy", dead=state.late_seconds > 0)]
+                wrong += differences(report, served)
+                seconds = time.monotonic() - began
+                counts = f"{len(report['panels'])} panels, {len(wrong)} wrong, {seconds:.0f} s"
+                sys.stdout.write(f"{state.name} {model['uid']}: {counts}\n")
                 sys.stdout.flush()
                 found += [f"{state.name} {model['uid']}: {each}" for each in wrong]
     return found
@@ -308,73 +306,6 @@ def _until(check: Any, complaint: str) -> Any:
 
 def _iso(seconds: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(seconds))
-
-
-def problems(report: Mapping[str, Any], model: Mapping[str, Any], state: State) -> Iterator[str]:
-    """What Grafana's code says is wrong with a page."""
-    targets = {each["id"]: each.get("targets", ()) for each in _all_panels(model)}
-    for thrown in sorted({each[:300] for each in report["thrown"]}):
-        yield f"thrown: {thrown}"
-    empty = {name for name, variable in report["variables"].items() if variable["value"] in ("", None)}
-    for variable in model["templating"]["list"]:
-        name = variable["name"]
-        if report["variables"][name]["error"]:
-            yield f"variable {name}: {report['variables'][name]['error']}"
-        if name in empty and of_nodes(str(variable["query"])) and not state.late_seconds:
-            yield f"variable {name}: has no value"
-    for panel in report["panels"]:
-        name = f"{panel['type']} {panel['title']!r}"
-        if panel["error"] or panel["crashed"]:
-            yield f"{name}: {panel['error'] or 'its component failed'}"
-        for unknown in panel["unknown"]:
-            yield f"{name}: Grafana has no {unknown}"
-        if re.search(r"\$\{?[A-Za-z_]", f"{panel['title']} {panel['text']}"):
-            yield f"{name}: a variable was not replaced: {panel['text'][:100]}"
-        asked = [each["expr"] for each in targets[panel["id"]]]
-        narrowed = any(f'"${name}"' in expr for name in empty for expr in asked)
-        declared = panel["title"] in UNANSWERED or narrowed or not any(map(of_nodes, asked))
-        if state.name == "healthy" and panel["no_data"] and not declared:
-            yield f"{name}: no data"
-        if (
-            state.late_seconds
-            and panel["type"] == "stat"
-            and not panel["no_data"]
-            and panel["title"] != "Age of the data"
-        ):
-            yield f"{name}: shows {panel['text']!r} although nothing is measured"
-
-
-def differences(report: Mapping[str, Any], served: Mapping[str, Any]) -> Iterator[str]:
-    """Figures and tables that the two pages show differently."""
-    ours: dict[tuple[str, str], list[list[str]]] = {}
-    for panel in served["panels"]:
-        ours.setdefault((panel["type"], panel["title"]), []).append(panel["cells"])
-    for panel in report["panels"]:
-        key = (panel["type"], panel["title"])
-        if key not in ours or not ours[key]:
-            yield f"{panel['type']} {panel['title']!r}: is not on the served page"
-            continue
-        cells = ours[key].pop(0)
-        both_empty = panel["no_data"] and cells == ["No data"]
-        if panel["type"] in ("stat", "table") and not both_empty and panel["rows"] <= MOST_ROWS:
-            left, right = words(panel["text"].split("\n")), words(cells)
-            if left != right:
-                yield f"{panel['type']} {panel['title']!r}: Grafana shows {_less(left, right)}, the served page {_less(right, left)}"
-
-
-def words(cells: Sequence[str]) -> list[str]:
-    """Texts without spaces, which Grafana sets with margins, without the arrow of a sorted column, and not empty."""
-    return sorted(text for cell in cells if (text := re.sub(r"[\s↓↑]", "", cell)))
-
-
-def _less(left: Sequence[str], right: Sequence[str]) -> list[str]:
-    rest = list(right)
-    return [each for each in left if each not in rest or rest.remove(each)][:8]
-
-
-def _all_panels(model: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    for panel in model["panels"]:
-        yield from (panel, *panel.get("panels", ()))
 
 
 if __name__ == "__main__":

@@ -125,6 +125,11 @@ def _package_steps() -> list[Step]:
             "a panel that no service ever fills, or words for an empty one that cannot be right",
             (PYTHON, "-m", "tests.nightly.demo_panels"),
         ),
+        Step(
+            "every page with Grafana's own components",
+            "an option, unit or text that Grafana shows otherwise than we mean it, or than our served pages do",
+            (PYTHON, "-m", "tests.nightly.grafana_components"),
+        ),
     ]
 
 

@@ -12,13 +12,13 @@ FREE_COLUMN_PIXELS = 150
 
 
 def panels(kind: str) -> list[Any]:
-    found = []
-    for board in boards().values():
-        for panel in board["panels"]:
-            for one in (panel, *panel.get("panels", ())):
-                if one["type"] == kind:
-                    found.append(pytest.param(one, id=f"{board['uid']}: {one['title']}"))
-    return found
+    return [
+        pytest.param(one, id=f"{board['uid']}: {one['title']}")
+        for board in boards().values()
+        for panel in board["panels"]
+        for one in (panel, *panel.get("panels", ()))
+        if one["type"] == kind
+    ]
 
 
 def properties(panel: dict[str, Any], heading: str) -> dict[str, Any]:

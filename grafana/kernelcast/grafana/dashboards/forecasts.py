@@ -87,7 +87,7 @@ def _forecast(bound: str) -> str:
 def _issued_before(bound: str) -> str:
     """The forecast for this moment, issued one horizon ago; not drawn on where forecasts have ended.
 
-    The millisecond keeps the query valid where nothing is forecast and the variable is empty: Grafana would show an error.
+    The millisecond keeps the query valid where nothing is forecast and the variable is empty.
     """
     return f"max without (instance, rank) ({_bound(bound)} offset ${{horizon}}1ms) and on () group({living.PREDICTORS})"
 

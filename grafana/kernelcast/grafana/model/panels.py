@@ -27,6 +27,9 @@ _WIDE: Final = 12
 """Columns of the grid from which a graph has its legend beside it, a line for each series: eight fit at height 6."""
 _LOW: Final = 5
 """Height up to which a legend below the graph has one line: names without figures fit."""
+_ROOMY: Final = 6
+"""Columns of the grid from which a figure has its name beside it; in fewer, Grafana would write both in 6 pixels."""
+_NAME_PIXELS: Final = 13
 _LABEL: Final = re.compile(r"{{(\w+)}}")
 EMPTY: Final = -1
 """Value of an empty result while the measurement lives; a mapping gives it its words."""
@@ -211,7 +214,7 @@ def stat(
     Its queries are instant: a range query would show the last figure for as long as the time range, although the
     measurement has ended. A figure without thresholds is neither good nor bad, so it has no colour.
     """
-    options = {
+    options: Json = {
         "colorMode": "value",
         "graphMode": "none",
         "justifyMode": "auto",
@@ -219,8 +222,10 @@ def stat(
         "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
         "showPercentChange": False,
         "textMode": "value_and_name" if named else "value",
-        "wideLayout": True,
+        "wideLayout": width >= _ROOMY,
     }
+    if named and width < _ROOMY:
+        options["text"] = {"titleSize": _NAME_PIXELS}
     queries = [replace(query, instant=True) for query in queries]
     if text.calm is not None:
         queries = [replace(query, expr=while_measured(query.expr, text.calm)) for query in queries]
