@@ -281,7 +281,7 @@ class Tab:
     def picture(self, file: Path, height: int) -> None:
         """Save what the tab shows."""
         clip = {"x": 0, "y": 0, "width": WIDTH, "height": min(height, MOST_HEIGHT), "scale": 1}
-        taken = self._chromium.call("Page.captureScreenshot", self._session, captureBeyondViewport=True, clip=clip)
+        taken = self._chromium.call("Page.captureScreenshot", self._session, captureBeyondViewport=False, clip=clip)
         file.write_bytes(base64.b64decode(taken["data"]))
 
 

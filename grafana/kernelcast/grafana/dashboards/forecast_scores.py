@@ -12,7 +12,7 @@ from kernelcast.wire.catalogue.model import Metric
 
 _CELL: Final = "instance, class, horizon"
 _CELL_COLUMNS: Final = (
-    Column("instance", "Predictor", width=160),
+    Column("instance", "Predictor", width=120),
     Column("class", "Class", width=110),
     Column("horizon", "Horizon", width=80),
 )
@@ -66,11 +66,11 @@ def _reliability() -> Placed:
             *_CELL_COLUMNS,
             Column("bin", "Bin", width=70),
             Column("Value #A", "Claims", "none", width=80),
-            Column("Value #B", "Published", "percentunit", bar=True),
-            Column("Value #C", "Came", "percentunit", bar=True),
+            Column("Value #B", "Published", "percentunit", bar=True, width=110),
+            Column("Value #C", "Came", "percentunit", bar=True, width=110),
         ),
         sort="Claims",
-        width=14,
+        width=12,
     )
 
 
@@ -92,7 +92,7 @@ def _alerts() -> Placed:
             Column("Value #D", "False a GPU-day", "none", width=120),
         ),
         sort="Right",
-        width=10,
+        width=12,
     )
 
 

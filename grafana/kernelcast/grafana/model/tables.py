@@ -21,7 +21,7 @@ from kernelcast.grafana.model.panels import (
 from kernelcast.grafana.model.targets import Query
 
 _CALM: Final = "calm"
-_CALM_HEADING: Final = "Now"
+_CALM_HEADING: Final = "Result"
 """The words for an empty table: in a column of a name they would be a link, and cut at the column's width."""
 
 

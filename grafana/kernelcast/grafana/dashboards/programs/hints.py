@@ -72,7 +72,7 @@ def _best() -> Placed:
     text = PanelText(
         "Best measured effect",
         "Kernel time after a hint over kernel time before, of the tunable where it is lowest; below 100 % is faster.",
-        Calm("none measured", living.PROGRAMS),
+        Calm("none", living.PROGRAMS),
     )
     query = Query(f"bottomk(1, min by ({_BY}) ({promql.series(kernel.HINT_MEASURED)}))", "{{program}}: {{tunable}}")
     return stat(text, [query], Axis("percentunit", low=0), named=True, width=4, height=3)
