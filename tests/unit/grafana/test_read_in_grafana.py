@@ -76,6 +76,13 @@ def test_words_for_an_empty_table_are_neither_cut_nor_a_link(panel: dict[str, An
 
 
 @pytest.mark.parametrize("panel", panels("timeseries"))
+def test_a_share_that_is_always_zero_has_no_axis_up_to_10000_percent(panel: dict[str, Any]) -> None:
+    defaults = panel["fieldConfig"]["defaults"]
+    if defaults["unit"] == "percentunit":
+        assert defaults.get("max") is not None or defaults["custom"].get("axisSoftMax") is not None
+
+
+@pytest.mark.parametrize("panel", panels("timeseries"))
 def test_a_legend_below_a_low_graph_is_one_line(panel: dict[str, Any]) -> None:
     """With figures beside the names, the second of three lines was cut."""
     legend = panel["options"]["legend"]

@@ -30,6 +30,8 @@ _LOW: Final = 5
 _ROOMY: Final = 6
 """Columns of the grid from which a figure has its name beside it; in fewer, Grafana would write both in 6 pixels."""
 _NAME_PIXELS: Final = 13
+_LEAST_SHARE: Final = 0.01
+"""A graph of shares shows at least up to this; Grafana would draw a line at 0 under an axis up to 10000 %."""
 _LABEL: Final = re.compile(r"{{(\w+)}}")
 EMPTY: Final = -1
 """Value of an empty result while the measurement lives; a mapping gives it its words."""
@@ -179,7 +181,7 @@ def time_series(
         "drawStyle": "bars" if look.bars else "line",
         "fillOpacity": 70 if look.stacked or look.bars else 0,
         "stacking": {"group": "A", "mode": "normal"} if look.stacked else {},
-        "axisSoftMax": axis.soft_high,
+        "axisSoftMax": _LEAST_SHARE if _is_open_share(axis) else axis.soft_high,
         "scaleDistribution": {"log": 10, "type": "log" if axis.logarithmic else "linear"},
         "thresholdsStyle": {"mode": "off" if axis.thresholds == CALM else "dashed"},
     }
@@ -204,6 +206,10 @@ def time_series(
         },
     )
     return Placed(panel, width, height)
+
+
+def _is_open_share(axis: Axis) -> bool:
+    return axis.unit == "percentunit" and axis.high is None and axis.soft_high is None
 
 
 def stat(
