@@ -252,6 +252,7 @@ class Group:
         self._known: set[Key] = set()
         self._generation = 0
         self._refresh_due = 0.0
+        self._forgotten = False
 
     def tick(self) -> None:
         """Remove members whose session has timed out; learn of partitions."""
@@ -259,6 +260,9 @@ class Group:
         if not self.cluster.answers:  # no heartbeat arrives; a coordinator that comes back waits for all
             self.members = dict.fromkeys(self.members, now)
             return
+        if self._forgotten:  # its session times out, whether it joins again or not
+            self._forgotten = False
+            self._rebalance()
         for member in [one for one, heard in self.members.items() if now - heard > SESSION_SECONDS]:
             self.remove(member)
         if now >= self._refresh_due:
@@ -306,6 +310,7 @@ class Group:
         """
         if member in self.members and self.cluster.clock.monotonic() - member.heard_seconds > SESSION_SECONDS:
             del self.members[member]
+            self._forgotten = True
             if member.reading and member.intake is not None:
                 self._give_up(member, member.intake, list(member.reading), lost=True)
 

@@ -384,6 +384,14 @@ EXAMPLES: Final = {
     "totals of deltas: a clock runs ahead and is corrected after its series has moved": _schedule(
         _GROUP, ("clock", 0, 2), ("restart", 0, 0), ("wait", 0, 0), ("grow", 1, 0), ("wait", 0, 0)
     ),
+    "an outage takes a member's partitions away, and the member leaves": _schedule(
+        {**_GROUP, "replicas": 3},
+        ("leave", 2, 0),
+        ("suspend", 0, 0),
+        ("brokers_gone", 0, 0),
+        ("wait", 0, 11),
+        ("leave", 1, 0),
+    ),
     "totals of deltas: a topic is made again while a replica that lags is the only one left": _schedule(
         {**_GROUP, "mode": "replica", "at_once": 2},
         ("suspend", 0, 0),

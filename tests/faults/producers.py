@@ -81,6 +81,7 @@ class Producer:
         gauges: Values of its gauge, in the order in which they were written.
         written_seconds: By value of a counter or the gauge, when it was written.
         shared: Whether two with different attributes have ever written under its name.
+        doubled: Whether two with the same attributes have.
         changes: How often its attributes have changed, so that its delta series are others.
         topic_id: Of the topic that its delta points last went to.
         deltas_before_topic: How many of its delta points went to topics of the same name before that one.
@@ -100,6 +101,7 @@ class Producer:
     gauges: list[float] = field(default_factory=list)
     written_seconds: dict[float, float] = field(default_factory=dict)
     shared: bool = False
+    doubled: bool = False
     changes: int = 0
     topic_id: int = 0
     deltas_before_topic: int = 0
@@ -128,6 +130,7 @@ class Producer:
         run = Run(number, start_ns, before if pid is None else pid, start_ns)
         self.changes += run.pid != before
         self.shared |= bool(self.alive) and run.pid != before
+        self.doubled |= bool(self.alive) and run.pid == before
         self.runs.append(run)
         self.alive.append(run)
 
