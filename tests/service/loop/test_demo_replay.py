@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.service import truth
 from tests.service.conftest import Broker
 from tests.service.emptying import emptied
+from tests.service.loop import truth
+from tests.service.loop.truth import Truth
 from tests.service.require import binary, shared_data
 from tests.service.servers import PrometheusServer, ServerProcess, stopping, wait_for
 from tests.service.stack import KERNELCAST, kernelcast
-from tests.service.truth import Truth
 from tests.support.exporter import recording_truth
 from tests.support.service.programs import topics
 
