@@ -9,14 +9,18 @@ The environment variable KERNELCAST_WHEEL says for which platform:
 `python -m release.wheels` builds all of them.
 """
 
+import base64
+import hashlib
 import importlib.util
+import io
 import json
 import os
 import sys
 import sysconfig
 import tempfile
+import tokenize
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -104,20 +108,47 @@ class PackageHook(BuildHookInterface):  # type: ignore[type-arg]
             build_data["force_include"][str(folder / revision.COMMIT_FILE)] = f"{package}/{revision.COMMIT_FILE}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002  theirs
-        """Remove the temporary files and compress a wheel as far as possible; the package is written by now."""
+        """Remove the temporary files and make a wheel as small as possible; the package is written by now."""
         if self._made is not None:
             self._made.cleanup()
         if artifact_path and version == "standard" and self.target_name == "wheel":
-            _compress(Path(artifact_path))
+            _shrink(Path(artifact_path))
 
 
-def _compress(wheel: Path) -> None:
-    """Write a wheel again with zlib's highest level; its files, their order and their times stay."""
-    packed = wheel.with_suffix(".packed")
+def _shrink(wheel: Path) -> None:
+    """Write a wheel again with zlib's highest level, and its Python files without comments: 16 KB, for linters mostly.
+
+    The files, their order, their times and their line numbers stay.
+    """
+    packed, changed = wheel.with_suffix(".packed"), dict[str, bytes]()
     with zipfile.ZipFile(wheel) as before, zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as after:
         for entry in before.infolist():
-            after.writestr(entry, before.read(entry), compresslevel=9)
+            body = before.read(entry)
+            if entry.filename.endswith(".py"):
+                body = changed[entry.filename] = _without_comments(body)
+            elif entry.filename.endswith(".dist-info/RECORD"):
+                body = _record(body.decode(), changed).encode()
+            after.writestr(entry, body, compresslevel=9)
     packed.replace(wheel)
+
+
+def _without_comments(source: bytes) -> bytes:
+    lines = source.decode().split("\n")
+    for token in tokenize.tokenize(io.BytesIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            row, column = token.start
+            lines[row - 1] = lines[row - 1][:column].rstrip()
+    return "\n".join(lines).encode()
+
+
+def _record(text: str, changed: Mapping[str, bytes]) -> str:
+    """The list of a wheel's files, with the hashes and sizes of those that were changed; it comes last in a wheel."""
+    lines = []
+    for line in text.splitlines():
+        body = changed.get(name := line.split(",")[0])
+        digest = base64.urlsafe_b64encode(hashlib.sha256(body or b"").digest()).rstrip(b"=").decode()
+        lines.append(line if body is None else f"{name},sha256={digest},{len(body)}")
+    return "\n".join([*lines, ""])
 
 
 def _cross_compiler(platform: str) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ WAITING = Hint(
     "train",
     "bucket_mb",
     "25.0",
-    time.time_ns() + 600_000_000_000,
+    time.time_ns() + 14_400_000_000_000,
     requires="1.0",
     mode=HintMode.DRY_RUN,
     approval=REQUIRED,

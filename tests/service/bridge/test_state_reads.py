@@ -1,22 +1,22 @@
-"""The bridge reads snapshots of totals from the embedded broker without waiting for fetches."""
+"""Snapshots of totals are read from the embedded broker without waiting for fetches."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from statistics import median
 from typing import Any
 
 import numpy as np
 import pytest
 
-from kernelcast.bridge import service
 from kernelcast.bridge.delta.persistence.freeze import freeze
 from kernelcast.bridge.delta.persistence.snapshot import TotalsSnapshot
 from kernelcast.bridge.delta.persistence.state import StateTopic, name_of
 from kernelcast.bridge.delta.rows import TotalRows
-from kernelcast.bridge.settings import BridgeSettings
+from kernelcast.runtime.kafka.consumer import Consumer
 from kernelcast.runtime.kafka.embedded import EmbeddedBroker
 from kernelcast.runtime.kafka.producer import Producer
 from kernelcast.runtime.kafka.reader import PartitionReader
+from kernelcast.runtime.kafka.replay import TO_THE_END
 from kernelcast.runtime.settings.service import KafkaSettings
 
 KEYS = [("kernels", number) for number in range(24)]
@@ -32,15 +32,9 @@ def kafka() -> Iterator[KafkaSettings]:
 def test_snapshots_of_many_partitions_are_read_without_a_wait_for_each(
     kafka: KafkaSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[StateTopic] = []
-
-    def noted(owner: str, producer: Any, open_reader: Callable[[], Any], **named: Any) -> StateTopic:
-        made.append(StateTopic(owner, producer, open_reader, **named))
-        return made[0]
-
-    monkeypatch.setattr(service, "StateTopic", noted)
-    service.Bridge(BridgeSettings.model_validate({"kafka": kafka, "web": {"listen_address": "127.0.0.1:0"}}))
-    [state] = made
+    state = StateTopic(
+        "readers", Producer(kafka, client_id="reader"), lambda: Consumer(kafka, group_id="state", overrides=TO_THE_END)
+    )
     waits = []
     asked = PartitionReader.watermarks
 
@@ -50,7 +44,7 @@ def test_snapshots_of_many_partitions_are_read_without_a_wait_for_each(
         waits.append(time.monotonic() - began)
         return answer
 
-    writer = StateTopic("kernelcast-bridge", Producer(kafka, client_id="writer"), state._open_reader)
+    writer = StateTopic("readers", Producer(kafka, client_id="writer"), state._open_reader)
     for number, key in enumerate(KEYS):
         writer.write(name_of(key), TotalsSnapshot(bytes([number]) * 16, 1, ((key, 5),), EMPTY, {}), _written)
     writer.flush(10)

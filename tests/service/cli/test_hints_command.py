@@ -25,7 +25,7 @@ from kernelcast.wire.events import Evidence, Hint, HintMode, Outcome, OutcomeSta
 from kernelcast.wire.topics import HINTS, ORDERS, OUTCOMES
 from kernelcast.wire.tuning.approvals import REQUIRED, RESTART
 
-SOON_NS = time.time_ns() + 600_000_000_000
+SOON_NS = time.time_ns() + 14_400_000_000_000
 BLOCK = Hint(
     "block-1", "train", "block_size", "128", SOON_NS, "48", "H200", "v1", kernel="stencil",
     expected_ratio=0.8, expected_interval=(0.7, 0.9),

@@ -1,5 +1,8 @@
 """The wheel that users install, in an environment without other packages."""
 
+import ast
+import base64
+import hashlib
 import json
 import os
 import shutil
@@ -150,6 +153,21 @@ def test_json_files_of_the_wheel_have_the_content_of_the_checkouts(wheel: Path) 
                 inside = path.relative_to(REPOSITORY / folder)
                 if inside.parts[0] != "kernelcast":
                     assert json.loads(archive.read(f"{target}/{inside}")) == json.loads(path.read_bytes())
+
+
+def test_python_files_of_the_wheel_lack_comments_only_and_are_listed_as_they_are(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (record,) = [name for name in archive.namelist() if name.endswith(".dist-info/RECORD")]
+        rows = [line.rsplit(",", 2) for line in archive.read(record).decode().splitlines()]
+        listed = {name: (digest, size) for name, digest, size in rows if name != record}
+        assert set(listed) == set(archive.namelist()) - {record}
+        for name, (digest, size) in listed.items():
+            body = archive.read(name)
+            found = base64.urlsafe_b64encode(hashlib.sha256(body).digest()).rstrip(b"=").decode()
+            assert (digest, size) == (f"sha256={found}", str(len(body))), name
+            for source in (path for root in ROOTS if (path := REPOSITORY / root / name).suffix == ".py"):
+                if source.exists():
+                    assert ast.dump(ast.parse(body)) == ast.dump(ast.parse(source.read_bytes())), name
 
 
 def test_the_wheel_is_small_enough_for_every_gpu_program(wheel: Path) -> None:
