@@ -67,7 +67,7 @@ SERVED: Final = """
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a page is drawn of.
+    """The data behind a drawn page.
 
     Attributes:
         name: Part of the picture's name.

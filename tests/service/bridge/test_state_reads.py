@@ -1,12 +1,11 @@
 """Snapshots of totals are read from the embedded broker without waiting for fetches."""
 
-import time
 from collections.abc import Iterator
 from statistics import median
-from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.service.watermarks import LIMIT_SECONDS, timed_watermarks
 
 from kernelcast.bridge.delta.persistence.freeze import freeze
 from kernelcast.bridge.delta.persistence.snapshot import TotalsSnapshot
@@ -15,7 +14,6 @@ from kernelcast.bridge.delta.rows import TotalRows
 from kernelcast.runtime.kafka.consumer import Consumer
 from kernelcast.runtime.kafka.embedded import EmbeddedBroker
 from kernelcast.runtime.kafka.producer import Producer
-from kernelcast.runtime.kafka.reader import PartitionReader
 from kernelcast.runtime.kafka.replay import TO_THE_END
 from kernelcast.runtime.settings.service import KafkaSettings
 
@@ -35,22 +33,13 @@ def test_snapshots_of_many_partitions_are_read_without_a_wait_for_each(
     state = StateTopic(
         "readers", Producer(kafka, client_id="reader"), lambda: Consumer(kafka, group_id="state", overrides=TO_THE_END)
     )
-    waits = []
-    asked = PartitionReader.watermarks
-
-    def timed(self: PartitionReader, partition: Any, **limit: Any) -> tuple[int, int]:
-        began = time.monotonic()
-        answer = asked(self, partition, **limit)
-        waits.append(time.monotonic() - began)
-        return answer
-
     writer = StateTopic("readers", Producer(kafka, client_id="writer"), state._open_reader)
     for number, key in enumerate(KEYS):
         writer.write(name_of(key), TotalsSnapshot(bytes([number]) * 16, 1, ((key, 5),), EMPTY, {}), _written)
     writer.flush(10)
-    monkeypatch.setattr(PartitionReader, "watermarks", timed)
+    seconds = timed_watermarks(monkeypatch)
     assert len(state.read([name_of(key) for key in KEYS], lambda _one: True)) == len(KEYS)
-    assert median(waits) < 0.25, "a fetch waits 0.5 s"
+    assert median(seconds) < LIMIT_SECONDS
 
 
 def _written(trouble: str | None) -> None:

@@ -8,17 +8,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
 from statistics import median
-from typing import Any
 
 import pytest
 from tests.support.ports import free_ports
+from tests.support.service.watermarks import LIMIT_SECONDS, timed_watermarks
 
 from kernelcast.cli.app import run
 from kernelcast.cli.hints.reading import follow, open_reader
 from kernelcast.runtime.kafka import admin
 from kernelcast.runtime.kafka.embedded import EMBEDDED_PARTITIONS, EmbeddedBroker
 from kernelcast.runtime.kafka.producer import Producer
-from kernelcast.runtime.kafka.reader import PartitionReader
 from kernelcast.runtime.settings.service import KafkaSettings
 from kernelcast.wire.cloudevents import encode_event
 from kernelcast.wire.events import Evidence, Hint, HintMode, Outcome, OutcomeState, to_event
@@ -97,19 +96,10 @@ def test_list_joins_hints_with_the_newest_state_of_each_process(
 
 
 def test_list_waits_for_no_fetch_where_it_asks_for_offsets(servers: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    seconds = []
-    asked = PartitionReader.watermarks
-
-    def timed(self: PartitionReader, partition: Any, **limit: Any) -> tuple[int, int]:
-        began = time.monotonic()
-        answer = asked(self, partition, **limit)
-        seconds.append(time.monotonic() - began)
-        return answer
-
-    monkeypatch.setattr(PartitionReader, "watermarks", timed)
+    seconds = timed_watermarks(monkeypatch)
     assert hints(servers, "list") == 0
     assert len(seconds) == 3 * EMBEDDED_PARTITIONS
-    assert median(seconds) < 0.25, "a fetch waits 0.5 s"
+    assert median(seconds) < LIMIT_SECONDS
 
 
 def test_json_has_everything(servers: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -38,7 +38,10 @@ class Numbered:
         """Make a campaign for a space and shape."""
         seed = zlib.crc32(f"{name} {self._rank}".encode())
         search = self._searches.made(self._space, seed) if self._searches else None
-        return ConfigurationCampaign(self._space, seed=seed, budget=BUDGET, search=search)
+        return ConfigurationCampaign(self._space, seed=seed, budget=self._budget(), search=search)
+
+    def _budget(self) -> int:
+        return BUDGET
 
 
 class Approved(Numbered):
@@ -56,13 +59,9 @@ class Approved(Numbered):
         """Return the number of a configuration; None if the space has it no more."""
         return next((ordinal for ordinal in self._space.ordinals if self.text(ordinal) == text), None)
 
-    def campaign(self, name: str) -> Campaign:
-        """Make a campaign for a space and shape."""
+    def _budget(self) -> int:
         left, self._most = self._most, 0  # one that is searched again after it was taken back has none left
-        seed = zlib.crc32(f"{name} {self._rank}".encode())
-        search = self._searches.made(self._space, seed) if self._searches else None
-        budget = min(left, BUDGET) + 1  # the start counts, too
-        return ConfigurationCampaign(self._space, seed=seed, budget=budget, search=search)
+        return min(left, BUDGET) + 1  # the start counts, too
 
 
 class Resting(Numbered):
