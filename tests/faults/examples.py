@@ -409,6 +409,18 @@ EXAMPLES: Final = {
         ("start", 2, 0),
         ("wait", 0, 3),
     ),
+    "totals of deltas: a bridge starts while a topic is away": _schedule(
+        _ALONE, ("leave", 0, 0), ("wait", 0, 0), ("delete", 1, 0), ("start", 0, 0), ("wait", 0, 0)
+    ),
+    "a former process's messages are repeated after an outage, to a bridge that has not read it": _schedule(
+        _GROUP,
+        ("restart", 0, 5),
+        ("wait", 0, 6),
+        ("brokers_gone", 0, 0),
+        ("duplicates", 0, 7),
+        ("wait", 0, 39),
+        ("wait", 0, 15),
+    ),
 }
 """Mended; nothing may break them again."""
 

@@ -11,8 +11,8 @@ class FirstTimeDeadLetters:
     """Sends a message to the dead letter topic unless a replica has done so before. Only the consuming thread uses it.
 
     Messages are read more than once: an assignment rereads one time-to-live, and replicas without a group read the same
-    messages. A message below `Partition.judged_to` was processed before. Of the new ones, each replica sends those
-    of its share of the partitions.
+    messages. A message below `Partition.judged_to` was processed before; one of a partition that waits for its start
+    offset is read again from there. Of the new ones, each replica sends those of its share of the partitions.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class FirstTimeDeadLetters:
         reason = ""
         if topic == DEADLETTER.name:
             reason = "dead_letter"  # sending it again would add a copy each time it is read
-        elif partition is not None and (message.offset() or 0) < partition.judged_to:
+        elif partition is not None and (partition.waits or (message.offset() or 0) < partition.judged_to):
             reason = "repeated"
         elif self._share is not None and number % self._share.count != self._share.index:
             reason = "other_replica"

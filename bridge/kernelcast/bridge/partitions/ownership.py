@@ -180,7 +180,8 @@ class Ownership:
         was_at_end = partition.at_end  # a partition that lagged shows by how much, not how its broker's clock differs
         partition.position = max(partition.position, position)
         partition.high = max(partition.high, partition.position)
-        partition.judged_to = max(partition.judged_to, partition.position)
+        if not partition.waits:  # else they are read again from its start, and processed then
+            partition.judged_to = max(partition.judged_to, partition.position)
         partition.newest_append_ms = max(partition.newest_append_ms, append_ms)
         partition.moved_at_seconds = self.read_at_seconds = now_seconds
         self.answered(partition, now_seconds)

@@ -163,18 +163,27 @@ def has_fallen_silent(tables: Tables, slot: int, origin: PointOrigin, rules: Rul
 
 
 @inlined
-def was_restarted(tables: Tables, wire: int, slot: int, start_ns: int, rules: Rules) -> bool:
+def was_restarted(
+    tables: Tables, wire: int, slot: int, origin: PointOrigin, when: tuple[int, int], rules: Rules
+) -> bool:
     """Whether a point of another writer shows that its process began after the last point of the series' writer.
 
-    A start time does not show it if the writer had points before the series' writer had any: one of the two clocks is
-    wrong then. Example: a clock is set back by an hour, and the process is replaced by another. Messages that the
-    former process repeats have a start that is later than all times of the new one.
+    If the writer had points before the series' writer had any, its start time does not show it where the point may be
+    repeated: one of the two clocks may be wrong. Example: a clock is set back by an hour, and the process is replaced by
+    another. Messages that the former process repeats have a start that is later than all times of the new one.
+
+    A point that is newer than all others of its writer is not repeated. Example: a bridge has read the points of a
+    new process only. After an outage, repeated messages of the former process come first, and take the series over.
     """
-    series, first_ms = tables.series, tables.writers.first_ms
+    series, writers = tables.series, tables.writers
+    start_ns, time_ns = when
     if start_ns <= clamp(series.time_ns[slot], series.append_ms[slot], rules.tolerance_ns):
         return False
     owner, other = series.writer[slot], tables.wires.writer[wire]
-    return owner == OWN or not 0 < first_ms[other] < first_ms[owner]
+    if owner == OWN or not 0 < writers.first_ms[other] < writers.first_ms[owner]:
+        return True
+    same_message = origin.append_ms == writers.append_ms[other] and time_ns == writers.time_ns[other]
+    return same_message or clamp(time_ns, origin.append_ms, rules.tolerance_ns) > writers.time_ns[other]
 
 
 @inlined
@@ -220,7 +229,7 @@ def judge(tables: Tables, wire: int, slot: int, origin: PointOrigin, when: tuple
     if series.state[slot] == EMPTY:
         return STORED
     if series.writer[slot] != tables.wires.writer[wire]:
-        free = was_restarted(tables, wire, slot, start_ns, rules) or has_fallen_silent(tables, slot, origin, rules)
+        free = was_restarted(tables, wire, slot, origin, when, rules) or has_fallen_silent(tables, slot, origin, rules)
         return STORED if free else SECOND_WRITER
     known_start, known_time = series.start_ns[slot], series.time_ns[slot]
     if start_ns != known_start and start_ns != 0 and known_start != 0:  # noqa: PLR1714  numba: no sets

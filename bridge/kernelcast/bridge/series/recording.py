@@ -91,13 +91,11 @@ def note_gap(series: SeriesColumns, slot: int, gap_ms: int) -> None:
 
 
 @inlined
-def note_append(tables: Tables, writer: int, producer: int, append_ms: int) -> None:
-    """Note the append time of a writer's point, learn its interval, and note its producer's host.
-
-    Only the first point of a message has anything to note.
-    """
+def note_append(tables: Tables, writer: int, producer: int, append_ms: int, time_ns: int) -> None:
+    """Note the append and event time of a writer's point, learn its interval, and note its producer's host."""
     writers = tables.writers
     known_ms = writers.append_ms[writer]
+    writers.time_ns[writer] = max(time_ns, writers.time_ns[writer])
     if writers.first_ms[writer] == 0 or append_ms < writers.first_ms[writer]:
         writers.first_ms[writer] = append_ms
     if append_ms > known_ms:
@@ -209,8 +207,9 @@ def tried(tables: Tables, wire: int, slot: int, origin: PointOrigin, when: tuple
         if owner != OWN:
             producers.conflicts[producer, BY_START_TIME if owner == writer else BY_RESOURCE] += 1
         return verdict
-    note_append(tables, writer, producer, origin.append_ms)
-    note_producer(producers, producer, origin, clamp(when[1], origin.append_ms, rules.tolerance_ns))
+    time_ns = clamp(when[1], origin.append_ms, rules.tolerance_ns)
+    note_append(tables, writer, producer, origin.append_ms, time_ns)
+    note_producer(producers, producer, origin, time_ns)
     if verdict == STORED:
         note_key(tables.series, slot, producers, producer, origin.key_hash)
     return verdict

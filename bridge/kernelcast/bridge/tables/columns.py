@@ -219,12 +219,14 @@ class WriterColumns(NamedTuple):
     Attributes:
         append_ms: Newest append time of its points that were not refused as a second writer's; 0 before the first.
         first_ms: Oldest such append time.
+        time_ns: Newest event time of these points; one in the future counts as the append time.
         interval_ms: Longest gap between such append times, decreasing with time; 0 before two points.
         host: Hash of the host that its resource names; 0 if it names none.
     """
 
     append_ms: Int64Array
     first_ms: Int64Array
+    time_ns: Int64Array
     interval_ms: Int32Array
     host: Int32Array
 
@@ -309,8 +311,8 @@ def empty_producers(capacity: int) -> ProducerColumns:
 
 def empty_writers(capacity: int) -> WriterColumns:
     """Make rows of writers without points."""
-    times, small = np.zeros((2, capacity), np.int64), np.zeros((2, capacity), np.int32)
-    return WriterColumns(times[0], times[1], small[0], small[1])
+    times, small = np.zeros((3, capacity), np.int64), np.zeros((2, capacity), np.int32)
+    return WriterColumns(*times, *small)
 
 
 def copy_into(larger: C, smaller: C) -> C:

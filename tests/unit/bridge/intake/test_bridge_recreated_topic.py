@@ -143,6 +143,26 @@ def test_a_total_that_goes_on_in_a_log_that_was_away_survives_a_kill_right_after
     assert total_after_a_kill(group) == group.sold
 
 
+def test_points_of_a_new_log_count_that_are_read_before_a_bridge_knows_where_to_start() -> None:
+    group = with_ids(WITHOUT_IDS)
+    old_log(group)
+    group.take(group.bridges[0], 0)
+    group.kill(group.bridges[0])
+    group.recreate()
+    site = group.bridge()
+    site.kafka.answers = False
+    group.give(site, 0)
+    produce(group, 1)
+    group.step()
+    site.kafka.write("kernels", 0, b"poison", group.clock.now_ns() // 1_000_000)
+    group.step()
+    site.kafka.answers = True
+    for _ in range(8):
+        group.live(1, {"gemm": 0})
+    assert group.shown(site, ORDERS) == {"gemm": 9}
+    assert [message.value() for message, _ in site.shelf.messages] == [b"poison"]
+
+
 def test_a_snapshot_of_the_old_log_is_refused_however_long_the_new_one_is() -> None:
     group = with_ids(WITH_IDS)
     old_log(group)

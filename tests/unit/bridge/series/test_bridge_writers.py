@@ -45,6 +45,18 @@ def test_a_former_producer_whose_messages_are_repeated_does_not_return_although_
     assert producers.shown == 4
 
 
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "gauge"])  # gauges have no start time
+def test_a_live_producer_returns_at_once_after_repeated_messages_of_one_that_was_not_known_here(kind: str) -> None:
+    producers = Producers(kind)
+    for number in range(5):
+        producers.send(1 + number, 10 * number, pid=2, start_seconds=-5)
+    producers.send(104, 140, pid=1, start_seconds=-500, ahead_seconds=-148)  # nothing was written for 100 s
+    producers.send(5, 140, pid=2, start_seconds=-5, ahead_seconds=-100)  # repeated: too old to show that it lives
+    assert producers.shown == 104
+    producers.send(6, 140, pid=2, start_seconds=-5, ahead_seconds=-90)
+    assert producers.shown == 6
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_two_producers_that_alternate_stay_apart_and_the_second_is_counted(kind: str) -> None:
     producers = Producers(kind)
