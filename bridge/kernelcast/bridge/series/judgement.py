@@ -169,8 +169,8 @@ def was_restarted(
     """Whether a point of another writer shows that its process began after the last point of the series' writer.
 
     If the writer had points before the series' writer had any, its start time does not show it where the point may be
-    repeated: one of the two clocks may be wrong. Example: a clock is set back by an hour, and the process is replaced by
-    another. Messages that the former process repeats have a start that is later than all times of the new one.
+    repeated: one of the two clocks may be wrong. Example: a clock is set back by an hour, and another process replaces
+    the first. Messages that the former process repeats have a start that is later than all times of the new one.
 
     A point that is newer than all others of its writer is not repeated. Example: a bridge has read the points of a
     new process only. After an outage, repeated messages of the former process come first, and take the series over.
@@ -183,7 +183,7 @@ def was_restarted(
     if owner == OWN or not 0 < writers.first_ms[other] < writers.first_ms[owner]:
         return True
     same_message = origin.append_ms == writers.append_ms[other] and time_ns == writers.time_ns[other]
-    return same_message or clamp(time_ns, origin.append_ms, rules.tolerance_ns) > writers.time_ns[other]
+    return bool(same_message or clamp(time_ns, origin.append_ms, rules.tolerance_ns) > writers.time_ns[other])
 
 
 @inlined
