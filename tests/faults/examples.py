@@ -421,6 +421,22 @@ EXAMPLES: Final = {
         ("wait", 0, 39),
         ("wait", 0, 15),
     ),
+    "totals of deltas: a topic grows twice, and a key returns after its new replica has continued its total": _schedule(
+        {**_GROUP, "replicas": 3, "producers": 2, "partitions": 2, "at_once": 5},
+        ("grow", 1, 1),
+        ("wait", 0, 3),
+        ("wait", 0, 7),
+        ("wait", 0, 15),
+        ("grow", 1, 1),
+    ),
+    "totals of deltas: a topic is made again, and a replica without totals is the first in its new log": _schedule(
+        {**_GROUP, "mode": "sharded", "replicas": 3, "at_once": 2},
+        ("kill", 0, 0),
+        ("suspend", 1, 0),
+        ("wait", 0, 3),
+        ("leave", 2, 0),
+        ("delete", 1, 0),
+    ),
 }
 """Mended; nothing may break them again."""
 

@@ -201,14 +201,12 @@ class Watcher:
         With one replica all totals follow, and with several where the partition was added: a replica can know that a
         topic has grown. But a series whose last two intervals before it moved were longer than usual may be exposed by
         its former owner for longer than its new one waits. A bridge that joins cannot see that a young topic has grown.
-        And a series may return to its former owner within one time-to-live, after its new one has continued its total.
         """
         cluster, key = self.producers[named[1]].cluster, (DELTAS, self.producers[named[1]].key)
         moves, joined = cluster.moves, cluster.joined_seconds
         young = joined - cluster.made_seconds.get(DELTAS, joined) < self.lifetime_seconds
-        returned = FLOOR_SECONDS <= moves.pause_seconds.get(key, 0.0) <= self.lifetime_seconds
         seen = not young or joined < cluster.grown_seconds.get(DELTAS, joined)
-        if len(self.replicas) == 1 or (seen and not returned and key in moves.to_added - moves.uneven):
+        if len(self.replicas) == 1 or (seen and key in moves.to_added - moves.uneven):
             return False
         return self._excused(named, *(one.number for one in self.replicas))
 

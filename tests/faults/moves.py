@@ -15,14 +15,12 @@ class Moves:
 
     Attributes:
         seconds: By topic and key, when a record last went to another partition than the one before.
-        pause_seconds: By topic and key that have moved twice, the time between their last two moves.
         origin: By topic and key, the partition that they left then.
         to_added: Topics and keys of which all moves have led to partitions that had just been added.
         uneven: Topics and keys whose last two intervals before their last move were both longer than usual.
     """
 
     seconds: dict[TopicKey, float] = field(default_factory=dict)
-    pause_seconds: dict[TopicKey, float] = field(default_factory=dict)
     origin: dict[TopicKey, tuple[str, int]] = field(default_factory=dict)
     to_added: set[TopicKey] = field(default_factory=set)
     uneven: set[TopicKey] = field(default_factory=set)
@@ -44,8 +42,6 @@ class Moves:
             (self.to_added.add if added else self.to_added.discard)(key)
             (self.uneven.add if self._has_slowed(key) else self.uneven.discard)(key)
             self.origin[key] = (key[0], self._last[key])
-            if key in self.seconds:
-                self.pause_seconds[key] = now_seconds - self.seconds[key]
             self._last[key], self.seconds[key] = number, now_seconds
         self._partitions[key] = partitions
         self._written[key] = [*self._written.get(key, ()), now_seconds][-REMEMBERED_POINTS:]

@@ -36,6 +36,8 @@ from kernelcast.columnar import Decoded, HistogramColumns, NumberColumns, Series
 
 KEPT_WORDS: Final = 4096
 """Smallest output buffer for buckets, in 64-bit words."""
+NEVER_MS: Final = 2**62
+"""Longer than all times."""
 
 
 class DeltaIdentitySource(Protocol):
@@ -66,14 +68,15 @@ class Accumulator:
         scopes: By partition number, WHOLE_TOPIC, PART_OF_TOPIC or GROWN_TOPIC.
     """
 
-    def __init__(self, order: Order, *, max_series: int) -> None:
+    def __init__(self, order: Order, *, max_series: int, away_ms: int = NEVER_MS) -> None:
         """Start without totals.
 
         Args:
             order: Limits by which points are put in order.
             max_series: Largest number of delta series. Points of further series are refused and counted.
+            away_ms: Longest time without a point in which no other replica can have continued a total of a grown topic.
         """
-        self._order = order
+        self._order, self._away_ms = order, away_ms
         self._of_wire: dict[DeltaIdentitySource, Int32Array] = {}
         self.rows = TotalRows(max_series)
         self.producers = DeltaProducers()
@@ -242,19 +245,26 @@ class Accumulator:
 
     def _judge(self, incoming: Incoming) -> tuple[UInt8Array, Int64Array]:
         self.rows.make_room_for_gaps(len(incoming.row))
-        self._keep_ended(incoming.row)
+        self._keep_former(incoming)
         times: Int64Array = np.zeros(len(incoming.row), np.int64)
         standing = Standing(self.positions, self.scopes)
         outcomes = sequence(self.rows.columns, self.rows.gaps, incoming, standing, self._order, times)
         return outcomes, times
 
-    def _keep_ended(self, rows: Int32Array) -> None:
-        """Keep the totals of ended series of grown topics that have points now: such a total begins again, PENDING."""
+    def _keep_former(self, points: Incoming) -> None:
+        """Keep totals of grown topics whose series have points again, as such a total begins again, PENDING.
+
+        A series may have ended, or may have been on another replica for so long that its total was continued there. It
+        rests in both cases.
+        """
         columns, grown_topics = self.rows.columns, np.append(self.scopes == GROWN_TOPIC, False)
         if not grown_topics.any():
             return
-        known = np.unique(rows[rows >= 0]).astype(np.int64)
-        known = known[grown_topics[columns.partition[known]]]
+        known, first = np.unique(points.row, return_index=True)
+        known, message = known[known >= 0].astype(np.int64), points.message[first[known >= 0]]
+        silence_ms = points.append_ms[message] - columns.append_ms[known]
+        known, silence_ms = (each[grown_topics[columns.partition[known]]] for each in (known, silence_ms))
+        columns.flags[known[silence_ms > self._away_ms]] |= np.uint8(RESTING)
         for row in known[(columns.flags[known] & RESTING != 0) & (columns.last_ns[known] != NOTHING)]:
             number_of = {int(columns.partition[row]): 0}
             self.rows.ended[columns.digest[row].tobytes()] = freeze(self.rows, np.array([row]), number_of)

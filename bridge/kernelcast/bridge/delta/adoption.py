@@ -124,12 +124,12 @@ class Adoption:
             topic_of = {number: topic for (topic, _), number in owned.items()}
             numbers = self._rows.columns.partition[np.concatenate([overdue, gapped])]
             self._topics = {topic_of.get(number, "") for number in numbers.tolist()}
-            self._reads.begin(key for key in others if key[0] in self._topics)
+            self._reads.begin((key for key in others if key[0] in self._topics), topic_ids)
             found = self._reads.take()
         if found is None:
             return
         # A partition that has been assigned to this bridge since then has been restored, with its totals.
-        present = {key: one for key, one in found.items() if key in others and _of_topic(one, key[0], topic_ids)}
+        present = {key: one for key, one in found.items() if key in others and one.is_of(topic_ids)}
         read = [number for (topic, _), number in owned.items() if topic in self._topics]
         overdue, gapped = (rows[np.isin(self._rows.columns.partition[rows], read)] for rows in (overdue, gapped))
         behind = self._behind(present, overdue, newest_append_ms, offsets_since)
@@ -257,12 +257,6 @@ class Adoption:
                 adopted |= _joined(self._rows, row, former)
         self.give_up(np.array([row]))
         return adopted
-
-
-def _of_topic(snapshot: TotalsSnapshot, topic: str, topic_ids: Mapping[str, str]) -> bool:
-    """Return whether a snapshot is of the present topic of that name, as far as Kafka's ids are known."""
-    written = snapshot.topic_ids.get(topic)
-    return written == topic_ids.get(topic, written)
 
 
 def _is_visit(one: Kept) -> bool:

@@ -130,6 +130,11 @@ class Beginnings:
         topics = set(bringing) | self._topics_of(found)
         return Begun(restored, self._unread(without, around, topics))
 
+    def shares(self, topic: str) -> bool:
+        """Return whether all replicas share the totals of a topic's log, and this one has not left that log yet."""
+        log = self.topic_ids.get(topic)
+        return not self._by_partition and log is not None and self._left.get(topic) != log
+
     def leave_log(self, topic: str, reached: Mapping[Key, tuple[int, int]]) -> None:
         """Restore totals that another replica has counted further in a topic's log, which has been deleted.
 
@@ -137,15 +142,13 @@ class Beginnings:
         its snapshot of the new log is used by all replicas. Kafka is queried once for each log.
 
         Args:
-            topic: The topic.
+            topic: A topic that `shares` accepts.
             reached: By partition, its number and the offset up to which its totals include all messages.
         """
-        log = self.topic_ids.get(topic)
-        if self._by_partition or log is None or self._left.get(topic) == log:
-            return
-        self._left[topic] = log
+        log = self._left[topic] = self.topic_ids[topic]
         try:
-            found = self._state.read([ALL], lambda one: one.topic_ids.get(topic) == log).get(ALL)
+            # Read by another object: what this one reads may be dropped, and further replicas that lag need it.
+            found = self._state.apart().read([ALL], lambda one: one.topic_ids.get(topic) == log).get(ALL)
             if isinstance(found, TotalsSnapshot) and found.topic_ids.get(topic) == log:
                 further = {
                     i: reached[key][0]

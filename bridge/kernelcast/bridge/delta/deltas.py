@@ -91,7 +91,9 @@ class Deltas:
         settle_ms = round(policy.ttl_seconds * 1e3) if policy.by_partition else 0
         self._policy, self._state, self._instruments, self._clock = policy, state, instruments, clock
         self._totals = Accumulator(
-            Order(policy.tolerance_ns, settle_ms, MAX_GAPS_PER_SERIES), max_series=policy.settings.max_series
+            Order(policy.tolerance_ns, settle_ms, MAX_GAPS_PER_SERIES),
+            max_series=policy.settings.max_series,
+            away_ms=round((policy.hold_seconds + READ_SECONDS) * 1e3),
         )
         self._beginnings = Beginnings(
             self._totals.rows,
@@ -152,7 +154,14 @@ class Deltas:
         known.update(topic_ids)
 
     def leave_log(self, topic: str) -> None:
-        """Note that a topic was deleted, before its new id or the offsets of a new topic are noted."""
+        """Note that a topic was deleted, before its new id or the offsets of a new topic are noted.
+
+        A replica that lags cannot read the last messages of the deleted log. It finds their totals in our snapshot.
+        """
+        if not self._beginnings.shares(topic):
+            return
+        for what, keys in self._snapshots().items():
+            self._write(what, keys)
         positions = self._totals.positions
         reached = {
             key: (number, self._waiting.get(key, int(positions[number])))

@@ -18,12 +18,12 @@ def test_one_read_runs_at_a_time_and_its_result_is_taken_once() -> None:
     log = StateLog(ManualClock())
     started: list[Callable[[], None]] = []
     reads = reading(log, started)
-    reads.begin([("kernels", 0)])
-    reads.begin([("kernels", 1)])
+    reads.begin([("kernels", 0)], {})
+    reads.begin([("kernels", 1)], {})
     assert (len(started), reads.take()) == (1, None)
     started[0]()
     assert (reads.take(), reads.take()) == ({}, None)
-    reads.begin([("kernels", 1)])
+    reads.begin([("kernels", 1)], {})
     assert len(started) == 2
 
 
@@ -32,7 +32,7 @@ def test_a_read_that_fails_gives_nothing_and_the_next_one_may_start() -> None:
     started: list[Callable[[], None]] = []
     reads = reading(log, started)
     for _ in range(2):
-        reads.begin([("kernels", 0)])
+        reads.begin([("kernels", 0)], {})
         started.pop()()
         assert reads.take() is None
 

@@ -281,6 +281,28 @@ def test_a_series_that_came_from_two_partitions_in_turn_goes_on_once_its_moves_a
     assert meter.sums(Delta(50, 60, 16), partition=1, offset=4) == [(10, 60, 19)]
 
 
+@pytest.mark.parametrize(("silence_ms", "pending"), [(70_000, False), (70_001, True)])
+def test_a_series_of_a_grown_topic_that_was_away_for_longer_than_a_hold_begins_again(
+    silence_ms: int,
+    pending: bool,  # noqa: FBT001  parameter
+) -> None:
+    meter = Meter(Accumulator(ORDER, max_series=10, away_ms=70_000))
+    meter.totals.set_scope(0, WHOLE_TOPIC)
+    meter.sums(*line(1, 2))
+    meter.totals.set_scope(0, GROWN_TOPIC)
+    shown = meter.take(sums([Delta(80, 90, 4)]), append_ms=LATE_MS + silence_ms).numbers
+    assert (shown.flags[0] & NO_RECORDED_VALUE != 0) == pending
+    former = [columns["integer"].tolist() for columns in meter.totals.rows.ended.values()]
+    assert (former, meter.totals.rows.columns.integer[0]) == (([[3]], 4) if pending else ([], 7))
+
+
+def test_a_series_of_a_grown_topic_goes_on_after_any_time_where_its_points_are_end_to_end() -> None:
+    meter = Meter(Accumulator(ORDER, max_series=10, away_ms=70_000))
+    meter.sums(*line(1, 2))
+    meter.totals.set_scope(0, GROWN_TOPIC)
+    assert meter.sums(Delta(30, 90, 4), append_ms=LATE_MS + 100_000) == [(10, 90, 7)]
+
+
 def test_a_series_that_may_come_from_any_partition_keeps_its_total_also_if_a_former_revision_marked_it() -> None:
     meter = Meter(Accumulator(ORDER._replace(settle_ms=0), max_series=10))
     meter.sums(*line(1, 2), append_ms=LATE_MS)

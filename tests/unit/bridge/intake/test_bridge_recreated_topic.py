@@ -196,6 +196,43 @@ def test_the_first_snapshot_of_the_new_log_is_used_although_the_old_ones_know_mo
     assert group.shown(site, ORDERS) == {"gemm": 4}
 
 
+@pytest.mark.parametrize("others", [0, 1, 2], ids=["alone", "after a new replica", "after another one that lagged"])
+def test_a_replica_that_lags_takes_the_last_totals_of_a_deleted_log_whoever_was_first_in_the_new_one(
+    others: int,
+) -> None:
+    group = with_ids(WITH_IDS, grouped=False)
+    sites = [group.bridge(0) for _ in range(3)]
+    group.live(80, {"gemm": 0})  # longer than the new log, so that its replacement is noticed by the offsets
+    group.bridges = sites[:1]
+    group.live(3, {"gemm": 0})
+    group.recreate(WITH_IDS[1])
+    group.live(25, {"gemm": 0})  # the first replica has written both of its slots again
+    if others:
+        group.bridges = [group.bridge(0)] if others == 1 else [sites[1]]
+        group.live(25, {"gemm": 0})
+    group.bridges = [sites[2]]
+    group.live(12, {"gemm": 0})
+    assert group.shown(sites[2], ORDERS) == group.sold
+
+
+def test_snapshots_of_a_deleted_log_are_dropped_after_ten_minutes() -> None:
+    group = with_ids(WITH_IDS, grouped=False)
+    group.bridge(0)
+    group.live(20, {"gemm": 0})
+    group.recreate(WITH_IDS[1])
+    group.live(12, {"gemm": 0})
+
+    def stored() -> int:
+        group.state.compact()
+        return sum(len(log) for log in group.state.logs.values())
+
+    assert stored() == 4
+    for _ in range(60):
+        group.clock.seconds += 10
+        group.live(1, {"gemm": 0})
+    assert stored() == 2
+
+
 def test_totals_of_other_topics_in_a_snapshot_of_all_partitions_are_kept() -> None:
     group = Group(grouped=False)
     group.kafka.ids.update({"kernels": "first", "shop": "kept"})

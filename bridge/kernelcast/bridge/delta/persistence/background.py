@@ -1,7 +1,7 @@
 """Reads snapshots of other replicas while the consuming thread goes on reading messages."""
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 
@@ -38,20 +38,20 @@ class SnapshotReads:
         self._found: dict[Key, TotalsSnapshot] | None = None
         self._log = structlog.stdlib.get_logger("bridge.delta")
 
-    def begin(self, keys: Iterable[Key]) -> None:
-        """Start to read the snapshots of partitions, unless a read is running."""
+    def begin(self, keys: Iterable[Key], topic_ids: Mapping[str, str]) -> None:
+        """Start to read the snapshots of partitions, of topics with these ids, unless a read is running."""
         if not self._running:
-            self._running, wanted = True, {name_of(key): key for key in keys}
-            self._starter(lambda: self._read(wanted))
+            self._running, wanted, ids = True, {name_of(key): key for key in keys}, dict(topic_ids)
+            self._starter(lambda: self._read(wanted, ids))
 
     def take(self) -> dict[Key, TotalsSnapshot] | None:
         """Return the snapshots of a read that has ended since the last call; None if none has, or if it failed."""
         found, self._found = self._found, None
         return found
 
-    def _read(self, wanted: dict[str, Key]) -> None:
+    def _read(self, wanted: dict[str, Key], topic_ids: dict[str, str]) -> None:
         try:
-            found = self._state.read(list(wanted), lambda _one: True) if wanted else {}
+            found = self._state.read(list(wanted), lambda one: one.is_of(topic_ids)) if wanted else {}
             self._found = {wanted[name]: one for name, one in found.items() if isinstance(one, TotalsSnapshot)}
         except BrokerError as error:
             self._log.warning("totals of other replicas not read", reason=str(error))

@@ -103,6 +103,10 @@ class TotalsSnapshot:
         """Sum of all offsets: of two snapshots, the more advanced one has the greater sum."""
         return sum(offset for _, offset in self.positions)
 
+    def is_of(self, topic_ids: Mapping[str, str]) -> bool:
+        """Return whether this is of the topics with these ids, as far as both ids of a topic are known."""
+        return all(topic_ids.get(topic, written) == written for topic, written in self.topic_ids.items())
+
     def dump(self) -> list[bytes]:
         """Encode the snapshot as parts."""
         head = {

@@ -3,14 +3,15 @@
 The key of a part is `bridge/<owner>/<what>/<writer>/<slot>/<number>`, for example
 `bridge/kernelcast-bridge/kernelcast.metrics/3/a91f.../1/0`. A writer has two slots and alternates between them, so that
 an unfinished snapshot never destroys the one before. Each process is one writer, so that two processes that both
-believe to own a partition never mix their parts. All keys with one prefix `bridge/<owner>/<what>` are in one partition
-of the topic, so a restart reads only that partition.
+believe to own a partition never mix their parts. When a topic is deleted and created again, a writer takes two other
+slots: a replica that lags needs the totals of the deleted log, which are kept for `RECENT_SECONDS`. All keys with one
+prefix `bridge/<owner>/<what>` are in one partition of the topic, so a restart reads only that partition.
 """
 
 import secrets
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -23,9 +24,10 @@ from kernelcast.runtime.kafka.replay import ReplayConsumer, to_end
 from kernelcast.wire.errors import WireError
 from kernelcast.wire.topics import STATE
 
-SLOTS: Final = 2
 RECENT_SECONDS: Final = 600.0
-"""Period that is read first: the topic may hold hours of snapshots that Kafka has not compacted yet."""
+"""Period that is read first: the topic may hold hours of snapshots that Kafka has not compacted yet. Snapshots of a
+deleted log are kept equally long."""
+KEPT_NS: Final = round(RECENT_SECONDS * 1e9)
 IDENTITY_BYTES: Final = 8
 LOG_APPEND_TIME: Final = 2
 """confluent_kafka.TIMESTAMP_LOG_APPEND_TIME: Kafka stamped the message, not its producer."""
@@ -72,14 +74,16 @@ class _Writing:
     """Progress of writing one snapshot name (`what`).
 
     Attributes:
-        slot: The slot that is written next.
+        slot: The slot that is written next; the other one is `slot ^ 1`.
         parts: Number of parts in each of this writer's slots.
-        others: Keys of other writers.
+        topic_ids: Kafka's ids of topics in the last snapshot.
+        others: Keys of other writers and of deleted logs, with the time from which they are dropped.
     """
 
     slot: int = 0
     parts: dict[int, int] = field(default_factory=dict)
-    others: set[bytes] = field(default_factory=set)
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    others: dict[bytes, int] = field(default_factory=dict)
 
 
 def name_of(key: Key) -> str:
@@ -134,26 +138,28 @@ class StateTopic:
         if partition is None:
             settled(f"there is no topic {STATE.name}; make it with `kernelcast topics apply`")
             return 0
-        writing = self._known.setdefault(what, _Writing())
+        writing, now_ns = self._known.setdefault(what, _Writing()), self._now_ns()
+        if not snapshot.is_of(writing.topic_ids):
+            writing.others |= dict.fromkeys(self._own(what, writing), now_ns + KEPT_NS)
+            writing.slot, writing.parts = (writing.slot | 1) + 1, {}
         parts = snapshot.dump()
         tally = _Tally(len(parts), settled)
         for number, part in enumerate(parts):
             key = self._key(what, writing.slot, number)
             self._producer.send(STATE.name, key=key, value=part, partition=partition, on_delivery=tally.one)
         beyond = range(len(parts), writing.parts.get(writing.slot, 0))
-        stale = {self._key(what, writing.slot, number) for number in beyond} | writing.others
-        self._drop(stale, partition)
-        writing.parts[writing.slot] = len(parts)
-        writing.slot = (writing.slot + 1) % SLOTS
-        writing.others = set()
+        stale = {key for key, due_ns in writing.others.items() if due_ns <= now_ns}
+        self._drop(stale | {self._key(what, writing.slot, number) for number in beyond}, partition)
+        writing.parts[writing.slot], writing.topic_ids = len(parts), snapshot.topic_ids
+        writing.slot ^= 1
+        writing.others = {key: due_ns for key, due_ns in writing.others.items() if key not in stale}
         return sum(map(len, parts))
 
     def remove(self, what: str) -> None:
         """Delete all snapshots of one name, by tombstones."""
         partition, writing = self._partition(what), self._known.pop(what, None)
         if partition is not None and writing is not None:
-            own = {self._key(what, slot, number) for slot, parts in writing.parts.items() for number in range(parts)}
-            self._drop(own | writing.others, partition)
+            self._drop(self._own(what, writing) | writing.others.keys(), partition)
 
     def flush(self, timeout_seconds: float) -> None:
         """Wait until Kafka has acknowledged all written parts, or until the time-out."""
@@ -162,7 +168,8 @@ class StateTopic:
     def read(self, what: list[str], fits: Callable[[TotalsSnapshot], bool]) -> dict[str, TotalsSnapshot | WireError]:
         """Return the most advanced snapshot of each name, or the reason why none can be used.
 
-        Names without a snapshot are absent.
+        Names without a snapshot are absent. The next `write` drops the snapshots of other writers that fit, as the new
+        one has their totals.
 
         Args:
             what: Names of snapshots.
@@ -228,9 +235,13 @@ class StateTopic:
         for one, by_slot in self._slots(reader, partition, what).items():
             writing = self._known.setdefault(one, _Writing())
             own = self._prefix(one) + f"/{self._writer}/".encode()
-            keys = {slot + f"/{number}".encode() for slot, parts in by_slot.items() for number in parts}
-            writing.others |= {key for key in keys if not key.startswith(own)}
-            best = _best([list(parts.values()) for parts in by_slot.values() if parts], fits)
+            snapshots = {slot: _stored(parts.values()) for slot, parts in by_slot.items() if parts}
+            for slot, snapshot in snapshots.items():
+                foreign = isinstance(snapshot, TotalsSnapshot) and not fits(snapshot)
+                due_ns = self._now_ns() + KEPT_NS if foreign else 0
+                keys = [] if slot.startswith(own) else [slot + f"/{number}".encode() for number in by_slot[slot]]
+                writing.others |= {key: due_ns for key in keys if not (foreign and key in writing.others)}
+            best = _best(snapshots.values(), fits)
             if best is not None:
                 found[one] = best
         return found
@@ -267,6 +278,10 @@ class StateTopic:
         for key in sorted(keys):
             self._producer.send(STATE.name, key=key, value=None, partition=partition)
 
+    def _own(self, what: str, writing: _Writing) -> set[bytes]:
+        """Return the keys of this writer's parts in the present log."""
+        return {self._key(what, slot, number) for slot, parts in writing.parts.items() for number in range(parts)}
+
     def _prefix(self, what: str) -> bytes:
         return f"bridge/{self._owner}/{what}".encode()
 
@@ -287,18 +302,23 @@ class _Tally:
             self._settled(self._trouble or None)
 
 
-def _best(slots: list[list[_Stored]], fits: Callable[[TotalsSnapshot], bool]) -> TotalsSnapshot | WireError | None:
-    """Return the most advanced snapshot that fits, the reason why none is usable, or None if there are no parts."""
-    found: list[TotalsSnapshot] = []
-    trouble: WireError | None = None
-    for stored in slots:
-        try:
-            snapshot = _whole([SnapshotPart.of(one.body) for one in stored])
-        except WireError as error:
-            trouble = error
-        else:
-            found.append(replace(snapshot, append_ms=max(one.append_ms for one in stored)))
+def _best(
+    read: Iterable[TotalsSnapshot | WireError], fits: Callable[[TotalsSnapshot], bool]
+) -> TotalsSnapshot | WireError | None:
+    """Return the most advanced snapshot that fits, the reason why none is usable, or None if there is none."""
+    read = list(read)
+    found = [one for one in read if isinstance(one, TotalsSnapshot)]
+    trouble = next((one for one in reversed(read) if isinstance(one, WireError)), None)
     return max(found, key=lambda one: (fits(one), one.progress, one.written_ns), default=trouble)
+
+
+def _stored(parts: Collection[_Stored]) -> TotalsSnapshot | WireError:
+    """Return the snapshot in one slot, or the reason why it is unusable."""
+    try:
+        snapshot = _whole([SnapshotPart.of(one.body) for one in parts])
+    except WireError as error:
+        return error
+    return replace(snapshot, append_ms=max(one.append_ms for one in parts))
 
 
 def _whole(parts: list[SnapshotPart]) -> TotalsSnapshot:
