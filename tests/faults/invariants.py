@@ -142,7 +142,7 @@ class Watcher:
             if producer.shared or lacking == 0 or excused:
                 continue
             drops = sum(one.drops for one in self.replicas)
-            if not 0 <= lacking <= seen.missing + drops:
+            if not -producer.ahead_again <= lacking <= seen.missing + drops:
                 counted = f"counted as dropped {drops:.0f}, excused {seen.missing:.0f}"
                 return f"{name} has risen by {seen.increase:.0f}, the truth is {producer.deltas}; {counted}"
         return ""
@@ -180,7 +180,8 @@ class Watcher:
             seen.excused, seen.increase = False, float(producer.deltas)
         else:
             seen.increase += value - seen.value if value >= seen.value else value
-        if seen.increase > producer.deltas and not producer.shared and not self._is_read_in_any_order(producer):
+        most = producer.deltas + producer.ahead_again
+        if seen.increase > most and not producer.shared and not self._is_read_in_any_order(producer):
             detail = (
                 f"{named} {seen.value:.0f} -> {value:.0f} on replica {replica.number}, risen by {seen.increase:.0f}"
             )

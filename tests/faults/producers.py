@@ -85,6 +85,7 @@ class Producer:
         changes: How often its attributes have changed, so that its delta series are others.
         topic_id: Of the topic that its delta points last went to.
         deltas_before_topic: How many of its delta points went to topics of the same name before that one.
+        corrected: Whether its clock has ever run ahead, and was put right.
     """
 
     cluster: Cluster
@@ -105,6 +106,9 @@ class Producer:
     changes: int = 0
     topic_id: int = 0
     deltas_before_topic: int = 0
+    corrected: bool = False
+    _ahead: set[bytes] = field(default_factory=set)
+    _ahead_again: list[bool] = field(default_factory=list)
     _turn: int = 0
     _held: list[tuple[str, bytes]] = field(default_factory=list)
     _sent: list[tuple[Key, bytes, bytes, float]] = field(default_factory=list)
@@ -151,6 +155,17 @@ class Producer:
         for to, body, key, sent_seconds in self._sent[-count:]:
             if sent_seconds >= oldest_seconds:
                 self.cluster.write(to, body, key)
+                if body in self._ahead:
+                    self._ahead_again.append(self.corrected or self.unkeyed)
+
+    @property
+    def ahead_again(self) -> int:
+        """Repeated delta points of a clock that ran ahead that a bridge may read after the clock was corrected.
+
+        Those that were repeated before the correction are read before it, if all messages are in one partition.
+        """
+        moved = (DELTAS, self.key) in self.cluster.moves.seconds
+        return sum(self.corrected and (moved or later) for later in self._ahead_again)
 
     def bury(self, topic: str) -> None:
         """Write a tombstone for its key; the totals of its delta series begin at 0 again."""
@@ -196,7 +211,10 @@ class Producer:
             self._hold_or_send(CUMULATIVE, export.body)
         if deltas and self.cluster.partitions(DELTAS):
             self._note_topic()
-            self._hold_or_send(DELTAS, _differences(attributes, run.last_ns, now_ns))
+            body = _differences(attributes, run.last_ns, now_ns)
+            self._ahead |= {body} if self.clock_seconds > 0 else set()
+            self.corrected |= bool(self._ahead) and self.clock_seconds <= 0
+            self._hold_or_send(DELTAS, body)
             self.deltas += 1
         run.last_ns = now_ns
 

@@ -254,8 +254,8 @@ class Accumulator:
     def _keep_former(self, points: Incoming) -> None:
         """Keep totals of grown topics whose series have points again, as such a total begins again, PENDING.
 
-        A series may have ended, or may have been on another replica for so long that its total was continued there. It
-        rests in both cases.
+        A series may have ended, or may have been on another replica that has continued its total. Both totals rest. Two
+        points of one batch are not compared with each other.
         """
         columns, grown_topics = self.rows.columns, np.append(self.scopes == GROWN_TOPIC, False)
         if not grown_topics.any():

@@ -17,7 +17,9 @@ to withdraw the series.
 If a topic grows twice within seconds, a series may visit another replica and return. Its total then has a gap on the
 first replica, and is PENDING on the second one. The first replica adds the total of the second one, once its snapshot
 covers every message that was written before the return. The second replica leaves its total PENDING and never exposes
-it, because the series continues elsewhere.
+it, because the series continues elsewhere. After a visit that is longer than the hold, the second replica has added the
+total of the first one, and may have exposed it. So the total of the first one begins again, PENDING, as if the series
+had ended there (`Accumulator`).
 
 A former owner that fails leaves its partition, with its snapshot, to another replica. Totals of one series that meet in
 that way are joined by the same rules, `joining.restore`.

@@ -147,7 +147,7 @@ class Beginnings:
         """
         log = self._left[topic] = self.topic_ids[topic]
         try:
-            # Read by another object: what this one reads may be dropped, and further replicas that lag need it.
+            # The state drops snapshots that it has read. Other replicas that lag need these, so another object reads.
             found = self._state.apart().read([ALL], lambda one: one.topic_ids.get(topic) == log).get(ALL)
             if isinstance(found, TotalsSnapshot) and found.topic_ids.get(topic) == log:
                 further = {

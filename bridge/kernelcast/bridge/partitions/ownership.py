@@ -12,7 +12,7 @@ Series move between partitions when partitions are added to a topic, or when a p
 partition still has the last values from before the move. A replica that reads it again must not expose them beside
 the live ones. So the silence of a partition that has been read to its end is measured by append times alone: from its
 own newest one to the newest one of all partitions, including those of other replicas. The partitions of a topic that
-has grown within one time-to-live are exposed together.
+has grown within one time-to-live are exposed together, and an added one not before those that were assigned earlier.
 
 Time in which Kafka does not answer for a partition does not count as silence of its series (`contact`). After a topic
 has grown, it counts while Kafka takes messages in other partitions: the series may have moved there, to another
@@ -291,17 +291,29 @@ class Ownership:
         return ready
 
     def ready_to_open(self, now_seconds: float) -> list[Partition]:
-        """Return the partitions that have caught up since the last call of `opened`."""
+        """Return the partitions that have caught up since the last call of `opened`.
+
+        A young partition waits for those of its topic that were assigned before it, too. Example: the total of a series
+        is read again from partition 0, and lacks 5 points, when partition 1 is added and the series continues there.
+        """
         hidden = [partition for partition in self._partitions.values() if not partition.passed]
         ready = [partition for partition in hidden if partition.caught_up]
         if ready:
-            late = {
-                self._together(partition)
+            late = [
+                partition
                 for partition in hidden
                 if not partition.caught_up and now_seconds - partition.moved_at_seconds < STUCK_SECONDS
-            }
-            apart = set() if self._joint else late - self._grown()
-            ready = [partition for partition in ready if self._together(partition) not in late - apart]
+            ]
+            groups = {self._together(partition) for partition in late}
+            if not self._joint:
+                groups &= self._grown()
+            first = {partition.key[0]: partition.cohort for partition in sorted(late, key=lambda one: -one.cohort)}
+            ready = [
+                partition
+                for partition in ready
+                if self._together(partition) not in groups
+                and not (partition.young and first.get(partition.key[0], partition.cohort) < partition.cohort)
+            ]
         return ready
 
     def _together(self, partition: Partition) -> tuple[int, str]:

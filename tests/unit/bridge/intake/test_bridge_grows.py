@@ -367,7 +367,7 @@ def test_a_total_that_was_exposed_goes_on_beside_a_former_one_of_another_clock(o
     assert group.shown(staying, ORDERS)["gemm"] == before + 4
 
 
-@pytest.mark.parametrize("seconds_elsewhere", [1, 4, 8, 13, 27, 41, 69])
+@pytest.mark.parametrize("seconds_elsewhere", [1, 4, 8, 13, 27, 41, 69, 75, 120, 300])
 def test_the_total_has_what_was_counted_elsewhere_when_a_series_returns_to_its_former_replica(
     seconds_elsewhere: int,
 ) -> None:
@@ -543,6 +543,28 @@ def test_the_total_goes_on_when_a_topic_grows_twice_that_one_bridge_has_wholly()
     group.give(only, LATER)
     group.live(5, AFTER | {"gemm": LATER})
     assert group.shown(only, ORDERS) == group.sold == {"gemm": 15, "relu": 15}
+
+
+@pytest.mark.parametrize("grouped", [True, False], ids=["group", "replica"])
+def test_an_added_partition_is_exposed_no_earlier_than_the_one_that_its_series_left(*, grouped: bool) -> None:
+    group = Group(grouped=grouped)
+    former = group.bridge(OLD)
+    group.live(30, {"gemm": OLD})
+    group.kill(former)
+    site = group.bridge(OLD, at_once=1)
+    group.clock.seconds += 1
+    group.sell(OLD, "gemm")
+    for _ in range(6):
+        group.step()
+    assert group.shown(site, ORDERS) == {}
+    grow(group, NEW)
+    group.give(site, NEW)
+    for _ in range(30):
+        group.clock.seconds += 1
+        group.sell(NEW, "gemm")
+        group.read_all()
+    assert group.shown(site, ORDERS) == group.sold
+    assert group.falls == []
 
 
 def test_a_replica_that_takes_over_all_partitions_exposes_its_held_series() -> None:
