@@ -238,6 +238,8 @@ class Adoption:
 
     def _gapped(self, grown: Collection[int]) -> Int64Array:
         """Return exposed totals of grown topics that have a recent gap."""
+        if not grown:
+            return np.empty(0, np.int64)
         rows, columns = self._rows.in_use(), self._rows.columns
         rows = rows[(columns.gaps[rows] > 0) & ((columns.flags[rows] & (PENDING | RESTING)) == 0)]
         rows = rows[np.isin(columns.partition[rows], list(grown))]

@@ -1,7 +1,7 @@
 """Measures the age of points when they become available to scrapes, and when they are scraped."""
 
 import contextlib
-from collections import deque
+from collections import Counter, deque
 from typing import Final
 
 import numpy as np
@@ -34,19 +34,22 @@ class Freshness:
         topics = [message.topic() or "" for message in batch.messages]
         for topic in set(topics):
             self._instruments.messages.labels(topic).inc(topics.count(topic))
-        ahead: dict[str, float] = {}
-        slowest: dict[str, int] = {}
+        observed = {topic: self._instruments.freshness.labels(topic) for topic in set(topics)}
+        append_ms, partitions = batch.columns.append_ms.tolist(), batch.columns.partition.tolist()
+        points, ahead, slowest = Counter[str](), dict[str, float](), dict[str, int]()
         for columns in (decoded.numbers, decoded.histograms):
-            points = np.bincount(columns.message, minlength=len(topics))
-            for index in last_of_each(columns.message).tolist():
-                message = int(columns.message[index])
-                topic, time_ns = topics[message], int(columns.time_ns[index])
-                self._instruments.points.labels(topic).inc(int(points[message]))
-                ahead_seconds = time_ns / 1e9 - int(batch.columns.append_ms[message]) / 1e3
+            last = last_of_each(columns.message)
+            found = (columns.message[last], columns.time_ns[last], np.diff(last, prepend=-1))
+            for message, time_ns, count in zip(*(column.tolist() for column in found), strict=True):
+                topic = topics[message]
+                points[topic] += count
+                ahead_seconds = time_ns / 1e9 - append_ms[message] / 1e3
                 ahead[topic] = max(ahead.get(topic, ahead_seconds), ahead_seconds)
-                if int(batch.columns.partition[message]) in exposed:
-                    self._instruments.freshness.labels(topic).observe(max(0, now_ns - time_ns) / 1e9)
+                if partitions[message] in exposed:
+                    observed[topic].observe(max(0, now_ns - time_ns) / 1e9)
                     slowest[topic] = min(slowest.get(topic, time_ns), time_ns)
+        for topic, count in points.items():
+            self._instruments.points.labels(topic).inc(count)
         for topic, seconds in ahead.items():
             self._instruments.clock_ahead.labels(topic).set(seconds)
         self._await(slowest)
