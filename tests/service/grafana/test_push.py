@@ -13,7 +13,7 @@ from kernelcast.grafana.routes.push import folder_uid
 from kernelcast.grafana.routes.push_command import TOKEN_VARIABLE
 
 FOLDER = folder_uid("kernelcast")
-UIDS = {name.removesuffix(".json") for name in dashboards.render()}
+UIDS = {build().uid for build in dashboards.DASHBOARDS}
 
 
 @pytest.fixture

@@ -3,8 +3,10 @@
 import json
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -107,8 +109,24 @@ def labels_of(name: str, recordings: dict[str, frozenset[str]]) -> frozenset[str
     return SCRAPED | used | frozenset(row.labels) | (frozenset({"le"}) if histogram else frozenset())
 
 
+@cache
+def rendered() -> Mapping[str, str]:
+    """The text of every dashboard; a dozen files ask for them while tests are collected."""
+    return dashboards.render()
+
+
+@contextmanager
+def rendered_again() -> Iterator[None]:
+    """Have the dashboards rendered from the model as it is within a block, which changes it, and as it is behind it."""
+    rendered.cache_clear()
+    try:
+        yield
+    finally:
+        rendered.cache_clear()
+
+
 def boards() -> dict[str, dict[str, Any]]:
-    return {name: json.loads(text) for name, text in dashboards.render().items()}
+    return {name: json.loads(text) for name, text in rendered().items()}
 
 
 def panels(board: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -8,10 +8,9 @@ import pytest
 import yaml
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard, Panel, RowPanel
+from tests.unit.grafana.queries import boards
 
-from kernelcast.grafana import dashboards
-
-PAGES = {name: json.loads(text) for name, text in dashboards.render().items()}
+PAGES = boards()
 LINT = Path(__file__).resolve().parents[3] / "grafana" / "dashboards" / ".lint"
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.unit.grafana import test_dashboard_format, test_dashboard_queries, test_pages
-from tests.unit.grafana.queries import boards
+from tests.unit.grafana.queries import boards, rendered_again
 from tests.unit.grafana.rules import test_inhibitions, test_rule_files, test_site_rules
 
 from kernelcast.grafana import alertmanager, consequences, rules
@@ -144,7 +144,7 @@ MUTATIONS = (
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: f"{mutation.name}: {mutation.check.__name__}")
 def test_a_mutation_makes_its_check_fail(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patch:
+    with monkeypatch.context() as patch, rendered_again():
         mutation.apply(patch)
         with pytest.raises(AssertionError):
             mutation.check()

@@ -1,6 +1,5 @@
 """The rules use existing metrics and have complete texts; promtool tests when they fire and when they do not."""
 
-import json
 import re
 from typing import Any
 from urllib.parse import urlsplit
@@ -8,9 +7,9 @@ from urllib.parse import urlsplit
 import promql_parser
 import pytest
 import yaml
-from tests.unit.grafana.queries import GENERATED, REPOSITORY, SCRAPED, labels_of, parse, recorded
+from tests.unit.grafana.queries import GENERATED, REPOSITORY, SCRAPED, boards, labels_of, parse, recorded
 
-from kernelcast.grafana import dashboards, rules
+from kernelcast.grafana import rules
 from kernelcast.wire.errors import ConfigurationError
 
 RECORDED = recorded()
@@ -69,10 +68,10 @@ def test_every_alert_has_a_runbook() -> None:
 
 
 def test_an_alert_leads_to_a_dashboard_that_exists_and_has_the_variables_it_sets() -> None:
-    boards = {name.removesuffix(".json"): json.loads(text) for name, text in dashboards.render().items()}
+    pages = boards()
     for alert in ALERTS:
         url = urlsplit(alert.to_rule(rules.PRODUCTION)["annotations"]["dashboard_url"])
-        board = boards[url.path.rpartition("/")[2]]
+        board = pages[f"{url.path.rpartition('/')[2]}.json"]
         variables = {variable["name"] for variable in board["templating"]["list"]}
         assert {*re.findall(r"var-(\w+)=", url.query)} <= variables, alert.name
 
