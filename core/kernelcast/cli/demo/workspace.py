@@ -2,16 +2,16 @@
 
 import shutil
 import socket
-import subprocess
 from collections.abc import Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
-from kernelcast.cli.demo.children import KERNELCAST
+from kernelcast.cli.app import run
 from kernelcast.wire.errors import KernelcastError
 
 SCRAPE_SECONDS: Final = 1
@@ -160,7 +160,9 @@ def _target_options(exporter: str, bridge: str, predictor: str) -> list[str]:
 
 
 def _grafana(*arguments: str) -> str:
-    done = subprocess.run([*KERNELCAST, "grafana", *arguments], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise KernelcastError(f"kernelcast grafana {arguments[0]} failed: {done.stderr.strip()[-500:]}")
-    return done.stdout
+    """The output of `kernelcast grafana`, run in this process because a new one needs a second to import it."""
+    with redirect_stdout(StringIO()) as printed, redirect_stderr(StringIO()) as complaint:
+        code = run(("grafana", *arguments))
+    if code:
+        raise KernelcastError(f"kernelcast grafana {arguments[0]} failed: {complaint.getvalue().strip()[-500:]}")
+    return printed.getvalue()
