@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
@@ -59,7 +60,7 @@ LATE_CYCLES: Final = 10
 LEAST_STEP_SECONDS: Final = 0.5
 """Minimum time for each of these steps."""
 
-Steps = tuple[tuple[str, Callable[[], Any]], ...]
+Steps = deque[tuple[str, Callable[[], Any]]]
 """Names of troubles, and the steps that may have them."""
 
 _log = get_logger(__name__)
@@ -175,28 +176,25 @@ class Predictor:
         self._producer.close(left())
 
     def _read_forever(self, consumer: Consumer, shutdown: Shutdown) -> None:
-        chores_due = 0.0
-        followed: Steps = (
-            ("ledger not read", lambda: self._ledger.poll(0.0)),
-            ("marks not read", lambda: self._findings.poll(0.0)),
-            ("baselines not read", lambda: self._baselines.poll(0.0)),
+        steps: Steps = deque(
+            (
+                ("ledger not read", lambda: self._ledger.poll(0.0)),
+                ("marks not read", lambda: self._findings.poll(0.0)),
+                ("baselines not read", lambda: self._baselines.poll(0.0)),
+                ("group not asked", _at_intervals(self._partitions.watch_group)),
+                ("lag not measured", _at_intervals(self._partitions.watch_lag)),
+                ("offsets not committed", _at_intervals(lambda: self._commit(consumer))),
+            )
         )
-        chores: Steps = (
-            ("group not asked", self._partitions.watch_group),
-            ("lag not measured", self._partitions.watch_lag),
-            ("offsets not committed", lambda: self._commit(consumer)),
-        )
+        expire = _at_intervals(self._engine.expire)
         while not shutdown.requested:
             shutdown.reload_if_asked()
             messages, _ = consumer.consume(MAX_MESSAGES, POLL_SECONDS)
             if messages:
                 self._take(messages)
-            self._try_all(followed, shutdown)
+            expire()
+            self._try_all(steps, shutdown)
             self._producer.poll()
-            if time.monotonic() >= chores_due:
-                chores_due = time.monotonic() + CHORE_SECONDS
-                self._engine.expire()
-                self._try_all(chores, shutdown)
             self._manager.report(self._partitions.ready)
             self._reading.progressed()
 
@@ -323,17 +321,32 @@ class Predictor:
         return Consumer(self._settings.kafka, group_id=f"{self._settings.group_id}-reader", overrides=TO_THE_END)
 
     def _try_all(self, steps: Steps, shutdown: Shutdown) -> None:
-        """Take steps that ask Kafka; each may wait for its time-out, so a shutdown ends them in between."""
-        for trouble, step in steps:
-            if shutdown.requested:
+        """Take steps that ask Kafka, until one fails, as it may have waited for its time-out; go on behind it later."""
+        for _ in range(len(steps)):
+            steps.rotate(-1)
+            if shutdown.requested or not self._try(*steps[-1]):
                 return
-            self._try(trouble, step)
 
-    def _try(self, trouble: str, chore: Callable[[], Any]) -> None:
+    def _try(self, trouble: str, chore: Callable[[], Any]) -> bool:
         try:
             chore()
         except BrokerError as error:
             _log.warning(trouble, reason=str(error))
+            return False
+        return True
+
+
+def _at_intervals(chore: Callable[[], Any]) -> Callable[[], None]:
+    """A function that does a chore when it is called, at most every `CHORE_SECONDS`."""
+    due = 0.0
+
+    def do_if_due() -> None:
+        nonlocal due
+        if time.monotonic() >= due:
+            due = time.monotonic() + CHORE_SECONDS
+            chore()
+
+    return do_if_due
 
 
 def _counted(messages: Any) -> tuple[list[int], list[int]]:

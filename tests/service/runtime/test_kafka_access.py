@@ -1,5 +1,6 @@
 """Kafka that cannot be reached or refuses us: the reason and one remedy, and services that end to be restarted."""
 
+import time
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -13,9 +14,10 @@ from kernelcast.bridge.settings import BridgeSettings
 from kernelcast.cli.app import run
 from kernelcast.cli.doctor.broker import check_broker
 from kernelcast.cli.doctor.finding import Severity
+from kernelcast.predictor import service
 from kernelcast.predictor.service import Predictor
 from kernelcast.predictor.settings import PredictorSettings
-from kernelcast.runtime.kafka import admin, connection_errors
+from kernelcast.runtime.kafka import admin, connection_errors, offsets
 from kernelcast.runtime.kafka.producer import Producer
 from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.runtime.settings.service import KafkaSettings, WebSettings
@@ -128,11 +130,16 @@ def test_a_bridge_whose_login_is_refused_ends(kafka: SecuredKafka, mode: Literal
         bridge.wait(30)
 
 
-def test_a_predictor_whose_login_is_refused_ends(kafka: SecuredKafka) -> None:
+def test_a_predictor_whose_login_is_refused_ends_after_one_query_without_an_answer(
+    kafka: SecuredKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "STOP_SECONDS", 2.0)
     web = WebSettings(listen_address="127.0.0.1:0")
     settings = PredictorSettings(kafka=login(kafka, sasl_password="wrong"), web=web)
+    began = time.monotonic()
     with pytest.raises(KernelcastError, match=f"refused our login.*{REFUSED}.*set sasl"):
         Predictor(settings).run(Shutdown())
+    assert time.monotonic() - began < 4 * offsets.REQUEST_TIMEOUT_SECONDS, "it asks about five topics"
 
 
 @pytest.mark.parametrize(
