@@ -128,7 +128,7 @@ def _shrink(wheel: Path) -> None:
                 body = changed[entry.filename] = _without_comments(body)
             elif entry.filename.endswith(".dist-info/RECORD"):
                 body = _record(body.decode(), changed).encode()
-            after.writestr(entry, body, compresslevel=9)
+            after.writestr(entry, body, zipfile.ZIP_DEFLATED, compresslevel=9)
     packed.replace(wheel)
 
 

@@ -16,7 +16,6 @@ import tarfile
 import tempfile
 import tomllib
 import venv
-import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -125,18 +124,7 @@ def _built(python: Path, source: Path, target: str, output: Path, environ: Mappi
     with tempfile.TemporaryDirectory(dir=output, prefix=".building-") as folder:
         _run([python, "-m", "hatchling", "build", "--target", target, "--directory", folder], source, environ)
         (made,) = Path(folder).iterdir()
-        if target == "wheel":
-            compress(made)
         return made.replace(output / made.name)
-
-
-def compress(path: Path) -> None:
-    """Compress a wheel's files as far as zlib can, which hatchling does not."""
-    part = path.with_suffix(".part")
-    with zipfile.ZipFile(path) as old, zipfile.ZipFile(part, "w") as new:
-        for entry in old.infolist():
-            new.writestr(entry, old.read(entry), zipfile.ZIP_DEFLATED, compresslevel=9)
-    part.replace(path)
 
 
 def _run(command: Sequence[object], folder: Path = REPOSITORY, environ: Mapping[str, str] | None = None) -> str:

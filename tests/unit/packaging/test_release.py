@@ -1,5 +1,7 @@
 """The parts of a release: wheels for platforms, chosen by KERNELCAST_WHEEL, and the checks on them."""
 
+import base64
+import hashlib
 import sys
 import zipfile
 from pathlib import Path
@@ -47,15 +49,23 @@ def test_the_build_hook_and_the_release_name_the_same_platforms(hook_module: Mod
     )
 
 
-def test_a_wheel_is_compressed_further_and_has_the_same_files(tmp_path: Path) -> None:
-    path = tmp_path / "a.whl"
+def test_a_wheel_is_compressed_further_and_has_the_same_files_without_comments(
+    hook_module: ModuleType, tmp_path: Path
+) -> None:
+    path, record = tmp_path / "a.whl", "a-1.dist-info/RECORD"
     content = {f"{number}.py": (f"{number} = {number % 7}\n" * 500).encode() for number in range(20)}
+    written = {**content, "0.py": b"# why\n" + content["0.py"], record: b"0.py,sha256=?,1\n1.py,sha256=!,1\n"}
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as wheel:
-        for name, text in content.items():
+        for name, text in written.items():
             wheel.writestr(zipfile.ZipInfo(name, (2020, 2, 2, 0, 0, 0)), text)
     before = path.stat().st_size
-    wheels.compress(path)
+    hook_module._shrink(path)
     with zipfile.ZipFile(path) as wheel:
-        assert {name: wheel.read(name) for name in wheel.namelist()} == content
+        found = {name: wheel.read(name) for name in wheel.namelist()}
         assert {entry.date_time for entry in wheel.infolist()} == {(2020, 2, 2, 0, 0, 0)}
+    listed = [line.rsplit(",", 2) for line in found.pop(record).decode().splitlines()]
+    assert found == {**content, "0.py": b"\n" + content["0.py"]}
+    for name, digest, size in listed:
+        exact = base64.urlsafe_b64encode(hashlib.sha256(found[name]).digest()).decode().rstrip("=")
+        assert (digest, int(size)) == (f"sha256={exact}", len(found[name]))
     assert path.stat().st_size < before
