@@ -1,7 +1,6 @@
 """Brokers for the service tests: one real Kafka for all tests of a process, emptied between them."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -28,6 +27,18 @@ WITHOUT_BRIDGE: Final = (
 """Folders and files whose tests start processes or servers without compiled functions; they need no machine code."""
 
 
+KAFKA: Final = pytest.StashKey[KafkaServer]()
+"""The server of `running_kafka`."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, None, None]:
+    """Kill Kafka behind the last service test: an idle one takes time of a core and half a GiB from the others."""
+    yield
+    if nextitem is not None and not nextitem.path.is_relative_to(Path(__file__).parent) and KAFKA in item.config.stash:
+        item.config.stash[KAFKA].kill()
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _ready_to_start(request: pytest.FixtureRequest) -> None:
     """Machine code is on disk before a test starts services; the first test that needs it compiles it."""
@@ -36,22 +47,15 @@ def _ready_to_start(request: pytest.FixtureRequest) -> None:
         request.getfixturevalue("compiled")
 
 
-@contextmanager
-def apache_kafka(directory: Path) -> Iterator[Broker]:
-    """A server of its own, killed at the end."""
-    server = KafkaServer(directory)
+@pytest.fixture(scope="session")
+def running_kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A real Apache Kafka, started once a process; a test that stops or configures a broker starts its own."""
+    server = request.config.stash[KAFKA] = KafkaServer(tmp_path_factory.mktemp("kafka"))
     try:
         server.run()
         yield Broker("kafka", server.bootstrap_servers)
     finally:
         server.kill()
-
-
-@pytest.fixture(scope="session")
-def running_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A real Apache Kafka, started once a process; a test that stops or configures a broker starts its own."""
-    with apache_kafka(tmp_path_factory.mktemp("kafka")) as broker:
-        yield broker
 
 
 @pytest.fixture
