@@ -48,7 +48,7 @@ END: Final = 1_790_000_040
 HOUR: Final = 3600
 DAY: Final = 24 * HOUR
 DEAD_SECONDS: Final = 900
-WIDTH: Final = 1440
+WIDTH: Final = 1366
 DRAWN_SECONDS: Final = 120
 MOST_HEIGHT: Final = 12_000
 SERVED: Final = """
@@ -57,7 +57,9 @@ SERVED: Final = """
   closed.forEach((one) => one.click());
   const panels = [...document.querySelectorAll("article.panel")];
   const waiting = panels.filter((one) => one.querySelector(".body .quiet")?.textContent === "…").length;
+  const beyond = (one) => { const it = one.querySelector(".scroll"); return it ? it.scrollWidth - it.clientWidth : 0; };
   const shown = panels.map((one) => ({title: one.querySelector("h3 > span").textContent, type: one.classList[1],
+    beyond: one.classList[1] === "table" ? beyond(one) : 0,
     cells: [...one.querySelectorAll(".figure .name, .figure .value, th, td, .no-data, .error")].map(
       (each) => each.innerText)}));
   return JSON.stringify({closed: closed.length, waiting, panels: shown});

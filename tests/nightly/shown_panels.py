@@ -42,6 +42,8 @@ def problems(report: Mapping[str, Any], model: Mapping[str, Any], *, healthy: bo
 def _of_panel(panel: Mapping[str, Any]) -> Iterator[str]:
     if panel["error"] or panel["crashed"]:
         yield str(panel["error"] or "its component failed")
+    if panel["beyond"] > 0:
+        yield f"is {panel['beyond']} pixels wider than its panel"
     for unknown in panel["unknown"]:
         yield f"Grafana has no {unknown}"
     if re.search(r"\$\{?[A-Za-z_]", f"{panel['title']} {panel['text']}"):
@@ -60,9 +62,11 @@ def _of_data(
 
 
 def differences(report: Mapping[str, Any], served: Mapping[str, Any]) -> Iterator[str]:
-    """Figures and tables that the two pages show differently."""
+    """Figures and tables that the two pages show differently, and tables that need scrolling on the served page."""
     ours: dict[tuple[str, str], list[list[str]]] = {}
     for panel in served["panels"]:
+        if panel["beyond"] > 0:
+            yield f"{panel['title']!r}: is {panel['beyond']} pixels wider than its panel on the served page"
         ours.setdefault((panel["type"], panel["title"]), []).append(panel["cells"])
     for panel in report["panels"]:
         name = f"{panel['type']} {panel['title']!r}"

@@ -286,7 +286,7 @@ def test_the_forecast_band_is_filled_in_the_unit_of_its_metric() -> None:
         (
             "overview",
             "Worst first",
-            {"Node", "GPU", "Temperature of limit", "Clocks", "Errors", "Idle but allocated", "Crosses a limit in"},
+            {"Node", "GPU", "Temp. of limit", "Clocks", "Errors", "Allocated", "Breach in"},
         ),
         ("overview", "Alerts that fire", {"Alert", "Severity", "Node", "GPU", "Since"}),
         ("kernels", "Hottest kernels", {"Kernel", "Against a day before"}),

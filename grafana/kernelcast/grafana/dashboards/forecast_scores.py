@@ -12,9 +12,9 @@ from kernelcast.wire.catalogue.model import Metric
 
 _CELL: Final = "instance, class, horizon"
 _CELL_COLUMNS: Final = (
-    Column("instance", "Predictor", width=120),
-    Column("class", "Class", width=110),
-    Column("horizon", "Horizon", width=80),
+    Column("instance", "Predictor", width=105),
+    Column("class", "Class", width=100),
+    Column("horizon", "Horizon", width=65),
 )
 
 
@@ -64,10 +64,10 @@ def _reliability() -> Placed:
         [column(f"max by ({_CELL}, bin) ({promql.series(metric)})") for metric in rows],
         (
             *_CELL_COLUMNS,
-            Column("bin", "Bin", width=70),
-            Column("Value #A", "Claims", "none", width=80),
-            Column("Value #B", "Published", "percentunit", bar=True, width=110),
-            Column("Value #C", "Came", "percentunit", bar=True, width=110),
+            Column("bin", "Bin", width=65),
+            Column("Value #A", "Claims", "none", width=75),
+            Column("Value #B", "Published", "percentunit", bar=True, width=105),
+            Column("Value #C", "Came", "percentunit", bar=True, width=105),
         ),
         sort="Claims",
         width=12,

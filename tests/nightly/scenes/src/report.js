@@ -27,8 +27,13 @@ function panelReport(panel, made) {
     id: panel.id, key: made.state.key, type: panel.type, title, drawn_by: DRAWN_BY[panel.type] ?? "", state: data?.state ?? LoadingState.NotStarted,
     error: data?.errors?.[0]?.message ?? made.state._pluginLoadError ?? null,
     crashed: Boolean(frame?.querySelector('[data-testid*="Alert error"]')), rows: (data?.series ?? []).reduce((sum, { length }) => sum + length, 0),
-    no_data: /^(No data|No rows)$/m.test(text), text, unknown: [...unknown(panel, made)],
+    beyond: beyond(frame?.querySelector('[role="grid"]')), no_data: /^(No data|No rows)$/m.test(text), text, unknown: [...unknown(panel, made)],
   };
+}
+
+// Pixels of a table that need scrolling.
+function beyond(grid) {
+  return grid ? grid.scrollWidth - grid.clientWidth : 0;
 }
 
 function* unknown(panel, made) {

@@ -6,6 +6,7 @@ import { fieldConfig, linkValues } from "./fields.js";
 import { SOURCE, sorted, tablesOf, transformed } from "./frames.js";
 
 const MOST_ROWS = 200;
+const FREE_COLUMN = 150; // Grafana's least width of a column without a width of its own
 
 export function table(page, panel, answers) {
   const { table: whole, unknown } = transformed(tablesOf(answers), panel.transformations);
@@ -28,7 +29,8 @@ export function table(page, panel, answers) {
   const notes = [];
   if (whole.rows.length > MOST_ROWS) notes.push(`${whole.rows.length - MOST_ROWS} further rows are not drawn; narrow the choice above`);
   if (unknown.length) notes.push(`not applied here: ${unknown.join(", ")}`);
-  return element("div", { class: "scroll" }, element("table", {}, element("thead", {}, element("tr", {}, head)), element("tbody", {}, body)), notes.map((note) => element("p", { class: "quiet" }, note)));
+  const least = visible.reduce((sum, { config }) => sum + (config.custom.width || FREE_COLUMN), 0);
+  return element("div", { class: "scroll" }, element("table", { style: { tableLayout: "fixed", minWidth: `${least}px` } }, element("thead", {}, element("tr", {}, head)), element("tbody", {}, body)), notes.map((note) => element("p", { class: "quiet" }, note)));
 }
 
 // A label can hold a number, such as bytes: with a unit it is written as one, as Grafana does.
@@ -37,7 +39,7 @@ function measured({ unit }, value) {
   return isNumber ? Number(value) : value;
 }
 
-const width = (config) => (config.custom.width ? { minWidth: `${Math.min(config.custom.width, 160)}px` } : {});
+const width = ({ custom }) => (custom.width ? { width: `${custom.width}px` } : {});
 
 function cell(page, panel, { name, config, numeric }, row) {
   const value = measured(config, row[name]);

@@ -74,19 +74,20 @@ def worst_first(*, width: int = 24, height: int = 7) -> Placed:
         "Worst first",
         f"The {_ROWS} GPUs in the worst state. Temperature is of the limit at which the driver slows the GPU down; "
         "clocks are held back for the reasons given; errors are XIDs and uncorrectable memory errors in this time "
-        "range; idle but allocated is a GPU with an owner and no kernel for 15 minutes.",
+        "range; allocated is idle where a GPU has an owner and no kernel for 15 minutes; a breach is the time until "
+        "half of the simulated paths have crossed a limit.",
         runbooks=("KernelcastGpuDown", "KernelcastGpuThrottling"),
     )
     heat = f"{each(device.GPU_TEMP)} / on ({_BY}) ({each(device.SLOWDOWN_TEMP)} > 0)"
     columns = (
-        Column("Hostname", "Node", width=130),
+        Column("Hostname", "Node"),
         Column("gpu", "GPU", width=50),
-        Column("Value #A", "State", "none", width=140, words=STATES),
-        Column("Value #B", "Temperature of limit", "percentunit", bar=True, width=150, alarm=0.95),
+        Column("Value #A", "State", "none", width=128, words=STATES),
+        Column("Value #B", "Temp. of limit", "percentunit", bar=True, width=112, alarm=0.95),
         Column("Value #C", "Clocks", "none", width=140, words=held_back_states()),
-        Column("Value #D", "Errors", "short", width=70),
-        Column("Value #E", "Idle but allocated", "none", width=120, words={"0": ("idle", "yellow")}),
-        Column("Value #F", "Crosses a limit in", "s", width=120),
+        Column("Value #D", "Errors", "short", width=55),
+        Column("Value #E", "Allocated", "none", width=75, words={"0": ("idle", "yellow")}),
+        Column("Value #F", "Breach in", "s", width=72),
     )
     exprs = (state(), heat, held_back_expr(_BY), errors(), f"0 * ({idle_allocated()})", time_left())
     return first_rows(table(text, list(map(column, exprs)), columns, sort="State", width=width, height=height), _ROWS)

@@ -35,7 +35,7 @@ def fleet() -> Dashboard:
         panels.idle(),
         panels.power_now(),
     )
-    tables = (trouble.worst_first(width=16, height=7), panels.alerts(width=8, height=7))
+    tables = (trouble.worst_first(width=15, height=7), panels.alerts(width=9, height=7))
     over_time = (panels.utilisation(), panels.power(), panels.states())
     programs = Row(
         "Programs",

@@ -124,7 +124,7 @@ def _regions() -> Placed:
         text,
         [column(busy), column(wall), column(launches), column(f"{busy} / ({wall} > 0)")],
         (
-            Column("program", "Program", width=140),
+            Column("program", "Program", width=110),
             Column("rank", "Rank", width=55),
             Column("region", "Region"),
             Column("Value #A", "GPU time/s", "percentunit", width=95),

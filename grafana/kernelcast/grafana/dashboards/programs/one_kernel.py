@@ -60,16 +60,16 @@ def _forecast() -> Placed:
         [column(f"max by ({subject}) ({probability})"), column(f"min by ({subject}) ({left})")],
         (
             Column("kernel", "Kernel"),
-            Column("program", "Program", width=80),
-            Column("Hostname", "Node", width=85),
-            Column("gpu", "GPU", width=45),
-            Column("metric", "Metric", width=100, words=words.METRICS),
-            Column("cause", "Cause", width=65),
-            Column("Value #A", "Probability", "percentunit", width=80),
-            Column("Value #B", "Left (50 %)", "s", width=80),
+            Column("program", "Program", width=85),
+            Column("Hostname", "Node", width=83),
+            Column("gpu", "GPU", width=50),
+            Column("metric", "Metric", width=105, words=words.METRICS),
+            Column("cause", "Cause", width=90),
+            Column("Value #A", "Probability", "percentunit", width=94),
+            Column("Value #B", "Left", "s", width=75),
         ),
         sort="Probability",
-        width=12,
+        width=14,
         height=7,
     )
 
@@ -87,13 +87,13 @@ def _hints() -> Placed:
         text,
         [column(present), column(f"{present} * on (program, tunable) group_left () {effect}")],
         (
-            Column("program", "Program", width=160),
+            Column("program", "Program", width=125),
             Column("tunable", "Tunable"),
-            Column("value", "Present value", width=120),
-            Column("Value #B", "Time after / before", "percentunit", width=150),
+            Column("value", "Present value", width=98),
+            Column("Value #B", "Time after / before", "percentunit", width=136),
         ),
         sort="Program",
-        width=12,
+        width=10,
         height=7,
     )
 
