@@ -1,5 +1,6 @@
 """What Grafana's own components showed of the pages (`tests/nightly/grafana_components.py`), as rules of the JSON."""
 
+import re
 from typing import Any
 
 import pytest
@@ -72,6 +73,16 @@ def test_a_heading_is_not_wider_than_its_column(panel: dict[str, Any]) -> None:
         width = properties(panel, name).get("custom.width", FREE_COLUMN_PIXELS)
         arrow = ARROW_PIXELS * (name == panel["options"]["sortBy"][0]["displayName"])
         assert max(len(name) * LETTER_PIXELS + CELL_PIXELS + arrow, LEAST_COLUMN_PIXELS) <= width, name
+
+
+@pytest.mark.parametrize("panel", panels("table"))
+def test_a_unit_stands_beside_the_value_and_not_in_the_heading(panel: dict[str, Any]) -> None:
+    """A heading "Local (B)" beside a value of "48 KiB" in another column made two ways of writing bytes."""
+    in_brackets = re.compile(r"\(([kKMGT]?i?B|[numµ]?s|k?W|[MG]?Hz|°C|J)(/s)?\)")
+    assert not [name for name in names(panel).values() if in_brackets.search(name)]
+    for label in ("shared_memory", "local_memory"):
+        if label in names(panel):
+            assert properties(panel, names(panel)[label])["unit"] == "bytes"
 
 
 @pytest.mark.parametrize("panel", panels("table"))

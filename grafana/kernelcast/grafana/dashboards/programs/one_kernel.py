@@ -116,7 +116,7 @@ def _configurations() -> Placed:
             Column("block", "Block", width=120),
             Column("registers", "Registers", width=100),
             Column("shared_memory", "Shared memory", "bytes", width=130),
-            Column("local_memory", "Local (B)", width=110),
+            Column("local_memory", "Local memory", "bytes", width=130),
         ),
         sort="Registers",
         height=7,
