@@ -3,6 +3,7 @@
 The rules are those of grafana/dashboard-linter v0.2.0 that concern Prometheus; its binary needs Go.
 """
 
+import itertools
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -190,10 +191,21 @@ def test_words_for_an_empty_result_need_a_measurement(board: dict[str, Any]) -> 
     """Words such as "none" have the value -1, which a query gives only where something is measured."""
     for panel in panels(board):
         has_words = any("-1" in mapping["options"] for mapping in panel["fieldConfig"]["defaults"].get("mappings", ()))
-        proofs = [re.findall(r"-1 \* group\((.*)", target["expr"]) for target in panel["targets"]]
+        proofs = [list(proofs_of(target["expr"])) for target in panel["targets"]]
         assert any(proofs) == has_words, panel["title"]
-        for (proof,) in filter(None, proofs):
-            assert parse(proof.partition(" unless on () ")[0].partition('), "')[0].removesuffix(")")).selectors, proof
+        for proof in itertools.chain(*proofs):
+            assert parse(proof).selectors, proof
+
+
+def proofs_of(expr: str) -> Iterator[str]:
+    """What must be measured for the words of an empty result."""
+    for found in re.finditer(r"-[12] \* group\(", expr):
+        depth = 1
+        for end in range(found.end(), len(expr)):
+            depth += {"(": 1, ")": -1}.get(expr[end], 0)
+            if not depth:
+                yield expr[found.end() : end]
+                break
 
 
 def test_that_no_breach_is_predicted_is_said_only_where_a_predictor_can_say_so(board: dict[str, Any]) -> None:

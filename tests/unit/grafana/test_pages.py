@@ -10,6 +10,9 @@ import pytest
 from tests.unit.grafana.queries import boards, panels, parse, recorded
 
 from kernelcast.grafana import dashboards, rules
+from kernelcast.grafana.dashboards import living
+from kernelcast.predictor.passage.run import MIN_BLOCKS
+from kernelcast.predictor.settings import BREACH_SECONDS
 
 BOARDS = boards()
 PAGES = ("overview", "node", "gpus", "kernels", "synchronisation", "forecasts", "hints", "pipeline")
@@ -268,6 +271,50 @@ def test_the_forecast_shown_first_is_of_the_series_in_most_trouble() -> None:
         assert variables[name]["definition"].startswith("query_result(sort_desc("), name
         assert "kernelcast_degradation_probability_ratio" in variables[name]["definition"]
         assert variables[name]["sort"] == 0, "sorted by value, not by name"
+
+
+@pytest.mark.parametrize("value", ["", "no forecast"])
+def test_titles_read_where_nothing_is_forecast(value: str) -> None:
+    """Before the first forecast a title was ": measured, and as forecast before", and another one "in"."""
+    for panel in first_screen(BOARDS["kernelcast-forecasts.json"]):
+        title = panel["title"].replace("${metric:text}", value).replace("$horizon ", "").strip(": ")
+        assert re.match(r"[A-Z].*[a-z]$", title), title
+        assert "$" not in title
+
+
+def test_without_a_forecast_a_measured_node_and_gpu_are_chosen() -> None:
+    """The line about the data narrows to the node: an empty variable left none of it."""
+    listed = BOARDS["kernelcast-forecasts.json"]["templating"]["list"]
+    variables = {one["name"]: one["definition"] for one in listed if one["type"] == "query"}
+    for name, label in (("hostname", "Hostname"), ("gpu", "gpu")):
+        assert re.search(rf"or on \(\) -1 \* group by \({label}\) \({{__name__=~.DCGM_FI_DEV_FB_USED", variables[name])
+    assert '"words", "no forecast", "metric", "none"' in variables["metric"]
+
+
+def test_a_figure_about_breaches_says_that_the_predictor_learns() -> None:
+    seen = 0
+    for board in BOARDS.values():
+        for panel in panels(board):
+            exprs = " ".join(target["expr"] for target in panel["targets"])
+            if "kernelcast_forecast_judged_series" in exprs and panel["type"] in ("stat", "table"):
+                assert re.search(r"group\(kernelcast_forecast_judged_series{[^}]*} == 0\)", exprs), panel["title"]
+                assert living.LEARNING.words in str(panel["fieldConfig"]["defaults"]["mappings"]) + exprs
+                seen += 1
+    assert seen >= 7
+    described = [
+        panel["description"]
+        for board in BOARDS.values()
+        for panel in panels(board)
+        if panel["title"] in ("Soonest predicted breach", "Time to threshold, and how far to believe it")
+    ]
+    assert all(f"learns for {MIN_BLOCKS} blocks of five minutes" in text for text in described)
+    assert BREACH_SECONDS == 5 * 60
+
+
+def test_no_description_of_a_table_quotes_words_that_grafana_does_not_write_there() -> None:
+    """An empty table says "No rows" in Grafana and "No data" on the pages that the bridge serves."""
+    tables = [panel for board in BOARDS.values() for panel in panels(board) if panel["type"] == "table"]
+    assert not [one["title"] for one in tables if re.search("No (data|rows)", one["description"])]
 
 
 def test_the_forecast_band_is_filled_in_the_unit_of_its_metric() -> None:

@@ -51,7 +51,7 @@ def alerts(*, width: int = 24, height: int = 7) -> Placed:
     """The alerts that fire, the most severe first."""
     text = PanelText(
         "Alerts that fire",
-        "Alerts of kernelcast that fire now. The runbook of each has the first action. No data: the rules are not "
+        "Alerts of kernelcast that fire now. The runbook of each has the first action. Empty: the rules are not "
         "loaded, or Prometheus has stopped evaluating them.",
         calm=Calm("none fires", _WATCHDOG),
         runbooks=("Watchdog",),

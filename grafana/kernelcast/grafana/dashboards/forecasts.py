@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.dashboards import living, words
-from kernelcast.grafana.dashboards.frame import OWNER
+from kernelcast.grafana.dashboards.frame import ANY_GPU, ANY_NODE, OWNER
 from kernelcast.grafana.inputs import Thresholds
 from kernelcast.grafana.model.dashboard import Row
 from kernelcast.grafana.model.panels import Axis, Calm, LineStyle, PanelText, Placed, limits, stat, time_series
@@ -22,6 +22,10 @@ _SERIES: Final = 'job=~"$job", Hostname="$hostname", gpu="$gpu", program="$progr
 _ANY: Final = ("Hostname", "gpu", "program", "rank", "kernel")
 """The table and the scores are about all series, not about the one chosen."""
 _NAME: Final = "${metric:text}"
+_NONE: Final = "no forecast"
+
+_UNFORECAST: Final = Calm(_NONE, living.PREDICTIONS, living.LEARNING)
+"""Series that nothing draws attention to have no forecast."""
 
 
 def variables() -> tuple[Any, ...]:
@@ -30,9 +34,9 @@ def variables() -> tuple[Any, ...]:
     chosen = 'job=~"$job", metric="$metric", Hostname="$hostname", gpu="$gpu"'
     subject = ('metric="$metric"', 'Hostname="$hostname"', 'gpu="$gpu"')
     return (
-        RankedVariable("metric", "Forecast of", words.worded(_trouble("metric")), "metric", words="words"),
-        RankedVariable("hostname", "Node", _of_owner("Hostname", 'metric="$metric"'), "Hostname"),
-        RankedVariable("gpu", "GPU", _of_owner("gpu", 'metric="$metric"', 'Hostname="$hostname"'), "gpu"),
+        RankedVariable("metric", "Forecast of", _metrics(), "metric", words="words"),
+        RankedVariable("hostname", "Node", _of_owner("Hostname", ANY_NODE, 'metric="$metric"'), "Hostname"),
+        RankedVariable("gpu", "GPU", _of_owner("gpu", ANY_GPU, 'metric="$metric"', 'Hostname="$hostname"'), "gpu"),
         RankedVariable("program", "Program", _trouble("program", *subject), "program"),
         RankedVariable("kernel", "Kernel", _trouble("kernel", *subject, 'program="$program"'), "kernel"),
         LabelVariable("horizon", "Horizon", f"{value}{{{chosen}}}", "horizon", several=False),
@@ -47,13 +51,22 @@ def _trouble(label: str, *matchers: str) -> str:
     return f"{probable} or 0 * {forecasted}"
 
 
-def _of_owner(label: str, *matchers: str) -> str:
-    """The same, of the nodes and GPUs of the job and user chosen; forecasts have no user, so all if none is chosen."""
+def _metrics() -> str:
+    """Metrics with a forecast; without one, a choice that says so, which the titles of the panels show."""
+    none = 'label_replace(vector(-1), "metric", "none", "", "")'
+    found = words.worded(f"{_trouble('metric')} or on () {none}")
+    return f'label_replace({found}, "words", "{_NONE}", "metric", "none")'
+
+
+def _of_owner(label: str, measured: str, *matchers: str) -> str:
+    """The same, of the nodes and GPUs of the job and user chosen; forecasts have no user, so all if none is chosen.
+
+    Without a forecast, those that are measured: an empty variable would leave nothing of the line about the data.
+    """
     known = f"{promql.name(forecast.FORECAST_VALUE)}|{promql.name(kernel.PROBE_USER)}"
-    place = ", ".join(one for one in matchers if one.startswith("Hostname"))
-    return f'({_trouble(label, *matchers)}) and on ({label}) {{__name__=~"{known}", {OWNER}, {place}}}'.replace(
-        ", }", "}"
-    )
+    where = ", ".join((OWNER, *(one for one in matchers if one.startswith("Hostname"))))
+    ranked = f'({_trouble(label, *matchers)}) and on ({label}) {{__name__=~"{known}", {where}}}'
+    return f'({ranked}) or on () -1 * group by ({label}) ({{__name__=~"{measured}", {where}}})'
 
 
 def first_screen() -> tuple[Placed, ...]:
@@ -106,7 +119,7 @@ def _actual() -> tuple[str, ...]:
 
 def _band() -> Placed:
     text = PanelText(
-        f"{_NAME}: measured, and as forecast $horizon before",
+        f"Measured, and as forecast $horizon ahead: {_NAME}",
         "The values of the series chosen (a counter as its rate, a kernel's duration as the mean of its launches), "
         "over the mean and the 95 % interval that were forecast for that moment one horizon earlier. Values outside "
         "the band are misses: 5 in 100 are expected. The dashed line is the limit.",
@@ -139,8 +152,9 @@ def _filled() -> tuple[dict[str, Any], ...]:
 
 def _next() -> Placed:
     text = PanelText(
-        f"{_NAME} in $horizon",
+        f"Now, and $horizon ahead: {_NAME}",
         "The newest forecast for the series chosen: mean and 95 % interval, beside its value now and its limit.",
+        calm=_UNFORECAST,
     )
     queries = [
         *(Query(expr, f"{_NAME} now") for expr in _actual()),
@@ -157,9 +171,9 @@ def _next() -> Placed:
 
 def _left() -> Placed:
     text = PanelText(
-        f"{_NAME}: time left",
+        f"Time left: {_NAME}",
         "Time until half of the simulated paths of the series chosen have crossed its limit; 0 s: it is crossed.",
-        calm=Calm("no breach predicted", living.PREDICTIONS),
+        calm=Calm("no breach predicted", living.PREDICTIONS, living.LEARNING),
         runbooks=("KernelcastBreachImminent",),
     )
     left = _of_series(forecast.DEGRADATION_TIME, 'quantile="0.5"')
@@ -167,7 +181,9 @@ def _left() -> Placed:
 
 
 def _age() -> Placed:
-    text = PanelText("Age of this forecast", "Time since the newest value that the forecast rests on.")
+    text = PanelText(
+        "Age of this forecast", "Time since the newest value that the forecast rests on.", calm=_UNFORECAST
+    )
     written = _of_series(forecast.FORECAST_TIME)
     axis = Axis("s", low=0, thresholds=((None, "green"), (1800, "orange"), (7200, "red")))
     return stat(text, [Query(f"time() - max({written})")], axis, width=12, height=3)
@@ -178,8 +194,9 @@ def _breaches() -> Placed:
         "Time to threshold, and how far to believe it",
         "Series that will probably cross their limit within the horizon, the cause, and the time until 10, 50 and 90 "
         "of 100 simulated paths have crossed it. Skill is against the last value (0 is as good, 1 is perfect); "
-        "coverage is the share of past values inside the 95 % interval. A click on a metric shows its forecast.",
-        calm=Calm("No breach is predicted", living.PREDICTIONS),
+        "coverage is the share of past values inside the 95 % interval. A click on a metric shows its forecast. The "
+        "predictor learns for 18 blocks of five minutes first; a demo has shorter ones.",
+        calm=Calm("No breach is predicted", living.PREDICTIONS, living.LEARNING),
         runbooks=("KernelcastDegradationPredicted", "KernelcastBreachImminent"),
     )
     labels = "Hostname, gpu, program, kernel, metric, cause, horizon"

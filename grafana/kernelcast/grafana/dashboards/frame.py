@@ -13,14 +13,14 @@ ALERT_NAMES: Final = "Kernelcast.+"
 _OWNED: Final = "|".join(promql.name(row) for row in (device.FB_USED, accelerator.MEMORY_USED, kernel.PROBE_USER))
 """Series that name a job: of devices, and of programs with the probe."""
 
-_ANY_GPU: Final = "|".join(promql.name(row) for row in (device.FB_USED, kernel.LAUNCHES, kernel.PROBE_USER))
+ANY_GPU: Final = "|".join(promql.name(row) for row in (device.FB_USED, kernel.LAUNCHES, kernel.PROBE_USER))
 """Frame buffer memory: the one metric that every GPU has, and every MIG instance, too. Launches have no user, so a
 chosen user leaves the programs that are known to be that user's."""
 
-_ANY_NODE: Final = f"{_ANY_GPU}|{promql.name(accelerator.MEMORY_USED)}"
+ANY_NODE: Final = f"{ANY_GPU}|{promql.name(accelerator.MEMORY_USED)}"
 """Nodes with TPUs have no GPU series."""
 
-_ANY_SERIES: Final = f"{_ANY_NODE}|{promql.name(forecast.FORECAST_VALUE)}"
+_ANY_SERIES: Final = f"{ANY_NODE}|{promql.name(forecast.FORECAST_VALUE)}"
 _ANYBODY: Final = ".*"
 """Also series without an owner."""
 OWNER: Final = 'job=~"$job", hpc_job=~"$hpc_job", user=~"$user"'
@@ -45,13 +45,13 @@ def everywhere(*, service: bool = False) -> tuple[Any, ...]:
 
 def nodes(*, several: bool = True) -> tuple[Any, ...]:
     """Then the node."""
-    here = f'{{__name__=~"{_ANY_NODE}", {OWNER}}}'
+    here = f'{{__name__=~"{ANY_NODE}", {OWNER}}}'
     return (LabelVariable("hostname", "Node", here, "Hostname", several=several, all_value=None),)
 
 
 def gpus(*, several: bool = True) -> tuple[Any, ...]:
     """Then the GPU."""
-    here = f'{{__name__=~"{_ANY_GPU}", {OWNER}, Hostname=~"$hostname"}}'
+    here = f'{{__name__=~"{ANY_GPU}", {OWNER}, Hostname=~"$hostname"}}'
     return (LabelVariable("gpu", "GPU", here, "gpu", several=several, all_value=None),)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from kernelcast.grafana import promql
+from kernelcast.grafana.model.panels import Calm
 from kernelcast.grafana.model.targets import Query
 from kernelcast.wire.catalogue import bridge, exporter, forecast, kernel, predictor
 from kernelcast.wire.catalogue.devices import gpu
@@ -14,6 +15,8 @@ PROGRAMS: Final = promql.series(kernel.LAUNCHES, free=("program", "rank", "kerne
 EXPORTERS: Final = promql.series(exporter.TICKS)
 PREDICTORS: Final = promql.series(predictor.SWEEPS)
 PREDICTIONS: Final = f"{promql.series(forecast.JUDGED_SERIES)} > 0"
+LEARNING: Final = Calm("no forecast yet: still learning", f"{promql.series(forecast.JUDGED_SERIES)} == 0")
+"""Before the first judgement, which needs a history of 18 blocks."""
 BRIDGES: Final = promql.series(bridge.LINES)
 
 

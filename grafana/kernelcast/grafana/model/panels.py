@@ -54,10 +54,12 @@ class Calm:
     Attributes:
         words: Statement, such as "none predicted".
         proof: PromQL that has a result only while the measurement lives.
+        before: What to say while only its proof has a result, such as that the predictor still learns.
     """
 
     words: str
     proof: str
+    before: "Calm | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,14 +250,18 @@ def while_measured(expr: str, calm: Calm) -> str:
 
 
 def _if_empty(exprs: Sequence[str], calm: Calm) -> str:
-    """`EMPTY` where no query has a result although the measurement lives."""
-    return f"{EMPTY} * group({calm.proof}) unless on () ({' or '.join(f'({expr})' for expr in exprs)})"
+    """`EMPTY`, or `EMPTY - 1` before, where no query has a result although the measurement lives."""
+    empty = f"{EMPTY} * group({calm.proof})"
+    if calm.before is not None:
+        empty = f"({empty} or {EMPTY - 1} * group({calm.before.proof}))"
+    return f"{empty} unless on () ({' or '.join(f'({expr})' for expr in exprs)})"
 
 
 def _mappings(text: PanelText, axis: Axis) -> list[Json]:
     mappings = [_NO_DATA, *([mapping(axis.states)] if axis.states else [])]
     if text.calm is not None:
-        mappings.append(mapping({str(EMPTY): (text.calm.words, "text")}))
+        said = (text.calm, *([text.calm.before] if text.calm.before else []))
+        mappings.append(mapping({str(EMPTY - place): (calm.words, "text") for place, calm in enumerate(said)}))
     return mappings
 
 

@@ -154,4 +154,5 @@ def first_rows(placed: Placed, count: int) -> Placed:
 def _row_if_empty(expr: str, calm: Calm) -> str:
     """The table's rows, or one that holds the words, in a column of their own."""
     empty = f'label_replace({EMPTY} * group({calm.proof}), "{_CALM}", "{calm.words}", "", "")'
-    return f"({expr}) or on () {empty}"
+    rows = f"({expr}) or on () {empty}"
+    return rows if calm.before is None else _row_if_empty(rows, calm.before)

@@ -50,7 +50,7 @@ def _forecast() -> Placed:
     text = PanelText(
         "Forecast of the kernels chosen",
         "Probability that a kernel crosses its threshold, and the time until half of the simulated paths have.",
-        calm=Calm("No breach is predicted", living.PREDICTIONS),
+        calm=Calm("No breach is predicted", living.PREDICTIONS, living.LEARNING),
     )
     subject = "Hostname, gpu, program, kernel, metric, cause"
     probability = promql.series(forecast.DEGRADATION_PROBABILITY, extra=('kernel!=""',))
