@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
+from unittest import mock
 
 import numpy as np
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
@@ -27,6 +28,8 @@ from kernelcast.bridge.tables.columns import MessageColumns
 from kernelcast.columnar import Decoder
 from kernelcast.exporter.delivery.spool.disk import DiskSpool
 from kernelcast.exporter.delivery.spool.record import Record
+from kernelcast.exporter.hints.outcome_log import OutcomeLog
+from kernelcast.exporter.hints.received import ReceivedOutcome
 from kernelcast.exporter.nvml.recordings import recording
 from kernelcast.exporter.programs.final_reports import Departure, FinalReports, sync
 from kernelcast.exporter.programs.limits import ProbeLimits
@@ -41,6 +44,7 @@ from kernelcast.predictor.series.saved.rows import SavedRows
 from kernelcast.predictor.series.saved.writer import StateWriter
 from kernelcast.predictor.series.subjects import Form, Subject
 from kernelcast.predictor.series.windows import Windows
+from kernelcast.probe.reporting.left_outcomes import LeftOutcomes, Origin
 from kernelcast.wire import cloudevents, events, frames
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.identity import Device, Process
@@ -215,6 +219,49 @@ def read_final_reports(directory: Path) -> Any:
     restored = reports.restore(aggregator, 0)
     reports.close()
     return {"restored": restored, "errors": reports.errors, "samples": _samples(aggregator)}
+
+
+def write_outcome_log(directory: Path) -> None:
+    """The exporter's log of outcomes of ended programs: three, of which Kafka has acknowledged the first."""
+    log = OutcomeLog(directory).open()
+    outcome = events.outcome_from(stored_events()["outcome"])
+    waiting = [ReceivedOutcome(outcome, f"event-{number}", "n0nce") for number in range(3)]
+    ids, descriptor = log.append(waiting, SECOND_NS)
+    assert len(ids) == len(waiting)
+    assert descriptor is not None
+    sync(descriptor)
+    log.settle(["event-0"])
+    log.close()
+
+
+def read_outcome_log(directory: Path) -> Any:
+    """The outcomes that an exporter sends after a restart."""
+    log = OutcomeLog(directory).open()
+    restored = [asdict(one) for one in log.restore()]
+    log.close()
+    return {"restored": restored, "errors": log.errors}
+
+
+LEFT_BY: Final = Origin("H200", "v1")
+
+
+def _left_outcomes(directory: Path) -> LeftOutcomes:
+    with mock.patch("socket.gethostname", return_value="node1"):
+        return LeftOutcomes(directory / "train-1.jsonl", "0", lambda: 2 * SECOND_NS)
+
+
+def write_left_outcomes(directory: Path) -> None:
+    """The file of outcomes that no exporter has confirmed to a program; its next run has delivered one of them."""
+    known = stored_events()["outcome"]
+    _left_outcomes(directory).update([known | {"id": f"event-{number}"} for number in range(3)], LEFT_BY)
+    next_run = _left_outcomes(directory)
+    next_run.update([event for event in next_run.restore(LEFT_BY) if event["id"] != "event-1"], LEFT_BY)
+
+
+def read_left_outcomes(directory: Path) -> Any:
+    """The outcomes that the next run of the program sends."""
+    file = _left_outcomes(directory)
+    return {"restored": file.restore(LEFT_BY), "failures": file.failures}
 
 
 def write_recording(directory: Path) -> None:
@@ -415,6 +462,8 @@ def read_windows(directory: Path) -> Any:
 FORMATS: Final[dict[str, tuple[Callable[[Path], None], Callable[[Path], Any]]]] = {
     "exporter-state": (write_state, read_state),
     "final-reports": (write_final_reports, read_final_reports),
+    "exporter-outcomes": (write_outcome_log, read_outcome_log),
+    "left-outcomes": (write_left_outcomes, read_left_outcomes),
     "nvml-recording": (write_recording, read_recording),
     "spool": (write_spool, read_spool),
     "frames": (write_frames, read_frames),
