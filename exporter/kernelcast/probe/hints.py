@@ -16,13 +16,14 @@ from kernelcast.probe.ranks.messages import Ended, Offer, Work, ended_alone, rep
 from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.probe.trial import RunningTrial, Trial, TrialResult
 from kernelcast.probe.tunables import AnyTunable, TunableSet
+from kernelcast.probe.tuned.approved import SearchApprovals
 from kernelcast.probe.tuned.kept_values import KeptValues
 from kernelcast.probe.tuned.steps import StepSearch
 from kernelcast.tuning.experiment import Decision
 from kernelcast.wire.errors import EventError
 from kernelcast.wire.events import Hint, HintMode, OutcomeState, hint_from, withdrawn_key
 from kernelcast.wire.repeats import RecentIds
-from kernelcast.wire.tuning.approvals import APPROVAL_TYPE, Approval, approval_from
+from kernelcast.wire.tuning.approvals import APPROVAL_TYPE, approval_from
 from kernelcast.wire.tuning.experience import EXPERIENCE_TYPE, Experience, experience_from
 from kernelcast.wire.tuning.pauses import LATER
 
@@ -61,7 +62,7 @@ class HintReceiver:
         self.kept_values = KeptValues(recorder.progress, ground, outcomes)
         self.learned: Callable[[Experience], None] = lambda _experience: None
         """Takes what searches have found on other nodes."""
-        self._approvals: dict[str, Approval] = {}
+        self.approvals = SearchApprovals(ground, outcomes)
         self.malformed = 0
         """Number of events that were not valid hints."""
 
@@ -76,8 +77,7 @@ class HintReceiver:
                 self.learned(experience_from(event))
                 return
             if event.get("type") == APPROVAL_TYPE:
-                approval = approval_from(event)
-                self._approvals[approval.tunable] = approval
+                self.approvals.add(approval_from(event))
                 return
             hint = hint_from(event)
         except EventError:
@@ -88,14 +88,6 @@ class HintReceiver:
                 return
             self._outcomes.add(hint, OutcomeState.RECEIVED, "")
             self._let_in(hint)
-
-    def search_approval(self, space: str) -> Approval | None:
-        """Return a person's approval of the search of a space that is in force; None without one."""
-        approval, ground = self._approvals.get(space), self._ground
-        if approval is None:
-            return None
-        subject = (ground.program, space, ground.device_model(), ground.code_version)
-        return approval if approval.approves_search(*subject, ground.clock()) else None
 
     def withdraw(self, key: str) -> None:
         """Drop the hint with a key; a trial of it ends with the old value at its next boundary."""

@@ -230,8 +230,9 @@ class Probe:
             self._register_search,
             self.tunable,
             self._desk.drive,
-            self._desk.search_approval,
+            self._desk.approvals.of,
             self._desk.councils.search_together,
+            self._desk.approvals.refuse,
         )
 
     @property

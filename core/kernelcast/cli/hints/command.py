@@ -239,7 +239,10 @@ def approve_search_command(  # noqa: PLR0913  the command line
     config: ConfigFile = None,
     bootstrap_servers: BootstrapServers = None,
 ) -> None:
-    """Let a program search a space that changes its results, within a bound. The newest answer about a space counts."""
+    """Let a program search a space that changes its results, within a bound. The newest answer about a space counts.
+
+    A program rejects it, with the reason, for a collective space and one with per="call": `kernelcast hints list`.
+    """
     now_ns = time.time_ns()
     answered = Approval(
         search_id(program, space),

@@ -1,9 +1,14 @@
 """The search of a space that changes the program's results: only while a person's approval of it is in force."""
 
+import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from kernelcast.probe.conditions.checks import RejectionReason
+from kernelcast.probe.outcomes import OutcomeQueue
 from kernelcast.probe.tunables import Tunable
+from kernelcast.probe.tuned.reports import new_id
+from kernelcast.wire.events import OutcomeState
 from kernelcast.wire.tuning.approvals import Approval
 from kernelcast.wire.tuning.experience import Experience
 
@@ -36,6 +41,51 @@ class OwnSearch(Protocol):
 
     def learn(self, experience: Experience) -> None:
         """Use what other nodes have found."""
+
+
+class SearchApprovals:
+    """Answers of people about searches, and spaces that no answer covers: each such approval is rejected once.
+
+    For any thread.
+
+    Args:
+        ground: The properties of the process.
+        outcomes: Takes the rejections.
+    """
+
+    def __init__(self, ground: RejectionReason, outcomes: OutcomeQueue) -> None:
+        self._ground = ground
+        self._outcomes = outcomes
+        self._lock = threading.Lock()
+        self._answers: dict[str, Approval] = {}
+        self._refusals: dict[str, str] = {}
+        self._refused: dict[str, Approval] = {}
+
+    def add(self, answer: Approval) -> None:
+        """Note an answer; the newest about a space counts."""
+        self._answers[answer.tunable] = answer
+        self._reject(answer.tunable)
+
+    def of(self, space: str) -> Approval | None:
+        """Return a person's approval of the search of a space that is in force; None without one."""
+        approval, ground = self._answers.get(space), self._ground
+        if approval is None:
+            return None
+        subject = (ground.program, space, ground.device_model(), ground.code_version)
+        return approval if approval.approves_search(*subject, ground.clock()) else None
+
+    def refuse(self, space: str, reason: str) -> None:
+        """Reject each approval of the search of a space, for a reason."""
+        self._refusals[space] = reason
+        self._reject(space)
+
+    def _reject(self, space: str) -> None:
+        with self._lock:
+            approval, reason = self.of(space), self._refusals.get(space)
+            if approval is None or reason is None or self._refused.get(space) == approval:
+                return
+            self._refused[space] = approval
+        self._outcomes.add_trial(new_id(), space, OutcomeState.REJECTED, reason)
 
 
 class ApprovedSearch:

@@ -56,6 +56,15 @@ class SpaceTerms:
         """Whether the space is announced as a tunable, so that hints can propose its configurations."""
         return self.scope == "collective" or (self.changes_results and self.per != "call")
 
+    @property
+    def unapprovable(self) -> str:
+        """The reason for which no approval covers a search of a space that changes results; empty if one does."""
+        if self.scope == "collective":
+            return "it is collective: its ranks hear of an answer at different times; approve its hints instead"
+        if self.per == "call":
+            return 'it changes with each call: results of one step would mix configurations; declare it per="step"'
+        return ""
+
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
@@ -74,6 +83,7 @@ class Surroundings:
         drive: Lets steps drive a search.
         approval: Returns a person's approval of the search of a space that changes results; None without one.
         search_together: Lets the ranks of a collective space search it; returns this rank's part.
+        refuse_search: Takes a space whose search no approval covers, and the reason.
     """
 
     active: bool = False
@@ -88,6 +98,7 @@ class Surroundings:
     drive: Callable[[StepSearch], None] | None = None
     approval: Callable[[str], Approval | None] = lambda _space: None
     search_together: Callable[[Tunable[str], CollectiveSpace], Search] | None = None
+    refuse_search: Callable[[str, str], None] = lambda _space, _reason: None
 
 
 class ProgramSpace:
@@ -197,6 +208,8 @@ class ProgramSpace:
     def begin(self, share: float) -> None:
         """Let steps search the space, or hints propose its configurations."""
         context, terms, space = self._surroundings, self._terms, self._space
+        if terms.changes_results and terms.unapprovable:
+            context.refuse_search(self.name, f"no approval covers its search, because {terms.unapprovable}")
         if terms.is_proposed and context.announce is not None:
             by_text = {shown(space.configuration(one), space): space.configuration(one) for one in space.ordinals}
             agreed = Terms(terms.scope, terms.per, "space", (), None, terms.group, terms.changes_results or None)

@@ -163,3 +163,42 @@ def test_a_space_that_changes_with_calls_is_not_covered(training: Training) -> N
     batch = batch_of(training, per="call")
     hear(training, approval())
     assert set(train(training, batch, 100)) == {64}
+
+
+class Alone:
+    def all_gather(self, text: str) -> list[str]:
+        return [text]
+
+
+REFUSED: Final[dict[str, tuple[dict[str, Any], str]]] = {
+    "call": ({"per": "call"}, "no approval covers its search, because it changes with each call"),
+    "collective": ({"scope": "collective"}, "no approval covers its search, because it is collective"),
+}
+
+
+@pytest.mark.parametrize("known_before", [False, True])
+@pytest.mark.parametrize(("changes", "reason"), REFUSED.values(), ids=REFUSED)
+def test_an_approval_that_covers_nothing_is_answered_with_the_reason(
+    training: Training, changes: dict[str, Any], reason: str, *, known_before: bool
+) -> None:
+    """A person who approves such a search would otherwise wait for nothing; the outcome is in `hints list`."""
+    if known_before:
+        hear(training, approval())
+    changes = {**changes, "group": Alone()} if "scope" in changes else changes
+    batch = batch_of(training, **changes)
+    hear(training, approval())
+    hear(training, approval())  # repeated after a reconnect
+    assert set(train(training, batch, 50)) == {64}
+    (outcome,) = training.probe.outcomes
+    assert (outcome.tunable, outcome.state) == ("batch", OutcomeState.REJECTED)
+    assert outcome.hint_id.startswith("search-")
+    assert outcome.reason.startswith(reason)
+    hear(training, approval(time_ns=2, state=ApprovalState.WITHDRAWN))
+    hear(training, approval(time_ns=3, by="bo"))
+    assert len(training.probe.outcomes) == 2
+
+
+def test_a_space_whose_search_can_be_approved_refuses_no_approval(training: Training) -> None:
+    batch_of(training)
+    hear(training, approval())
+    assert not [one for one in training.probe.outcomes if one.state is OutcomeState.REJECTED]
