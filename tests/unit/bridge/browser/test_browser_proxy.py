@@ -9,10 +9,12 @@ from collections.abc import Mapping
 from http.client import BadStatusLine
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, parse_qsl, urlencode
 
 import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from starlette.routing import Route
 from tests.support.bridge.asgi_client import AsgiClient
 
@@ -173,3 +175,34 @@ def test_the_credentials_of_the_page_stay_here_and_ours_go_to_prometheus(tmp_pat
 def test_an_address_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match=r"it must|its port"):
         PagesSettings(prometheus_url=url)
+
+
+TEXTS = st.text(st.sampled_from('aé=&+% {}"$~,/\n'), max_size=20)
+
+
+@given(st.lists(st.tuples(TEXTS, TEXTS), max_size=4), st.text("ab=&+%20;", max_size=20))
+def test_parameters_are_read_as_those_of_a_form(pairs: list[tuple[str, str]], raw: str) -> None:
+    """Texts are decoded once and kept, also those with odd escapes."""
+    for text in (urlencode(pairs), raw):
+        for _ in range(2):
+            assert prometheus.parameters_in(text) == parse_qsl(text, keep_blank_values=True)
+
+
+def test_a_query_that_is_asked_again_is_forwarded_as_before() -> None:
+    asked: list[bytes] = []
+
+    def ask(_path: str, body: bytes, _headers: Mapping[str, str]) -> Answer:
+        asked.append(body)
+        return Answer(200, "application/json", "", b"{}")
+
+    expr = 'sum by (é) (rate({__name__=~"a+b|c&d"}[5m])) % 7'
+    long = "x" * 10_000
+    proxy = PrometheusProxy(PagesSettings(prometheus_url="http://prometheus:9090"), ask=ask)
+
+    async def twice() -> None:
+        for query in (expr, expr, long, long):
+            await proxy.ask("query?" + urlencode({"query": query, "time": "1.5"}))
+
+    asyncio.run(twice())
+    for query, bodies in ((expr, asked[:2]), (long, asked[2:])):
+        assert bodies == [urlencode({"query": query, "time": "1.5", "timeout": "10s"}).encode()] * 2
