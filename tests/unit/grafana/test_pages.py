@@ -282,6 +282,13 @@ def test_titles_read_where_nothing_is_forecast(value: str) -> None:
         assert "$" not in title
 
 
+def test_words_for_no_forecast_are_not_as_high_as_five_values() -> None:
+    """Grafana wrote "No data" in letters of 90 pixels there, and cut the lower ones."""
+    (newest,) = (one for one in first_screen(BOARDS["kernelcast-forecasts.json"]) if one["title"].startswith("Now, "))
+    assert newest["gridPos"]["h"] > 4
+    assert newest["options"]["text"] == {"titleSize": 16, "valueSize": 24}
+
+
 def test_without_a_forecast_a_measured_node_and_gpu_are_chosen() -> None:
     """The line about the data narrows to the node: an empty variable left none of it."""
     listed = BOARDS["kernelcast-forecasts.json"]["templating"]["list"]

@@ -23,6 +23,8 @@ _ANY: Final = ("Hostname", "gpu", "program", "rank", "kernel")
 """The table and the scores are about all series, not about the one chosen."""
 _NAME: Final = "${metric:text}"
 _NONE: Final = "no forecast"
+_SIZES: Final = {"titleSize": 16, "valueSize": 24}
+"""Pixels: Grafana would write the words for no forecast as high as the five values, and cut them."""
 
 _UNFORECAST: Final = Calm(_NONE, living.PREDICTIONS, living.LEARNING)
 """Series that nothing draws attention to have no forecast."""
@@ -165,6 +167,7 @@ def _next() -> Placed:
         Query(_limit(), f"{_NAME} limit"),
     ]
     placed = stat(text, queries, Axis("none"), named=True, width=8, height=7)
+    placed.panel.options["text"] = dict(_SIZES)
     placed.panel.field_config["overrides"] = list(words.units(" (now|expected|lower bound|upper bound|limit)"))
     return placed
 
