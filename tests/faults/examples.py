@@ -455,6 +455,14 @@ EXAMPLES: Final = {
         ("grow", 1, 0),
         ("wait", 0, 0),
     ),
+    "totals of deltas: a topic is made again, and a key returns to a replica with an old total": _schedule(
+        {**_GROUP, "replicas": 3, "producers": 2, "partitions": 2},
+        ("grow", 1, 1),
+        ("wait", 0, 15),
+        ("wait", 0, 3),
+        ("wait", 0, 39),
+        ("delete", 1, 0),
+    ),
 }
 """Mended, or excused where docs/bridge.md names a limit; nothing may break them again."""
 

@@ -251,6 +251,11 @@ class Accumulator:
         outcomes = sequence(self.rows.columns, self.rows.gaps, incoming, standing, self._order, times)
         return outcomes, times
 
+    def quiet(self, number: int, newest_append_ms: int) -> Int64Array:
+        """Return the rows of a partition without a point for so long that another replica may have continued them."""
+        rows = self.rows.of_partition(number)
+        return rows[newest_append_ms - self.rows.columns.append_ms[rows] > self._away_ms]
+
     def _keep_former(self, points: Incoming) -> None:
         """Keep totals of grown topics whose series have points again, as such a total begins again, PENDING.
 

@@ -116,7 +116,7 @@ class Deltas:
         self._written: set[str] = set()
         self._torn = False
         self._in_new_log = False
-        self._forgotten_gaps = 0
+        self._forgotten_gaps = self._newest_append_ms = 0
         self._overlaps: Conflicts = []
         self._log = structlog.stdlib.get_logger("bridge.delta")
         self.topics: set[str] = set()
@@ -224,8 +224,14 @@ class Deltas:
         self._torn = False
 
     def start_over(self, partition: Partition, first: int) -> None:
-        """Note that a partition's offsets have restarted: its topic was deleted and created again."""
+        """Note that a partition's offsets have restarted: its topic was deleted and created again.
+
+        Totals go on, but those of series without a recent point are dropped where other replicas read the topic, too:
+        one of them may have continued such a total, and its snapshot is one of the deleted topic.
+        """
         self._in_new_log = True
+        if self._totals.scopes[partition.number] != WHOLE_TOPIC:
+            self._totals.free(self._totals.quiet(partition.number, self._newest_append_ms))
         if partition.key in self._waiting:
             self._waiting[partition.key] = first
         else:
@@ -268,7 +274,7 @@ class Deltas:
                 replace one of the new owner that is behind it, but has totals that were added from elsewhere.
         """
         now_seconds = self._clock.monotonic()
-        topic_ids = self._beginnings.topic_ids
+        topic_ids, self._newest_append_ms = self._beginnings.topic_ids, newest_append_ms
         self._adoption.settle(self._owned, self._others, topic_ids, newest_append_ms, self._grown, offsets_since)
         if not doubtful:
             self._write_due(now_seconds)
