@@ -72,7 +72,7 @@ class Meaning:
     own_ratio: float = 0.0
     load: Metric | None = None
     resolution: float = 0.0
-    settling_seconds: float = 2400.0
+    settling_seconds: float = 1500.0
     companions: tuple[Metric, ...] = ()
     other_causes: frozenset[Cause] = frozenset()
     topic: Topic | None = None

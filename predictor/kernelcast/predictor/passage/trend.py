@@ -16,6 +16,8 @@ POINTS: Final = 24
 STRIDES: Final = (1, 4)
 """Blocks in each point of a line: 24 points cover two and eight hours."""
 LEAST_POINTS: Final = 8
+_LEAST_SHORT: Final = 5
+"""Points of a line over two hours."""
 _STEP_EDGE: Final = 2
 _STEP_SIZE: Final = 3.5
 _STEP_GAIN: Final = 0.8
@@ -115,7 +117,7 @@ def estimate(values: Floats, since: Ints, *, resolution: Floats, settling: Ints)
     short, long = (_line(masked, stride, noise, correlation, resolution) for stride in STRIDES)
     steps = [np.where(line.step > 0, length - line.step, 0) for line in (short, long)]
     start = np.maximum(since, np.maximum(*steps))
-    least = np.maximum(settling, LEAST_POINTS)
+    least = np.maximum(settling, _LEAST_SHORT)
     ages = [np.minimum(np.where(line.begin > 0, line.begin, length), length - since) for line in (short, long)]
     # The long line holds while a bend in the short one is too young to judge, unless the bend is a step.
     crossed = (short.step > 0) & (np.where(long.begin > 0, long.begin, length) > short.step + STRIDES[1])
@@ -151,14 +153,47 @@ def _noise(values: Floats, resolution: Floats) -> tuple[Floats, Floats]:
     # Within an hour a drift adds to the spread; its straight part is taken out.
     middle = np.arange(12) - 5.5
     tilt = np.nansum(rest * middle, axis=2) / (middle @ middle)
-    rest = (rest - tilt[:, :, None] * middle).reshape(len(day), whole)
-    spread = MAD_TO_SIGMA * row_medians(np.abs(rest))
-    bound = 4.0 * np.maximum(spread, RESOLUTION_NOISE * resolution)[:, None]
+    rest -= tilt[:, :, None] * middle
+    spread = MAD_TO_SIGMA * row_medians(np.abs(rest.reshape(len(day), whole)))
+    bound = 4.0 * np.maximum(spread, RESOLUTION_NOISE * resolution)[:, None, None]
     clipped = np.nan_to_num(np.clip(rest, -bound, bound))
-    variance = np.maximum((clipped**2).mean(axis=1), 1e-30)
-    correlation = (clipped[:, 1:] * clipped[:, :-1]).mean(axis=1) / variance
-    sigma = np.sqrt(np.maximum(variance, (RESOLUTION_NOISE * resolution) ** 2))
-    return sigma, np.clip(correlation + 0.15, 0.0, _MOST_CORRELATION)
+    variance, neighbours = _of_calm_hours(clipped, np.isfinite(rest).sum(axis=2))
+    correlation, left = (np.interp(neighbours / variance, _HOURLY[0], column) for column in _HOURLY[1:])
+    sigma = np.sqrt(np.maximum(variance / left, (RESOLUTION_NOISE * resolution) ** 2))
+    return sigma, correlation
+
+
+def _of_calm_hours(rest: Floats, known: Ints) -> tuple[Floats, Floats]:
+    """Variance of the blocks of an hour, and the covariance of neighbours; `known` counts the blocks of each hour."""
+    # A line through an hour with gaps is no fit: the fullest hours count.
+    full = known > 0.9 * known.max(axis=1, keepdims=True)
+    power = np.where(full, (rest**2).sum(axis=2) / np.maximum(known, 1), np.nan)
+    pairs = (rest[:, :, 1:] * rest[:, :, :-1]).sum(axis=2) / np.maximum(known - 1, 1)
+    # A step or the onset of a drift is no noise: it spoils the hour in which it lies.
+    hours = full.sum(axis=1)
+    hours -= hours // 12
+    order = np.argsort(power, axis=1)
+    calm = np.arange(order.shape[1]) < hours[:, None]
+    variance, neighbours = (
+        np.where(calm, np.take_along_axis(one, order, 1), 0.0).sum(axis=1) / np.maximum(hours, 1)
+        for one in (power, pairs)
+    )
+    # A few hours say little about the memory.
+    return np.maximum(variance, 1e-30), neighbours * np.where(hours > 2, hours / (hours + 1), 0.0)
+
+
+def _hourly() -> tuple[Floats, Floats, Floats]:
+    """What a line through each hour leaves of noise with a memory: its correlation, the true one, and its variance."""
+    true = np.linspace(0.0, _MOST_CORRELATION, 19)
+    place = np.arange(12.0)
+    line = np.stack([np.full(12, 12**-0.5), (place - 5.5) / np.linalg.norm(place - 5.5)])
+    rest = np.eye(12) - line.T @ line
+    left = rest @ true[:, None, None] ** np.abs(np.subtract.outer(place, place)) @ rest
+    variance = np.trace(left, axis1=1, axis2=2) / 12
+    return np.trace(left, 1, 1, 2) / 11 / variance, true, variance
+
+
+_HOURLY: Final = _hourly()
 
 
 def _line(masked: Floats, stride: int, noise: Floats, correlation: Floats, resolution: Floats) -> _Line:
@@ -179,7 +214,7 @@ def _line(masked: Floats, stride: int, noise: Floats, correlation: Floats, resol
     error = sigma * np.sqrt(12.0 / np.maximum(count.astype(np.float64), 1.0) ** 3)
     # A gauge that rounds hides a slope until it has risen by a step.
     error = np.hypot(error, _RESOLUTION_ERROR * resolution / np.maximum(count, 1))
-    enough = count >= LEAST_POINTS
+    enough = count >= (_LEAST_SHORT if stride == 1 else LEAST_POINTS)
     slope, error = np.where(enough, slope, np.nan), np.where(enough, error, np.inf)
     eased, time_constant, easing = _eased(kept, slope, error, count)
     ages = [np.where(first > 0, (POINTS - first) * stride, 0).astype(np.int64) for first in (begin, step)]
@@ -252,7 +287,7 @@ def _eased(points: Floats, slope: Floats, error: Floats, count: Ints) -> tuple[F
     late = _slope_of(points, place >= middle[:, None])
     length = np.maximum(count / 2.0, 1.0)
     half_error = error * 2.0**1.5
-    falls = (slope * (early - late) > 0) & (count >= LEAST_POINTS)
+    falls = slope * (early - late) > 0
     errors = np.where(falls, np.abs(early - late) / np.maximum(half_error, 1e-30), 0.0)
     easing = np.where(falls, 1.0 / (1.0 + np.exp(np.clip(-_EASING_STEEPNESS * (errors - _EASING_AT), -60, 60))), 0.0)
     ratio = np.clip(np.where(falls, late / np.where(early == 0, 1.0, early), 1.0), 0.02, 0.98)

@@ -95,13 +95,48 @@ def test_a_warm_up_that_settles_below_the_limit_is_damped() -> None:
     assert np.isfinite(found.trend.time_constant[0])
 
 
+def together(values: Floats, limit: float) -> Evaluation:
+    numbers = np.zeros(values.shape, dtype=np.int64)
+    one = traits(limit)
+    many = Traits(*(np.repeat(getattr(one, name), len(values)) for name in Traits.__slots__))
+    return evaluate(Blocks(values, values, np.full(values.shape, np.nan), numbers, numbers - 1), many)
+
+
+def remembering(series: int, memory: float) -> Floats:
+    """Noise of standard deviation 1 over a day, each block's correlated with the next one's."""
+    drawn = np.random.default_rng(6).normal(0.0, 1.0, (series, 24 * _HOUR))
+    for place in range(1, drawn.shape[1]):
+        drawn[:, place] = memory * drawn[:, place - 1] + np.sqrt(1 - memory**2) * drawn[:, place]
+    return drawn
+
+
+@pytest.mark.parametrize("memory", [0.0, 0.3, 0.6])
+@pytest.mark.parametrize("unknown_hours", [0, 14])
+def test_noise_with_a_memory_is_measured_in_full(memory: float, unknown_hours: int) -> None:
+    values = 70 + remembering(100, memory)
+    values[:, : unknown_hours * _HOUR] = np.nan
+    trend = together(values, 87.0).trend
+    assert float(np.median(trend.noise)) * 87.0 == pytest.approx(1.0, abs=0.12)
+    assert float(np.median(trend.correlation)) == pytest.approx(memory, abs=0.08)
+
+
+def test_the_onset_of_a_drift_is_no_noise() -> None:
+    values = 60 + remembering(100, 0.3)
+    before, after = together(values, 87.0), together(values + rise(24, 12.0, last=0.5), 87.0)
+    assert float(np.median(after.trend.noise / before.trend.noise)) == pytest.approx(1.0, abs=0.05)
+    assert float(np.median(after.trend.correlation - before.trend.correlation)) < 0.05
+
+
+def test_noise_with_a_memory_bends_no_straight_drift() -> None:
+    trend = together(60 + remembering(200, 0.6) + rise(24, 1.0, last=12), 87.0).trend
+    assert (trend.easing > 0.5).mean() < 0.08
+    ratio = trend.straight * 87.0 * _HOUR
+    assert (np.abs(ratio - 1.0) < 3 * trend.error * 87.0 * _HOUR).mean() > 0.9
+
+
 def test_noise_alone_makes_no_drift_fall_off() -> None:
     rng = np.random.default_rng(5)
-    values = 70 + rng.normal(0, 1.0, (100, 24 * _HOUR)) + rise(24, 1.0, last=6)
-    numbers = np.zeros(values.shape, dtype=np.int64)
-    together = Blocks(values, values, np.full(values.shape, np.nan), numbers, numbers - 1)
-    one = traits(87.0)
-    found = evaluate(together, Traits(*(np.repeat(getattr(one, name), 100) for name in Traits.__slots__)))
+    found = together(70 + rng.normal(0, 1.0, (100, 24 * _HOUR)) + rise(24, 1.0, last=6), 87.0)
     assert (found.passage.probability[:, -1] > 0.8).mean() >= 0.9
     assert found.trend.easing.mean() < 0.1
 
