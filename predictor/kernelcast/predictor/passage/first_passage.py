@@ -19,9 +19,9 @@ HORIZONS_SECONDS: Final = (300.0, 900.0, 3600.0, 14_400.0, 86_400.0)
 QUANTILES: Final = (0.1, 0.5, 0.9)
 GRID_BLOCKS: Final = np.array([1, 2, 3, 4, 6, 9, 12, 18, 24, 36, 48, 72, 96, 144, 192, 240, 288], dtype=np.float64)
 _NODES: Final = ndtri((np.arange(15) + 0.5) / 15)
-_ERROR_SCALE: Final = 1.0
+_ERROR_SCALE: Final = 1.5
 _REVERSAL_SCALE: Final = 1.2
-_BELIEF_AT: Final = 3.0
+_BELIEF_AT: Final = 4.0
 _BELIEF_STEEPNESS: Final = 1.5
 _LEAST_EASING: Final = 0.01
 

@@ -183,7 +183,7 @@ def _of_calm_hours(rest: Floats, known: Ints) -> tuple[Floats, Floats]:
 
 
 def _hourly() -> tuple[Floats, Floats, Floats]:
-    """What a line through each hour leaves of noise with a memory: its correlation, the true one, and its variance."""
+    """Table for noise around lines through hours: its correlation, the correlation without lines, its variance."""
     true = np.linspace(0.0, _MOST_CORRELATION, 19)
     place = np.arange(12.0)
     line = np.stack([np.full(12, 12**-0.5), (place - 5.5) / np.linalg.norm(place - 5.5)])
