@@ -463,6 +463,15 @@ EXAMPLES: Final = {
         ("wait", 0, 39),
         ("delete", 1, 0),
     ),
+    "totals of deltas: a topic grows, and a silent producer returns with a clock that was set back": _schedule(
+        {**_GROUP, "producers": 2, "partitions": 3},
+        ("grow", 1, 2),
+        ("clock", 1, 0),
+        ("wait", 0, 0),
+        ("silence", 1, 0),
+        ("wait", 0, 7),
+        ("wait", 0, 15),
+    ),
 }
 """Mended, or excused where docs/bridge.md names a limit; nothing may break them again."""
 

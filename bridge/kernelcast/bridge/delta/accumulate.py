@@ -260,16 +260,19 @@ class Accumulator:
         """Keep totals of grown topics whose series have points again, as such a total begins again, PENDING.
 
         A series may have ended, or may have been on another replica that has continued its total. Both totals rest. Two
-        points of one batch are not compared with each other.
+        points of one batch are not compared with each other. A point that begins before the last one ended, as after a
+        clock was set back, shows that no other replica has had a point in between.
         """
         columns, grown_topics = self.rows.columns, np.append(self.scopes == GROWN_TOPIC, False)
         if not grown_topics.any():
             return
         known, first = np.unique(points.row, return_index=True)
-        known, message = known[known >= 0].astype(np.int64), points.message[first[known >= 0]]
-        silence_ms = points.append_ms[message] - columns.append_ms[known]
-        known, silence_ms = (each[grown_topics[columns.partition[known]]] for each in (known, silence_ms))
-        columns.flags[known[silence_ms > self._away_ms]] |= np.uint8(RESTING)
+        known, first = known[known >= 0].astype(np.int64), first[known >= 0]
+        silence_ms = points.append_ms[points.message[first]] - columns.append_ms[known]
+        begin_ns = np.where(points.start_ns[first] == 0, points.time_ns[first], points.start_ns[first])
+        away = (silence_ms > self._away_ms) & (begin_ns > columns.last_ns[known])
+        known, away = (each[grown_topics[columns.partition[known]]] for each in (known, away))
+        columns.flags[known[away]] |= np.uint8(RESTING)
         for row in known[(columns.flags[known] & RESTING != 0) & (columns.last_ns[known] != NOTHING)]:
             number_of = {int(columns.partition[row]): 0}
             self.rows.ended[columns.digest[row].tobytes()] = freeze(self.rows, np.array([row]), number_of)
