@@ -21,8 +21,8 @@ from kernelcast.wire.catalogue.kernel import KERNEL_LABELS
 pytestmark = pytest.mark.service
 
 NOW = 1_790_000_000
-EMPTY = "-1"
-"""Value of a figure without a result while the measurement lives."""
+EMPTY = ("-1", "-2")
+"""Values of a figure without a result while the measurement lives, and while the predictor learns."""
 STEP_SECONDS = 60
 HISTORY_SECONDS = 25 * 3600
 RECENT_STEPS = 75
@@ -30,6 +30,9 @@ DEAD = NOW + 15 * 60
 """Everything has been stopped for 15 minutes: the newest sample is older than Prometheus looks back."""
 CALM = NOW - 6 * 3600
 """Around this time everything lived and had nothing to report."""
+LEARNING = NOW - 12 * 3600
+"""Around this time, too, but the predictor had judged no series yet."""
+STILL_LEARNING = "no forecast yet: still learning"
 LIVING = (
     gpu.GPU_UP,
     predictor.SWEEPS,
@@ -107,12 +110,8 @@ def openmetrics() -> Iterator[str]:
         shown = (*day_before, *lately) if row.kind is Kind.HISTOGRAM else lately
         for labels, (step, at) in itertools.product(label_sets(row), shown):
             yield from samples(row, labels, at, step)
-    for row in (*LIVING, device.ECC_DBE_VOLATILE, device.ROW_REMAP_FAILURE, device.RETIRED_PENDING):
-        value = 1.0 if row in (gpu.GPU_UP, infiniband.STATE, forecast.JUDGED_SERIES) else 0.0
-        for labels, at in itertools.product(label_sets(row), range(CALM - 3600, CALM + 60, STEP_SECONDS)):
-            yield line(row.prometheus_name, labels, value, at)
-    for at in range(CALM - 600, CALM + 60, STEP_SECONDS):
-        yield line("ALERTS", {"alertname": "Watchdog", "alertstate": "firing", "severity": "none"}, 1, at)
+    yield from quiet(CALM, (gpu.GPU_UP, infiniband.STATE, forecast.JUDGED_SERIES))
+    yield from quiet(LEARNING, (gpu.GPU_UP, infiniband.STATE))
     for step, at in lately:
         yield line("kernelcast_hint_issued_total", MEASURED | UNANSWERED | {"rule": "r"}, step, at)
         yield line("kernelcast_tunable_info", MEASURED | UNANSWERED | {"value": "64"}, 1, at)
@@ -127,6 +126,15 @@ def openmetrics() -> Iterator[str]:
             yield line("ALERTS", {"alertname": name, "alertstate": "firing", "severity": severity}, 1, at)
             yield line("ALERTS_FOR_STATE", {"alertname": name, "severity": severity}, at - 60, at)
     yield "# EOF\n"
+
+
+def quiet(moment: int, at_one: tuple[Metric, ...]) -> Iterator[str]:
+    """An hour in which everything lives and nothing happens."""
+    for row in (*LIVING, device.ECC_DBE_VOLATILE, device.ROW_REMAP_FAILURE, device.RETIRED_PENDING):
+        for labels, at in itertools.product(label_sets(row), range(moment - 3600, moment + 60, STEP_SECONDS)):
+            yield line(row.prometheus_name, labels, float(row in at_one), at)
+    for at in range(moment - 600, moment + 60, STEP_SECONDS):
+        yield line("ALERTS", {"alertname": "Watchdog", "alertstate": "firing", "severity": "none"}, 1, at)
 
 
 @pytest.fixture(scope="module")
@@ -180,7 +188,7 @@ def targets() -> list[Any]:
 
 @pytest.mark.parametrize("expr", targets())
 def test_a_panel_is_not_empty_and_not_nan(prometheus: PrometheusServer, expr: str) -> None:
-    if expr.startswith(("-1 * group(", "0 * group(")) and " unless on () " in expr:
+    if expr.startswith(("-1 * group(", "0 * group(", "(-1 * group(")) and " unless on () " in expr:
         assert ask(prometheus, substituted(expr, DEVICE_METRIC)) == [], "words for an empty result beside a result"
         return
     subjects = SUBJECTS if "metric" in expr else SUBJECTS[:1]
@@ -202,24 +210,28 @@ def test_nothing_is_said_when_everything_is_dead(prometheus: PrometheusServer) -
 
 
 def test_words_for_an_empty_result_are_shown_while_the_measurement_lives(prometheus: PrometheusServer) -> None:
-    shown, all_words = set(), set()
+    calm, learning, every = (set[str]() for _ in range(3))
     for _, panel in panels():
         for value, words in calm_words(panel):
-            all_words.add(words)
-            answers = (ask(prometheus, substituted(each["expr"], DEVICE_METRIC), at=CALM) for each in panel["targets"])
-            if any(
-                series["value"][1] == value or words in series["metric"].values() for one in answers for series in one
-            ):
-                shown.add(words)
-    assert all_words >= {"none predicted", "no hint", "none"}
-    assert shown == all_words
+            every.add(words)
+            for at, shown in ((CALM, calm), (LEARNING, learning)):
+                answers = (
+                    ask(prometheus, substituted(each["expr"], DEVICE_METRIC), at=at) for each in panel["targets"]
+                )
+                series = itertools.chain.from_iterable(answers)
+                if any(one["value"][1] == value or words in one["metric"].values() for one in series):
+                    shown.add(words)
+    assert every >= {"none predicted", "no hint", "none", STILL_LEARNING}
+    assert calm == every - {STILL_LEARNING}
+    assert STILL_LEARNING in learning
+    assert not learning & {"none predicted", "no breach predicted", "No breach is predicted"}
 
 
 def calm_words(panel: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Value and words that a panel shows for an empty result."""
     if panel["type"] == "stat":
         for mapping in panel["fieldConfig"]["defaults"].get("mappings", ()):
-            yield from ((value, words["text"]) for value, words in mapping["options"].items() if value == EMPTY)
+            yield from ((value, words["text"]) for value, words in mapping["options"].items() if value in EMPTY)
     for target in panel.get("targets", ()):
         yield from (("", words) for words in re.findall(r'group\(.*\), "\w+", "([^"]+)", "", ""\)$', target["expr"]))
 

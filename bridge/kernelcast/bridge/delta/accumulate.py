@@ -252,7 +252,7 @@ class Accumulator:
         return outcomes, times
 
     def quiet(self, number: int, newest_append_ms: int) -> Int64Array:
-        """Return the rows of a partition without a point for so long that another replica may have continued them."""
+        """Return the rows of a partition whose last point is old enough for another replica to have continued them."""
         rows = self.rows.of_partition(number)
         return rows[newest_append_ms - self.rows.columns.append_ms[rows] > self._away_ms]
 
