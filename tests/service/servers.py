@@ -245,7 +245,6 @@ def cluster_id() -> str:
 
 
 def _kafka_properties(port: int, node: int, controllers: Sequence[int], data: Path) -> str:
-    """A node's settings; one by itself writes no record just to show that it lives: that is half of its idle time."""
     voters = ",".join(f"{number}@127.0.0.1:{at}" for number, at in enumerate(controllers, start=1))
     replicas = len(controllers)
     return f"""
@@ -271,8 +270,7 @@ group.consumer.session.timeout.ms={6_000 if replicas > 1 else 30_000}
 group.consumer.min.heartbeat.interval.ms=500
 group.consumer.heartbeat.interval.ms=1000
 broker.session.timeout.ms=3000
-broker.heartbeat.interval.ms={500 if replicas > 1 else 1_000}
-metadata.max.idle.interval.ms={500 if replicas > 1 else 0}
+broker.heartbeat.interval.ms=500
 auto.create.topics.enable=false
 """
 
