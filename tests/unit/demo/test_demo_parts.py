@@ -122,3 +122,11 @@ def test_the_summary_says_what_came_of_it(tmp_path: Path) -> None:
     summary.write(result, target)
     assert '"launches": 40' in target.read_text()
     assert any("40 launches under 2 names" in line for line in summary.sentences(result))
+
+
+def test_the_summary_names_what_was_predicted(tmp_path: Path) -> None:
+    filled = state(tmp_path)
+    labels = {"cause": "kernel_slowdown", "program": "example", "kernel": "sweep", "metric": "duration"}
+    filled.peak_degradations[("example",)] = {"labels": labels, "probability": 0.9}
+    lines = summary.sentences(summary.summarise(filled, None, {}))
+    assert "predicted: kernel_slowdown of example sweep duration" in lines

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelcast.cli.demo.state import DemoState
+from kernelcast.cli.top.screen import subject_of
 
 HOTTEST = 5
 
@@ -66,6 +67,10 @@ def sentences(summary: dict[str, Any]) -> list[str]:
     outcomes = ", ".join(f"{count} {state}" for state, count in states.items()) or "none"
     alerts = sorted({alert["labels"].get("alertname", "?") for alert in summary["alerts"]})
     lines.append(f"forecast series: {summary['forecast_series']}; degradations predicted: {_causes(summary)}")
+    lines += [
+        f"predicted: {one['labels'].get('cause', '?')} of {subject_of(one['labels'])}"
+        for one in summary["degradations"]
+    ]
     lines.append(f"hints: {len(summary['hints'])}; outcomes: {outcomes}")
     lines.append(f"alerts on Kafka: {', '.join(alerts) or 'none'}; dead letters: {summary['dead_letters']}")
     lines += [f"hottest: {one['seconds']:.2f} s of GPU time in {one['name']}" for one in kernels["hottest"]]

@@ -219,9 +219,8 @@ def duration(seconds: float | None) -> str:
 
 def subject_of(labels: Mapping[str, str]) -> str:
     """Subject of a prediction or an alert: GPU, program, kernel and metric, as far as they are known."""
-    return " ".join(
-        filter(None, (_place(labels), labels.get("program", ""), labels.get("kernel", ""), labels.get("metric", "")))
-    )
+    names = (_place(labels), *(labels.get(name, "") for name in ("program", "kernel", "metric")))
+    return " ".join(filter(None, dict.fromkeys(names)))
 
 
 def _place(labels: Mapping[str, str]) -> str:
