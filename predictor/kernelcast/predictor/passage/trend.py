@@ -33,6 +33,9 @@ _EASING_AT: Final = 3.0
 _EASING_STEEPNESS: Final = 2.0
 RESOLUTION_NOISE: Final = 0.4
 _MOST_CORRELATION: Final = 0.9
+_MEMORY_HOURS: Final = 3.0
+_MEMORY_ERRORS: Final = 0.5
+"""Hours that the usual correlation, 0.24, weighs beside measured ones; standard errors that are added to it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,9 +115,9 @@ def estimate(values: Floats, since: Ints, *, resolution: Floats, settling: Ints)
         settling: Shape (n,), blocks after a step during which a slope says nothing.
     """
     length = values.shape[1]
-    noise, correlation = _noise(values, resolution)
+    noise, correlation, memory = _noise(values, resolution)
     masked = np.where(np.arange(length) >= since[:, None], values, np.nan)
-    short, long = (_line(masked, stride, noise, correlation, resolution) for stride in STRIDES)
+    short, long = (_line(masked, stride, noise, memory, resolution) for stride in STRIDES)
     steps = [np.where(line.step > 0, length - line.step, 0) for line in (short, long)]
     start = np.maximum(since, np.maximum(*steps))
     least = np.maximum(settling, _LEAST_SHORT)
@@ -143,8 +146,8 @@ def estimate(values: Floats, since: Ints, *, resolution: Floats, settling: Ints)
     )
 
 
-def _noise(values: Floats, resolution: Floats) -> tuple[Floats, Floats]:
-    """Noise of a block around a running median of an hour, over a day, and its correlation."""
+def _noise(values: Floats, resolution: Floats) -> tuple[Floats, Floats, Floats]:
+    """Noise of a block around the running median of an hour, its correlation, and a cautious one for slopes."""
     day = values[:, -DAY_BLOCKS:]
     whole = day.shape[1] // 12 * 12
     parts = day[:, -whole:].reshape(len(day), whole // 12, 12)
@@ -157,14 +160,18 @@ def _noise(values: Floats, resolution: Floats) -> tuple[Floats, Floats]:
     spread = MAD_TO_SIGMA * row_medians(np.abs(rest.reshape(len(day), whole)))
     bound = 4.0 * np.maximum(spread, RESOLUTION_NOISE * resolution)[:, None, None]
     clipped = np.nan_to_num(np.clip(rest, -bound, bound))
-    variance, neighbours = _of_calm_hours(clipped, np.isfinite(rest).sum(axis=2))
-    correlation, left = (np.interp(neighbours / variance, _HOURLY[0], column) for column in _HOURLY[1:])
+    variance, neighbours, hours = _of_calm_hours(clipped, np.isfinite(rest).sum(axis=2))
+    ratio = neighbours / variance
+    correlation, left = (np.interp(ratio * hours / (hours + 1), _HOURLY[0], column) for column in _HOURLY[1:])
     sigma = np.sqrt(np.maximum(variance / left, (RESOLUTION_NOISE * resolution) ** 2))
-    return sigma, correlation
+    # A few hours say little about the memory, and a slope seems certain where it is underestimated.
+    weight = hours + _MEMORY_HOURS
+    memory = np.interp(ratio * hours / weight + _MEMORY_ERRORS / np.sqrt(12.0 * weight), *_HOURLY[:2])
+    return sigma, correlation, memory
 
 
-def _of_calm_hours(rest: Floats, known: Ints) -> tuple[Floats, Floats]:
-    """Variance of the blocks of an hour, and the covariance of neighbours; `known` counts the blocks of each hour."""
+def _of_calm_hours(rest: Floats, known: Ints) -> tuple[Floats, Floats, Ints]:
+    """Variance of blocks, covariance of neighbours, and hours that count; `known` is the number of blocks in each."""
     # A line through an hour with gaps is no fit: the fullest hours count.
     full = known > 0.9 * known.max(axis=1, keepdims=True)
     power = np.where(full, (rest**2).sum(axis=2) / np.maximum(known, 1), np.nan)
@@ -178,8 +185,7 @@ def _of_calm_hours(rest: Floats, known: Ints) -> tuple[Floats, Floats]:
         np.where(calm, np.take_along_axis(one, order, 1), 0.0).sum(axis=1) / np.maximum(hours, 1)
         for one in (power, pairs)
     )
-    # A few hours say little about the memory.
-    return np.maximum(variance, 1e-30), neighbours * np.where(hours > 2, hours / (hours + 1), 0.0)
+    return np.maximum(variance, 1e-30), neighbours, hours
 
 
 def _hourly() -> tuple[Floats, Floats, Floats]:

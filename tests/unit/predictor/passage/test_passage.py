@@ -120,6 +120,17 @@ def test_noise_with_a_memory_is_measured_in_full(memory: float, unknown_hours: i
     assert float(np.median(trend.correlation)) == pytest.approx(memory, abs=0.08)
 
 
+@pytest.mark.parametrize("memory", [0.0, 0.3, 0.6])
+@pytest.mark.parametrize("known_hours", [1, 2, 3, 24])
+def test_a_young_series_is_as_uncertain_of_its_slope_as_its_noise_allows(memory: float, known_hours: int) -> None:
+    values = 70 + remembering(1000, memory)
+    values[:, : -known_hours * _HOUR] = np.nan
+    trend = together(values, 87.0).trend
+    errors = np.abs(trend.slope / trend.error)
+    assert (errors > 3).mean() < 0.05
+    assert float(np.percentile(errors, 95)) == pytest.approx(2.2, abs=0.65)
+
+
 def test_the_onset_of_a_drift_is_no_noise() -> None:
     values = 60 + remembering(100, 0.3)
     before, after = together(values, 87.0), together(values + rise(24, 12.0, last=0.5), 87.0)
