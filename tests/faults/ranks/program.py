@@ -1,10 +1,13 @@
-"""One rank of a job with a collective tunable, as a process: `python program.py RANK SIZE PORT GROUP SEED FILE`.
+"""One rank of a job with a collective tunable, as a process: `python program.py RANK SIZE PLACE GROUP SEED FILE`.
 
-GROUP is `socket` or `gloo`. In half of the jobs the ranks search a collective space, too. It imports the probe, the
-contract and the tuner only, so that an interpreter with nothing but PyTorch runs it. Every step communicates, as
-distributed training does. Each step's values are written to FILE, and at the end the outcomes. With
-`KERNELCAST_SOCKET` the hints come from the exporter there, else each rank hands one to itself. With
-`RANKS_UNTIL_DECIDED=1` the job ends soon after every rank has an outcome of the hint.
+GROUP is `socket` or `gloo`. PLACE is where the ranks meet. Over sockets there are two groups: rank 0 gets the
+descriptors of two sockets that listen (`5,6`), the others their ports (`40123,40124`). Over gloo it is a file.
+
+In half of the jobs the ranks search a collective space, too. The program imports the probe, the contract and the tuner
+only, so that an interpreter with nothing but PyTorch runs it. Every step communicates, as distributed training does.
+Each step's values are written to FILE, and at the end the outcomes. With `KERNELCAST_SOCKET` the hints come from the
+exporter there, else each rank hands one to itself. With `RANKS_UNTIL_DECIDED=1` the job ends soon after every rank has
+an outcome of the hint.
 """
 
 import json
@@ -41,16 +44,16 @@ def hint(program: str) -> dict[str, Any]:
 
 def main(arguments: list[str]) -> None:
     """Run the steps; an error of the job's own communication ends them, as it would without the probe."""
-    rank, size, port, kind, seed, file = arguments
+    rank, size, place, kind, seed, file = arguments
     drawn = random.Random(f"{seed} {rank}")
     exporter = os.environ.get("KERNELCAST_SOCKET", "")
     running = probe.start("ranks", rank, socket_path=exporter or f"{file}.none", source="cpu", method="manual")
     feed: Any = None
     step_of_hint = drawn.randrange(60)
     if kind == "gloo":
-        group, couple = gloo(int(rank), int(size), int(port))
+        group, couple = gloo(int(rank), int(size), place)
     else:
-        ours, theirs = (SocketGroup(int(rank), int(size), int(port) + one) for one in range(2))
+        ours, theirs = (SocketGroup(int(rank), int(size), int(one)) for one in place.split(","))
         group, couple = ours, lambda: all(theirs.all_gather("decided" if UNTIL_DECIDED and decided(running) else ""))
     with open(file, "w", encoding="utf-8", buffering=1) as out:  # noqa: PTH123  line by line, for a rank that is killed
         try:
@@ -85,13 +88,13 @@ def decided(running: Any) -> bool:
     return any(not one.is_search and one.state.value in ("kept", "rolled_back") for one in running.outcomes)
 
 
-def gloo(rank: int, size: int, port: int) -> tuple[Any, Any]:
+def gloo(rank: int, size: int, file: str) -> tuple[Any, Any]:
     """Make a process group of PyTorch on the CPU, and a function that reduces a tensor over it."""
     import torch
     import torch.distributed as dist
 
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=size)
+    dist.init_process_group("gloo", init_method=f"file://{file}", rank=rank, world_size=size)
     tensor = torch.ones(1)
     return dist.group.WORLD, lambda: dist.all_reduce(tensor) and False
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from random import Random
 from types import MappingProxyType
@@ -15,10 +16,88 @@ from typing import Final
 
 PROGRAM: Final = Path(__file__).with_name("program.py")
 ROOT: Final = PROGRAM.parents[3]
-LIMIT_SECONDS: Final = 120.0
-ENDING_SECONDS: Final = 30.0
-"""After a kill: gloo reports it at once, sockets too."""
+LIMIT_SECONDS: Final = 200.0
+"""A job ends in seconds. A machine that stood still for two minutes shall not fail it."""
+POLL_SECONDS: Final = 0.01
 TORCH_PYTHON: Final = "/usr/bin/python3"
+GROUPS: Final = 2
+"""Groups of sockets in a job: the tunables' own, and the one in which every step communicates."""
+
+
+class JobFailedError(Exception):
+    """A rank has ended with an error, or a job does not end; the message says which."""
+
+
+class Job:
+    """The processes of one job. Used by one thread.
+
+    Attributes:
+        files: The values and outcomes that each rank has written.
+        processes: The ranks.
+    """
+
+    def __init__(self, name: str, folder: Path, kind: str, ranks: int, environ: Mapping[str, str]) -> None:
+        self.files = [folder / f"{name.replace('/', '-')}-{rank}.txt" for rank in range(ranks)]
+        self._victim: int | None = None
+        python = TORCH_PYTHON if kind == "gloo" else sys.executable
+        with ExitStack() as stack:
+            listeners = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(GROUPS)]
+            self.processes = []
+            for rank, file in enumerate(self.files):
+                # Rank 0 inherits sockets that listen already, so no other process can take their ports.
+                inherited = [one.fileno() for one in listeners] if rank == 0 else []
+                places = inherited or [one.getsockname()[1] for one in listeners]
+                place = str(self.files[0].with_suffix(".store")) if kind == "gloo" else ",".join(map(str, places))
+                command = [python, str(PROGRAM), str(rank), str(ranks), place, kind, name, str(file)]
+                with file.with_suffix(".log").open("wb") as log:
+                    self.processes.append(subprocess.Popen(command, env=environ, stderr=log, pass_fds=inherited))
+
+    def intact(self) -> bool:
+        """Return True while no rank has failed.
+
+        Raises:
+            JobFailedError: A rank that was not killed has ended with an error.
+        """
+        failed = [
+            f"rank {rank} ended with exit code {process.returncode}: {self._error(rank)}"
+            for rank, process in enumerate(self.processes)
+            if rank != self._victim and process.poll()
+        ]
+        if failed:
+            raise JobFailedError("; ".join(failed))
+        return True
+
+    def kill(self, rank: int, lines: int) -> None:
+        """Kill a rank as soon as it has written a number of lines, or has ended."""
+        process, file = self.processes[rank], self.files[rank]
+
+        def ready() -> bool:
+            return process.poll() is not None or (file.exists() and file.read_bytes().count(b"\n") >= lines)
+
+        self._wait(f"rank {rank} has not written {lines} lines", ready)
+        self._victim = rank
+        process.send_signal(signal.SIGKILL)
+
+    def wait(self) -> None:
+        """Wait until every rank has ended."""
+        self._wait("ranks still run", lambda: all(process.poll() is not None for process in self.processes))
+
+    def close(self) -> None:
+        """Kill what still runs."""
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+    def _wait(self, otherwise: str, condition: Callable[[], bool]) -> None:
+        ends = time.monotonic() + LIMIT_SECONDS
+        while self.intact() and not condition():
+            if time.monotonic() > ends:
+                raise JobFailedError(f"{otherwise} after {LIMIT_SECONDS:.0f} s")
+            time.sleep(POLL_SECONDS)
+
+    def _error(self, rank: int) -> str:
+        lines = self.files[rank].with_suffix(".log").read_text(errors="replace").splitlines()
+        return lines[-1] if lines else "it wrote no error"
 
 
 def findings(  # noqa: PLR0913  the parts of a job, each with a default
@@ -29,7 +108,7 @@ def findings(  # noqa: PLR0913  the parts of a job, each with a default
     ranks: int = 4,
     kill: bool | None = None,
     environ: Mapping[str, str] = MappingProxyType({}),
-    meanwhile: Callable[[list[Path]], None] | None = None,
+    meanwhile: Callable[[Job], None] | None = None,
 ) -> list[str]:
     """Run a job; return the sentences about broken invariants.
 
@@ -40,40 +119,25 @@ def findings(  # noqa: PLR0913  the parts of a job, each with a default
         ranks: Number of ranks.
         kill: Whether a rank is killed; None draws it.
         environ: More variables of the ranks' environment.
-        meanwhile: Is called with the ranks' files while they run.
+        meanwhile: Is called with the job while it runs.
     """
     random = Random(f"real {seed}")
     kills = random.random() < 0.5 if kill is None else kill
     victim = random.randrange(ranks) if kills else None
-    python = TORCH_PYTHON if kind == "gloo" else sys.executable
-    port = _free_ports()
-    files = [folder / f"{seed.replace('/', '-')}-{rank}.txt" for rank in range(ranks)]
     steps = 0 if "RANKS_UNTIL_DECIDED" in environ else int(environ.get("RANKS_STEPS", "500"))
     own = {"PYTHONPATH": f"{ROOT / 'core'}:{ROOT / 'exporter'}", "KERNELCAST_TUNING_DIRECTORY": "off"}
-    variables = {**os.environ, **own, **environ}
-    processes = [
-        subprocess.Popen([python, str(PROGRAM), str(rank), str(ranks), str(port), kind, seed, str(file)], env=variables)
-        for rank, file in enumerate(files)
-    ]
+    job = Job(seed, folder, kind, ranks, {**os.environ, **own, **environ})
     try:
         if meanwhile is not None:
-            meanwhile(files)
+            meanwhile(job)
         if victim is not None:
-            _wait_for_lines(files[victim], random.randrange(1, 300), processes[victim])
-            processes[victim].send_signal(signal.SIGKILL)
-        limit = ENDING_SECONDS if victim is not None else LIMIT_SECONDS
-        ends = time.monotonic() + limit
-        late = []
-        for rank, process in enumerate(processes):
-            try:
-                process.wait(max(0.1, ends - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                late.append(f"rank {rank} still runs after {limit:.0f} s")
-        return late or _judged(files, victim, steps)
+            job.kill(victim, random.randrange(1, 300))
+        job.wait()
+    except JobFailedError as error:
+        return [str(error)]
     finally:
-        for process in processes:
-            process.kill()
-            process.wait()
+        job.close()
+    return _judged(job.files, victim, steps)
 
 
 def _judged(files: list[Path], victim: int | None, steps: int) -> list[str]:
@@ -99,24 +163,3 @@ def _judged(files: list[Path], victim: int | None, steps: int) -> list[str]:
     if victim is None and (len(set(ends)) > 1 or shortest < steps):
         found.append(f"ranks ended differently, after {shortest} steps: {ends}")
     return found
-
-
-def _wait_for_lines(file: Path, lines: int, process: "subprocess.Popen[bytes]") -> None:
-    ends = time.monotonic() + LIMIT_SECONDS
-    while time.monotonic() < ends and process.poll() is None:
-        if file.exists() and file.read_bytes().count(b"\n") >= lines:
-            return
-        time.sleep(0.01)
-
-
-def _free_ports() -> int:
-    """Return a free port whose successor is free, too."""
-    while True:
-        with socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", 0))
-            port: int = first.getsockname()[1]
-            try:
-                second.bind(("127.0.0.1", port + 1))
-            except OSError:
-                continue
-            return port

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.faults.ranks.real import findings
+from tests.faults.ranks.real import Job, findings
 from tests.service.servers import wait_for
 from tests.service.stack import Stack
 from tests.support.predictor.node import read_all
@@ -35,6 +35,11 @@ def issue(settings: KafkaSettings) -> None:
     producer.close(5.0)
 
 
+def has_begun(file: Path) -> bool:
+    """Whether a rank has run some steps."""
+    return file.exists() and file.stat().st_size > 100
+
+
 def tried(file: Path) -> bool:
     """Whether a rank has run the hinted value."""
     return any(line.startswith("32") for line in file.read_text().splitlines())
@@ -46,10 +51,10 @@ def test_the_kill_of_a_service_in_a_trial_leaves_the_ranks_together(victim: str,
         settings = KafkaSettings(bootstrap_servers=broker.bootstrap_servers)
         exporter = stack.service("exporter")
 
-        def meanwhile(files: list[Path]) -> None:
-            wait_for("the first steps", lambda: all(file.exists() and file.stat().st_size > 100 for file in files))
+        def meanwhile(job: Job) -> None:
+            wait_for("the first steps", lambda: job.intact() and all(map(has_begun, job.files)))
             issue(settings)
-            wait_for("the trial", lambda: tried(files[0]))
+            wait_for("the trial", lambda: job.intact() and tried(job.files[0]))
             if victim == "kafka":
                 broker.stop()
                 return
