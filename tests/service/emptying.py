@@ -6,6 +6,7 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from tests.service.servers import wait_for
+from tests.support.waiting import LONGEST_SECONDS
 
 INTERNAL: Final = "__"
 ALLOWED: Final = (KafkaError.GROUP_ID_NOT_FOUND, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.NON_EMPTY_GROUP)
@@ -29,12 +30,12 @@ def emptied(bootstrap_servers: str) -> None:
 
 
 def _topics(client: AdminClient) -> list[str]:
-    return [name for name in client.list_topics(timeout=10).topics if not name.startswith(INTERNAL)]
+    return [name for name in client.list_topics(timeout=LONGEST_SECONDS).topics if not name.startswith(INTERNAL)]
 
 
 def _unless_gone(deleted: Future[None]) -> None:
     try:
-        deleted.result(30)
+        deleted.result(LONGEST_SECONDS)
     except KafkaException as error:
         if error.args[0].code() not in ALLOWED:
             raise

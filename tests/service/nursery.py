@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Self, cast
 
-from tests.service.servers import ServerProcess
+from tests.service.servers import START_SECONDS, ServerProcess
 
 PR_SET_CHILD_SUBREAPER: Final = 36
 
@@ -119,7 +119,7 @@ class ForkedServer(ServerProcess):
         super().__init__(name, arguments, directory)
         self._parent = parent or shared()
 
-    def start(self, ready: Any = None, timeout_seconds: float = 60) -> Self:
+    def start(self, ready: Any = None, timeout_seconds: float = START_SECONDS) -> Self:
         """Start, and wait until `ready` says so."""
         self.process = cast("Any", Adopted(self._parent.born(self.command, self.log, self._environ)))
         if ready is not None:

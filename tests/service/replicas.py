@@ -12,8 +12,9 @@ from typing import Any, Self
 
 import yaml
 from tests.service.nursery import ForkedServer
-from tests.service.servers import PrometheusServer, ServerProcess, answers, free_ports, get, stopping
+from tests.service.servers import START_SECONDS, PrometheusServer, ServerProcess, answers, free_ports, get, stopping
 from tests.service.writers import LAUNCHES
+from tests.support.waiting import LONGEST_SECONDS
 
 LINE = re.compile(rf"^{LAUNCHES}{{.*kernel=\"([^\"]+)\".*}} (\S+)$", re.MULTILINE)
 
@@ -59,7 +60,7 @@ class Watch:
         self._stopping.set()
         for thread in self._threads:
             if thread.is_alive():
-                thread.join(20)
+                thread.join(LONGEST_SECONDS)
 
     def doubles(self) -> list[tuple[str, int, int, float]]:
         """Series that one replica exposed while another did: before that, after that, and at every look between.
@@ -158,7 +159,7 @@ class Replicas:
         for index in indexes:
             self.servers[index].start()
         for index in indexes:
-            self.servers[index]._wait(lambda index=index: self.ready(index), 120)  # type: ignore[misc]
+            self.servers[index]._wait(lambda index=index: self.ready(index), START_SECONDS)  # type: ignore[misc]
 
     def prometheus(self) -> PrometheusServer:
         """A Prometheus that scrapes all of them every second."""

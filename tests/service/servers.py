@@ -13,20 +13,24 @@ import urllib.request
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from confluent_kafka.admin import AdminClient
 from tests.service import require
 from tests.service.kafka_installation import KAFKA_PROJECT, class_archive, kafka_libraries
 from tests.support import ports
+from tests.support.waiting import LONGEST_SECONDS
 
 T = TypeVar("T")
 free_ports = ports.free_ports
+ANSWER_SECONDS: Final = 60.0
+START_SECONDS: Final = 180.0
+"""A server starts in seconds; a machine of CI stood still for two minutes while one did."""
 OFFSETS_PARTITIONS = 4
 """Partitions of `__consumer_offsets`, which decide what node coordinates a group."""
 
 
-def wait_for(what: str, check: Callable[[], T | None], timeout_seconds: float = 30) -> T:
+def wait_for(what: str, check: Callable[[], T | None], timeout_seconds: float = LONGEST_SECONDS) -> T:
     """Poll until `check` gives something that is true; its last value is in the error.
 
     A check may be a page that is drawn and read, so a long wait polls less often: at most a twentieth of it is lost.
@@ -42,7 +46,7 @@ def wait_for(what: str, check: Callable[[], T | None], timeout_seconds: float = 
         time.sleep(min(max(0.05, (time.monotonic() - began) / 20), 0.3))
 
 
-def get(url: str, timeout_seconds: float = 10, headers: Mapping[str, str] | None = None) -> str:
+def get(url: str, timeout_seconds: float = ANSWER_SECONDS, headers: Mapping[str, str] | None = None) -> str:
     """The body at a URL; raises OSError for anything but 2xx."""
     request = urllib.request.Request(url, headers=dict(headers or {}))  # noqa: S310  loopback only
     with urllib.request.urlopen(request, timeout=timeout_seconds) as answer:  # noqa: S310
@@ -70,7 +74,7 @@ class ServerProcess:
         self._environ = {**os.environ, **(environ or {})}
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self, ready: Callable[[], bool] | None = None, timeout_seconds: float = 60) -> Self:
+    def start(self, ready: Callable[[], bool] | None = None, timeout_seconds: float = START_SECONDS) -> Self:
         """Start, and wait until `ready` says so."""
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
@@ -101,9 +105,9 @@ class ServerProcess:
         """`kill -9`, as a crash would."""
         if self.process is not None and self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait(10)
+            self.process.wait(LONGEST_SECONDS)
 
-    def stop(self, timeout_seconds: float = 20) -> int:
+    def stop(self, timeout_seconds: float = LONGEST_SECONDS) -> int:
         """SIGTERM; its exit code. Killed, and said so, when it does not stop."""
         if self.process is None:
             return 0
@@ -171,7 +175,7 @@ class KafkaServer(ServerProcess):
         except Exception:  # noqa: BLE001  the client raises KafkaException of many kinds while the broker starts
             return False
 
-    def start(self, ready: Callable[[], bool] | None = None, timeout_seconds: float = 60) -> Self:
+    def start(self, ready: Callable[[], bool] | None = None, timeout_seconds: float = START_SECONDS) -> Self:
         """Start, once its folder is formatted."""
         if self._formatting is not None:
             _, complaint = self._formatting.communicate()
@@ -209,12 +213,12 @@ class KafkaCluster:
         """Start all and wait until each knows the others."""
         for node in self.nodes:
             node.start()
-        wait_for("three brokers", lambda: self._brokers() == len(self.nodes), 90)
+        wait_for("three brokers", lambda: self._brokers() == len(self.nodes), START_SECONDS)
         return self
 
     def leader(self, topic: str, partition: int) -> KafkaServer:
         """The node that leads a partition now."""
-        found = self._client().list_topics(topic, timeout=5).topics[topic].partitions[partition].leader
+        found = self._client().list_topics(topic, timeout=LONGEST_SECONDS).topics[topic].partitions[partition].leader
         return next(node for node in self.nodes if node.node == found)
 
     def coordinator(self, group: str) -> KafkaServer:

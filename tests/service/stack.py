@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 from tests.service.nursery import ForkedServer
 from tests.service.servers import (
+    START_SECONDS,
     AlertmanagerServer,
     PrometheusServer,
     ServerProcess,
@@ -43,7 +44,7 @@ FAST: dict[str, dict[str, Any]] = {
 """Seconds instead of minutes."""
 
 
-def kernelcast(*arguments: str, timeout_seconds: float = 60) -> "subprocess.CompletedProcess[str]":
+def kernelcast(*arguments: str, timeout_seconds: float = START_SECONDS) -> "subprocess.CompletedProcess[str]":
     """Run one command to its end."""
     command = [*KERNELCAST, *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout_seconds, check=False)

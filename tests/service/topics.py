@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from tests.support.waiting import LONGEST_SECONDS
 
-PATIENCE_SECONDS = 30.0
 POLL_SECONDS = 0.05
 
 
@@ -22,7 +22,7 @@ def create_topics(bootstrap_servers: str, topics: Sequence[NewTopic]) -> None:
     made = client.create_topics(list(topics))
     for topic in topics:
         try:
-            made[topic.topic].result(PATIENCE_SECONDS)
+            made[topic.topic].result(LONGEST_SECONDS)
             partitions(client, topic.topic)
         except KafkaException as error:
             existing = error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
@@ -36,22 +36,22 @@ def partitions(client: AdminClient, topic: str) -> int:
     """Number of partitions of a topic that exists, once the broker that is asked knows all of them with a leader.
 
     Raises:
-        TimeoutError: The broker has not heard of it within 30 s.
+        TimeoutError: The broker has not heard of it in time.
     """
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + LONGEST_SECONDS
     while time.monotonic() < deadline:
-        found = client.list_topics(topic, timeout=PATIENCE_SECONDS).topics[topic]
+        found = client.list_topics(topic, timeout=LONGEST_SECONDS).topics[topic]
         if found.partitions and found.error is None and all(one.leader >= 0 for one in found.partitions.values()):
             return len(found.partitions)
         time.sleep(POLL_SECONDS)
-    raise TimeoutError(f"the broker does not know {topic} after {PATIENCE_SECONDS:g} s")
+    raise TimeoutError(f"the broker does not know {topic} after {LONGEST_SECONDS:g} s")
 
 
 def _messages(bootstrap_servers: str, topic: NewTopic) -> int:
     consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "counting"})
     try:
         ends = [
-            consumer.get_watermark_offsets(TopicPartition(topic.topic, number), timeout=PATIENCE_SECONDS)
+            consumer.get_watermark_offsets(TopicPartition(topic.topic, number), timeout=LONGEST_SECONDS)
             for number in range(topic.num_partitions)
         ]
     finally:

@@ -1,11 +1,9 @@
 """Ports for servers that tests start, which no other process of this machine's test runs uses."""
 
 import contextlib
-import fcntl
 import itertools
 import os
 import socket
-import tempfile
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -18,6 +16,10 @@ EPHEMERAL: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 """The kernel gives out the ports in this range itself: a server there may find its port used by a client."""
 
 
+_claims: Final[dict[int, socket.socket]] = {}
+"""By process; open until it ends."""
+
+
 class NoPortsError(Exception):
     """No block of ports is left; the message says where it was looked for."""
 
@@ -26,23 +28,25 @@ class NoPortsError(Exception):
 def _block(process: int) -> range:
     """The block of a process, so a forked one claims its own; others are locked out until the process ends.
 
+    The claim is an abstract Unix socket. Like the ports, its name is known to all processes of the network namespace,
+    whatever user, container or folder for temporary files they have.
+
     Raises:
         NoPortsError: Every block is claimed.
     """
     end = int(EPHEMERAL.read_text().split()[0]) if EPHEMERAL.exists() else 32_768
     for begin in range(LOWEST, end - BLOCK + 1, BLOCK):
-        path = Path(tempfile.gettempdir()) / f"kernelcast-test-ports-{begin}.lock"
-        with contextlib.suppress(OSError):
-            file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                os.close(file)
-                raise
-            return range(begin, begin + BLOCK)
+        claim = socket.socket(socket.AF_UNIX)
+        try:
+            claim.bind(f"\0kernelcast-test-ports-{begin}")
+        except OSError:
+            claim.close()
+            continue
+        _claims[process] = claim
+        return range(begin, begin + BLOCK)
     raise NoPortsError(
         f"all blocks of {BLOCK} ports from {LOWEST} to {end} are claimed; end the test runs that hold "
-        f"{tempfile.gettempdir()}/kernelcast-test-ports-*.lock, or raise net.ipv4.ip_local_port_range"
+        f"@kernelcast-test-ports-* (`ss -xl`), or raise net.ipv4.ip_local_port_range"
     )
 
 

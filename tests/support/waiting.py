@@ -1,17 +1,65 @@
-"""Waits for what another thread does."""
+"""Waits for what another thread or process does, and measures how long something took."""
 
 import threading
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Self
 
-LONGEST_SECONDS: Final = 10.0
+LONGEST_SECONDS: Final = 120.0
+"""A test waits for an event, and this long only for one that never comes: machines of CI stand still for a minute."""
 INTERVAL_SECONDS: Final = 0.005
+LONGEST_INTERVAL_SECONDS: Final = 0.3
+"""A condition may be a page that is drawn and read, so a long wait polls less often: it is a twentieth longer."""
+LONGEST_TICK_SECONDS: Final = 4 * INTERVAL_SECONDS
 
 
 def wait_for(condition: Callable[[], bool], *, longest_seconds: float = LONGEST_SECONDS) -> bool:
     """Wait until a condition holds, at most for some seconds; returns whether it does."""
-    deadline, pause = time.monotonic() + longest_seconds, threading.Event()
-    while not condition() and time.monotonic() < deadline:
-        pause.wait(INTERVAL_SECONDS)
-    return condition()
+    began, pause = time.monotonic(), threading.Event()
+    while not condition():
+        waited_seconds = time.monotonic() - began
+        if waited_seconds > longest_seconds:
+            return False
+        pause.wait(min(max(INTERVAL_SECONDS, waited_seconds / 20), LONGEST_INTERVAL_SECONDS))
+    return True
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    """Wait until a condition holds.
+
+    Raises:
+        AssertionError: It does not.
+    """
+    assert wait_for(condition), f"it did not come to pass within {LONGEST_SECONDS:.0f} s"
+
+
+class Stopwatch:
+    """Measures the seconds of a block without those in which the machine stood still or ran other processes.
+
+    A thread wakes up every few milliseconds. Each of its intervals counts for at most `LONGEST_TICK_SECONDS`, so a
+    stall of a minute counts for no more than a late wake-up. A block that waits too long is still seen.
+
+    Attributes:
+        seconds: The time, once the block has ended.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._count, name="stopwatch", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _count(self) -> None:
+        last, ended = time.monotonic(), False
+        while not ended:
+            ended = self._ended.wait(INTERVAL_SECONDS)
+            now = time.monotonic()
+            self.seconds += min(now - last, LONGEST_TICK_SECONDS)
+            last = now

@@ -44,4 +44,4 @@ def test_the_marker_of_a_transaction_keeps_nothing_hidden_and_a_topic_made_later
         producer.begin_transaction()
         producer.produce(FORECASTS.name, launches("late", 7), key=b"program")
         producer.commit_transaction()
-        wait_for("the topic made later", lambda: stack.exposed("cuda_kernel_launches_total", kernel="late"), 40)
+        wait_for("the topic made later", lambda: stack.exposed("cuda_kernel_launches_total", kernel="late"))

@@ -104,6 +104,6 @@ def test_with_the_new_protocol_a_name_that_is_still_taken_ends_the_process_with_
     with Replicas(tmp_path, shared_kafka.bootstrap_servers, 2, **settings) as replicas:
         replicas.start(0)
         replicas.servers[1].start()
-        assert wait_for("its end", replicas.servers[1].poll, 40) == 1
+        assert wait_for("its end", replicas.servers[1].poll) == 1
         assert "instance ID is still used by another member" in replicas.servers[1].tail()
         assert replicas.ready(0)

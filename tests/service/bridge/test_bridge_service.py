@@ -5,7 +5,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from tests.support.bridge.fleet import RESOURCE, samples
+from tests.support.waiting import LONGEST_SECONDS, eventually
 
 from kernelcast.bridge.service import Bridge
 from kernelcast.bridge.settings import BridgeSettings
@@ -40,18 +41,11 @@ def settings_for(broker: EmbeddedBroker, **changes: Any) -> BridgeSettings:
 
 def fetch(url: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310  our own server
+        with urllib.request.urlopen(url, timeout=LONGEST_SECONDS) as answer:  # noqa: S310  our own server
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:
             return error.code, error.read().decode()
-
-
-def until(condition: Callable[[], bool], seconds: float = 40.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
 
 
 def shows(bridge: Bridge, text: str) -> bool:
@@ -81,17 +75,17 @@ def test_from_kafka_to_a_page_with_poison_in_between_and_again_after_a_restart(b
     write(broker, export(1), b"poison\xff", export(2))
     for expected, put_aside in ((2, 1), (3, 0)):
         with Bridge(settings_for(broker, group_id="whole")) as bridge:
-            until(lambda: fetch(f"{bridge.url}/-/ready")[0] == 200)
+            eventually(lambda: fetch(f"{bridge.url}/-/ready")[0] == 200)
             status, body = fetch(f"{bridge.url}/metrics")
             found = {name: value for (name, _), value in samples(body).items()}
             assert (status, found["cuda_kernel_launches_total"]) == (200, expected)
             failures = {key: value for key, value in samples(body).items() if "decode_failures" in key[0]}
             assert sum(failures.values()) == 1
-            until(partial(has_put_aside, bridge, put_aside))
+            eventually(partial(has_put_aside, bridge, put_aside))
             unknown = {name for name, _ in samples(body)} - set(BY_PROMETHEUS_NAME)
             assert not {name for name in unknown if not name.endswith(("_bucket", "_sum", "_count"))}
             write(broker, export(expected + 1))
-            until(partial(shows, bridge, f"}} {expected + 1}\n"))
+            eventually(partial(shows, bridge, f"}} {expected + 1}\n"))
 
 
 def test_until_it_is_compiled_it_is_healthy_not_ready_and_answers_scrapes_about_itself(broker: EmbeddedBroker) -> None:
@@ -116,12 +110,12 @@ def test_until_it_is_compiled_it_is_healthy_not_ready_and_answers_scrapes_about_
 def test_of_two_replicas_each_series_is_on_one_and_the_other_takes_over(broker: EmbeddedBroker) -> None:
     write(broker, export(10))
     with Bridge(settings_for(broker, group_id="pair")) as first:
-        until(lambda: fetch(f"{first.url}/-/ready")[0] == 200)
+        eventually(lambda: fetch(f"{first.url}/-/ready")[0] == 200)
         with Bridge(settings_for(broker, group_id="pair")) as second:
-            until(lambda: fetch(f"{second.url}/-/ready")[0] == fetch(f"{first.url}/-/ready")[0] == 200)
+            eventually(lambda: fetch(f"{second.url}/-/ready")[0] == fetch(f"{first.url}/-/ready")[0] == 200)
             pages = [fetch(f"{bridge.url}/metrics")[1] for bridge in (first, second)]
             assert sum("cuda_kernel_launches_total{" in body for body in pages) == 1
-        until(lambda: "cuda_kernel_launches_total{" in fetch(f"{first.url}/metrics")[1])
+        eventually(lambda: "cuda_kernel_launches_total{" in fetch(f"{first.url}/metrics")[1])
 
 
 def test_a_consumer_that_ends_makes_the_process_unhealthy_and_then_end(
@@ -134,7 +128,7 @@ def test_a_consumer_that_ends_makes_the_process_unhealthy_and_then_end(
 
     monkeypatch.setattr(bridge._intake, "step", fail)
     with bridge:
-        until(lambda: fetch(f"{bridge.url}/-/healthy")[0] == 503)
+        eventually(lambda: fetch(f"{bridge.url}/-/healthy")[0] == 503)
         assert "a fault of ours" in fetch(f"{bridge.url}/-/ready")[1]
         with pytest.raises(KernelcastError, match="a fault of ours"):
             bridge.wait(1)
@@ -145,9 +139,9 @@ def test_the_command_stops_cleanly_on_sigterm(broker: EmbeddedBroker, tmp_path: 
     flags = ["--kafka.bootstrap-servers", broker.bootstrap_servers, "--web.listen-address", "127.0.0.1:0"]
     log = tmp_path / "log"
     with log.open("w") as stream, subprocess.Popen([*command, *flags], stderr=stream) as process:
-        until(lambda: "reading" in log.read_text())
+        eventually(lambda: "reading" in log.read_text())
         process.terminate()
-        assert process.wait(20) == 0
+        assert process.wait(LONGEST_SECONDS) == 0
     assert "Traceback" not in log.read_text()
 
 

@@ -18,6 +18,7 @@ from tests.service.conftest import Broker
 from tests.service.replicas import Replicas
 from tests.service.servers import get, wait_for
 from tests.service.topics import create_topics
+from tests.support.waiting import LONGEST_SECONDS
 
 from kernelcast.runtime.kafka.consumer import Consumer
 from kernelcast.runtime.settings.service import KafkaSettings
@@ -125,7 +126,7 @@ class Pages(threading.Thread):
     def stop(self) -> None:
         """Stop looking."""
         self._stopping.set()
-        self.join(20)
+        self.join(LONGEST_SECONDS)
 
     def falls(self) -> list[tuple[str, str, float, float]]:
         """Every value that was lower than one seen before on any replica: name, kind, before, after."""
@@ -199,14 +200,14 @@ def test_totals_hold_while_a_topic_grows_a_bridge_joins_one_restarts_and_the_top
                 shop.partitions = GROWN
                 time.sleep(MOVED_SECONDS)
                 once = dict.fromkeys(all_of(0, 0), 1)
-                wait_for("every series once", asked(lambda: occurrences(exposed(replicas, 0, 1)) == once), 30)
+                wait_for("every series once", asked(lambda: occurrences(exposed(replicas, 0, 1)) == once))
                 replicas.servers[0].kill()
                 replicas.start(0)
                 time.sleep(3)
                 assert replicas.servers[1].stop() == 0
                 replicas.start(1)
             true = but_moved(all_of(shop.count, shop.count))
-            wait_for("all totals", asked(lambda: but_moved(exposed(replicas, 0, 1)) == true), 40)
+            wait_for("all totals", asked(lambda: but_moved(exposed(replicas, 0, 1)) == true))
             resets = pages.falls()
             assert {(name, kind) for name, kind, _, _ in resets} <= {("sold", kind) for kind in MOVED_KINDS}, resets
             assert len(resets) <= len(MOVED_KINDS), resets  # a total of deltas begins at 0 at another replica
@@ -221,11 +222,11 @@ def test_totals_hold_while_a_topic_grows_a_bridge_joins_one_restarts_and_the_top
             with shop.open():
                 time.sleep(5)
             created = shop.count - before
-            wait_for("the new log", asked(lambda: exposed(replicas, 0, 1) == all_of(shop.count, created)), 40)
+            wait_for("the new log", asked(lambda: exposed(replicas, 0, 1) == all_of(shop.count, created)))
             for server in replicas.servers:
                 server.kill()
             replicas.start(0, 1)
-            wait_for("its totals again", asked(lambda: exposed(replicas, 0, 1) == all_of(shop.count, created)), 40)
+            wait_for("its totals again", asked(lambda: exposed(replicas, 0, 1) == all_of(shop.count, created)))
         finally:
             pages.stop()
     falls = pages.falls()

@@ -87,7 +87,7 @@ def test_increase_equals_the_produced_counts_through_a_kill_a_restart_and_a_take
         bridge = stack.service("bridge")
         prometheus = stack.prometheus(rules=False)
         shop.sell(1)
-        wait_for("the first sample", lambda: len(prometheus.query(TOTAL)) == 2, 30)
+        wait_for("the first sample", lambda: len(prometheus.query(TOTAL)) == 2)
         with shop.open():
             counted(stack, 20)
             bridge.kill()
@@ -101,13 +101,13 @@ def test_increase_equals_the_produced_counts_through_a_kill_a_restart_and_a_take
             (tmp_path / "second").mkdir()
             with Stack(tmp_path / "second", kafka.bootstrap_servers, SETTINGS) as other:
                 other.service("bridge")
-                wait_for("each replica to have a series", lambda: len(other.exposed(TOTAL)) == 1, 40)
+                wait_for("each replica to have a series", lambda: len(other.exposed(TOTAL)) == 1)
                 bridge.kill()
-                wait_for("the second to take over", lambda: len(other.exposed(TOTAL)) == 2, 60)
-                wait_for("all to be counted", lambda: min(other.exposed(TOTAL).values()) > 30, 20)
+                wait_for("the second to take over", lambda: len(other.exposed(TOTAL)) == 2)
+                wait_for("all to be counted", lambda: min(other.exposed(TOTAL).values()) > 30)
             stack.start(bridge)
-        wait_for("everything", lambda: list(stack.exposed(TOTAL).values()) == [shop.sold] * 2, 40)
-        wait_for("the scrape of it", lambda: set(dict_of(prometheus.query(TOTAL)).values()) == {shop.sold}, 20)
+        wait_for("everything", lambda: list(stack.exposed(TOTAL).values()) == [shop.sold] * 2)
+        wait_for("the scrape of it", lambda: set(dict_of(prometheus.query(TOTAL)).values()) == {shop.sold})
         for labels, samples in prometheus.samples(TOTAL):
             seen = [value for _, value in samples]
             assert seen == sorted(seen), f"{labels} fell"
@@ -123,7 +123,7 @@ def counted(stack: Stack, sales: int) -> None:
         values = stack.exposed(TOTAL).values()
         return len(values) == 2 and min(values) >= sales
 
-    wait_for(f"{sales} sales", are_counted, 40)
+    wait_for(f"{sales} sales", are_counted)
 
 
 def dict_of(found: list[tuple[dict[str, str], float]]) -> dict[str, float]:

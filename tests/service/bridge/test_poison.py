@@ -57,7 +57,7 @@ def dead_letters(bootstrap_servers: str, expected: int) -> list[Message]:
         topics_seen = {headers_of(letter)["kernelcast.topic"] for letter in found}
         return len(found) >= expected and {topic.name for topic in READ} <= topics_seen
 
-    wait_for(f"{expected} dead letters, of every topic that is read", enough, 60)
+    wait_for(f"{expected} dead letters, of every topic that is read", enough)
     consumer.close()
     return found
 

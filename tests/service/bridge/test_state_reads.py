@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.service.servers import answers
-from tests.support.service.predictors import RunningPredictor, eventually
+from tests.support.service.predictors import RunningPredictor
 from tests.support.service.watermarks import LIMIT_SECONDS, timed_watermarks
+from tests.support.waiting import eventually
 
 from kernelcast.bridge import service as bridge_service
 from kernelcast.bridge.delta.persistence.freeze import freeze

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.waiting import LONGEST_SECONDS
 
 from kernelcast.cli import app
 
@@ -48,4 +49,4 @@ def test_a_daemon_that_is_stopped_while_it_is_still_loading_ends_as_cleanly_as_l
         assert process.stdout is not None
         assert process.stdout.readline() == b"loading\n"
         process.terminate()
-        assert process.wait(20) == 0
+        assert process.wait(LONGEST_SECONDS) == 0

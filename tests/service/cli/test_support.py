@@ -1,14 +1,25 @@
-"""Helpers of the test suite: ports that no other process takes, and work that is done once."""
+"""Helpers of the test suite: ports that no other process takes, work that is done once, and measured times."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from tests.support.once import once, run_directory
 from tests.support.ports import free_ports
+from tests.support.waiting import Stopwatch
+
+MEASURED = """
+from tests.support.waiting import Stopwatch
+with Stopwatch() as took:
+    print("began", flush=True)
+    input()
+print(took.seconds)
+"""
 
 
 def test_ports_are_below_those_that_the_kernel_assigns() -> None:
@@ -25,10 +36,11 @@ def test_a_port_that_is_listened_on_is_not_given_out() -> None:
         assert port not in free_ports(255)
 
 
-def test_two_processes_have_ports_of_their_own() -> None:
-    ours = set(free_ports(50))
-    code = "from tests.support.ports import free_ports; print(*free_ports(50))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+def test_two_processes_have_ports_of_their_own_whatever_folder_they_use(tmp_path: Path) -> None:
+    ours = set(free_ports(200))
+    code = "from tests.support.ports import free_ports; print(*free_ports(200))"
+    environ = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environ)
     assert not {int(port) for port in done.stdout.split()} & ours
 
 
@@ -52,3 +64,19 @@ def test_work_that_failed_is_tried_again(tmp_path_factory: pytest.TempPathFactor
     done: list[int] = []
     once(tmp_path_factory, name, lambda: done.append(1))
     assert done == [1]
+
+
+def test_a_stopwatch_counts_a_wait_but_not_a_machine_that_stood_still() -> None:
+    command = [sys.executable, "-c", MEASURED]
+    with subprocess.Popen(command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "began\n"
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(1.0)
+        process.send_signal(signal.SIGCONT)
+        out, _ = process.communicate("\n")
+    assert float(out) < 0.5
+    began = time.monotonic()
+    with Stopwatch() as took:
+        time.sleep(0.3)
+    assert 0.03 < took.seconds <= time.monotonic() - began

@@ -168,7 +168,7 @@ def prometheuses(
             found = {"over Kafka": stack.prometheus(), "scraped": direct.run()}
             for way, server in found.items():
                 # GPM needs two looks, so its rows come last.
-                wait_for(f"profiling rows {way}", partial(server.query, "DCGM_FI_PROF_GR_ENGINE_ACTIVE"), 60)
+                wait_for(f"profiling rows {way}", partial(server.query, "DCGM_FI_PROF_GR_ENGINE_ACTIVE"))
             yield found
 
 

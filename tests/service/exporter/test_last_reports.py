@@ -5,11 +5,11 @@ import shutil
 import socket
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
+from tests.support.waiting import LONGEST_SECONDS, eventually
 
 from kernelcast.exporter.programs.devices import DeviceResolver
 from kernelcast.exporter.programs.final_reports import FinalReports
@@ -21,7 +21,6 @@ from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.identity import Device
 
 GPU = Device("node", "GPU-1", "0", model_name="NVIDIA A100")
-PATIENCE_SECONDS = 20.0
 
 
 class Exporter:
@@ -78,19 +77,12 @@ def launches(aggregator: Aggregator) -> int:
     )
 
 
-def eventually(check: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not check():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.005)
-
-
 class Program:
     """A process of its own, as far as the exporter can tell."""
 
     def __init__(self, exporter: Exporter, nonce: str = "n1") -> None:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.socket.settimeout(PATIENCE_SECONDS)
+        self.socket.settimeout(LONGEST_SECONDS)
         self.socket.connect(str(exporter.directory / "probe.sock"))
         self.nonce = nonce
         self.send(
@@ -208,7 +200,7 @@ def test_programs_that_end_together_share_a_write_and_all_survive(
     for end in ends:
         end.start()
     for end in ends:
-        end.join(PATIENCE_SECONDS)
+        end.join(LONGEST_SECONDS)
     assert len(syncs) <= 20
     again = Exporter(exporter.kill())
     assert again.launches() == 300

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.support.service.probe_node import Node, eventually
+from tests.support.service.probe_node import Node
+from tests.support.waiting import LONGEST_SECONDS, eventually
 
 from kernelcast.exporter.attribution.attribution import AttributedGpu
 from kernelcast.exporter.attribution.cgroup import membership
@@ -52,7 +53,7 @@ class Pod:
 
     def kill(self) -> None:
         os.kill(self.pid, signal.SIGKILL)
-        self.started.wait(20)
+        self.started.wait(LONGEST_SECONDS)
         assert self.started.stdout
         self.started.stdout.close()
 

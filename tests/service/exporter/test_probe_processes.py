@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.waiting import LONGEST_SECONDS
 
 from kernelcast.wire.errors import FrameError
 from kernelcast.wire.frames import MAX_FRAME_BYTES, Bye, Frame, Hello, KernelRows, Status, decode
@@ -27,14 +28,14 @@ class Listener:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.bind(str(path))
         self._socket.listen(64)
-        self._socket.settimeout(20)
+        self._socket.settimeout(LONGEST_SECONDS)
 
     def frames_of(self, processes: int) -> dict[str, list[Frame]]:
         """All frames of a number of processes until they disconnect, by nonce."""
         found: dict[str, list[Frame]] = {}
         for _ in range(processes):
             connection, _ = self._socket.accept()
-            connection.settimeout(20)
+            connection.settimeout(LONGEST_SECONDS)
             frames = list(_frames(connection))
             hello = frames[0]
             assert isinstance(hello, Hello)
@@ -83,7 +84,7 @@ def start(code: str, socket_path: Path, *flags: str, **environ: str) -> "subproc
 
 
 def ended(program: "subprocess.Popen[str]", code: int = 0) -> tuple[str, str]:
-    out, err = program.communicate(timeout=60)
+    out, err = program.communicate(timeout=LONGEST_SECONDS)
     assert program.returncode == code, err
     return out, err
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.exporter.nvml_double import gpu
+from tests.support.waiting import LONGEST_SECONDS
 
 from kernelcast.exporter.assembly import assembled
 from kernelcast.exporter.attribution import attribution
@@ -52,7 +53,7 @@ class Running:
 
             def page() -> str:
                 daemon.interval()
-                with urllib.request.urlopen(f"{web.url}/metrics", timeout=10) as answer:  # noqa: S310  our own page
+                with urllib.request.urlopen(f"{web.url}/metrics", timeout=LONGEST_SECONDS) as answer:  # noqa: S310  our own page
                     return str(answer.read().decode())
 
             yield page

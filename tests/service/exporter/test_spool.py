@@ -174,7 +174,7 @@ def test_beyond_the_limit_exactly_the_counted_messages_are_missing(kafka: KafkaS
         dropped = metric(registry, rows.SPOOL_DROPPED, reason="bound")
         assert dropped > 100
         signalled(kafka, signal.SIGCONT)
-        wait_for("a replay", lambda: drained(registry), 60)
+        wait_for("a replay", lambda: drained(registry))
         assert metric(registry, rows.SPOOL_DROPPED, reason="bound") == dropped
     numbers = {**arrived(kafka, DEVICE.name), **arrived(kafka, KERNELS.name)}
     missing = {key: sorted(set(range(intervals.sent)) - set(got)) for key, got in numbers.items()}
@@ -202,5 +202,5 @@ def test_a_topic_that_kafka_does_not_have_holds_up_no_other(kafka: KafkaServer, 
         wait_for("the other topic", lambda: len(arrived(kafka, DEVICE.name).get(HOSTS[0], ())) == intervals.sent)
         assert metric(registry, rows.SPOOL_MESSAGES) > 0
         create_topics(kafka.bootstrap_servers, [NewTopic(KERNELS.name, 4, 1)])
-        wait_for("the topic that was missing", lambda: drained(registry), 90)
+        wait_for("the topic that was missing", lambda: drained(registry))
     assert list(dict.fromkeys(arrived(kafka, KERNELS.name)["train"])) == list(range(intervals.sent))

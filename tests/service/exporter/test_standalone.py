@@ -5,12 +5,12 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.service
 
@@ -66,16 +66,7 @@ def ranks(tmp_path: Path) -> Iterator[Ranks]:
         program.wait()
         if program.stderr is not None:
             program.stderr.close()
-    assert soon(lambda: not alive(made.directory)), "the exporter outlived its programs"
-
-
-def soon(condition: Callable[[], bool], seconds: float = 40) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.1)
-    return True
+    assert wait_for(lambda: not alive(made.directory)), "the exporter outlived its programs"
 
 
 def alive(directory: Path) -> bool:
@@ -84,15 +75,15 @@ def alive(directory: Path) -> bool:
 
 def test_ranks_share_one_exporter_that_ends_with_the_last_of_them_even_by_kill_9(ranks: Ranks) -> None:
     first, second = ranks.start(0), ranks.start(1)
-    assert soon(lambda: set(ranks.launches()) == {"0", "1"}), (ranks.directory / "exporter.log").read_text()
+    assert wait_for(lambda: set(ranks.launches()) == {"0", "1"}), (ranks.directory / "exporter.log").read_text()
     assert "kernelcast_exporter_probe_processes 2" in ranks.metrics()
     first.send_signal(signal.SIGKILL)
     printed = first.communicate()[1]
     before = ranks.launches()["1"]
-    assert soon(lambda: ranks.launches().get("1", 0) > before)
+    assert wait_for(lambda: ranks.launches().get("1", 0) > before)
     second.send_signal(signal.SIGKILL)
     printed += second.communicate()[1]
-    assert soon(lambda: not alive(ranks.directory))
+    assert wait_for(lambda: not alive(ranks.directory))
     port = (ranks.directory / "port").read_text()
     assert printed.count(f"kernelcast: this node's metrics at http://127.0.0.1:{port}/metrics") == 1
     assert printed.count("metrics at") == 1

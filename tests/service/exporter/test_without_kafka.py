@@ -5,6 +5,8 @@ import threading
 import urllib.request
 from pathlib import Path
 
+from tests.support.waiting import LONGEST_SECONDS
+
 from kernelcast.exporter import assembly
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.runtime.lifecycle import Shutdown
@@ -34,7 +36,7 @@ def test_it_is_ready_shows_programs_and_keeps_nothing_for_kafka(tmp_path: Path) 
                     program.send(packet)
         daemon.interval()
         assert daemon.ready() == (True, "")
-        with urllib.request.urlopen(f"{web.url}/metrics", timeout=10) as answer:  # noqa: S310  our own page
+        with urllib.request.urlopen(f"{web.url}/metrics", timeout=LONGEST_SECONDS) as answer:  # noqa: S310  our own page
             page = answer.read().decode()
         assert "kernelcast_exporter_probe_connections" in page
         assert "kernelcast_producer" not in page

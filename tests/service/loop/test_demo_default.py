@@ -35,7 +35,7 @@ def test_the_demo_shows_the_loop_on_the_embedded_broker_and_leaves_nothing_behin
     demo = ServerProcess("output", [*KERNELCAST, *command], tmp_path)
     with stopping(demo):
         demo.start()
-        first = wait_for("the first line", lambda: demo.tail(100_000).partition("\n")[0], 60)
+        first = wait_for("the first line", lambda: demo.tail(100_000).partition("\n")[0])
         assert first.startswith("Dashboards, as soon as the services run: http://127.0.0.1:")
         bridge = first.rpartition("http://")[2].partition("/")[0]
         pages_answer(bridge)
@@ -82,9 +82,9 @@ def test_kill_minus_nine_of_the_demo_leaves_no_process_behind(tmp_path: Path) ->
     )
     with stopping(demo):
         demo.start()
-        wait_for("the demo's services", lambda: len(processes_of(tmp_path)) >= 4, 60)
+        wait_for("the demo's services", lambda: len(processes_of(tmp_path)) >= 4)
         demo.kill()
-        wait_for("all of them to end", lambda: processes_of(tmp_path) == [], 30)
+        wait_for("all of them to end", lambda: processes_of(tmp_path) == [])
     assert processes_of(tmp_path) == []
 
 

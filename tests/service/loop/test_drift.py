@@ -64,7 +64,7 @@ def test_a_thermal_drift_is_forecast_announced_and_recorded(kafka: Broker, tmp_p
             lambda: stack.exposed("kernelcast_forecast_value", metric="DCGM_FI_DEV_GPU_TEMP", gpu="1"),
             180,
         )
-        alerts = wait_for("a firing rule", lambda: firing(prometheus.api("alerts")["alerts"]), 120)
+        alerts = wait_for("a firing rule", lambda: firing(prometheus.api("alerts")["alerts"]))
         assert {alert["labels"]["gpu"] for alert in alerts} == {"1"}, "only the drifting GPU is announced"
         assert {alert["labels"]["cause"] for alert in alerts} == {"thermal"}
         recorded = [alert for alert in alerts_on_kafka(kafka.bootstrap_servers, 60) if _is_ours(alert)]

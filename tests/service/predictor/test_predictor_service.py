@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 from tests.support.predictor.node import Node, read_all
-from tests.support.service.predictors import RunningPredictor, eventually
+from tests.support.service.predictors import RunningPredictor
+from tests.support.waiting import eventually
 
 from kernelcast.columnar import Decoder
 from kernelcast.predictor.settings import PredictorSettings

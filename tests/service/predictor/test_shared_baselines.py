@@ -8,8 +8,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 from tests.service.conftest import Broker
 from tests.support.predictor.node import SECOND_NS, read_all
-from tests.support.service.predictors import RunningPredictor, eventually
+from tests.support.service.predictors import RunningPredictor
 from tests.support.service.programs import topics
+from tests.support.waiting import eventually
 
 from kernelcast.columnar import Decoder, Resource, Sample, encode
 from kernelcast.predictor.alarms.settings import AlarmSettings
@@ -112,7 +113,7 @@ def test_two_predictors_share_baselines_name_the_slow_gpu_and_a_restart_writes_n
     nodes.producer.send(BASELINES.name, key=b"poison", value=b"{not an event")
     with RunningPredictor(settings(kafka, "one")) as one, RunningPredictor(settings(kafka, "two")) as two:
         both = (one, two)
-        eventually(lambda: [kernel_partitions(each) for each in both] == [6, 6], within_seconds=60)
+        eventually(lambda: [kernel_partitions(each) for each in both] == [6, 6])
         nodes.write(24)
 
         def shared() -> bool:
@@ -120,10 +121,8 @@ def test_two_predictors_share_baselines_name_the_slow_gpu_and_a_restart_writes_n
             compared = [each.value("kernelcast_predictor_baseline_references") for each in both]
             return compared == [3 * len(KERNELS_USED)] * 2
 
-        eventually(shared, within_seconds=60)
-        eventually(
-            lambda: any(found.evidence[0].peers for found in findings(kafka) if found.evidence), within_seconds=60
-        )
+        eventually(shared)
+        eventually(lambda: any(found.evidence[0].peers for found in findings(kafka) if found.evidence))
         for each in both:
             assert each.value("kernelcast_predictor_baseline_parts_total") >= 2 * len(KERNELS_USED)
             assert each.value("kernelcast_predictor_baselines_refused_total", reason="unusable") == 1
@@ -149,7 +148,7 @@ def restarted(kafka: KafkaSettings, producer: Producer) -> None:
     log = BaselineLog(
         fleet, producer, reader, rejected, client_id="one", clock_ns=time.time_ns, registry=CollectorRegistry()
     )
-    eventually(lambda: log.poll(0.1) >= 0 and fleet.shared.caught_up, within_seconds=60)
+    eventually(lambda: log.poll(0.1) >= 0 and fleet.shared.caught_up)
     assert len(fleet.shared) == len(KERNELS_USED)
     assert log.write() == 0
     log.close(5.0)

@@ -1,6 +1,5 @@
 """Kafka that cannot be reached or refuses us: the reason and one remedy, and services that end to be restarted."""
 
-import time
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -8,6 +7,7 @@ import pytest
 import yaml
 from tests.service.secured_kafka import PASSWORD, USER, SecuredKafka
 from tests.service.servers import free_ports
+from tests.support.waiting import LONGEST_SECONDS, Stopwatch
 
 from kernelcast.bridge.service import Bridge
 from kernelcast.bridge.settings import BridgeSettings
@@ -127,7 +127,7 @@ def test_a_bridge_whose_login_is_refused_ends(kafka: SecuredKafka, mode: Literal
         mode=mode,
     )
     with Bridge(settings) as bridge, pytest.raises(KernelcastError, match=f"refused our login.*{REFUSED}.*set sasl"):
-        bridge.wait(30)
+        bridge.wait(LONGEST_SECONDS)
 
 
 def test_a_predictor_whose_login_is_refused_ends_after_one_query_without_an_answer(
@@ -136,10 +136,9 @@ def test_a_predictor_whose_login_is_refused_ends_after_one_query_without_an_answ
     monkeypatch.setattr(service, "STOP_SECONDS", 2.0)
     web = WebSettings(listen_address="127.0.0.1:0")
     settings = PredictorSettings(kafka=login(kafka, sasl_password="wrong"), web=web)
-    began = time.monotonic()
-    with pytest.raises(KernelcastError, match=f"refused our login.*{REFUSED}.*set sasl"):
+    with Stopwatch() as took, pytest.raises(KernelcastError, match=f"refused our login.*{REFUSED}.*set sasl"):
         Predictor(settings).run(Shutdown())
-    assert time.monotonic() - began < 4 * offsets.REQUEST_TIMEOUT_SECONDS, "it asks about five topics"
+    assert took.seconds < 4 * offsets.REQUEST_TIMEOUT_SECONDS, "it asks about five topics"
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, Message, TopicPartition
 from prometheus_client import CollectorRegistry
+from tests.support.waiting import Stopwatch
 
 from kernelcast.runtime.kafka.connect import check
 from kernelcast.runtime.kafka.consumer import NO_OFFSET, Consumer
@@ -432,11 +433,10 @@ def test_closing_a_consumer_whose_broker_hangs_ends_at_its_limit_and_hands_over_
         def revoked(self, partitions: Sequence[TopicPartition], *, lost: bool) -> None:  # noqa: ARG002  the protocol's
             handed.append(partitions)
 
-    began = time.monotonic()
-    consumer.close(0.05)
-    took_seconds = time.monotonic() - began
+    with Stopwatch() as took:
+        consumer.close(0.05)
     consumer._revoked(Handing(), [TopicPartition("t", 0)], lost=False)
     HangingConsumer.released.set()
 
-    assert took_seconds < 5
+    assert took.seconds < 5
     assert handed == []

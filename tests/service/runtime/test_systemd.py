@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.support.waiting import LONGEST_SECONDS
 
 from kernelcast.bridge.command import supervise
 from kernelcast.bridge.service import Bridge
@@ -64,9 +65,9 @@ class Systemd:
     def has_sent_like(self, beginning: str) -> bool:
         """Whether a line with this beginning came, now or at any time before."""
         known = any(line.startswith(beginning) for line in self._earlier)
-        return known or self.received(40, lambda line: line.startswith(beginning)) is not None
+        return known or self.received(LONGEST_SECONDS, lambda line: line.startswith(beginning)) is not None
 
-    def waits_for(self, line: str, seconds: float = 40.0) -> bool:
+    def waits_for(self, line: str, seconds: float = LONGEST_SECONDS) -> bool:
         return self.received(seconds, lambda found: found == line) is not None
 
     def is_silent(self) -> bool:
@@ -137,7 +138,7 @@ def test_an_exporter_is_ready_feeds_the_watchdog_and_says_that_it_stops(systemd:
         assert systemd.has_sent("STATUS=ready")
         process.terminate()
         assert systemd.waits_for("STOPPING=1")
-        assert process.wait(20) == 0
+        assert process.wait(LONGEST_SECONDS) == 0
     finally:
         process.kill()
         process.wait()

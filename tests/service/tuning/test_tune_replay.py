@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.support.recordings import grid
+from tests.support.waiting import LONGEST_SECONDS
 
 from kernelcast.tuning.formats import kernel_tuner
 from kernelcast.tuning.replay.lines import Lines
@@ -35,7 +36,7 @@ def oracle(cachefile: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         assert process.stdout.readline() == b"ready\n"
         yield folder / "s"
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(LONGEST_SECONDS) == 0
     assert not (folder / "s").exists()
 
 
@@ -115,7 +116,7 @@ def test_a_signal_ends_the_run_with_a_document_and_no_process_stays(cachefile: P
         assert process.stderr is not None
         assert process.stderr.readline().startswith("seed 0: 30 configurations")
         process.send_signal(number)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=LONGEST_SECONDS)
     assert process.returncode == 128 + number
     assert json.loads(out)["runs"][0]["seed"] == 0
     assert f"stopped by {number.name}" in err
@@ -176,7 +177,7 @@ def test_an_oracle_that_breaks_off_fails_that_seed_alone(tmp_path: Path) -> None
         thread = threading.Thread(target=serve, args=(server,), daemon=True)
         thread.start()
         done, document = tune("--measure", f"unix:{path}", "--seeds", "3")
-        thread.join(20)
+        thread.join(LONGEST_SECONDS)
     assert done.returncode == 1
     assert "error" in document["runs"][1]
     assert [document["runs"][place]["kept"] for place in (0, 2)] == [[1], [1]]

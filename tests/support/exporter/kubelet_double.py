@@ -6,6 +6,7 @@ from pathlib import Path
 
 import grpc
 from tests.support.exporter.protobuf_bytes import number, packed, part
+from tests.support.waiting import LONGEST_SECONDS
 
 LIST = "/v1.PodResourcesLister/List"
 
@@ -73,7 +74,7 @@ class FakeKubelet(grpc.GenericRpcHandler):
     def _list(self, request: bytes, context: grpc.ServicerContext) -> bytes:
         assert request == b"", "List takes no argument"
         self.calls += 1
-        self.may_answer.wait(20)
+        self.may_answer.wait(LONGEST_SECONDS)
         if self.status is not None:
             context.abort(self.status, "set to refuse")
         return self.answer

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 from tests.support.exporter.protobuf_bytes import number, packed, part, real
+from tests.support.waiting import LONGEST_SECONDS
 
 SERVICE = "/tpu.monitoring.runtime.RuntimeMetricService/"
 
@@ -93,6 +94,6 @@ class FakeRuntime(grpc.GenericRpcHandler):
 
     def _consider(self, name: str, context: grpc.ServicerContext) -> None:
         if name in self.slow:
-            self.may_answer.wait(20)
+            self.may_answer.wait(LONGEST_SECONDS)
         if name in self.failures:
             context.abort(self.failures[name], "set to fail")

@@ -5,9 +5,8 @@ import base64
 import os
 import resource
 import socket
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -33,13 +32,6 @@ def many_files() -> Iterator[None]:
 
 def open_files() -> int:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
-
-
-def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.005)
 
 
 def address_of(server: WebServer) -> tuple[str, int]:

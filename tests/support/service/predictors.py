@@ -1,11 +1,10 @@
 """A predictor in a thread of the test's own process."""
 
 import threading
-import time
-from collections.abc import Callable
 from typing import Self
 
 import httpx
+from tests.support.waiting import LONGEST_SECONDS
 
 from kernelcast.predictor.service import Predictor
 from kernelcast.predictor.settings import PredictorSettings
@@ -26,7 +25,7 @@ class RunningPredictor:
 
     def __exit__(self, *_: object) -> None:
         self.shutdown.request()
-        self.thread.join(30)
+        self.thread.join(LONGEST_SECONDS)
         assert not self.thread.is_alive()
 
     def value(self, name: str, **wanted: str) -> float:
@@ -39,11 +38,3 @@ class RunningPredictor:
             return httpx.get(f"{self.predictor.web.url}/-/ready", timeout=2).status_code == httpx.codes.OK
         except httpx.TransportError:
             return False
-
-
-def eventually(condition: Callable[[], bool], *, within_seconds: float = 30.0) -> None:
-    """Wait until a condition holds."""
-    deadline = time.monotonic() + within_seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)

@@ -1,7 +1,6 @@
 """An exporter's end of the probe socket in this process."""
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry
@@ -14,16 +13,6 @@ from kernelcast.wire.events import Outcome, OutcomeState
 from kernelcast.wire.identity import Device
 
 GPU = Device("node", "GPU-1", "0", model_name="NVIDIA A100")
-
-
-PATIENCE_SECONDS = 20.0
-
-
-def eventually(check: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not check():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.005)
 
 
 class Node:

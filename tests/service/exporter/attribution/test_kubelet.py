@@ -3,9 +3,8 @@
 import os
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
@@ -14,6 +13,7 @@ from tests.support.exporter.gpus import GPU_0, GPU_1, INSTANCE, MIG_0, MIG_0B, U
 from tests.support.exporter.kubelet_double import FakeKubelet, claim, container, pod
 from tests.support.exporter.nvml_double import gpu, node, playing
 from tests.support.exporter.tpu_double import FakeRuntime, gauge, of_device
+from tests.support.waiting import LONGEST_SECONDS, Stopwatch, eventually
 
 from kernelcast.exporter import assembly
 from kernelcast.exporter.attribution import Attribution, AttributionSettings
@@ -26,7 +26,6 @@ from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.runtime.settings.service import load
 from kernelcast.wire.errors import MissingExtraError, ServiceError
 
-PATIENCE_SECONDS = 20.0
 TRAIN = {"pod": "train-0", "namespace": "ml", "container": "torch"}
 SERVE = {"pod": "serve-0", "namespace": "ml", "container": "vllm"}
 
@@ -190,9 +189,9 @@ def test_no_interval_waits_for_a_slow_kubelet(kubelet: FakeKubelet, tmp_path: Pa
     kubelet.may_answer.clear()
     with Node(tmp_path).attribution as attribution:
         eventually(lambda: kubelet.calls == 1)
-        began = time.perf_counter()
-        assert attribution.labels_for(GPU_0) == ({},)
-        assert time.perf_counter() - began < 0.1
+        with Stopwatch() as took:
+            assert attribution.labels_for(GPU_0) == ({},)
+        assert took.seconds < 0.1
         kubelet.may_answer.set()
         eventually(lambda: attribution.labels_for(GPU_0) == (TRAIN,))
 
@@ -218,13 +217,6 @@ def test_turned_off_the_kubelet_is_never_asked(kubelet: FakeKubelet, tmp_path: P
     assert (kubelet.calls, node.labels(GPU_0)) == (0, ({},))
 
 
-def eventually(check: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not check():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.01)
-
-
 class Daemon:
     """A whole daemon with two GPUs, beside a kubelet."""
 
@@ -245,7 +237,7 @@ class Daemon:
         settings = load("exporter", ExporterSettings, path=None, flags=self.flags | places | more, environ={})
         with assembly.assembled(settings, Shutdown()) as (daemon, web, _):
             daemon.interval()
-            with urllib.request.urlopen(f"{web.url}/metrics", timeout=10) as answer:  # noqa: S310  our own page
+            with urllib.request.urlopen(f"{web.url}/metrics", timeout=LONGEST_SECONDS) as answer:  # noqa: S310  our own page
                 return str(answer.read().decode()).splitlines()
 
 

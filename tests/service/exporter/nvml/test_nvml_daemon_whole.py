@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.exporter.nvml_double import write_node_with_xid_79
+from tests.support.waiting import LONGEST_SECONDS
 
 from kernelcast.exporter import assembly
 from kernelcast.exporter.settings import ExporterSettings
@@ -46,7 +47,7 @@ def settings(tmp_path: Path, broker: EmbeddedBroker, **flags: object) -> Exporte
 def page_of(made: ExporterSettings) -> list[str]:
     with assembly.assembled(made, Shutdown()) as (daemon, web, _):
         daemon.interval()
-        with urllib.request.urlopen(f"{web.url}/metrics", timeout=10) as answer:  # noqa: S310  our own page
+        with urllib.request.urlopen(f"{web.url}/metrics", timeout=LONGEST_SECONDS) as answer:  # noqa: S310  our own page
             return [line for line in answer.read().decode().splitlines() if "GPU-7" in line]
 
 

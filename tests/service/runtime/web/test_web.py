@@ -4,7 +4,6 @@ import asyncio
 import socket
 import ssl
 import subprocess
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,6 +18,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from tests.support.runtime.certificates import self_signed
 from tests.support.runtime.web_clients import guarded, rewrite
+from tests.support.waiting import LONGEST_SECONDS, Stopwatch
 
 from kernelcast.runtime.settings.service import WebSettings
 from kernelcast.runtime.web.server import MAX_BODY_BYTES, MAX_HEADER_BYTES, WebServer, _listener
@@ -113,17 +113,17 @@ def test_a_service_can_answer_metrics_itself_without_blocking_the_rest() -> None
 
     def slow(_request: Request) -> Response:
         asked.set()
-        go_on.wait(10)
+        go_on.wait(LONGEST_SECONDS)
         return PlainTextResponse("own 1\n")
 
     with WebServer(LOCAL, title="bridge", metrics=slow) as server, ThreadPoolExecutor() as pool:
         scrape = pool.submit(httpx.get, f"{server.url}/metrics")
-        assert asked.wait(10)
+        assert asked.wait(LONGEST_SECONDS)
         healthy = httpx.get(f"{server.url}/-/healthy")
         go_on.set()
 
         assert healthy.status_code == 200
-        assert scrape.result(10).text == "own 1\n"
+        assert scrape.result(LONGEST_SECONDS).text == "own 1\n"
 
 
 def test_a_body_over_the_limit_is_refused_announced_or_not(server: WebServer) -> None:
@@ -137,7 +137,7 @@ def test_a_body_over_the_limit_is_refused_announced_or_not(server: WebServer) ->
 
 def test_endless_headers_are_refused(server: WebServer) -> None:
     host, _, port = server.address.rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=10) as client:
+    with socket.create_connection((host, int(port)), timeout=LONGEST_SECONDS) as client:
         client.sendall(b"GET /status HTTP/1.1\r\nx: " + b"y" * (MAX_HEADER_BYTES + 1))
         answer = client.recv(1024)
 
@@ -148,11 +148,11 @@ def test_stopping_closes_the_port_within_its_time(registry: CollectorRegistry) -
     server = WebServer(LOCAL, title="bridge", metrics=registry).start()
     host, _, port = server.address.rpartition(":")
     idle = socket.create_connection((host, int(port)))
-    began = time.monotonic()
 
-    server.stop()
+    with Stopwatch() as took:
+        server.stop()
 
-    assert time.monotonic() - began < 5
+    assert took.seconds < 5
     with pytest.raises(OSError, match="refused"):
         socket.create_connection((host, int(port)))
     idle.close()
@@ -273,7 +273,7 @@ def impatient(*routes: Route) -> WebServer:
 def test_a_client_that_never_finishes_its_request_loses_its_connection(beginning: bytes) -> None:
     with impatient(Route("/echo", echo, methods=["POST"])) as server:
         host, port = server.address.split(":")
-        with socket.create_connection((host, int(port)), timeout=10) as client:
+        with socket.create_connection((host, int(port)), timeout=LONGEST_SECONDS) as client:
             client.sendall(beginning)
             assert client.recv(100) == b""
 

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.runtime.certificates import self_signed
-from tests.support.runtime.web_clients import address_of, guarded, open_files, rewrite, until
+from tests.support.runtime.web_clients import address_of, guarded, open_files, rewrite
+from tests.support.waiting import eventually
 
 from kernelcast.runtime.settings.yaml_file import read_yaml
 from kernelcast.runtime.web import config as web_config
@@ -74,7 +75,7 @@ def test_a_wrong_file_hangs_no_handshake_leaks_no_connection_and_serves_no_reque
         assert ask(server, context, patience_seconds=5) == 500
         before = open_files()
         answers = [ask(server, context, patience_seconds=5) for _ in range(20)]
-        until(lambda: open_files() <= before)
+        eventually(lambda: open_files() <= before)
         rewrite(folder / "web.yml", TLS)
 
         assert answers == [500] * 20
