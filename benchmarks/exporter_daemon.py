@@ -15,7 +15,6 @@ import json
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -26,9 +25,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent.parent))  # the double's answers come from the tests
+sys.path.insert(0, str(Path(__file__).parent.parent))  # the double's answers and the ports come from the tests
 
 from tests.support.exporter.nvml_double import gpu, node
+from tests.support.ports import free_ports
 
 from kernelcast.exporter.nvml.recordings.recording import NODE, Answers, Moment, write
 from kernelcast.runtime.kafka.embedded import EmbeddedBroker
@@ -104,9 +104,7 @@ def daemon(directory: Path, bootstrap: str, interval_seconds: float, gpus: int) 
     """The exporter; its process and the address of its metrics."""
     recording = directory / "nvml.jsonl"
     write(recording, moments(gpus))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = f"127.0.0.1:{free_ports(1)[0]}"
     settings = {
         "state_directory": str(directory / "state"),
         "socket_path": str(directory / "probe.sock"),

@@ -11,7 +11,6 @@ does not need.
 import argparse
 import json
 import os
-import socket
 import statistics
 import subprocess
 import sys
@@ -22,6 +21,10 @@ import urllib.request
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent))  # the ports come from the tests
+
+from tests.support.ports import free_ports
 
 from kernelcast.runtime.kafka.embedded import EmbeddedBroker
 
@@ -106,8 +109,7 @@ def is_ready(url: str) -> bool:
 
 def start(python: str, bootstrap_servers: str, cache: Path) -> Start:
     """Start a bridge, wait until it has compiled everything, and stop it."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = f"127.0.0.1:{free_ports(1)[0]}"
     options = ["--kafka.bootstrap-servers", bootstrap_servers, "--web.listen-address", address]
     begun = time.perf_counter()
     watched = Watched(

@@ -55,13 +55,14 @@ def through_kafka(oracle: Path, options: argparse.Namespace) -> Iterator[tuner_c
     """
     try:
         from kernelcast.cli.demo.children import Supervisor  # noqa: PLC0415  the command alone needs no extra
-        from kernelcast.cli.demo.workspace import Endpoints, Workspace, free_addresses  # noqa: PLC0415
+        from kernelcast.cli.demo.workspace import Endpoints, Workspace, reserved_addresses  # noqa: PLC0415
         from kernelcast.runtime.kafka.embedded import EmbeddedBroker  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise MissingExtraError(f"--through kafka needs {error.name}: pip install 'kernelcast[all]'") from error
     supervisor = Supervisor()
-    with tempfile.TemporaryDirectory(prefix="kernelcast-tune-") as folder, EmbeddedBroker() as broker:
-        place = Workspace(Path(folder), Endpoints(*free_addresses(3)), broker.bootstrap_servers)
+    temporary = tempfile.TemporaryDirectory(prefix="kernelcast-tune-")
+    with temporary as folder, reserved_addresses(3) as addresses, EmbeddedBroker() as broker:
+        place = Workspace(Path(folder), Endpoints(*addresses), broker.bootstrap_servers)
         place.write_config(nvml="off", kernels="10")
         try:
             _start_services(supervisor, place)

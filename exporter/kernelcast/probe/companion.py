@@ -1,6 +1,7 @@
-"""The exporter that `--standalone` starts: `python -m kernelcast.probe.companion DIRECTORY PORT`.
+"""The exporter that `--standalone` starts: `python -m kernelcast.probe.companion DIRECTORY DESCRIPTOR`.
 
-It is the ordinary exporter, in a process that ends once no program is connected to its lifetime socket.
+It is the ordinary exporter, in a process that ends once no program is connected to its lifetime socket. DESCRIPTOR is
+that of an inherited socket, which is bound to the exporter's port but does not listen: it reserves the port.
 """
 
 import fcntl
@@ -79,7 +80,8 @@ class ExporterLifetime:
 
 def main(arguments: list[str]) -> None:
     """Run the exporter for as long as programs live; nothing where another one does already."""
-    directory, port = Path(arguments[0]), arguments[1]
+    directory, reserved = Path(arguments[0]), socket.socket(fileno=int(arguments[1]))
+    port = str(reserved.getsockname()[1])
     lock = (directory / LOCK).open("w")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

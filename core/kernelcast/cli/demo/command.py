@@ -22,6 +22,7 @@ from kernelcast.cli.demo.run import Demo, DemoOptions
 from kernelcast.cli.demo.sources import DemoSource, choose
 from kernelcast.cli.demo.state import DemoState
 from kernelcast.cli.demo.view import plain, render
+from kernelcast.cli.demo.workspace import reserved_addresses
 from kernelcast.cli.top.command import keyboard
 from kernelcast.runtime import logging
 from kernelcast.runtime.command import command
@@ -104,8 +105,8 @@ def demo(  # noqa: PLR0913  a command line's options
         seed=seed,
         faults=tuple(fault or ()),
     )
-    with _folder(directory) as folder, _broker(broker) as (address, kind):
-        run = Demo(options, folder, address, kind)
+    with _folder(directory) as folder, reserved_addresses(5) as addresses, _broker(broker) as (address, kind):
+        run = Demo(options, folder, addresses, address, kind)
         _announce(run, chosen)
         shutdown = Shutdown(exit_now=lambda code: _end_now(run, code))
         typer.echo("starting the services; the first start on a machine compiles for about a minute")

@@ -63,13 +63,22 @@ class DemoOptions:
 
 
 class Demo:
-    """A run on a broker that is already there."""
+    """A run on a broker that is already there.
 
-    def __init__(self, options: DemoOptions, directory: Path, bootstrap_servers: str, broker: str) -> None:
+    Args:
+        options: What to run.
+        directory: Takes configurations, logs and states.
+        addresses: One for each of the three services, Prometheus and Alertmanager, reserved until the run ends.
+        bootstrap_servers: The broker.
+        broker: Its kind: `embedded` or `kafka`.
+    """
+
+    def __init__(
+        self, options: DemoOptions, directory: Path, addresses: Sequence[str], bootstrap_servers: str, broker: str
+    ) -> None:
         self._options = options
         self._prometheus = workspace.find(workspace.PROMETHEUS) if options.servers else None
         self._alertmanager = workspace.find(workspace.ALERTMANAGER) if self._prometheus else None
-        addresses = workspace.free_addresses(5)
         endpoints = workspace.Endpoints(
             exporter=addresses[0],
             bridge=addresses[1],

@@ -2,8 +2,8 @@
 
 import shutil
 import socket
-from collections.abc import Iterable
-from contextlib import ExitStack, redirect_stderr, redirect_stdout
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -146,13 +146,19 @@ def find(names: Iterable[str]) -> str | None:
     return next((path for name in names if (path := shutil.which(name))), None)
 
 
-def free_addresses(count: int) -> list[str]:
-    """Return different loopback addresses whose ports were free a moment ago."""
+@contextmanager
+def reserved_addresses(count: int) -> Iterator[list[str]]:
+    """Reserve loopback addresses until the block ends; yields `HOST:PORT` of each.
+
+    A socket that does not listen is bound to each port, so the kernel gives it to no other program that asks for any
+    port. A server that sets SO_REUSEADDR, as ours and those written in Go do, can still listen there.
+    """
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             each.bind(("127.0.0.1", 0))
-        return [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
+        yield [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
 
 
 def _target_options(exporter: str, bridge: str, predictor: str) -> list[str]:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from logging import getLogger
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 LIFE_LINE: Final = "life.sock"
 PROBE_SOCKET: Final = "probe.sock"
@@ -58,8 +58,7 @@ class Standalone:
             self._directory.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
             _check_private(self._directory)
             if not self._hold() and self._can_run():
-                self._port = _free_port()
-                self._process = self._spawn(self._port)
+                self._process = self._spawn()
         except OSError as error:
             self._warn(f"{error}")
 
@@ -94,13 +93,17 @@ class Standalone:
         self._warn("it is not installed: pip install 'kernelcast[exporter]'")
         return False
 
-    def _spawn(self, port: int) -> "subprocess.Popen[bytes]":
+    def _spawn(self) -> "subprocess.Popen[bytes]":
+        """Start an exporter. It inherits a socket that is bound to its port, so no other program is given the port."""
         environ = {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}
-        command = [self._python, "-m", "kernelcast.probe.companion", str(self._directory), str(port)]
-        with (self._directory / LOG).open("ab") as log:
-            return subprocess.Popen(
-                command, env=environ, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )
+        with socket.socket() as reserved, (self._directory / LOG).open("ab") as log:
+            reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            reserved.bind(("127.0.0.1", 0))
+            self._port = reserved.getsockname()[1]
+            place = reserved.fileno()
+            command = [self._python, "-m", "kernelcast.probe.companion", str(self._directory), str(place)]
+            options: Any = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log, "pass_fds": (place,)}
+            return subprocess.Popen(command, env=environ, start_new_session=True, **options)
 
     def _show(self) -> None:
         """Print the exporter's address, if this rank's exporter is the one that remains of several started together."""
@@ -124,10 +127,3 @@ def _check_private(directory: Path) -> None:
     found = directory.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
         raise PermissionError(f"{directory} is not a directory of this user's alone; remove it")
-
-
-def _free_port() -> int:
-    with contextlib.closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
