@@ -24,9 +24,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+try:
+    import deflate
+except ModuleNotFoundError:
+    deflate = None  # type: ignore[assignment]
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
+LEVEL: Final = 12
+"""The highest of libdeflate: 0.7 s for a wheel; zopfli saves 3 KB more, in 31 s."""
 VARIABLE: Final = "KERNELCAST_WHEEL"
 PURE: Final = "pure"
 GLIBC: Final = (2, 17)
@@ -115,10 +121,27 @@ class PackageHook(BuildHookInterface):  # type: ignore[type-arg]
             _shrink(Path(artifact_path))
 
 
-def _shrink(wheel: Path) -> None:
-    """Write a wheel again with zlib's highest level, and its Python files without comments: 16 KB, for linters mostly.
+class _Compressor:
+    """Compresses one file of a wheel with libdeflate, as `zlib.compressobj` would; zlib reads the result."""
 
-    The files, their order, their times and their line numbers stay.
+    def __init__(self) -> None:
+        self._body = bytearray()
+
+    def compress(self, data: bytes) -> bytes:
+        """Keep a part of the file."""
+        self._body += data
+        return b""
+
+    def flush(self) -> bytes:
+        """Return the whole file, compressed."""
+        return bytes(deflate.deflate_compress(self._body, LEVEL))
+
+
+def _shrink(wheel: Path) -> None:
+    """Write a wheel again: better compressed, and its Python files without comments: 16 KB, for linters mostly.
+
+    The files, their order, their times and their line numbers stay. libdeflate saves 40 KB of 2 MB; where its package
+    is not installed, as for someone who installs from a checkout, zlib's highest level has to do.
     """
     packed, changed = wheel.with_suffix(".packed"), dict[str, bytes]()
     with zipfile.ZipFile(wheel) as before, zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as after:
@@ -128,7 +151,12 @@ def _shrink(wheel: Path) -> None:
                 body = changed[entry.filename] = _without_comments(body)
             elif entry.filename.endswith(".dist-info/RECORD"):
                 body = _record(body.decode(), changed).encode()
-            after.writestr(entry, body, zipfile.ZIP_DEFLATED, compresslevel=9)
+            entry.compress_type, entry.file_size = zipfile.ZIP_DEFLATED, len(body)
+            file: Any
+            with after.open(entry, "w") as file:
+                if deflate is not None:
+                    file._compressor = _Compressor()  # noqa: SLF001  zipfile has no public way
+                file.write(body)
     packed.replace(wheel)
 
 

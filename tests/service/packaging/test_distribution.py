@@ -174,6 +174,15 @@ def test_the_wheel_is_small_enough_for_every_gpu_program(wheel: Path) -> None:
     assert wheel.stat().st_size < 2_000_000
 
 
+def test_a_wheel_built_without_libdeflate_has_the_same_files_but_is_larger(wheel: Path, tmp_path: Path) -> None:
+    (tmp_path / "deflate.py").write_text("raise ModuleNotFoundError\n")
+    larger = build(tmp_path / "wheel", {**os.environ, "PYTHONPATH": str(tmp_path)})
+    with zipfile.ZipFile(wheel) as one, zipfile.ZipFile(larger) as other:
+        assert other.namelist() == one.namelist()
+        assert [name for name in one.namelist() if one.read(name) != other.read(name)] == []
+    assert larger.stat().st_size - wheel.stat().st_size > 20_000
+
+
 def test_the_decoder_is_compiled_for_the_platform_and_every_python(wheel: Path, bare: Path) -> None:
     if not compiler():
         pytest.skip("no C compiler on this machine; install gcc or clang")
