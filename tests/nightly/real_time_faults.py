@@ -33,7 +33,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "nvml-hang": "",
     "clock-skew": "",
 }
-"""As quick as the rules' clocks are."""
+"""Options of the simulated faults, which are as quick as the clocks of the rules."""
 
 
 def main() -> int:

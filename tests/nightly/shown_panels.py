@@ -15,10 +15,10 @@ NEVER_EMPTY: Final = "Age of the data"
 
 
 def problems(report: Mapping[str, Any], model: Mapping[str, Any], *, healthy: bool, dead: bool) -> Iterator[str]:
-    """What Grafana's code says is wrong with a page.
+    """Faults of a page that Grafana's code reports.
 
     Args:
-        report: What `scenes/src/report.js` returns.
+        report: The value that `scenes/src/report.js` returns.
         model: The dashboard.
         healthy: Whether every panel about nodes must show something.
         dead: Whether no figure of now may show anything.

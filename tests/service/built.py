@@ -21,7 +21,7 @@ LINKED: Final = "-s -w"
 """Without symbols: half the size, and less to link."""
 NICE: Final = ("nice", "-n", "10")
 REQUIRED: Final = "KERNELCAST_REQUIRE_BUILT"
-"""Where this is 1, a program that has not been built fails the test that needs it."""
+"""A variable; with the value 1, a program that has not been built fails the test that needs it."""
 
 
 class BuildError(Exception):
@@ -204,7 +204,7 @@ func main() {
 """
     },
 )
-"""What `docker compose config` reads, checks and writes a project with; the module's own program does not check it."""
+"""A program that reads, checks and writes a project as `docker compose config` does; the module brings none itself."""
 
 DASHBOARD_LINTER: Final = Program(
     name="dashboard-linter",

@@ -28,7 +28,7 @@ SETTINGS = {"kafka": {"properties": {"session.timeout.ms": SESSION_SECONDS * 100
 MAX_UNSEEN = 8 * 50
 """Maximum rise of a counter between the last scrape before its restart and the restart: two seconds."""
 REBALANCE_SECONDS = 6.0
-"""How long a rebalance may take on two busy cores, rewind and gate included."""
+"""Longest rebalance on two busy cores, rewind and gate included."""
 
 
 def make(cluster: KafkaCluster, topic: str, partitions: int = 4) -> None:

@@ -29,7 +29,7 @@ from kernelcast.runtime.settings.service import KafkaSettings, WebSettings
 
 KEYS = [("kernels", number) for number in range(24)]
 STORED = 2
-"""What a predictor restores at its start: its scores, and the windows of its partitions."""
+"""Reads of state at a predictor's start: one of its scores, and one of the windows of its partitions."""
 EMPTY = freeze(TotalRows(1), np.zeros(0, np.int64), {})
 
 

@@ -37,7 +37,7 @@ ONE: Final = frozenset({frozenset[tuple[str, str]]()})
 
 Series = frozenset[frozenset[tuple[str, str]]]
 CHOSEN: Final = {"Hostname": NODE_NAME, "gpu": "0|1", "instance": ".+"}
-"""As Grafana fills its variables in where everything is chosen."""
+"""Values of Grafana's variables where everything is chosen."""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ HEALTHY = HOUR
 SLACK = 2 * MINUTE
 """A sample, an evaluation of recordings, an evaluation of alerts, and the interval that shows an XID first as 0."""
 AFTERWARDS = 20 * MINUTE
-"""How long the alerts are watched beyond the promised time: consequences come later."""
+"""Time for which the alerts are watched beyond the promised one: consequences come later."""
 PROFILE = replace(rules.PRODUCTION, baseline_age_seconds=20 * MINUTE, baseline_window_seconds=10 * MINUTE)
 """Production's clocks, but for the baseline of kernels, which lies a day back there."""
 OPTIONS: Mapping[str, tuple[str, ...]] = {

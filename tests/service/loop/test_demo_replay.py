@@ -23,7 +23,7 @@ from kernelcast.wire.kernels import label, normalise
 pytestmark = pytest.mark.service
 
 PATIENCE_SECONDS = 180
-"""How long a wait may last: three workers share two cores, and a demo starts six processes."""
+"""Longest wait: three workers share two cores, and a demo starts six processes."""
 Samples = list[tuple[dict[str, str], float]]
 
 RECORDINGS = {

@@ -12,7 +12,7 @@ HOME = "core/kernelcast/columnar/compiled"
 COMPILERS = frozenset({"numba", "llvmlite"})
 
 PUBLIC = frozenset({"numba", "numba.types", "numba.extending", "llvmlite.binding", "llvmlite.ir"})
-"""What numba's manual offers to its users: options and objects beside these may change with any release."""
+"""Modules that numba's manual offers to its users: other options and objects may change with any release."""
 
 PRIVATE = {
     "decorators.py": {"_nrt"},

@@ -198,7 +198,7 @@ def test_words_for_an_empty_result_need_a_measurement(board: dict[str, Any]) -> 
 
 
 def proofs_of(expr: str) -> Iterator[str]:
-    """What must be measured for the words of an empty result."""
+    """Queries that must have a result before the words of an empty result are shown."""
     for found in re.finditer(r"-[12] \* group\(", expr):
         depth = 1
         for end in range(found.end(), len(expr)):

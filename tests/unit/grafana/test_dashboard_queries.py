@@ -11,7 +11,7 @@ from kernelcast.wire.catalogue import BY_PROMETHEUS_NAME
 ANY_SUBJECT = "metric"
 RECORDED = recorded()
 MADE = {"Value"}
-"""What Grafana calls the values of a table with one query."""
+"""Grafana's name for the values of a table with one query."""
 
 
 def queries() -> Iterator[tuple[str, str, str]]:

@@ -1,4 +1,4 @@
-"""What Grafana's own components showed of the pages (`tests/nightly/grafana_components.py`), as rules of the JSON."""
+"""Findings of Grafana's own components on the pages (`tests/nightly/grafana_components.py`), as rules of JSON."""
 
 import re
 from typing import Any

@@ -89,7 +89,7 @@ def test_a_new_log_is_read_from_its_beginning_although_the_first_seek_fails(
 
 
 def total_after_a_kill(group: Group) -> dict[str, float]:
-    """What a new bridge exposes after the present one was killed, and two more points were written."""
+    """Totals that a new bridge exposes after the present one was killed, and two more points were written."""
     group.kill(group.bridges[0])
     produce(group, 2)
     site = group.bridge(0)

@@ -209,7 +209,7 @@ VERSION_1: Any = {
         }
     ],
 }
-"""As version 1 wrote it: no queue delays, graph launches or gaps, and waits without their calls."""
+"""A state of version 1: no queue delays, graph launches or gaps, and waits without their calls."""
 
 
 def test_a_file_of_the_version_before_is_read_and_its_processes_go_on(tmp_path: Path) -> None:
