@@ -37,7 +37,8 @@ class Stopwatch:
     """Measures the seconds of a block without those in which the machine stood still or ran other processes.
 
     A thread wakes up every few milliseconds. Each of its intervals counts for at most `LONGEST_TICK_SECONDS`, so a
-    stall of a minute counts for no more than a late wake-up. A block that waits too long is still seen.
+    stall of a minute counts for no more than a late wake-up. A block that waits too long is still seen, and so is one
+    that computes for too long without letting the thread wake up: its own processor time is the least that counts.
 
     Attributes:
         seconds: The time, once the block has ended.
@@ -45,16 +46,20 @@ class Stopwatch:
 
     def __init__(self) -> None:
         self.seconds = 0.0
+        self._began = 0.0
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._count, name="stopwatch", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
+        self._began = time.thread_time()
         return self
 
     def __exit__(self, *_: object) -> None:
+        computed = time.thread_time() - self._began
         self._ended.set()
         self._thread.join()
+        self.seconds = max(self.seconds, computed)
 
     def _count(self) -> None:
         last, ended = time.monotonic(), False

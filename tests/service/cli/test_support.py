@@ -80,3 +80,12 @@ def test_a_stopwatch_counts_a_wait_but_not_a_machine_that_stood_still() -> None:
     with Stopwatch() as took:
         time.sleep(0.3)
     assert 0.03 < took.seconds <= time.monotonic() - began
+
+
+def test_a_stopwatch_counts_what_its_thread_computes_while_no_other_may_run() -> None:
+    text = "a" * 30_000_000
+    with Stopwatch() as took:
+        began = time.thread_time()
+        while time.thread_time() - began < 0.3:
+            text.encode("utf-16")
+    assert took.seconds >= 0.3
