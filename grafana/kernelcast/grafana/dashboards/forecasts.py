@@ -133,6 +133,7 @@ def _band() -> Placed:
         Query(_issued_before("lower"), "lower bound"),
         Query(_issued_before("upper"), "upper bound"),
         Query(_limit(), f"{_NAME} limit"),
+        living.LEARNING_IN_A_GRAPH,
     ]
     look = LineStyle(overrides=(*words.units("( expected| limit)?"), *_filled(), limits("limit")))
     return time_series(text, queries, Axis("none"), look, width=16, height=7)
@@ -252,7 +253,8 @@ def _probability() -> Placed:
     probable = f"topk(10, {promql.series(forecast.DEGRADATION_PROBABILITY, free=_ANY)})"
     query = Query(probable, f"{{{{metric}}}} {_SUBJECT} {{{{cause}}}} {{{{horizon}}}}")
     alarming = ((None, "transparent"), (_PROBABLE, "red"))
-    return words.renamed(time_series(text, [query], Axis("percentunit", low=0, high=1, thresholds=alarming)))
+    axis = Axis("percentunit", low=0, high=1, thresholds=alarming)
+    return words.renamed(time_series(text, [query, living.LEARNING_IN_A_GRAPH], axis))
 
 
 def _coverage() -> Placed:
@@ -263,4 +265,5 @@ def _coverage() -> Placed:
     )
     query = Query(promql.series(forecast.FORECAST_COVERAGE, free=("Hostname",)), "{{metric}}")
     wanted = ((None, "transparent"), (Thresholds().forecast_coverage_ratio, "orange"))
-    return words.renamed(time_series(text, [query], Axis("percentunit", low=0, high=1, thresholds=wanted)))
+    axis = Axis("percentunit", low=0, high=1, thresholds=wanted)
+    return words.renamed(time_series(text, [query, living.LEARNING_IN_A_GRAPH], axis))

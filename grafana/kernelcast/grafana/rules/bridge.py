@@ -7,6 +7,7 @@ from kernelcast.grafana.addresses import PIPELINE
 from kernelcast.grafana.rules.model import MINUTE, AlertRule, Profile, RuleGroup, Severity
 from kernelcast.grafana.rules.recording import RATE_WINDOW_SECONDS
 from kernelcast.wire.catalogue import bridge
+from kernelcast.wire.catalogue.devices import device, gpu
 
 _NEARLY_FULL: Final = 0.9
 """Clocks that NTP keeps differ by less than a second; an message waits for some seconds."""
@@ -142,15 +143,18 @@ def _unkeyed(profile: Profile) -> AlertRule:
 
 
 def _silent_producer(profile: Profile) -> AlertRule:
-    up = promql.name(bridge.PRODUCER_UP)
+    window = profile.window(RATE_WINDOW_SECONDS)
+    # A node's alert begins when its series have expired, whenever that is, and mutes this one: this begins later.
+    kept = " or ".join(f"present_over_time({promql.name(row)}[{window}])" for row in (device.FB_USED, gpu.GPU_UP))
+    silent = f"max by (job, instance) (max_over_time({promql.name(bridge.PRODUCER_UP)}[{window}])) == 0"
     return AlertRule(
         name="KernelcastProducerSilent",
-        expr=f"max by (job, instance) (max_over_time({up}[{profile.window(RATE_WINDOW_SECONDS)}])) == 0",
-        # By then the alert about its node or about the predictor fires, and mutes this one.
+        expr=f"{silent} unless on (job, instance) ({kept})",
         hold_seconds=3 * MINUTE,
         severity=Severity.WARNING,
         summary="{{ $labels.job }} at {{ $labels.instance }} sends no more samples",
-        description="It has missed several of its own intervals on Kafka. Its series expire; its last values are old.",
+        description="It has missed several of its own intervals on Kafka. Its series expire; its last values are old. "
+        "Of an exporter with GPUs this is said once its GPUs' series have expired.",
         action="Check that it runs and reaches Kafka. If it was removed on purpose, the alert ends without action.",
         dashboard=PIPELINE,
     )

@@ -44,7 +44,7 @@ class Profile:
     Attributes:
         name: How a person asks for it.
         evaluation_seconds: Between two evaluations of a group.
-        shrink: Every window and every `for` is divided by this.
+        shrink: Every window is divided by this, and a `for` of an hour; see `shortest_hold_seconds`.
         shortest_window_seconds: Below this a window would hold too few scrapes to rate.
         baseline_age_seconds: How far back a kernel's own baseline lies.
         baseline_window_seconds: How long it is.
@@ -52,7 +52,8 @@ class Profile:
         dashboard_url: The dashboard of kernels; the others are its neighbours.
         jobs: Jobs of the services that run.
         thresholds: Values from which alerts fire.
-        shortest_hold_seconds: No waiting time is divided to less than this.
+        shortest_hold_seconds: Waiting times below an hour lie between this and the hour's, in proportion: a cause is
+            announced before its consequences because these wait for longer.
     """
 
     name: str
@@ -72,8 +73,9 @@ class Profile:
         return duration(max(seconds // self.shrink, min(seconds, self.shortest_window_seconds)))
 
     def hold(self, seconds: int) -> str:
-        """How long a condition must hold; `seconds` in production."""
-        return duration(max(seconds // self.shrink, min(seconds, self.shortest_hold_seconds)))
+        """How long a condition must hold; `seconds` in production. Of two times, the longer one stays the longer."""
+        least = min(seconds, self.shortest_hold_seconds)
+        return duration(least + seconds * (HOUR // self.shrink - least) // HOUR)
 
 
 PRODUCTION: Final = Profile("production", 30, 1, 2 * MINUTE, DAY, HOUR)
