@@ -182,7 +182,8 @@ def flatten(counters: Counters, *, probe: bool) -> Iterator[tuple[CounterKey, in
         add(("unseen_launches", reason), launches)
     if counters.steps:
         add(("steps",), counters.steps)
-        add(("items",), counters.items)
+        if counters.items:
+            add(("items",), counters.items)
         add(("step_ns",), counters.step_ns)
     if counters.trial_allowed_ns:
         add(("trial_lost_ns",), counters.trial_lost_ns)

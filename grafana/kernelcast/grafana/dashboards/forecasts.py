@@ -148,7 +148,7 @@ def _filled() -> tuple[dict[str, Any], ...]:
         {"id": "color", "value": {"fixedColor": "blue", "mode": "fixed"}},
     ]
     return (
-        {"matcher": {"id": "byName", "options": "upper bound"}, "properties": [thin, *band]},
+        {"matcher": {"id": "byName", "options": "upper bound"}, "properties": [thin, unlisted, *band]},
         {"matcher": {"id": "byName", "options": "lower bound"}, "properties": [thin, unlisted]},
     )
 

@@ -550,6 +550,13 @@ def test_a_program_without_steps_has_no_series_of_them() -> None:
     assert values(shown(aggregator), kernel.STEPS) == {}
 
 
+def test_a_program_whose_steps_have_no_items_has_no_series_of_items() -> None:
+    aggregator = Aggregator()
+    aggregator.report(report({}, counters=Counters(0, steps=3, items=0, step_ns=SECOND_NS)))
+    samples = shown(aggregator)
+    assert (values(samples, kernel.STEPS), values(samples, kernel.ITEMS)) == ({"": 3}, {})
+
+
 def test_the_cost_of_trials_is_summed_and_survives_a_restart_of_the_exporter() -> None:
     aggregator = Aggregator()
     budget = Counters(0, trial_lost_ns=SECOND_NS, trial_allowed_ns=4 * SECOND_NS)

@@ -30,12 +30,19 @@ function line(panel, series, index) {
 function legendOf(page, panel, lines, more) {
   if (panel.options?.legend?.showLegend === false) return null;
   const shown = [...lines].sort((left, right) => (reduced(right.series) ?? -Infinity) - (reduced(left.series) ?? -Infinity));
-  const rows = shown.map((each) => element("tr", {},
-    element("td", {}, element("span", { class: "swatch", style: { background: each.color } }), named(page, panel, each)),
-    element("td", { class: "number" }, withUnit(reduced(each.series), each.config.unit, each.config.decimals), ended(page, each.series)),
-    element("td", { class: "number" }, withUnit(reduced(each.series, "max"), each.config.unit, each.config.decimals))));
-  const head = element("tr", {}, element("th", {}, "Name"), element("th", { class: "number" }, "Last"), element("th", { class: "number" }, "Max"));
   const note = more > 0 ? element("p", { class: "quiet" }, `${more} further series with smaller values are not drawn`) : null;
+  const swatch = (each) => element("span", { class: "swatch", style: { background: each.color } });
+  const figure = (each, which) => withUnit(reduced(each.series, which), each.config.unit, each.config.decimals);
+  const last = (each) => [figure(each), ended(page, each.series)];
+  if (panel.options?.legend?.displayMode !== "table") {
+    const keys = shown.map((each) => element("span", { class: "key", title: `max ${figure(each, "max")}` }, swatch(each), named(page, panel, each), element("span", { class: "quiet number" }, last(each))));
+    return element("div", { class: "legend scroll" }, element("div", { class: "keys" }, keys), note);
+  }
+  const rows = shown.map((each) => element("tr", {},
+    element("td", {}, swatch(each), named(page, panel, each)),
+    element("td", { class: "number" }, last(each)),
+    element("td", { class: "number" }, figure(each, "max"))));
+  const head = element("tr", {}, element("th", {}, "Name"), element("th", { class: "number" }, "Last"), element("th", { class: "number" }, "Max"));
   return element("div", { class: "legend scroll" }, element("table", {}, element("thead", {}, head), element("tbody", {}, rows)), note);
 }
 
@@ -97,7 +104,7 @@ function draw(page, panel, lines, holder, tip) {
     width: Math.max(200, holder.clientWidth), height: Math.max(90, holder.clientHeight), legend: { show: false },
     cursor: { sync: { key: "kernelcast" }, points: { size: 5 }, drag: { x: true, y: false } },
     scales: { x: { time: true, range: [page.time.from, page.time.to] }, y: scale(defaults, custom) },
-    axes: [{ ...axis, size: 26, space: 70, values: (_, ticks) => ticks.map((tick) => clock(tick, page.time.to - page.time.from)) }, { ...axis, size: 76, values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : withUnit(tick, unit, undefined))) }],
+    axes: [{ ...axis, size: 26, space: 56, values: (_, ticks) => ticks.map((tick) => clock(tick, page.time.to - page.time.from)) }, { ...axis, size: 76, values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : withUnit(tick, unit, undefined))) }],
     series: [{}, ...order.map((index) => style(lines[index], bars))],
     bands: bandsOf(lines, order),
     hooks: { draw: [(plot) => marks(page, panel, plot)], setCursor: [(plot) => showTip(plot, plain, lines, tip)], setSelect: [(plot) => page.zoom(plot.posToVal(plot.select.left, "x"), plot.posToVal(plot.select.left + plot.select.width, "x"))] },

@@ -47,7 +47,7 @@ function cell(page, panel, { name, config, numeric }, row) {
   const options = config.custom.cellOptions ?? {};
   const style = {};
   const content = [];
-  if (options.type === "gauge" && typeof value === "number" && !Number.isNaN(value)) {
+  if (options.type === "gauge" && text !== "" && typeof value === "number" && !Number.isNaN(value)) {
     const share = Math.max(0, Math.min(1, (value - (config.min ?? 0)) / ((config.max ?? 1) - (config.min ?? 0) || 1)));
     content.push(element("span", { class: "track small" }, element("span", { class: "fill", style: { width: `${share * 100}%`, background: thresholdColor(config, value) ?? "var(--blue)" } })));
   }
