@@ -28,14 +28,17 @@ def group(profile: Profile) -> RuleGroup:
 
 
 def _throttling() -> AlertRule:
+    # One alert for a GPU: heat has two reasons, one after the other, which would be two messages about one cause.
+    of_gpu = f'printf "{CLOCK_EVENT}{{Hostname=%q, gpu=%q}} == 1" $labels.Hostname $labels.gpu'
+    reasons = f'query ({of_gpu}) | sortByLabel "reason"'
     return AlertRule(
         name="KernelcastGpuThrottling",
-        expr=f"{CLOCK_EVENT} == 1",
+        expr=f"max without (reason) ({CLOCK_EVENT}) == 1",
         hold_seconds=5 * MINUTE,
         keep_seconds=KEPT_SECONDS + RATE_WINDOW_SECONDS,  # as long as `_heat`, which it silences
         severity=Severity.WARNING,
-        summary=f"{_GPU} runs at reduced clocks: {{{{ $labels.reason }}}}",
-        description="The driver has lowered the clocks for this reason without a break. The power cap, which is "
+        summary=f"{_GPU} runs at reduced clocks:{{{{ range {reasons} }}}} {{{{ .Labels.reason }}}}{{{{ end }}}}",
+        description="The driver has lowered the clocks for these reasons without a break. The power cap, which is "
         "normal under load, is not counted.",
         action="Compare temperature and power with the node's other GPUs: thermal reasons point to cooling or "
         "neighbours, a power brake to the supply. Move the job if it waits for this GPU.",

@@ -18,7 +18,7 @@ export function timeseries(page, panel, answers) {
   const holder = element("div", { class: "graph" });
   const legend = legendOf(page, panel, lines.filter((each) => !each.config.custom.hideFrom?.legend), all.length - kept.length);
   const tip = element("div", { class: "tip", hidden: true });
-  return { node: element("div", { class: "with-legend" }, holder, tip, legend), mount: () => draw(page, panel, lines, holder, tip) };
+  return { node: element("div", { class: `with-legend ${panel.options?.legend?.placement ?? ""}` }, holder, tip, legend), mount: () => draw(page, panel, lines, holder, tip) };
 }
 
 function line(panel, series, index) {
