@@ -227,6 +227,21 @@ def test_words_for_an_empty_result_are_shown_while_the_measurement_lives(prometh
     assert not learning & {"none predicted", "no breach predicted", "No breach is predicted"}
 
 
+def test_a_graph_of_forecasts_says_that_the_predictor_learns_until_it_has_judged(prometheus: PrometheusServer) -> None:
+    of_graphs = {
+        panel["title"]: target["expr"]
+        for _, panel in panels()
+        for target in panel.get("targets", ())
+        if target.get("legendFormat") == STILL_LEARNING
+    }
+    assert len(of_graphs) == 3
+    for title, expr in of_graphs.items():
+        answers = {
+            at: len(ask(prometheus, substituted(expr, DEVICE_METRIC), at=at)) for at in (LEARNING, CALM, NOW, DEAD)
+        }
+        assert answers == {LEARNING: 1, CALM: 0, NOW: 0, DEAD: 0}, title
+
+
 def calm_words(panel: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Value and words that a panel shows for an empty result."""
     if panel["type"] == "stat":

@@ -17,8 +17,10 @@ PREDICTORS: Final = promql.series(predictor.SWEEPS)
 PREDICTIONS: Final = f"{promql.series(forecast.JUDGED_SERIES)} > 0"
 LEARNING: Final = Calm("no forecast yet: still learning", f"{promql.series(forecast.JUDGED_SERIES)} == 0")
 """Before the first judgement, which needs a history of 18 blocks."""
+_JUDGED_AT_LAST: Final = f"{promql.series(forecast.JUDGED_SERIES)} @ end()"
 LEARNING_IN_A_GRAPH: Final = Query(
-    f"0 * group({LEARNING.proof}) and on () max({promql.series(forecast.JUDGED_SERIES)} @ end()) == 0", LEARNING.words
+    f"0 * group({LEARNING.proof}) unless on () (max({_JUDGED_AT_LAST}) > 0 or absent({_JUDGED_AT_LAST}))",
+    LEARNING.words,
 )
 """A line at 0 with these words, until the first forecast: later it would stretch the axis of the values down to 0."""
 BRIDGES: Final = promql.series(bridge.LINES)
