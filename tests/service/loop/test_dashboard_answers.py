@@ -209,6 +209,19 @@ def test_nothing_is_said_when_everything_is_dead(prometheus: PrometheusServer) -
     assert said == {}
 
 
+@pytest.mark.parametrize("at", [NOW - STEP_SECONDS, DEAD])
+def test_the_page_of_forecasts_is_about_a_node_and_a_gpu_also_without_forecasts(
+    prometheus: PrometheusServer, at: int
+) -> None:
+    """Without them its line about the data would be about no series, and not say how old they are."""
+    board = json.loads(dashboards.render()["kernelcast-forecasts.json"])
+    exprs = {each["name"]: each.get("definition", "") for each in board["templating"]["list"]}
+    for name, label in (("hostname", "Hostname"), ("gpu", "gpu")):
+        anyone = exprs[name].replace('user=~"$user"', 'user=~".*"')
+        expr = substituted(anyone.removeprefix("query_result(").removesuffix(")"), DEVICE_METRIC)
+        assert [series["metric"][label] for series in ask(prometheus, expr, at=at)], name
+
+
 def test_words_for_an_empty_result_are_shown_while_the_measurement_lives(prometheus: PrometheusServer) -> None:
     calm, learning, every = (set[str]() for _ in range(3))
     for _, panel in panels():
