@@ -153,6 +153,14 @@ class ProcessTotals:
         growth.counters[key] = growth.counters.get(key, 0) + total - (before or 0)
 
 
+def _of_steps(counters: Counters) -> Iterator[tuple[CounterKey, int]]:
+    """Return the totals of steps; a program that gives no items has no rate of them, not a rate of 0."""
+    yield ("steps",), counters.steps
+    if counters.items:
+        yield ("items",), counters.items
+    yield ("step_ns",), counters.step_ns
+
+
 def flatten(counters: Counters, *, probe: bool) -> Iterator[tuple[CounterKey, int]]:
     """Return the totals of `counters` by key; rows of the same kind are summed.
 
@@ -181,10 +189,7 @@ def flatten(counters: Counters, *, probe: bool) -> Iterator[tuple[CounterKey, in
     for reason, launches in counters.unseen:
         add(("unseen_launches", reason), launches)
     if counters.steps:
-        add(("steps",), counters.steps)
-        if counters.items:
-            add(("items",), counters.items)
-        add(("step_ns",), counters.step_ns)
+        totals.update(_of_steps(counters))
     if counters.trial_allowed_ns:
         add(("trial_lost_ns",), counters.trial_lost_ns)
         add(("trial_allowed_ns",), counters.trial_allowed_ns)
