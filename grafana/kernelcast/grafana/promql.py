@@ -58,12 +58,14 @@ def increase(selector: str) -> str:
     return f"increase({selector}[$__rate_interval])"
 
 
-def happened(selector: str, *, window: str = "$__rate_interval") -> str:
+def happened(selector: str, *, window: str = "$__rate_interval", known: str = "1h") -> str:
     """The number of rare events within the window; no series without an event.
 
-    The first sample of a counter that is created by its first event is 1, so `increase` does not count that event.
+    The first sample of a counter that is created by its first event is 1, so `increase` does not count that event. A
+    counter with a sample within `known` before the window is no new one: scrapes that failed create no event.
     """
-    return f"increase({selector}[{window}]) > 0 or ({selector} > 0 unless {selector} offset {window})"
+    before = f"present_over_time({selector}[{known}] offset {window})"
+    return f"increase({selector}[{window}]) > 0 or ({selector} > 0 unless {before})"
 
 
 def marked(selector: str) -> str:

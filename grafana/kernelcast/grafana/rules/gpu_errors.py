@@ -41,9 +41,9 @@ def group(profile: Profile) -> RuleGroup:
 
 def _xids(matcher: str, profile: Profile) -> str:
     """Errors that were counted lately, through NVML or in the kernel's log; also where a scrape missed the first 0."""
-    window = profile.window(_LASTS)
+    window, known = profile.window(_LASTS), profile.window(DAY)
     counts = [f"{promql.name(metric)}{{{matcher}}}" for metric in (gpu.XID_ERRORS, gpu.KERNEL_LOG_XIDS)]
-    return " or ".join(f"max by ({_EVENT}) ({promql.happened(one, window=window)})" for one in counts)
+    return " or ".join(f"max by ({_EVENT}) ({promql.happened(one, window=window, known=known)})" for one in counts)
 
 
 def _while_unrecovered(matcher: str) -> str:
@@ -120,10 +120,10 @@ def _application(profile: Profile) -> AlertRule:
 
 
 def _uncorrectable(profile: Profile) -> AlertRule:
-    errors = promql.name(device.ECC_DBE_VOLATILE)
+    errors, window = promql.name(device.ECC_DBE_VOLATILE), profile.window(DAY)
     return AlertRule(
         name="KernelcastGpuMemoryUncorrectable",
-        expr=f"max by (Hostname, gpu, UUID) ({promql.happened(errors, window=profile.window(DAY))})",
+        expr=f"max by (Hostname, gpu, UUID) ({promql.happened(errors, window=window, known=window)})",
         hold_seconds=0,
         keep_seconds=KEPT_SECONDS,
         severity=Severity.CRITICAL,

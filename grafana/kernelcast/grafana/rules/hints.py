@@ -4,7 +4,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import HINTS
-from kernelcast.grafana.rules.model import HOUR, AlertRule, Profile, RuleGroup, Severity
+from kernelcast.grafana.rules.model import DAY, HOUR, AlertRule, Profile, RuleGroup, Severity
 from kernelcast.wire.catalogue import forecast, kernel
 from kernelcast.wire.events import OutcomeState
 
@@ -17,11 +17,10 @@ def group(profile: Profile) -> RuleGroup:
 
 
 def _happened(state: OutcomeState, profile: Profile) -> str:
-    """That a state was reached lately; also where the counter is born with it, which `increase` cannot see."""
-    window = profile.window(HOUR)
+    """That a state was reached lately."""
     outcomes = f'{promql.name(kernel.HINT_OUTCOMES)}{{state="{state}"}}'
-    born = f"({outcomes} > 0 unless {outcomes} offset {window})"
-    return f"sum without (instance) (increase({outcomes}[{window}]) > 0 or {born})"
+    found = promql.happened(outcomes, window=profile.window(HOUR), known=profile.window(DAY))
+    return f"sum without (instance) ({found})"
 
 
 def _rolled_back(profile: Profile) -> AlertRule:
