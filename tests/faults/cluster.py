@@ -99,6 +99,10 @@ class Cluster:
             self._append(to, body, key)
         return True
 
+    def kept(self, topic: str, of: bytes) -> int:
+        """How many records of a key are kept for partitions that a topic has."""
+        return sum(to[0] == topic and to in self.logs and key == of for to, _, key in self.pending)
+
     def flush(self) -> None:
         """Append what producers have kept, and note what cannot be reached."""
         away = self.leaderless if self.answers else self.logs.keys()

@@ -223,6 +223,7 @@ class Producer:
         topic_id = self.cluster.ids[DELTAS]
         if topic_id != self.topic_id:
             held = sum(topic == DELTAS for topic, _ in self._held)
+            held += self.cluster.kept(DELTAS, self.key)  # they go to the new topic as well
             self.topic_id, self.deltas_before_topic = topic_id, self.deltas - held
 
     def _hold_or_send(self, topic: str, body: bytes) -> None:

@@ -4,7 +4,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from kernelcast.bridge.delta.warm_up import warm_up as deltas
+from kernelcast.bridge.delta.accumulate import Accumulator
+from kernelcast.bridge.delta.persistence.freeze import freeze, thaw
+from kernelcast.bridge.delta.sequence import Order
 from kernelcast.bridge.example_points import ExampleSource, example_points
 from kernelcast.bridge.expose.formats import encode as encode_page
 from kernelcast.bridge.expose.negotiate import Format
@@ -36,6 +38,16 @@ def protobuf() -> None:
 def _take_examples_through(formats: Iterable[Format]) -> None:
     decoded, messages = example_points()
     _take_through(decoded, messages, ExampleSource(Temporality.CUMULATIVE), formats)
+
+
+def deltas() -> None:
+    """Take sums and histograms with a gap through an accumulator, a snapshot and back."""
+    order = Order(0, 1, 1)
+    totals, again = Accumulator(order, max_series=5), Accumulator(order, max_series=5)
+    decoded, messages = example_points(times=(2, 4))
+    totals.accumulate(decoded, messages, ExampleSource(Temporality.DELTA))
+    thaw(again.rows, freeze(totals.rows, totals.rows.in_use(), {0: 0}), {0: 0})
+    again.free(again.rows.in_use())
 
 
 def take_messages_through() -> None:

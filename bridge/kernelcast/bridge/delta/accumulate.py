@@ -11,6 +11,7 @@ from kernelcast.bridge.delta.addition.histograms import add_histograms
 from kernelcast.bridge.delta.addition.incoming import DeltaHistogramPoints, sound_histograms
 from kernelcast.bridge.delta.addition.sums import NumberTotals, add_numbers
 from kernelcast.bridge.delta.columns import (
+    FIRST,
     FORGOTTEN_GAPS,
     FREE,
     GROWN_TOPIC,
@@ -25,10 +26,10 @@ from kernelcast.bridge.delta.columns import (
     SCATTERED,
     UNSEEN,
 )
-from kernelcast.bridge.delta.identity import digest
-from kernelcast.bridge.delta.persistence.freeze import freeze
+from kernelcast.bridge.delta.joining import set_aside, whole
+from kernelcast.bridge.delta.persistence.freeze import Columns
 from kernelcast.bridge.delta.producers import DeltaProducers
-from kernelcast.bridge.delta.rows import TotalRows
+from kernelcast.bridge.delta.rows import TotalRows, digest
 from kernelcast.bridge.delta.sequence import Incoming, Order, Standing, sequence
 from kernelcast.bridge.tables.columns import Int32Array, Int64Array, MessageColumns, UInt8Array, grown
 from kernelcast.bridge.tables.exponential import MAX_BUCKETS
@@ -245,10 +246,12 @@ class Accumulator:
 
     def _judge(self, incoming: Incoming) -> tuple[UInt8Array, Int64Array]:
         self.rows.make_room_for_gaps(len(incoming.row))
-        self._keep_former(incoming)
+        former = self._former(incoming)
         times: Int64Array = np.zeros(len(incoming.row), np.int64)
         standing = Standing(self.positions, self.scopes)
         outcomes = sequence(self.rows.columns, self.rows.gaps, incoming, standing, self._order, times)
+        for row in former.keys() & set(incoming.row[outcomes == FIRST].tolist()):
+            set_aside(self.rows, row, former[row])
         return outcomes, times
 
     def quiet(self, number: int, newest_append_ms: int) -> Int64Array:
@@ -256,8 +259,8 @@ class Accumulator:
         rows = self.rows.of_partition(number)
         return rows[newest_append_ms - self.rows.columns.append_ms[rows] > self._away_ms]
 
-    def _keep_former(self, points: Incoming) -> None:
-        """Keep totals of grown topics whose series have points again, as such a total begins again, PENDING.
+    def _former(self, points: Incoming) -> dict[int, Columns]:
+        """Return, by row, the totals of grown topics whose series have points again, as they may begin again, PENDING.
 
         A series may have ended, or may have been on another replica that has continued its total. Both totals rest. Two
         points of one batch are not compared with each other. A point that begins before the last one ended, as after a
@@ -265,7 +268,7 @@ class Accumulator:
         """
         columns, grown_topics = self.rows.columns, np.append(self.scopes == GROWN_TOPIC, False)
         if not grown_topics.any():
-            return
+            return {}
         known, first = np.unique(points.row, return_index=True)
         known, first = known[known >= 0].astype(np.int64), first[known >= 0]
         silence_ms = points.append_ms[points.message[first]] - columns.append_ms[known]
@@ -273,9 +276,8 @@ class Accumulator:
         away = (silence_ms > self._away_ms) & (begin_ns > columns.last_ns[known])
         known, away = (each[grown_topics[columns.partition[known]]] for each in (known, away))
         columns.flags[known[away]] |= np.uint8(RESTING)
-        for row in known[(columns.flags[known] & RESTING != 0) & (columns.last_ns[known] != NOTHING)]:
-            number_of = {int(columns.partition[row]): 0}
-            self.rows.ended[columns.digest[row].tobytes()] = freeze(self.rows, np.array([row]), number_of)
+        resting = known[(columns.flags[known] & RESTING != 0) & (columns.last_ns[known] != NOTHING)]
+        return {row: whole(self.rows, row) for row in resting.tolist()}
 
     def _counted(self, source: DeltaIdentitySource, numbers: Int32Array, outcomes: UInt8Array) -> Int64Array:
         """Count points by outcome, of shape (PASSED + 1,), and by producer."""

@@ -7,8 +7,9 @@ and adds it.
 Invariants: two totals that are added count different points, see `joining`; and an exposed total is changed by such an
 addition only if points are missing in it. So a total that began in a grown topic is PENDING: points are added to it,
 but it is not exposed, until the former owner has withdrawn the series (`series.held` has the time). Then the newest
-total that ends before this one begins is added. If that one is PENDING too, its former total is added as well. If no
-other replica has one, the total that this replica had when the series ended is added; otherwise the series is new.
+total that ends before this one begins is added. If that one is PENDING too, its former total is added as well.
+Otherwise the series is new. This replica may have such a total itself, because the series had ended, or because it has
+taken the former partition over. Until then it is set aside: another replica may have continued it.
 
 The former owner may lag. Its snapshot then lacks points from before the move. So a total waits, for one time-to-live at
 most, until the snapshot covers every message that was written before the total began, and the former owner has had time
@@ -144,8 +145,8 @@ class Adoption:
         columns, ended = self._rows.columns, self._rows.ended
         for row in rows[columns.flags[rows] & PENDING != 0].tolist() if ended else ():
             former = ended.pop(columns.digest[row].tobytes(), None)
-            if former is not None and precedes(former, 0, int(columns.start_ns[row])):
-                _joined(self._rows, row, Kept(former, 0, behind=False))
+            if former:
+                adopt(self._rows, row, alone(former, 0), aside=True)
         columns.flags[rows] &= np.uint8(255 - PENDING)
 
     def _forget_ended(self) -> None:
@@ -219,7 +220,9 @@ class Adoption:
     ) -> None:
         """Add the totals of snapshots to rows that wait for them."""
         continued = sum(self._continue(row, elsewhere.get(row, [])) for row in overdue)
-        continued += sum(sum(_filled(self._rows, row, visit) for visit in kept) > 0 for row, kept in visits.items())
+        continued += sum(
+            sum(_joined(self._rows, row, visit, fills=True) for visit in kept) > 0 for row, kept in visits.items()
+        )
         if continued:
             self._log.info("totals of delta series continued from other replicas", series=continued)
 
@@ -253,12 +256,13 @@ class Adoption:
         if any(one.get("append_ms") > columns.append_ms[row] for one in elsewhere):
             return False
         adopted = False
-        left = sorted(elsewhere, key=lambda one: one.get("last_ns"))
-        while left and columns.flags[row] & PENDING:
-            former = left.pop()
-            start_ns = int(columns.start_ns[row])
-            if precedes(former.columns, former.i, start_ns):
-                adopted |= _joined(self._rows, row, former)
+        own = self._rows.ended.get(digest := columns.digest[row].tobytes())
+        left = [*elsewhere, Kept(own, 0, behind=False)] if own else elsewhere
+        for former in sorted(left, key=lambda one: one.get("last_ns"), reverse=True):
+            if columns.flags[row] & PENDING and precedes(former.columns, former.i, int(columns.start_ns[row])):
+                if former.columns is own:
+                    del self._rows.ended[digest]
+                adopted |= _joined(self._rows, row, former, aside=former.columns is own and not adopted)
         self.give_up(np.array([row]))
         return adopted
 
@@ -286,17 +290,10 @@ def _by_row(
     return found
 
 
-def _joined(rows: TotalRows, row: int, former: Kept) -> bool:
-    """Add a former total; a damaged snapshot of another bridge costs only this addition."""
+def _joined(rows: TotalRows, row: int, former: Kept, *, aside: bool = False, fills: bool = False) -> bool:
+    """Add a former total, or one that lies in a gap; a damaged snapshot of another bridge costs only this addition."""
     try:
-        return adopt(rows, row, alone(former.columns, former.i))
+        total = alone(former.columns, former.i)
     except WireError:
         return False
-
-
-def _filled(rows: TotalRows, row: int, visit: Kept) -> bool:
-    """Add a total that lies in a gap, as `_joined`."""
-    try:
-        return fill(rows, row, alone(visit.columns, visit.i))
-    except WireError:
-        return False
+    return fill(rows, row, total) if fills else adopt(rows, row, total, aside=aside)

@@ -11,9 +11,9 @@ snapshot covers all partitions, and all replicas share it; its offsets say how f
 """
 
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import structlog
@@ -23,8 +23,9 @@ from kernelcast.bridge.clock import Clock
 from kernelcast.bridge.delta.accumulate import Accumulator, DeltaIdentitySource, named
 from kernelcast.bridge.delta.adoption import READ_SECONDS, Adoption, OffsetsSince
 from kernelcast.bridge.delta.beginning import ALL, Beginnings, Surroundings
-from kernelcast.bridge.delta.columns import GROWN_TOPIC, OUTCOMES, OVERLAP, PART_OF_TOPIC, WHOLE_TOPIC
+from kernelcast.bridge.delta.columns import GROWN_TOPIC, NOTHING, OUTCOMES, OVERLAP, PART_OF_TOPIC, WHOLE_TOPIC
 from kernelcast.bridge.delta.instruments import DeltaInstruments
+from kernelcast.bridge.delta.joining import put_back
 from kernelcast.bridge.delta.persistence.background import SnapshotReads, Starter, run_at_once
 from kernelcast.bridge.delta.persistence.freeze import freeze
 from kernelcast.bridge.delta.persistence.snapshot import TotalsSnapshot
@@ -178,7 +179,8 @@ class Deltas:
         for (topic, _), number in self._owned.items():
             scope = PART_OF_TOPIC if topic in shared else WHOLE_TOPIC
             before = self._totals.set_scope(number, GROWN_TOPIC if number in lately else scope)
-            if before == GROWN_TOPIC and number not in lately:
+            ours = scope == WHOLE_TOPIC and self._totals.rows.ended
+            if number not in lately and (before == GROWN_TOPIC or ours):
                 self._adoption.give_up(self._totals.rows.of_partition(number))
         self._totals.follow_explained_moves()
 
@@ -227,10 +229,13 @@ class Deltas:
         """Note that a partition's offsets have restarted: its topic was deleted and created again.
 
         Totals go on, but those of series without a recent point are dropped where other replicas read the topic, too:
-        one of them may have continued such a total, and its snapshot is one of the deleted topic.
+        one of them may have continued such a total, and its snapshot is one of the deleted topic. Totals that had not
+        been read up to what was exposed before are dropped, too.
         """
         self._in_new_log = True
-        if self._totals.scopes[partition.number] != WHOLE_TOPIC:
+        if not partition.passed:
+            self._totals.free(self._totals.rows.of_partition(partition.number))
+        elif self._totals.scopes[partition.number] != WHOLE_TOPIC:
             self._totals.free(self._totals.quiet(partition.number, self._newest_append_ms))
         if partition.key in self._waiting:
             self._waiting[partition.key] = first
@@ -255,7 +260,11 @@ class Deltas:
         """
         self._torn = True
         fresh = [one.key_hash for one in tombstones if one.offset >= self._totals.positions[one.partition]]
-        self._totals.free(self._totals.rows.seen_under(np.array(fresh, np.int64)))
+        rows = self._totals.rows
+        ended = rows.seen_under(np.array(fresh, np.int64))
+        for digest in rows.columns.digest[ended]:
+            rows.ended.pop(digest.tobytes(), None)
+        self._totals.free(ended)
 
     def expire(self, oldest_ms: Mapping[int, int]) -> None:
         """Mark totals as resting that were last seen before their partition's limit.
@@ -317,10 +326,20 @@ class Deltas:
                 self._totals.free(self._totals.rows.of_partition(partition.number))
                 self._written.discard(name_of(partition.key))
                 self._due.pop(name_of(partition.key), None)
+        self._put_back({partition.number for partition in partitions})
 
     def close(self) -> None:
         """Write the totals of all owned partitions."""
         self._write_all(self._snapshots())
+
+    def _put_back(self, gone: Collection[int]) -> None:
+        """Keep the totals that were set aside for series that have left with partitions; their partitions are ours."""
+        rows = self._totals.rows
+        for digest, one in list(rows.ended.items()):
+            if one["partition"][0] in gone:
+                del rows.ended[digest]
+            elif rows.find(digest) == NOTHING:
+                put_back(rows, rows.ended.pop(digest))
 
     def _bringing(self) -> set[str]:
         """Return the topics that have totals."""
@@ -371,13 +390,16 @@ class Deltas:
             return False
         rows, number_of = self._totals.rows, {self._owned[key]: number for number, key in enumerate(keys)}
         chosen = np.concatenate([rows.with_total(rows.of_partition(number)) for number in number_of])
-        if not len(chosen):
+        aside = self._aside(number_of)
+        if not len(chosen) + len(aside):
             if what in self._written:
                 self._written.discard(what)
                 self._state.remove(what)
             return False
         positions = tuple((key, int(self._totals.positions[self._owned[key]])) for key in keys)
         columns = freeze(rows, chosen, number_of)
+        for one in aside:
+            columns = {name: np.concatenate([column, one[name]]) for name, column in columns.items()}
         known = self._beginnings.topic_ids
         topic_ids = {topic: known[topic] for topic, _ in keys if topic in known}
         snapshot = TotalsSnapshot(
@@ -389,6 +411,16 @@ class Deltas:
             self._settled(str(error))
         self._written.add(what)
         return True
+
+    def _aside(self, number_of: Mapping[int, int]) -> list[dict[str, NDArray[Any]]]:
+        """Return totals of some partitions that were set aside and whose series are in other partitions."""
+        rows = self._totals.rows
+        return [
+            {**one, "partition": np.array([number_of[number]], np.int32)}
+            for digest, one in rows.ended.items()
+            if (number := int(one["partition"][0])) in number_of
+            and rows.columns.partition[rows.find(digest)] not in number_of
+        ]
 
     def _settled(self, trouble: str | None) -> None:
         self._instruments.snapshots.labels("failed" if trouble else "written").inc()

@@ -49,7 +49,7 @@ def precedes(columns: Columns, i: int, start_ns: int) -> bool:
     return bool(columns["last_ns"][i] <= start_ns or 0 < columns["begin_ns"][i] < start_ns)
 
 
-def adopt(rows: TotalRows, row: int, former: TotalRows) -> bool:
+def adopt(rows: TotalRows, row: int, former: TotalRows, *, aside: bool = False) -> bool:
     """Add a total that ends before the present one begins; returns whether that was possible.
 
     The time between both becomes a gap. The present total stays PENDING if the former one is PENDING, because the
@@ -59,16 +59,34 @@ def adopt(rows: TotalRows, row: int, former: TotalRows) -> bool:
         rows: The totals.
         row: The present one.
         former: The former one, as row 0.
+        aside: Whether this replica has set the former one aside: it came first, whatever its clock says.
     """
     columns, before = rows.columns, former.columns
-    present = {"begin_ns": before.begin_ns, "last_ns": before.last_ns}
-    if not precedes(present, 0, int(columns.start_ns[row])) or not _add(rows, row, former):
+    first = aside or precedes(before._asdict(), 0, int(columns.start_ns[row]))
+    if not first or not _add(rows, row, former):
         return False
-    between = np.array([[before.last_ns[0], columns.start_ns[row]]])
-    _set_gaps(rows, row, np.concatenate([_gaps_of(former, 0), between, _gaps_of(rows, row)]))
+    if not aside:
+        _note_missing(rows, row, _gaps_of(former, 0), int(before.last_ns[0]))
     rows.columns.start_ns[row] = before.start_ns[0]
     rows.columns.flags[row] &= np.uint8(255 - PENDING) | (before.flags[0] & np.uint8(PENDING))
     return True
+
+
+def set_aside(rows: TotalRows, row: int, former: Columns) -> None:
+    """Keep a former total beside a PENDING one that may continue a newer one of another replica instead.
+
+    What is missing between both is noted at once: late messages of the former total's partition are added to the
+    present one. Of two totals set aside, the newer one stays, with the older one if it is PENDING.
+    """
+    digest = rows.columns.digest[row].tobytes()
+    if digest in rows.ended:
+        older, former = sorted((rows.ended[digest], former), key=lambda one: int(one["last_ns"][0]))
+        if former["flags"][0] & PENDING:
+            both = alone(former, 0)
+            adopt(both, 0, alone(older, 0))
+            former = whole(both, 0)
+    _note_missing(rows, row, np.stack((former["gap_begin_ns"], former["gap_end_ns"]), axis=1), former["last_ns"][0])
+    rows.ended[digest] = former
 
 
 def fill(rows: TotalRows, row: int, visit: TotalRows) -> bool:
@@ -109,39 +127,34 @@ def restore(rows: TotalRows, columns: Columns, number_of: Mapping[int, int]) -> 
     Raises:
         WireError: The snapshot has content that no writer produces.
     """
-    joins: list[tuple[bytes, TotalRows]] = []
-    continuing: dict[bytes, tuple[TotalRows, int]] = {}
-    replaced: list[int] = []
-    known = {i: rows.find(columns["digest"][i].tobytes()) for i in range(len(columns["kind"]))} if len(rows) else {}
-    for i, row in known.items():
-        pending = row != NOTHING and (rows.columns.flags[row] | columns["flags"][i]) & PENDING
-        if not pending or int(columns["partition"][i]) not in number_of:
+    joins: list[tuple[Columns, Columns]] = []
+    for i, digest in enumerate(map(bytes, columns["digest"]) if len(rows) else ()):
+        row, number = rows.find(digest), number_of.get(int(columns["partition"][i]))
+        if row == NOTHING or number is None or not (rows.columns.flags[row] | columns["flags"][i]) & PENDING:
             continue
-        here, digest = copy_of(rows, row), columns["digest"][i].tobytes()
-        # `thaw` keeps one of the two totals. The other one is noted in `joins` and added afterwards.
-        here_first = precedes(here.columns._asdict(), 0, int(columns["start_ns"][i])) and columns["flags"][i] & PENDING
-        if here_first:
-            replaced.append(row)
-        thaw_replaces = here_first or is_newer(columns, i, rows.columns._asdict(), row)
-        here_last = rows.columns.flags[row] & PENDING and precedes(columns, i, int(rows.columns.start_ns[row]))
-        if thaw_replaces and here_last and not here_first:  # its producer's clock has been set back since it began
-            continuing[digest] = (here, int(rows.columns.partition[row]))
-            thaw_replaces = False
-        joins.append((digest, here if thaw_replaces else alone(columns, i)))
-    rows.free(np.array(replaced, np.int64))
+        here, there = whole(rows, row), {**whole(alone(columns, i), 0), "partition": np.array([number])}
+        # A total that began after the other one may have ended before it: its producer's clock has been set back.
+        here_last, there_last = _continues(here, there), _continues(there, here)
+        replaced = there_last or (is_newer(there, 0, here, 0) and not here_last)
+        joins.append((here, there) if replaced else (there, here))
     restored = thaw(rows, columns, number_of)
-    for digest, (here, number) in continuing.items():
-        rows.free(np.array([rows.find(digest)]))
-        thaw(rows, freeze(here, np.array([0]), {0: 0}), {0: number})
-    for digest, other in joins:
-        row = rows.find(digest)
-        if row != NOTHING and not adopt(rows, row, other):
-            fill(rows, row, other)
+    for former, present in joins:
+        rows.free(np.array([rows.find(present["digest"].tobytes())]))
+        row = put_back(rows, present)
+        if _continues(present, former):
+            set_aside(rows, row, former)
+        elif not adopt(rows, row, table := alone(former, 0)):
+            fill(rows, row, table)
     return restored
 
 
+def _continues(present: Columns, former: Columns) -> bool:
+    """Return whether a PENDING total of a snapshot may continue another one."""
+    return bool(present["flags"][0] & PENDING) and precedes(former, 0, int(present["start_ns"][0]))
+
+
 def alone(columns: Columns, i: int) -> TotalRows:
-    """Return one total of a snapshot as row 0 of a new table.
+    """Return one total of a snapshot as row 0 of a new table, with the number of its partition.
 
     Raises:
         WireError: The snapshot is damaged.
@@ -151,13 +164,21 @@ def alone(columns: Columns, i: int) -> TotalRows:
         stop = int(columns[count][: i + 1].sum())
         chosen[name] = columns[name][stop - int(columns[count][i]) : stop]
     rows = TotalRows(1)
-    thaw(rows, chosen, {int(columns["partition"][i]): 0})
+    put_back(rows, chosen)
     return rows
 
 
-def copy_of(rows: TotalRows, row: int) -> TotalRows:
-    """Return a copy of one total as row 0 of a new table."""
-    return alone(freeze(rows, np.array([row]), {int(rows.columns.partition[row]): 0}), 0)
+def whole(rows: TotalRows, row: int) -> Columns:
+    """Return one total as columns of a snapshot, with the number of its partition here."""
+    number = int(rows.columns.partition[row])
+    return freeze(rows, np.array([row]), {number: number})
+
+
+def put_back(rows: TotalRows, total: Columns) -> int:
+    """Make a row of a total that `whole` returned; returns the row."""
+    number = int(total["partition"][0])
+    thaw(rows, total, {number: number})
+    return rows.find(total["digest"].tobytes())
 
 
 def _add(rows: TotalRows, row: int, other: TotalRows) -> bool:
@@ -219,6 +240,14 @@ def _add_histogram(rows: TotalRows, row: int, former: TotalRows) -> None:
 def _gaps_of(rows: TotalRows, row: int) -> Int64Array:
     """Return begins and ends of a total's gaps, shape (n, 2), oldest first."""
     return np.stack(gather_gaps(rows.columns, rows.gaps, np.array([row])), axis=1)
+
+
+def _note_missing(rows: TotalRows, row: int, gaps: Int64Array, last_ns: int) -> None:
+    """Note the gaps of a former total, and the one between its end and the present one."""
+    start_ns, present = rows.columns.start_ns[row], _gaps_of(rows, row)
+    if rows.columns.digest[row].tobytes() in rows.ended:  # those before the present total are of another former one
+        present = present[present[:, 0] >= start_ns]
+    _set_gaps(rows, row, np.concatenate([gaps, np.array([[last_ns, start_ns]]), present]))
 
 
 def _set_gaps(rows: TotalRows, row: int, gaps: Int64Array) -> None:

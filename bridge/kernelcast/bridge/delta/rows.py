@@ -1,5 +1,7 @@
 """Table of running totals: assigns, finds and frees rows, and their gaps and bucket blocks."""
 
+import hashlib
+import json
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+DIGEST_BYTES: Final = 16
 MAX_GAPS: Final = 1_000_000
 """Largest number of gaps of all series together, 20 MB; further gaps are dropped and counted."""
 
@@ -47,8 +50,7 @@ class TotalRows:
         gaps: Missing intervals of the series.
         blocks: Buckets of histograms.
         freed: Rows that were taken back since their user last cleared it: each may belong to another series by now.
-        ended: By identity, the former total of a series that had ended and has returned in a grown topic, as columns
-            of a snapshot; see `adoption`.
+        ended: By identity, a former total that is set aside, as columns of a snapshot; see `adoption`.
     """
 
     def __init__(self, most: int) -> None:
@@ -160,3 +162,22 @@ class TotalRows:
         """Return those of some rows that have a total."""
         held: Int64Array = rows[self.columns.last_ns[rows] != NOTHING]
         return held
+
+
+def digest(identity: SeriesIdentity) -> bytes:
+    """Hash everything that distinguishes two series, the same in every process; collisions can be neglected.
+
+    The description is left out, because it may change during a series' life. A snapshot keeps digests instead of
+    attributes: after a restart, and on another replica with other series numbers, totals are found by their digest.
+    """
+    text = json.dumps(
+        [
+            identity.resource,
+            [identity.scope_name, identity.scope_version, identity.scope_attributes, identity.schema_url],
+            [identity.name, identity.unit, int(identity.type), identity.monotonic],
+            identity.attributes,
+        ],
+        ensure_ascii=False,
+        separators=(",", ":"),
+    )
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=DIGEST_BYTES).digest()

@@ -6,7 +6,7 @@ import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE
 from tests.support.bridge.delta_streams import request
 from tests.support.bridge.fleet import LAUNCHES, Site, page, samples
-from tests.support.bridge.moving_series import ORDERS, Group
+from tests.support.bridge.moving_series import ORDERS, STEP_NS, Group
 
 OLD, LIVE, NEW, LATER = 0, 1, 2, 3
 """Partitions: one that a series leaves, one that others are in all the time, two that were added."""
@@ -404,6 +404,67 @@ def test_the_total_follows_a_series_to_the_third_replica_when_a_topic_grows_twic
     group.live(110, {"gemm": LATER, "relu": LIVE})
     assert (group.shown(third, ORDERS), group.shown(second, ORDERS)) == ({"gemm": 511}, {"relu": 511})
     assert group.drops == []
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_the_total_follows_a_series_to_the_third_replica_that_takes_the_first_ones_partition_over(
+    *, dies: bool
+) -> None:
+    """The second replica has continued the first one's total; the third one must not continue it once more."""
+    group, first, second = growing(seconds_before=400)
+    grow(group, NEW)
+    group.give(second, NEW)
+    group.live(100, AFTER)
+    grow(group, LATER)
+    third = group.bridge(LATER)
+    group.live(5, {"gemm": LATER, "relu": LIVE})
+    group.kill(first)
+    group.give(third, OLD)
+    group.live(15, {"gemm": LATER, "relu": LIVE})
+    if dies:
+        group.kill(third)
+        third = group.bridge(OLD, LATER)
+    group.live(110, {"gemm": LATER, "relu": LIVE})
+    assert group.shown(third, ORDERS)["gemm"] == group.sold["gemm"]
+    assert [drop for drop in group.drops if drop[0] == ORDERS] == []
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_former_total_goes_on_with_its_partition_when_the_one_that_it_moved_to_is_taken_away(*, dies: bool) -> None:
+    """The total was set aside by a replica that owned both partitions for a while."""
+    group, first, second = growing(seconds_before=400)
+    group.kafka.logs["kernels", LATER] = []
+    grow(group, NEW)
+    third = group.bridge(NEW)
+    group.live(5, AFTER)
+    group.kill(first)
+    group.give(third, OLD)
+    group.live(15, AFTER)
+    group.take(third, NEW)
+    group.give(second, NEW)
+    if dies:
+        group.live(15, AFTER)
+        group.kill(third)
+        group.bridge(OLD)
+    group.live(110, AFTER)
+    assert group.shown(second, ORDERS) == group.sold
+    assert [drop for drop in group.drops if drop[0] == ORDERS] == []
+
+
+@pytest.mark.parametrize(("silent_seconds", "behind_seconds"), [(100, 0), (100, 300), (310, 600)])
+def test_a_total_that_moved_goes_on_when_its_process_was_started_again_after_a_while(
+    silent_seconds: int, behind_seconds: int
+) -> None:
+    """Its new replica has a newer total than the snapshot of the former one, also if the clock is behind now."""
+    group, _, second = growing()
+    grow(group, NEW)
+    group.give(second, NEW)
+    group.live(120, AFTER)
+    group.live(silent_seconds, {"relu": LIVE})
+    group.set_back("gemm", behind_seconds * STEP_NS - 1_000_000)
+    group.live(110, AFTER)
+    assert group.shown(second, ORDERS) == group.sold
+    assert [drop for drop in group.drops if drop[0] == ORDERS] == []
 
 
 def test_the_total_follows_a_series_whose_process_was_started_again_where_the_clock_is_behind() -> None:

@@ -128,6 +128,22 @@ def test_a_new_log_that_is_noticed_by_its_offsets_between_two_upkeeps_is_in_a_sn
     assert total_after_a_kill(group) == group.sold
 
 
+@pytest.mark.parametrize("grouped", [True, False], ids=["group", "replica"])
+def test_a_total_begins_again_in_a_new_log_if_the_old_one_was_not_read_as_far_as_it_was_exposed(
+    *, grouped: bool
+) -> None:
+    """`increase()` would count a total a second time that goes on below the exposed one."""
+    group = with_ids(WITH_IDS, grouped=grouped)
+    old_log(group, messages=35)
+    group.kill(group.bridges[0])
+    site = group.bridge(0, at_once=0)
+    group.live(3, {"gemm": 0})
+    group.recreate("second")
+    site.kafka.at_once = 1000
+    group.live(30, {"gemm": 0})
+    assert group.shown(site, ORDERS) == {"gemm": 30}
+
+
 def test_a_total_that_goes_on_in_a_log_that_was_away_survives_a_kill_right_after_its_first_points() -> None:
     group = with_ids(WITH_IDS, grouped=False)
     old_log(group)
