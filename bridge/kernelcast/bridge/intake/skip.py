@@ -30,13 +30,14 @@ class Skipper:
         self._source, self._bounds, self._instruments, self._clock = source, bounds, instruments, clock
         self._log = structlog.stdlib.get_logger("bridge.skip")
         self._due: dict[int, float] = {}
+        self._free_at = 0.0
         self.kept_whole: set[str] = set()
 
     def look(self, ownership: Ownership, partition: Partition, *, max_seconds: float, back_seconds: float) -> bool:
         """Skip messages if a partition is more than `max_seconds` behind; continue with those `back_seconds` old.
 
         The end of the partition is queried again: after a pause, the end from the last fetch may be as old as the
-            pause.
+        pause. Then messages are read for as long as the queries took, before the next partition's turn.
 
         Returns:
             Whether messages were skipped.
@@ -50,11 +51,12 @@ class Skipper:
         lag_ms = self._clock.now_ns() // 1_000_000 - partition.newest_append_ms
         if not partition.newest_append_ms or lag_ms <= max_seconds * 1e3:
             return False
-        if now_seconds < self._due.get(partition.number, 0.0):
+        if now_seconds < max(self._free_at, self._due.get(partition.number, 0.0)):
             return False
         self._due[partition.number] = now_seconds + PAUSE_SECONDS
         partition.high = max(partition.high, self._bounds.gates([partition.key]).get(partition.key, partition.high))
         target = self._target(partition, max_seconds, back_seconds)
+        self._free_at = 2 * self._clock.monotonic() - now_seconds
         return target is not None and self._jump(ownership, partition, target)
 
     def _target(self, partition: Partition, max_seconds: float, back_seconds: float) -> int | None:

@@ -1,7 +1,11 @@
 """The bridge skips messages when it is far behind."""
 
+from itertools import pairwise
+
 import pytest
+from confluent_kafka import TopicPartition
 from tests.support.bridge.fleet import Site, page, values
+from tests.support.runtime.kafka_record import Record
 
 from kernelcast.bridge.intake.consume import Policy
 from kernelcast.columnar import Sample
@@ -45,6 +49,36 @@ def test_it_jumps_at_once_though_the_last_answer_to_a_fetch_is_as_old_as_the_pau
     site.intake.step()
     site.intake.step()
     assert skipped(site) == pytest.approx(570, abs=3)
+
+
+def test_it_reads_between_the_queries_for_partitions_that_it_skips(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query of a consumer waits behind the fetch of its connection: half a second each on a quiet Kafka."""
+    site = Site(policy=POLICY)
+    partitions = [("kernels", number) for number in range(8)]
+    site.kafka.assign(site.intake, *partitions)
+    for second in range(300):
+        for _, number in partitions:
+            site.export(number, Sample(kernel.LAUNCHES, (("kernel", f"k{number}"),), second + 1, second + 1, 1))
+        if second == 0:
+            site.read_all()
+        site.clock.seconds += 1
+    watermarks, consume, read_at = site.kafka.watermarks, site.kafka.consume, [site.clock.seconds]
+
+    def slow(partition: TopicPartition) -> tuple[int, int]:
+        site.clock.seconds += 2
+        return watermarks(partition)
+
+    def noted(*arguments: object) -> tuple[list[Record], list[object]]:
+        read_at.append(site.clock.seconds)
+        return consume(*arguments)
+
+    monkeypatch.setattr(site.kafka, "watermarks", slow)
+    monkeypatch.setattr(site.kafka, "consume", noted)
+    for _ in range(60):
+        site.clock.seconds += 0.5
+        site.intake.step()
+    assert max(later - earlier for earlier, later in pairwise(read_at)) <= 3
+    assert skipped(site) == pytest.approx(8 * 270, rel=0.1)
 
 
 def test_no_counter_falls_and_no_series_that_lives_vanishes_when_it_jumps() -> None:
