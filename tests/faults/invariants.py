@@ -176,8 +176,9 @@ class Watcher:
             seen.topic_id = producer.topic_id  # the total has begun at 0 with the topic that was made again
             if value >= seen.value:
                 seen.missing += seen.value
-        if seen.excused:  # the points received in between are unknown
-            seen.excused, seen.increase = False, float(producer.deltas)
+        if seen.excused:  # the points received in between are unknown; those of new attributes may be hidden
+            of_new = producer.deltas - producer.deltas_before_change
+            seen.excused, seen.increase = False, float(producer.deltas - (of_new if value > of_new else 0))
         else:
             seen.increase += value - seen.value if value >= seen.value else value
         most = producer.deltas + producer.ahead_again

@@ -83,6 +83,7 @@ class Producer:
         shared: Whether two with different attributes have ever written under its name.
         doubled: Whether two with the same attributes have.
         changes: How often its attributes have changed, so that its delta series are others.
+        deltas_before_change: How many of its delta points were written before the last of these changes.
         topic_id: Of the topic that its delta points last went to.
         deltas_before_topic: How many of its delta points went to topics of the same name before that one.
         corrected: Whether its clock has ever run ahead, and was put right.
@@ -104,6 +105,7 @@ class Producer:
     shared: bool = False
     doubled: bool = False
     changes: int = 0
+    deltas_before_change: int = 0
     topic_id: int = 0
     deltas_before_topic: int = 0
     corrected: bool = False
@@ -132,7 +134,8 @@ class Producer:
         number = len(self.runs) + 1
         start_ns = now_ns + number * 1_000_000  # after the last point of the run before
         run = Run(number, start_ns, before if pid is None else pid, start_ns)
-        self.changes += run.pid != before
+        if run.pid != before:
+            self.changes, self.deltas_before_change = self.changes + 1, self.deltas
         self.shared |= bool(self.alive) and run.pid != before
         self.doubled |= bool(self.alive) and run.pid == before
         self.runs.append(run)
@@ -169,7 +172,8 @@ class Producer:
 
     def bury(self, topic: str) -> None:
         """Write a tombstone for its key; the totals of its delta series begin at 0 again."""
-        self.changes += topic == DELTAS
+        if topic == DELTAS:
+            self.changes, self.deltas_before_change = self.changes + 1, self.deltas
         self.cluster.write((topic, self.cluster.partition_of(topic, self.key, self.salt)), None, self.key)
 
     def release(self) -> None:

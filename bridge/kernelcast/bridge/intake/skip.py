@@ -54,8 +54,9 @@ class Skipper:
         if now_seconds < max(self._free_at, self._due.get(partition.number, 0.0)):
             return False
         self._due[partition.number] = now_seconds + PAUSE_SECONDS
-        partition.high = max(partition.high, self._bounds.gates([partition.key]).get(partition.key, partition.high))
-        target = self._target(partition, max_seconds, back_seconds)
+        high = self._bounds.gates([partition.key]).get(partition.key)
+        partition.high = max(partition.high, high or 0)
+        target = None if high is None else self._target(partition, max_seconds, back_seconds)
         self._free_at = 2 * self._clock.monotonic() - now_seconds
         return target is not None and self._jump(ownership, partition, target)
 
