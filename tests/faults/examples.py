@@ -510,6 +510,18 @@ EXAMPLES: Final = {
         ("wait", 0, 11),
         ("delete", 1, 0),
     ),
+    "totals of deltas: the excuse of a total ends while the first point of new attributes is hidden": _schedule(
+        {**_GROUP, "replicas": 3, "partitions": 3},
+        ("grow", 1, 0),
+        ("wait", 0, 40),
+        ("grow", 1, 2),
+        ("wait", 0, 12),
+        ("kill", 2, 0),
+        ("wait", 0, 16),
+        ("wait", 0, 40),
+        ("restart", 0, 1),
+        ("wait", 0, 8),
+    ),
     "totals of deltas: messages wait for brokers while their topic is made again": _schedule(
         {**_ALONE, "mode": "replica", "at_once": 5},
         ("brokers_gone", 0, 0),

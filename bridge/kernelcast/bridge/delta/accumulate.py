@@ -26,7 +26,7 @@ from kernelcast.bridge.delta.columns import (
     SCATTERED,
     UNSEEN,
 )
-from kernelcast.bridge.delta.joining import set_aside, whole
+from kernelcast.bridge.delta.joining import reserve, whole
 from kernelcast.bridge.delta.persistence.freeze import Columns
 from kernelcast.bridge.delta.producers import DeltaProducers
 from kernelcast.bridge.delta.rows import TotalRows, digest
@@ -251,7 +251,7 @@ class Accumulator:
         standing = Standing(self.positions, self.scopes)
         outcomes = sequence(self.rows.columns, self.rows.gaps, incoming, standing, self._order, times)
         for row in former.keys() & set(incoming.row[outcomes == FIRST].tolist()):
-            set_aside(self.rows, row, former[row])
+            reserve(self.rows, row, former[row])
         return outcomes, times
 
     def quiet(self, number: int, newest_append_ms: int) -> Int64Array:

@@ -9,7 +9,7 @@ addition only if points are missing in it. So a total that began in a grown topi
 but it is not exposed, until the former owner has withdrawn the series (`series.held` has the time). Then the newest
 total that ends before this one begins is added. If that one is PENDING too, its former total is added as well.
 Otherwise the series is new. This replica may have such a total itself, because the series had ended, or because it has
-taken the former partition over. Until then it is set aside: another replica may have continued it.
+taken the former partition over. Until then it is reserved: another replica may have continued it.
 
 The former owner may lag. Its snapshot then lacks points from before the move. So a total waits, for one time-to-live at
 most, until the snapshot covers every message that was written before the total began, and the former owner has had time
@@ -119,7 +119,7 @@ class Adoption:
             grown: Numbers of our partitions of topics that have grown.
             offsets_since: Finds offsets by time.
         """
-        self._forget_ended()
+        self._forget_reserved()
         found, now_seconds = self._reads.take(), self._clock.monotonic()
         overdue, gapped = self._overdue(newest_append_ms), self._gapped(grown)
         if found is None and now_seconds >= self._due and len(overdue) + len(gapped):
@@ -142,19 +142,21 @@ class Adoption:
 
     def give_up(self, rows: Int64Array) -> None:
         """Expose pending totals, with the replica's own former total or without one."""
-        columns, ended = self._rows.columns, self._rows.ended
-        for row in rows[columns.flags[rows] & PENDING != 0].tolist() if ended else ():
-            former = ended.pop(columns.digest[row].tobytes(), None)
+        columns, reserved = self._rows.columns, self._rows.reserved
+        for row in rows[columns.flags[rows] & PENDING != 0].tolist() if reserved else ():
+            former = reserved.pop(columns.digest[row].tobytes(), None)
             if former:
-                adopt(self._rows, row, alone(former, 0), aside=True)
+                adopt(self._rows, row, alone(former, 0), reserved=True)
         columns.flags[rows] &= np.uint8(255 - PENDING)
 
-    def _forget_ended(self) -> None:
+    def _forget_reserved(self) -> None:
         """Forget the replica's own former totals of series that are not pending."""
         rows, flags = self._rows, self._rows.columns.flags
-        settled = [digest for digest in rows.ended if (row := rows.find(digest)) == NOTHING or not flags[row] & PENDING]
+        settled = [
+            digest for digest in rows.reserved if (row := rows.find(digest)) == NOTHING or not flags[row] & PENDING
+        ]
         for digest in settled:
-            del rows.ended[digest]
+            del rows.reserved[digest]
 
     def _behind(
         self,
@@ -256,13 +258,13 @@ class Adoption:
         if any(one.get("append_ms") > columns.append_ms[row] for one in elsewhere):
             return False
         adopted = False
-        own = self._rows.ended.get(digest := columns.digest[row].tobytes())
+        own = self._rows.reserved.get(digest := columns.digest[row].tobytes())
         left = [*elsewhere, Kept(own, 0, behind=False)] if own else elsewhere
         for former in sorted(left, key=lambda one: one.get("last_ns"), reverse=True):
             if columns.flags[row] & PENDING and precedes(former.columns, former.i, int(columns.start_ns[row])):
                 if former.columns is own:
-                    del self._rows.ended[digest]
-                adopted |= _joined(self._rows, row, former, aside=former.columns is own and not adopted)
+                    del self._rows.reserved[digest]
+                adopted |= _joined(self._rows, row, former, reserved=former.columns is own and not adopted)
         self.give_up(np.array([row]))
         return adopted
 
@@ -290,10 +292,10 @@ def _by_row(
     return found
 
 
-def _joined(rows: TotalRows, row: int, former: Kept, *, aside: bool = False, fills: bool = False) -> bool:
+def _joined(rows: TotalRows, row: int, former: Kept, *, reserved: bool = False, fills: bool = False) -> bool:
     """Add a former total, or one that lies in a gap; a damaged snapshot of another bridge costs only this addition."""
     try:
         total = alone(former.columns, former.i)
     except WireError:
         return False
-    return fill(rows, row, total) if fills else adopt(rows, row, total, aside=aside)
+    return fill(rows, row, total) if fills else adopt(rows, row, total, reserved=reserved)

@@ -179,7 +179,7 @@ class Deltas:
         for (topic, _), number in self._owned.items():
             scope = PART_OF_TOPIC if topic in shared else WHOLE_TOPIC
             before = self._totals.set_scope(number, GROWN_TOPIC if number in lately else scope)
-            ours = scope == WHOLE_TOPIC and self._totals.rows.ended
+            ours = scope == WHOLE_TOPIC and self._totals.rows.reserved
             if number not in lately and (before == GROWN_TOPIC or ours):
                 self._adoption.give_up(self._totals.rows.of_partition(number))
         self._totals.follow_explained_moves()
@@ -230,7 +230,7 @@ class Deltas:
 
         Totals go on, but those of series without a recent point are dropped where other replicas read the topic, too:
         one of them may have continued such a total, and its snapshot is one of the deleted topic. Totals that had not
-        been read up to what was exposed before are dropped, too.
+        been read as far as they were exposed before are dropped, too.
         """
         self._in_new_log = True
         if not partition.passed:
@@ -263,7 +263,7 @@ class Deltas:
         rows = self._totals.rows
         ended = rows.seen_under(np.array(fresh, np.int64))
         for digest in rows.columns.digest[ended]:
-            rows.ended.pop(digest.tobytes(), None)
+            rows.reserved.pop(digest.tobytes(), None)
         self._totals.free(ended)
 
     def expire(self, oldest_ms: Mapping[int, int]) -> None:
@@ -333,13 +333,13 @@ class Deltas:
         self._write_all(self._snapshots())
 
     def _put_back(self, gone: Collection[int]) -> None:
-        """Keep the totals that were set aside for series that have left with partitions; their partitions are ours."""
+        """Keep the totals reserved for series that have left with partitions; their own partitions are ours."""
         rows = self._totals.rows
-        for digest, one in list(rows.ended.items()):
+        for digest, one in list(rows.reserved.items()):
             if one["partition"][0] in gone:
-                del rows.ended[digest]
+                del rows.reserved[digest]
             elif rows.find(digest) == NOTHING:
-                put_back(rows, rows.ended.pop(digest))
+                put_back(rows, rows.reserved.pop(digest))
 
     def _bringing(self) -> set[str]:
         """Return the topics that have totals."""
@@ -390,15 +390,15 @@ class Deltas:
             return False
         rows, number_of = self._totals.rows, {self._owned[key]: number for number, key in enumerate(keys)}
         chosen = np.concatenate([rows.with_total(rows.of_partition(number)) for number in number_of])
-        aside = self._aside(number_of)
-        if not len(chosen) + len(aside):
+        reserved = self._reserved(number_of)
+        if not len(chosen) + len(reserved):
             if what in self._written:
                 self._written.discard(what)
                 self._state.remove(what)
             return False
         positions = tuple((key, int(self._totals.positions[self._owned[key]])) for key in keys)
         columns = freeze(rows, chosen, number_of)
-        for one in aside:
+        for one in reserved:
             columns = {name: np.concatenate([column, one[name]]) for name, column in columns.items()}
         known = self._beginnings.topic_ids
         topic_ids = {topic: known[topic] for topic, _ in keys if topic in known}
@@ -412,12 +412,12 @@ class Deltas:
         self._written.add(what)
         return True
 
-    def _aside(self, number_of: Mapping[int, int]) -> list[dict[str, NDArray[Any]]]:
-        """Return totals of some partitions that were set aside and whose series are in other partitions."""
+    def _reserved(self, number_of: Mapping[int, int]) -> list[dict[str, NDArray[Any]]]:
+        """Return reserved totals of some partitions whose series are in other partitions."""
         rows = self._totals.rows
         return [
             {**one, "partition": np.array([number_of[number]], np.int32)}
-            for digest, one in rows.ended.items()
+            for digest, one in rows.reserved.items()
             if (number := int(one["partition"][0])) in number_of
             and rows.columns.partition[rows.find(digest)] not in number_of
         ]

@@ -49,7 +49,7 @@ def precedes(columns: Columns, i: int, start_ns: int) -> bool:
     return bool(columns["last_ns"][i] <= start_ns or 0 < columns["begin_ns"][i] < start_ns)
 
 
-def adopt(rows: TotalRows, row: int, former: TotalRows, *, aside: bool = False) -> bool:
+def adopt(rows: TotalRows, row: int, former: TotalRows, *, reserved: bool = False) -> bool:
     """Add a total that ends before the present one begins; returns whether that was possible.
 
     The time between both becomes a gap. The present total stays PENDING if the former one is PENDING, because the
@@ -59,34 +59,34 @@ def adopt(rows: TotalRows, row: int, former: TotalRows, *, aside: bool = False) 
         rows: The totals.
         row: The present one.
         former: The former one, as row 0.
-        aside: Whether this replica has set the former one aside: it came first, whatever its clock says.
+        reserved: Whether the former one is reserved here: it came first, whatever its clock says.
     """
     columns, before = rows.columns, former.columns
-    first = aside or precedes(before._asdict(), 0, int(columns.start_ns[row]))
+    first = reserved or precedes(before._asdict(), 0, int(columns.start_ns[row]))
     if not first or not _add(rows, row, former):
         return False
-    if not aside:
+    if not reserved:
         _note_missing(rows, row, _gaps_of(former, 0), int(before.last_ns[0]))
     rows.columns.start_ns[row] = before.start_ns[0]
     rows.columns.flags[row] &= np.uint8(255 - PENDING) | (before.flags[0] & np.uint8(PENDING))
     return True
 
 
-def set_aside(rows: TotalRows, row: int, former: Columns) -> None:
-    """Keep a former total beside a PENDING one that may continue a newer one of another replica instead.
+def reserve(rows: TotalRows, row: int, former: Columns) -> None:
+    """Reserve a former total for a PENDING one, which may continue a newer one of another replica instead.
 
-    What is missing between both is noted at once: late messages of the former total's partition are added to the
-    present one. Of two totals set aside, the newer one stays, with the older one if it is PENDING.
+    Points missing between both are noted at once: late messages of the former total's partition are added to the
+    present one. Of two reserved totals, the newer one stays, with the older one if it is PENDING.
     """
     digest = rows.columns.digest[row].tobytes()
-    if digest in rows.ended:
-        older, former = sorted((rows.ended[digest], former), key=lambda one: int(one["last_ns"][0]))
+    if digest in rows.reserved:
+        older, former = sorted((rows.reserved[digest], former), key=lambda one: int(one["last_ns"][0]))
         if former["flags"][0] & PENDING:
             both = alone(former, 0)
             adopt(both, 0, alone(older, 0))
             former = whole(both, 0)
     _note_missing(rows, row, np.stack((former["gap_begin_ns"], former["gap_end_ns"]), axis=1), former["last_ns"][0])
-    rows.ended[digest] = former
+    rows.reserved[digest] = former
 
 
 def fill(rows: TotalRows, row: int, visit: TotalRows) -> bool:
@@ -142,7 +142,7 @@ def restore(rows: TotalRows, columns: Columns, number_of: Mapping[int, int]) -> 
         rows.free(np.array([rows.find(present["digest"].tobytes())]))
         row = put_back(rows, present)
         if _continues(present, former):
-            set_aside(rows, row, former)
+            reserve(rows, row, former)
         elif not adopt(rows, row, table := alone(former, 0)):
             fill(rows, row, table)
     return restored
@@ -245,7 +245,7 @@ def _gaps_of(rows: TotalRows, row: int) -> Int64Array:
 def _note_missing(rows: TotalRows, row: int, gaps: Int64Array, last_ns: int) -> None:
     """Note the gaps of a former total, and the one between its end and the present one."""
     start_ns, present = rows.columns.start_ns[row], _gaps_of(rows, row)
-    if rows.columns.digest[row].tobytes() in rows.ended:  # those before the present total are of another former one
+    if rows.columns.digest[row].tobytes() in rows.reserved:  # those before the present total are of another former one
         present = present[present[:, 0] >= start_ns]
     _set_gaps(rows, row, np.concatenate([gaps, np.array([[last_ns, start_ns]]), present]))
 

@@ -50,7 +50,7 @@ class TotalRows:
         gaps: Missing intervals of the series.
         blocks: Buckets of histograms.
         freed: Rows that were taken back since their user last cleared it: each may belong to another series by now.
-        ended: By identity, a former total that is set aside, as columns of a snapshot; see `adoption`.
+        reserved: By identity, a former total that may be added later, as columns of a snapshot; see `adoption`.
     """
 
     def __init__(self, most: int) -> None:
@@ -63,7 +63,7 @@ class TotalRows:
         self._by_digest: dict[bytes, int] = {}
         self._free: list[int] = []
         self.freed: set[int] = set()
-        self.ended: dict[bytes, Mapping[str, NDArray[Any]]] = {}
+        self.reserved: dict[bytes, Mapping[str, NDArray[Any]]] = {}
         self.columns: DeltaColumns = empty_columns(64)
         self.used = 0
         self.gaps = empty_gaps(64)

@@ -292,7 +292,7 @@ def test_a_series_of_a_grown_topic_that_was_away_for_longer_than_a_hold_begins_a
     meter.totals.set_scope(0, GROWN_TOPIC)
     shown = meter.take(sums([Delta(80, 90, 4)]), append_ms=LATE_MS + silence_ms).numbers
     assert (shown.flags[0] & NO_RECORDED_VALUE != 0) == pending
-    former = [columns["integer"].tolist() for columns in meter.totals.rows.ended.values()]
+    former = [columns["integer"].tolist() for columns in meter.totals.rows.reserved.values()]
     assert (former, meter.totals.rows.columns.integer[0]) == (([[3]], 4) if pending else ([], 7))
 
 

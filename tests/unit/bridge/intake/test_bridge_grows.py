@@ -431,7 +431,7 @@ def test_the_total_follows_a_series_to_the_third_replica_that_takes_the_first_on
 
 @pytest.mark.parametrize("dies", [False, True])
 def test_a_former_total_goes_on_with_its_partition_when_the_one_that_it_moved_to_is_taken_away(*, dies: bool) -> None:
-    """The total was set aside by a replica that owned both partitions for a while."""
+    """The total was reserved by a replica that owned both partitions for a while."""
     group, first, second = growing(seconds_before=400)
     group.kafka.logs["kernels", LATER] = []
     grow(group, NEW)
