@@ -10,7 +10,7 @@ from kernelcast.wire.catalogue import bridge
 from kernelcast.wire.catalogue.devices import device, gpu
 
 _NEARLY_FULL: Final = 0.9
-"""Clocks that NTP keeps differ by less than a second; an message waits for some seconds."""
+"""Share of the largest number of series."""
 _LONGEST_BACKLOG_SECONDS: Final = 300.0
 
 
