@@ -455,6 +455,15 @@ EXAMPLES: Final = {
         ("grow", 1, 0),
         ("wait", 0, 0),
     ),
+    "totals of deltas: a key moves while its bridge stands still, which then reads both partitions at once": _schedule(
+        {**_ALONE, "partitions": 2},
+        ("wait", 0, 39),
+        ("wait", 0, 3),
+        ("wait", 0, 3),
+        ("suspend", 0, 0),
+        ("wait", 0, 39),
+        ("grow", 1, 0),
+    ),
     "totals of deltas: a topic is made again, and a key returns to a replica with an old total": _schedule(
         {**_GROUP, "replicas": 3, "producers": 2, "partitions": 2},
         ("grow", 1, 1),

@@ -38,6 +38,23 @@ class Reached:
     append_ms: int
 
 
+def _by_time(received: Sequence[StampedMessage]) -> Sequence[StampedMessage]:
+    """Return messages by their times; those of each partition stay in Kafka's order.
+
+    Kafka's client returns partitions one after another. If a series has moved between two of them since the last batch,
+    its newest point would come before those of its former partition, as if these were late.
+    """
+    newest: dict[tuple[str | None, int | None], int] = {}
+    times: list[int] = []
+    for message in received:
+        key = message.topic(), message.partition()
+        newest[key] = max(newest.get(key, 0), message.timestamp()[1])
+        times.append(newest[key])
+    if len(newest) < 2:
+        return received
+    return [received[place] for place in np.argsort(np.array(times), kind="stable").tolist()]
+
+
 @dataclass(frozen=True, slots=True)
 class MessageBatch:
     """Messages of assigned partitions, with the origin of each.
@@ -68,7 +85,7 @@ class MessageBatch:
         producer's timestamp is used, at most the present time: a later one would make all other series look old.
 
         Args:
-            received: Messages in Kafka's order.
+            received: Messages, those of each partition in Kafka's order.
             ownership: The assigned partitions.
             now_ms: Unix time by the local clock.
             keyed: Whether messages without a key are left out, because their series may be in several partitions.
@@ -79,7 +96,7 @@ class MessageBatch:
         reached: dict[int, Reached] = {}
         append_time: dict[str, bool] = {}
         unkeyed: dict[str, int] = {}
-        for message in received:
+        for message in _by_time(received):
             topic, number, offset = message.topic() or "", message.partition() or 0, message.offset() or 0
             partition = ownership.get((topic, number))
             if partition is None:

@@ -4,6 +4,10 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 from tests.support.bridge.fleet import LAUNCHES, Site, launches, page, values
 from tests.support.bridge.list_kafka import MARKER, ListKafka
+from tests.support.runtime.kafka_record import Record
+
+from kernelcast.bridge.intake.batch import MessageBatch
+from kernelcast.bridge.partitions.ownership import Ownership
 
 P0, P1 = ("kernels", 0), ("kernels", 1)
 
@@ -308,3 +312,25 @@ def test_lag_is_exposed_in_seconds_and_removed_with_its_partition() -> None:
     site.kafka.revoke(site.intake, P0)
     for name in ("lag_seconds", "lag_messages"):
         assert site.own(f"kernelcast_bridge_{name}", topic="kernels", partition="0") is None
+
+
+@given(times=st.lists(st.lists(st.integers(1, 9), max_size=4), min_size=1, max_size=3))
+def test_messages_of_several_partitions_are_read_by_time_and_each_partition_in_order(times: list[list[int]]) -> None:
+    ownership = Ownership()
+    for number in range(len(times)):
+        ownership.assign(("kernels", number), start=0, gate=0)
+    received = [
+        Record(("kernels", number, offset), b"", append_ms)
+        for number, appended in enumerate(times)
+        for offset, append_ms in enumerate(appended)
+    ]
+    columns = MessageBatch.of(received, ownership, 100).columns
+    read = list(zip(columns.partition.tolist(), columns.offset.tolist(), columns.append_ms.tolist(), strict=True))
+    newest = dict.fromkeys(range(len(times)), 0)
+    for number in newest:
+        assert [offset for partition, offset, _ in read if partition == number] == list(range(len(times[number])))
+    order = []
+    for partition, _, append_ms in read:
+        newest[partition] = max(newest[partition], append_ms)
+        order.append(newest[partition])
+    assert order == sorted(order)
