@@ -40,7 +40,8 @@ def main() -> int:
     options = _arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # noqa: TID251  so that the processes are ended
     launcher, random = Launcher(options.python, options.ranks, options.samples), Random(options.seed)
-    results, rows = [], []
+    results: list[CampaignResult] = []
+    rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as name, EmbeddedBroker() as broker:
         folder = Path(name)
         with Stack(folder, broker.bootstrap_servers) as stack:
@@ -50,19 +51,25 @@ def main() -> int:
                 campaign = Campaign(stack, launcher, f"cnn-{number}", options.patience)
                 results.append(campaign.run(Settings()))
                 print(_story(number, results[-1]), flush=True)
+                _write(options.json, rows, results)
     print("\n" + " | ".join(HEAD), flush=True)
     for number, result in enumerate(results):
         for claim in result.claims:
             rows.append(_again(number, claim, launcher, options, random))
             print(" | ".join(str(rows[-1][name]) for name in rows[-1] if name != "pairs"), flush=True)
+            _write(options.json, rows, results)
     if compared := [row for row in rows if row["within"] is not None]:
         bias = fmean(row["difference"] for row in compared)
         inside = sum(row["within"] for row in compared)
         print(f"{inside} of {len(compared)} within their joint interval; mean bias of claimed times {bias:+.3f} (log)")
-    if options.json:
-        found = {"load": os.getloadavg(), "rows": rows, "campaigns": [asdict(one) for one in results]}
-        options.json.write_text(json.dumps(found, indent=1, default=str) + "\n")
     return 0
+
+
+def _write(path: Path | None, rows: list[dict[str, Any]], results: list[CampaignResult]) -> None:
+    """Write everything found so far; a run takes more than an hour, and may be ended early."""
+    if path is not None:
+        found = {"load": os.getloadavg(), "rows": rows, "campaigns": [asdict(one) for one in results]}
+        path.write_text(json.dumps(found, indent=1, default=str) + "\n")
 
 
 def _again(
@@ -121,7 +128,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--patience", type=float, default=300.0, help="longest wait for a verdict, s; default: 300")
     parser.add_argument("--python", default=DEBIAN, help=f"an interpreter with PyTorch; default: {DEBIAN}")
     parser.add_argument("--seed", type=int, default=1, help="of the order of runs; default: 1")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything here")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything here, after each campaign and row")
     return parser.parse_args()
 
 

@@ -1,5 +1,6 @@
 """Ports for servers that tests start, which no other process of this machine's test runs uses."""
 
+import atexit
 import contextlib
 import itertools
 import os
@@ -15,9 +16,14 @@ BLOCK: Final = 256
 EPHEMERAL: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 """The kernel gives out the ports in this range itself: a server there may find its port used by a client."""
 
-
 _claims: Final[dict[int, socket.socket]] = {}
 """By process; open until it ends."""
+
+
+@atexit.register
+def _give_back() -> None:
+    for claim in _claims.values():
+        claim.close()
 
 
 class NoPortsError(Exception):
