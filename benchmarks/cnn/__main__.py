@@ -1,10 +1,11 @@
 """The CNN, tuned: `python -m benchmarks.cnn [--campaigns N] [--pairs N] [--ranks N] [--json FILE]`.
 
 Each campaign runs `examples/cnn.py` with planted faults (a loader without workers, four threads on fewer processors)
-beside exporter, predictor and a broker inside this process. The loader's hints come from the predictor's diagnosis;
-hints for the threads are written here: one that helps, one that makes it slower, and one whose trial is stopped by
-`kernelcast hints stop`. Then the program restarts without exporter and Kafka. Each kept outcome is measured again by
-whole runs with and without it, in random order, and the two gains are compared.
+beside exporter, predictor and a broker inside this process. The loader's hints come from the predictor's diagnosis.
+Three hints are written here: one for the threads, one that takes the loader's workers away again, and one whose trial
+is stopped by `kernelcast hints stop`. Then the program restarts without exporter and Kafka. Each kept outcome is
+measured again by whole runs with and without it, in random order, and the two gains are compared. With the defaults
+that takes hours: a run that finds its FILE goes on from there.
 """
 
 import argparse
@@ -19,7 +20,7 @@ from random import Random
 from statistics import fmean
 from typing import Any, Final
 
-from benchmarks.cnn.campaign import Campaign, CampaignResult, Claim
+from benchmarks.cnn.campaign import Campaign, CampaignResult, Claim, result_of
 from benchmarks.cnn.program import Launcher, Settings, seconds_per_sample
 from benchmarks.cnn.statistics import Ratio, difference, paired
 from tests.service.stack import Stack
@@ -40,29 +41,37 @@ def main() -> int:
     options = _arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # noqa: TID251  so that the processes are ended
     launcher, random = Launcher(options.python, options.ranks, options.samples), Random(options.seed)
-    results: list[CampaignResult] = []
-    rows: list[dict[str, Any]] = []
+    results, rows = _read(options.json)
     with tempfile.TemporaryDirectory() as name, EmbeddedBroker() as broker:
         folder = Path(name)
         with Stack(folder, broker.bootstrap_servers) as stack:
             for service in ("exporter", "predictor"):
                 stack.service(service)
-            for number in range(options.campaigns):
+            for number in range(len(results), options.campaigns):
                 campaign = Campaign(stack, launcher, f"cnn-{number}", options.patience)
                 results.append(campaign.run(Settings()))
                 print(_story(number, results[-1]), flush=True)
                 _write(options.json, rows, results)
     print("\n" + " | ".join(HEAD), flush=True)
-    for number, result in enumerate(results):
-        for claim in result.claims:
+    kept = [(number, claim) for number, result in enumerate(results) for claim in result.claims]
+    for place, (number, claim) in enumerate(kept):
+        if place >= len(rows):
             rows.append(_again(number, claim, launcher, options, random))
-            print(" | ".join(str(rows[-1][name]) for name in rows[-1] if name != "pairs"), flush=True)
             _write(options.json, rows, results)
+        print(" | ".join(str(rows[place][name]) for name in rows[place] if name != "pairs"), flush=True)
     if compared := [row for row in rows if row["within"] is not None]:
         bias = fmean(row["difference"] for row in compared)
         inside = sum(row["within"] for row in compared)
         print(f"{inside} of {len(compared)} within their joint interval; mean bias of claimed times {bias:+.3f} (log)")
     return 0
+
+
+def _read(path: Path | None) -> tuple[list[CampaignResult], list[dict[str, Any]]]:
+    """Return the campaigns and rows of an earlier run that was ended; none without its file."""
+    if path is None or not path.exists():
+        return [], []
+    found = json.loads(path.read_text())
+    return [result_of(one) for one in found["campaigns"]], found["rows"]
 
 
 def _write(path: Path | None, rows: list[dict[str, Any]], results: list[CampaignResult]) -> None:
@@ -128,7 +137,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--patience", type=float, default=300.0, help="longest wait for a verdict, s; default: 300")
     parser.add_argument("--python", default=DEBIAN, help=f"an interpreter with PyTorch; default: {DEBIAN}")
     parser.add_argument("--seed", type=int, default=1, help="of the order of runs; default: 1")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything here, after each campaign and row")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="write here after each campaign and row; go on from it if it exists"
+    )
     return parser.parse_args()
 
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from benchmarks.cnn.program import Epoch, Launcher, Settings, epochs_of
 from benchmarks.cnn.statistics import Ratio
@@ -24,7 +24,8 @@ EXPIRES_NS: Final = 3600 * 1_000_000_000
 DIAGNOSED: Final = "loader_workers"
 """The tunable whose hints come from the predictor's diagnosis; the others' are written here, as a person would."""
 
-WORSE: Final = ("threads", "4")
+WORSE: Final = (DIAGNOSED, "0")
+"""A planted regression: the loader without workers again, which the diagnosis has just mended."""
 ENDS: Final = (OutcomeState.KEPT, OutcomeState.ROLLED_BACK, OutcomeState.REJECTED, OutcomeState.EXPIRED)
 POLL_SECONDS: Final = 0.5
 
@@ -107,6 +108,7 @@ class Campaign:
             self._expect(lambda: self._ended(DIAGNOSED))
             self._try("threads", "1")
             self._try(*WORSE)
+            self._expect(lambda: self._open() is None)
             result.seconds = time.monotonic() - began
             result.stop_seconds = self._stop_in_the_middle()
             epochs = self._epochs(program)
@@ -195,6 +197,22 @@ def claims(planted: Settings, outcomes: list[Outcome], sent: set[str]) -> list[C
             found.append(Claim(settings, outcome, outcome.hint_id not in sent))
             settings = settings.with_value(outcome.tunable, outcome.value)
     return found
+
+
+def result_of(fields: dict[str, Any]) -> CampaignResult:
+    """Return a campaign from the JSON that was written of it."""
+    claimed = [
+        Claim(Settings(**one["settings"]), _outcome(one["outcome"]), one["from_diagnosis"]) for one in fields["claims"]
+    ]
+    restarted = Epoch(**fields["restarted"]) if fields["restarted"] else None
+    changed = {"claims": claimed, "outcomes": [_outcome(one) for one in fields["outcomes"]], "restarted": restarted}
+    return CampaignResult(**fields | changed)
+
+
+def _outcome(fields: dict[str, Any]) -> Outcome:
+    interval = fields["measured_interval"]
+    changed = {"state": OutcomeState(fields["state"]), "measured_interval": interval and tuple(interval)}
+    return Outcome(**fields | changed)
 
 
 def _mean(rates: list[float]) -> float:

@@ -1,10 +1,12 @@
 """The statistics of the CNN's benchmark, and its reading of the program's output and of outcomes."""
 
+import json
+from dataclasses import asdict
 from random import Random
 
 import pytest
-from benchmarks.cnn.campaign import claims
-from benchmarks.cnn.program import Settings, epochs_of, seconds_per_sample
+from benchmarks.cnn.campaign import CampaignResult, Claim, claims, result_of
+from benchmarks.cnn.program import Epoch, Settings, epochs_of, seconds_per_sample
 from benchmarks.cnn.statistics import Ratio, difference, paired
 
 from kernelcast.wire.events import Outcome, OutcomeState
@@ -50,3 +52,12 @@ def test_a_kept_outcome_is_measured_beside_the_values_of_its_time() -> None:
     assert (first.settings, first.changed) == (Settings(), Settings(threads=1))
     assert (second.settings, second.changed) == (Settings(threads=1), Settings(threads=1, loader_workers=2))
     assert (first.from_diagnosis, second.from_diagnosis) == (False, True)
+
+
+def test_a_run_goes_on_from_the_campaigns_in_its_file() -> None:
+    kept = Outcome(
+        "a", "cnn", "threads", OutcomeState.KEPT, value="1", measured_ratio=0.9, measured_interval=(0.8, 1.0)
+    )
+    ended = CampaignResult([Claim(Settings(), kept, True)], [kept], 12.5, 60.0, 70.0, Epoch(50.0, 0.5, 0, 1, 0.1), 2.5)
+    for written in (ended, CampaignResult()):
+        assert result_of(json.loads(json.dumps(asdict(written), default=str))) == written
