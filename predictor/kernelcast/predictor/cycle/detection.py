@@ -99,7 +99,7 @@ class Detection:
         for moment in moments:
             memory.keep(rows, block - (length - moment.end), moment)
         memory.value[rows] = np.where(known[:, -1], blocks.mean[:, -1], memory.value[rows])
-        memory.reach[rows] = length - np.argmax(known, axis=1)
+        memory.reach[rows] = np.where(known.any(axis=1), length - np.argmax(known, axis=1), 0)
         memory.process[rows] = blocks.process[:, -1]
         memory.baseline[rows] = np.where(own, moment.found.limit / traits.baseline_ratio, np.nan)
         self._abstain(rows, known, moment.found)

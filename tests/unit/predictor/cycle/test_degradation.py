@@ -77,6 +77,13 @@ def test_a_series_counts_as_judged_once_its_history_carries_a_horizon_and_only_w
     assert fleet.run(60)[-1].judged == 0
 
 
+def test_a_series_whose_first_value_is_in_an_unfinished_block_is_not_judged(fleet: Fleet, noise: Noise) -> None:
+    steady_load(fleet, noise)
+    begins = 44
+    fleet.device(TEMPERATURE, lambda second: float(round(70.0 + noise(0.6))) if second >= begins else math.nan)
+    assert [report.judged for report in fleet.run(begins + 10)] == [0] * ((begins + 10) // 5)
+
+
 def test_a_hot_but_stable_gpu_raises_nothing(fleet: Fleet, noise: Noise) -> None:
     steady_load(fleet, noise)
     fleet.device(TEMPERATURE, lambda _: float(round(87.0 + noise(0.6))))
