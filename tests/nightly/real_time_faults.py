@@ -1,4 +1,4 @@
-"""Every fault of the table in real time: `python -m tests.nightly.real_time_faults [--output FILE]`.
+"""Every fault of the table in real time: `python -m tests.nightly.real_time_faults [--only FAULT …] [--output FILE]`.
 
 A simulated fleet has one fault on each node, and one node without. A real Prometheus and Alertmanager watch it with all
 durations divided by 20. The table says when each fault's alert fired and ended, and how many messages were sent.
@@ -40,8 +40,11 @@ def main() -> int:
     """Run all faults and print the table; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, help="file for the table")
-    output: Path | None = parser.parse_args().output
-    faults = [fault for fault in FAULTS if not fault.is_service]
+    known = [fault for fault in FAULTS if not fault.is_service]
+    parser.add_argument("--only", nargs="*", default=[], choices=[fault.name for fault in known], metavar="FAULT")
+    options = parser.parse_args()
+    output: Path | None = options.output
+    faults = [fault for fault in known if fault.name in options.only or not options.only]
     start_ns = time.time_ns()
     started = [_option(fault, node) for node, fault in enumerate(faults)]
     leaks = [node for node, fault in enumerate(faults) if fault.name == "memory-leak"]

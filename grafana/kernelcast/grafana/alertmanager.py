@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 from kernelcast.grafana import faults
 from kernelcast.grafana.consequences import Consequences, declared
-from kernelcast.grafana.rules.model import DEMO, PRODUCTION, Profile, Severity, duration, to_yaml
+from kernelcast.grafana.rules.model import PRODUCTION, Profile, Severity, duration, to_yaml
 from kernelcast.grafana.site import OPEN, Access
 from kernelcast.wire.errors import ConfigurationError
 
@@ -25,7 +25,7 @@ WAITS: Final = {
 }
 """Seconds until the first message of a group, between its messages, and until it is sent again."""
 BRIDGE_WAITS: Final = (30, 300, 4 * 3600)
-_DEMO_WAITS: Final = (1, 1, 60)
+_LEAST_EVALUATIONS: Final = 2
 
 _HEADING: Final = (
     "Made by `kernelcast grafana alertmanager-config`. The bridge writes every alert to Kafka. The receivers\n"
@@ -39,7 +39,7 @@ def render(webhook_url: str = WEBHOOK_URL, profile: Profile = PRODUCTION, access
 
     Args:
         webhook_url: Where the bridge takes alerts: `http://BRIDGE/api/v1/alerts`. Unused at a site without a bridge.
-        profile: `DEMO` shortens the times to seconds; the profile says which services run.
+        profile: Divides the times as those of the rules, and says which services run.
         access: TLS and the user of the bridge; the scheme is the URL's.
 
     Raises:
@@ -63,15 +63,23 @@ def render(webhook_url: str = WEBHOOK_URL, profile: Profile = PRODUCTION, access
 
 
 def waits(seconds: tuple[int, int, int], profile: Profile) -> dict[str, str]:
-    """The three times of a route; seconds instead of minutes in a demo."""
-    chosen = _DEMO_WAITS if profile.name == DEMO.name else seconds
+    """The three times of a route; `seconds` in production."""
     names = ("group_wait", "group_interval", "repeat_interval")
-    return {name: duration(value) for name, value in zip(names, chosen, strict=True)}
+    return {name: _shrunk(value, profile) for name, value in zip(names, seconds, strict=True)}
+
+
+def _shrunk(seconds: int, profile: Profile) -> str:
+    """A time divided as the profile divides the rules' own.
+
+    Alerts of one cause begin and end an evaluation or two apart: with shorter times each of them would be a message.
+    """
+    least = min(seconds, _LEAST_EVALUATIONS * profile.evaluation_seconds) if profile.shrink > 1 else 0
+    return duration(max(least, seconds // profile.shrink))
 
 
 def heartbeat_route(profile: Profile) -> dict[str, Any]:
     """The heartbeat, sent again and again, to its own receiver only."""
-    every = duration(1 if profile.name == DEMO.name else 300)
+    every = _shrunk(300, profile)
     return {
         "receiver": HEARTBEAT,
         "matchers": ['alertname="Watchdog"'],

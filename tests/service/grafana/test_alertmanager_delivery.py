@@ -2,9 +2,12 @@
 
 import json
 import threading
+import time
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -85,8 +88,9 @@ def alertmanager(receiver: Receiver, tmp_path: Path) -> Iterator[AlertmanagerSer
         yield server
 
 
-def post(server: AlertmanagerServer, *alerts: dict[str, str]) -> None:
-    body = json.dumps([{"labels": labels, "annotations": TEXTS} for labels in alerts]).encode()
+def post(server: AlertmanagerServer, *alerts: dict[str, str], ended: bool = False) -> None:
+    end = {"endsAt": datetime.now(UTC).isoformat()} if ended else {}
+    body = json.dumps([{"labels": labels, "annotations": TEXTS, **end} for labels in alerts]).encode()
     kind = {"Content-Type": "application/json"}
     request = urllib.request.Request(f"{server.url}/api/v2/alerts", body, kind)  # noqa: S310  loopback only
     with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310
@@ -149,3 +153,21 @@ def test_one_cause_is_one_message_with_what_to_do_and_where_to_look(
     wait_for("the bridge's copy of both", lambda: len(receiver.messages.get("/bridge", ())) >= 2)
     sent = [alert["labels"] for text in receiver.messages["/bridge"] for alert in json.loads(text)["alerts"]]
     assert {one["alertname"] for one in sent} == {"KernelcastGpuDown", "KernelcastGpuThrottling"}
+
+
+def test_kernels_of_a_gpu_that_begin_and_end_a_second_apart_are_one_message_each_time(
+    alertmanager: AlertmanagerServer, receiver: Receiver
+) -> None:
+    one = {"alertname": "KernelcastKernelSlower", "severity": "warning", "Hostname": "n", "program": "p", "gpu": "1"}
+    kernels = [{**one, "kernel": kernel} for kernel in ("gemm", "copy")]
+    for ended, messages in ((False, 1), (True, 2)):
+        for kernel in kernels:
+            post(alertmanager, kernel, ended=ended)
+            time.sleep(rules.DEMO.evaluation_seconds)
+        wait_for("the message", partial(reached, receiver, messages))
+    sent = [[alert["status"] for alert in json.loads(text)["alerts"]] for text in receiver.messages["/bridge"]]
+    assert sent == [["firing", "firing"], ["resolved", "resolved"]]
+
+
+def reached(receiver: Receiver, messages: int) -> bool:
+    return len(receiver.messages.get("/bridge", ())) >= messages

@@ -132,10 +132,7 @@ def watched(directory: Path, site: Site) -> Iterator[PrometheusServer]:
         (directory / name).write_text(text)
     with serving(site) as address:
         receiver = directory / "alertmanager.yaml"
-        settings = yaml.safe_load(alertmanager.render(f"http://{address}/alerts", PROFILE))
-        # The demo repeats a message after a minute; production after four hours.
-        settings["route"]["repeat_interval"] = "1h"
-        receiver.write_text(yaml.safe_dump(settings))
+        receiver.write_text(alertmanager.render(f"http://{address}/alerts", PROFILE))
         notifier = AlertmanagerServer(directory, receiver)
         scrapes = [("kernelcast-bridge", "/metrics"), ("kernelcast-predictor", "/predictor")]
         configuration = directory / "prometheus.yaml"

@@ -1,5 +1,6 @@
 """Configurations for Prometheus, Alertmanager and Grafana, as their own tools and users see them."""
 
+import pytest
 import yaml
 
 from kernelcast.grafana import alertmanager, people, prometheus, provisioning, rules
@@ -42,6 +43,20 @@ def test_severities_have_waits_of_their_own() -> None:
     routes = yaml.safe_load(alertmanager.render())["route"]["routes"]
     waits = {one["receiver"]: (one["group_wait"], one["repeat_interval"]) for one in routes if one.get("matchers")}
     assert len({waits[severity] for severity in ("critical", "warning", "info")}) == 3
+
+
+@pytest.mark.parametrize("profile", rules.PROFILES.values(), ids=lambda profile: profile.name)
+def test_alerts_that_begin_or_end_an_evaluation_apart_share_a_message(profile: rules.Profile) -> None:
+    """Kernels of one slow GPU cross their limits at different evaluations, and fall below them at different ones."""
+    route = yaml.safe_load(alertmanager.render(profile=profile))["route"]
+    people_routes = [one for one in route["routes"] if one["receiver"] in {"critical", "warning", "info"}]
+    shortest = min(seconds(one["group_interval"]) for one in (route, *people_routes))
+    assert shortest >= 5 * profile.evaluation_seconds
+    assert seconds(route["group_wait"]) >= profile.evaluation_seconds * (2 if profile.shrink > 1 else 1)
+
+
+def seconds(text: str) -> int:
+    return int(text[:-1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[text[-1]]
 
 
 def test_inhibitions_name_alerts_that_exist() -> None:

@@ -80,7 +80,7 @@ def test_alertmanager_config_takes_the_webhook() -> None:
     document = yaml.safe_load(said)
     assert code == 0
     assert document["receivers"][0]["webhook_configs"][0]["url"] == "http://b:1/api/v1/alerts"
-    assert document["route"]["group_wait"] == "1s"
+    assert document["route"]["group_wait"] == "2s"
 
 
 def test_an_output_that_cannot_be_written_is_one_line_and_a_usage_error(tmp_path: Path) -> None:
