@@ -273,6 +273,18 @@ def test_the_forecast_shown_first_is_of_the_series_in_most_trouble() -> None:
         assert variables[name]["sort"] == 0, "sorted by value, not by name"
 
 
+@pytest.mark.parametrize(("page", "names"), [("node", ["hostname"]), ("gpus", ["hostname", "gpu"])])
+def test_a_page_about_hardware_opens_on_the_worst(page: str, names: list[str]) -> None:
+    """The page of GPUs opened on GPU 0 of the first node while another one held its clocks back."""
+    variables = {one["name"]: one for one in BOARDS[f"kernelcast-{page}.json"]["templating"]["list"]}
+    for name in names:
+        asked = variables[name]["definition"]
+        assert re.fullmatch(r"query_result\(sort_desc\(.+\)\)", asked), "Grafana recognises no query of several lines"
+        assert "DCGM_FI_DEV_CLOCKS_EVENT_REASONS" in asked
+        assert 'gpu=~"$gpu"' not in asked, "a choice must not narrow the choice"
+        assert variables[name]["sort"] == 0, "sorted by state, not by name"
+
+
 @pytest.mark.parametrize("value", ["", "no forecast"])
 def test_titles_read_where_nothing_is_forecast(value: str) -> None:
     """Before the first forecast a title was ": measured, and as forecast before", and another one "in"."""

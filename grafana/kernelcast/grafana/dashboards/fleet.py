@@ -51,7 +51,8 @@ def alerts(*, width: int = 24, height: int = 7) -> Placed:
     """The alerts that fire, the most severe first."""
     text = PanelText(
         "Alerts that fire",
-        "Alerts of kernelcast that fire now. The runbook of each has the first action. Empty: the rules are not "
+        "Alerts of kernelcast that fire now, without the word Kernelcast that all their names begin with. The runbook "
+        "of each has the first action. Empty: the rules are not "
         "loaded, or Prometheus has stopped evaluating them.",
         calm=Calm("none fires", _WATCHDOG),
         runbooks=("Watchdog",),
@@ -67,12 +68,12 @@ def alerts(*, width: int = 24, height: int = 7) -> Placed:
         text,
         [column(" or ".join(ranks)), column(f"time() - ({since})")],
         (
-            Column("alertname", "Alert"),
+            Column("alertname", "Alert", width=145, prefix="Kernelcast"),
             Column("Value #A", "Severity", "none", width=78, words=_SEVERITIES),
-            Column("Hostname", "Node", width=63),
+            Column("Hostname", "Node", least=84),
             Column("gpu", "GPU", width=50),
-            Column("program", "Program", width=58),
-            Column("Value #B", "Since", "s", width=54),
+            Column("program", "Program", least=84),
+            Column("Value #B", "Since", "s", width=66),
         ),
         sort="Severity",
         width=width,

@@ -43,16 +43,16 @@ def everywhere(*, service: bool = False) -> tuple[Any, ...]:
     )
 
 
-def nodes(*, several: bool = True) -> tuple[Any, ...]:
+def nodes() -> tuple[Any, ...]:
     """Then the node."""
     here = f'{{__name__=~"{ANY_NODE}", {OWNER}}}'
-    return (LabelVariable("hostname", "Node", here, "Hostname", several=several, all_value=None),)
+    return (LabelVariable("hostname", "Node", here, "Hostname", all_value=None),)
 
 
-def gpus(*, several: bool = True) -> tuple[Any, ...]:
+def gpus() -> tuple[Any, ...]:
     """Then the GPU."""
     here = f'{{__name__=~"{ANY_GPU}", {OWNER}, Hostname=~"$hostname"}}'
-    return (LabelVariable("gpu", "GPU", here, "gpu", several=several, all_value=None),)
+    return (LabelVariable("gpu", "GPU", here, "gpu", all_value=None),)
 
 
 def programs() -> tuple[Any, ...]:

@@ -35,8 +35,10 @@ class Column:
         unit: Grafana's unit; empty for text.
         bar: Whether a share draws as a bar.
         width: Pixels; 0 takes an equal part of the remaining width.
+        least: Pixels below which such a part does not fall; 0 for Grafana's own 150.
         alarm: The value from which a bar is red.
         words: Words and colours of its values.
+        prefix: Beginning that all its values have, and that is not shown.
         link: Page about the value.
     """
 
@@ -45,14 +47,16 @@ class Column:
     unit: str = ""
     bar: bool = False
     width: int = 0
+    least: int = 0
     alarm: float | None = None
     words: States = field(default_factory=dict)
+    prefix: str = ""
     link: Link | None = None
 
     @property
     def is_plain(self) -> bool:
         """Whether the column shows its field unchanged."""
-        return not (self.unit or self.width or self.words or self.link)
+        return not (self.unit or self.width or self.least or self.words or self.prefix or self.link)
 
     def override(self) -> Json:
         """Returns the column as an entry of `fieldConfig.overrides`."""
@@ -69,14 +73,21 @@ class Column:
         if self.alarm is not None:
             steps = [{"color": "green", "value": None}, {"color": "red", "value": self.alarm}]
             properties.append({"id": "thresholds", "value": {"mode": "absolute", "steps": steps}})
-        if self.words:
-            properties.append({"id": "mappings", "value": [mapping(self.words)]})
-            if any(color for _, color in self.words.values()):
-                properties.append({"id": "custom.cellOptions", "value": {"type": "color-text"}})
+        mappings = [mapping(self.words)] if self.words else []
+        if self.prefix:
+            cut = {"pattern": f"{self.prefix}(.+)", "result": {"index": len(self.words), "text": "$1"}}
+            mappings.append({"type": "regex", "options": cut})
+        if mappings:
+            properties.append({"id": "mappings", "value": mappings})
+        if any(color for _, color in self.words.values()):
+            properties.append({"id": "custom.cellOptions", "value": {"type": "color-text"}})
         if self.link:
             properties.append({"id": "links", "value": [self.link.of_row()]})
-        if self.width:
-            properties.append({"id": "custom.width", "value": self.width})
+        properties += [
+            {"id": f"custom.{name}", "value": value}
+            for name, value in (("width", self.width), ("minWidth", self.least))
+            if value
+        ]
         return {"matcher": {"id": "byName", "options": self.heading}, "properties": properties}
 
 
@@ -104,7 +115,9 @@ def table(
     if text.calm is not None:
         # Words of a column replace the mapping of the table.
         hidden = {str(EMPTY): ("", "")}
-        columns = [replace(item, words={**item.words, **hidden}) if item.words else item for item in columns]
+        columns = [
+            replace(item, words={**item.words, **hidden}) if item.words or item.prefix else item for item in columns
+        ]
         queries = [replace(query, expr=while_measured(query.expr, text.calm)) for query in queries]
         queries[0] = replace(queries[0], expr=_row_if_empty(queries[0].expr, text.calm))
         columns = [Column(_CALM, _CALM_HEADING), *columns]

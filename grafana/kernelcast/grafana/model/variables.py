@@ -83,7 +83,8 @@ class RankedVariable:
 
     def to_json_data(self) -> dict[str, Any]:
         """Returns the variable for grafanalib's JSON encoder."""
-        query = f"query_result(sort_desc({self.expr}))"
+        # Grafana recognises no query_result of several lines.
+        query = f"query_result(sort_desc({self.expr}))".replace("\n", " ")
         value = f'/[{{, ]{self.label}="(?<value>[^"]*)"'
         text = f'.*[{{, ]{self.words}="(?<text>[^"]+)"/' if self.words else "/"
         return {

@@ -47,6 +47,10 @@ def panel(number: int, kind: str) -> dict[str, Any]:
     made["gridPos"] = {"x": 0, "y": number * 4, "w": 24, "h": 6}
     made["fieldConfig"] = {"defaults": {"unit": "percentunit", "max": 1, "links": [link]}}
     made["options"] = {"content": HOSTILE, "textMode": "value_and_name"}
+    if kind == "table":
+        words = {"type": "regex", "options": {"pattern": "(ge)mm", "result": {"text": "$1neral"}}}
+        found = {"matcher": {"id": "byName", "options": "kernel"}, "properties": [{"id": "mappings", "value": [words]}]}
+        made["fieldConfig"]["overrides"] = [found]
     return made
 
 
@@ -132,6 +136,11 @@ def test_a_variable_of_a_query_has_its_text_in_titles_and_names_are_replaced(doc
     assert "<span>about gemm</span>" in document
     last = document[document.index("<span>about gemm</span>") :]
     assert ">GEmm<" in last
+
+
+def test_a_mapping_by_an_expression_replaces_what_it_matches(document: str) -> None:
+    assert ">general</a>" in document
+    assert 'href="/pages/other?var-kernel=gemm"' in document
 
 
 def test_a_panel_that_cannot_be_drawn_says_so(document: str) -> None:

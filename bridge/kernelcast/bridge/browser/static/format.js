@@ -80,7 +80,8 @@ function mapped(config, value) {
     if (mapping.type === "special" && special(options.match, value)) return options.result;
     if (mapping.type === "regex" && typeof value === "string") {
       try {
-        if (new RegExp(options.pattern.replace(/^\/|\/$/g, "")).test(value)) return options.result;
+        const pattern = new RegExp(options.pattern.replace(/^\/|\/$/g, ""));
+        if (pattern.test(value)) return { ...options.result, text: options.result.text === undefined ? undefined : value.replace(pattern, options.result.text) };
       } catch {
         continue;
       }

@@ -29,7 +29,7 @@ export function table(page, panel, answers) {
   const notes = [];
   if (whole.rows.length > MOST_ROWS) notes.push(`${whole.rows.length - MOST_ROWS} further rows are not drawn; narrow the choice above`);
   if (unknown.length) notes.push(`not applied here: ${unknown.join(", ")}`);
-  const least = visible.reduce((sum, { config }) => sum + (config.custom.width || FREE_COLUMN), 0);
+  const least = visible.reduce((sum, { config }) => sum + (config.custom.width || config.custom.minWidth || FREE_COLUMN), 0);
   return element("div", { class: "scroll" }, element("table", { style: { tableLayout: "fixed", minWidth: `${least}px` } }, element("thead", {}, element("tr", {}, head)), element("tbody", {}, body)), notes.map((note) => element("p", { class: "quiet" }, note)));
 }
 

@@ -1,5 +1,6 @@
 """The GPUs themselves, under DCGM's names: load, heat, power, clocks."""
 
+from collections.abc import Collection
 from typing import Final
 
 from kernelcast.grafana import promql
@@ -175,13 +176,14 @@ def held_back_expr(by: str) -> str:
     return " + ".join(f"{2**place} * (floor({mask} / {bit}) % 2)" for place, (bit, _) in enumerate(_THROTTLING))
 
 
-def held_back(by: str) -> str:
+def held_back(by: str, free: Collection[str] = ()) -> str:
     """Whether any of these reasons holds: bit 0x8, or one of 0x20, 0x40 and 0x80.
 
     Args:
         by: Labels of the result.
+        free: Labels that the variables must not narrow.
     """
-    mask = f"max by ({by}) ({promql.series(device.CLOCK_EVENT_REASONS)})"
+    mask = f"max by ({by}) ({promql.series(device.CLOCK_EVENT_REASONS, free=free)})"
     return f"floor({mask} / 8) % 2 + floor({mask} / 32) % 8 > 0"
 
 

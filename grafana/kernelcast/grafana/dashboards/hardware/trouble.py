@@ -1,16 +1,20 @@
 """The state of each GPU, worst first, from the rows that say that something is wrong."""
 
+from collections.abc import Collection
 from typing import Final
 
 from kernelcast.grafana import promql
+from kernelcast.grafana.dashboards.frame import ANY_GPU, ANY_NODE, OWNER
 from kernelcast.grafana.dashboards.hardware.devices import held_back, held_back_expr, held_back_states
 from kernelcast.grafana.model.panels import PanelText, Placed, States
 from kernelcast.grafana.model.tables import Column, first_rows, table
 from kernelcast.grafana.model.targets import column
+from kernelcast.grafana.model.variables import RankedVariable
 from kernelcast.wire.catalogue import forecast
 from kernelcast.wire.catalogue.devices import device, gpu
 from kernelcast.wire.catalogue.model import Metric
 
+Labels = Collection[str]
 _ROWS: Final = 50
 _BY: Final = "Hostname, gpu"
 PROGRAMS: Final = ("program", "rank", "kernel")
@@ -26,46 +30,70 @@ STATES: Final[States] = {
 }
 
 
-def each(metric: Metric, *extra: str) -> str:
-    """A row of each GPU, once."""
-    return f"max by ({_BY}) ({promql.series(metric, extra=extra)})"
+def each(metric: Metric, *, free: Labels = ()) -> str:
+    """A row of each GPU, once.
+
+    Args:
+        metric: The row of the catalogue.
+        free: Labels that the variables must not narrow, here and below.
+    """
+    return f"max by ({_BY}) ({promql.series(metric, free=free)})"
 
 
-def errors() -> str:
+def errors(free: Labels = ()) -> str:
     """XIDs and uncorrectable memory errors in the time range, of each GPU that is measured now."""
     # Both counters begin at 0: an XID's one interval before its first event.
-    counters = (promql.series(row) for row in (gpu.XID_ERRORS, device.ECC_DBE_VOLATILE))
+    counters = (promql.series(row, free=free) for row in (gpu.XID_ERRORS, device.ECC_DBE_VOLATILE))
     parts = (f"sum by ({_BY}) (increase({one}[$__range]) > 0)" for one in counters)
-    return f"({' or '.join(parts)}) and on ({_BY}) {each(gpu.GPU_UP)}"
+    return f"({' or '.join(parts)}) and on ({_BY}) {each(gpu.GPU_UP, free=free)}"
 
 
-def idle_allocated() -> str:
+def idle_allocated(free: Labels = ()) -> str:
     """Utilisation of GPUs that a pod or a job has and that no kernel used lately."""
     owned = (
-        f"max_over_time({promql.series(device.GPU_UTIL, extra=(one,))}[15m])" for one in ('pod!=""', 'hpc_job!=""')
+        f"max_over_time({promql.series(device.GPU_UTIL, extra=(one,), free=free)}[15m])"
+        for one in ('pod!=""', 'hpc_job!=""')
     )
-    return f"(max by ({_BY}) ({' or '.join(owned)}) < 1) and on ({_BY}) {each(device.FB_USED)}"
+    return f"(max by ({_BY}) ({' or '.join(owned)}) < 1) and on ({_BY}) {each(device.FB_USED, free=free)}"
 
 
-def time_left() -> str:
+def time_left(free: Labels = ()) -> str:
     """Time until half of the simulated paths of some series of the GPU have crossed its limit."""
-    left = promql.series(forecast.DEGRADATION_TIME, extra=('quantile="0.5"',), free=PROGRAMS)
+    left = promql.series(forecast.DEGRADATION_TIME, extra=('quantile="0.5"',), free=(*PROGRAMS, *free))
     return f"min by ({_BY}) ({left})"
 
 
-def state() -> str:
+def state(free: Labels = ()) -> str:
     """The worst state of each GPU: the first that holds."""
     conditions = (
-        f"({each(gpu.GPU_UP)} == 0)",
-        f"({each(device.RECOVERY_ACTION)} > 0)",
-        f"({held_back(_BY)})",
-        f"({errors()})",
-        f"({time_left()})",
-        f"({idle_allocated()})",
-        f"({each(device.FB_USED)})",
+        f"({each(gpu.GPU_UP, free=free)} == 0)",
+        f"({each(device.RECOVERY_ACTION, free=free)} > 0)",
+        f"({held_back(_BY, free)})",
+        f"({errors(free)})",
+        f"({time_left(free)})",
+        f"({idle_allocated(free)})",
+        f"({each(device.FB_USED, free=free)})",
     )
     first = len(conditions) - 1
     return "\nor ".join(f"0 * {condition} + {first - place}" for place, condition in enumerate(conditions))
+
+
+def worst_node() -> RankedVariable:
+    """The node; the one whose GPU is in the worst state is chosen when the page opens."""
+    return RankedVariable("hostname", "Node", _worst("Hostname", ANY_NODE, OWNER), "Hostname")
+
+
+def worst_gpu() -> RankedVariable:
+    """The node's GPU; the one in the worst state is chosen when the page opens."""
+    return RankedVariable("gpu", "GPU", _worst("gpu", ANY_GPU, f'{OWNER}, Hostname="$hostname"'), "gpu")
+
+
+def _worst(label: str, measured: str, where: str) -> str:
+    """The worst state by a label, then what has no state; where nothing is measured now, what was in the last hour."""
+    here = f'{{__name__=~"{measured}|{promql.name(gpu.GPU_UP)}", {where}}}'
+    known = f"max by ({label}) (({state(free=('Hostname', 'gpu'))}) and on ({_BY}) {here})"
+    lately = f"-2 * group by ({label}) (present_over_time({promql.name(device.FB_USED)}{{{where}}}[1h]))"
+    return f"{known} or -1 * group by ({label}) ({here}) or on () {lately}"
 
 
 def worst_first(*, width: int = 24, height: int = 7) -> Placed:
@@ -80,7 +108,7 @@ def worst_first(*, width: int = 24, height: int = 7) -> Placed:
     )
     heat = f"{each(device.GPU_TEMP)} / on ({_BY}) ({each(device.SLOWDOWN_TEMP)} > 0)"
     columns = (
-        Column("Hostname", "Node"),
+        Column("Hostname", "Node", least=100),
         Column("gpu", "GPU", width=50),
         Column("Value #A", "State", "none", width=128, words=STATES),
         Column("Value #B", "Temp. of limit", "percentunit", bar=True, width=112, alarm=0.95),

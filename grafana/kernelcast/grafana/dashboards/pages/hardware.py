@@ -35,7 +35,7 @@ def fleet() -> Dashboard:
         panels.idle(),
         panels.power_now(),
     )
-    tables = (trouble.worst_first(width=15, height=7), panels.alerts(width=9, height=7))
+    tables = (trouble.worst_first(width=14, height=7), panels.alerts(width=10, height=7))
     over_time = (panels.utilisation(), panels.power(), panels.states())
     programs = Row(
         "Programs",
@@ -73,7 +73,7 @@ def node() -> Dashboard:
         accelerators.row(),
         accelerators.tpus(),
     )
-    variables = (*frame.everywhere(), *frame.nodes(several=False), *frame.gpus())
+    variables = (*frame.everywhere(), trouble.worst_node(), *frame.gpus())
     return page.dashboard(variables, (*figures, *node_panels.side_by_side()), rows)
 
 
@@ -87,6 +87,6 @@ def gpu() -> Dashboard:
         ("gpu", "hardware"),
     )
     figures = (*one_gpu.figures(), headlines.breach(width=4, height=3, free=trouble.PROGRAMS))
-    variables = (*frame.everywhere(), *frame.nodes(several=False), *frame.gpus(several=False))
+    variables = (*frame.everywhere(), trouble.worst_node(), trouble.worst_gpu())
     rows = (on_gpu.row(), *devices.rows(), gpu_errors.row(), gpu_links.row(), gpu_users.row(), gpu_users.gaps())
     return page.dashboard(variables, (*figures, *devices.first_screen()), rows)
