@@ -3,7 +3,17 @@
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import GPUS
 from kernelcast.grafana.rules.absence import lately
-from kernelcast.grafana.rules.model import DAY, HOUR, KEPT_SECONDS, MINUTE, AlertRule, Profile, RuleGroup, Severity
+from kernelcast.grafana.rules.model import (
+    DAY,
+    HOUR,
+    KEPT_SECONDS,
+    MINUTE,
+    AlertRule,
+    Profile,
+    RuleGroup,
+    Severity,
+    duration,
+)
 from kernelcast.grafana.rules.recording import CLOCK_EVENT, MEMORY_USED, RATE_WINDOW_SECONDS
 from kernelcast.wire.catalogue.devices import device, gpu
 
@@ -20,16 +30,19 @@ _NANOSECONDS = "1e9"
 
 def group(profile: Profile) -> RuleGroup:
     """Silence, throttling, memory, failed rows, rows that cannot be read."""
-    limits = (_throttling(), _power_capped(), _heat(profile), _narrow_link(), _pcie_replays(profile))
+    limits = (_throttling(profile), _power_capped(), _heat(profile), _narrow_link(), _pcie_replays(profile))
     memory = (_memory(profile), _remap_failure(), _remapped_rows(profile), _waiting_for_reset())
     gone = (_down(), _silent(profile), _needs_recovery(), _unmeasured())
     alerts = (*gone, *limits, *memory, _unreadable(), _idle(profile))
     return RuleGroup("kernelcast-hardware-alerts", alerts)
 
 
-def _throttling() -> AlertRule:
+def _throttling(profile: Profile) -> AlertRule:
     # One alert for a GPU: heat has two reasons, one after the other, which would be two messages about one cause.
-    of_gpu = f'printf "{CLOCK_EVENT}{{Hostname=%q, gpu=%q}} == 1" $labels.Hostname $labels.gpu'
+    # The text of the last evaluation stays while the alert is kept. Recordings may be written between the condition
+    # and its text, so the text looks back over two of them.
+    recorded = f"{CLOCK_EVENT}{{Hostname=%q, gpu=%q}}[{duration(2 * profile.evaluation_seconds)}]"
+    of_gpu = f'printf "max_over_time({recorded}) == 1" $labels.Hostname $labels.gpu'
     reasons = f'query ({of_gpu}) | sortByLabel "reason"'
     return AlertRule(
         name="KernelcastGpuThrottling",
@@ -37,7 +50,8 @@ def _throttling() -> AlertRule:
         hold_seconds=5 * MINUTE,
         keep_seconds=KEPT_SECONDS + RATE_WINDOW_SECONDS,  # as long as `_heat`, which it silences
         severity=Severity.WARNING,
-        summary=f"{_GPU} runs at reduced clocks:{{{{ range {reasons} }}}} {{{{ .Labels.reason }}}}{{{{ end }}}}",
+        summary=f"{_GPU} runs at reduced clocks{{{{ with {reasons} }}}}:{{{{ range . }}}} {{{{ .Labels.reason }}}}"
+        "{{ end }}{{ end }}",
         description="The driver has lowered the clocks for these reasons without a break. The power cap, which is "
         "normal under load, is not counted.",
         action="Compare temperature and power with the node's other GPUs: thermal reasons point to cooling or "

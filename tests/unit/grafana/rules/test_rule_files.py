@@ -10,6 +10,7 @@ import yaml
 from tests.unit.grafana.queries import GENERATED, REPOSITORY, SCRAPED, boards, labels_of, parse, recorded
 
 from kernelcast.grafana import rules
+from kernelcast.grafana.rules.model import duration
 from kernelcast.wire.errors import ConfigurationError
 
 RECORDED = recorded()
@@ -47,6 +48,16 @@ def test_an_alert_has_a_description_and_an_action(alert: rules.AlertRule) -> Non
     named = set(re.findall(r"\$labels\.(\w+)", str(rule["annotations"])))
     assert named <= (available(alert.expr) | SCRAPED), "a text names a label that the alert cannot have"
     assert all(text.count("{{") == text.count("}}") for text in rule["annotations"].values())
+
+
+@pytest.mark.parametrize("profile", rules.PROFILES.values(), ids=lambda profile: profile.name)
+def test_a_text_that_asks_for_recordings_looks_back_over_two_of_them(profile: rules.Profile) -> None:
+    """One written between the condition and its text took the reasons out of the text, which a kept alert keeps."""
+    texts = [text for alert in rules.alerts(profile) for text in alert.to_rule(profile)["annotations"].values()]
+    asked = [text for text in texts if re.search(r"\bquery\b", text)]
+    assert asked
+    for text in asked:
+        assert re.search(rf"max_over_time\([^)]+\[{duration(2 * profile.evaluation_seconds)}\]\)", text), text
 
 
 def test_alerts_of_ours_are_found_by_their_names() -> None:
