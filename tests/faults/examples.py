@@ -540,6 +540,23 @@ EXAMPLES: Final = {
         ("create", 1, 0),
         ("wait", 0, 26),
     ),
+    "totals of deltas: a series leaves a partition whose new owner reads it, and is killed": _schedule(
+        {**_GROUP, "producers": 2, "partitions": 1, "at_once": 2},
+        ("suspend", 1, 0),
+        ("grow", 1, 0),
+        ("wait", 0, 3),
+        ("wait", 0, 7),
+        ("kill", 0, 0),
+    ),
+    "totals of deltas: an outage and late messages are the last two intervals before a series moves": _schedule(
+        {**_GROUP, "producers": 1, "partitions": 1, "at_once": 5},
+        ("leader_lost", 1, 0),
+        ("wait", 0, 38),
+        ("leaders_back", 0, 0),
+        ("reorder", 0, 2),
+        ("wait", 0, 7),
+        ("grow", 1, 0),
+    ),
 }
 """Mended, or excused where docs/bridge.md names a limit; nothing may break them again."""
 

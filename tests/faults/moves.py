@@ -5,7 +5,7 @@ from itertools import pairwise
 
 TopicKey = tuple[str, bytes]
 """A topic, and the key of a producer's messages."""
-REMEMBERED_POINTS = 24
+REMEMBERED_TIMES = 24
 LONG_INTERVALS = 1.5
 
 
@@ -44,9 +44,11 @@ class Moves:
             self.origin[key] = (key[0], self._last[key])
             self._last[key], self.seconds[key] = number, now_seconds
         self._partitions[key] = partitions
-        self._written[key] = [*self._written.get(key, ()), now_seconds][-REMEMBERED_POINTS:]
+        times = self._written.setdefault(key, [])
+        if times[-1:] != [now_seconds]:  # held messages come at once: no interval to a bridge either
+            self._written[key] = [*times, now_seconds][-REMEMBERED_TIMES:]
 
     def _has_slowed(self, key: TopicKey) -> bool:
         """Whether the last two intervals are longer than the shortest one that is remembered."""
-        gaps = [later - earlier for earlier, later in pairwise(self._written.get(key, ())) if later > earlier]
+        gaps = [later - earlier for earlier, later in pairwise(self._written.get(key, ()))]
         return bool(gaps) and min(gaps[-2:]) > LONG_INTERVALS * min(gaps)

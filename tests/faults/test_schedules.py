@@ -11,6 +11,7 @@ import pytest
 from tests.faults import run
 from tests.faults.cluster import SESSION_SECONDS
 from tests.faults.examples import EXAMPLES, LEFT_OUT
+from tests.faults.moves import Moves
 from tests.faults.operations import Schedule
 from tests.faults.run import Outcome, outcome, quiet, recorded
 from tests.faults.shrink import shrunk
@@ -62,6 +63,15 @@ def test_an_outage_longer_than_a_session_takes_a_groups_partitions_away_as_librd
         assert replica.client.reading == {}
         assert replica.site.intake.ownership.owned() == []
     world.settle()
+
+
+def test_the_usual_interval_of_a_key_is_remembered_through_an_outage_with_many_held_messages() -> None:
+    moves, key = Moves(), ("orders", b"i0")
+    held = [70.0] * 30
+    for seconds in (28.0, 30.0, *held, 76.0):
+        moves.note(key, 0, partitions=1, now_seconds=seconds)
+    moves.note(key, 1, partitions=2, now_seconds=78.0)
+    assert moves.uneven == {key}
 
 
 def test_a_schedule_is_the_same_for_the_same_seed_and_survives_json() -> None:

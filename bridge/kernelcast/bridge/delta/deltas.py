@@ -285,9 +285,9 @@ class Deltas:
         now_seconds = self._clock.monotonic()
         topic_ids, self._newest_append_ms = self._beginnings.topic_ids, newest_append_ms
         self._adoption.settle(self._owned, self._others, topic_ids, newest_append_ms, self._grown, offsets_since)
+        self.topics = self._bringing()
         if not doubtful:
             self._write_due(now_seconds)
-        self.topics = self._bringing()
         self._count_by_producer()
         self._instruments.series.set(len(self._totals.rows))
         self._instruments.forgotten_gaps.inc(self._totals.forgotten_gaps - self._forgotten_gaps)
@@ -312,12 +312,14 @@ class Deltas:
     def revoked(self, partitions: Sequence[Partition], *, lost: bool) -> None:
         """Write the totals of partitions, unless other replicas own them already, and drop the totals.
 
+        The totals of their topics that stay are written, too: one may have left a revoked partition, see `_write_due`.
+
         If all replicas read everything, a partition is revoked only when its topic is deleted. Its totals then stay in
         the snapshot. They show that the topic contains delta points, all of which are read if it is created again.
         """
-        gone = {partition.key for partition in partitions}
         if not lost:
-            self._write_all({what: keys for what, keys in self._snapshots().items() if gone & set(keys)})
+            topics = {partition.key[0] for partition in partitions}
+            self._write_all({what: keys for what, keys in self._snapshots().items() if topics & _topics_of(keys)})
         for partition in partitions:
             unread = self._waiting.pop(partition.key, None) is not None
             if self._policy.by_partition or unread:
@@ -377,13 +379,16 @@ class Deltas:
             self._due = dict.fromkeys(snapshots.keys() & self._written, next_seconds)
 
     def _write_all(self, snapshots: Mapping[str, list[Key]]) -> None:
+        self.topics = self._bringing()
         written = [what for what, keys in snapshots.items() if self._write(what, keys)]
         if written:
             self._state.flush(FLUSH_SECONDS)
 
     def _write(self, what: str, keys: list[Key]) -> bool:
-        """Write a snapshot, or remove the last one if there are no totals left; returns whether one was written.
+        """Write a snapshot, or remove the last one if its topics have no totals; returns whether one was written.
 
+        A partition whose totals have all moved to others has a snapshot, for its offset: it is where the points end
+        that those totals include. The committed offset may be further.
         After a batch that failed half-way nothing is written, because the totals would match no offset.
         """
         if self._torn:
@@ -391,7 +396,7 @@ class Deltas:
         rows, number_of = self._totals.rows, {self._owned[key]: number for number, key in enumerate(keys)}
         chosen = np.concatenate([rows.with_total(rows.of_partition(number)) for number in number_of])
         reserved = self._reserved(number_of)
-        if not len(chosen) + len(reserved):
+        if not len(chosen) + len(reserved) and not self.topics & _topics_of(keys):
             if what in self._written:
                 self._written.discard(what)
                 self._state.remove(what)
@@ -426,3 +431,7 @@ class Deltas:
         self._instruments.snapshots.labels("failed" if trouble else "written").inc()
         if trouble:
             self._log.warning("totals of delta series not written; after a restart now they begin at 0", reason=trouble)
+
+
+def _topics_of(keys: Iterable[Key]) -> set[str]:
+    return {topic for topic, _ in keys}

@@ -318,6 +318,42 @@ def test_the_total_of_a_series_that_moved_survives_its_bridge_whichever_snapshot
     assert group.falls == []
 
 
+@pytest.mark.parametrize("killed_after_seconds", range(1, 11))
+def test_the_total_of_a_series_that_moved_survives_the_revocation_of_the_partition_that_it_left(
+    killed_after_seconds: int,
+) -> None:
+    group = Group()
+    first = group.bridge(OLD, LIVE)
+    group.live(25, {"gemm": OLD, "relu": LIVE})
+    group.live(killed_after_seconds, {"gemm": LIVE, "relu": LIVE})
+    group.take(first, OLD)
+    group.kill(first)
+    second = group.bridge(OLD, LIVE)
+    group.read_all()
+    assert group.shown(second, ORDERS) == group.sold
+    assert group.falls == []
+
+
+@pytest.mark.parametrize("committed_seconds_ago", range(5))
+def test_what_a_replica_has_not_read_yet_of_a_partition_that_a_series_left_survives_its_end(
+    committed_seconds_ago: int,
+) -> None:
+    group = Group()
+    first, second = group.bridge(OLD), group.bridge(LIVE)
+    group.live(20 + committed_seconds_ago, {"gemm": OLD, "relu": LIVE})
+    group.kill(first)
+    group.give(second, NEW)
+    group.live(3, {"gemm": NEW, "relu": LIVE})
+    second.kafka.at_once = 1
+    group.give(second, OLD)
+    group.live(2, {"gemm": NEW, "relu": LIVE})
+    group.kill(second)
+    third = group.bridge(OLD, LIVE, NEW)
+    group.live(1, {"gemm": NEW, "relu": LIVE})
+    assert group.shown(third, ORDERS) == group.sold
+    assert group.falls == []
+
+
 def test_a_stopped_and_replaced_bridge_exposes_only_new_values_of_moved_series() -> None:
     group = grown(seconds_ago=20, seconds_before=30)
     group.kill(group.bridges[0])
