@@ -139,6 +139,23 @@ def test_a_member_may_ask_for_leaders_while_it_is_assigned_partitions() -> None:
     assert (answer.returncode, answer.stdout) == (0, "asked 1\n"), answer.stderr[-2000:]
 
 
+def test_a_query_for_leaders_waits_for_no_fetch_of_a_partition_without_new_messages(kafka: KafkaSettings) -> None:
+    overrides = {"fetch.wait.max.ms": "4000", "enable.partition.eof": "true"}
+    consumer = Consumer(kafka, group_id="reader", overrides=overrides, registry=CollectorRegistry())
+    partitions = consumer.partitions("kernelcast.device")
+    consumer.assign([TopicPartition(one.topic, one.partition, OFFSET_BEGINNING) for one in partitions])
+    took_seconds = []
+    for _ in range(3):
+        deadline = time.monotonic() + 0.5  # by then the next fetch waits at the broker
+        while time.monotonic() < deadline:
+            consumer.consume(100, 0.05)
+        began = time.monotonic()
+        assert consumer.leaders()
+        took_seconds.append(time.monotonic() - began)
+    consumer.close()
+    assert min(took_seconds) < 0.5, took_seconds
+
+
 def test_the_end_of_a_partition_is_distinguished_from_messages_and_errors(kafka: KafkaSettings) -> None:
     write(kafka, "kernelcast.outcomes", b"1", b"2", key=b"the-end")
     registry = CollectorRegistry()

@@ -34,9 +34,13 @@ class OffsetQueries:
         return [] if found.error is not None else [TopicPartition(topic, number) for number in sorted(found.partitions)]
 
     def leaders(self, *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS) -> dict[tuple[str, int], int]:
-        """Return the leader of each partition of every visible topic; negative if it has none."""
+        """Return the leader of each partition of every visible topic; negative if it has none.
+
+        Services ask every few seconds, so a separate client is queried: on the consumer's connection a query waits
+        until a fetch without new messages ends, for `fetch.wait.max.ms` (500 ms) at the most.
+        """
         with broker_errors("asking for the topics"):
-            topics = self._knows_topics().list_topics(timeout=timeout_seconds).topics
+            topics = self._admin().list_topics(timeout=timeout_seconds).topics
         return {
             (name, number): int(partition.leader)
             for name, topic in topics.items()
