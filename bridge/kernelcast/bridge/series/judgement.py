@@ -141,13 +141,18 @@ def is_later(tables: Tables, wire: int, slot: int, time_ns: int, origin: PointOr
 
 
 @inlined
+def is_lag(tables: Tables, partition: int, other: int) -> bool:
+    """Whether a gap between append times of two partitions may be lag, because one of them has not caught up."""
+    return partition != other and (tables.exposed[partition] == 0 or tables.exposed[other] == 0)
+
+
+@inlined
 def has_fallen_silent(tables: Tables, slot: int, origin: PointOrigin, rules: Rules) -> bool:
     """Whether a series' writer has stopped, so that another writer may take the series over.
 
     The labels of a series contain job and instance, so both writers have the same. The writer has stopped when no
-    series of it has had a point for `SILENT_INTERVALS` of its intervals. Append times of different partitions are
-    compared only once both have caught up: before that, a gap between them is lag. In any case a series without a
-    point for `Rules.takeover_ms` is free.
+    series of it has had a point for `SILENT_INTERVALS` of its intervals, where the gap is no lag, see `is_lag`. In any
+    case a series without a point for `Rules.takeover_ms` is free.
     """
     series, writers = tables.series, tables.writers
     if origin.append_ms - series.append_ms[slot] > rules.takeover_ms:
@@ -155,8 +160,7 @@ def has_fallen_silent(tables: Tables, slot: int, origin: PointOrigin, rules: Rul
     writer, partition = series.writer[slot], series.partition[slot]
     if writer == OWN or writers.interval_ms[writer] == 0:
         return False
-    exposed = tables.exposed
-    if partition != origin.partition and (exposed[partition] == 0 or exposed[origin.partition] == 0):
+    if is_lag(tables, partition, origin.partition):
         return False
     longest_ms = max(SILENT_INTERVALS * writers.interval_ms[writer], SHORTEST_SILENCE_MS)
     return bool(origin.append_ms - writers.append_ms[writer] > longest_ms)
@@ -170,7 +174,8 @@ def was_restarted(
 
     If the writer had points before the series' writer had any, its start time does not show it where the point may be
     repeated: one of the two clocks may be wrong. Example: a clock is set back by an hour, and another process replaces
-    the first. Messages that the former process repeats have a start that is later than all times of the new one.
+    the first. Messages that the former process repeats have a start that is later than all times of the new one. Nor
+    does a point show it that was appended before any point of the series' writer: partitions are read in any order.
 
     A point that is newer than all others of its writer is not repeated. Example: a bridge has read the points of a
     new process only. After an outage, repeated messages of the former process come first, and take the series over.
@@ -180,6 +185,8 @@ def was_restarted(
     if start_ns <= clamp(series.time_ns[slot], series.append_ms[slot], rules.tolerance_ns):
         return False
     owner, other = series.writer[slot], tables.wires.writer[wire]
+    if owner != OWN and origin.append_ms < writers.first_ms[owner]:
+        return False
     if owner == OWN or not 0 < writers.first_ms[other] < writers.first_ms[owner]:
         return True
     same_message = origin.append_ms == writers.append_ms[other] and time_ns == writers.time_ns[other]

@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from kernelcast.bridge.series.judgement import PointOrigin, Tables, clamp, judge
+from kernelcast.bridge.series.judgement import PointOrigin, Tables, clamp, is_lag, judge
 from kernelcast.bridge.tables.columns import (
     BY_HOST,
     BY_KEY,
@@ -70,7 +70,7 @@ def learned(interval_ms: int, gap_ms: int, unlearned_ms: int) -> int:
     A new series starts with `unlearned_ms`, so that its first points, which may come in a burst, do not shorten its
     life. It is 0 while a partition is read again: one time-to-live of points shows each gap that a series survives, and
     an ended series must not live longer here than at its former replica. Points of one message, or older than the known
-    ones, change nothing.
+    ones, change nothing, nor does a gap that may be lag (`is_lag`).
     """
     if gap_ms <= 0:
         return interval_ms
@@ -91,16 +91,17 @@ def note_gap(series: SeriesColumns, slot: int, gap_ms: int) -> None:
 
 
 @inlined
-def note_append(tables: Tables, writer: int, producer: int, append_ms: int, time_ns: int) -> None:
+def note_append(tables: Tables, writer: int, producer: int, origin: PointOrigin, time_ns: int) -> None:
     """Note the append and event time of a writer's point, learn its interval, and note its producer's host."""
     writers = tables.writers
-    known_ms = writers.append_ms[writer]
+    append_ms, known_ms = origin.append_ms, writers.append_ms[writer]
     writers.time_ns[writer] = max(time_ns, writers.time_ns[writer])
     if writers.first_ms[writer] == 0 or append_ms < writers.first_ms[writer]:
         writers.first_ms[writer] = append_ms
     if append_ms > known_ms:
-        writers.append_ms[writer] = append_ms
-        if known_ms > 0:
+        former = writers.partition[writer]
+        writers.append_ms[writer], writers.partition[writer] = append_ms, origin.partition
+        if known_ms > 0 and not is_lag(tables, former, origin.partition):
             gap_ms = append_ms - known_ms
             writers.interval_ms[writer] = learned(writers.interval_ms[writer], gap_ms, gap_ms)
         note_host(tables.producers, producer, writers.host[writer])
@@ -177,7 +178,7 @@ def change(  # noqa: PLR0913, PLR0917  compiled into its caller
         series.state[slot] = state
         changes += 1
     if known != EMPTY:
-        gap_ms = origin.append_ms - series.append_ms[slot]
+        gap_ms = 0 if is_lag(tables, owner, origin.partition) else origin.append_ms - series.append_ms[slot]
         unlearned_ms = rules.unlearned_ms if exposed[origin.partition] != 0 else 0
         series.interval_ms[slot] = learned(series.interval_ms[slot], gap_ms, unlearned_ms)
         series.gap_ms[slot] = learned(series.gap_ms[slot], gap_ms, gap_ms)
@@ -208,7 +209,7 @@ def tried(tables: Tables, wire: int, slot: int, origin: PointOrigin, when: tuple
             producers.conflicts[producer, BY_START_TIME if owner == writer else BY_RESOURCE] += 1
         return verdict
     time_ns = clamp(when[1], origin.append_ms, rules.tolerance_ns)
-    note_append(tables, writer, producer, origin.append_ms, time_ns)
+    note_append(tables, writer, producer, origin, time_ns)
     note_producer(producers, producer, origin, time_ns)
     if verdict == STORED:
         note_key(tables.series, slot, producers, producer, origin.key_hash)

@@ -222,6 +222,7 @@ class WriterColumns(NamedTuple):
         time_ns: Newest event time of these points; one in the future counts as the append time.
         interval_ms: Longest gap between such append times, decreasing with time; 0 before two points.
         host: Hash of the host that its resource names; 0 if it names none.
+        partition: Number of the partition of the point with the newest append time.
     """
 
     append_ms: Int64Array
@@ -229,6 +230,7 @@ class WriterColumns(NamedTuple):
     time_ns: Int64Array
     interval_ms: Int32Array
     host: Int32Array
+    partition: Int32Array
 
 
 class MessageColumns(NamedTuple):
@@ -311,7 +313,7 @@ def empty_producers(capacity: int) -> ProducerColumns:
 
 def empty_writers(capacity: int) -> WriterColumns:
     """Make rows of writers without points."""
-    times, small = np.zeros((3, capacity), np.int64), np.zeros((2, capacity), np.int32)
+    times, small = np.zeros((3, capacity), np.int64), np.zeros((3, capacity), np.int32)
     return WriterColumns(*times, *small)
 
 

@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.bridge.fleet import Known, Point, Site, come_from, counter, decoded, exposed_store, values
 
+from kernelcast.bridge.series.store import SeriesStore
 from kernelcast.bridge.tables.columns import Rules
+from kernelcast.bridge.tables.slots import SeriesLimits
 from kernelcast.columnar import Sample
 from kernelcast.wire.catalogue import kernel
 
@@ -175,3 +177,13 @@ def test_the_store_ends_a_series_when_plain_arithmetic_does(chosen: Rules, gaps:
     heard_ms = append_ms + silence_ms
     removed, _ = store.expire({}, {0: heard_ms})
     assert (removed == 1) == slow.outlived(heard_ms)
+
+
+def test_lag_between_partitions_that_are_read_again_is_no_interval_of_a_series() -> None:
+    store, known = SeriesStore(SeriesLimits()), Known(lambda _: counter())
+    for partition, second in ((0, 10), (0, 20), (1, 60), (0, 30)):  # partition 1 before the rest of partition 0
+        store.apply(decoded([Point(0, second, second * 10**9)]), come_from(partition, second, second * 1000), known)
+    for partition in (0, 1):
+        store.expose(partition, exposed=True)
+    removed, _ = store.expire({}, {1: (60 + FLOOR_SECONDS) * 1000 + 1})
+    assert removed == 1

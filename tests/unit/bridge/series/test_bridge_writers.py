@@ -119,6 +119,35 @@ def test_lag_between_partitions_is_no_silence_while_one_of_them_is_still_catchin
     assert producers.shown == 3
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_lag_between_partitions_is_no_interval_of_a_producer(kind: str) -> None:
+    producers = Producers(kind)
+    for number in range(5):
+        producers.send(100 + number, 2 * number, pid=1, partition=1)
+    producers.send(115, 30, pid=1, partition=2)  # both are read again, partition 2 before the rest of partition 1
+    for number in range(2):
+        producers.send(1 + number, 32 + 2 * number, pid=2, partition=2)
+    for partition in (1, 2):
+        producers.store.expose(partition, exposed=True)
+    assert producers.shown == 2
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "gauge"])  # gauges have no start time
+def test_a_former_producer_whose_partition_is_read_later_does_not_return_although_a_clock_was_set_back(
+    kind: str,
+) -> None:
+    producers = Producers(kind)
+    for number in range(3):
+        producers.send(100 + number, 2 * number, pid=1, start_seconds=-1, partition=1)
+    for number in range(3):
+        producers.send(1 + number, 100 + 2 * number, pid=2, start_seconds=-401, ahead_seconds=-500, partition=2)
+    for number in range(3, 6):
+        producers.send(100 + number, 2 * number, pid=1, start_seconds=-1, partition=1)
+    for partition in (1, 2):
+        producers.store.expose(partition, exposed=True)
+    assert producers.shown == 3
+
+
 def text(value: int, at_seconds: float) -> bytes:
     at_ms = round((EPOCH_SECONDS + at_seconds) * 1e3)
     return f'v_value{{job="train",instance="node1"}} {value} {at_ms}\n'.encode()
