@@ -557,6 +557,28 @@ EXAMPLES: Final = {
         ("wait", 0, 7),
         ("grow", 1, 0),
     ),
+    "totals of deltas: a clock is set back, a key moves, the producer is replaced, and a restart reads both": _schedule(
+        {**_ALONE, "mode": "sharded", "at_once": 5},
+        ("clock", 0, 0),
+        ("grow", 1, 0),
+        ("wait", 0, 0),
+        ("restart", 0, 1),
+        ("wait", 0, 3),
+        ("leave", 0, 0),
+    ),
+    "totals of deltas: a topic grows twice, and one batch has a key's partitions before the first and after the last": (
+        _schedule(
+            {**_GROUP, "replicas": 3, "producers": 2, "at_once": 2},
+            ("wait", 0, 3),
+            ("grow", 1, 0),
+            ("wait", 0, 3),
+            ("wait", 0, 39),
+            ("wait", 0, 0),
+            ("suspend", 1, 0),
+            ("wait", 0, 7),
+            ("grow", 1, 7),
+        )
+    ),
 }
 """Mended, or excused where docs/bridge.md names a limit; nothing may break them again."""
 

@@ -263,19 +263,21 @@ class Accumulator:
         """Return, by row, the totals of grown topics whose series have points again, as they may begin again, PENDING.
 
         A series may have ended, or may have been on another replica that has continued its total. Both totals rest. Two
-        points of one batch are not compared with each other. A point that begins before the last one ended, as after a
-        clock was set back, shows that no other replica has had a point in between.
+        points of one batch are not compared with each other. A point that begins before the last one ended shows no
+        pause: it is read again, or a clock was set back and no other replica has had a point in between. Example: a
+        bridge takes two partitions over, and the same batch has old points of the one and new points of the other.
         """
         columns, grown_topics = self.rows.columns, np.append(self.scopes == GROWN_TOPIC, False)
         if not grown_topics.any():
             return {}
-        known, first = np.unique(points.row, return_index=True)
-        known, first = known[known >= 0].astype(np.int64), first[known >= 0]
-        silence_ms = points.append_ms[points.message[first]] - columns.append_ms[known]
-        begin_ns = np.where(points.start_ns[first] == 0, points.time_ns[first], points.start_ns[first])
-        away = (silence_ms > self._away_ms) & (begin_ns > columns.last_ns[known])
-        known, away = (each[grown_topics[columns.partition[known]]] for each in (known, away))
-        columns.flags[known[away]] |= np.uint8(RESTING)
+        known = np.unique(points.row[points.row >= 0]).astype(np.int64)
+        begin_ns = np.where(points.start_ns == 0, points.time_ns, points.start_ns)
+        newer = np.flatnonzero((points.row >= 0) & (begin_ns > columns.last_ns[points.row]))
+        continued, first = np.unique(points.row[newer], return_index=True)
+        silence_ms = points.append_ms[points.message[newer[first]]] - columns.append_ms[continued]
+        away = continued[(silence_ms > self._away_ms) & grown_topics[columns.partition[continued]]]
+        columns.flags[away] |= np.uint8(RESTING)
+        known = known[grown_topics[columns.partition[known]]]
         resting = known[(columns.flags[known] & RESTING != 0) & (columns.last_ns[known] != NOTHING)]
         return {row: whole(self.rows, row) for row in resting.tolist()}
 

@@ -354,6 +354,30 @@ def test_what_a_replica_has_not_read_yet_of_a_partition_that_a_series_left_survi
     assert group.falls == []
 
 
+def test_a_total_that_another_replica_has_continued_is_not_continued_from_a_partition_that_is_taken_over() -> None:
+    group, last = Group(), 5
+
+    def sell(seconds: int, partition: int) -> None:
+        for _ in range(seconds):
+            group.clock.seconds += 1
+            group.sell(partition, "gemm")
+            group.step()
+
+    for number in (OLD, LIVE):
+        group.kafka.logs["kernels", number] = []
+    first, second, third = group.bridge(OLD), group.bridge(LIVE), group.bridge()
+    sell(20, OLD)
+    group.give(second, NEW)
+    sell(100, NEW)
+    assert group.shown(second, ORDERS) == group.sold
+    group.kill(first)
+    sell(1, last)
+    group.give(third, OLD, last)  # one batch has points of both
+    sell(100, last)
+    assert group.shown(third, ORDERS) == group.sold
+    assert group.falls == []
+
+
 def test_a_stopped_and_replaced_bridge_exposes_only_new_values_of_moved_series() -> None:
     group = grown(seconds_ago=20, seconds_before=30)
     group.kill(group.bridges[0])
