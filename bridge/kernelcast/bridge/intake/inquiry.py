@@ -27,6 +27,8 @@ STALE_SECONDS: Final = 1.0
 SHARE_OF_TIME_FOR_QUESTIONS: Final = 0.1
 """Largest share of the consuming thread's time for queries. A query to a hanging broker fails after seconds; reading
 must go on meanwhile."""
+LONGEST_QUERIES_SECONDS: Final = 20.0
+"""Longest time that counts as spent with queries: four that fail. A longer one may be a suspension of the process."""
 
 
 class OffsetConsumer(Answering, Protocol):
@@ -247,8 +249,9 @@ class Inquiry:
 
     def _due_after(self, began_seconds: float) -> float:
         """Return the time of the next query after one that has just ended."""
-        spent_seconds = self._clock.monotonic() - began_seconds
-        return began_seconds + spent_seconds / SHARE_OF_TIME_FOR_QUESTIONS
+        ended_seconds = self._clock.monotonic()
+        spent_seconds = min(ended_seconds - began_seconds, LONGEST_QUERIES_SECONDS)
+        return ended_seconds + spent_seconds * (1 / SHARE_OF_TIME_FOR_QUESTIONS - 1)
 
     def _begin(self, partition: Partition, start: int) -> None:
         """Start reading a waiting partition at its start offset, which is known now."""

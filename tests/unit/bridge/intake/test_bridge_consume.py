@@ -159,6 +159,23 @@ def test_questions_to_a_broker_that_hangs_take_a_tenth_of_the_time_and_the_rest_
     assert 0 < asked_seconds <= 0.15 * 600
 
 
+def test_a_suspension_of_the_process_within_a_query_delays_the_next_one_for_less_than_a_time_to_live() -> None:
+    site = Site(ttl_seconds=300)
+    site.kafka.answers = False
+
+    def suspended() -> None:
+        site.clock.seconds += 120
+        site.kafka.on_silence = lambda: None
+
+    site.kafka.on_silence = suspended
+    site.kafka.assign(site.intake, P0)
+    site.kafka.on_silence = suspended
+    site.run(2)
+    asked = site.kafka.questions
+    site.run(200)
+    assert site.kafka.questions > asked
+
+
 def test_one_partition_that_lags_does_not_hide_the_others() -> None:
     site = Site()
     make_old(site)
