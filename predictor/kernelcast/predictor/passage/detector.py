@@ -9,11 +9,11 @@ from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.passage import baseline
 from kernelcast.predictor.passage.baseline import Baseline
 from kernelcast.predictor.passage.calibration import Calibrator
-from kernelcast.predictor.passage.excursions import excursions, jumps_often
+from kernelcast.predictor.passage.excursions import NOISE_ERRORS, excursions, explained_by_noise, jumps_often
 from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS, Passage, first_passage
 from kernelcast.predictor.passage.refill import refilling
 from kernelcast.predictor.passage.series import DAY_BLOCKS, Blocks, Traits
-from kernelcast.predictor.passage.trend import RESOLUTION_NOISE, Trend, estimate
+from kernelcast.predictor.passage.trend import CERTAIN_ERRORS, RESOLUTION_NOISE, Trend, block_noise, estimate
 from kernelcast.predictor.screening.blocks import MAD_TO_SIGMA, row_medians
 
 _LOAD_RESOLUTION: Final = 3.0
@@ -102,8 +102,15 @@ def evaluate(
     beyond = (direction[:, 0] * blocks.mean[:, -1] >= target - 1e-9) & ~learnt.opening
     prompt, erratic = np.ones(len(own), np.bool_), np.zeros(len(own), np.bool_)
     beyond[own], prompt[own], erratic[own] = _judged_by_itself(
-        direction[own] * blocks.mean[own], beyond[own], target[own], learnt.rows(own), traits.baseline_ratio[own]
+        direction[own] * blocks.mean[own],
+        beyond[own],
+        target[own],
+        learnt.rows(own),
+        traits.baseline_ratio[own],
+        trend.rows(own),
     )
+    # Noise whose memory is not known yet looks like a slope, and a limit from the baseline is near.
+    trend = trend.flat(own & (_known_blocks(values) < DAY_BLOCKS) & (trend.slope <= CERTAIN_ERRORS * trend.error))
     quick = np.minimum(trend.noise, np.maximum(_step_noise(values), RESOLUTION_NOISE * traits.resolution / scale))
     returns = ~own & refilling(values, quick, target)
     trend = replace(
@@ -113,12 +120,12 @@ def evaluate(
     )
     level = np.where(returns, values[:, -1], trend.level) + np.nan_to_num(offset)
     headroom = np.where(learnt.opening | erratic, np.nan, target - level)
-    passage = first_passage(trend, headroom, beyond, horizons_seconds=horizons_seconds, calibration=calibration)
+    passage = first_passage(trend, headroom, beyond, ~own, horizons_seconds=horizons_seconds, calibration=calibration)
     return Evaluation(passage, limit, learnt.opening, beyond, prompt, erratic, trend)
 
 
 def _judged_by_itself(
-    values: Floats, beyond: Bools, target: Floats, learnt: Baseline, ratio: Floats
+    values: Floats, beyond: Bools, target: Floats, learnt: Baseline, ratio: Floats, trend: Trend
 ) -> tuple[Bools, Bools, Bools]:
     """Whether series are beyond a limit that follows from their own baseline, whether at once, and which are erratic.
 
@@ -128,19 +135,39 @@ def _judged_by_itself(
         target: Shape (n,), the limit on that scale.
         learnt: The baselines.
         ratio: Shape (n,), limit as a multiple of the baseline.
+        trend: Their noise.
     """
     places = np.arange(values.shape[1])
     usable = (places >= learnt.since[:, None]) & ~learnt.openings & np.isfinite(values)
-    erratic = jumps_often(np.where(usable, values, np.nan), np.abs(1.0 - 1.0 / ratio))
-    record = excursions(values >= target[:, None] - 1e-9, usable)
-    return beyond & record.lasts & ~erratic, record.prompt & ~erratic, erratic
+    distance = np.abs(1.0 - 1.0 / ratio)
+    erratic = jumps_often(np.where(usable, values, np.nan), distance)
+    over = values >= target[:, None] - 1e-9
+    noise, correlation = _noise_below(np.where(learnt.openings, np.nan, values), over, trend)
+    record = excursions(over, usable)
+    excess = values - (target - distance)[:, None]
+    slow = record.lasts & ~explained_by_noise(excess, usable, record.present, noise, correlation)
+    return beyond & slow & ~erratic, record.prompt & (NOISE_ERRORS * noise <= distance) & ~erratic, erratic
+
+
+def _noise_below(values: Floats, over: Bools, trend: Trend) -> tuple[Floats, Floats]:
+    """Noise of a block and its correlation, shape (n,), without blocks beyond the limit: a slow kernel is no noise."""
+    noise, correlation = trend.noise.copy(), trend.correlation.copy()
+    some = (over & np.isfinite(values)).any(axis=1)
+    if some.any():
+        noise[some], correlation[some], _ = block_noise(np.where(over, np.nan, values)[some], 0.0)
+    return noise, correlation
+
+
+def _known_blocks(values: Floats) -> Ints:
+    """Blocks since the first one with a value, shape (n,)."""
+    known = np.isfinite(values)
+    blocks: Ints = np.where(known.any(axis=1), values.shape[1] - np.argmax(known, axis=1), 0)
+    return blocks
 
 
 def _daily_slope(values: Floats, resolution: Floats) -> Floats:
     """The slope that day and night may explain while less than a day is known; afterwards it has been seen."""
-    known = np.isfinite(values)
-    age = np.where(known.any(axis=1), values.shape[1] - np.argmax(known, axis=1), 0)
-    return np.where(age < DAY_BLOCKS, _FIRST_DAY_STEPS * resolution / _HOUR_BLOCKS, 0.0)
+    return np.where(_known_blocks(values) < DAY_BLOCKS, _FIRST_DAY_STEPS * resolution / _HOUR_BLOCKS, 0.0)
 
 
 def _step_noise(values: Floats) -> Floats:

@@ -17,6 +17,8 @@ SHORT_BLOCKS: Final = 6
 """Longest run of blocks beyond the limit that counts as noise; a longer one was a fault of its own."""
 JUMP_SHARE: Final = 0.1
 LEAST_JUMPS: Final = 4
+NOISE_ERRORS: Final = 5.0
+"""Standard errors that noise does not explain; that of a young series is known to a fifth, and durations are skewed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,6 +68,30 @@ def excursions(beyond: Bools, usable: Bools) -> Excursions:
         ended[:, :-1] = run[:, 1:] == 0
         longest[some] = np.where(ended & (run <= SHORT_BLOCKS), run, 0).max(axis=1, initial=0)
     return Excursions((count - present).astype(np.int64), present, longest)
+
+
+def explained_by_noise(excess: Floats, usable: Bools, present: Ints, noise: Floats, correlation: Floats) -> Bools:
+    """Whether noise alone explains the present run beyond a limit, as no mean of its newest blocks is too high for it.
+
+    Args:
+        excess: Shape (n, b), distance of each block from the usual value, higher is worse.
+        usable: Shape (n, b), blocks of the present regime with a value.
+        present: Shape (n,), length of the present run; one longer than `SHORT_BLOCKS` is no noise.
+        noise: Shape (n,), standard deviation of a block.
+        correlation: Shape (n,), of one block's noise with the next one's.
+    """
+    found = np.zeros(len(excess), np.bool_)
+    some = np.flatnonzero((present > 0) & (present <= SHORT_BLOCKS))
+    order = np.argsort(usable[some], axis=1, kind="stable")[:, : -SHORT_BLOCKS - 1 : -1]
+    length = np.arange(1, order.shape[1] + 1)
+    mean = np.cumsum(np.take_along_axis(excess[some], order, axis=1), axis=1) / length
+    # Variance of the mean of correlated blocks, relative to that of one: Priestley (1981), section 5.3.
+    lag = length - 1
+    pairs = np.where(lag == 0, 1.0, 2.0) * np.maximum(length[:, None] - lag, 0)
+    variance = correlation[some, None] ** lag @ pairs.T / length**2
+    # Blocks before the run count too: a kernel that is slow near its limit wavers around it.
+    found[some] = ~(mean > NOISE_ERRORS * noise[some, None] * np.sqrt(variance)).any(axis=1)
+    return found
 
 
 def jumps_often(values: Floats, size: float | Floats) -> Bools:

@@ -46,6 +46,7 @@ def first_passage(
     trend: Trend,
     headroom: Floats,
     beyond: Bools,
+    by_noise: Bools,
     *,
     horizons_seconds: tuple[float, ...] = HORIZONS_SECONDS,
     calibration: Calibrator | None = None,
@@ -56,14 +57,15 @@ def first_passage(
         trend: Of each series, so directed that a rise is bad.
         headroom: Shape (n,), limit less the present level; NaN where the limit is not known.
         beyond: Shape (n,), series at or beyond the limit now: their probability is 1.
+        by_noise: Shape (n,), whether a series without a slope may reach the limit, by its noise alone.
         horizons_seconds: Ascending, at most a day.
         calibration: Applied to the computed probabilities; None for none.
     """
-    reached = _drifted(trend, trend.straight, headroom, np.full(len(headroom), np.inf))
+    reached = _drifted(trend, trend.straight, headroom, by_noise, np.full(len(headroom), np.inf))
     eases = trend.easing > _LEAST_EASING
     if eases.any():
         part = trend.rows(eases)
-        eased = _drifted(part, part.eased, headroom[eases], part.time_constant)
+        eased = _drifted(part, part.eased, headroom[eases], by_noise[eases], part.time_constant)
         reached[eases] += part.easing[:, None] * (eased - reached[eases])
     if calibration is not None:
         reached = calibration.apply(reached, GRID_BLOCKS * BLOCK_SECONDS)
@@ -91,7 +93,7 @@ def _time_of(reached: Floats, quantile: float) -> Floats:
     return np.where(reached[:, -1] >= quantile, blocks * BLOCK_SECONDS, np.inf)
 
 
-def _drifted(trend: Trend, slopes: Floats, headroom: Floats, time_constant: Floats) -> Floats:
+def _drifted(trend: Trend, slopes: Floats, headroom: Floats, by_noise: Bools, time_constant: Floats) -> Floats:
     """Probability of having reached the limit at each place of the grid, with slopes and without, shape (n, grid)."""
     slope = slopes - _REVERSAL_SCALE * trend.reversal
     certain = slope / np.maximum(trend.error, 1e-30)
@@ -100,7 +102,7 @@ def _drifted(trend: Trend, slopes: Floats, headroom: Floats, time_constant: Floa
     nodes = np.maximum(np.maximum(slope, 0.0)[:, None] + error[:, None] * _NODES, 0.0)
     drifting = _reached(trend, headroom, nodes, time_constant).mean(axis=1)
     stable = _reached(trend, headroom, np.zeros((len(headroom), 1)), time_constant)[:, 0]
-    found: Floats = belief[:, None] * drifting + (1 - belief[:, None]) * stable
+    found: Floats = belief[:, None] * drifting + (1 - belief[:, None]) * np.where(by_noise[:, None], stable, 0.0)
     return found
 
 

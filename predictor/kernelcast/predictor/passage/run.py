@@ -16,19 +16,13 @@ from kernelcast.predictor.passage.calibration import Calibrator
 from kernelcast.predictor.passage.detector import Evaluation, evaluate
 from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS
 from kernelcast.predictor.passage.series import BLOCK_SECONDS, DAY_BLOCKS, Blocks, Traits
-from kernelcast.predictor.passage.trend import POINTS
+from kernelcast.predictor.passage.trend import CERTAIN_ERRORS, POINTS
 
 MIN_BLOCKS: Final = 18
 """Blocks that a series needs before its first evaluation."""
 DAY_SECONDS: Final = 86_400.0
 WITHIN_DAY_SECONDS: Final = 14_400.0
 """A more distant horizon needs a day of history, or a steep rise: else day and night look like a drift."""
-CERTAIN_ERRORS: Final = 8.0
-"""Standard errors of a slope over a whole line that is no noise; it takes the place of history where blocks are short.
-
-A line through the noise of a few blocks reaches any limit that is far enough: with 18 blocks, 15 of 1,000 healthy
-series had a probability above 0.4 to reach a limit 20 standard deviations away within 150 blocks.
-"""
 STEEP_STEPS: Final = 1.5
 """Steps of a gauge per hour that day and night do not explain: 1.5 degrees an hour."""
 _HOUR_BLOCKS: Final = 12

@@ -38,6 +38,14 @@ _MEMORY_ERRORS: Final = 0.5
 """Hours that the usual correlation, 0.24, weighs beside measured ones; standard errors that are added to it."""
 
 
+CERTAIN_ERRORS: Final = 8.0
+"""Standard errors of a slope that is no noise; it takes the place of history where blocks are short, and for kernels.
+
+A line through the noise of a few blocks reaches any limit that is far enough: with 18 blocks, 15 of 1,000 healthy
+series had a probability above 0.4 to reach a limit 20 standard deviations away within 150 blocks.
+"""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Trend:
     """Trends, shape (n,), slopes per block.
@@ -115,7 +123,7 @@ def estimate(values: Floats, since: Ints, *, resolution: Floats, settling: Ints)
         settling: Shape (n,), blocks after a step during which a slope says nothing.
     """
     length = values.shape[1]
-    noise, correlation, memory = _noise(values, resolution)
+    noise, correlation, memory = block_noise(values, resolution)
     masked = np.where(np.arange(length) >= since[:, None], values, np.nan)
     short, long = (_line(masked, stride, noise, memory, resolution) for stride in STRIDES)
     steps = [np.where(line.step > 0, length - line.step, 0) for line in (short, long)]
@@ -146,7 +154,7 @@ def estimate(values: Floats, since: Ints, *, resolution: Floats, settling: Ints)
     )
 
 
-def _noise(values: Floats, resolution: Floats) -> tuple[Floats, Floats, Floats]:
+def block_noise(values: Floats, resolution: Floats | float) -> tuple[Floats, Floats, Floats]:
     """Noise of a block around the running median of an hour, its correlation, and a cautious one for slopes."""
     day = values[:, -DAY_BLOCKS:]
     whole = day.shape[1] // 12 * 12

@@ -8,6 +8,7 @@ import pytest
 from tests.unit.predictor.conftest import SECOND_NS, START_SECONDS
 
 from kernelcast.columnar import Resource, Sample, encode
+from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.cycle.predictions import Abstention, Prediction
 from kernelcast.predictor.engine import Engine, Partition
 from kernelcast.predictor.explain import explain
@@ -257,6 +258,29 @@ def test_a_value_that_is_kept_begins_a_baseline_and_a_slowdown_from_it_is_found(
     assert node.published == []
     node.run(15)
     assert node.causes() == {Cause.KERNEL_SLOWDOWN}
+
+
+def busy(rng: np.random.Generator, seconds: int) -> Floats:
+    """A factor on each second's duration: the noise of a kernel that a CPU times while other programs run."""
+    drawn = rng.standard_normal(seconds)
+    for second in range(1, seconds):
+        drawn[second] = 0.7 * drawn[second - 1] + np.sqrt(1 - 0.7**2) * drawn[second]
+    factor: Floats = np.exp(rng.choice([0.06, 0.09, 0.12]) * drawn)
+    return factor
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_slow_kernel_is_predicted_from_noise_in_the_minute_after_a_trial_of_a_hint(seed: int) -> None:
+    factor = busy(np.random.default_rng(seed), 80)
+    usual = alternating(0.4, 9, 25, 0.4)
+    node = Node({"gemm": lambda second: 5 * usual(second) * factor[second - 1]})
+    node.tunable = lambda second: 48 if second <= 25 else 128
+    node.run(9)
+    tried(node)
+    node.run(16)
+    trial(node, OutcomeState.KEPT)
+    node.run(55)
+    assert all(one.degradation and one.degradation.crossed for one in node.published)
 
 
 def test_a_tunable_that_makes_a_kernel_slower_on_purpose_begins_a_baseline() -> None:
