@@ -143,6 +143,10 @@ class Replica:
         undelivered = producer.hold > 0 or any(key == producer.key for _, _, key in self.cluster.pending)
         return read is not None and read == len(self.cluster.logs.get(to, ())) and not undelivered
 
+    def unread(self, _producer: Producer) -> int:
+        """The most delta points of a producer that it may not have read where `has_read_all` holds: none."""
+        return 0
+
     @property
     def drops(self) -> float:
         """Delta points that were counted as not added, ever."""

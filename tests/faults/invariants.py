@@ -177,8 +177,9 @@ class Watcher:
             if value >= seen.value:
                 seen.missing += seen.value
         if seen.excused:  # the points received in between are unknown; those of new attributes may be hidden
-            of_new = producer.deltas - producer.deltas_before_change
-            seen.excused, seen.increase = False, float(producer.deltas - (of_new if value > of_new else 0))
+            of_new, unread = producer.deltas - producer.deltas_before_change, replica.unread(producer)
+            seen.excused, seen.missing = False, seen.missing + unread
+            seen.increase = float(producer.deltas - unread - (of_new if value > of_new else 0))
         else:
             seen.increase += value - seen.value if value >= seen.value else value
         most = producer.deltas + producer.ahead_again

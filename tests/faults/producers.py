@@ -161,6 +161,10 @@ class Producer:
                 if body in self._ahead:
                     self._ahead_again.append(self.corrected or self.unkeyed)
 
+    def written_since(self, seconds: float) -> int:
+        """Number of its last delta points that were sent after a moment of Kafka's clock."""
+        return sum(to[0] == DELTAS and sent_seconds > seconds for to, _, _, sent_seconds in self._sent)
+
     @property
     def ahead_again(self) -> int:
         """Repeated delta points of a clock that ran ahead that a bridge may read after the clock was corrected.

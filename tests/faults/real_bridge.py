@@ -21,6 +21,8 @@ from tests.service.nursery import ForkedServer, Nursery
 from tests.service.servers import ServerProcess, free_ports
 
 STOP_SECONDS: Final = 30.0
+READ_SECONDS: Final = 6.0
+"""Within this a bridge on a busy machine has read a message, and exposes it."""
 CONFIGURATION: Final = 2
 """The exit code of a daemon that refuses its configuration."""
 OK: Final = 200
@@ -215,9 +217,13 @@ class RealReplica:
         first, self._first = self._first, False
         return [*old, *(absent if first and self.mode == "replica" else [])]
 
-    def has_read_all(self, _producer: Producer) -> bool:
-        """Of a process this is not known; how long an excuse lasts is judged by time alone."""
-        return True
+    def has_read_all(self, producer: Producer) -> bool:
+        """Whether all that a producer has written is on Kafka; what a process has read of it is not known."""
+        return producer.hold <= 0 and self.cluster.delivered()
+
+    def unread(self, producer: Producer) -> int:
+        """The most delta points of a producer that it may not have read: those of the last `READ_SECONDS`."""
+        return producer.written_since(self.cluster.clock.seconds - READ_SECONDS)
 
     def forget(self, producer: int | None = None) -> None:
         """Take no value of a producer, or of all, as too old any more: a fault makes them hard to compare."""

@@ -1,0 +1,56 @@
+"""Judgement of a total that was excused for a while, by bridges that read a moment later than producers write."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from tests.faults.cluster import Cluster
+from tests.faults.invariants import Seen, Violation, Watcher
+from tests.faults.producers import DELTAS, Producer
+
+TOTAL = ("orders_total", 0)
+
+
+def excused_after(points: int, *, unread: int) -> tuple[Watcher, Any]:
+    """A watcher that has excused a total while `points` were written, and a bridge that may not have read the last."""
+    cluster = Cluster()
+    cluster.create(DELTAS, 1)
+    producer = Producer(cluster, 0)
+    for _ in range(points):
+        producer.write()
+    bridge = SimpleNamespace(number=0, mode="replica", cluster=cluster, drops=0.0, ready=bool, shown=0.0)
+    bridge.scrape = lambda: {TOTAL: bridge.shown}
+    bridge.has_read_all, bridge.unread = lambda _producer: True, lambda _producer: unread
+    watcher = Watcher([cast("Any", bridge)], [producer])
+    watcher.seen[0, TOTAL] = Seen(value=3, increase=3, excused=True, topic_id=1)
+    return watcher, bridge
+
+
+def scraped(watcher: Watcher, bridge: Any, value: float) -> float:
+    """Scrape a value of the total; returns how far it has risen at most."""
+    bridge.shown = value
+    watcher.scrape(bridge)
+    return watcher.seen[0, TOTAL].increase
+
+
+def test_a_point_that_was_not_read_when_an_excuse_ended_is_not_counted_twice() -> None:
+    watcher, bridge = excused_after(10, unread=2)
+    assert scraped(watcher, bridge, 9) == 8
+    assert scraped(watcher, bridge, 10) == 9
+    assert watcher.seen[0, TOTAL].missing == 2
+
+
+def test_more_than_was_unread_is_found() -> None:
+    watcher, bridge = excused_after(10, unread=2)
+    scraped(watcher, bridge, 9)
+    with pytest.raises(Violation, match="more is counted than was written"):
+        scraped(watcher, bridge, 12)
+
+
+def test_points_of_the_last_seconds_may_be_unread() -> None:
+    watcher, bridge = excused_after(3, unread=0)
+    (producer,) = watcher.producers
+    bridge.cluster.clock.seconds += 5
+    producer.write()
+    assert producer.written_since(bridge.cluster.clock.seconds - 2) == 1
+    assert producer.written_since(bridge.cluster.clock.seconds - 20) == 4
