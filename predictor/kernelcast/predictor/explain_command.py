@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from kernelcast.runtime.command import command
-from kernelcast.wire.errors import KernelcastError
+from kernelcast.wire.errors import ConfigurationError, KernelcastError
 
 PATH: Final = "/api/v1/explain"
 TIMEOUT_SECONDS: Final = 10.0
@@ -22,7 +22,7 @@ Url = Annotated[str, typer.Option("--url", metavar="URL", help="The predictor's 
 def explain(series: Series, url: Url = "http://127.0.0.1:19402") -> None:
     """Show history, limit, forecast, decision and reason of one series, as JSON."""
     if not url.startswith(("http://", "https://")):
-        raise KernelcastError(f"--url is {url!r}; it must begin with http:// or https://; correct it")
+        raise ConfigurationError(f"--url is {url!r}; it must begin with http:// or https://; correct it")
     full = f"{url.rstrip('/')}{PATH}?{urllib.parse.urlencode({'series': series})}"
     try:
         with urllib.request.urlopen(full, timeout=TIMEOUT_SECONDS) as answer:  # noqa: S310  checked above

@@ -1,5 +1,6 @@
 """`kernelcast backtest FILE... --output FILE`."""
 
+import math
 import os
 import sys
 import time
@@ -13,12 +14,12 @@ import typer
 
 from kernelcast.predictor.backtest.breaches import DEFAULT_HORIZON, BreachOptions
 from kernelcast.predictor.backtest.companions import Companions
-from kernelcast.predictor.backtest.compare import alert_changes, change_lines, write_changes
+from kernelcast.predictor.backtest.compare import COLUMNS, alert_changes, change_lines, write_changes
 from kernelcast.predictor.backtest.configuration import configured, ignored_differences, read_settings
 from kernelcast.predictor.backtest.durations import Duration, parse_duration
 from kernelcast.predictor.backtest.engine import ROWS_AT_ONCE, Run, column_names
 from kernelcast.predictor.backtest.grid import GridOptions, batches
-from kernelcast.predictor.backtest.output import write
+from kernelcast.predictor.backtest.output import check_output, write
 from kernelcast.predictor.backtest.recording import RangeOptions, read_range
 from kernelcast.predictor.backtest.run import RunOptions
 from kernelcast.predictor.backtest.table import Table, read
@@ -123,7 +124,11 @@ def backtest(  # noqa: PLR0913  typer makes an option of each
         raise ConfigurationError(f"--interval is {interval!r}; write it with a unit, such as 60s or 5m")
     options = RunOptions(parse_duration("--ahead", ahead), _duration("--horizon", horizon), _levels(quantiles))
     meaning = _meaning(metric) if compare is None else MEANINGS.get(metric or "", OTHER)
+    if threshold is not None and not math.isfinite(threshold):
+        raise ConfigurationError(f"--threshold is {threshold:g}; write a number in the unit of the values")
     table = _read(files or [], recording)
+    read_files = [path for path in (*(files or ()), companions, *(compare or ())) if path is not None]
+    check_output(output, read_files, table, column_names(options) if compare is None else COLUMNS)
     breaches = BreachOptions(
         threshold,
         below or meaning.below,
@@ -137,10 +142,11 @@ def backtest(  # noqa: PLR0913  typer makes an option of each
             "--report": report,
             "--horizon": horizon,
             "--quantiles": quantiles,
-            "--threshold": threshold,
+            "--threshold": threshold is not None,
             "--deep": deep,
+            "--ahead": ahead != "1",
         }
-        _refuse_beside_compare(name for name, value in used.items() if value not in (None, False, ""))
+        _refuse_beside_compare(name for name, value in used.items() if value)
         _compare(compare, table, grid, breaches, metric, output)
         return
     with pooled_fits(len(os.sched_getaffinity(0))) if deep else nullcontext() as fit_all:
@@ -239,7 +245,7 @@ def _levels(text: str) -> tuple[float, ...]:
         levels = (-1.0,)
     if any(not 0 < level < 1 for level in levels):
         raise ConfigurationError(f"--quantiles is {text!r}; write numbers between 0 and 1, such as 0.1,0.9")
-    return levels
+    return tuple(dict.fromkeys(levels))
 
 
 def _progress(done: int, total: int) -> None:

@@ -13,6 +13,7 @@ from kernelcast.predictor.backtest.report import Scores
 from kernelcast.predictor.backtest.run import (
     Future,
     RunOptions,
+    check_leads,
     fitted,
     forecasts,
     futures,
@@ -60,11 +61,13 @@ class Run:
             progress: Called with the series that are done, and all.
 
         Raises:
-            ConfigurationError: A series does not fit on a grid.
+            ConfigurationError: A series does not fit on a grid, or a time ahead is too long.
         """
         self._options, self._scored, self._progress = options, scored, progress
         self._breaches = breaches or BreachOptions()
         self._batches = [part for batch in batches(table, grid) for part in batch.parts(ROWS_AT_ONCE)]
+        for batch in self._batches:
+            check_leads(batch, options)
         self.scores = Scores()
 
     def results(self) -> tuple[Mapping[int, Mapping[str, Cell]], Mapping[SeriesKey, Future]]:

@@ -47,21 +47,43 @@ def write(
         raise ConfigurationError(f"--output {path} cannot be written: {error}") from None
 
 
+def check_output(path: Path, inputs: Iterable[Path], table: Table, columns: Sequence[str]) -> None:
+    """Refuse an output that cannot be written or that would lose something, before anything is computed.
+
+    Args:
+        path: The file.
+        inputs: Files that are read; they are not replaced.
+        table: The input.
+        columns: Names of the columns beside labels.
+
+    Raises:
+        ConfigurationError: The file is an input, its folder is none, or a label has the name of a column.
+    """
+    for one in inputs:
+        if path.exists() and path.samefile(one):
+            raise ConfigurationError(f"--output {path} is an input too; it would be replaced; choose another file")
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise ConfigurationError(f"--output {path} cannot be written: it is a folder, or its folder does not exist")
+    for name in table.labels:
+        if name in columns:
+            raise ConfigurationError(f"the label {name} has the name of a column of the output; rename it in the input")
+
+
 def _lines(
     table: Table,
     columns: Sequence[str],
     results: Mapping[int, Mapping[str, Cell]],
     futures: Mapping[SeriesKey, Future],
 ) -> Iterator[list[str]]:
-    last = {numbers[-1]: key for key, numbers in table.series().items()}
+    last = {numbers[-1]: max(numbers, key=lambda number: table.rows[number].seconds) for numbers in table.series().values()}
     labels: dict[SeriesKey, list[str]] = {}
     for number, (row, key) in enumerate(zip(table.rows, table.keys, strict=True)):
         if key not in labels:
             labels[key] = table.label_values(key)
         cells = results[number]
         yield [row.time, *labels[key], row.text, *(cell(name, cells.get(name, math.nan)) for name in columns)]
-        if last.get(number) == key and key in futures:
-            yield from _future(futures[key], row, labels[key], columns)
+        if number in last and key in futures:
+            yield from _future(futures[key], table.rows[last[number]], labels[key], columns)
 
 
 def _future(future: Future, last: Row, labels: Sequence[str], columns: Sequence[str]) -> Iterable[list[str]]:
@@ -81,11 +103,12 @@ def time_text(seconds: float, like: str) -> str:
     try:
         float(like)
     except ValueError:
-        time = datetime.fromtimestamp(seconds, UTC)
-        if "T" not in like:
-            return time.strftime("%Y-%m-%d %H:%M:%S")
-        return time.isoformat().replace("+00:00", "Z")
-    return f"{seconds:g}" if seconds != int(seconds) else str(int(seconds))
+        zone = datetime.fromisoformat(like.strip()).tzinfo
+        text = datetime.fromtimestamp(seconds, zone or UTC).isoformat(sep="T" if "T" in like else " ")
+        if zone is None:
+            return text.removesuffix("+00:00")
+        return text.replace("+00:00", "Z") if like.strip().endswith("Z") else text
+    return f"{seconds:.6f}".rstrip("0").rstrip(".")
 
 
 def cell(name: str, value: Cell) -> str:

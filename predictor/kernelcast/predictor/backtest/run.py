@@ -15,7 +15,10 @@ from kernelcast.predictor.forecasting.deep.recorded import FitAll, fitted_panel
 from kernelcast.predictor.forecasting.deep.schedule import schedule_of
 from kernelcast.predictor.forecasting.path import forecast_path
 from kernelcast.predictor.forecasting.rolling import lagged
+from kernelcast.wire.errors import ConfigurationError
 
+MAX_LEADS: Final = 100_000
+"""Intervals that `--horizon` and `--ahead` may reach."""
 LOWER, UPPER = 0.025, 0.975
 """Levels of the central 95 % interval."""
 SCORED_LEVELS: Final = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
@@ -116,6 +119,20 @@ def futures(batch: Batch, options: RunOptions, models: FittedPanel | None = None
         Future(one, {"mean": center[row]} | {name: values[row] for name, values in zip(names, quantiles, strict=True)})
         for row, one in enumerate(batch.series)
     ]
+
+
+def check_leads(batch: Batch, options: RunOptions) -> None:
+    """Refuse times ahead that are too long.
+
+    Raises:
+        ConfigurationError: One has more than `MAX_LEADS` intervals.
+    """
+    for name, duration in (("--ahead", options.ahead), ("--horizon", options.horizon)):
+        count = 0 if duration is None else duration.intervals(batch.interval_seconds)
+        if count > MAX_LEADS:
+            raise ConfigurationError(
+                f"{name} is {count} intervals of {batch.interval_seconds:g} s; the limit is {MAX_LEADS}; shorten it"
+            )
 
 
 def naive_forecasts(batch: Batch, options: RunOptions) -> dict[str, Floats]:

@@ -16,6 +16,8 @@ TIME: Final = "timestamp"
 VALUE: Final = "value"
 EMPTY: Final = frozenset({"", "nan", "NaN", "null", "None"})
 _TIMES: Final = 1 << 16  # series of one table have equal timestamps
+_LAST_SECONDS: Final = 253_402_300_800
+"""Begin of the year 10000: a greater number of seconds is one of milliseconds."""
 SeriesKey: TypeAlias = tuple[int, tuple[str, ...]]
 """Number of the file, and the values of its label columns."""
 
@@ -87,7 +89,7 @@ def read(paths: Sequence[Path]) -> Table:
 
 def _read(lines: Iterator[list[str]], path: Path, number: int, table: Table) -> None:
     header = [name.strip() for name in next(lines, [])]
-    for name in (TIME, VALUE):
+    for name in (TIME, VALUE, *header):
         if header.count(name) != 1:
             raise ConfigurationError(f"{path} needs one column {name}; its header is {','.join(header) or 'empty'}")
     at, of = header.index(TIME), header.index(VALUE)
@@ -116,21 +118,34 @@ def unix_seconds(text: str) -> float:
         ValueError: It is none of them.
     """
     with suppress(ValueError):
-        seconds = float(text)
-        if math.isfinite(seconds):
-            return seconds
+        return _seconds(_number(text))
     try:
         time = datetime.fromisoformat(text.strip())
     except ValueError:
-        raise ValueError(f"{TIME} {text!r} is no YYYY-MM-DD HH:MM:SS, RFC 3339 or Unix time") from None
+        raise ValueError(
+            f"{TIME} {text!r} is no YYYY-MM-DD HH:MM:SS, RFC 3339 or Unix time in seconds (not milliseconds)"
+        ) from None
     return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+
+
+def _seconds(seconds: float) -> float:
+    if not abs(seconds) < _LAST_SECONDS:
+        raise ValueError
+    return seconds
+
+
+def _number(text: str) -> float:
+    """A number; Python alone would also read `1_000`."""
+    if "_" in text:
+        raise ValueError
+    return float(text)
 
 
 def _value(text: str) -> float:
     if text.strip() in EMPTY:
         return math.nan
     try:
-        value = float(text)
+        value = _number(text)
     except ValueError:
         raise ValueError(f"{VALUE} {text!r} is no number") from None
     return value if math.isfinite(value) else math.nan

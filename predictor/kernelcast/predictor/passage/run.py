@@ -104,6 +104,8 @@ def run(
         alarms: State of the alert rule before the first moment.
         held: Shape (n,), baselines that hold instead of learnt ones; NaN for those that are to be learnt.
     """
+    if not len(ends):
+        return  # a recording without a whole block has no places at all
     rows = len(traits.limit)
     used = np.isin(np.array(options.horizons_seconds), options.alarm_horizons_seconds)
     known = np.isfinite(blocks.mean)

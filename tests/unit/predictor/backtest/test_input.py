@@ -1,0 +1,129 @@
+"""Input of `kernelcast backtest`: forms of times, order of rows, and input that is refused before anything is written."""
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kernelcast.cli.app import run
+from kernelcast.predictor.backtest.output import time_text
+from kernelcast.predictor.backtest.table import unix_seconds
+
+START = 1_700_000_000
+
+
+def lines(count: int) -> list[str]:
+    values = np.random.default_rng(1).normal(50, 5, count)
+    return [f"{START + 60 * index},{value:.3f}" for index, value in enumerate(values)]
+
+
+def written(path: Path, rows: Sequence[str], header: str = "timestamp,value") -> Path:
+    path.write_text("\n".join([header, *rows]) + "\n")
+    return path
+
+
+def backtest(tmp_path: Path, *arguments: str | Path, code: int = 0) -> list[dict[str, str]]:
+    output = tmp_path / "out.csv"
+    assert run(["backtest", *map(str, arguments), "--output", str(output)]) == code
+    return list(csv.DictReader(output.read_text().splitlines())) if code == 0 else []
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_a_recording_without_a_whole_block_has_rows_and_no_probability(tmp_path: Path, count: int) -> None:
+    found = backtest(tmp_path, written(tmp_path / "in.csv", lines(count)), "--threshold", "80")
+
+    assert [(row["breach_probability"], row["alert"]) for row in found] == [("", "0")] * count
+
+
+@pytest.mark.parametrize(
+    ("text", "later"),
+    [
+        ("1700000000.25", "1700000060.25"),
+        ("1700000000", "1700000060"),
+        ("2023-11-14T23:13:20+01:00", "2023-11-14T23:14:20+01:00"),
+        ("2023-11-14T22:13:20.500Z", "2023-11-14T22:14:20.500000Z"),
+        ("2023-11-14 22:13:20.5", "2023-11-14 22:14:20.500000"),
+        ("2023-11-14 23:13:20+01:00", "2023-11-14 23:14:20+01:00"),
+    ],
+)
+def test_a_later_time_is_written_as_the_input_writes_its_own(text: str, later: str) -> None:
+    assert time_text(unix_seconds(text) + 60, text) == later
+    assert unix_seconds(later) == unix_seconds(text) + 60
+
+
+def test_the_horizon_begins_after_the_newest_row_of_a_series_whose_rows_are_in_no_order(tmp_path: Path) -> None:
+    ordered = lines(60)
+    sorted_file, mixed_file = (
+        written(tmp_path / name, rows)
+        for name, rows in (("sorted.csv", ordered), ("mixed.csv", ordered[40:] + ordered[:40]))
+    )
+    sorted_rows = backtest(tmp_path, sorted_file, "--horizon", "3")
+    mixed = backtest(tmp_path, mixed_file, "--horizon", "3")
+
+    assert [int(row["timestamp"]) for row in mixed[-3:]] == [START + 60 * (60 + lead) for lead in range(3)]
+    assert mixed[-3:] == sorted_rows[-3:]
+
+
+@pytest.mark.parametrize(
+    ("rows", "header", "problem"),
+    [
+        (["1700000000000,1"], "timestamp,value", "line 2: timestamp '1700000000000' is no"),
+        (["1_700_000_000,1"], "timestamp,value", "line 2: timestamp '1_700_000_000' is no"),
+        (["1700000000,1_0"], "timestamp,value", "line 2: value '1_0' is no number"),
+        (["1,2,a,b"], "timestamp,value,host,host", "needs one column host"),
+        (["1,2,a"], "timestamp,value,alert", "the label alert has the name of a column"),
+    ],
+)
+def test_input_that_would_be_misread_or_lose_a_label_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], rows: list[str], header: str, problem: str
+) -> None:
+    backtest(tmp_path, written(tmp_path / "in.csv", rows, header), code=2)
+
+    assert problem in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--threshold", "nan"], ["--threshold", "inf"], ["--horizon", "999999d"], ["--ahead", "999999d"]],
+)
+def test_numbers_without_a_meaning_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    backtest(tmp_path, written(tmp_path / "in.csv", lines(5)), *arguments, code=2)
+
+    assert arguments[0] in capsys.readouterr().err
+
+
+def test_no_input_is_replaced_by_the_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    companions = written(tmp_path / "companions.csv", [f"{START},x,1"], "timestamp,metric,value")
+    path = written(tmp_path / "in.csv", lines(5))
+    before = {one: one.read_text() for one in (path, companions)}
+
+    for one in before:
+        arguments = ["backtest", str(path), "--companions", str(companions), "--output", str(one)]
+        assert run(arguments) == 2
+        assert f"--output {one} is an input too" in capsys.readouterr().err
+    assert {one: one.read_text() for one in before} == before
+
+
+@pytest.mark.parametrize("name", [".", "missing/out.csv"])
+def test_an_output_that_cannot_be_written_is_refused_before_anything_is_computed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr("kernelcast.predictor.backtest.command.Run", None)
+    output = tmp_path / name
+
+    assert run(["backtest", str(written(tmp_path / "in.csv", lines(5))), "--output", str(output)]) == 2
+    assert f"--output {output} cannot be written" in capsys.readouterr().err
+
+
+def test_a_limit_of_zero_beside_two_configurations_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, settings = written(tmp_path / "in.csv", lines(5)), tmp_path / "kernelcast.yaml"
+    settings.write_text("predictor: {}\n")
+    for arguments in (["--threshold", "0"], ["--ahead", "5m"]):
+        backtest(tmp_path, path, "--compare", settings, settings, *arguments, "--metric", "x", code=2)
+        assert f"{arguments[0]} has no meaning beside --compare" in capsys.readouterr().err
