@@ -53,6 +53,6 @@ def _read(folder: Path, name: str, windows: list[list[str]]) -> Recording:
     return Recording(
         name=name,
         values=np.array([row.value for row in table.rows]),
-        grid=gridded(key, numbers, table.rows, GridOptions()),
+        grid=gridded(key, numbers, table, GridOptions()),
         scored=prepare(len(table.rows), places),
     )

@@ -138,6 +138,7 @@ def _anomaly(cycle: Cycle, row: int) -> dict[str, Any] | None:
 def _decided(cycle: Cycle, row: int) -> dict[str, Any]:
     memory = cycle.detection.memory
     firing = (memory.has_passed(row) or bool(memory.firing[row])) and cycle.abstention_of(row) is None
+    firing &= not cycle.excused(row)
     return {
         "alert": firing,
         "alert_since_seconds": int(memory.since_ns[row]) / NANOSECONDS_PER_SECOND if firing else None,
@@ -152,6 +153,8 @@ def _decided(cycle: Cycle, row: int) -> dict[str, Any]:
 
 def _reason(cycle: Cycle, row: int) -> str:
     memory = cycle.detection.memory
+    if cycle.excused(row):
+        return f"abstains ({Abstention.CALENDAR}): predictor.calendar has a period for this series now"
     if not cycle.attributes.judged[row]:
         return "no limit: forecast and anomaly score only"
     abstention = cycle.abstention_of(row)

@@ -8,7 +8,7 @@ from kernelcast.predictor.settings import PredictorSettings
 from kernelcast.runtime import logging
 from kernelcast.wire.errors import ConfigurationError
 
-RELOADED: Final = ("log", "judge", "limits", "publish", "horizons_seconds", "max_fits_per_sweep", "hints")
+RELOADED: Final = ("log", "judge", "limits", "calendar", "publish", "horizons_seconds", "max_fits_per_sweep", "hints")
 """Settings that can change while running. The others name the grid, sizes of tables, sockets and topics."""
 
 _log = logging.get_logger(__name__)

@@ -2,6 +2,7 @@
 
 import re
 import socket
+from datetime import UTC, datetime
 from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, model_validator
@@ -124,6 +125,33 @@ class LimitSettings(SeriesMatcher):
     horizons_seconds: Annotated[tuple[float, ...], AfterValidator(_must_ascend)] | None = None
 
 
+def _in_utc(value: datetime) -> datetime:
+    return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+
+
+class CalendarSettings(SeriesMatcher):
+    """A holiday or maintenance of the series that match: what happens then is neither learnt nor alarmed.
+
+    Attributes:
+        begin: Begin, such as `2026-12-24T00:00:00Z`; UTC without a zone.
+        end: End.
+        every_seconds: Time after which it recurs, such as 604800 for a week; without it, it happens once.
+    """
+
+    begin: Annotated[datetime, AfterValidator(_in_utc)]
+    end: Annotated[datetime, AfterValidator(_in_utc)]
+    every_seconds: Annotated[float, Field(ge=60)] | None = None
+
+    @model_validator(mode="after")
+    def _must_be_a_period(self) -> "CalendarSettings":
+        lasting = (self.end - self.begin).total_seconds()
+        if lasting < 1 or lasting > (self.every_seconds or lasting):
+            raise ValueError(
+                f"it lasts from {self.begin} to {self.end}; it must last a second at least, and at most every_seconds"
+            )
+        return self
+
+
 class PrometheusSettings(Section):
     """Settings of the Prometheus that has the past of the series.
 
@@ -149,6 +177,7 @@ class PredictorSettings(ServiceSettings):
             which trends are estimated. Default: 300, less for a short window or near horizons.
         horizons_seconds: How far ahead.
         limits: Thresholds and horizons of single series.
+        calendar: Holidays and maintenance.
         publish: Series whose forecasts and anomaly scores are published although nothing is wrong.
         sweep_every_seconds: How often cycles run.
         max_fits_per_sweep: Series forecast per cycle, those with the highest probability of a breach first.
@@ -167,6 +196,7 @@ class PredictorSettings(ServiceSettings):
     breach_seconds: Annotated[float, Field(gt=0)] | None = None
     horizons_seconds: Annotated[tuple[float, ...], AfterValidator(_must_ascend)] = HORIZONS_SECONDS
     limits: tuple[LimitSettings, ...] = ()
+    calendar: tuple[CalendarSettings, ...] = ()
     publish: tuple[SeriesMatcher, ...] = ()
     sweep_every_seconds: Annotated[float, Field(ge=0.1)] = 30.0
     max_fits_per_sweep: Annotated[int, Field(ge=0)] = 500

@@ -92,7 +92,10 @@ def fitted(values: Floats) -> Floats:
 def batch(values: Floats) -> Batch:
     at = np.arange(values.shape[1])
     rows = at.tolist()
-    one = [GriddedSeries((0, (str(row),)), rows, at, each, 0.0, 300.0, ()) for row, each in enumerate(values)]
+    one = [
+        GriddedSeries((0, (str(row),)), rows, at, each, 0.0, 300.0, (), np.zeros(len(each), bool))
+        for row, each in enumerate(values)
+    ]
     return Batch(one, Panel(values, 0, 1, np.zeros(len(values), np.int64)))
 
 

@@ -27,4 +27,5 @@ def anomaly_scores(batch: Batch) -> dict[str, Floats]:
         for at in range(batch.panel.length):
             step = detector.step(batch.panel.values[:, at])
             score[:, at], onset[:, at] = step.score, step.onset
+    score[batch.excused] = onset[batch.excused] = 0.0
     return {"anomaly_score": score, "anomaly_onset": onset}

@@ -127,6 +127,8 @@ def breach_columns(batch: Batch, options: BreachOptions) -> dict[str, Floats]:
         columns["alert"][:, now] = moment.alarms.firing[:, None]
         passed = limit_passed(values[:, now], replaced[:, now], found.limit, found.silent, traits)
         _write_passed(columns, now, passed)
+    for name, value in (("breach_probability", np.nan), ("seconds_to_threshold", np.nan), ("alert", 0.0)):
+        columns[name][batch.excused] = value
     return columns
 
 

@@ -77,6 +77,16 @@ CompanionsFile = Annotated[
         dir_okay=False,
     ),
 ]
+CalendarFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--calendar",
+        metavar="FILE",
+        help="Settings file: its predictor.calendar is neither learnt nor alarmed.",
+        exists=True,
+        dir_okay=False,
+    ),
+]
 Report = Annotated[bool, typer.Option("--report", help="Print scores, with naive forecasts beside them.")]
 
 Deep = Annotated[
@@ -113,6 +123,7 @@ def backtest(  # noqa: PLR0913  typer makes an option of each
     lasting: For = "5m",
     metric: MetricOption = None,
     companions: CompanionsFile = None,
+    calendar: CalendarFile = None,
     report: Report = False,
     deep: Deep = False,
     compare: Compare = None,
@@ -122,12 +133,15 @@ def backtest(  # noqa: PLR0913  typer makes an option of each
     grid = GridOptions(_duration("--interval", interval or _step(recording)), _duration("--season", season))
     if grid.interval is not None and grid.interval.counted:
         raise ConfigurationError(f"--interval is {interval!r}; write it with a unit, such as 60s or 5m")
+    if calendar is not None:
+        periods = read_settings(calendar, option="--calendar").calendar
+        grid = replace(grid, calendar=periods, metric=metric or "")
     options = RunOptions(parse_duration("--ahead", ahead), _duration("--horizon", horizon), _levels(quantiles))
     meaning = _meaning(metric) if compare is None else MEANINGS.get(metric or "", OTHER)
     if threshold is not None and not math.isfinite(threshold):
         raise ConfigurationError(f"--threshold is {threshold:g}; write a number in the unit of the values")
     table = _read(files or [], recording)
-    read_files = [path for path in (*(files or ()), companions, *(compare or ())) if path is not None]
+    read_files = [path for path in (*(files or ()), companions, calendar, *(compare or ())) if path is not None]
     check_output(output, read_files, table, column_names(options) if compare is None else COLUMNS)
     breaches = BreachOptions(
         threshold,

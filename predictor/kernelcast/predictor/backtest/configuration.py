@@ -17,7 +17,7 @@ NOT_ALERTING: Final = ("kafka.", "log.", "web.", "hints.", "client_id", "group_i
 """Beginnings of the paths of settings that change no alert."""
 
 
-def read_settings(path: Path) -> PredictorSettings:
+def read_settings(path: Path, *, option: str = "--compare") -> PredictorSettings:
     """Read the predictor's section of a settings file; flags and the environment do not count.
 
     Raises:
@@ -26,7 +26,7 @@ def read_settings(path: Path) -> PredictorSettings:
     try:
         return load("predictor", PredictorSettings, path=path, flags={}, environ={})
     except ConfigurationError as error:
-        raise ConfigurationError("\n".join(f"--compare {path}: {line}" for line in str(error).splitlines())) from None
+        raise ConfigurationError("\n".join(f"{option} {path}: {line}" for line in str(error).splitlines())) from None
 
 
 def configured(options: BreachOptions, settings: PredictorSettings, metric: str) -> BreachOptions:

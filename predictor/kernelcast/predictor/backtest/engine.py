@@ -83,7 +83,7 @@ class Run:
             causes = {CAUSE: alert_causes(batch, breaches["alert"], self._breaches)}
             for number, cells in spread(batch, columns | causes).items():
                 rows[number] = {**cells, CAUSE: cause_name(cells[CAUSE])}
-            self.scores.count(batch, anomalies["anomaly_onset"], breaches["alert"])
+            self.scores.count(batch, anomalies["anomaly_onset"], breaches, self._breaches)
             after |= {future.series.key: future for future in futures(batch, self._options, models)}
             if self._scored:
                 centers = {"mean": found.center} | naive_forecasts(batch, self._options)

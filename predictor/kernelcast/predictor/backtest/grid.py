@@ -6,10 +6,13 @@ from typing import Final
 
 import numpy as np
 
-from kernelcast.predictor.arrays import Floats, Ints
+from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.backtest.durations import Duration
-from kernelcast.predictor.backtest.table import Row, SeriesKey, Table
+from kernelcast.predictor.backtest.table import SeriesKey, Table
 from kernelcast.predictor.forecasting.panel import Panel
+from kernelcast.predictor.series.attributes import SeriesMatch
+from kernelcast.predictor.series.calendar import overlaps
+from kernelcast.predictor.settings import CalendarSettings
 from kernelcast.wire.errors import ConfigurationError
 
 DAY_SECONDS: Final = 86400.0
@@ -26,10 +29,14 @@ class GridOptions:
     Attributes:
         interval: Length of an interval.
         season: Length of the shortest season.
+        calendar: Periods, by which series they concern, that are neither learnt nor alarmed.
+        metric: Prometheus name of all series; empty where it is not known.
     """
 
     interval: Duration | None = None
     season: Duration | None = None
+    calendar: Sequence[CalendarSettings] = ()
+    metric: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +51,7 @@ class GriddedSeries:
         start_seconds: Unix time of the first interval.
         interval_seconds: Length of an interval.
         seasons: Candidate lengths of seasons, intervals.
+        excused: Shape (t,), whether the calendar excuses an interval; its value is a gap.
     """
 
     key: SeriesKey
@@ -53,6 +61,7 @@ class GriddedSeries:
     start_seconds: float
     interval_seconds: float
     seasons: tuple[int, ...]
+    excused: Bools
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +86,11 @@ class Batch:
         """Candidate lengths of seasons, intervals."""
         return self.series[0].seasons
 
+    @property
+    def excused(self) -> Bools:
+        """Intervals that the calendar excuses, shape (n, t)."""
+        return np.stack([one.excused for one in self.series])
+
     def parts(self, rows: int) -> Iterator["Batch"]:
         """The batch in parts of at most `rows` series."""
         for begin in range(0, len(self.series), rows):
@@ -93,23 +107,24 @@ def batches(table: Table, options: GridOptions) -> list[Batch]:
     """
     groups: dict[tuple[float, int, tuple[int, ...]], list[GriddedSeries]] = {}
     for key, numbers in table.series().items():
-        one = gridded(key, numbers, table.rows, options)
+        one = gridded(key, numbers, table, options)
         groups.setdefault((one.interval_seconds, len(one.values), one.seasons), []).append(one)
     return [_batch(group) for group in groups.values()]
 
 
-def gridded(key: SeriesKey, numbers: Sequence[int], rows: Sequence[Row], options: GridOptions) -> GriddedSeries:
+def gridded(key: SeriesKey, numbers: Sequence[int], table: Table, options: GridOptions) -> GriddedSeries:
     """Put one series on its grid.
 
     Args:
         key: Its file and labels.
         numbers: Numbers of its rows.
-        rows: All rows of the table.
+        table: All rows.
         options: Interval and season, where the user gave them.
 
     Raises:
         ConfigurationError: The grid would be too long.
     """
+    rows = table.rows
     times = np.array([rows[number].seconds for number in numbers])
     values = np.array([rows[number].value for number in numbers])
     interval = inferred_interval(times) if options.interval is None else options.interval.seconds(1.0)
@@ -123,7 +138,16 @@ def gridded(key: SeriesKey, numbers: Sequence[int], rows: Sequence[Row], options
     grid = np.full(length, np.nan)
     there = ~np.isnan(values)
     grid[at[there]] = values[there]
-    return GriddedSeries(key, numbers, at, grid, float(times.min()), interval, _seasons(interval, options.season))
+    begin_seconds = times.min() + np.arange(length) * interval
+    excused = overlaps(_periods(key, table, options), (begin_seconds * NANOSECONDS).astype(np.int64), 1)
+    grid[excused] = np.nan
+    seasons = _seasons(interval, options.season)
+    return GriddedSeries(key, numbers, at, grid, float(times.min()), interval, seasons, excused)
+
+
+def _periods(key: SeriesKey, table: Table, options: GridOptions) -> Sequence[CalendarSettings]:
+    labels = dict(zip(table.labels, table.label_values(key), strict=True)) if options.calendar else {}
+    return [one for one in options.calendar if SeriesMatch(one).fits(options.metric, lambda name: labels.get(name, ""))]
 
 
 def inferred_interval(times: Floats) -> float:

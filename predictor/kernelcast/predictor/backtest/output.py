@@ -75,7 +75,9 @@ def _lines(
     results: Mapping[int, Mapping[str, Cell]],
     futures: Mapping[SeriesKey, Future],
 ) -> Iterator[list[str]]:
-    last = {numbers[-1]: max(numbers, key=lambda number: table.rows[number].seconds) for numbers in table.series().values()}
+    last = {
+        numbers[-1]: max(numbers, key=lambda number: table.rows[number].seconds) for numbers in table.series().values()
+    }
     labels: dict[SeriesKey, list[str]] = {}
     for number, (row, key) in enumerate(zip(table.rows, table.keys, strict=True)):
         if key not in labels:

@@ -1,17 +1,136 @@
 """Scores of a backtest, with those of naive forecasts beside them: `--report`."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
-from kernelcast.predictor.arrays import Floats
+from kernelcast.predictor.arrays import Bools, Floats, Ints
+from kernelcast.predictor.backtest.breaches import LONGEST_SECONDS, BreachOptions
 from kernelcast.predictor.backtest.grid import Batch
 from kernelcast.predictor.backtest.run import SCORED_LEVELS
+from kernelcast.predictor.passage.run import MIN_BLOCKS
+
+BINS: Final = (0.0, 0.05, 0.2, 0.5, 0.8, 0.95, 1.0)
+"""Bounds of the breach probabilities that are compared with what came."""
 
 COVERAGES: Final = ((0.5, 0.25, 0.75), (0.8, 0.1, 0.9), (0.95, 0.025, 0.975))
 """Nominal coverage, and the levels of its bounds."""
+
+
+@dataclass(slots=True)
+class BreachScores:
+    """Counts of breach probabilities and alerts, and what came of them.
+
+    Attributes:
+        said: Sum of the probabilities, shape (bins,); rows in which the limit is passed do not count.
+        came: Number of them after which the limit was passed within the horizon, shape (bins,).
+        rows: Number of them, shape (bins,).
+        squares: Sum of their squared errors.
+        lead_seconds: From each alert to the breach that it contains; 0 where it was not announced.
+        alerts: Number of alerts by what came within a day: `right`, `false`, or `undecided` as the recording ends.
+        abstained: Rows without a probability, by reason.
+    """
+
+    said: Floats = field(default_factory=lambda: np.zeros(len(BINS) - 1))
+    came: Floats = field(default_factory=lambda: np.zeros(len(BINS) - 1))
+    rows: Floats = field(default_factory=lambda: np.zeros(len(BINS) - 1))
+    squares: float = 0.0
+    lead_seconds: list[float] = field(default_factory=list)
+    alerts: Counter[str] = field(default_factory=Counter)
+    abstained: Counter[str] = field(default_factory=Counter)
+
+    def add(self, batch: Batch, columns: Mapping[str, Floats], options: BreachOptions) -> None:
+        """Add the columns of a batch, each of shape (n, t)."""
+        probability = columns["breach_probability"]
+        passed: Bools = (probability == 1) & (columns["seconds_to_threshold"] == 0)
+        until = _until_passed(passed)
+        horizon = options.horizon.intervals(batch.interval_seconds)
+        left = np.arange(passed.shape[1])[::-1]
+        decided = (until <= horizon) | (left >= horizon)
+        scored = np.isfinite(probability) & ~passed & decided
+        self._add_probabilities(probability[scored], until[scored] <= horizon)
+        self._add_alerts(columns["alert"] == 1, passed, until, batch.interval_seconds)
+        self._add_abstentions(np.isnan(probability), batch, options)
+
+    def _add_probabilities(self, said: Floats, came: Bools) -> None:
+        place = np.searchsorted(BINS[1:-1], said, side="right")
+        for sums, values in ((self.said, said), (self.came, came.astype(np.float64)), (self.rows, np.ones(len(said)))):
+            sums[:] += np.bincount(place, values, minlength=len(sums))
+        self.squares += float(((said - came) ** 2).sum())
+
+    def _add_alerts(self, alert: Bools, passed: Bools, until: Ints, interval_seconds: float) -> None:
+        day = round(LONGEST_SECONDS / interval_seconds)
+        length = alert.shape[1]
+        for row, firing in enumerate(alert):
+            edges = np.flatnonzero(np.diff(np.r_[False, firing, False].astype(np.int8))).reshape(-1, 2)
+            for begin, end in edges.tolist():
+                wait = 0 if passed[row, begin] else int(until[row, begin])
+                if begin + wait < end:
+                    self.lead_seconds.append(wait * interval_seconds)
+                right = wait <= day or begin + wait < end
+                self.alerts["right" if right else "false" if begin + day < length else "undecided"] += 1
+
+    def _add_abstentions(self, absent: Bools, batch: Batch, options: BreachOptions) -> None:
+        limited = np.full(absent.shape[0], bool(options.meaning.own_ratio)) | np.isfinite(options.limits(batch))
+        width = max(1, options.lasting.intervals(batch.interval_seconds))
+        young = np.arange(absent.shape[1]) < MIN_BLOCKS * width - 1
+        reasons = {
+            "no limit": ~limited[:, None],
+            f"fewer than {MIN_BLOCKS} blocks": limited[:, None] & young,
+            "limit not known yet, or too much noise": limited[:, None] & ~young,
+        }
+        self.abstained.update({reason: int((absent & which).sum()) for reason, which in reasons.items()})
+
+    def lines(self, series_days: float) -> Sequence[str]:
+        """The scores as text."""
+        alerts = ", ".join(f"{self.alerts[name]} {name}" for name in ("right", "false", "undecided"))
+        known = self.alerts["right"] + self.alerts["false"]
+        precision = f", precision {self.alerts['right'] / known:.3f}" if known else ""
+        return [
+            *self._probability_lines(),
+            f"alerts                 {self.alerts.total()}: {alerts}{precision}",
+            f"false alarms           {self.alerts['false'] / max(series_days, 1e-9):.4f} a series-day",
+            *self._lead_lines(),
+            *(f"abstained              {count} rows: {reason}" for reason, count in self.abstained.items() if count),
+        ]
+
+    def _probability_lines(self) -> Sequence[str]:
+        rows = self.rows.sum()
+        if not rows:
+            return []
+        rate = self.came.sum() / rows
+        brier, constant = self.squares / rows, rate * (1 - rate)
+        skill = f", skill {1 - brier / constant:+.3f} against the share that came" if constant > 0 else ""
+        return [
+            f"Brier score            {brier:.4f}{skill}, {rate:.4f} of {rows:.0f} rows",
+            *(
+                f"said {low:.2f} to {high:.2f}      mean {said / count:.3f}, came {came / count:.3f}, {count:.0f} rows"
+                for low, high, said, came, count in zip(BINS, BINS[1:], self.said, self.came, self.rows, strict=False)
+                if count
+            ),
+        ]
+
+    def _lead_lines(self) -> Sequence[str]:
+        if not self.lead_seconds:
+            return []
+        ahead = sum(lead > 0 for lead in self.lead_seconds)
+        median = float(np.median(self.lead_seconds)) / 60
+        return [
+            f"breaches               {len(self.lead_seconds)}, {ahead} alerted before; median lead {median:.0f} min"
+        ]
+
+
+def _until_passed(passed: Bools) -> Ints:
+    """Intervals from each one to the next later one in which the limit is passed, shape (n, t); many where none is."""
+    length = passed.shape[1]
+    places = np.where(passed, np.arange(length), np.iinfo(np.int64).max // 2)
+    later = np.full(places.shape, np.iinfo(np.int64).max // 2)
+    later[:, :-1] = np.minimum.accumulate(places[:, ::-1], axis=1)[:, ::-1][:, 1:]
+    until: Ints = later - np.arange(length)
+    return until
 
 
 @dataclass(slots=True)
@@ -24,7 +143,7 @@ class Scores:
         pinball: Sum of the mean quantile losses.
         covered: Rows within the interval, by nominal coverage.
         episodes: Onsets of anomalies with a score of 1 or more.
-        alerts: Alerts that began.
+        breaches: Of breach probabilities and alerts.
         series_days: Length of all series.
     """
 
@@ -33,14 +152,13 @@ class Scores:
     pinball: float = 0.0
     covered: dict[float, int] = field(default_factory=dict)
     episodes: int = 0
-    alerts: int = 0
+    breaches: BreachScores = field(default_factory=BreachScores)
     series_days: float = 0.0
 
-    def count(self, batch: Batch, onset: Floats, alert: Floats) -> None:
-        """Count the episodes and alerts of a batch; both of shape (n, t)."""
+    def count(self, batch: Batch, onset: Floats, columns: Mapping[str, Floats], options: BreachOptions) -> None:
+        """Count the episodes, breaches and alerts of a batch; onsets and columns have the shape (n, t)."""
         self.episodes += int((onset >= 1).sum())
-        begins = np.diff(np.nan_to_num(alert), axis=1, prepend=0.0) > 0
-        self.alerts += int(begins.sum())
+        self.breaches.add(batch, columns, options)
         self.series_days += onset.size * batch.interval_seconds / 86400.0
 
     def add(self, batch: Batch, centers: Mapping[str, Floats], quantiles: Floats) -> None:
@@ -68,10 +186,18 @@ class Scores:
 
     def lines(self) -> Sequence[str]:
         """The scores as text."""
+        anomalies = f"{self.episodes}, {self.episodes / max(self.series_days, 1e-9):.3f} a series-day"
+        return [
+            *self._forecast_lines(),
+            f"anomalies              {anomalies}",
+            *self.breaches.lines(self.series_days),
+        ]
+
+    def _forecast_lines(self) -> Sequence[str]:
         if not self.rows:
             return ["no row has both a value and a forecast: the series are too short to be scored"]
         error = {name: total / self.rows for name, total in self.errors.items()}
-        shown = [
+        return [
             f"rows scored            {self.rows}",
             *(f"mean absolute error    {value:.6g}  {name}" for name, value in error.items()),
             *(
@@ -81,6 +207,4 @@ class Scores:
             ),
             f"pinball loss           {self.pinball / self.rows:.6g}",
             *(f"coverage of {nominal:.0%} bounds {count / self.rows:.3f}" for nominal, count in self.covered.items()),
-            f"anomalies              {self.episodes}, {self.episodes / max(self.series_days, 1e-9):.3f} a series-day",
         ]
-        return [*shown, f"alerts                 {self.alerts}"]

@@ -47,11 +47,13 @@ class AnomalyScores:
         begin = until - count + 1
         count = min(count, MAX_STEPS)
         values = np.full((count, len(self._generation)), np.nan)
+        times_ns = (begin + np.arange(count)) * self._source.windows.interval_ns
         for start in range(0, len(rows), CHUNK_ROWS):
             part = rows[start : start + CHUNK_ROWS]
             with self._source.lock:
                 read = self._source.windows.read(part, np.full(len(part), begin + count - 1), count)
-            values[:, part] = read.T
+            excused = self._source.attributes.excused(part, times_ns, self._source.windows.interval_ns)
+            values[:, part] = (read if excused is None else np.where(excused, np.nan, read)).T
         for step in values:
             self._last = self._detector.step(np.asarray(step, np.float64))
         self._at = begin + count - 1

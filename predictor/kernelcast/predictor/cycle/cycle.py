@@ -73,6 +73,7 @@ class Cycle:
         self._timer = timer
         self.attributes = SeriesAttributes(settings)
         self.histories = Histories(windows, lock, block_seconds=settings.block_seconds)
+        self.histories.excused = self.attributes.excused
         self.regimes = ChangePoints(0)
         self._source = PanelSource(
             windows, self.histories, self.attributes, self.regimes, lock, TrialBlocks(self.histories.block_ns)
@@ -146,6 +147,11 @@ class Cycle:
     def abstention_of(self, row: int) -> Abstention | None:
         """The reason for publishing nothing about a kernel whose alert fires; None where it is published."""
         return self._explained.abstention_of(row)
+
+    def excused(self, row: int) -> bool:
+        """Whether the calendar has a period for a row now; call it under the lock."""
+        time_ns = self._windows.newest[[row]] * self._windows.interval_ns
+        return bool(self.attributes.excused_now(np.array([row]), time_ns)[0])
 
     def _apply_settings(self) -> None:
         settings, self._pending = self._pending, None
@@ -269,7 +275,9 @@ class Cycle:
         said = np.where(self.degradations.answered(rows), memory.probability[rows], np.nan)
         highest = np.nan_to_num(said).max(axis=1, initial=0.0)
         alarmed = memory.firing[rows] | memory.passed[rows] | memory.beyond[rows]
-        flagged = self.attributes.judged[rows] & (alarmed | (highest >= PUBLISHED_PROBABILITY))
+        excused = self.attributes.excused_now(rows, newest * self._windows.interval_ns)
+        report.abstentions[Abstention.CALENDAR] += int((excused & alarmed).sum())
+        flagged = self.attributes.judged[rows] & ~excused & (alarmed | (highest >= PUBLISHED_PROBABILITY))
         known, faults = self._faults.run()
         causes = self._explained(rows, newest, flagged, known, report)
         began = alarmed & flagged & (memory.since_ns[rows] == 0)
@@ -293,7 +301,9 @@ class Cycle:
         deploys = self._breaches.deploy_findings(rows, newest)
         slow = self._stragglers.run(rows, newest)
         found = (*findings_of(alarming), *faults, *deploys, *slow)
-        report.findings = one_of_each_series((*found, *self.fleet.run(rows, newest, known, found, changes)))
+        every = one_of_each_series((*found, *self.fleet.run(rows, newest, known, found, changes)))
+        excuses = self.attributes.excuses
+        report.findings = [one for one in every if not excuses(one.metric, dict(one.labels), report.time_ns)]
 
     def _forecast(self, rows: Ints, newest: Ints, report: CycleReport) -> None:
         begun = self._timer()

@@ -185,7 +185,8 @@ class Detection:
             limit = np.where(np.isfinite(traits.limit), traits.limit, memory.limit[part])
             passed = limit_passed(mean[:, None], replaced, limit, memory.silent[part], traits)[:, 0]
             memory.limit[part] = limit
-            passed &= ~source.trials.within(part, newest[begin : begin + CHUNK_ROWS] * source.windows.interval_ns)
+            time_ns = newest[begin : begin + CHUNK_ROWS] * source.windows.interval_ns
+            passed &= ~(source.trials.within(part, time_ns) | source.attributes.excused_now(part, time_ns))
             memory.passed[part] = passed & ~memory.wide[part]
             memory.value[part] = np.where(np.isfinite(mean), mean, memory.value[part])
 

@@ -25,6 +25,7 @@ class Abstention(StrEnum):
     COMPANIONS_LATE = "companions_late"
     PROGRAM_WIDE = "program_wide"
     OVER_BUDGET = "over_budget"
+    CALENDAR = "calendar"
 
 
 ABSTENTIONS: Final = tuple(Abstention)

@@ -5,16 +5,17 @@ and companions on the same GPU without a Python object per series.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
+from kernelcast.predictor.series.calendar import overlaps
 from kernelcast.predictor.series.subjects import DURATION, DeviceKey, Subject
 from kernelcast.predictor.series.windows import Windows
-from kernelcast.predictor.settings import LimitSettings, PredictorSettings, SeriesMatcher
+from kernelcast.predictor.settings import CalendarSettings, LimitSettings, PredictorSettings, SeriesMatcher
 from kernelcast.wire.catalogue.devices import device
 from kernelcast.wire.catalogue.features import FEATURES
 from kernelcast.wire.catalogue.meanings import MEANINGS, OTHER, Meaning
@@ -64,8 +65,12 @@ class SeriesMatch:
     def matches(self, subject: Subject) -> bool:
         """Whether a series is selected; a variant of a kernel counts as the kernel."""
         shown = subject.without_variant
-        return self._metric.fullmatch(shown.metric) is not None and all(
-            pattern.fullmatch(shown.label(name)) is not None for name, pattern in self._labels.items()
+        return self.fits(shown.metric, shown.label)
+
+    def fits(self, metric: str, label: Callable[[str], str]) -> bool:
+        """Whether a metric with labels is selected; a label that is absent is empty."""
+        return self._metric.fullmatch(metric) is not None and all(
+            pattern.fullmatch(label(name)) is not None for name, pattern in self._labels.items()
         )
 
 
@@ -86,9 +91,11 @@ class SeriesAttributes:
         threshold: Limit that the user set; NaN for none.
         below: Whether low values are bad.
         horizons: Place in `horizon_sets`.
+        calendar: Place in `calendars`.
         selected: Whether it is published although nothing is wrong.
         meanings: Distinct meanings.
         horizon_sets: Distinct horizons, seconds; the predictor's own first.
+        calendars: Distinct sets of periods of the calendar; none of them first.
     """
 
     def __init__(self, settings: PredictorSettings) -> None:
@@ -104,6 +111,7 @@ class SeriesAttributes:
         self.threshold: Floats = np.zeros(0)
         self.below: Bools = np.zeros(0, np.bool_)
         self.horizons: Ints = np.zeros(0, np.int64)
+        self.calendar: Ints = np.zeros(0, np.int64)
         self.selected: Bools = np.zeros(0, np.bool_)
         self.meanings: list[Meaning] = []
         self._devices: dict[DeviceKey, int] = {}
@@ -118,6 +126,8 @@ class SeriesAttributes:
         self.settings = settings
         self._limits = [(one, SeriesMatch(one)) for one in settings.limits]
         self._selected = [SeriesMatch(one) for one in settings.publish]
+        self._periods = [(one, SeriesMatch(one)) for one in settings.calendar]
+        self.calendars: list[tuple[CalendarSettings, ...]] = [()]
         own = [one.horizons_seconds for one in settings.limits if one.horizons_seconds is not None]
         self.horizon_sets: list[tuple[float, ...]] = list(dict.fromkeys((settings.horizons_seconds, *own)))
         self.meanings = []
@@ -178,6 +188,36 @@ class SeriesAttributes:
         """Blocks after a change of load in which a slope has no meaning, shape (n,)."""
         return np.round(self.column("settling_seconds", rows) / BLOCK_SECONDS).astype(np.int64)
 
+    def excused(self, rows: Ints, begin_ns: Ints, length_ns: int) -> Bools | None:
+        """Whether a period of the calendar overlaps spans of time of each row, shape (n, k); None where none does.
+
+        Args:
+            rows: Shape (n,).
+            begin_ns: Shape (k,), begins of the spans.
+            length_ns: Length of each.
+        """
+        if not self._periods:
+            return None
+        # A companion may lie in a row that is not described yet.
+        places = np.where(rows < len(self.calendar), self.calendar[np.minimum(rows, len(self.calendar) - 1)], 0)
+        found: Bools = np.stack([overlaps(periods, begin_ns, length_ns) for periods in self.calendars])[places]
+        return found if found.any() else None
+
+    def excused_now(self, rows: Ints, time_ns: Ints) -> Bools:
+        """Whether a period of the calendar covers the time of each row; both of shape (n,)."""
+        found = np.zeros(len(rows), np.bool_)
+        for place in np.unique(self.calendar[rows]).tolist() if self._periods else ():
+            mine = self.calendar[rows] == place
+            found[mine] = overlaps(self.calendars[place], time_ns[mine], 1)
+        return found
+
+    def excuses(self, metric: str, labels: Mapping[str, str], time_ns: int) -> bool:
+        """Whether a period of the calendar covers a time of a metric with labels."""
+        return any(
+            match.fits(metric, lambda name: labels.get(name, "")) and overlaps([one], np.array([time_ns]), 1).any()
+            for one, match in self._periods
+        )
+
     def _describe(self, row: int, subject: Subject, windows: Windows) -> None:
         shown = subject.without_variant
         meaning = MEANINGS.get(shown.metric, OTHER)
@@ -198,6 +238,7 @@ class SeriesAttributes:
         self.threshold[row] = threshold
         self.below[row] = meaning.below if limit is None or limit.threshold is None else limit.below
         self.horizons[row] = self.horizon_sets.index(own) if own is not None else 0
+        self.calendar[row] = self._calendar_of(subject)
         self.selected[row] = any(match.matches(subject) for match in self._selected)
         self._link(row, subject, windows)
 
@@ -207,6 +248,12 @@ class SeriesAttributes:
 
     def _limit_of(self, subject: Subject) -> LimitSettings | None:
         return next((settings for settings, match in self._limits if match.matches(subject)), None)
+
+    def _calendar_of(self, subject: Subject) -> int:
+        mine = tuple(one for one, match in self._periods if match.matches(subject))
+        if mine not in self.calendars:
+            self.calendars.append(mine)
+        return self.calendars.index(mine)
 
     def _link(self, row: int, subject: Subject, windows: Windows) -> None:
         """Record a companion of a GPU; a kernel with variants mixes them, so its own mean follows the mixture."""
@@ -261,6 +308,7 @@ _COLUMNS: Final[dict[str, float]] = {
     "threshold": np.nan,
     "below": False,
     "horizons": 0,
+    "calendar": 0,
     "selected": False,
 }
 

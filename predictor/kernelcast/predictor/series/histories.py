@@ -45,6 +45,8 @@ class Histories:
         block_intervals: Intervals in a block, at least one.
         hour_blocks: Blocks in an hour, at least one.
         block_ns: Length of a block.
+        excused: Whether a calendar excuses spans of time of rows, given their begins and their length: blocks and hours
+            that overlap such a period are read as missing. None where no span is excused.
     """
 
     def __init__(self, windows: Windows, lock: threading.RLock, *, block_seconds: float = BLOCK_SECONDS) -> None:
@@ -63,6 +65,7 @@ class Histories:
         self.hour_blocks = max(
             round(HOUR_SECONDS * NANOSECONDS_PER_SECOND * (block_seconds / BLOCK_SECONDS) / self.block_ns), 1
         )
+        self.excused: Callable[[Ints, Ints, int], Bools | None] = lambda _rows, _begin_ns, _length_ns: None
         self._window_blocks = -(-windows.points // self.block_intervals)
         self._blocks = Ring(KEPT_BLOCKS)
         self._others = Ring(BOTH_BLOCKS)
@@ -136,6 +139,7 @@ class Histories:
             mean[here] = np.where(averaged, kept, other)
             median[here] = np.where(averaged, other, kept)
             begin += len(part)
+        self._excuse(rows, last, self.block_ns, mean, median)
         return mean, median
 
     def known_blocks(self, rows: Ints) -> Ints:
@@ -166,7 +170,15 @@ class Histories:
             with self._lock:
                 found[begin : begin + len(part)] = self._hours.read(part, ends, KEPT_HOURS)
             begin += len(part)
+        self._excuse(rows, int(self._ended_hour(np.array([last]))[0]), self.hour_blocks * self.block_ns, found)
         return found
+
+    def _excuse(self, rows: Ints, last: int, length_ns: int, *values: Floats) -> None:
+        """Remove the columns up to number `last`, of spans of a length, that the calendar excuses."""
+        begin_ns = (last + 1 - np.arange(values[0].shape[1], 0, -1)) * length_ns
+        excused = self.excused(rows, begin_ns, length_ns) if last != EMPTY else None
+        for each in values if excused is not None else ():
+            each[excused] = np.nan
 
     def processes(self, rows: Ints, newest: int) -> Ints:
         """Number of replacements of each row's process up to the end of each block, shape (n, KEPT_BLOCKS)."""

@@ -1,4 +1,4 @@
-"""Input of `kernelcast backtest`: forms of times, order of rows, and input that is refused before anything is written."""
+"""Input of `kernelcast backtest`: forms of times, order of rows, and input that is refused."""
 
 import csv
 from collections.abc import Sequence
@@ -10,6 +10,7 @@ import pytest
 from kernelcast.cli.app import run
 from kernelcast.predictor.backtest.output import time_text
 from kernelcast.predictor.backtest.table import unix_seconds
+from kernelcast.predictor.passage.trend import estimate
 
 START = 1_700_000_000
 
@@ -127,3 +128,30 @@ def test_a_limit_of_zero_beside_two_configurations_is_refused(
     for arguments in (["--threshold", "0"], ["--ahead", "5m"]):
         backtest(tmp_path, path, "--compare", settings, settings, *arguments, "--metric", "x", code=2)
         assert f"{arguments[0]} has no meaning beside --compare" in capsys.readouterr().err
+
+
+def test_the_report_says_what_came_of_probabilities_and_alerts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rise = np.maximum(np.arange(12 * 40) / 12 - 24, 0) * 2.0 + np.random.default_rng(3).normal(70, 0.7, 12 * 40)
+    path = written(tmp_path / "in.csv", [f"{START + 300 * at},{value:.0f}" for at, value in enumerate(rise)])
+    backtest(tmp_path, path, "--threshold", "87", "--metric", "DCGM_FI_DEV_GPU_TEMP", "--report")
+    found = capsys.readouterr().out.splitlines()
+
+    assert "alerts                 1: 1 right, 0 false, 0 undecided, precision 1.000" in found
+    assert "false alarms           0.0000 a series-day" in found
+    assert "abstained              17 rows: fewer than 18 blocks" in found
+    assert any(line.startswith("breaches               1, 1 alerted before; median lead") for line in found)
+    brier = next(line for line in found if line.startswith("Brier score"))
+    assert float(brier.split("skill")[1].split()[0]) > 0.7
+    assert any(line.startswith("said 0.95 to 1.00      mean 0.9") for line in found)
+
+
+def test_a_trend_over_a_gap_has_no_slope() -> None:
+    """No point of the line is known: the first known one, from which hinges are searched, is none."""
+    values = np.random.default_rng(1).normal(1, 0.01, (2, 600))
+    values[1, -96:] = np.nan
+    trend = estimate(values, np.zeros(2, np.int64), resolution=np.zeros(2), settling=np.zeros(2, np.int64))
+
+    assert trend.slope[1] == 0
+    assert np.isinf(trend.error[1])
