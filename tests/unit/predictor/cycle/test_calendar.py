@@ -29,7 +29,7 @@ def period(begin: int, end: int, **others: object) -> CalendarSettings:
 
 def overlapped(one: CalendarSettings, hours: Sequence[float]) -> list[bool]:
     begin_ns = np.array([START_SECONDS * 1_000_000_000 + round(hour * HOUR_NS) for hour in hours])
-    return overlaps([one], begin_ns, HOUR_NS).tolist()
+    return [bool(each) for each in overlaps([one], begin_ns, HOUR_NS)]
 
 
 def test_a_period_overlaps_every_span_that_reaches_into_it() -> None:
