@@ -73,7 +73,7 @@ def alerts(*, width: int = 24, height: int = 7) -> Placed:
             Column("Hostname", "Node", least=84),
             Column("gpu", "GPU", width=50),
             Column("program", "Program", least=84),
-            Column("Value #B", "Since", "s", width=66),
+            Column("Value #B", "Since", "s", width=66, decimals=0),
         ),
         sort="Severity",
         width=width,

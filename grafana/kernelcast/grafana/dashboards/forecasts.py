@@ -180,12 +180,13 @@ def _next() -> Placed:
 def _left() -> Placed:
     text = PanelText(
         f"Time left: {_NAME}",
-        "Time until half of the simulated paths of the series chosen have crossed its limit; 0 s: it is crossed.",
+        "Time until half of the simulated paths of the series chosen have crossed its limit; the word crossed, while "
+        "it is beyond the limit.",
         calm=Calm("no breach predicted", living.PREDICTIONS, living.LEARNING),
         runbooks=("KernelcastBreachImminent",),
     )
     left = _of_series(forecast.DEGRADATION_TIME, 'quantile="0.5"')
-    return stat(text, [Query(f"min({left})")], Axis("s", low=0), width=12, height=3)
+    return stat(text, [Query(f"min({left})")], Axis("s", low=0, states=words.CROSSED), width=12, height=3)
 
 
 def _age() -> Placed:
@@ -230,9 +231,9 @@ def _breaches() -> Placed:
             Column("cause", "Cause", width=100),
             Column("horizon", "Horizon", width=70),
             Column("Value #A", "Probability", "percentunit", bar=True, width=130, alarm=_PROBABLE),
-            Column("Value #B", "Left (10 %)", "s", width=85),
-            Column("Value #C", "Left (50 %)", "s", width=85),
-            Column("Value #D", "Left (90 %)", "s", width=85),
+            Column("Value #B", "Left (10 %)", "s", width=85, words=words.CROSSED),
+            Column("Value #C", "Left (50 %)", "s", width=85, words=words.CROSSED),
+            Column("Value #D", "Left (90 %)", "s", width=85, words=words.CROSSED),
             Column("Value #E", "Coverage", "percentunit", width=80),
             Column("Value #F", "Skill", "none", width=60),
         ),

@@ -88,15 +88,15 @@ def breach(*, width: int = 8, height: int = 4, free: Collection[str] = ()) -> Pl
     text = PanelText(
         "Soonest predicted breach",
         "The series that is expected to cross its threshold next, the cause, and the time after which half of the "
-        "simulated paths have crossed it; 0 s means that it is beyond the threshold now. The predictor learns for 18 "
-        "blocks of five minutes first; a demo has shorter ones.",
+        "simulated paths have crossed it; the word crossed, while it is beyond the threshold. The predictor learns for "
+        "18 blocks of five minutes first; a demo has shorter ones.",
         calm=Calm("none predicted", living.PREDICTIONS, living.LEARNING),
         runbooks=("KernelcastBreachImminent", "KernelcastDegradationPredicted"),
     )
     left = promql.series(forecast.DEGRADATION_TIME, extra=('quantile="0.5"',), free=free)
     expr = f"bottomk(1, min by (Hostname, gpu, metric, cause) ({left}))"
     query = Query(expr, "{{metric}} ({{cause}}) on {{Hostname}} GPU {{gpu}}")
-    axis = Axis("s", low=0, thresholds=((None, "red"), (_SOON_SECONDS, "orange")))
+    axis = Axis("s", low=0, thresholds=((None, "red"), (_SOON_SECONDS, "orange")), states=words.CROSSED)
     return words.renamed(stat(text, [query], axis, named=True, width=width, height=height))
 
 

@@ -40,6 +40,7 @@ class Column:
         words: Words and colours of its values.
         prefix: Beginning that all its values have, and that is not shown.
         link: Page about the value.
+        decimals: Digits behind the point; None for three significant ones.
     """
 
     source: str
@@ -52,6 +53,7 @@ class Column:
     words: States = field(default_factory=dict)
     prefix: str = ""
     link: Link | None = None
+    decimals: int | None = None
 
     @property
     def is_plain(self) -> bool:
@@ -63,6 +65,8 @@ class Column:
         properties: list[Json] = []
         if self.unit:
             properties += [{"id": "unit", "value": self.unit}, {"id": "noValue", "value": "-"}]
+        if self.decimals is not None:
+            properties.append({"id": "decimals", "value": self.decimals})
         if self.bar:
             cell = {"mode": "basic", "type": "gauge", "valueDisplayMode": "text"}
             properties += [

@@ -32,6 +32,7 @@ HOSTILE = "<script>document.title='owned'</script><img src=x onerror=\"document.
 ESCAPED = HOSTILE.replace("<", "&lt;").replace(">", "&gt;")
 BAD_LINKS = ("javascript:alert(1)", "data:text/html,x", "//elsewhere/", "\\\\elsewhere")
 CHOICE = '/[{,]kernel="(?<value>ge.*?)"/'
+TIED = (("gemm3", "2"), ("gemm10", "0"), ("gemm2", "0"), ("gemm1", "0"))
 TYPES = ("stat", "gauge", "bargauge", "timeseries", "table", "state-timeline", "text")
 FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-component-update"),
@@ -115,6 +116,20 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> str:
     """One page with each type of panel, one that is unknown, and links of other kinds."""
     with served(prometheus, (*TYPES, "geomap")) as url:
         return drawn(url, tmp_path_factory.mktemp("browser"))
+
+
+def test_choices_of_one_value_are_in_the_order_of_their_names(tmp_path: Path) -> None:
+    """Prometheus sorts by value and leaves equal ones in any order: healthy nodes changed places."""
+
+    def ask(_path: str, _body: bytes, _headers: Mapping[str, str]) -> Answer:
+        result = [{"metric": {"kernel": name}, "value": [0, value]} for name, value in TIED]
+        return Answer(
+            200, "application/json", "", json.dumps({"status": "success", "data": {"result": result}}).encode()
+        )
+
+    with served(ask, ("text",)) as url:
+        text = drawn(url, tmp_path)
+    assert re.findall(r'<option[^>]*value="(gemm\d+)"', text) == ["gemm3", "gemm1", "gemm2", "gemm10"]
 
 
 def test_a_kernel_named_as_a_script_is_text_in_every_panel(document: str) -> None:

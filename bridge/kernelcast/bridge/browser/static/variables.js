@@ -43,7 +43,7 @@ export class Variables {
     if (variable.type === "constant" || variable.type === "textbox") return [plain(String(variable.query ?? ""))].filter(({ value }) => value);
     const text = typeof variable.query === "string" ? variable.query : variable.query?.query ?? "";
     const whole = QUERY_RESULT.exec(text.trim());
-    if (whole) return this.ordered(variable, (await asked("query", { query: this.inQuery(whole[1]), time }, signal)).map((each) => matched(variable.regex, sampleText(each))).filter(Boolean));
+    if (whole) return this.ordered(variable, tiesByName(variable.regex, await asked("query", { query: this.inQuery(whole[1]), time }, signal)));
     const found = LABEL_VALUES.exec(text.trim());
     if (!found) return [];
     const [, selector, label] = found;
@@ -131,6 +131,15 @@ export class Variables {
 }
 
 const plain = (value) => ({ value, text: value });
+
+// Options in the order of the answer; those of one value, which Prometheus gives in any order, by name.
+function tiesByName(regex, answer) {
+  const places = new Map();
+  const found = answer.map((each) => ({ option: matched(regex, sampleText(each)), number: each.value?.[1] })).filter(({ option }) => option);
+  for (const { number } of found) if (!places.has(number)) places.set(number, places.size);
+  found.sort((left, right) => places.get(left.number) - places.get(right.number) || left.option.text.localeCompare(right.option.text, "en", { numeric: true }));
+  return found.map(({ option }) => option);
+}
 
 // A sample as Grafana's query_result writes it, for the variable's expression.
 function sampleText({ metric, value }) {

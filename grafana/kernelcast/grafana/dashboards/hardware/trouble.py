@@ -6,6 +6,7 @@ from typing import Final
 from kernelcast.grafana import promql
 from kernelcast.grafana.dashboards.frame import ANY_GPU, ANY_NODE, OWNER
 from kernelcast.grafana.dashboards.hardware.devices import held_back, held_back_expr, held_back_states
+from kernelcast.grafana.dashboards.words import CROSSED
 from kernelcast.grafana.model.panels import PanelText, Placed, States
 from kernelcast.grafana.model.tables import Column, first_rows, table
 from kernelcast.grafana.model.targets import column
@@ -103,7 +104,7 @@ def worst_first(*, width: int = 24, height: int = 7) -> Placed:
         f"The {_ROWS} GPUs in the worst state. Temperature is of the limit at which the driver slows the GPU down; "
         "clocks are held back for the reasons given; errors are XIDs and uncorrectable memory errors in this time "
         "range; allocated is idle where a GPU has an owner and no kernel for 15 minutes; a breach is the time until "
-        "half of the simulated paths have crossed a limit.",
+        "half of the simulated paths have crossed a limit, or the word crossed while it lasts.",
         runbooks=("KernelcastGpuDown", "KernelcastGpuThrottling"),
     )
     heat = f"{each(device.GPU_TEMP)} / on ({_BY}) ({each(device.SLOWDOWN_TEMP)} > 0)"
@@ -115,7 +116,7 @@ def worst_first(*, width: int = 24, height: int = 7) -> Placed:
         Column("Value #C", "Clocks", "none", width=140, words=held_back_states()),
         Column("Value #D", "Errors", "short", width=55),
         Column("Value #E", "Allocated", "none", width=75, words={"0": ("idle", "yellow")}),
-        Column("Value #F", "Breach in", "s", width=72),
+        Column("Value #F", "Breach in", "s", width=72, words=CROSSED),
     )
     exprs = (state(), heat, held_back_expr(_BY), errors(), f"0 * ({idle_allocated()})", time_left())
     return first_rows(table(text, list(map(column, exprs)), columns, sort="State", width=width, height=height), _ROWS)
