@@ -42,7 +42,7 @@ class Truth:
 
 
 class Writer(threading.Thread):
-    """Writes counters every quarter of a second until it is stopped."""
+    """Writes counters every quarter of a second until it is stopped; `with Writer(…)` stops it, whatever happens."""
 
     def __init__(self, bootstrap_servers: str, topic: str, name: str, faults: Faults, *, kernels: int = 5) -> None:
         super().__init__(name=name, daemon=True)
@@ -56,7 +56,16 @@ class Writer(threading.Thread):
         self._kernels = [f"{name}-{number}" for number in range(kernels)]
         self._sent: list[bytes] = []
         self._started_ns = self._now_ns()
+        self.messages = 0
         self.truth = Truth(dict.fromkeys(self._kernels, 0), dict.fromkeys(self._kernels, 0))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        if self.is_alive():
+            self.join(90)
 
     def run(self) -> None:
         """Write; called by `start`."""
@@ -97,6 +106,7 @@ class Writer(threading.Thread):
         self._sent = [*self._sent, export.body][-OLD_MESSAGES:]
         for body in bodies:
             self._producer.produce(self._topic, body, key=None if self._faults.unkeyed else self.name.encode())
+        self.messages += len(bodies)
         self._producer.poll(0)
 
     def _begin_again(self) -> None:
