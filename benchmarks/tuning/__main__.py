@@ -1,5 +1,6 @@
 """The search beside its peers: `python -m benchmarks.tuning [--seeds N] [--spaces NAME …] [--json FILE]`.
 
+`--kernel-tuner` adds two strategies of Kernel Tuner, where it is installed (`pip install 'kernelcast[kernel-tuner]'`).
 Every seed runs all methods on the same space, start and noise, with the same launches; only the search differs. The
 settings were chosen on convolution_A4000, convolution_A6000 and dedispersion_MI250X; the other spaces were held out.
 """
@@ -12,7 +13,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any, Final
 
-from benchmarks.tuning.peers import PEERS, Peers
+from benchmarks.tuning.peers import KERNEL_TUNER, PEERS, peer
 from benchmarks.tuning.scores import Score, Truth, interval, quantile, score
 
 from kernelcast.tuning.campaign import Campaign, Rules
@@ -20,10 +21,12 @@ from kernelcast.tuning.formats import kernel_tuner, measurements
 from kernelcast.tuning.formats.kernel_tuner import Recording
 from kernelcast.tuning.replay.oracle import Session
 from kernelcast.tuning.search import Search, warm
+from kernelcast.tuning.search.kernel_tuner_search import KernelTunerSearch
 from kernelcast.tuning.space import Space
 
 SHARED: Final = Path(__file__).parents[3] / "shared" / "data" / "kernel-tuner"
 OURS: Final = "kernelcast"
+WARM: Final = "warm"
 DEVELOPED_ON: Final = ("convolution_A4000", "convolution_A6000", "dedispersion_MI250X")
 FLAT_EXCESS: Final = 0.1
 
@@ -46,7 +49,7 @@ class Replay:
         answer = session.answer({"op": "space", "seed": seed})
         space = self._with_start(answer)
         seeds = warm.seeds(space, [device.ordered(space) for device in devices])
-        search: Search | None = None if method == OURS else Peers(space, method, seed)
+        search: Search | None = None if method == OURS else peer(space, method, seed=seed, budget=self.budget)
         rules = Rules() if method == OURS else Rules(finalists=1, proofs=0)
         campaign = Campaign(space, seed=seed, budget=self.budget, seeds=seeds, rules=rules, search=search)
         order: dict[int, None] = {}
@@ -60,6 +63,8 @@ class Replay:
                 campaign.failed(answer["failed"])
         if method == OURS:
             self.suggest_ms += campaign.suggest_ms
+        if isinstance(search, KernelTunerSearch):
+            search.close()
         kept = space.values(campaign.kept if method == OURS else campaign.best)
         return score(self.recording, self.truth, [space.values(one) for one in order], kept, campaign.times.launches)
 
@@ -78,6 +83,7 @@ def main() -> int:
     parser.add_argument("--first-seed", type=int, default=0, help="default: 0")
     parser.add_argument("--budget", type=int, default=200, help="default: 200")
     parser.add_argument("--spaces", nargs="*", help="names of cache files; default: all")
+    parser.add_argument("--kernel-tuner", action="store_true", help="also Kernel Tuner's generated strategies")
     parser.add_argument("--warm", action="store_true", help="also with seeds from all other devices of the same kernel")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures here")
     chosen = parser.parse_args()
@@ -88,10 +94,11 @@ def main() -> int:
     if unknown := set(names) - set(paths):
         parser.error(f"{min(unknown)} is not there; there are {', '.join(paths)}")
     seeds = range(chosen.first_seed, chosen.first_seed + chosen.seeds)
+    peers = [*PEERS, *(KERNEL_TUNER if chosen.kernel_tuner else ())]
     results: dict[str, dict[str, list[Score]]] = {}
     for name in names:
         replay = Replay(kernel_tuner.read(paths[name]), chosen.budget)
-        found: dict[str, list[Score]] = {method: [] for method in (OURS, *PEERS)}
+        found: dict[str, list[Score]] = {method: [] for method in (OURS, *peers)}
         for seed in seeds:
             for method, scores in found.items():
                 scores.append(replay.run(method, seed))
@@ -101,7 +108,7 @@ def main() -> int:
                 measurements.read(path) for other, path in paths.items() if other.startswith(kernel) and other != name
             ]
             if others:
-                found["warm"] = [replay.run(OURS, seed, devices=others) for seed in seeds]
+                found[WARM] = [replay.run(OURS, seed, devices=others) for seed in seeds]
         results[name] = found
         sys.stdout.write(table(name, found, replay.suggest_ms) + "\n")
         sys.stdout.flush()
@@ -118,7 +125,7 @@ def table(name: str, found: Scores, suggest_ms: Sequence[float]) -> str:
     head = (
         f"── {name} ({held_out}); processor time of a suggestion: median {median(suggest_ms):.2f} ms, "
         f"mean {fmean(suggest_ms):.2f} ms\n"
-        f"{'':12}{'P':>7}{'@20':>7}{'@50':>7}{'@100':>7}{'@end':>7}{'p90':>7}{'≤1.05':>7}{'kept':>7}"
+        f"{'':22}{'P':>7}{'@20':>7}{'@50':>7}{'@100':>7}{'@end':>7}{'p90':>7}{'≤1.05':>7}{'kept':>7}"
         f"{'excess':>8}{'failing':>9}{'late':>7}{'lost':>7}{'launches':>9}"
     )
     lines = [head]
@@ -128,7 +135,7 @@ def table(name: str, found: Scores, suggest_ms: Sequence[float]) -> str:
         ]
         ends = [one.best[-1] for one in scores]
         lines.append(
-            f"{method:12}{fmean([one.performance for one in scores]):7.3f}"
+            f"{method:22}{fmean([one.performance for one in scores]):7.3f}"
             + "".join(f"{value:7.3f}" for value in at)
             + f"{quantile(ends, 0.9):7.3f}{sum(end <= 1.05 for end in ends) / len(ends):7.2f}"
             + f"{median([one.kept / one.best[-1] for one in scores]):7.3f}"
@@ -141,8 +148,9 @@ def table(name: str, found: Scores, suggest_ms: Sequence[float]) -> str:
 
 def summary(results: Mapping[str, Scores]) -> str:
     """Return the paired difference to the best peer, and the cost beside plain local search."""
+    peers = [method for method in next(iter(results.values())) if method not in {OURS, WARM}]
     means = {
-        method: fmean([one.performance for found in results.values() for one in found[method]]) for method in PEERS
+        method: fmean([one.performance for found in results.values() for one in found[method]]) for method in peers
     }
     best = max(means, key=means.__getitem__)
     count = len(next(iter(results.values()))[OURS])

@@ -50,7 +50,7 @@ def test_optuna_proposes_each_valid_configuration_once_and_learns() -> None:
     assert max(found) < 2, f"random search reaches {found}"
 
 
-@pytest.mark.parametrize("strategy", ["genetic_algorithm", "greedy_ils", "random_sample"])
+@pytest.mark.parametrize("strategy", ["genetic_algorithm", "greedy_ils", "random_sample", "hybrid_vndx"])
 def test_a_strategy_of_kernel_tuner_proposes_each_valid_configuration_once(strategy: str) -> None:
     reason = "Kernel Tuner is not installed: pip install 'kernelcast[kernel-tuner]'"
     pytest.importorskip("kernel_tuner", reason=reason)
@@ -65,6 +65,12 @@ def test_a_strategy_of_kernel_tuner_proposes_each_valid_configuration_once(strat
     assert len(set(asked)) == len(asked) == len(one)
     assert asked[:2] == [one.start, one.ordinals[5]]
     search.close()
+
+
+def test_a_strategy_that_kernel_tuner_lacks_is_named_with_those_it_has() -> None:
+    pytest.importorskip("kernel_tuner", reason="Kernel Tuner is not installed: pip install 'kernelcast[kernel-tuner]'")
+    with pytest.raises(ConfigurationError, match=r"no strategy 'tabu'; it has .*hybrid_vndx"):
+        KernelTunerSearch(space(), seed=1, strategy="tabu")
 
 
 def test_optuna_exhausts_a_small_space_and_ends() -> None:

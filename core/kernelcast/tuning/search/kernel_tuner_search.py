@@ -73,21 +73,35 @@ class KernelTunerSearch:
         space: The space.
         seed: Of all random choices.
         seeds: Configurations to begin with, best first.
-        strategy: Name of a strategy of Kernel Tuner.
+        strategy: Name of a strategy, as Kernel Tuner's users give it.
+        options: The strategy's own options.
 
     Raises:
         ConfigurationError: Kernel Tuner is not installed, or has no such strategy.
     """
 
-    def __init__(self, space: Space, *, seed: int, seeds: Sequence[int] = (), strategy: str = STRATEGY) -> None:
+    def __init__(
+        self,
+        space: Space,
+        *,
+        seed: int,
+        seeds: Sequence[int] = (),
+        strategy: str = STRATEGY,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
         required()
         try:
-            self._strategy = import_module(f"kernel_tuner.strategies.{strategy}")
+            interface = import_module("kernel_tuner.interface")
+            if strategy not in interface.strategy_map:
+                known = ", ".join(sorted(interface.strategy_map))
+                raise ConfigurationError(f"Kernel Tuner has no strategy {strategy!r}; it has {known}")
+            self._tune = interface.strategy_map[strategy].tune
             self._stop = import_module("kernel_tuner.util").StopCriterionReached
             made = import_module("kernel_tuner.searchspace").Searchspace
-            self._options_type = import_module("kernel_tuner.interface").Options
+            self._options_type = interface.Options
         except ImportError as error:
             raise ConfigurationError(_message(f"strategy {strategy}: {error}")) from error
+        self._options = dict(options or {})
         self._numbers = OwnRandomNumbers(seed)
         self._space = space
         self._first = list(dict.fromkeys((space.start, *seeds)))[::-1]
@@ -160,10 +174,10 @@ class KernelTunerSearch:
     def _run(self) -> None:
         budget = SimpleNamespace(raise_exception_if_done=lambda: None, get_fraction_consumed=lambda: 0.0)
         given = {"objective": ["time"], "objective_higher_is_better": [False], "verbose": False, "budget": budget}
-        options = self._options_type(given, strategy_options=self._options_type())
+        options = self._options_type(given, strategy_options=self._options_type(self._options))
         runner = SimpleNamespace(run=self._costs, add_strategy_time=lambda _: None)
         try:
-            self._strategy.tune(self._searchspace, runner, options)
+            self._tune(self._searchspace, runner, options)
         except Exception:  # noqa: BLE001, S110  the end of the strategy, for whatever reason: the sweep goes on
             pass
         finally:
