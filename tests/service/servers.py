@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import http.client
 import json
 import os
 import signal
@@ -47,10 +48,13 @@ def wait_for(what: str, check: Callable[[], T | None], timeout_seconds: float = 
 
 
 def get(url: str, timeout_seconds: float = ANSWER_SECONDS, headers: Mapping[str, str] | None = None) -> str:
-    """The body at a URL; raises OSError for anything but 2xx."""
+    """The body at a URL; raises OSError for anything but a whole answer with 2xx."""
     request = urllib.request.Request(url, headers=dict(headers or {}))  # noqa: S310  loopback only
-    with urllib.request.urlopen(request, timeout=timeout_seconds) as answer:  # noqa: S310
-        return str(answer.read().decode())
+    try:
+        with urllib.request.urlopen(request, timeout=timeout_seconds) as answer:  # noqa: S310
+            return str(answer.read().decode())
+    except http.client.HTTPException as error:  # the server was killed within its answer
+        raise ConnectionError(f"{url}: {error!r}") from error
 
 
 def answers(url: str, timeout_seconds: float = 2) -> bool:

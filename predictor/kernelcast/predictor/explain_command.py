@@ -1,5 +1,6 @@
 """`kernelcast explain SERIES`: asks a running predictor."""
 
+import http.client
 import json
 import urllib.error
 import urllib.parse
@@ -29,7 +30,7 @@ def explain(series: Series, url: Url = "http://127.0.0.1:19402") -> None:
             found = json.load(answer)
     except urllib.error.HTTPError as error:
         raise KernelcastError(f"the predictor refused: {error.read().decode(errors='replace')}") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         raise KernelcastError(f"{url} does not answer: {error}; is the predictor running there?") from error
     if not found["series"]:
         raise KernelcastError(f"the predictor at {url} has no series {series}; it may read other partitions")

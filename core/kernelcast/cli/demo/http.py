@@ -1,5 +1,6 @@
 """Small HTTP requests to the demo's own endpoints on loopback."""
 
+import http.client
 import json
 import urllib.parse
 import urllib.request
@@ -13,7 +14,7 @@ def fetch(url: str, timeout_seconds: float = TIMEOUT_SECONDS) -> str | None:
     try:
         with urllib.request.urlopen(url, timeout=timeout_seconds) as answer:  # noqa: S310  http:// on loopback
             return str(answer.read().decode())
-    except OSError:
+    except (OSError, http.client.HTTPException):
         return None
 
 

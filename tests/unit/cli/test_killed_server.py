@@ -1,0 +1,45 @@
+"""A server that is killed within its answer is one that does not answer; it ends no command with a traceback."""
+
+import http.client
+import urllib.request
+from typing import Any, Self
+
+import pytest
+import typer
+
+from kernelcast.cli.demo.http import fetch
+from kernelcast.predictor.explain_command import explain
+
+
+class CutShort:
+    """An answer whose body ends before its declared length."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def read(self, _size: int = -1) -> bytes:
+        """Raise what `http.client` raises."""
+        raise http.client.IncompleteRead(b"", 24_334)
+
+
+@pytest.fixture(autouse=True)
+def killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every server is killed within its answer."""
+
+    def urlopen(*_args: Any, **_options: Any) -> CutShort:
+        return CutShort()
+
+    monkeypatch.setattr(urllib.request, "urlopen", urlopen)
+
+
+def test_the_demo_goes_on_without_that_answer() -> None:
+    assert fetch("http://127.0.0.1:9090/metrics") is None
+
+
+def test_explain_says_that_the_predictor_does_not_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit):
+        explain('DCGM_FI_DEV_GPU_TEMP{gpu="0"}')
+    assert "does not answer: IncompleteRead" in capsys.readouterr().err
