@@ -30,6 +30,10 @@ OPENINGS = re.compile(
     r"(?:what|how|where|which|as|when|why|whos?e?|while|until|since|so|that|if|because|al?though|by)\b(?!-)",
     re.IGNORECASE,
 )
+# A string that begins with such a word: a file without any has no docstring to parse for.
+CANDIDATES = re.compile(rf"""["'](?:\\\n)?\s*{OPENINGS.pattern}""", re.IGNORECASE)
+STEMS = ("told", "tells", "what ", "nobody", "aside", "so m", "so l", "so o", "stand", "anew")
+"""Each pattern's matches contain one, in lower case; a search for them is a hundred times faster than for a pattern."""
 AREAS = {
     "core": ("core", "hatch_build.py"),
     "exporter": ("exporter",),
@@ -78,13 +82,22 @@ def clauses(text: str) -> Iterator[tuple[int, str]]:
 def occurrences(area: str, path: Path) -> Iterator[Found]:
     """Yields each avoided word and each docstring clause of one file."""
     text, name = path.read_text(encoding="utf-8", errors="replace"), str(path.relative_to(ROOT))
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in _suspect_lines(text):
         for category, pattern in PATTERNS.items():
             for _ in pattern.finditer(line):
                 yield Found(area, name, number, category, line.strip())
-    if path.suffix == ".py":
+    if path.suffix == ".py" and CANDIDATES.search(text):
         for number, line in clauses(text):
             yield Found(area, name, number, CLAUSE, line)
+
+
+def _suspect_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yields the lines, with their numbers, in which a pattern may be found."""
+    lower = text.lower()
+    if any(stem in lower for stem in STEMS):
+        for number, line in enumerate(text.splitlines(), 1):
+            if any(stem in line.lower() for stem in STEMS):
+                yield number, line
 
 
 def everything() -> list[Found]:
