@@ -11,6 +11,11 @@ import venv
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from numba.core import caching
+
+from kernelcast.columnar.compiled import code_cache
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 ROOTS = ("core", "exporter", "bridge", "predictor", "grafana")
@@ -31,6 +36,12 @@ def call(arguments):
     return code, output.getvalue(), errors.getvalue()
 
 print(json.dumps([call(arguments) for arguments in json.loads(sys.argv[1])]))
+"""
+
+DIGESTS = """
+import json, sys
+from kernelcast.columnar.compiled.code_cache import source_digest
+print(json.dumps({name: source_digest(name) for name in json.loads(sys.argv[1])}))
 """
 
 
@@ -96,7 +107,7 @@ def install(wheel: Path, folder: Path) -> InstalledWheel:
     # A line of a `.pth` file adds a folder to the path, but the `.pth` files in that folder are not read: the checkout
     # that is installed there in place stays off the path.
     (made.packages / "locked_dependencies.pth").write_text("".join(f"{path}\n" for path in site.getsitepackages()))
-    _copy_machine_code(made.packages)
+    _copy_machine_code(made)
     return made
 
 
@@ -108,10 +119,29 @@ def _constraints(folder: Path) -> Path:
     return path
 
 
-def _copy_machine_code(packages: Path) -> None:
-    """Spare the environment a minute of compilation; machine code is only taken where the sources are the same."""
-    for root in ROOTS:
-        for kept in (REPOSITORY / root).rglob("*.nb[ic]"):
-            target = packages / kept.relative_to(REPOSITORY / root)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(kept, target)
+def _copy_machine_code(made: InstalledWheel) -> None:
+    """Spare the environment a minute of compilation: give it the checkout's machine code, with its own stamps.
+
+    The wheel's Python files lack comments, so their digests differ from the checkout's; nothing else and no line does,
+    as `packaging/test_distribution.py` shows. Machine code of other sources than the checkout's present ones stays.
+    """
+    kept = {path: root for root in ROOTS for path in (REPOSITORY / root).rglob("*.nbi")}
+    modules = {path: _module(path.relative_to(REPOSITORY / root)) for path, root in kept.items()}
+    done = made.run(made.python, "-c", DIGESTS, json.dumps(sorted(set(modules.values()))))
+    assert done.returncode == 0, done.stderr
+    theirs = json.loads(done.stdout)
+    index_file: Any = caching.IndexDataCacheFile  # without types
+    for path, root in kept.items():
+        source, base = str(path.parent), path.stem
+        target = made.packages / path.parent.relative_to(REPOSITORY / root)
+        target.mkdir(parents=True, exist_ok=True)
+        ours = index_file(source, base, code_cache.source_digest(modules[path]))
+        index = ours._load_index()
+        for name in index.values():
+            shutil.copy2(path.with_name(name), target)
+        index_file(str(target), base, theirs[modules[path]])._save_index(index)
+
+
+def _module(index: Path) -> str:
+    """The module whose machine code an index lists, as `kernelcast/bridge/__pycache__/render._write-9.py311.nbi`."""
+    return ".".join((*index.parts[:-2], index.name.partition(".")[0]))

@@ -26,6 +26,12 @@ def train(batch, block_size):
     assert block_size == 64
 """
 
+ON_DISK = """
+import kernelcast.bridge.example_run
+from kernelcast.columnar.compiled import code_cache
+print(code_cache.not_on_disk(["kernelcast."]))
+"""
+
 
 def blocks(language: str) -> list[str]:
     """The README's code blocks in a language, without the indentation of the list that holds them."""
@@ -40,7 +46,7 @@ def commands() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> InstalledWheel:
+def installed(compiled: None, tmp_path_factory: pytest.TempPathFactory) -> InstalledWheel:
     folder = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
     subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True)
@@ -62,6 +68,15 @@ def test_nothing_of_the_checkout_is_imported(installed: InstalledWheel) -> None:
     done = installed.run(installed.python, "-c", program)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [str(installed.packages / "kernelcast" / name) for name in MODULES]
+
+
+@pytest.mark.skipif(FULL_INSTALL, reason="its machine code is compiled when it is needed")
+def test_the_checkouts_machine_code_serves_the_wheels_sources(installed: InstalledWheel) -> None:
+    program = (
+        "from kernelcast.bridge import example_run, warm_up\nprint(warm_up.code_cache.not_on_disk(['kernelcast.']))"
+    )
+    done = installed.run(installed.python, "-c", program)
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
 
 
 def test_every_command_of_the_readme_is_installed(installed: InstalledWheel) -> None:
