@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
+from contextlib import suppress
 from typing import Final
 
 from tests.faults.invariants import Violation
@@ -42,15 +42,28 @@ def check_health(ask: Callable[[], bool], server: ServerProcess) -> None:
         raise Violation("health takes too long", detail)
 
 
-def waits(pid: int) -> dict[Path, float]:
-    """Seconds that each thread of a process has been runnable without a processor, since its start; see proc(5)."""
-    found: dict[Path, float] = {}
-    for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
-        try:
-            found[path] = int(path.read_text().split()[1]) / 1e9
-        except (OSError, IndexError):  # the thread has ended
-            continue
+def waits(pid: int) -> dict[str, float]:
+    """Seconds that each thread of a process has been runnable without a processor, since its start; see proc(5).
+
+    Kafka's nodes have a hundred threads each and are asked every second, so no file is opened through `pathlib`: that
+    takes four times as long.
+    """
+    found: dict[str, float] = {}
+    tasks = f"/proc/{pid}/task"
+    with suppress(OSError):  # the process has ended
+        for name in os.listdir(tasks):  # noqa: PTH208  see above
+            with suppress(OSError, IndexError):  # the thread has ended
+                path = f"{tasks}/{name}/schedstat"
+                found[path] = _waited_seconds(path)
     return found
+
+
+def _waited_seconds(path: str) -> float:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        return int(os.read(file, 100).split()[1]) / 1e9
+    finally:
+        os.close(file)
 
 
 def own_seconds(action: Callable[[], object], pid: int) -> float:
@@ -84,7 +97,7 @@ class Patience:
         """
         self._limit_seconds, self._servers = limit_seconds, servers
         self._began = self._asked = time.monotonic()
-        self._before: dict[Path, float] = {}
+        self._before: dict[str, float] = {}
         self._waited_seconds = 0.0
         self._note()
 
