@@ -14,6 +14,7 @@ from kernelcast.cli.demo import summary, workspace
 from kernelcast.cli.demo.children import KERNELCAST, DemoProcess, Supervisor
 from kernelcast.cli.demo.event_log import EventLog
 from kernelcast.cli.demo.http import answers
+from kernelcast.cli.demo.machine_code import MachineCodeStamp
 from kernelcast.cli.demo.progress import Progress
 from kernelcast.cli.demo.sources import DemoSource
 from kernelcast.cli.demo.state import DemoState, Gatherer
@@ -148,6 +149,9 @@ class Demo:
 
     def _compile(self, shutdown: Shutdown, progress: Progress) -> None:
         """Have machine code on disk before three services start that each would compile the same."""
+        stamp = MachineCodeStamp.here()
+        if stamp.fits():
+            return
         log = self.workspace.log("compile")
         with log.open("wb") as output, ExitStack() as stack:
             compiling = [
@@ -161,6 +165,8 @@ class Demo:
                 shutdown.wait(0.1)
         if any(process.returncode for process in compiling) and not shutdown.requested:
             raise KernelcastError(f"compiling failed: {log.read_text(errors='replace')[-2000:]}")
+        if not shutdown.requested:
+            stamp.write()
 
     def _start_servers(self) -> None:
         directory, endpoints = self.workspace.directory, self.workspace.endpoints
