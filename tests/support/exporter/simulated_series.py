@@ -1,8 +1,9 @@
 """Series that a simulated fleet writes, at regular moments: for promtool's clock, and for a Prometheus."""
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from kernelcast.exporter.exposition import render
 from kernelcast.exporter.pipeline import Pipeline, Tick
@@ -40,7 +41,7 @@ class Watched:
     moments: int = 1
     values: dict[str, list[str | None]] = field(default_factory=dict)
 
-    def add(self, lines: Iterator[tuple[str, str]]) -> None:
+    def add(self, lines: Iterable[tuple[str, str]]) -> None:
         """Add one moment."""
         for series, value in lines:
             self.values.setdefault(series, [None] * self.moments).append(value)
@@ -81,12 +82,11 @@ def simulate(
         metrics: Names of metrics that are kept, of histograms also with suffix; None keeps all.
         stop: A service that is stopped.
     """
-    fleet = Fleet(*faults, start_ns=start_ns)
+    fleet = Fleet(*faults, start_ns=start_ns, metrics=metrics)
     watched = Watched()
     for moment in range(1, seconds // every + 1):
         down = (stop.service,) if stop is not None and moment * every >= stop.after else ()
-        lines = fleet.lines(start_ns + moment * every * SECOND_NS, down)
-        watched.add((series, value) for series, value in lines if metrics is None or name_of(series) in metrics)
+        watched.add(fleet.lines(start_ns + moment * every * SECOND_NS, down))
     return watched
 
 
@@ -98,9 +98,17 @@ class Fleet:
         start_ns: When it begins, Unix nanoseconds.
         nodes: Nodes of two GPUs each.
         step_seconds: How finely time is simulated.
+        metrics: Names of metrics that are written, of histograms also with suffix; None writes all.
     """
 
-    def __init__(self, *faults: str, start_ns: int, nodes: int = 1, step_seconds: float = 5.0) -> None:
+    def __init__(
+        self,
+        *faults: str,
+        start_ns: int,
+        nodes: int = 1,
+        step_seconds: float = 5.0,
+        metrics: Collection[str] | None = None,
+    ) -> None:
         chosen = tuple(
             parse(text, FAULTS if text.partition(":")[0] in FAULTS else BACKGROUNDS, option="--fault")
             for text in faults
@@ -112,6 +120,7 @@ class Fleet:
         source = SimulatedFleet(settings, start_ns=start_ns)
         self._kafka_answered_ns = start_ns
         self._kept: list[tuple[str, str]] = []
+        self._metrics = metrics
         self._pipeline = Pipeline([source], Aggregator(max_kernels=None), Unpublished())  # type: ignore[arg-type]
 
     def lines(self, now_ns: int, down: Sequence[str] = ()) -> list[tuple[str, str]]:
@@ -123,13 +132,20 @@ class Fleet:
         """
         tick = self._pipeline.tick(now_ns)
         dead = self.hosts[-1] if {"node", "exporter"} & {*down} else ""
-        measured = [(series, value) for series, value in _measured(tick) if host_of(series) != dead or not dead]
+        lines = self._chosen(_measured(tick, self._metrics))
+        measured = [(series, value) for series, value in lines if not dead or host_of(series) != dead]
         if "kafka" not in down:
             self._kept, self._kafka_answered_ns = measured, now_ns
         outage_seconds = (now_ns - self._kafka_answered_ns) / SECOND_NS
-        return [*self._kept, *_services(tick, self.hosts, down), *_of_kafka(self.hosts, outage_seconds)]
+        services = [*_services(tick, self.hosts, down), *_of_kafka(self.hosts, outage_seconds)]
+        return [*self._kept, *self._chosen(services)]
+
+    def _chosen(self, lines: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+        wanted = self._metrics
+        return ((series, value) for series, value in lines if wanted is None or name_of(series) in wanted)
 
 
+@cache
 def asked_for(profile: rules.Profile) -> frozenset[str]:
     """Names of the metrics that alerts and recordings ask for; no alert asks for quantiles of histograms."""
     texts = rules.render(profile)
@@ -148,9 +164,15 @@ def host_of(series: str) -> str:
     return found[1] if found else ""
 
 
-def _measured(tick: Tick) -> Iterator[tuple[str, str]]:
-    """Series with the labels that the bridge gives them: the measuring service, and its host."""
+def _measured(tick: Tick, metrics: Collection[str] | None) -> Iterator[tuple[str, str]]:
+    """Series with the labels that the bridge gives them: the measuring service, and its host.
+
+    Samples without any of the metrics are left out before they are written: most of the time goes into their labels.
+    """
     samples = [*tick.devices, *(one for group in tick.programs for one in group.samples)]
+    if metrics is not None:
+        chosen = {name.removesuffix(suffix) for name in metrics for suffix in ("", "_bucket", "_sum", "_count")}
+        samples = [one for one in samples if one.metric.prometheus_name in chosen]
     for text in render(samples).decode().splitlines():
         if not text.startswith("#"):
             series, _, value = text.rpartition(" ")

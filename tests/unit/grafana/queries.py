@@ -4,7 +4,7 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -25,6 +25,7 @@ SCRAPED: Final = frozenset({"job", "instance"})
 SELDOM_COLLECTING: Final = {"GOGC": "400"}
 """Go's setting for promtool, of whose processor time a fifth would go into collecting garbage."""
 
+_WORDS: Final = re.compile(r"[A-Za-z_:][\w:]*")
 _SUFFIXES: Final = ("_bucket", "_sum", "_count")
 
 
@@ -147,6 +148,55 @@ def run(*command: str | Path) -> str:
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=240, env=environ)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+def needed_rules(documents: Mapping[str, Any], queries: str) -> dict[str, Any]:
+    """Documents of rules without those that can have no part in the answers to some queries.
+
+    Kept are recordings and alerts whose names the queries have, those that these ask for, and so on. promtool evaluates
+    every rule at every step, and most of its tests ask for three of a hundred.
+
+    Args:
+        documents: Files of rules, parsed.
+        queries: Text that has the queries.
+    """
+    left = [rule for document in documents.values() for group in document["groups"] for rule in group["rules"]]
+    kept: list[Any] = []
+    while True:
+        words, alerts = set(_WORDS.findall(queries)), _asked_alerts(queries)
+        found = [one for one in left if (one["alert"] in alerts if "alert" in one else one["record"] in words)]
+        if not found:
+            break
+        kept += found
+        left = [one for one in left if not any(one is each for each in found)]
+        queries = " ".join(str(one["expr"]) for one in found)
+    return {
+        name: {
+            "groups": [
+                {**group, "rules": [one for one in group["rules"] if any(one is each for each in kept)]}
+                for group in document["groups"]
+            ]
+        }
+        for name, document in documents.items()
+    }
+
+
+class _EveryName:
+    """All names of alerts."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+def _asked_alerts(queries: str) -> Container[str]:
+    """Names of the alerts that queries ask for; one that does not say which asks for all."""
+    names: set[str] = set()
+    for matchers in re.findall(r"\bALERTS(?:_FOR_STATE)?\b(?:{([^}]*)})?", queries):
+        found = re.search(r'alertname=~?"([\w|]+)"', matchers)
+        if found is None:
+            return _EveryName()
+        names.update(found[1].split("|"))
+    return names
 
 
 def legend_labels(text: str) -> frozenset[str]:
