@@ -25,9 +25,9 @@ from kernelcast.bridge.delta.columns import (
     NUMBER,
     PENDING,
 )
+from kernelcast.bridge.delta.gaps import release, remember_all
 from kernelcast.bridge.delta.persistence.freeze import Columns, freeze, gather_gaps, is_newer, thaw
 from kernelcast.bridge.delta.rows import TotalRows
-from kernelcast.bridge.delta.sequence import release, remember_all
 from kernelcast.bridge.tables.columns import Int64Array, UInt8Array
 from kernelcast.bridge.tables.exponential import MAX_BUCKETS
 

@@ -19,7 +19,7 @@ from kernelcast.bridge.delta.columns import (
     longer_columns,
     longer_gaps,
 )
-from kernelcast.bridge.delta.sequence import release
+from kernelcast.bridge.delta.gaps import release
 from kernelcast.bridge.tables.columns import Int64Array
 from kernelcast.bridge.tables.schemas import Blocks
 from kernelcast.columnar import PointType, SeriesIdentity

@@ -16,9 +16,9 @@ from kernelcast.bridge.delta.columns import (
     DeltaColumns,
     Gaps,
 )
+from kernelcast.bridge.delta.gaps import remember_all
 from kernelcast.bridge.delta.persistence.snapshot import TOTALS_RESTART
 from kernelcast.bridge.delta.rows import TotalRows
-from kernelcast.bridge.delta.sequence import remember_all
 from kernelcast.bridge.tables.columns import Int64Array
 from kernelcast.bridge.tables.exponential import HEADER_WORDS, NEGATIVE_LENGTH_WORD, POSITIVE_LENGTH_WORD
 from kernelcast.columnar.compiled import allocating_kernel
