@@ -3,11 +3,13 @@
 import os
 import shutil
 from pathlib import Path
-from typing import NoReturn
+from typing import Final, NoReturn
 
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+SELDOM_COLLECTING: Final = {"GOGC": "400"}
+"""Go's setting for programs of tests: a fifth of promtool's processor time would go into collecting garbage."""
 
 
 def in_ci() -> bool:

@@ -294,7 +294,8 @@ class PrometheusServer(ServerProcess):
         self.url = f"http://{self.address}"
         command = [str(program or require.binary("prometheus", "prometheus")), f"--config.file={configuration}"]
         command += [f"--storage.tsdb.path={directory / 'tsdb'}", f"--web.listen-address={self.address}"]
-        super().__init__("prometheus", [*command, "--web.enable-lifecycle", "--log.level=warn", *options], directory)
+        command += ["--web.enable-lifecycle", "--log.level=warn", *options]
+        super().__init__("prometheus", command, directory, require.SELDOM_COLLECTING)
 
     def run(self) -> Self:
         """Start and wait."""

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.service.require import binary
+from tests.service.require import SELDOM_COLLECTING, binary
 from tests.support.exporter.simulated_series import Stop, Watched, asked_for, simulate
-from tests.unit.grafana.queries import SELDOM_COLLECTING, needed_rules
+from tests.unit.grafana.queries import needed_rules
 
 from kernelcast.grafana import rules
 from kernelcast.grafana.faults import FAULTS, Fault, by_name

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import promql_parser
 import yaml
+from tests.service.require import SELDOM_COLLECTING
 
 from kernelcast.grafana import dashboards, foreign, rules
 from kernelcast.wire.catalogue import BY_PROMETHEUS_NAME, Kind
@@ -22,8 +23,6 @@ REPOSITORY: Final = Path(__file__).parents[3]
 GENERATED: Final = REPOSITORY / "grafana"
 SCRAPED: Final = frozenset({"job", "instance"})
 """Labels that every series has: from OTLP's resource, or from Prometheus."""
-SELDOM_COLLECTING: Final = {"GOGC": "400"}
-"""Go's setting for promtool, of whose processor time a fifth would go into collecting garbage."""
 
 _WORDS: Final = re.compile(r"[A-Za-z_:][\w:]*")
 _SUFFIXES: Final = ("_bucket", "_sum", "_count")
