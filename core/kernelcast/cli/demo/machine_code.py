@@ -2,7 +2,7 @@
 
 To look is to import numba and the functions: two seconds of a core. The stamp is a digest of everything that makes kept
 machine code invalid, and of the list of its files. If it does not fit, the processes are started. If it fits wrongly,
-the services compile by themselves what is missing: they start later, and nothing else.
+the services compile the missing functions by themselves: they only start later.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ COMPILERS: Final = ("numba", "llvmlite", "numpy")
 CPU_FIELDS: Final = ("vendor_id", "model name", "stepping", "flags", "CPU implementer", "CPU part", "Features")
 """Of /proc/cpuinfo: machine code is made for a model and its instructions."""
 NUMBA: Final = "NUMBA_"
-"""Variables that begin so say where machine code is kept, and for what it is made."""
+"""Variables that begin so say where machine code is kept, and for which processor it is made."""
 INDEX: Final = ".nbi"
 """Suffix of numba's list of one function's machine code."""
 
@@ -32,7 +32,7 @@ class MachineCodeStamp:
         file: Where it is kept.
         roots: Folders of our sources.
         environ: Variables of the processes that would compile.
-        cpuinfo: What Linux says about the processors.
+        cpuinfo: Linux's description of the processors.
     """
 
     file: Path
