@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from kernelcast.bridge.expose.protobuf_wire import close_message, varint, varint_bytes, write_length, zigzag
 from kernelcast.bridge.pages import protobuf_fields as tag
 from kernelcast.bridge.pages.headers import COUNTER_KIND, UNTYPED_KIND
 from kernelcast.bridge.pages.page import Marks, PageLayout, PageValues
@@ -53,13 +54,6 @@ NEWLINE: Final = 0x0A
 LETTER_N: Final = 0x6E
 
 NANOSECONDS_PER_SECOND: Final = 1_000_000_000
-SEVEN: Final = np.uint64(7)
-LOW_BITS: Final = np.uint64(0x7F)
-MORE: Final = np.uint64(0x80)
-ONE_BYTE: Final = 128
-TWO_BYTES: Final = 16_384
-THREE_BYTES: Final = 2_097_152
-
 MarkColumns = tuple[Int64Array, Int32Array, UInt8Array, Int64Array]
 """The columns of `Marks`."""
 
@@ -80,67 +74,6 @@ def max_bytes(page: PageLayout, values: PageValues, begin: int, end: int) -> int
             buckets = words[blocks[i] + POSITIVE_LENGTH_WORD] + words[blocks[i] + NEGATIVE_LENGTH_WORD]
             most += buckets * NATIVE_BUCKET_BYTES
     return most
-
-
-@inlined
-def _varint(out: UInt8Array, at: int, number: np.uint64) -> int:
-    while number > LOW_BITS:
-        out[at] = (number & LOW_BITS) | MORE
-        number >>= SEVEN
-        at += 1
-    out[at] = number
-    return at + 1
-
-
-@inlined
-def _zigzag(number: int) -> np.uint64:
-    return np.uint64((number << 1) ^ (number >> 63))
-
-
-@inlined
-def _varint_bytes(number: int) -> int:
-    """Number of bytes that a varint length takes."""
-    if number < ONE_BYTE:
-        return 1
-    if number < TWO_BYTES:
-        return 2
-    return 3 if number < THREE_BYTES else 4
-
-
-@inlined
-def _length(out: UInt8Array, at: int, length: int) -> int:
-    if length < ONE_BYTE:
-        out[at] = length
-        return at + 1
-    return _varint(out, at, np.uint64(length))
-
-
-@inlined
-def _close(out: UInt8Array, begin: int, at: int) -> int:
-    """Write a message's length, for which two bytes were reserved at `begin`; returns the new end of the message.
-
-    The length is known only after the message. A length of 128 to 16,383 fits the two bytes. A shorter one takes one
-    byte, so the message moves down by one; a longer one takes more, so the message moves up:
-
-        length 300: [AC 02] message             nothing moves
-        length   5: [05] message                moves down by one byte
-        length 20,000: [A0 9C 01] message       moves up by one byte
-    """
-    length = at - begin - 2
-    if length >= ONE_BYTE and length < TWO_BYTES:
-        out[begin] = length & 0x7F | 0x80
-        out[begin + 1] = length >> 7
-        return at
-    if length < ONE_BYTE:
-        out[begin] = length
-        for j in range(begin + 1, begin + 1 + length):
-            out[j] = out[j + 1]
-        return at - 1
-    more = _varint_bytes(length) - 2
-    for j in range(at - 1, begin + 1, -1):
-        out[j + more] = out[j]
-    _varint(out, begin, np.uint64(length))
-    return at + more
 
 
 @inlined
@@ -170,13 +103,13 @@ def _labels(out: UInt8Array, at: int, arena: UInt8Array, start: int, stop: int) 
             value_end, escapes = _value_end(arena, value, stop)
         name_bytes, value_bytes = name_end - name, value_end - value - escapes
         out[at] = tag.METRIC_LABEL
-        length = 2 + _varint_bytes(name_bytes) + name_bytes + _varint_bytes(value_bytes) + value_bytes
-        at = _length(out, at + 1, length)
+        length = 2 + varint_bytes(name_bytes) + name_bytes + varint_bytes(value_bytes) + value_bytes
+        at = write_length(out, at + 1, length)
         out[at] = tag.LABEL_NAME
-        at = _length(out, at + 1, name_bytes)
+        at = write_length(out, at + 1, name_bytes)
         at = copy_bytes(out, at, arena, name, name_end)
         out[at] = tag.LABEL_VALUE
-        at = _length(out, at + 1, value_bytes)
+        at = write_length(out, at + 1, value_bytes)
         at = _unescaped(out, at, arena, value, value_end) if escapes else copy_bytes(out, at, arena, value, value_end)
         name = value_end + 2
     return at
@@ -202,9 +135,9 @@ def _time(out: UInt8Array, at: int, number: int, time_ns: int) -> int:
     out[at] = number
     begin = at + 1
     out[at + 2] = tag.TIME_SECONDS
-    at = _varint(out, at + 3, np.uint64(time_ns // NANOSECONDS_PER_SECOND))
+    at = varint(out, at + 3, np.uint64(time_ns // NANOSECONDS_PER_SECOND))
     out[at] = tag.TIME_NANOSECONDS
-    at = _varint(out, at + 1, np.uint64(time_ns % NANOSECONDS_PER_SECOND))
+    at = varint(out, at + 1, np.uint64(time_ns % NANOSECONDS_PER_SECOND))
     out[begin] = at - begin - 1
     return at
 
@@ -266,9 +199,9 @@ def _buckets(
         out[at] = tags[0]
         begin = at + 1
         out[at + 2] = tag.SPAN_OFFSET
-        at = _varint(out, at + 3, _zigzag(offset + 1 + j - reached))
+        at = varint(out, at + 3, zigzag(offset + 1 + j - reached))
         out[at] = tag.SPAN_LENGTH
-        at = _varint(out, at + 1, np.uint64(end - j))
+        at = varint(out, at + 1, np.uint64(end - j))
         out[begin] = at - begin - 1
         spans += 1
         reached = offset + 1 + end
@@ -286,17 +219,17 @@ def _buckets(
             continue
         end = _span_end(words, start, j, length)
         while j < end:
-            at = _varint(out, at, _zigzag(words[start + j] - before))
+            at = varint(out, at, zigzag(words[start + j] - before))
             before = words[start + j]
             j += 1
-    return _close(out, begin, at)
+    return close_message(out, begin, at)
 
 
 @inlined
 def _native(out: UInt8Array, at: int, words: Int64Array, word_bytes: UInt8Array, block: int) -> int:
     """Write the native part of an exponential histogram."""
     out[at] = tag.HISTOGRAM_SCHEMA
-    at = _varint(out, at + 1, _zigzag(words[block + SCALE_WORD]))
+    at = varint(out, at + 1, zigzag(words[block + SCALE_WORD]))
     out[at] = tag.HISTOGRAM_ZERO_THRESHOLD
     if 0 < words[block + ZERO_THRESHOLD_WORD] < INFINITE_BITS:  # doubles above 0 are in the order of their bits
         threshold = 8 * (block + ZERO_THRESHOLD_WORD)
@@ -304,7 +237,7 @@ def _native(out: UInt8Array, at: int, words: Int64Array, word_bytes: UInt8Array,
     else:
         at = copy_bytes(out, at + 1, SMALLEST_THRESHOLD, 0, 8)
     out[at] = tag.HISTOGRAM_ZERO_COUNT
-    at = _varint(out, at + 1, np.uint64(words[block + ZERO_COUNT_WORD]))
+    at = varint(out, at + 1, np.uint64(words[block + ZERO_COUNT_WORD]))
     positive = (words[block + POSITIVE_OFFSET_WORD], words[block + POSITIVE_LENGTH_WORD])
     negative = (words[block + NEGATIVE_OFFSET_WORD], words[block + NEGATIVE_LENGTH_WORD])
     start = block + HEADER_WORDS
@@ -341,7 +274,7 @@ def _classic(  # noqa: PLR0913, PLR0917  arrays in, arrays out
         bucket = at + 1
         out[at + 3] = tag.BUCKET_COUNT
         count = counts[2] if highest else counts[0][counts[1] + bound - bounds[1]]
-        at = _varint(out, at + 4, np.uint64(count))
+        at = varint(out, at + 4, np.uint64(count))
         out[at] = tag.BUCKET_BOUND
         if highest:
             at = copy_bytes(out, at + 1, INFINITE, 0, 8)
@@ -349,7 +282,7 @@ def _classic(  # noqa: PLR0913, PLR0917  arrays in, arrays out
             at = copy_bytes(out, at + 1, bounds[0], 8 * bound, 8 * bound + 8)
         if mark < last_mark:
             at, mark = _mark(out, at, tag.BUCKET_EXEMPLAR, marked, mark, series, bound - bounds[1])
-        at = _close(out, bucket, at)
+        at = close_message(out, bucket, at)
     return at, mark
 
 
@@ -411,7 +344,7 @@ def write_metrics(  # noqa: C901, PLR0915  one loop over all columns, each a loc
         else:
             out[at] = tag.METRIC_HISTOGRAM
             out[at + 3] = tag.HISTOGRAM_COUNT
-            at = _varint(out, at + 4, np.uint64(integer[i]))
+            at = varint(out, at + 4, np.uint64(integer[i]))
             out[at] = tag.HISTOGRAM_SUM
             at = copy_bytes(out, at + 1, numbers, number, number + 8)
             if start_ns[i] > 0:
@@ -426,5 +359,5 @@ def write_metrics(  # noqa: C901, PLR0915  one loop over all columns, each a loc
                 if words[blocks[i] + SCALE_WORD] >= LOWEST_SCHEMA:
                     at = _native(out, at, words, word_bytes, blocks[i])
                     at = _native_exemplars(out, at, marked, first_mark, mark)
-        at = _close(out, metric, _close(out, body, at))
+        at = close_message(out, metric, close_message(out, body, at))
     ends[family - first_family] = at
