@@ -26,12 +26,6 @@ def train(batch, block_size):
     assert block_size == 64
 """
 
-ON_DISK = """
-import kernelcast.bridge.example_run
-from kernelcast.columnar.compiled import code_cache
-print(code_cache.not_on_disk(["kernelcast."]))
-"""
-
 
 def blocks(language: str) -> list[str]:
     """The README's code blocks in a language, without the indentation of the list that holds them."""
