@@ -118,7 +118,19 @@ def test_what_has_crossed_its_limit_stays_in_the_list() -> None:
     labels = '{Hostname="n0",gpu="1",metric="DCGM_FI_DEV_GPU_TEMP",cause="thermal"'
     page = f'kernelcast_degradation_probability_ratio{labels},horizon="5m"}} 1\n'
     page += f'kernelcast_degradation_time_to_threshold_seconds{labels},quantile="0.5"}} 0\n'
-    assert "beyond it now" in screen(view(page))
+    shown = view(page + f"kernelcast_degradation_crossed_timestamp_seconds{labels}}} 520\n")
+    shown.now_seconds = 1000.0
+    assert "crossed 8 min ago" in screen(shown)
+    (one,) = shown.document()["predictions"]
+    assert one["crossed_seconds_ago"] == 480
+
+
+def test_what_has_crossed_its_limit_is_listed_without_a_prediction_too() -> None:
+    labels = '{Hostname="n0",gpu="1",metric="DCGM_FI_DEV_GPU_TEMP",cause="thermal"}'
+    shown = view(f"kernelcast_degradation_crossed_timestamp_seconds{labels} 990\n" + UP + BRIDGE + PREDICTOR + JUDGED)
+    shown.now_seconds = 1000.0
+    assert "crossed 10 s ago" in screen(shown)
+    assert "nothing predicted" not in screen(shown)
 
 
 def test_figures_that_are_old_say_so() -> None:

@@ -1,7 +1,11 @@
 """The first figures: the kernel with the most work, not a wait for other GPUs; a limit that has been crossed."""
 
+import re
+from typing import Any
+
 from kernelcast.grafana.dashboards import fleet, forecasts, headlines
 from kernelcast.grafana.dashboards.hardware import trouble
+from kernelcast.grafana.model.panels import Placed
 
 
 def test_the_hottest_kernel_is_never_a_collective() -> None:
@@ -11,17 +15,28 @@ def test_the_hottest_kernel_is_never_a_collective() -> None:
     assert "collective" not in whole.partition('"name",')[0]
 
 
-def test_a_crossed_limit_is_not_a_time_of_0_seconds() -> None:
+def overrides(placed: Placed) -> dict[str, list[dict[str, Any]]]:
+    return {one["matcher"]["options"]: one["properties"] for one in placed.panel.field_config["overrides"]}
+
+
+def test_a_crossed_limit_is_shown_with_the_time_since_then() -> None:
     """A GPU that had been above its limit for an hour was "0 s" under "Soonest predicted breach"."""
-    mappings = headlines.breach().panel.field_config["defaults"]["mappings"]
-    assert [one["options"]["0"] for one in mappings if "0" in one["options"]] == [
-        {"index": 0, "text": "crossed", "color": "red"}
-    ]
-    for placed, headings in ((trouble.worst_first(), ["Breach in"]), (forecasts._breaches(), ["Left (50 %)"])):
-        columns = {one["matcher"]["options"]: one["properties"] for one in placed.panel.field_config["overrides"]}
-        for heading in headings:
-            (words,) = [each["value"] for each in columns[heading] if each["id"] == "mappings"]
-            assert words[0]["options"]["0"]["text"] == "crossed"
+    ago = {"id": "unit", "value": "dateTimeFromNow"}
+    for placed in (headlines.breach(), forecasts._left()):
+        predicted, crossed = placed.panel.targets[:2]
+        assert "crossed_timestamp" in predicted["expr"].rpartition(" unless ")[2]
+        assert re.search(overrides(placed).popitem()[0].strip("/"), crossed["legendFormat"])
+        assert ago in overrides(placed)["/crossed$/"]
+        assert "1000 * min" in crossed["expr"]
+
+
+def test_a_column_of_breaches_has_the_moment_of_a_crossing_or_the_predicted_one() -> None:
+    tables = ((trouble.worst_first(), "Breach"), (forecasts._breaches(), "Crosses (50 %)"))
+    for placed, heading in tables:
+        assert {"id": "unit", "value": "dateTimeFromNow"} in overrides(placed)[heading]
+    assert "limit crossed" in str(overrides(trouble.worst_first())["State"])
+    exprs = [each["expr"] for each in trouble.worst_first().panel.targets]
+    assert [bool(re.search(r"crossed_timestamp.* or 1000 \* \(time\(\) \+ ", one)) for one in exprs][-1]
 
 
 def test_the_time_since_an_alert_fits_its_column() -> None:

@@ -352,11 +352,11 @@ def test_the_forecast_band_is_filled_in_the_unit_of_its_metric() -> None:
         (
             "overview",
             "Worst first",
-            {"Node", "GPU", "Temp. of limit", "Clocks", "Errors", "Allocated", "Breach in"},
+            {"Node", "GPU", "Temp. of limit", "Clocks", "Errors", "Allocated", "Breach"},
         ),
         ("overview", "Alerts that fire", {"Alert", "Severity", "Node", "GPU", "Since"}),
         ("kernels", "Hottest kernels", {"Kernel", "Against a day before"}),
-        ("forecasts", "Time to threshold", {"Metric", "Left (50 %)", "Skill", "Coverage"}),
+        ("forecasts", "Time to threshold", {"Metric", "Crosses (50 %)", "Skill", "Coverage"}),
         ("hints", "Open hints", {"Program", "Tunable", "Proposed", "Time after / before", "State", "Since"}),
         ("hints", "Hints kept", {"Program", "Tunable", "Present value", "Time after / before"}),
     ],

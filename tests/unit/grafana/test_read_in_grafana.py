@@ -81,6 +81,16 @@ def test_a_heading_is_not_wider_than_its_column(panel: dict[str, Any]) -> None:
         assert max(len(name) * LETTER_PIXELS + CELL_PIXELS + arrow, LEAST_COLUMN_PIXELS) <= width, name
 
 
+@pytest.mark.parametrize("heading", ["State", "Clocks", "Breach"])
+def test_the_words_of_the_worst_gpus_fit_their_column(heading: str) -> None:
+    """ "hardware slowdown + hardware thermal" was cut behind "hardware slowdo"."""
+    (panel,) = (one.values[0] for one in panels("table") if one.id.endswith("overview: Worst first"))
+    found = properties(panel, heading)
+    words = [one["text"] for mapping in found.get("mappings", ()) for one in mapping["options"].values()]
+    longest = max(map(len, words or ["8 minutes ago", "in 12 minutes"]))
+    assert longest * LETTER_PIXELS + CELL_PIXELS <= least_pixels(panel, heading) + 1
+
+
 def test_a_firing_alert_leaves_room_for_the_name_of_its_node() -> None:
     """`sim-node-0` needs 84 pixels; a name is cut at the end, where nodes differ."""
     (panel,) = (one.values[0] for one in panels("table") if one.values[0]["title"] == "Alerts that fire")

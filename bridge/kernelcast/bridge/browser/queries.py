@@ -1,4 +1,4 @@
-"""Four declared queries over the ring: last, rate, top, join by labels. Each gives the PromQL that it equals.
+"""Five declared queries over the ring: last, rate, age, top, join by labels. Each gives the PromQL that it equals.
 
 Sources: prometheus/prometheus, promql/functions.go (`extrapolatedRate`), and docs/querying/operators.md.
 """
@@ -124,6 +124,32 @@ class Rate:
         """Evaluate it at every time of the ring."""
         window = self.of.selected(ring)
         return _grouped(self.of, Window(window.times, window.labels, rates(window.times, window.values)))
+
+
+@dataclass(frozen=True, slots=True)
+class Age:
+    """Seconds since the moments that gauges in Unix time name.
+
+    Attributes:
+        of: The gauges.
+    """
+
+    of: Last
+
+    @property
+    def promql(self) -> str:
+        """The same query in PromQL."""
+        return f"(time() - {self.of.promql})"
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Sample names that it reads."""
+        return self.of.names
+
+    def evaluate(self, ring: Ring) -> Vector:
+        """Evaluate it at every time of the ring."""
+        vector = self.of.evaluate(ring)
+        return Vector(vector.times, {labels: vector.times - values for labels, values in vector.series.items()})
 
 
 @dataclass(frozen=True, slots=True)

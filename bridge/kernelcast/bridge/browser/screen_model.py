@@ -38,6 +38,7 @@ class Panel:
         columns: Of a table: field and heading of each column, its unit, in this order.
         thresholds: Steps of colour.
         sort: Of a table: the column to sort by, largest first.
+        words: Of a table: heading of a column, a value, and the word in its place.
     """
 
     kind: str
@@ -49,6 +50,7 @@ class Panel:
     columns: tuple[tuple[str, str, str], ...] = ()
     thresholds: tuple[tuple[float | None, str], ...] = ()
     sort: str = ""
+    words: tuple[tuple[str, str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +151,18 @@ def _table(panel: Panel) -> Json:
         for _, heading, unit in panel.columns
         if unit
     ]
+    overrides += [
+        {"matcher": {"id": "byName", "options": heading}, "properties": [_mapping(value, word)]}
+        for heading, value, word in panel.words
+    ]
     sort = {"displayName": panel.sort.removeprefix("-"), "desc": not panel.sort.startswith("-")}
     return {
         "fieldConfig": {"defaults": {"unit": panel.unit}, "overrides": overrides},
         "options": {"sortBy": [sort]},
         "transformations": [{"id": "merge"}, {"id": "organize", "options": organize}],
     }
+
+
+def _mapping(value: str, word: str) -> Json:
+    mapping = {"type": "value", "options": {value: {"index": 0, "text": word, "color": "red"}}}
+    return {"id": "mappings", "value": [mapping]}

@@ -6,7 +6,7 @@ Each target has a declared query. Its PromQL stands beside it as `expr`, so that
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kernelcast.bridge.browser.queries import Join, Last, Query, Rate, Top
+from kernelcast.bridge.browser.queries import Age, Join, Last, Query, Rate, Top
 from kernelcast.bridge.browser.screen_model import Panel, Screen, Target
 from kernelcast.wire.catalogue import bridge, forecast, kernel
 from kernelcast.wire.catalogue.devices import device, gpu
@@ -28,6 +28,7 @@ def _gpu_value(metric: Any) -> Last:
 
 _UP: Final = _name(bridge.PRODUCER_UP)
 _PROBABILITY: Final = _name(forecast.DEGRADATION_PROBABILITY)
+_CROSSED: Final = _name(forecast.DEGRADATION_CROSSED)
 _LEFT: Final = _name(forecast.DEGRADATION_TIME)
 _SUM: Final = Rate(Last(_name(kernel.DURATION, "_sum"), "sum", _KERNEL))
 _COUNT: Final = Rate(Last(_name(kernel.DURATION, "_count"), "sum", _KERNEL))
@@ -103,10 +104,12 @@ _BREACHES: Final = Panel(
     "table",
     "Predicted breaches",
     "Series that are expected to cross their threshold, the cause, and the time after which half of the simulated "
-    "paths have crossed it; 0 s: beyond the threshold now. No data: nothing is predicted, or no predictor reports.",
+    "paths have crossed it; once it is crossed, the time since then, until the alert ends. No data: nothing is "
+    "predicted, or no predictor reports.",
     (
         Target(Last(_PROBABILITY, "max", _BREACH_BY)),
         Target(Last(_LEFT, "min", _BREACH_BY, equal=(("quantile", "0.5"),))),
+        Target(Age(Last(_CROSSED, "min", _BREACH_BY))),
     ),
     size=(24, 6),
     columns=(
@@ -118,8 +121,10 @@ _BREACHES: Final = Panel(
         ("cause", "Cause", ""),
         ("Value #A", "Probability", "percentunit"),
         ("Value #B", "Time left", "s"),
+        ("Value #C", "Crossed ago", "s"),
     ),
     sort="Probability",
+    words=(("Time left", "0", "crossed"),),
 )
 
 

@@ -60,6 +60,7 @@ class ScrapedPage:
         judged: Series about which predictors can say whether a breach is probable.
         degradations: Labels and probability of each predicted degradation.
         seconds_left: Labels and median seconds to the threshold of each.
+        crossed: Labels of each series that has crossed its threshold, and when, in Unix time.
         hints: (program, tunable) to the number of hints that were issued.
         open_hints: Labels of each open hint.
         expected_ratios: Hint id to the kernel time that is expected with the hint, relative to before.
@@ -80,6 +81,7 @@ class ScrapedPage:
     judged: int = 0
     degradations: list[tuple[dict[str, str], float]] = field(default_factory=list)
     seconds_left: list[tuple[dict[str, str], float]] = field(default_factory=list)
+    crossed: list[tuple[dict[str, str], float]] = field(default_factory=list)
     hints: dict[tuple[str, str], float] = field(default_factory=lambda: defaultdict(float))
     open_hints: list[dict[str, str]] = field(default_factory=list)
     expected_ratios: dict[str, float] = field(default_factory=dict)
@@ -163,6 +165,8 @@ def _add_forecast(page: ScrapedPage, sample: Sample) -> None:
         page.degradations.append((sample.labels, sample.value))
     elif sample.name == forecast.DEGRADATION_TIME.prometheus_name and sample.labels.get("quantile") == "0.5":
         page.seconds_left.append((sample.labels, sample.value))
+    elif sample.name == forecast.DEGRADATION_CROSSED.prometheus_name:
+        page.crossed.append((sample.labels, sample.value))
 
 
 def _add_producer(page: ScrapedPage, sample: Sample) -> None:

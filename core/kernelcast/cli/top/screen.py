@@ -138,7 +138,7 @@ def _kernel_cells(one: KernelNow) -> list[Text]:
 
 def _predictions(view: View) -> RenderableType:
     every = view.predictions()
-    title = f"predicted breaches: {len(every)}" if every else "predicted breaches"
+    title = f"predicted and crossed limits: {len(every)}" if every else "predicted breaches"
     if not every:
         return _panel(Text(view.no_prediction(), style="dim"), title)
     table = Table(expand=True, box=None, header_style="bold")
@@ -147,10 +147,10 @@ def _predictions(view: View) -> RenderableType:
     table.add_column("time left", justify="right", no_wrap=True)
     table.add_column("P", justify="right", no_wrap=True)
     for one in every[: 2 * RECENT]:
-        left, labels = one["seconds_left"], one["labels"]
-        passed = left is not None and left <= 0
-        when = Text("beyond it now" if passed else duration(left), style="bold red" if passed else "")
-        table.add_row(subject_of(labels), labels.get("cause", ""), when, f"{one['probability']:.0%}")
+        labels, probability = one["labels"], one["probability"]
+        when = Text(_when(one), style="bold red" if one["crossed_seconds_ago"] is not None else "")
+        likely = ABSENT if probability is None else f"{probability:.0%}"
+        table.add_row(subject_of(labels), labels.get("cause", ""), when, likely)
     return _panel(table, title)
 
 
@@ -215,6 +215,17 @@ def duration(seconds: float | None) -> str:
         if seconds >= size:
             return f"{seconds / size:.2f} {unit}"
     return f"{seconds * 1e9:.0f} ns"
+
+
+def _when(prediction: Mapping[str, Any]) -> str:
+    """The time until a limit is crossed, or since it was."""
+    ago = prediction["crossed_seconds_ago"]
+    if ago is None:
+        return duration(prediction["seconds_left"])
+    for size, unit, least in ((3600, "h", 7200), (60, "min", 60)):
+        if ago >= least:
+            return f"crossed {ago / size:.0f} {unit} ago"
+    return f"crossed {ago:.0f} s ago"
 
 
 def subject_of(labels: Mapping[str, str]) -> str:

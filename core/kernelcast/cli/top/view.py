@@ -10,6 +10,7 @@ from kernelcast.cli.top.rates import History, KernelNow
 SORTS: Final = ("time", "change", "launches", "mean", "name")
 """Orders of the kernels: share of GPU time now, slower than before, launches a second, mean duration, name."""
 OLD_SECONDS: Final = 60.0
+_UNKNOWN: Final = {"probability": None, "seconds_left": None, "crossed_seconds_ago": None}
 _ANSWERS: Final = ("kept", "rolled_back", "rejected", "applied", "received")
 
 
@@ -133,26 +134,26 @@ class View:
         return [(host, index, values) for (host, index), values in chosen or every]
 
     def predictions(self) -> list[dict[str, Any]]:
-        """Predicted breaches, one for each subject, metric and cause: the highest probability, soonest first."""
+        """Predicted and crossed limits, one for each subject, metric and cause: highest probability, soonest first."""
         best: dict[tuple[str, ...], dict[str, Any]] = {}
         for labels, probability in self.page.degradations:
             key = _subject(labels)
             known = best.get(key)
             if known is None or probability > known["probability"]:
-                best[key] = {"labels": labels, "probability": probability, "seconds_left": None}
+                best[key] = _UNKNOWN | {"labels": labels, "probability": probability}
         for labels, seconds in self.page.seconds_left:
             if _subject(labels) in best:
                 best[_subject(labels)]["seconds_left"] = seconds
-        return sorted(
-            best.values(),
-            key=lambda one: (one["seconds_left"] is None, one["seconds_left"] or 0.0, "kernel" in one["labels"]),
-        )
+        for labels, crossed in self.page.crossed:
+            one = best.setdefault(_subject(labels), _UNKNOWN | {"labels": labels})
+            one["crossed_seconds_ago"] = max(self.now_seconds - crossed, 0.0)
+        return sorted(best.values(), key=_urgency)
 
     @property
     def knows_predictions(self) -> bool:
         """Whether an empty list would mean that nothing is predicted."""
         page = self.page
-        return bool(page.degradations) or (page.predictor_is_up and page.judged > 0 and not self.is_old)
+        return bool(page.degradations or page.crossed) or (page.predictor_is_up and page.judged > 0 and not self.is_old)
 
     def no_prediction(self) -> str:
         """The meaning of an empty list: only a predictor that reports now can say that nothing is coming."""
@@ -220,7 +221,7 @@ class View:
                 {"program": name, "launches_per_second": rate} for name, rate in self.history.programs().items()
             ],
             "predictions": self.predictions(),
-            "no_prediction": "" if self.page.degradations else self.no_prediction(),
+            "no_prediction": "" if self.page.degradations or self.page.crossed else self.no_prediction(),
             "hints": self.hints(),
             "alerts": None if self.alerts.firing is None else [dict(labels) for labels in self.alerts.firing],
             "alerts_unknown": self.alerts.reason if self.alerts.firing is None else "",
@@ -228,6 +229,11 @@ class View:
                 {"job": job, "instance": instance, "up": up} for (job, instance), up in self.page.producers.items()
             ],
         }
+
+
+def _urgency(prediction: Mapping[str, Any]) -> tuple[bool, bool, float, bool]:
+    left = prediction["seconds_left"]
+    return prediction["crossed_seconds_ago"] is None, left is None, left or 0.0, "kernel" in prediction["labels"]
 
 
 def _subject(labels: Mapping[str, str]) -> tuple[str, ...]:

@@ -70,6 +70,14 @@ DEGRADATION_ALERT: Final = travels(
     labels=(*SUBJECT_LABELS, "cause", "state"),
     source=_PREDICTOR,
 )
+DEGRADATION_CROSSED: Final = travels(
+    "kernelcast.degradation.crossed_timestamp",
+    Kind.GAUGE,
+    "When the series crossed its threshold, in Unix time; from then on until its alert ends, absent before.",
+    unit="s",
+    labels=(*SUBJECT_LABELS, "cause"),
+    source=_PREDICTOR,
+)
 FORECAST_TIME: Final = travels(
     "kernelcast.forecast.timestamp",
     Kind.GAUGE,
@@ -163,6 +171,7 @@ ROWS: Final = (
     DEGRADATION_TIME,
     DEGRADATION_THRESHOLD,
     DEGRADATION_ALERT,
+    DEGRADATION_CROSSED,
     ANOMALY_SCORE,
     ANOMALY_DIRECTION,
     ANOMALY_EXPECTED,

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from kernelcast.grafana import promql
-from kernelcast.grafana.dashboards import living, words
+from kernelcast.grafana.dashboards import crossing, living, words
 from kernelcast.grafana.dashboards.frame import ANY_GPU, ANY_NODE, OWNER
 from kernelcast.grafana.inputs import Thresholds
 from kernelcast.grafana.model.dashboard import Row
@@ -180,13 +180,17 @@ def _next() -> Placed:
 def _left() -> Placed:
     text = PanelText(
         f"Time left: {_NAME}",
-        "Time until half of the simulated paths of the series chosen have crossed its limit; the word crossed, while "
-        "it is beyond the limit.",
+        "Time until half of the simulated paths of the series chosen have crossed its limit; once it is crossed, how "
+        "long ago, until the alert ends.",
         calm=Calm("no breach predicted", living.PREDICTIONS, living.LEARNING),
         runbooks=("KernelcastBreachImminent",),
     )
     left = _of_series(forecast.DEGRADATION_TIME, 'quantile="0.5"')
-    return stat(text, [Query(f"min({left})")], Axis("s", low=0, states=words.CROSSED), width=12, height=3)
+    since = f"1000 * min({_of_series(forecast.DEGRADATION_CROSSED)})"
+    queries = [Query(f"min({left}) unless {since}", "left"), Query(since, "crossed")]
+    placed = stat(text, queries, Axis("s", low=0, states=crossing.CROSSED), named=True, width=12, height=3)
+    placed.panel.field_config["overrides"] = [crossing.SINCE]
+    return placed
 
 
 def _age() -> Placed:
@@ -201,17 +205,20 @@ def _age() -> Placed:
 def _breaches() -> Placed:
     text = PanelText(
         "Time to threshold, and how far to believe it",
-        "Series that will probably cross their limit within the horizon, the cause, and the time until 10, 50 and 90 "
-        "of 100 simulated paths have crossed it. Skill is against the last value (0 is as good, 1 is perfect); "
-        "coverage is the share of past values inside the 95 % interval. A click on a metric shows its forecast. The "
-        "predictor learns for 18 blocks of five minutes first; a demo has shorter ones.",
+        "Series that will probably cross their limit within the horizon, the cause, and when 10, 50 and 90 of 100 "
+        "simulated paths will have crossed it; once it is crossed, how long ago. Skill is against the last value (0 is "
+        "as good, 1 is perfect); coverage is the share of past values inside the 95 % interval. A click on a metric "
+        "shows its forecast. The predictor learns for 18 blocks of five minutes first; a demo has shorter ones.",
         calm=Calm("No breach is predicted", living.PREDICTIONS, living.LEARNING),
         runbooks=("KernelcastDegradationPredicted", "KernelcastBreachImminent"),
     )
     labels = "Hostname, gpu, program, kernel, metric, cause, horizon"
     selector = promql.series(forecast.DEGRADATION_PROBABILITY, free=_ANY)
     probability = f"max by ({labels}) ({selector})"
-    times = [f"{probability} * 0 + {_time_left(quantile)}" for quantile in ("0.1", "0.5", "0.9")]
+    subject = "Hostname, gpu, program, kernel, metric, cause"
+    early, late = (crossing.left(subject, quantile=quantile, free=_ANY) for quantile in ("0.1", "0.9"))
+    joined = f"{probability} * 0 + on ({subject}) group_left ()"
+    times = [f"{joined} {expr}" for expr in (early, crossing.moment(subject, free=_ANY), late)]
     coverage = f"max by (metric) ({promql.series(forecast.FORECAST_COVERAGE, free=('Hostname',))})"
     naive = promql.series(forecast_scores.SKILL, extra=('reference="naive"',))
     skill = f"on (class, horizon) group_left () max by (class, horizon) ({naive})"
@@ -223,7 +230,7 @@ def _breaches() -> Placed:
         text,
         list(map(column, (probability, *times, *claims))),
         (
-            Column("Hostname", "Node", width=120),
+            Column("Hostname", "Node", width=110),
             Column("gpu", "GPU", width=50),
             Column("program", "Program", width=110),
             Column("kernel", "Kernel"),
@@ -231,21 +238,15 @@ def _breaches() -> Placed:
             Column("cause", "Cause", width=100),
             Column("horizon", "Horizon", width=70),
             Column("Value #A", "Probability", "percentunit", bar=True, width=130, alarm=_PROBABLE),
-            Column("Value #B", "Left (10 %)", "s", width=85, words=words.CROSSED),
-            Column("Value #C", "Left (50 %)", "s", width=85, words=words.CROSSED),
-            Column("Value #D", "Left (90 %)", "s", width=85, words=words.CROSSED),
+            Column("Value #B", "Left (10 %)", "s", width=85, words=crossing.CROSSED),
+            Column("Value #C", "Crosses (50 %)", crossing.FROM_NOW, width=108),
+            Column("Value #D", "Left (90 %)", "s", width=85, words=crossing.CROSSED),
             Column("Value #E", "Coverage", "percentunit", width=80),
             Column("Value #F", "Skill", "none", width=60),
         ),
         sort="Probability",
         height=5,
     )
-
-
-def _time_left(quantile: str) -> str:
-    subject = "Hostname, gpu, program, kernel, metric, cause"
-    left = promql.series(forecast.DEGRADATION_TIME, extra=(f'quantile="{quantile}"',), free=_ANY)
-    return f"on ({subject}) group_left () min by ({subject}) ({left})"
 
 
 def _probability() -> Placed:

@@ -4,14 +4,14 @@ from collections.abc import Collection
 from typing import Final
 
 from kernelcast.grafana import promql
-from kernelcast.grafana.dashboards import living, words
+from kernelcast.grafana.dashboards import crossing, living, words
 from kernelcast.grafana.dashboards.frame import ALERT_NAMES
 from kernelcast.grafana.dashboards.programs.busy import busy_seconds
 from kernelcast.grafana.dashboards.programs.hints import open_since
 from kernelcast.grafana.model import drill
 from kernelcast.grafana.model.panels import Axis, Calm, PanelText, Placed, stat
 from kernelcast.grafana.model.targets import Query
-from kernelcast.wire.catalogue import forecast, kernel
+from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.catalogue.devices import device
 from kernelcast.wire.catalogue.model import Metric
 from kernelcast.wire.kernels import COLLECTIVE
@@ -88,16 +88,22 @@ def breach(*, width: int = 8, height: int = 4, free: Collection[str] = ()) -> Pl
     text = PanelText(
         "Soonest predicted breach",
         "The series that is expected to cross its threshold next, the cause, and the time after which half of the "
-        "simulated paths have crossed it; the word crossed, while it is beyond the threshold. The predictor learns for "
-        "18 blocks of five minutes first; a demo has shorter ones.",
+        "simulated paths have crossed it. Once one has crossed it, that series and how long ago, until its alert ends. "
+        "The predictor learns for 18 blocks of five minutes first; a demo has shorter ones.",
         calm=Calm("none predicted", living.PREDICTIONS, living.LEARNING),
         runbooks=("KernelcastBreachImminent", "KernelcastDegradationPredicted"),
     )
-    left = promql.series(forecast.DEGRADATION_TIME, extra=('quantile="0.5"',), free=free)
-    expr = f"bottomk(1, min by (Hostname, gpu, metric, cause) ({left}))"
-    query = Query(expr, "{{metric}} ({{cause}}) on {{Hostname}} GPU {{gpu}}")
-    axis = Axis("s", low=0, thresholds=((None, "red"), (_SOON_SECONDS, "orange")), states=words.CROSSED)
-    return words.renamed(stat(text, [query], axis, named=True, width=width, height=height))
+    by = "Hostname, gpu, metric, cause"
+    name = "{{metric}} ({{cause}}) on {{Hostname}} GPU {{gpu}}"
+    since = crossing.since(by, free=free)
+    queries = [
+        Query(f"bottomk(1, {crossing.left(by, free=free)}) unless on () {since}", name),
+        Query(f"topk(1, {since})", f"{name}, crossed"),
+    ]
+    axis = Axis("s", low=0, thresholds=((None, "red"), (_SOON_SECONDS, "orange")), states=crossing.CROSSED)
+    placed = stat(text, queries, axis, named=True, width=width, height=height)
+    placed.panel.field_config["overrides"] = [crossing.SINCE]
+    return words.renamed(placed)
 
 
 def hints(*, width: int = 8, height: int = 4) -> Placed:

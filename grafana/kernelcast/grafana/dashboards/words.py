@@ -40,9 +40,6 @@ _WORDS: Final[tuple[tuple[Metric, str, str], ...]] = (
     (kernel.LAUNCHES, "Launches a second", "none"),
 )
 
-CROSSED: Final[States] = {"0": ("crossed", "red")}
-"""For the time until a limit is crossed: the predictor publishes 0 from then on, until the series is back."""
-
 METRICS: Final[States] = {metric.prometheus_name: (words, "") for metric, words, _ in _WORDS}
 """For the cells of a column with metrics' names."""
 

@@ -15,6 +15,7 @@ _SCORED: Final = 1000
 changed its regime decides. The predictor halves its sums above 10,000, so the number does not fall below this again."""
 _SERIES: Final = "Hostname, gpu, program, rank, kernel, metric"
 _WHERE: Final = "GPU {{ $labels.gpu }} of {{ $labels.Hostname }}"
+_AGO: Final = 'has crossed its threshold {{ $value | humanizeDuration | reReplaceAll "-" "" }} ago'
 _SUBJECT: Final = ("Hostname", "gpu", "metric")
 
 _DETAILS: Final = (
@@ -29,8 +30,9 @@ def group(profile: Profile) -> RuleGroup:
     return RuleGroup("kernelcast-forecast-alerts", alerts)
 
 
-def _alert(state: str) -> str:
-    return f'max without (instance, state) ({promql.name(forecast.DEGRADATION_ALERT)}{{state="{state}"}})'
+def _crossed() -> str:
+    """Minus the seconds since the threshold was crossed; the predictor's clock may be a little ahead."""
+    return f"clamp_max(min without (instance) ({promql.name(forecast.DEGRADATION_CROSSED)}) - time(), 0)"
 
 
 def _believable(profile: Profile) -> str:
@@ -44,24 +46,25 @@ def _believable(profile: Profile) -> str:
     old = f"(time() - {observed} >= {limits.forecast_age_seconds:g})"
     naive = f'max by (class) ({promql.name(forecast_scores.SKILL)}{{reference="naive"}}) <= {limits.forecast_skill:g}'
     scored = f'{promql.name(forecast_scores.SCORED_CLAIMS)}{{kind="interval"}}'
+    ahead = f'max without (instance, state) ({promql.name(forecast.DEGRADATION_ALERT)}{{state="predicted"}})'
     unskilled = f"({naive} and on (class) max by (class) ({scored}) >= {_SCORED})"
-    predicted = with_class(f"{_alert('predicted')} unless on ({_SERIES}) {old}")
+    predicted = with_class(f"{ahead} unless on ({_SERIES}) {old}")
     return f"max without (class) ({predicted} unless on (class) {unskilled})"
 
 
 def _predicted(profile: Profile) -> AlertRule:
     return AlertRule(
         name="KernelcastDegradationPredicted",
-        expr=f"2 * {_alert('passed')} or {_believable(profile)}",
+        expr=f"{_crossed()} or {_believable(profile)}",
         hold_seconds=0,
         keep_seconds=_KEPT_SECONDS,
         severity=Severity.WARNING,
-        summary=f"{{{{ $labels.metric }}}} on {_WHERE} {{{{ if gt $value 1.0 }}}}has crossed its threshold"
-        "{{ else }}will probably cross its threshold{{ end }}: {{ $labels.cause }}",
+        summary=f"{{{{ $labels.metric }}}} on {_WHERE} {{{{ if gt $value 0.0 }}}}will probably cross its threshold"
+        f"{{{{ else }}}}{_AGO}{{{{ end }}}}: {{{{ $labels.cause }}}}",
         description="The predictor's alert rule fires for this series: it fires when a crossing within the forecast's "
         "horizon stays probable, and ends when the series is clearly back. A prediction also needs fresh observations, "
         "and a class of metrics whose forecasts are not known to be worse than the last value. The value is 1 before "
-        f"the threshold is crossed and 2 from then on. {_DETAILS}",
+        f"the threshold is crossed, and from then on minus the seconds since. {_DETAILS}",
         action="Open the forecast row: check the time left and the coverage of past intervals, then act on the cause.",
         subject=_SUBJECT,
         dashboard=FORECASTS,
@@ -73,14 +76,14 @@ def _imminent(profile: Profile) -> AlertRule:
     left = f'min without (instance, quantile) ({promql.name(forecast.DEGRADATION_TIME)}{{quantile="0.5"}})'
     return AlertRule(
         name="KernelcastBreachImminent",
-        expr=f"0 * {_alert('passed')} or {left} < {soon:g} and {_believable(profile)}",
+        expr=f"{_crossed()} or {left} < {soon:g} and {_believable(profile)}",
         hold_seconds=0,
         keep_seconds=_KEPT_SECONDS,
         severity=Severity.CRITICAL,
         summary=f"{{{{ $labels.metric }}}} on {_WHERE} {{{{ if gt $value 0.0 }}}}crosses its threshold in about "
-        "{{ $value | humanizeDuration }}{{ else }}has crossed its threshold{{ end }}",
+        f"{{{{ $value | humanizeDuration }}}}{{{{ else }}}}{_AGO}{{{{ end }}}}",
         description="The predictor's alert rule fires for this series. Half of the simulated paths cross the "
-        f"threshold within that time; at 0 s it is crossed, and the alert lasts until it is over. {_DETAILS}",
+        f"threshold within that time; from then on the value is minus the seconds since, until it is over. {_DETAILS}",
         action="Act on the cause now, or move the job: cooling for thermal drift, memory pools for a leak, peers for "
         "contention.",
         subject=_SUBJECT,

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from kernelcast.predictor.arrays import Floats, Ints
+from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.causes.find import FoundCause
 from kernelcast.predictor.cycle.anomaly_scores import AnomalyScores, common_interval
 from kernelcast.predictor.cycle.causes.breach_causes import BreachCauses
@@ -203,19 +203,21 @@ class Cycle:
         self.detection.memory.baseline[rows] = saved[:, 1]
 
     def saved_alarms(self, rows: Ints) -> Ints:
-        """State of alerts, shape (n, 2): 0 for none, 1, or 2 once the limit was passed; and since when."""
+        """State of alerts, shape (n, 2): 0 for none, 1, or when the limit was passed; and since when one fires."""
         memory = self.detection.memory
         saved = np.zeros((len(rows), 2), np.int64)
         known = memory.holds(rows, self._windows.generation[rows])
-        state = memory.firing[rows[known]] * (1 + memory.crossed[rows[known]].astype(np.int64))
+        state = memory.firing[rows[known]] * np.maximum(memory.crossed_ns[rows[known]], 1)
         saved[known] = np.stack([state, memory.since_ns[rows[known]]], axis=1)
         return saved
 
     def restore_alarms(self, rows: Ints, saved: Ints) -> None:
         """Restore what `saved_alarms` returned; call it under the lock."""
         self.sync(rows)
+        # Earlier versions saved 2 in place of the time.
+        crossed_ns = np.where(saved[:, 0] == 2, saved[:, 1], saved[:, 0])
         self.detection.memory.firing[rows] = saved[:, 0] > 0
-        self.detection.memory.crossed[rows] = saved[:, 0] > 1
+        self.detection.memory.crossed_ns[rows] = np.where(saved[:, 0] > 1, crossed_ns, 0)
         self.detection.memory.since_ns[rows] = saved[:, 1]
 
     def _begin_versions(self, rows: Ints, newest: Ints, redeployed: Iterable[str]) -> None:
@@ -280,10 +282,7 @@ class Cycle:
         flagged = self.attributes.judged[rows] & ~excused & (alarmed | (highest >= PUBLISHED_PROBABILITY))
         known, faults = self._faults.run()
         causes = self._explained(rows, newest, flagged, known, report)
-        began = alarmed & flagged & (memory.since_ns[rows] == 0)
-        memory.since_ns[rows[began]] = (newest[began] + 1) * self._windows.interval_ns
-        memory.since_ns[rows[~(alarmed & flagged)]] = 0
-        memory.crossed[rows] = alarmed & flagged & (memory.crossed[rows] | memory.passed[rows] | memory.beyond[rows])
+        self._date_alarms(rows, newest, alarmed & flagged)
         report.flagged = len(causes)
         shown = np.flatnonzero(self.attributes.selected[rows] | np.isin(np.arange(len(rows)), list(causes)))
         urgency = np.where(alarmed, 1.0, highest)[shown]
@@ -304,6 +303,15 @@ class Cycle:
         every = one_of_each_series((*found, *self.fleet.run(rows, newest, known, found, changes)))
         excuses = self.attributes.excuses
         report.findings = [one for one in every if not excuses(one.metric, dict(one.labels), report.time_ns)]
+
+    def _date_alarms(self, rows: Ints, newest: Ints, alarmed: Bools) -> None:
+        """Note when each alert began and when its limit was passed; forget both when it ends."""
+        memory, now_ns = self.detection.memory, (newest + 1) * self._windows.interval_ns
+        passed = memory.passed[rows] | memory.beyond[rows]
+        for since_ns, begun in ((memory.since_ns, alarmed), (memory.crossed_ns, alarmed & passed)):
+            fresh = begun & (since_ns[rows] == 0)
+            since_ns[rows[fresh]] = now_ns[fresh]
+            since_ns[rows[~alarmed]] = 0
 
     def _forecast(self, rows: Ints, newest: Ints, report: CycleReport) -> None:
         begun = self._timer()

@@ -75,6 +75,6 @@ class Degradations:
             probability=self.probability(row),
             seconds=self.seconds(row),
             passed=passed,
-            crossed=passed or bool(memory.crossed[row]),
+            crossed_ns=int(memory.crossed_ns[row]),
             firing=passed or bool(memory.firing[row]),
         )

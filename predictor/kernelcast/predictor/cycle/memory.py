@@ -27,7 +27,7 @@ class DetectorMemory:
         silent: Whether only the end of a block shows that the limit is passed.
         beyond: Whether the newest block was at or beyond the limit.
         passed: Whether the limit is passed now.
-        crossed: Whether the limit was passed since the alert began.
+        crossed_ns: When the limit was passed for the first time since the alert began; 0 while it was not.
         wide: Whether the series is too noisy to be judged.
         reach: Blocks of history.
         value: Mean of the newest block.
@@ -51,7 +51,7 @@ class DetectorMemory:
         self.silent: Bools = np.zeros(0, np.bool_)
         self.beyond: Bools = np.zeros(0, np.bool_)
         self.passed: Bools = np.zeros(0, np.bool_)
-        self.crossed: Bools = np.zeros(0, np.bool_)
+        self.crossed_ns: Ints = np.zeros(0, np.int64)
         self.wide: Bools = np.zeros(0, np.bool_)
         self.reach: Ints = np.zeros(0, np.int64)
         self.value: Floats = np.zeros(0)
@@ -135,7 +135,7 @@ _COLUMNS: Final[dict[str, float]] = {
     "silent": False,
     "beyond": False,
     "passed": False,
-    "crossed": False,
+    "crossed_ns": 0,
     "wide": False,
     "reach": 0,
     "value": np.nan,

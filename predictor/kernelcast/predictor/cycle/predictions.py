@@ -42,7 +42,7 @@ class Degradation:
         seconds: Time until a share of the probability has reached the limit, by that share; absent where it never does
             within a day; 0 while the limit is passed.
         passed: Whether the limit is passed now.
-        crossed: Whether it is, or was since the alert began.
+        crossed_ns: When it was passed for the first time since the alert began, Unix nanoseconds; 0 if it was not.
         firing: Whether the alert rule fires.
         severity: Urgency of its finding.
         evidence: The facts that show the cause; empty where it is the metric's own.
@@ -53,7 +53,7 @@ class Degradation:
     probability: Mapping[float, float]
     seconds: Mapping[float, float]
     passed: bool = False
-    crossed: bool = False
+    crossed_ns: int = 0
     firing: bool = False
     severity: Severity = Severity.PAGE
     evidence: tuple[FindingEvidence, ...] = ()

@@ -17,6 +17,7 @@ from kernelcast.wire.catalogue.forecast import (
     ANOMALY_SCORE,
     APPROVAL_PENDING,
     DEGRADATION_ALERT,
+    DEGRADATION_CROSSED,
     DEGRADATION_PROBABILITY,
     DEGRADATION_THRESHOLD,
     DEGRADATION_TIME,
@@ -136,8 +137,11 @@ def _degradation(base: Mapping[str, str], degradation: Degradation | None, time_
         return
     yield Sample(DEGRADATION_THRESHOLD, _sorted(**base), time_ns, degradation.threshold)
     if degradation.firing:
-        state = FindingState.PASSED if degradation.passed or degradation.crossed else FindingState.PREDICTED
+        state = FindingState.PASSED if degradation.crossed_ns else FindingState.PREDICTED
         yield Sample(DEGRADATION_ALERT, _sorted(**base, cause=degradation.cause, state=state), time_ns, 1)
+        if degradation.crossed_ns:
+            since = degradation.crossed_ns / NANOSECONDS_PER_SECOND
+            yield Sample(DEGRADATION_CROSSED, _sorted(**base, cause=degradation.cause), time_ns, since)
     for horizon, probability in degradation.probability.items():
         attributes = _sorted(**base, horizon=duration_label(horizon), cause=degradation.cause)
         yield Sample(DEGRADATION_PROBABILITY, attributes, time_ns, probability)

@@ -47,6 +47,16 @@ def test_a_figure_is_answered_from_the_newest_reading() -> None:
     assert answer["data"]["result"] == [{"metric": dict(LABELS), "value": [1015.0, "16.0"]}]
 
 
+def test_the_time_since_a_limit_was_crossed_grows_with_the_readings() -> None:
+    clock = Clock()
+    subject = (*LABELS, ("cause", "thermal"), ("metric", "DCGM_FI_DEV_GPU_TEMP"))
+    store = FakeStore({("kernelcast_degradation_crossed_timestamp_seconds", subject): 520})
+    pages = LocalPages(PagesSettings(), store, clock=clock)
+    pages.ring.read(store, clock())
+    answer = client(pages).get(f"/pages/api/local?{target('kernelcast-overview', 'Predicted')}&ref=C").json()
+    assert answer["data"]["result"] == [{"metric": dict(subject), "value": [1000.0, "480.0"]}]
+
+
 def test_a_graph_is_answered_with_all_readings() -> None:
     path = f"/pages/api/local?{target('kernelcast-gpus', 'GPU temperature')}&ref=A&range=1"
     (series,) = client(made(Clock())).get(path).json()["data"]["result"]

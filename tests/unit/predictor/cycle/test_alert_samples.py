@@ -4,18 +4,18 @@ from kernelcast.columnar import Sample
 from kernelcast.predictor.cycle import samples
 from kernelcast.predictor.cycle.predictions import Degradation, Prediction
 from kernelcast.predictor.series.subjects import DURATION, VARIANT, Form, Subject
-from kernelcast.wire.catalogue.forecast import DEGRADATION_ALERT, DEGRADATION_PROBABILITY
+from kernelcast.wire.catalogue.forecast import DEGRADATION_ALERT, DEGRADATION_CROSSED, DEGRADATION_PROBABILITY
 from kernelcast.wire.catalogue.meanings import Cause
 
 KERNEL = (("Hostname", "n1"), ("gpu", "0"), ("kernel", "gemm"), ("program", "train"))
 
 
 def prediction(
-    probability: float, *, firing: bool, passed: bool = False, crossed: bool = False, variant: str = ""
+    probability: float, *, firing: bool, passed: bool = False, crossed_ns: int = 0, variant: str = ""
 ) -> Prediction:
     labels = tuple(sorted((*KERNEL, *([("variant", variant)] if variant else []))))
     degradation = Degradation(
-        Cause.AGEING, 2.0, {3600.0: probability}, {0.5: 60.0}, passed=passed, crossed=crossed, firing=firing
+        Cause.AGEING, 2.0, {3600.0: probability}, {0.5: 60.0}, passed=passed, crossed_ns=crossed_ns, firing=firing
     )
     subject = Subject(VARIANT if variant else DURATION, Form.MEAN, labels)
     return Prediction(row=0, subject=subject, end_ns=10, value=1.0, bounds={}, degradation=degradation)
@@ -34,11 +34,20 @@ def alerts(*predictions: Prediction) -> list[tuple[str, object]]:
 
 def test_an_alert_that_fires_is_published_with_its_state() -> None:
     assert alerts(prediction(0.95, firing=True)) == [("predicted", 1.0)]
-    assert alerts(prediction(1.0, firing=True, passed=True)) == [("passed", 1.0)]
+    assert alerts(prediction(1.0, firing=True, passed=True, crossed_ns=5)) == [("passed", 1.0)]
 
 
 def test_an_alert_that_has_passed_its_limit_stays_passed_until_it_ends() -> None:
-    assert alerts(prediction(0.6, firing=True, crossed=True)) == [("passed", 1.0)]
+    assert alerts(prediction(0.6, firing=True, crossed_ns=5)) == [("passed", 1.0)]
+
+
+def test_the_time_of_a_crossing_is_published_with_its_alert() -> None:
+    def crossings(one: Prediction) -> list[object]:
+        return [each.value for each in published(one) if each.metric is DEGRADATION_CROSSED]
+
+    assert crossings(prediction(1.0, firing=True, passed=True, crossed_ns=7_500_000_000)) == [7.5]
+    assert crossings(prediction(0.6, firing=True, crossed_ns=7_500_000_000)) == [7.5]
+    assert crossings(prediction(0.9, firing=True)) == []
 
 
 def test_a_probable_breach_without_an_alert_has_no_alert_state() -> None:

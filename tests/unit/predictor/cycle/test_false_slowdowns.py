@@ -165,9 +165,10 @@ def test_a_kernel_that_becomes_half_again_as_slow_is_still_found_within_two_bloc
 def test_an_alert_about_a_kernel_that_wavers_around_its_limit_has_one_state_at_a_time() -> None:
     node = Node({"gemm": lambda second: 1.0 if second <= 100 else 1.35 if second < 130 or second // 6 % 2 else 1.15})
     node.run(200)
-    states = [one.degradation.crossed for one in node.published if one.degradation and one.degradation.firing]
-    assert states == sorted(states)
-    assert states[-1]
+    crossed_ns = [one.degradation.crossed_ns for one in node.published if one.degradation and one.degradation.firing]
+    first = next(place for place, one in enumerate(crossed_ns) if one)
+    assert set(crossed_ns[:first]) <= {0}
+    assert len(set(crossed_ns[first:])) == 1, "the first crossing is the one that counts"
     now = [one.degradation.passed for one in node.published if one.degradation and one.degradation.firing]
     assert now != sorted(now)
 
@@ -179,8 +180,19 @@ def test_a_restart_keeps_that_an_alert_has_passed_its_limit() -> None:
     rows = np.arange(1)
     after.engine.cycle.restore_alarms(rows, before.engine.cycle.saved_alarms(rows))
     memory = after.engine.cycle.detection.memory
-    assert (memory.firing[0], memory.crossed[0]) == (True, True)
-    assert memory.since_ns[0] == before.engine.cycle.detection.memory.since_ns[0] > 0
+    saved = before.engine.cycle.detection.memory
+    assert memory.firing[0]
+    assert memory.since_ns[0] == saved.since_ns[0] > 0
+    assert memory.crossed_ns[0] == saved.crossed_ns[0] >= saved.since_ns[0]
+
+
+@pytest.mark.parametrize(("state", "crossed_ns"), [(0, 0), (1, 0), (2, 77)])
+def test_a_state_without_the_time_of_the_crossing_has_that_of_the_alert(state: int, crossed_ns: int) -> None:
+    node = Node({"gemm": lambda _second: 1.0})
+    node.run(3)
+    node.engine.cycle.restore_alarms(np.arange(1), np.array([[state, 77]]))
+    memory = node.engine.cycle.detection.memory
+    assert (bool(memory.firing[0]), int(memory.crossed_ns[0])) == (state > 0, crossed_ns)
 
 
 def test_a_forecast_far_ahead_stays_near_a_series_that_was_higher_at_first() -> None:
@@ -280,7 +292,7 @@ def test_no_slow_kernel_is_predicted_from_noise_in_the_minute_after_a_trial_of_a
     node.run(16)
     trial(node, OutcomeState.KEPT)
     node.run(55)
-    assert all(one.degradation and one.degradation.crossed for one in node.published)
+    assert all(one.degradation and one.degradation.crossed_ns for one in node.published)
 
 
 def test_a_tunable_that_makes_a_kernel_slower_on_purpose_begins_a_baseline() -> None:

@@ -36,6 +36,12 @@ function time(seconds, decimals) {
   return `${digits(seconds / factor, decimals)} ${name}${factor >= LONG && size > factor ? "s" : ""}`;
 }
 
+function fromNow(milliseconds) {
+  const seconds = (Date.now() - milliseconds) / 1e3;
+  if (seconds < 0) return `in ${time(Math.max(-seconds, 1), 0)}`;
+  return `${time(Math.max(seconds, 1), 0)} ago`;
+}
+
 const short = (value, decimals) => (Math.abs(value) < 1 ? digits(value, decimals) : scaled(value, COUNTS, "", decimals));
 const bytes = (value, decimals, unit = "B") => scaled(value, BINARY, unit, decimals);
 
@@ -54,7 +60,7 @@ const UNITS = {
   cps: (value, d) => `${short(value, d)}/s`, ops: (value, d) => `${short(value, d)}/s`, reqps: (value, d) => `${short(value, d)}/s`,
   eps: (value, d) => `${short(value, d)} events/s`, mps: (value, d) => `${short(value, d)} messages/s`, iops: (value, d) => `${short(value, d)}/s`,
   bool: (value) => (value ? "true" : "false"),
-  dateTimeAsIso: (value) => new Date(value).toLocaleString("sv"), dateTimeFromNow: (value) => `${time((Date.now() - value) / 1e3, 0)} ago`,
+  dateTimeAsIso: (value) => new Date(value).toLocaleString("sv"), dateTimeFromNow: fromNow,
   flops: (value, d) => metric(value, "FLOP/s", d), string: (value) => String(value),
 };
 

@@ -198,6 +198,18 @@ def throttling(*, height: int = 6) -> Placed:
     return state_timeline(text, [Query(held_back_expr(by), GPU)], held_back_states(), height=height)
 
 
+def held_back_in_short() -> dict[str, tuple[str, str]]:
+    """The same states in words that fit a column: a cause that explains the slowdown of the hardware stands for it."""
+    states = {}
+    for combination, (reasons, color) in held_back_states().items():
+        causes = [word for word, reason in (("heat", "thermal"), ("power brake", "power brake")) if reason in reasons]
+        explained = "hardware thermal" in reasons or "power brake" in reasons
+        if "hardware slowdown" in reasons and not explained:
+            causes.append("hardware")
+        states[combination] = (" + ".join(causes) or reasons, color)
+    return states
+
+
 def held_back_states() -> dict[str, tuple[str, str]]:
     """Every combination of reasons as one state, so that a GPU takes one line."""
     states = {"0": ("free", "green")}

@@ -4,14 +4,13 @@ from collections.abc import Collection
 from typing import Final
 
 from kernelcast.grafana import promql
+from kernelcast.grafana.dashboards import crossing
 from kernelcast.grafana.dashboards.frame import ANY_GPU, ANY_NODE, OWNER
-from kernelcast.grafana.dashboards.hardware.devices import held_back, held_back_expr, held_back_states
-from kernelcast.grafana.dashboards.words import CROSSED
+from kernelcast.grafana.dashboards.hardware.devices import held_back, held_back_expr, held_back_in_short
 from kernelcast.grafana.model.panels import PanelText, Placed, States
 from kernelcast.grafana.model.tables import Column, first_rows, table
 from kernelcast.grafana.model.targets import column
 from kernelcast.grafana.model.variables import RankedVariable
-from kernelcast.wire.catalogue import forecast
 from kernelcast.wire.catalogue.devices import device, gpu
 from kernelcast.wire.catalogue.model import Metric
 
@@ -21,9 +20,10 @@ _BY: Final = "Hostname, gpu"
 PROGRAMS: Final = ("program", "rank", "kernel")
 """Labels that are not narrowed on pages about hardware."""
 STATES: Final[States] = {
-    "6": ("does not answer", "red"),
-    "5": ("needs recovery", "red"),
-    "4": ("clocks held back", "orange"),
+    "7": ("does not answer", "red"),
+    "6": ("needs recovery", "red"),
+    "5": ("clocks held back", "orange"),
+    "4": ("limit crossed", "red"),
     "3": ("errors", "orange"),
     "2": ("breach predicted", "orange"),
     "1": ("idle but allocated", "yellow"),
@@ -58,20 +58,16 @@ def idle_allocated(free: Labels = ()) -> str:
     return f"(max by ({_BY}) ({' or '.join(owned)}) < 1) and on ({_BY}) {each(device.FB_USED, free=free)}"
 
 
-def time_left(free: Labels = ()) -> str:
-    """Time until half of the simulated paths of some series of the GPU have crossed its limit."""
-    left = promql.series(forecast.DEGRADATION_TIME, extra=('quantile="0.5"',), free=(*PROGRAMS, *free))
-    return f"min by ({_BY}) ({left})"
-
-
 def state(free: Labels = ()) -> str:
     """The worst state of each GPU: the first that holds."""
+    anywhere = (*PROGRAMS, *free)
     conditions = (
         f"({each(gpu.GPU_UP, free=free)} == 0)",
         f"({each(device.RECOVERY_ACTION, free=free)} > 0)",
         f"({held_back(_BY, free)})",
+        f"({crossing.since(_BY, free=anywhere)})",
         f"({errors(free)})",
-        f"({time_left(free)})",
+        f"({crossing.left(_BY, free=anywhere)})",
         f"({idle_allocated(free)})",
         f"({each(device.FB_USED, free=free)})",
     )
@@ -102,21 +98,23 @@ def worst_first(*, width: int = 24, height: int = 7) -> Placed:
     text = PanelText(
         "Worst first",
         f"The {_ROWS} GPUs in the worst state. Temperature is of the limit at which the driver slows the GPU down; "
-        "clocks are held back for the reasons given; errors are XIDs and uncorrectable memory errors in this time "
-        "range; allocated is idle where a GPU has an owner and no kernel for 15 minutes; a breach is the time until "
-        "half of the simulated paths have crossed a limit, or the word crossed while it lasts.",
+        "clocks are held back for the reasons given (the page of a GPU has them in full); errors are XIDs and "
+        "uncorrectable memory errors in this time range; allocated is idle where a GPU has an owner and no kernel for "
+        "15 minutes; a breach is when half of the simulated paths will have crossed a limit, or how long ago it was "
+        "crossed.",
         runbooks=("KernelcastGpuDown", "KernelcastGpuThrottling"),
     )
     heat = f"{each(device.GPU_TEMP)} / on ({_BY}) ({each(device.SLOWDOWN_TEMP)} > 0)"
     columns = (
-        Column("Hostname", "Node", least=100),
+        Column("Hostname", "Node", least=90),
         Column("gpu", "GPU", width=50),
         Column("Value #A", "State", "none", width=128, words=STATES),
-        Column("Value #B", "Temp. of limit", "percentunit", bar=True, width=112, alarm=0.95),
-        Column("Value #C", "Clocks", "none", width=140, words=held_back_states()),
-        Column("Value #D", "Errors", "short", width=55),
-        Column("Value #E", "Allocated", "none", width=75, words={"0": ("idle", "yellow")}),
-        Column("Value #F", "Breach in", "s", width=72, words=CROSSED),
+        Column("Value #B", "Temp. of limit", "percentunit", bar=True, width=104, alarm=0.95),
+        Column("Value #C", "Clocks", "none", width=130, words=held_back_in_short()),
+        Column("Value #D", "Errors", "short", width=52),
+        Column("Value #E", "Allocated", "none", width=71, words={"0": ("idle", "yellow")}),
+        Column("Value #F", "Breach", crossing.FROM_NOW, width=107),
     )
-    exprs = (state(), heat, held_back_expr(_BY), errors(), f"0 * ({idle_allocated()})", time_left())
+    breach = crossing.moment(_BY, free=PROGRAMS)
+    exprs = (state(), heat, held_back_expr(_BY), errors(), f"0 * ({idle_allocated()})", breach)
     return first_rows(table(text, list(map(column, exprs)), columns, sort="State", width=width, height=height), _ROWS)

@@ -3,7 +3,7 @@
 from typing import Final
 
 from kernelcast.grafana import promql
-from kernelcast.grafana.dashboards import living, words
+from kernelcast.grafana.dashboards import crossing, living, words
 from kernelcast.grafana.dashboards.programs.busy import NOW
 from kernelcast.grafana.dashboards.programs.hot_spots import mean, of_hottest
 from kernelcast.grafana.model.dashboard import Row
@@ -49,24 +49,24 @@ def _ranks() -> Placed:
 def _forecast() -> Placed:
     text = PanelText(
         "Forecast of the kernels chosen",
-        "Probability that a kernel crosses its threshold, and the time until half of the simulated paths have.",
+        "Probability that a kernel crosses its threshold, and when half of the simulated paths will have; once it is "
+        "crossed, how long ago.",
         calm=Calm("No breach is predicted", living.PREDICTIONS, living.LEARNING),
     )
     subject = "Hostname, gpu, program, kernel, metric, cause"
     probability = promql.series(forecast.DEGRADATION_PROBABILITY, extra=('kernel!=""',))
-    left = promql.series(forecast.DEGRADATION_TIME, extra=('quantile="0.5"', 'kernel!=""'))
     return table(
         text,
-        [column(f"max by ({subject}) ({probability})"), column(f"min by ({subject}) ({left})")],
+        [column(f"max by ({subject}) ({probability})"), column(crossing.moment(subject, extra=('kernel!=""',)))],
         (
-            Column("kernel", "Kernel"),
+            Column("kernel", "Kernel", least=130),
             Column("program", "Program", width=85),
             Column("Hostname", "Node", width=83),
             Column("gpu", "GPU", width=50),
             Column("metric", "Metric", width=105, words=words.METRICS),
             Column("cause", "Cause", width=90),
             Column("Value #A", "Probability", "percentunit", width=94),
-            Column("Value #B", "Left", "s", width=75),
+            Column("Value #B", "Crosses", crossing.FROM_NOW, width=95),
         ),
         sort="Probability",
         width=14,
