@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kernelcast.grafana.rules import forecasts, gpu_errors, hardware, hints, kernels, links, objectives, probes
-from kernelcast.grafana.rules.model import AlertRule, Profile, RuleGroup
+from kernelcast.grafana.rules.model import AlertRule, Profile
 from kernelcast.grafana.rules.render import alerts
 
 _GPU: Final = ("Hostname", "gpu")
@@ -78,8 +78,8 @@ _FIXED: Final = (
 
 def declared(profile: Profile) -> tuple[Consequences, ...]:
     """All declared consequences, of alerts that the site has."""
-    of_gpus = _names((hardware.group, links.group, gpu_errors.group, kernels.group, probes.group), profile)
-    predicted = _names((forecasts.group, hints.group), profile)
+    of_gpus = _names((hardware.alerts, links.alerts, gpu_errors.alerts, kernels.alerts, probes.alerts), profile)
+    predicted = _names((forecasts.alerts, hints.alerts), profile)
     fresh, delivered = ([f"{one.alert}{rate}" for rate in (_FAST, "", _SLOWLY)] for one in objectives.OBJECTIVES)
     dead = "KernelcastExporterStale"
     through_the_bridge = (dead, "KernelcastProducerSilent", "KernelcastClockAhead", *of_gpus, *predicted, *fresh)
@@ -112,5 +112,5 @@ def declared(profile: Profile) -> tuple[Consequences, ...]:
     return tuple(one for one in kept if one.silenced)
 
 
-def _names(groups: Iterable[Callable[[Profile], RuleGroup]], profile: Profile) -> tuple[str, ...]:
-    return tuple(rule.name for make in groups for rule in make(profile).rules if isinstance(rule, AlertRule))
+def _names(parts: Iterable[Callable[[Profile], tuple[AlertRule, ...]]], profile: Profile) -> tuple[str, ...]:
+    return tuple(rule.name for make in parts for rule in make(profile))

@@ -141,6 +141,13 @@ def test_figures_that_are_old_say_so() -> None:
     assert "nothing predicted" not in screen(shown)
 
 
+def test_a_bridge_whose_producers_are_gone_says_so() -> None:
+    """With everything stopped it said "age of data" without an age, and "no kernels seen"."""
+    shown = screen(view("kernelcast_bridge_series 0\n"))
+    assert "no producer reports to this bridge" in shown
+    assert "no kernels seen" not in shown
+
+
 @pytest.mark.parametrize(
     ("alerts", "words"),
     [

@@ -47,6 +47,8 @@ def _head(view: View) -> RenderableType:
         strip.append(f"{view.error}; these figures are old", style="bold red")
     elif view.history.page is None:
         strip.append("waiting for the first page", style="dim")
+    elif view.page.is_bridge and not view.page.producers:
+        strip.append("no producer reports to this bridge", style="bold red")
     else:
         strip.append(f"age of data {ABSENT if age is None else duration(age)}", style="bold red" if view.is_old else "")
     producers = view.page.producers
@@ -117,7 +119,8 @@ def _kernels(view: View, most: int) -> RenderableType:
     rate = f"{launches:,.0f} launches/s" if known else "rates after the second reading"
     chosen = f", with “{view.controls.text}”" if view.controls.text else ""
     title = f"kernels by {view.controls.sort}{chosen}: {len(every)}, {rate}"
-    empty = "no kernel matches" if view.page.kernels else "no kernels seen"
+    silent = view.page.is_bridge and not view.page.producers
+    empty = "no kernel matches" if view.page.kernels else "not known" if silent else "no kernels seen"
     return _panel(table if every else Text(empty, style="dim"), title)
 
 

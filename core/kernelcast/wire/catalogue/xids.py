@@ -98,6 +98,10 @@ XIDS: Final[Mapping[int, Xid]] = MappingProxyType(
         148: _nvlink("NVLink 5, NVLPW control"),
         149: _nvlink("NVLink 5, NETIR"),
         150: _nvlink("NVLink 5, MSE"),
+        155: _reset(Part.NVLINK, "NVLink error defined by software"),
+        156: _reset(Part.GPU, "a resource of the GPU was retired"),
+        158: _reset(Part.GPU, "fatal timeout"),
+        160: Xid(Action.REBOOT, Part.MEMORY, "a memory channel was retired"),
     }
 )
 

@@ -9,7 +9,7 @@ from kernelcast.grafana.dashboards.frame import ALERT_NAMES
 from kernelcast.grafana.dashboards.programs.busy import busy_seconds
 from kernelcast.grafana.dashboards.programs.hints import open_since
 from kernelcast.grafana.model import drill
-from kernelcast.grafana.model.panels import Axis, Calm, PanelText, Placed, stat
+from kernelcast.grafana.model.panels import ROOMY, Axis, Calm, PanelText, Placed, stat
 from kernelcast.grafana.model.targets import Query
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.catalogue.devices import device
@@ -81,24 +81,24 @@ def breach(*, width: int = 8, height: int = 4, free: Collection[str] = ()) -> Pl
     """The next predicted breach.
 
     Args:
-        width: Columns of the grid.
+        width: Columns of the grid; in a few, on a page about one GPU, only the metric is named.
         height: Rows of the grid.
         free: Labels that the page has no variables for.
     """
     text = PanelText(
         "Soonest predicted breach",
         "The series that is expected to cross its threshold next, the cause, and the time after which half of the "
-        "simulated paths have crossed it. Once one has crossed it, that series and how long ago, until its alert ends. "
-        "The predictor learns for 18 blocks of five minutes first; a demo has shorter ones.",
+        "simulated paths have crossed it. Once some have, the one that crossed first, and how long ago. The predictor "
+        "learns for 18 blocks of five minutes first; a demo has shorter ones.",
         calm=Calm("none predicted", living.PREDICTIONS, living.LEARNING),
         runbooks=("KernelcastBreachImminent", "KernelcastDegradationPredicted"),
     )
     by = "Hostname, gpu, metric, cause"
-    name = "{{metric}} ({{cause}}) on {{Hostname}} GPU {{gpu}}"
+    name = "{{metric}} ({{cause}}) on {{Hostname}} GPU {{gpu}}" if width >= ROOMY else "{{metric}}"
     since = crossing.since(by, free=free)
     queries = [
         Query(f"bottomk(1, {crossing.left(by, free=free)}) unless on () {since}", name),
-        Query(f"topk(1, {since})", f"{name}, crossed"),
+        Query(f"bottomk(1, {since})", f"{name}, crossed"),
     ]
     axis = Axis("s", low=0, thresholds=((None, "red"), (_SOON_SECONDS, "orange")), states=crossing.CROSSED)
     placed = stat(text, queries, axis, named=True, width=width, height=height)

@@ -27,7 +27,7 @@ _WIDE: Final = 12
 """Columns of the grid from which a graph has its legend beside it, a line for each series: eight fit at height 6."""
 _LOW: Final = 5
 """Height up to which a legend below the graph has one line: names without figures fit."""
-_ROOMY: Final = 6
+ROOMY: Final = 6
 """Columns of the grid from which a figure has its name beside it; in fewer, Grafana would write both in 6 pixels."""
 _NAME_PIXELS: Final = 13
 _LEAST_SHARE: Final = 0.01
@@ -230,9 +230,9 @@ def stat(
         "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
         "showPercentChange": False,
         "textMode": "value_and_name" if named else "value",
-        "wideLayout": width >= _ROOMY,
+        "wideLayout": width >= ROOMY,
     }
-    if named and width < _ROOMY:
+    if named and width < ROOMY:
         options["text"] = {"titleSize": _NAME_PIXELS}
     queries = [replace(query, instant=True) for query in queries]
     if text.calm is not None:

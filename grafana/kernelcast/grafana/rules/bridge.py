@@ -4,7 +4,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import PIPELINE
-from kernelcast.grafana.rules.model import MINUTE, AlertRule, Profile, RuleGroup, Severity
+from kernelcast.grafana.rules.model import MINUTE, AlertRule, Profile, Severity
 from kernelcast.grafana.rules.recording import RATE_WINDOW_SECONDS
 from kernelcast.wire.catalogue import bridge
 from kernelcast.wire.catalogue.devices import device, gpu
@@ -14,9 +14,9 @@ _NEARLY_FULL: Final = 0.9
 _LONGEST_BACKLOG_SECONDS: Final = 300.0
 
 
-def group(profile: Profile) -> RuleGroup:
+def alerts(profile: Profile) -> tuple[AlertRule, ...]:
     """Alerts: bridge down, without Kafka, behind, nearly full; messages and producers with defects; slow receivers."""
-    alerts = (_down(profile), _kafka_away(), _not_ready(), _decode_failures(profile), _nearly_full())
+    own = (_down(profile), _kafka_away(), _not_ready(), _decode_failures(profile), _nearly_full())
     others = (
         _second_writer(profile),
         _unkeyed(profile),
@@ -24,7 +24,7 @@ def group(profile: Profile) -> RuleGroup:
         _push_behind(),
         _clock_ahead(profile),
     )
-    return RuleGroup("kernelcast-bridge-alerts", (*alerts, *others))
+    return (*own, *others)
 
 
 def _down(profile: Profile) -> AlertRule:

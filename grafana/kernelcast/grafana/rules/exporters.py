@@ -4,7 +4,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import PIPELINE
-from kernelcast.grafana.rules.model import MINUTE, AlertRule, Profile, RuleGroup, Severity
+from kernelcast.grafana.rules.model import MINUTE, AlertRule, Profile, Severity
 from kernelcast.grafana.rules.recording import RATE_WINDOW_SECONDS
 from kernelcast.wire.catalogue import exporter
 
@@ -14,11 +14,11 @@ _STALE_RATIO: Final = 0.75
 """Share of the time for which an answer is used; every source is asked at least twice within that time."""
 
 
-def group(profile: Profile) -> RuleGroup:
+def alerts(profile: Profile) -> tuple[AlertRule, ...]:
     """Alerts: exporter failing, NVML hung, labels stale, probe socket full, spool filling, spool dropping."""
     spool = (_spool_filling(profile), _spool_dropping(profile))
     own = (_ticks(profile), _hung(), _attribution(), _refused(profile))
-    return RuleGroup("kernelcast-exporter-alerts", (*own, *spool))
+    return (*own, *spool)
 
 
 def _ticks(profile: Profile) -> AlertRule:

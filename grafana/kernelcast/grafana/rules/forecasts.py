@@ -4,7 +4,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import FORECASTS
-from kernelcast.grafana.rules.model import HOUR, MINUTE, AlertRule, Profile, RuleGroup, Severity
+from kernelcast.grafana.rules.model import HOUR, MINUTE, AlertRule, Profile, Severity
 from kernelcast.grafana.scores import with_class
 from kernelcast.wire.catalogue import forecast, forecast_scores
 
@@ -24,10 +24,9 @@ _DETAILS: Final = (
 )
 
 
-def group(profile: Profile) -> RuleGroup:
+def alerts(profile: Profile) -> tuple[AlertRule, ...]:
     """Alerts: a predicted breach, an imminent breach, and prediction intervals with low coverage."""
-    alerts = (_predicted(profile), _imminent(profile), _coverage(profile))
-    return RuleGroup("kernelcast-forecast-alerts", alerts)
+    return (_predicted(profile), _imminent(profile), _coverage(profile))
 
 
 def _crossed() -> str:

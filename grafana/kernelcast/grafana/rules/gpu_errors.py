@@ -5,7 +5,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import GPUS
-from kernelcast.grafana.rules.model import DAY, KEPT_SECONDS, MINUTE, AlertRule, Profile, RuleGroup, Severity
+from kernelcast.grafana.rules.model import DAY, KEPT_SECONDS, MINUTE, AlertRule, Profile, Severity
 from kernelcast.wire.catalogue import xids
 from kernelcast.wire.catalogue.devices import device, gpu
 from kernelcast.wire.catalogue.xids import XIDS, Action, Part
@@ -33,10 +33,10 @@ def _listed(*, urgent: bool) -> tuple[str, ...]:
     return tuple(f"{action[0].upper()}{action[1:]}: {'; '.join(found)}." for action, found in asking.items() if found)
 
 
-def group(profile: Profile) -> RuleGroup:
+def alerts(profile: Profile) -> tuple[AlertRule, ...]:
     """XIDs of the hardware, of programs, and all others; uncorrectable memory errors."""
     xids = (_hardware(profile), _other(profile), _application(profile))
-    return RuleGroup("kernelcast-gpu-error-alerts", (*xids, _uncorrectable(profile)))
+    return (*xids, _uncorrectable(profile))
 
 
 def _xids(matcher: str, profile: Profile) -> str:

@@ -10,7 +10,6 @@ from kernelcast.grafana.rules.model import (
     MINUTE,
     AlertRule,
     Profile,
-    RuleGroup,
     Severity,
     duration,
 )
@@ -28,13 +27,12 @@ _REPLAYS_PER_MINUTE = 8
 _NANOSECONDS = "1e9"
 
 
-def group(profile: Profile) -> RuleGroup:
+def alerts(profile: Profile) -> tuple[AlertRule, ...]:
     """Silence, throttling, memory, failed rows, rows that cannot be read."""
     limits = (_throttling(profile), _power_capped(), _heat(profile), _narrow_link(), _pcie_replays(profile))
     memory = (_memory(profile), _remap_failure(), _remapped_rows(profile), _waiting_for_reset())
     gone = (_down(), _silent(profile), _needs_recovery(), _unmeasured())
-    alerts = (*gone, *limits, *memory, _unreadable(), _idle(profile))
-    return RuleGroup("kernelcast-hardware-alerts", alerts)
+    return (*gone, *limits, *memory, _unreadable(), _idle(profile))
 
 
 def _throttling(profile: Profile) -> AlertRule:

@@ -4,16 +4,16 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import HINTS
-from kernelcast.grafana.rules.model import DAY, HOUR, AlertRule, Profile, RuleGroup, Severity
+from kernelcast.grafana.rules.model import DAY, HOUR, AlertRule, Profile, Severity
 from kernelcast.wire.catalogue import forecast, kernel
 from kernelcast.wire.events import OutcomeState
 
 _SUBJECT: Final = ("Hostname", "gpu", "program")
 
 
-def group(profile: Profile) -> RuleGroup:
+def alerts(profile: Profile) -> tuple[AlertRule, ...]:
     """Alerts: a hint that was rolled back, one that was rejected, and one that a person has not answered."""
-    return RuleGroup("kernelcast-hint-alerts", (_rolled_back(profile), _rejected(profile), _unanswered()))
+    return (_rolled_back(profile), _rejected(profile), _unanswered())
 
 
 def _happened(state: OutcomeState, profile: Profile) -> str:

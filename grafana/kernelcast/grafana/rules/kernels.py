@@ -2,15 +2,15 @@
 
 from typing import Final
 
-from kernelcast.grafana.rules.model import MINUTE, AlertRule, Profile, RuleGroup, Severity
+from kernelcast.grafana.rules.model import MINUTE, AlertRule, Profile, Severity
 from kernelcast.grafana.rules.recording import KERNEL_BASELINE, KERNEL_MEAN, KERNEL_SHARE, STATE_SECONDS
 
 _OTHER_SHARE: Final = 0.2
 
 
-def group(profile: Profile) -> RuleGroup:
+def alerts(profile: Profile) -> tuple[AlertRule, ...]:
     """Alerts: a slower kernel, a rank that the others wait for, and too many kernels beyond the limit."""
-    return RuleGroup("kernelcast-kernel-alerts", (_slower(profile), _straggler(profile), _other_share()))
+    return (_slower(profile), _straggler(profile), _other_share())
 
 
 def _slower(profile: Profile) -> AlertRule:

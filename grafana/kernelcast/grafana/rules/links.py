@@ -4,7 +4,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import GPUS, NODE
-from kernelcast.grafana.rules.model import DAY, HOUR, KEPT_SECONDS, MINUTE, AlertRule, Profile, RuleGroup, Severity
+from kernelcast.grafana.rules.model import DAY, HOUR, KEPT_SECONDS, MINUTE, AlertRule, Profile, Severity
 from kernelcast.wire.catalogue.devices import infiniband, nvlink
 
 _GPU: Final = "GPU {{ $labels.gpu }} of {{ $labels.Hostname }}"
@@ -25,11 +25,11 @@ _PHYSICAL_ERRORS: Final = (
 _ERRORS_PER_HOUR: Final = 10
 
 
-def group(profile: Profile) -> RuleGroup:
+def alerts(profile: Profile) -> tuple[AlertRule, ...]:
     """Alerts: links that are down, that recovered, that are slower or have errors."""
     nvlinks = (_nvlink_down(profile), _nvlink_recovers(profile))
     ports = (_port_down(profile), _port_slower(profile), _port_errors(profile))
-    return RuleGroup("kernelcast-link-alerts", (*nvlinks, *ports))
+    return (*nvlinks, *ports)
 
 
 def _nvlink_down(profile: Profile) -> AlertRule:

@@ -5,7 +5,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import PIPELINE
-from kernelcast.grafana.rules.model import DAY, HOUR, MINUTE, AlertRule, Profile, RecordingRule, RuleGroup, Severity
+from kernelcast.grafana.rules.model import DAY, HOUR, MINUTE, AlertRule, Profile, RecordingRule, Severity
 from kernelcast.grafana.rules.model import duration as as_duration
 from kernelcast.wire.catalogue import bridge, runtime
 
@@ -89,10 +89,9 @@ def recordings(profile: Profile) -> tuple[RecordingRule, ...]:
     )
 
 
-def group(profile: Profile) -> RuleGroup:  # noqa: ARG001  the same call for every group
+def alerts(profile: Profile) -> tuple[AlertRule, ...]:  # noqa: ARG001  the same call for every group
     """An alert for each objective and rate."""
-    alerts = tuple(_burns(one, severity) for one in OBJECTIVES for severity in _severities())
-    return RuleGroup("kernelcast-objective-alerts", alerts)
+    return tuple(_burns(one, severity) for one in OBJECTIVES for severity in _severities())
 
 
 def _severities() -> tuple[Severity, ...]:

@@ -5,7 +5,7 @@ from typing import Final
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import PIPELINE
 from kernelcast.grafana.rules.absence import lately
-from kernelcast.grafana.rules.model import MINUTE, AlertRule, Profile, RuleGroup, Severity
+from kernelcast.grafana.rules.model import MINUTE, AlertRule, Profile, Severity
 from kernelcast.grafana.rules.recording import LAG, RATE_WINDOW_SECONDS
 from kernelcast.wire.catalogue import predictor, runtime
 from kernelcast.wire.catalogue.devices import device, gpu
@@ -13,14 +13,13 @@ from kernelcast.wire.catalogue.devices import device, gpu
 _DAEMON: Final = "{{ $labels.job }} at {{ $labels.instance }}"
 
 
-def group(profile: Profile) -> RuleGroup:
+def alerts(profile: Profile) -> tuple[AlertRule, ...]:
     """Down, stale, losing messages; and the heartbeat."""
     jobs = profile.jobs
     predictor_alerts = (_predictor_down(profile), _sweeps(profile)) if jobs.predictor else ()
     lag = (_lag(profile),) if jobs.bridge or jobs.predictor else ()
     messages = (*lag, _dropping(profile), _dead_letters(profile))
-    alerts = (*predictor_alerts, _exporter_stale(profile), *messages, _watchdog())
-    return RuleGroup("kernelcast-pipeline-alerts", alerts)
+    return (*predictor_alerts, _exporter_stale(profile), *messages, _watchdog())
 
 
 def _predictor_down(profile: Profile) -> AlertRule:

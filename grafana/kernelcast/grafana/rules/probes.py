@@ -4,7 +4,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import PIPELINE
-from kernelcast.grafana.rules.model import MINUTE, AlertRule, Profile, RuleGroup, Severity
+from kernelcast.grafana.rules.model import MINUTE, AlertRule, Profile, Severity
 from kernelcast.grafana.rules.recording import RATE_WINDOW_SECONDS
 from kernelcast.wire.catalogue import kernel
 
@@ -12,10 +12,10 @@ _COVERAGE: Final = 0.5
 _SUBJECT: Final = ("Hostname", "gpu", "program", "rank")
 
 
-def group(profile: Profile) -> RuleGroup:
+def alerts(profile: Profile) -> tuple[AlertRule, ...]:
     """Cost, frames, records, coverage, and probes that are off."""
     lost = (_dropping(profile), _records(profile))
-    return RuleGroup("kernelcast-probe-alerts", (_overhead(profile), _off(), _coverage(), *lost))
+    return (_overhead(profile), _off(), _coverage(), *lost)
 
 
 def _overhead(profile: Profile) -> AlertRule:

@@ -1,7 +1,7 @@
 """Rule files and the runbooks, as text."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from kernelcast.grafana.rules import (
@@ -41,13 +41,22 @@ _GENERATED: Final = "Made by `kernelcast grafana generate`; change grafana/kerne
 
 
 def _groups(profile: Profile) -> tuple[RuleGroup, ...]:
-    """The groups of the services that the site runs: no alert is about a service that is absent by intent."""
+    """Six groups, or those of the services that the site runs: no alert is about one that is absent by intent.
+
+    A ruler may limit the rules of a group (Cortex and Grafana Mimir: `ruler_max_rules_per_rule_group`), so none has more
+    than 20.
+    """
     jobs = profile.jobs
-    always = (hardware.group, links.group, gpu_errors.group, kernels.group, probes.group)
-    predicted = (forecasts.group, hints.group) if jobs.predictor else ()
-    through_kafka = (bridge.group, objectives.group) if jobs.bridge else ()
-    made = (*always, *predicted, exporters.group, *through_kafka, pipeline.group)
-    return tuple(make(profile) for make in made)
+    parts: dict[str, tuple[Callable[[Profile], tuple[AlertRule, ...]], ...]] = {
+        "hardware": (hardware.alerts, links.alerts),
+        "gpu-error": (gpu_errors.alerts,),
+        "kernel": (kernels.alerts, probes.alerts),
+        "forecast": (forecasts.alerts, hints.alerts) if jobs.predictor else (),
+        "bridge": (bridge.alerts, objectives.alerts) if jobs.bridge else (),
+        "pipeline": (exporters.alerts, pipeline.alerts),
+    }
+    made = {name: tuple(rule for part in each for rule in part(profile)) for name, each in parts.items()}
+    return tuple(RuleGroup(f"kernelcast-{name}-alerts", rules) for name, rules in made.items() if rules)
 
 
 def render(profile: Profile) -> dict[str, str]:
