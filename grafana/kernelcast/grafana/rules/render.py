@@ -43,8 +43,8 @@ _GENERATED: Final = "Made by `kernelcast grafana generate`; change grafana/kerne
 def _groups(profile: Profile) -> tuple[RuleGroup, ...]:
     """Six groups, or those of the services that the site runs: no alert is about one that is absent by intent.
 
-    A ruler may limit the rules of a group (Cortex and Grafana Mimir: `ruler_max_rules_per_rule_group`), so none has more
-    than 20.
+    A ruler may limit the rules of a group (Cortex and Grafana Mimir: `ruler_max_rules_per_rule_group`), so none has
+    more than 20.
     """
     jobs = profile.jobs
     parts: dict[str, tuple[Callable[[Profile], tuple[AlertRule, ...]], ...]] = {

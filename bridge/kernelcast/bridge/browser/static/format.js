@@ -38,8 +38,10 @@ function time(seconds, decimals) {
 
 function fromNow(milliseconds) {
   const seconds = (Date.now() - milliseconds) / 1e3;
-  if (seconds < 0) return `in ${time(Math.max(-seconds, 1), 0)}`;
-  return `${time(Math.max(seconds, 1), 0)} ago`;
+  const size = Math.max(Math.abs(seconds), 1);
+  const [, factor] = TIMES.find(([, each]) => size >= each);
+  const whole = time(Math.round(size / factor) * factor, 0);
+  return seconds < 0 ? `in ${whole}` : `${whole} ago`;
 }
 
 const short = (value, decimals) => (Math.abs(value) < 1 ? digits(value, decimals) : scaled(value, COUNTS, "", decimals));

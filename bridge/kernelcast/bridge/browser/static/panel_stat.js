@@ -39,7 +39,8 @@ export function stat(page, panel, answers) {
   });
   if (all.length > shown.length) lines.push(element("div", { class: "quiet" }, `and ${all.length - shown.length} more`));
   const long = named && shown.some(({ name }) => name.length > LONG_NAME);
-  return element("div", { class: `figures many-${Math.min(shown.length, 4)}${long ? " long" : ""}${panel.options?.wideLayout === false && shown.length === 1 ? " stacked" : ""}` }, lines);
+  const stacked = named && panel.options?.wideLayout === false && shown.length === 1 && shown[0].name.trim();
+  return element("div", { class: `figures many-${Math.min(shown.length, 4)}${long ? " long" : ""}${stacked ? " stacked" : ""}` }, lines);
 }
 
 function share(config, value) {
