@@ -24,8 +24,9 @@ from kernelcast.runtime.kafka.admin import Admin
 from kernelcast.runtime.kafka.consumer import Consumer
 from kernelcast.runtime.kafka.replay import ReplayConsumer, to_end
 from kernelcast.runtime.settings.service import KafkaSettings
+from kernelcast.wire.catalogue.meanings import Cause
 from kernelcast.wire.cloudevents import rfc3339
-from kernelcast.wire.errors import BrokerError
+from kernelcast.wire.errors import BrokerError, ConfigurationError
 from kernelcast.wire.events import to_event
 from kernelcast.wire.findings import Finding, FindingState, Mark, Severity, Verdict, mark_key
 from kernelcast.wire.known_findings import KnownFindings
@@ -88,9 +89,19 @@ def mark_command(
     config: ConfigFile = None,
     bootstrap_servers: BootstrapServers = None,
 ) -> None:
-    """Answer a finding: it counts in the published precision; after a false alarm the series is reported later."""
+    """Answer a finding: it counts in the published precision; after a false alarm the series is reported later.
+
+    `accepted` ends a finding of cause deploy: the new duration is the usual one.
+    """
     kafka = kafka_settings("findings", config, bootstrap_servers)
-    found = _one_of(_read(kafka).findings, finding_id)
+    known = _read(kafka).findings
+    found = _one_of(known, finding_id)
+    cause = known[found].cause
+    if verdict is Verdict.ACCEPTED and cause is not Cause.DEPLOY:
+        raise ConfigurationError(
+            f"{found} has the cause {cause}; only slower kernels after a deploy can be accepted; mark it "
+            f"{Verdict.REPAIRED} or {Verdict.FALSE_ALARM}"
+        )
     _write(kafka, Mark(found, verdict, login_name() if by is None else by, note, time.time_ns()))
     typer.echo(f"{found} is marked {verdict}")
 
@@ -140,4 +151,5 @@ def _row(finding: Finding, mark: Mark | None) -> tuple[str, ...]:
     since = rfc3339(finding.began_ns)[:16] + "Z"
     explains = f"{finding.series} series" if finding.series > 1 else finding.metric
     answer = "" if mark is None else f"{mark.verdict} {mark.by}".strip()
-    return finding.finding_id, severity, str(finding.state), str(finding.cause), where, explains, value, since, answer
+    state = ", ".join(map(str, filter(None, (finding.state, finding.end_reason))))
+    return finding.finding_id, severity, state, str(finding.cause), where, explains, value, since, answer

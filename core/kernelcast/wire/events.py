@@ -8,7 +8,16 @@ from typing import Any, Final, TypeVar
 from kernelcast.wire.catalogue.meanings import Cause
 from kernelcast.wire.cloudevents import data_of, envelope
 from kernelcast.wire.errors import EventError
-from kernelcast.wire.findings import Finding, FindingEvidence, FindingState, Mark, Scope, Severity, Verdict
+from kernelcast.wire.findings import (
+    EndReason,
+    Finding,
+    FindingEvidence,
+    FindingState,
+    Mark,
+    Scope,
+    Severity,
+    Verdict,
+)
 
 HINT_TYPE: Final = "dev.kernelcast.hint.v1"
 OUTCOME_TYPE: Final = "dev.kernelcast.outcome.v1"
@@ -324,6 +333,7 @@ _READERS: Final[Mapping[type[EventData], Mapping[str, Callable[[Any], Any]]]] = 
         "seconds_to_limit": _times,
         "held": bool,
         "evidence": lambda value: tuple(map(_fact, value)),
+        "end_reason": lambda value: None if value is None else EndReason(value),
     },
     Mark: {"verdict": Verdict},
 }

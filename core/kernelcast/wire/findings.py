@@ -41,6 +41,16 @@ class Verdict(StrEnum):
 
     FALSE_ALARM = "false-alarm"
     REPAIRED = "repaired"
+    ACCEPTED = "accepted"
+
+
+class EndReason(StrEnum):
+    """Reason for the end of a finding."""
+
+    CLEARED = "cleared"
+    ACCEPTED = "accepted"
+    UNDONE = "undone"
+    PROGRAM_ENDED = "program_ended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +102,7 @@ class Finding:
         series: Number of series that it explains.
         held: Whether its page is held back because the fleet's budget of pages is spent.
         evidence: The facts behind it.
+        end_reason: Why it is over; None while it lasts.
     """
 
     finding_id: str
@@ -111,6 +122,7 @@ class Finding:
     series: int = 1
     held: bool = False
     evidence: tuple[FindingEvidence, ...] = ()
+    end_reason: EndReason | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """The predictor without Kafka: takes messages, runs cycles and writes snapshots; safe for two threads."""
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -29,6 +30,7 @@ from kernelcast.wire.tuning.experience import Experience
 
 Partition = tuple[str, int]
 """Topic and number."""
+NOTHING_ACCEPTED: Final[Mapping[str, int]] = MappingProxyType({})
 TRIALS_NS: Final = 2 * 86_400 * NANOSECONDS_PER_SECOND
 """Trials of this time are remembered, which is the time that blocks are kept."""
 
@@ -72,6 +74,7 @@ class Engine:
         columns = [
             RowColumn("regime", self.cycle.saved_regimes, self.cycle.restore_regimes),
             RowColumn("alarm", self.cycle.saved_alarms, self.cycle.restore_alarms),
+            *self.cycle.deploys.columns,
         ]
         saved = SavedRows(self.windows, self._lock, histories=self.cycle.histories, columns=columns)
         self.states = States(saved, every_seconds=settings.snapshot_every_seconds, clock_ns=clock_ns)
@@ -98,8 +101,12 @@ class Engine:
             self.offsets.update(offsets)
         return decoded
 
-    def sweep(self) -> CycleReport:
-        """Run one cycle: evaluate every live series, and forecast those that are published."""
+    def sweep(self, accepted: Mapping[str, int] = NOTHING_ACCEPTED) -> CycleReport:
+        """Run one cycle: evaluate every live series, and forecast those that are published.
+
+        Args:
+            accepted: Programs of which a person accepted that a deploy made them slower, and when, Unix nanoseconds.
+        """
         now_ns = self._clock_ns()
         with self._lock:
             changes = ProgramChanges(
@@ -109,6 +116,7 @@ class Engine:
                 trials=self.hints.trials(now_ns - TRIALS_NS),
                 runs=self.tunables.runs.all(),
                 versions=self.tunables.versions,
+                accepted=accepted,
             )
         return self.cycle.run(now_seconds=now_ns / NANOSECONDS_PER_SECOND, changes=changes)
 

@@ -1,17 +1,20 @@
 """Keeps findings from cycle to cycle, writes those that change to Kafka, and reads people's answers."""
 
+import json
 import math
 import threading
+import zlib
 from collections import Counter as Counted
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
 
-from kernelcast.predictor.alarms.alarms import Alarms
+from kernelcast.predictor.alarms.alarms import NO_DEPLOYS, Alarms
 from kernelcast.predictor.alarms.bars import LASTING_NS, precision, verdicts
 from kernelcast.predictor.alarms.settings import AlarmSettings
+from kernelcast.predictor.alarms.state import dump, load
 from kernelcast.runtime.instruments import counter, gauge
 from kernelcast.runtime.kafka.clients import Sender
 from kernelcast.runtime.kafka.follow import TopicFollower
@@ -19,9 +22,9 @@ from kernelcast.runtime.kafka.replay import ReplayConsumer
 from kernelcast.wire.catalogue import predictor as rows
 from kernelcast.wire.catalogue.meanings import Cause
 from kernelcast.wire.cloudevents import encode_event
-from kernelcast.wire.errors import EventError
+from kernelcast.wire.errors import EventError, WireError
 from kernelcast.wire.events import to_event
-from kernelcast.wire.findings import Finding, FindingEvidence, FindingState, Scope, Severity, Verdict
+from kernelcast.wire.findings import EndReason, Finding, FindingEvidence, FindingState, Scope, Severity, Verdict
 from kernelcast.wire.topics import FINDINGS
 
 MARKS: Final = "marks"
@@ -106,13 +109,51 @@ class FindingLog:
         self._follower = TopicFollower(reader, (FINDINGS.name,), self._take)
         self._lock = threading.Lock()
 
-    def cycle(self, candidates: Iterable[Finding], *, watched: int, time_ns: int) -> list[Finding]:
+    @property
+    def accepted(self) -> dict[str, int]:
+        """Programs of which a person accepted that a deploy made them slower, and when, Unix nanoseconds."""
+        found: dict[str, int] = {}
+        with self._lock:
+            for mark in self.alarms.known.marks.values():
+                finding = self.alarms.known.findings.get(mark.finding_id)
+                if mark.verdict is Verdict.ACCEPTED and finding is not None and finding.cause is Cause.DEPLOY:
+                    program = dict(finding.labels).get("program", "")
+                    found[program] = max(mark.time_ns, found.get(program, 0))
+        return found
+
+    def save(self) -> bytes:
+        """The findings that last, and everything that decides on later ones, for `restore`."""
+        with self._lock:
+            return zlib.compress(json.dumps(dump(self.alarms.snapshot())).encode())
+
+    def restore(self, saved: bytes) -> None:
+        """Go on from a saved state; call it before the first cycle.
+
+        Raises:
+            WireError: It cannot be read; findings begin again.
+        """
+        try:
+            snapshot = load(json.loads(zlib.decompress(saved)))
+        except (zlib.error, ValueError, AttributeError) as error:
+            raise WireError(f"the findings' state cannot be read: {error!r}; findings begin again") from error
+        with self._lock:
+            self.alarms.restore(snapshot)
+
+    def cycle(
+        self,
+        candidates: Iterable[Finding],
+        *,
+        watched: int,
+        time_ns: int,
+        deploys_over: Mapping[str, EndReason] = NO_DEPLOYS,
+    ) -> list[Finding]:
         """Take a cycle's candidates, and write the findings that begin, change their state or end.
 
         Args:
             candidates: Findings of single series that hold now, at most one of each series.
             watched: Number of series that are watched, with and without a candidate.
             time_ns: Time of the cycle in event time, later than that of the last one.
+            deploys_over: Programs of which no kernel is slower since a deploy any more, with the reason.
 
         Returns:
             The findings that were written.
@@ -120,7 +161,7 @@ class FindingLog:
         with self._lock:
             self.alarms.known.forget(time_ns - LASTING_NS)
             paged = set(self.alarms.budget.paged_ns)
-            changes = self.alarms.step(map(_finite, candidates), watched, time_ns)
+            changes = self.alarms.step(map(_finite, candidates), watched, time_ns, deploys_over)
             pages = len(set(self.alarms.budget.paged_ns) - paged)
             self._measures.changed(changes, pages, self.alarms)
             self._measures.marked(verdicts(self.alarms.known, time_ns))

@@ -27,9 +27,9 @@ from kernelcast.predictor.reloading import reload
 from kernelcast.predictor.scoring.published import scores
 from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND, PredictorSettings
 from kernelcast.predictor.state.baselines_topic import BaselineLog
+from kernelcast.predictor.state.own_state import OwnState
 from kernelcast.predictor.state.partitions import Partitions
 from kernelcast.predictor.state.past import Past, fill_or_warn
-from kernelcast.predictor.state.scores_topic import ScoreStore
 from kernelcast.predictor.state.state_topic import SnapshotStore
 from kernelcast.predictor.tuning.ledger import Ledger
 from kernelcast.runtime.kafka.consumer import Consumer
@@ -121,7 +121,10 @@ class Predictor:
         )
         self._publisher = ForecastPublisher(settings, self._producer, clock_ns=clock_ns)
         store = SnapshotStore(settings.group_id, self._producer, self._reader_to_the_end)
-        self._scores = ScoreStore(settings.group_id, settings.client_id, self._producer, self._reader_to_the_end)
+        self._scores, self._alarms = (
+            OwnState(name, settings.group_id, settings.client_id, self._producer, self._reader_to_the_end)
+            for name in ("scores", "alarms")
+        )
         self._partitions = Partitions(settings, self._engine, store, self._measures, clock_ns=clock_ns)
         self._ledger = Ledger(self._reader(), self._engine.hints, self._dead, self._reader(), clock_ns=clock_ns)
         self._ending = threading.Event()
@@ -223,7 +226,8 @@ class Predictor:
 
     def _run_cycles(self) -> None:
         self._cycling.progressed()  # waiting for Kafka counts as started
-        self._restore_scores()
+        self._restore("scores", self._scores, self._engine.cycle.outcomes.scoring.load)
+        self._restore("findings", self._alarms, self._findings.restore)
         snapshot_due = time.monotonic() + self._settings.snapshot_every_seconds
         while not self._cycling.wait(self._ending.wait, self._settings.sweep_every_seconds):
             try:
@@ -251,7 +255,7 @@ class Predictor:
                 fill_or_warn(past, self._clock_ns() / NANOSECONDS_PER_SECOND)
 
     def _run_cycle(self) -> None:
-        report = self._engine.sweep()
+        report = self._engine.sweep(self._findings.accepted)
         self._measures.swept(report)
         cycle = self._engine.cycle
         self._publisher.policy(self._engine.policy)
@@ -267,7 +271,12 @@ class Predictor:
             self._publisher.hints(issued, self._engine.hints)
             self._publisher.open_hints(self._engine.open_hints())
             self._publisher.experiences(self._engine.changed_experiences())
-        self._findings.cycle(report.findings, watched=report.watched, time_ns=report.time_ns)
+        changed = self._findings.cycle(
+            report.findings, watched=report.watched, time_ns=report.time_ns, deploys_over=report.deploys_over
+        )
+        if changed:
+            # A finding that a crash would forget would stay open on its topic, and begin again beside it.
+            self._alarms.write(self._findings.save())
         for finding in report.findings:
             _log.debug("finding", metric=finding.metric, cause=finding.cause, state=finding.state, value=finding.value)
         self._baselines.write()
@@ -294,18 +303,19 @@ class Predictor:
             return JSONResponse({"error": str(error)}, status_code=400)
         return JSONResponse({"series": found})
 
-    def _restore_scores(self) -> None:
+    def _restore(self, name: str, saved: OwnState, restore: Callable[[bytes], None]) -> None:
         try:
-            state = self._scores.read()
+            state = saved.read()
             if state is not None:
-                self._engine.cycle.outcomes.scoring.load(state)
+                restore(state)
         except (BrokerError, WireError) as error:
-            _log.warning("scores not restored", reason=str(error))
+            _log.warning("state not restored", state=name, reason=str(error))
 
     def _save_all(self) -> None:
         for partition in self._partitions.held:
             self._partitions.save(partition)
         self._scores.write(self._engine.cycle.outcomes.scoring.dump())
+        self._alarms.write(self._findings.save())
 
     def _commit(self, consumer: Consumer) -> None:
         offsets = dict(self._engine.offsets)

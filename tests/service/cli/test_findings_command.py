@@ -21,7 +21,7 @@ from kernelcast.wire.findings import Finding, FindingState, Scope, Severity
 from kernelcast.wire.topics import FINDINGS
 
 NOW_NS = time.time_ns()
-LASTING = replace(FINDING, finding_id="lasting", ended_ns=0, held=False, updated_ns=NOW_NS)
+LASTING = replace(FINDING, finding_id="lasting", ended_ns=0, held=False, updated_ns=NOW_NS, end_reason=None)
 TICKET = Finding(
     "ticket",
     Cause.DEPLOY,
@@ -72,6 +72,15 @@ def test_a_mark_is_written_and_shown(servers: str, capsys: pytest.CaptureFixture
     assert (found["past"]["mark"]["by"], found["past"]["mark"]["note"]) == ("ana", "fan")
     assert found["past"]["labels"] == {"Hostname": "node1", "UUID": "GPU-1", "gpu": "3"}
     assert found["lasting"]["mark"] is None
+
+
+def test_only_a_deploy_is_accepted(servers: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert findings(servers, "mark", "lasting", "accepted") == 2
+    assert "only slower kernels after a deploy can be accepted" in capsys.readouterr().err
+    assert findings(servers, "mark", "ticket", "accepted", "--by", "ana") == 0
+    assert findings(servers, "list", "--all") == 0
+    rows = {row[0]: row for row in (line.split("\t") for line in capsys.readouterr().out.splitlines()) if len(row) > 1}
+    assert (rows["ticket"][8], rows["past"][2]) == ("accepted ana", "over, cleared")
 
 
 @pytest.mark.parametrize(

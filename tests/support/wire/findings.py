@@ -4,6 +4,7 @@ from typing import Final
 
 from kernelcast.wire.catalogue.meanings import Cause
 from kernelcast.wire.findings import (
+    EndReason,
     Finding,
     FindingEvidence,
     FindingState,
@@ -33,5 +34,6 @@ FINDING: Final = Finding(
     series=2,
     held=True,
     evidence=(FindingEvidence("DCGM_FI_DEV_GPU_TEMP", LABELS, 81.0, 87.0, "limit", HOUR_NS, 2 * HOUR_NS),),
+    end_reason=EndReason.CLEARED,
 )
 MARK: Final = Mark("f1", Verdict.FALSE_ALARM, "ana", "the fan was being replaced", 4 * HOUR_NS)

@@ -1,7 +1,7 @@
 """A small synthetic fleet that writes straight into windows, one second at a time, without Kafka or a clock."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pytest
@@ -57,16 +57,16 @@ class Fleet:
     def device(self, metric: str, shape: Shape, *, gpu: str = "0") -> None:
         self.add(device_subject(metric, gpu=gpu), shape)
 
-    def run(self, seconds: int, *, redeployed: frozenset[str] = frozenset()) -> list[CycleReport]:
+    def run(self, seconds: int, *, redeployed: Mapping[str, str] | None = None) -> list[CycleReport]:
         before = len(self.reports)
         for _ in range(seconds):
             self.write()
             if self.second % round(self.settings.sweep_every_seconds) == 0:
                 now_seconds = float(START_SECONDS + self.second)
                 self.reports.append(
-                    self.cycle.run(now_seconds=now_seconds, changes=ProgramChanges(redeployed=redeployed))
+                    self.cycle.run(now_seconds=now_seconds, changes=ProgramChanges(redeployed=redeployed or {}))
                 )
-                redeployed = frozenset()
+                redeployed = None
         return self.reports[before:]
 
     def write(self) -> None:

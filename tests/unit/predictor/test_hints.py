@@ -223,7 +223,7 @@ def test_the_last_report_of_a_tunable_counts_and_a_new_code_version_is_noticed()
         words = {"program": "train", "tunable": "block", "value": value, "code_version": version, "allowed": "33,128"}
         tunables.observe(tuple(sorted(words.items())), time_ns=moment, owner=0, now_ns=moment)
     assert [one.value for one in tunables.current()] == ["128"]
-    assert tunables.take_redeployed() == {"train"}
+    assert tunables.take_redeployed() == {"train": "v1"}
     assert not tunables.take_redeployed()
     tunables.drop_silent(silent_ns=10, now_ns=20)
     assert not tunables.current()
@@ -241,7 +241,7 @@ def test_a_rollout_with_two_versions_side_by_side_is_one_deploy() -> None:
     for minute, version in enumerate(("v1", "v2", "v1", "v2", "v1", "v2", "v2")):
         observe(tunables, version, minute=minute)
         seen.append(tunables.take_redeployed())
-    assert seen == [set(), {"train"}, set(), set(), set(), set(), set()]
+    assert seen == [{}, {"train": "v1"}, {}, {}, {}, {}, {}]
 
 
 def test_going_back_to_an_older_version_is_a_deploy_too() -> None:
@@ -249,7 +249,7 @@ def test_going_back_to_an_older_version_is_a_deploy_too() -> None:
     for minute, version in ((0, "v1"), (5, "v2"), (10, "v2"), (15, "v1")):
         observe(tunables, version, minute=minute)
         redeployed = tunables.take_redeployed()
-    assert redeployed == {"train"}
+    assert redeployed == {"train": "v2"}
 
 
 def test_a_program_that_paused_and_goes_on_is_no_deploy() -> None:

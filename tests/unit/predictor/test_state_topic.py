@@ -15,8 +15,8 @@ from kernelcast.predictor.measures import Measures
 from kernelcast.predictor.series.snapshot import PartitionSnapshot, Saved, load
 from kernelcast.predictor.series.subjects import Form, Subject
 from kernelcast.predictor.settings import PredictorSettings
+from kernelcast.predictor.state.own_state import PART_BYTES, OwnState
 from kernelcast.predictor.state.partitions import Partitions
-from kernelcast.predictor.state.scores_topic import PART_BYTES, ScoreStore
 from kernelcast.predictor.state.state_topic import SnapshotStore
 from kernelcast.wire.errors import WireError
 
@@ -212,8 +212,8 @@ def test_without_a_rewound_offset_reading_begins_at_the_beginning() -> None:
     assert Predictor(topic).start() == OFFSET_BEGINNING
 
 
-def scores_of(topic: Topic, client: str = "a") -> ScoreStore:
-    return ScoreStore("group", client, topic, lambda: topic)
+def scores_of(topic: Topic, client: str = "a") -> OwnState:
+    return OwnState("scores", "group", client, topic, lambda: topic)
 
 
 def test_the_scores_of_a_predictor_come_back_whole_and_alone() -> None:

@@ -111,7 +111,7 @@ MARKS: Final = _own("finding_marks", Kind.GAUGE, "Findings marked in the last 30
 PRECISION: Final = _own(
     "finding_precision_ratio",
     Kind.GAUGE,
-    "Share of the findings marked in the last 30 days that were repaired; absent without marks.",
+    "Share of the findings marked in the last 30 days that were repaired or accepted; absent without marks.",
     "source",
 )
 BASELINES: Final = _own(

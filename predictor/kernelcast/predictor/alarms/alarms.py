@@ -1,7 +1,8 @@
 """Keeps the findings of a fleet: candidates of single series in, few findings with stable ids out."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Final
 
 from kernelcast.predictor.alarms.bars import bars
@@ -14,11 +15,12 @@ from kernelcast.predictor.alarms.settings import AlarmSettings
 from kernelcast.predictor.alarms.state import AlarmSnapshot
 from kernelcast.wire.catalogue.meanings import Cause
 from kernelcast.wire.catalogue.predictor import FINDINGS_HELD
-from kernelcast.wire.findings import Finding, FindingState, Scope, Severity
+from kernelcast.wire.findings import EndReason, Finding, FindingState, Scope, Severity
 from kernelcast.wire.known_findings import KnownFindings
 
 REPEAT_NS: Final = DAY_NS
 """A finding that lasts is reported again after this time, so that the topic keeps it."""
+NO_DEPLOYS: Final[Mapping[str, EndReason]] = MappingProxyType({})
 _URGENCY: Final = {FindingState.PASSED: 0, FindingState.OBSERVED: 1, FindingState.PREDICTED: 2, FindingState.OVER: 3}
 
 
@@ -60,21 +62,26 @@ class Alarms:
         """Number of findings whose page is held."""
         return sum(one.published is not None and one.published.held for one in self._open.values())
 
-    def step(self, found: Iterable[Finding], watched: int, time_ns: int) -> list[Finding]:
+    def step(
+        self, found: Iterable[Finding], watched: int, time_ns: int, deploys_over: Mapping[str, EndReason] = NO_DEPLOYS
+    ) -> list[Finding]:
         """Take the candidates of a cycle.
 
         Args:
             found: Candidates that hold now, at most one of each series; their ids and begins are not used.
             watched: Number of series that are watched, with and without a candidate.
             time_ns: Time of the cycle, Unix nanoseconds, later than that of the last one.
+            deploys_over: Programs of which no kernel is slower since a deploy any more, with the reason; their findings
+                end at once.
 
         Returns:
             Findings that begin, change their state or end.
         """
+        self.candidates.close_deploys(deploys_over)
         self.candidates.update(found, time_ns)
         self.candidates.accept(watched, bars(self.known, time_ns))
         members = self._regroup(time_ns)
-        ended = [self._end(one, time_ns) for one in list(self._open.values()) if not one.members]
+        ended = [self._end(one, time_ns, deploys_over) for one in list(self._open.values()) if not one.members]
         changed = self._describe(members, time_ns)
         changed += self._report_held(time_ns)
         return [one for one in ended if one is not None] + changed
@@ -132,9 +139,11 @@ class Alarms:
         self._open[opened.finding_id] = opened
         return opened
 
-    def _end(self, opened: Open, time_ns: int) -> Finding | None:
+    def _end(self, opened: Open, time_ns: int, deploys_over: Mapping[str, EndReason]) -> Finding | None:
         del self._open[opened.finding_id]
-        return over(opened.published, time_ns) if opened.published is not None else None
+        deployed = opened.unit if opened.cause is Cause.DEPLOY else ""
+        reason = deploys_over.get(deployed, EndReason.CLEARED)
+        return over(opened.published, time_ns, reason) if opened.published is not None else None
 
     def _describe(self, members: dict[str, Sequence[Candidate]], time_ns: int) -> list[Finding]:
         """Describe all findings, the most urgent first, so that they get the pages that are left."""

@@ -33,7 +33,7 @@ def verdicts(known: KnownFindings, time_ns: int) -> dict[Verdict, int]:
 def precision(counts: Mapping[Verdict, int]) -> float | None:
     """Share of the marked findings that were real; None without marks."""
     total = sum(counts.values())
-    return counts[Verdict.REPAIRED] / total if total else None
+    return 1.0 - counts[Verdict.FALSE_ALARM] / total if total else None
 
 
 def _series_of(finding: Finding) -> set[SeriesKey]:

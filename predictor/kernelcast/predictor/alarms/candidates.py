@@ -1,15 +1,18 @@
 """Series with a candidate finding: since when, how often it has come, and whether it counts."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from kernelcast.predictor.alarms import discovery
 from kernelcast.predictor.alarms.settings import AlarmSettings
 from kernelcast.wire.catalogue.cause_rules import PEER_PAGES
+from kernelcast.wire.catalogue.meanings import Cause
 from kernelcast.wire.findings import Finding, FindingState, Severity
 
 SeriesKey = tuple[str, tuple[tuple[str, str], ...]]
 """Metric and labels."""
+CandidateKey = tuple[str, tuple[tuple[str, str], ...], bool]
+"""Metric, labels, and whether a deploy is the cause: it is a finding beside another fault of the same series."""
 NANOSECONDS = 1_000_000_000
 
 
@@ -34,9 +37,19 @@ class Candidate:
     finding_id: str = ""
 
     @property
-    def key(self) -> SeriesKey:
+    def series(self) -> SeriesKey:
         """The series."""
         return self.latest.metric, self.latest.labels
+
+    @property
+    def key(self) -> CandidateKey:
+        """The series, and whether a deploy is the cause."""
+        return key_of(self.latest)
+
+
+def key_of(found: Finding) -> CandidateKey:
+    """The key of the candidate that a finding of a series belongs to."""
+    return found.metric, found.labels, found.cause is Cause.DEPLOY
 
 
 class Candidates:
@@ -50,14 +63,14 @@ class Candidates:
 
     def __init__(self, settings: AlarmSettings) -> None:
         self._settings = settings
-        self.by_series: dict[SeriesKey, Candidate] = {}
+        self.by_series: dict[CandidateKey, Candidate] = {}
         self.updated_ns = 0
         self.refused = 0
 
     def update(self, found: Iterable[Finding], time_ns: int) -> None:
         """Record the candidates of a cycle, and forget those that have been away for long enough."""
         for one in found:
-            key = one.metric, one.labels
+            key = key_of(one)
             known = self.by_series.get(key)
             if known is not None:
                 self._seen_again(known, one, time_ns)
@@ -69,6 +82,12 @@ class Candidates:
         for key in gone:
             del self.by_series[key]
         self.updated_ns = time_ns
+
+    def close_deploys(self, programs: Collection[str]) -> None:
+        """Forget the candidates of deploys of programs at once."""
+        gone = [key for key in self.by_series if key[2] and dict(key[1]).get("program") in programs]
+        for key in gone:
+            del self.by_series[key]
 
     def linger_ns(self, one: Candidate) -> int:
         """Time after which a candidate that is not seen any more is forgotten."""
@@ -86,9 +105,9 @@ class Candidates:
             bars: Factors of series that were marked as false alarms; others have 1.
         """
         predicted = []
-        for key, one in self.by_series.items():
+        for one in self.by_series.values():
             lasting_seconds = (one.seen_ns - one.since_ns) / NANOSECONDS
-            bar = bars.get(key, 1.0)
+            bar = bars.get(one.series, 1.0)
             if one.latest.state is FindingState.PASSED or (_is_observed_page(one.latest) and bar <= 1.0):
                 one.is_accepted = True
             elif one.latest.state is FindingState.OBSERVED or one.latest.probability is None:

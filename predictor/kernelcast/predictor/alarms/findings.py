@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Final
 
-from kernelcast.predictor.alarms.candidates import Candidate, SeriesKey
+from kernelcast.predictor.alarms.candidates import Candidate, CandidateKey
 from kernelcast.predictor.alarms.grouping import Group, Labels, advance, primary
 from kernelcast.wire.catalogue.meanings import Cause
-from kernelcast.wire.findings import Finding, FindingEvidence, FindingState, Scope, Severity
+from kernelcast.wire.findings import EndReason, Finding, FindingEvidence, FindingState, Scope, Severity
 
 MAX_SERIES_NAMED: Final = 32
 MAX_FACTS: Final = 8
@@ -36,7 +36,7 @@ class Open:
     unit: str
     cause: Cause | None
     began_ns: int
-    members: set[SeriesKey] = field(default_factory=set)
+    members: set[CandidateKey] = field(default_factory=set)
     published: Finding | None = None
     published_ns: int = 0
 
@@ -72,7 +72,7 @@ def build(opened: Open, members: Sequence[Candidate], time_ns: int, *, held: boo
     )
 
 
-def over(last: Finding, time_ns: int) -> Finding:
+def over(last: Finding, time_ns: int, reason: EndReason = EndReason.CLEARED) -> Finding:
     """The end of a finding."""
     return Finding(
         finding_id=last.finding_id,
@@ -90,6 +90,7 @@ def over(last: Finding, time_ns: int) -> Finding:
         series=last.series,
         held=last.held,
         evidence=last.evidence,
+        end_reason=reason,
     )
 
 
@@ -115,7 +116,7 @@ def _evidence(lead: Finding, members: Sequence[Candidate]) -> tuple[FindingEvide
     facts = list(lead.evidence[:MAX_FACTS])
     named = {(one.metric, one.labels) for one in facts}
     leading_first = sorted(members, key=lambda one: (one.latest is not lead, one.since_ns, one.key))
-    others = [_fact(one) for one in leading_first[:MAX_SERIES_NAMED] if one.key not in named]
+    others = [_fact(one) for one in leading_first[:MAX_SERIES_NAMED] if one.series not in named]
     return (*facts, *others)
 
 

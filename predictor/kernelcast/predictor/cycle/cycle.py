@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import numpy as np
@@ -11,6 +11,7 @@ from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.causes.find import FoundCause
 from kernelcast.predictor.cycle.anomaly_scores import AnomalyScores, common_interval
 from kernelcast.predictor.cycle.causes.breach_causes import BreachCauses
+from kernelcast.predictor.cycle.causes.deploys import Deploys
 from kernelcast.predictor.cycle.causes.device_faults import DeviceFaults, one_of_each_series
 from kernelcast.predictor.cycle.causes.device_panels import DevicePanels
 from kernelcast.predictor.cycle.causes.explanations import Explanations
@@ -54,6 +55,7 @@ class Cycle:
         degradations: Breaches as they are published.
         scores: Coverage of past forecasts by metric.
         outcomes: Scores of everything that is published, by class and horizon.
+        deploys: Kernels that a deploy made slower.
         fleet: Comparison of GPUs with the other nodes of the fleet.
         deep: Models that statsmodels fits; None where that is switched off.
     """
@@ -84,6 +86,7 @@ class Cycle:
         self._faults = DeviceFaults(panels)
         self._stragglers = Stragglers(self._source)
         self._breaches = BreachCauses(panels, self.detection.memory)
+        self.deploys = Deploys(self._source, self.detection.memory)
         self.fleet = FleetComparison(self._source, self._breaches, self.detection.memory)
         self._explained = Explanations(self.detection, self._source, self._breaches)
         self.deep = DeepFits(pool, settings.deep.fits_per_block) if pool is not None else None
@@ -220,13 +223,11 @@ class Cycle:
         self.detection.memory.crossed_ns[rows] = np.where(saved[:, 0] > 1, crossed_ns, 0)
         self.detection.memory.since_ns[rows] = saved[:, 1]
 
-    def _begin_versions(self, rows: Ints, newest: Ints, redeployed: Iterable[str]) -> None:
-        for program in redeployed:
+    def _begin_versions(self, rows: Ints, newest: Ints, redeployed: Mapping[str, str]) -> None:
+        for program, former in redeployed.items():
             with self._lock:
                 mine = kernels_of(program, "", rows, self.attributes, self._windows)
-            block = self._begin_since_last_cycle(mine, rows, newest)
-            if block is not None:
-                self._breaches.deployed(program, block)
+            self._begin_since_last_cycle(mine, rows, newest, former)
 
     def _begin_values(self, rows: Ints, newest: Ints, changes: ProgramChanges) -> None:
         with self._lock:
@@ -235,17 +236,19 @@ class Cycle:
         for mine in retuned:
             self._begin_since_last_cycle(mine, rows, newest)
 
-    def _begin_since_last_cycle(self, mine: list[int], rows: Ints, newest: Ints) -> int | None:
-        """Begin a regime of rows that changed since the last cycle; returns its first block."""
+    def _begin_since_last_cycle(self, mine: list[int], rows: Ints, newest: Ints, former: str | None = None) -> None:
+        """Begin a regime of rows that changed since the last cycle; of a deploy with the version before."""
         if not mine:
-            return None
+            return
         # The block in which they changed mixes both.
         since = int(newest[np.isin(rows, mine)].max())
         since -= round(self._settings.sweep_every_seconds / self.interval_seconds)
         block = since // self.histories.block_intervals
-        self.detection.begin_regime(np.array(mine, np.int64), block)
+        changed = np.array(mine, np.int64)
+        if former is not None:
+            self.deploys.deployed(changed, block, former)
+        self.detection.begin_regime(changed, block)
         self.detection.regimes_begun += len(mine)
-        return block
 
     def _count_abstentions(self, evaluated: Ints, report: CycleReport) -> None:
         memory = self.detection.memory
@@ -297,7 +300,8 @@ class Cycle:
                 report.predictions.append(prediction)
                 if prediction.degradation is not None and alarmed[place]:
                     alarming.append((prediction, int(memory.since_ns[prediction.row])))
-        deploys = self._breaches.deploy_findings(rows, newest)
+        deploys = self.deploys.run(rows, newest, changes)
+        report.deploys_over = self.deploys.over
         slow = self._stragglers.run(rows, newest)
         found = (*findings_of(alarming), *faults, *deploys, *slow)
         every = one_of_each_series((*found, *self.fleet.run(rows, newest, known, found, changes)))

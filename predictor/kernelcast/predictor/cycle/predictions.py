@@ -8,7 +8,7 @@ from typing import Final
 
 from kernelcast.predictor.series.subjects import Subject
 from kernelcast.wire.catalogue.meanings import Cause
-from kernelcast.wire.findings import Finding, FindingEvidence, Severity
+from kernelcast.wire.findings import EndReason, Finding, FindingEvidence, Severity
 
 Bounds = tuple[float, float, float]
 """Mean, lower and upper bound."""
@@ -104,6 +104,7 @@ class CycleReport:
     Attributes:
         predictions: To be published.
         findings: One for each series with an alert, and for each observed fault, for grouping and alarm control.
+        deploys_over: Programs of which no kernel is slower since a deploy any more, with the reason.
         time_ns: Event time of the cycle, later than that of the one before.
         watched: Series that have a limit.
         evaluated: Series whose newest block was evaluated.
@@ -118,6 +119,7 @@ class CycleReport:
 
     predictions: list[Prediction] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
+    deploys_over: Mapping[str, EndReason] = field(default_factory=dict)
     time_ns: int = 0
     watched: int = 0
     evaluated: int = 0

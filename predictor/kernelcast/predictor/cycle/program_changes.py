@@ -22,20 +22,22 @@ class ProgramChanges:
     """Changes since the last cycle, with the programs that report their version, and trials.
 
     Attributes:
-        redeployed: Programs with a new code version.
+        redeployed: Programs with a new code version, each with the version before.
         versioned: Programs that report their code version.
         retuned: Program and kernels of tunables with a new value.
         trials: Trials of the time that the blocks cover.
         runs: Versions and tunables by program and GPU.
         versions: Versions that each program runs now.
+        accepted: Programs of which a person accepted that a deploy made them slower, and when, Unix nanoseconds.
     """
 
-    redeployed: Iterable[str] = ()
+    redeployed: Mapping[str, str] = field(default_factory=dict)
     versioned: Iterable[str] = ()
     retuned: Iterable[tuple[str, str]] = ()
     trials: Sequence[Trial] = ()
     runs: Mapping[RunKey, ProgramRun] = field(default_factory=dict)
     versions: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    accepted: Mapping[str, int] = field(default_factory=dict)
 
 
 class TrialBlocks:

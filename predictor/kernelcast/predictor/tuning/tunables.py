@@ -66,7 +66,8 @@ class TunableReports:
     """The latest report of each tunable.
 
     Attributes:
-        redeployed: Programs that have come to run another code version since the last `take_redeployed`.
+        redeployed: Programs that have come to run another code version since the last `take_redeployed`, each with
+            the version before.
         retuned: Program and kernels of tunables that have come to have another value since the last `take_retuned`.
         refused: Tunables beyond the limit.
         runs: Versions and tunables by program and GPU.
@@ -77,7 +78,7 @@ class TunableReports:
         self._heard_ns: dict[Key, int] = {}
         self._versions: dict[str, dict[str, int]] = {}
         self._values: dict[Key, dict[str, int]] = {}
-        self.redeployed: set[str] = set()
+        self.redeployed: dict[str, str] = {}
         self.retuned: set[tuple[str, str]] = set()
         self.refused = 0
         self.runs = ProgramRuns()
@@ -112,9 +113,10 @@ class TunableReports:
             return
         self._latest[tunable.key] = tunable
         self._heard_ns[tunable.key] = now_ns
-        if _notice(self._versions.setdefault(tunable.program, {}), tunable.code_version, now_ns):
-            self.redeployed.add(tunable.program)
-        if _notice(self._values.setdefault(tunable.key, {}), tunable.value, now_ns):
+        former = _notice(self._versions.setdefault(tunable.program, {}), tunable.code_version, now_ns)
+        if former is not None:
+            self.redeployed[tunable.program] = former
+        if _notice(self._values.setdefault(tunable.key, {}), tunable.value, now_ns) is not None:
             self.retuned.add((tunable.program, tunable.kernel))
 
     def current(self) -> list[ReportedTunable]:
@@ -131,9 +133,9 @@ class TunableReports:
         """Programs that report their code version."""
         return {program for program, versions in self._versions.items() if any(versions)}
 
-    def take_redeployed(self) -> set[str]:
-        """Programs with a new code version since the last call."""
-        programs, self.redeployed = self.redeployed, set()
+    def take_redeployed(self) -> dict[str, str]:
+        """Programs with a new code version since the last call, each with the version before."""
+        programs, self.redeployed = self.redeployed, {}
         return programs
 
     def take_retuned(self) -> set[tuple[str, str]]:
@@ -155,20 +157,21 @@ class TunableReports:
         self._versions = {program: versions for program, versions in self._versions.items() if program in alive}
 
 
-def _notice(heard_ns: dict[str, int], value: str, now_ns: int) -> bool:
-    """Record that a value was reported; returns whether it replaces others, and is not one of those in use.
+def _notice(heard_ns: dict[str, int], value: str, now_ns: int) -> str | None:
+    """Record that a value was reported; returns the newest of those that it replaces, None where it is one in use.
 
     Args:
         heard_ns: When each value was last reported; values that are no longer in use are removed.
         value: The value.
         now_ns: Time of the report.
     """
-    known = set(heard_ns)
+    known = dict(heard_ns)
     for old in [old for old, time_ns in heard_ns.items() if time_ns < now_ns - VERSION_SILENT_NS]:
         del heard_ns[old]
-    replaces = bool(known) and value not in heard_ns and known != {value}
+    replaces = bool(known) and value not in heard_ns and set(known) != {value}
     heard_ns[value] = now_ns
-    return replaces
+    others = [old for old in known if old != value]
+    return max(others, key=lambda old: known[old]) if replaces else None
 
 
 class GpuTime:

@@ -2,58 +2,17 @@
 
 import math
 from dataclasses import replace
-from typing import Any
 
 from prometheus_client import CollectorRegistry
 from tests.support.predictor.finding_candidates import START_NS, candidate
+from tests.support.predictor.finding_log import Message, Sent, log
 from tests.support.wire.findings import FINDING
 
-from kernelcast.predictor.alarms.settings import AlarmSettings
-from kernelcast.predictor.findings import FindingLog
 from kernelcast.wire.catalogue.meanings import Cause
-from kernelcast.wire.cloudevents import decode_event, encode_event
-from kernelcast.wire.events import finding_from, to_event
-from kernelcast.wire.findings import Finding, FindingEvidence, FindingState, Mark, Verdict
+from kernelcast.wire.findings import FindingEvidence, FindingState, Mark, Verdict
 from kernelcast.wire.topics import FINDINGS
 
 CYCLE_NS = 300 * 10**9
-
-
-class Sent:
-    """Collects what would be sent."""
-
-    def __init__(self) -> None:
-        self.messages: list[tuple[str, bytes | None, bytes | None]] = []
-
-    def send(self, topic: str, *, key: bytes | None, value: bytes | None, headers: object = ()) -> None:
-        assert not headers
-        self.messages.append((topic, key, value))
-
-    def findings(self) -> list[Finding]:
-        return [finding_from(decode_event(value or b"")) for _, _, value in self.messages]
-
-
-class Message:
-    def __init__(self, data: Finding | Mark) -> None:
-        self._value = encode_event(to_event(data, source="/test", time_ns=1))
-
-    def value(self) -> bytes:
-        return self._value
-
-
-class Nothing:
-    """A reader of an empty topic."""
-
-    def partitions(self, _topic: str) -> list[Any]:
-        return []
-
-    def close(self, _timeout_seconds: float = 0.0) -> None:
-        pass
-
-
-def log(sent: Sent, registry: CollectorRegistry, **settings: Any) -> FindingLog:
-    reader: Any = Nothing()
-    return FindingLog(AlarmSettings(**settings), sent, reader, client_id="p1", registry=registry)
 
 
 def test_only_changes_are_written_with_the_finding_as_key() -> None:

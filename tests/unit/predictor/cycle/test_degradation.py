@@ -202,7 +202,7 @@ def test_a_new_code_version_begins_a_new_regime(fleet: Fleet, noise: Noise) -> N
     steady_load(fleet, noise)
     fleet.add(kernel_subject("gemm"), lambda second: (1e-3 if second < 100 else 1.6e-3) * (1 + noise(0.02)))
     fleet.run(100)
-    fleet.run(5, redeployed=frozenset({"train"}))
+    fleet.run(5, redeployed={"train": "v1"})
     fleet.run(200)
     assert not fleet.alarms
 

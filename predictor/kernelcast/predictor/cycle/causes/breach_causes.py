@@ -1,4 +1,4 @@
-"""Causes of series that alarm or probably reach their limit, and of kernels that a deploy made slower."""
+"""Causes of series that alarm or probably reach their limit."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -10,7 +10,6 @@ from kernelcast.predictor.arrays import Floats, Ints
 from kernelcast.predictor.causes.features import features
 from kernelcast.predictor.causes.find import Column, FeatureRows, Found, FoundCause, find
 from kernelcast.predictor.causes.observed import Around, Observed
-from kernelcast.predictor.cycle.causes.device_faults import observed_finding
 from kernelcast.predictor.cycle.causes.device_panels import DAY_BLOCKS, DevicePanels, DeviceRows, Labels
 from kernelcast.predictor.cycle.memory import DetectorMemory
 from kernelcast.predictor.passage.series import BLOCK_SECONDS
@@ -19,7 +18,6 @@ from kernelcast.wire.catalogue.cause_rules import RULES, Excuse
 from kernelcast.wire.catalogue.devices import device
 from kernelcast.wire.catalogue.features import Feature
 from kernelcast.wire.catalogue.meanings import Cause, Meaning, Topic
-from kernelcast.wire.findings import Finding
 
 MAX_SIBLINGS: Final = 8
 """Other kernels of the GPU that are compared with a slow one."""
@@ -57,8 +55,6 @@ class BreachCauses:
         self._panels = panels
         self._source = panels.source
         self._memory = memory
-        self._deploys: dict[str, int] = {}
-        self._deploy_findings: tuple[tuple[object, ...], list[Finding]] = ((), [])
 
     def of_kernels(
         self, rows: Ints, newest: Ints, live: Ints, known: DeviceRows
@@ -117,42 +113,6 @@ class BreachCauses:
         shown = find(self._panels.features(known, devices[present], around), rules)
         found = dict(zip(np.flatnonzero(present).tolist(), shown, strict=True))
         return [found[at].first_of(allowed) if at in found else None for at in place.tolist()]
-
-    def deployed(self, program: str, block: int) -> None:
-        """Record that a program has another code version since the end of a block."""
-        self._deploys[program] = block
-
-    def deploy_findings(self, live: Ints, newest: Ints) -> list[Finding]:
-        """Tickets of kernels that are slower since a deploy, for a day after it; computed once per block."""
-        known, width = self._source.attributes, self._source.histories.block_intervals
-        block = int(newest.max(initial=0)) // width - 1
-        self._deploys = {name: since for name, since in self._deploys.items() if block - since < DAY_BLOCKS}
-        key = (block, *sorted(self._deploys.items()))
-        if key == self._deploy_findings[0]:
-            return self._deploy_findings[1]
-        findings: list[Finding] = []
-        for program, since in self._deploys.items():
-            rows = live[known.kernel[live] & (known.program[live] == known.program_number(program))]
-            findings += self._slower_since(rows, since, block)
-        self._deploy_findings = key, findings
-        return findings
-
-    def _slower_since(self, rows: Ints, since: int, block: int) -> list[Finding]:
-        if not len(rows):
-            return []
-        values = self._source.histories.blocks(rows, block)[1][:, -DAY_BLOCKS:]
-        version = np.tile(np.arange(block + 1 - DAY_BLOCKS, block + 1) > since, (len(rows), 1)).astype(np.int64)
-        labels = self._labels(rows)
-        end_ns = [(block + 1) * self._source.histories.block_ns] * len(rows)
-        seen = Observed({DURATION: values}, BLOCK_SECONDS, labels, end_ns, Around(version=version))
-        shown = features(seen)
-        rules = [rule for rule in RULES if rule.result is Cause.DEPLOY]
-        found = find(FeatureRows(self._panels.scaled(shown.columns), labels, end_ns), rules)
-        return [
-            observed_finding(cause, own, end_ns[0], DURATION)
-            for own, each in zip(labels, found, strict=True)
-            for cause in each.causes
-        ]
 
     def _kernel_features(
         self, rows: Ints, newest: Ints, live: Ints, known: DeviceRows, fleet: FleetFigures | None = None

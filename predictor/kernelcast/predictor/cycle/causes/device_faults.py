@@ -119,8 +119,8 @@ def observed_finding(found: FoundCause, labels: Labels, end_ns: int, metric: str
 
 
 def one_of_each_series(findings: Iterable[Finding]) -> list[Finding]:
-    """The first finding of each metric and labels."""
-    kept: dict[tuple[str, Labels], Finding] = {}
+    """The first finding of each metric and labels; a deploy that made a kernel slower is a finding beside it."""
+    kept: dict[tuple[str, Labels, bool], Finding] = {}
     for one in findings:
-        kept.setdefault((one.metric, one.labels), one)
+        kept.setdefault((one.metric, one.labels, one.cause is Cause.DEPLOY), one)
     return list(kept.values())

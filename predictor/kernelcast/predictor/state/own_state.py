@@ -1,4 +1,4 @@
-"""The state of a predictor's scores on `kernelcast.state`, in parts that Kafka takes."""
+"""States that belong to one predictor and to no partition, on `kernelcast.state`, in parts that Kafka takes."""
 
 import struct
 import time
@@ -17,11 +17,12 @@ PART_BYTES: Final = 384 * 1024
 _HEAD: Final = struct.Struct("<IHH")  # checksum of the whole state, number of the part, number of parts
 
 
-class ScoreStore:
-    """Writes and reads the scores of one predictor; keys are `predictor-scores|GROUP|CLIENT|PART`."""
+class OwnState:
+    """Writes and reads one state of one predictor, such as its scores; keys are `predictor-NAME|GROUP|CLIENT|PART`."""
 
     def __init__(
         self,
+        name: str,
         group_id: str,
         client_id: str,
         producer: Sender,
@@ -29,7 +30,7 @@ class ScoreStore:
         *,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._prefix = f"predictor-scores|{group_id}|{client_id}|"
+        self._prefix = f"predictor-{name}|{group_id}|{client_id}|"
         self._producer = producer
         self._open_reader = open_reader
         self._monotonic = monotonic

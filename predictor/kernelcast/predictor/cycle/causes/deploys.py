@@ -1,0 +1,239 @@
+"""Kernels that a deploy made slower: a ticket until it is accepted or undone, or until their program has ended."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from kernelcast.predictor.arrays import Bools, Floats, Ints
+from kernelcast.predictor.causes.find import Column, FeatureRows, find
+from kernelcast.predictor.causes.observed import usual_low
+from kernelcast.predictor.cycle.anomaly_scores import common_interval
+from kernelcast.predictor.cycle.causes.device_faults import observed_finding
+from kernelcast.predictor.cycle.memory import DetectorMemory
+from kernelcast.predictor.cycle.panels import PanelSource
+from kernelcast.predictor.cycle.program_changes import ProgramChanges
+from kernelcast.predictor.passage.baseline import OPENING_BLOCKS
+from kernelcast.predictor.passage.series import DAY_BLOCKS
+from kernelcast.predictor.screening.blocks import row_medians
+from kernelcast.predictor.series.saved.parts import Array
+from kernelcast.predictor.series.saved.rows import RowColumn
+from kernelcast.predictor.series.subjects import DURATION
+from kernelcast.predictor.series.windows import EMPTY
+from kernelcast.predictor.tuning.runs import ProgramRun, RunKey
+from kernelcast.wire.catalogue.cause_rules import RULES
+from kernelcast.wire.catalogue.features import Feature
+from kernelcast.wire.catalogue.meanings import Cause
+from kernelcast.wire.findings import EndReason, Finding
+
+LEAST_BLOCKS: Final = 3
+"""Blocks after the first minutes of a new version that a comparison needs."""
+RECENT_BLOCKS: Final = 12
+BACK_RATIO: Final = 1.05
+"""A kernel is as fast as before once the median of its last hour is below this multiple."""
+UNKNOWN: Final = 0
+_RULE: Final = next(rule for rule in RULES if rule.result is Cause.DEPLOY)
+_SLOWER: Final = _RULE.conditions[0].limit
+_SHOWN: Final = replace(_RULE, conditions=(replace(_RULE.conditions[0], limit=0.0),))
+
+
+class Deploys:
+    """Usual durations before a deploy, and the kernels that are slower since; one thread at a time. Arrays by row.
+
+    A deploy is remembered for a day, and for longer where it made the kernel slower. Further deploys do not replace it
+    then: the reference stays the last duration that was accepted.
+
+    Attributes:
+        over: Programs whose last slower kernel went in the last cycle, with the reason.
+    """
+
+    def __init__(self, source: PanelSource, memory: DetectorMemory) -> None:
+        self._source = source
+        self._memory = memory
+        self._generation: Ints = np.zeros(0, np.int64)
+        self._since: Ints = np.zeros(0, np.int64)
+        self._former: Ints = np.zeros(0, np.int64)
+        self._reference: Floats = np.zeros(0)
+        self._value: Floats = np.zeros(0)
+        self._block: int | None = None
+        self._findings: dict[int, Finding] = {}
+        self.over: dict[str, EndReason] = {}
+
+    @property
+    def columns(self) -> tuple[RowColumn, ...]:
+        """Saved columns of each series: the deploy's block, the durations before and since, the version before."""
+        return (
+            RowColumn("deploy", self._saved, self._restore),
+            RowColumn("deploy_former", lambda rows: self._of(self._former, rows, UNKNOWN), self._restore_former),
+        )
+
+    def deployed(self, rows: Ints, block: int, former: str) -> None:
+        """Remember the usual durations before a deploy; call it before the regime of the new version begins.
+
+        Args:
+            rows: Shape (n,), kernels of the program.
+            block: The last block with values of the version before.
+            former: The version before.
+        """
+        self._sync(rows)
+        rows = rows[np.isnan(self._value[rows])]
+        if not len(rows):
+            return
+        values = self._source.histories.blocks(rows, block)[1][:, -DAY_BLOCKS:]
+        learnt = self._memory.baseline[rows]
+        self._reference[rows] = np.where(np.isfinite(learnt), learnt, usual_low(values))
+        self._since[rows], self._former[rows] = block, version_number(former)
+
+    def run(self, live: Ints, newest: Ints, changes: ProgramChanges) -> list[Finding]:
+        """Compare kernels with the time before the last deploy, once per block.
+
+        Args:
+            live: Shape (n,), rows that report.
+            newest: Shape (n,), newest interval of each.
+            changes: What programs run, and which deploys were accepted.
+
+        Returns:
+            A ticket for each kernel that is slower, also while it does not report.
+        """
+        reasons: dict[str, EndReason] = {}
+        self._forget_gone(reasons)
+        self._describe(changes.runs)
+        self._forget_accepted(changes.accepted, reasons)
+        pending = np.isin(live, np.flatnonzero(self._since != EMPTY))
+        block = (
+            common_interval(newest[pending]) // self._source.histories.block_intervals - 1 if pending.any() else None
+        )
+        if block is not None and block != self._block:
+            self._block = block
+            self._compare(live[pending], block)
+            self._forget_undone(live[pending], changes.runs, reasons)
+            self._findings.clear()
+        self._describe(changes.runs)
+        named = {_program(one) for one in self._findings.values()}
+        self.over = {program: reason for program, reason in reasons.items() if program not in named}
+        return list(self._findings.values())
+
+    def _compare(self, rows: Ints, block: int) -> None:
+        """Set the present duration of kernels that are slower; forget deploys that made none slower within a day."""
+        values = self._source.trials.masked(rows, block, self._source.histories.blocks(rows, block)[1])[0]
+        numbers = block + 1 - np.arange(values.shape[1], 0, -1)
+        after = np.where(numbers > self._since[rows, None] + OPENING_BLOCKS, values, np.nan)
+        slower = np.isfinite(self._value[rows])
+        present = np.where(slower, _median(after[:, -RECENT_BLOCKS:]), _median(after[:, -DAY_BLOCKS:]))
+        found = slower | (present >= _SLOWER * self._reference[rows])
+        self._value[rows] = np.where(found & np.isfinite(present), present, self._value[rows])
+        self._clear(rows[~found & (block - self._since[rows] >= DAY_BLOCKS)])
+
+    def _forget_undone(self, rows: Ints, runs: Mapping[RunKey, ProgramRun], reasons: dict[str, EndReason]) -> None:
+        """Forget kernels that are as fast as before, or whose program runs the former version again."""
+        back = self._value[rows] < BACK_RATIO * self._reference[rows]
+        slower = np.isfinite(self._value[rows])
+        for row, is_back in zip(rows[slower].tolist(), back[slower].tolist(), strict=True):
+            run = self._run_of(row, runs)
+            returned = run is not None and version_number(run.code_version) == self._former[row] != UNKNOWN
+            if returned or is_back:
+                self._end(row, EndReason.UNDONE, reasons)
+
+    def _forget_accepted(self, accepted: Mapping[str, int], reasons: dict[str, EndReason]) -> None:
+        known = self._source.attributes
+        for program, time_ns in accepted.items():
+            number = known.program_number(program)
+            for row in np.flatnonzero(self._since != EMPTY).tolist():
+                if known.program[row] == number and self._since[row] * self._source.histories.block_ns <= time_ns:
+                    self._end(row, EndReason.ACCEPTED, reasons)
+
+    def _forget_gone(self, reasons: dict[str, EndReason]) -> None:
+        """Forget series that the windows have dropped."""
+        rows, windows = np.flatnonzero(self._since != EMPTY), self._source.windows
+        with self._source.lock:
+            gone = (windows.generation[rows] != self._generation[rows]) | (windows.owner[rows] < 0)
+        for row in rows[gone].tolist():
+            self._end(row, EndReason.PROGRAM_ENDED, reasons)
+
+    def _end(self, row: int, reason: EndReason, reasons: dict[str, EndReason]) -> None:
+        finding = self._findings.pop(row, None)
+        if finding is not None:
+            reasons[_program(finding)] = reason
+        self._clear(np.array([row]))
+
+    def _describe(self, runs: Mapping[RunKey, ProgramRun]) -> None:
+        """Make the findings of the slower kernels, where some are missing: after a new block or a restart."""
+        rows = np.flatnonzero((self._since != EMPTY) & np.isfinite(self._value))
+        if len(rows) == len(self._findings):
+            return
+        windows, block_ns = self._source.windows, self._source.histories.block_ns
+        with self._source.lock:
+            subjects = [windows.subject(row) for row in rows.tolist()]
+            end_ns = ((windows.newest[rows] + 1) * windows.interval_ns).tolist()
+        labels = [() if one is None else one.without_variant.labels for one in subjects]
+        value, reference = self._value[rows], self._reference[rows]
+        shown = FeatureRows({Feature.DEPLOY_RATIO: Column(value / reference, value, reference)}, labels, end_ns)
+        self._findings = {}
+        for place, (row, found) in enumerate(zip(rows.tolist(), find(shown, [_SHOWN]), strict=True)):
+            run = self._run_of(row, runs)
+            version = run.code_version if run is not None else ""
+            for cause in found.causes:
+                begin_ns = int(self._since[row] + 1) * block_ns
+                facts = tuple(replace(fact, begin_ns=begin_ns, code_version=version) for fact in cause.evidence)
+                own = replace(cause, evidence=facts)
+                self._findings[row] = observed_finding(own, labels[place], end_ns[place], DURATION)
+
+    def _run_of(self, row: int, runs: Mapping[RunKey, ProgramRun]) -> ProgramRun | None:
+        with self._source.lock:
+            subject = self._source.windows.subject(row)
+        return runs.get((subject.program, subject.device)) if subject is not None else None
+
+    def _sync(self, rows: Ints) -> None:
+        """Make room for rows, and forget what other series left in them."""
+        more = max(int(rows.max(initial=-1)) + 1 - len(self._since), 0)
+        self._generation = np.r_[self._generation, np.zeros(more, np.int64)]
+        self._since = np.r_[self._since, np.full(more, EMPTY, np.int64)]
+        self._former = np.r_[self._former, np.full(more, UNKNOWN, np.int64)]
+        self._reference, self._value = (np.r_[old, np.full(more, np.nan)] for old in (self._reference, self._value))
+        generation = self._source.windows.generation[rows]
+        self._clear(rows[self._generation[rows] != generation])
+        self._generation[rows] = generation
+
+    def _clear(self, rows: Ints) -> None:
+        self._since[rows], self._former[rows] = EMPTY, UNKNOWN
+        self._reference[rows] = self._value[rows] = np.nan
+
+    def _of(self, values: Array, rows: Ints, other: float) -> Array:
+        """Values of rows; another one for rows that have no deploy."""
+        found = np.full(len(rows), other, values.dtype)
+        inside = np.flatnonzero(rows < len(values))
+        mine = inside[self._generation[rows[inside]] == self._source.windows.generation[rows[inside]]]
+        found[mine] = values[rows[mine]]
+        return found
+
+    def _saved(self, rows: Ints) -> Array:
+        durations = [self._of(values, rows, np.nan) for values in (self._reference, self._value)]
+        return np.stack([self._of(self._since, rows, EMPTY).astype(np.float64), *durations], axis=1)
+
+    def _restore(self, rows: Ints, saved: Array) -> None:
+        self._sync(rows)
+        known: Bools = saved[:, 0] > EMPTY / 2
+        self._since[rows] = np.where(known, saved[:, 0], EMPTY).astype(np.int64)
+        self._reference[rows], self._value[rows] = saved[:, 1], saved[:, 2]
+
+    def _restore_former(self, rows: Ints, saved: Array) -> None:
+        self._sync(rows)
+        self._former[rows] = saved
+
+
+def version_number(version: str) -> int:
+    """A number of a code version that is the same in each process; `UNKNOWN` for none."""
+    digest = hashlib.blake2b(version.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True) if version else UNKNOWN
+
+
+def _median(values: Floats) -> Floats:
+    """Median of each row with enough values, shape (n,); NaN for others."""
+    enough = np.isfinite(values).sum(axis=1) >= LEAST_BLOCKS
+    return np.where(enough, row_medians(values), np.nan)
+
+
+def _program(finding: Finding) -> str:
+    return dict(finding.labels).get("program", "")
