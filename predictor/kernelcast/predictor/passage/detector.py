@@ -9,7 +9,13 @@ from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.passage import baseline
 from kernelcast.predictor.passage.baseline import Baseline
 from kernelcast.predictor.passage.calibration import Calibrator
-from kernelcast.predictor.passage.excursions import NOISE_ERRORS, excursions, explained_by_noise, jumps_often
+from kernelcast.predictor.passage.excursions import (
+    HELD_SHARE,
+    NOISE_ERRORS,
+    excursions,
+    explained_by_noise,
+    jumps_often,
+)
 from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS, Passage, first_passage
 from kernelcast.predictor.passage.refill import refilling
 from kernelcast.predictor.passage.series import DAY_BLOCKS, Blocks, Traits
@@ -142,19 +148,19 @@ def _judged_by_itself(
     distance = np.abs(1.0 - 1.0 / ratio)
     erratic = jumps_often(np.where(usable, values, np.nan), distance)
     over = values >= target[:, None] - 1e-9
-    noise, correlation = _noise_below(np.where(learnt.openings, np.nan, values), over, trend)
-    record = excursions(over, usable)
     excess = values - (target - distance)[:, None]
+    record = excursions(over, over | (excess >= HELD_SHARE * distance[:, None]), usable)
+    noise, correlation = _noise_below(np.where(learnt.openings, np.nan, values), over | record.away, trend)
     slow = record.lasts & ~explained_by_noise(excess, usable, record.present, noise, correlation)
     return beyond & slow & ~erratic, record.prompt & (NOISE_ERRORS * noise <= distance) & ~erratic, erratic
 
 
-def _noise_below(values: Floats, over: Bools, trend: Trend) -> tuple[Floats, Floats]:
-    """Noise of a block and its correlation, shape (n,), without blocks beyond the limit: a slow kernel is no noise."""
+def _noise_below(values: Floats, slow: Bools, trend: Trend) -> tuple[Floats, Floats]:
+    """Noise of a block and its correlation, shape (n,), without blocks of slow times: a slow kernel is no noise."""
     noise, correlation = trend.noise.copy(), trend.correlation.copy()
-    some = (over & np.isfinite(values)).any(axis=1)
+    some = (slow & np.isfinite(values)).any(axis=1)
     if some.any():
-        noise[some], correlation[some], _ = block_noise(np.where(over, np.nan, values)[some], 0.0)
+        noise[some], correlation[some], _ = block_noise(np.where(slow, np.nan, values)[some], 0.0)
     return noise, correlation
 
 

@@ -19,6 +19,10 @@ JUMP_SHARE: Final = 0.1
 LEAST_JUMPS: Final = 4
 NOISE_ERRORS: Final = 5.0
 """Standard errors that noise does not explain; that of a young series is known to a fifth, and durations are skewed."""
+HELD_SHARE: Final = 0.75
+"""Share of the distance from baseline to limit below which a run is over: one that wavers around the limit goes on."""
+LEAST_AWAY: Final = 3
+"""Blocks above that share which are no noise any more; a single one may be, and noise without it would be too low."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,13 +31,17 @@ class Excursions:
 
     Attributes:
         known: Blocks before the present run.
-        present: Length in blocks of the present run beyond the limit.
+        present: Length in blocks of the present run: from the first block beyond the limit on, until one is near the
+            usual value again.
         longest: Longest earlier run, of those that are short.
+        away: Shape (n, b), newest blocks that do not end a run, whether or not the limit was reached, if they are at
+            least `LEAST_AWAY`.
     """
 
     known: Ints
     present: Ints
     longest: Ints
+    away: Bools
 
     @property
     def lasts(self) -> Bools:
@@ -48,26 +56,30 @@ class Excursions:
         return found
 
 
-def excursions(beyond: Bools, usable: Bools) -> Excursions:
+def excursions(beyond: Bools, held: Bools, usable: Bools) -> Excursions:
     """Count the runs of blocks beyond a limit.
 
     Args:
         beyond: Shape (n, b), blocks at or beyond the limit.
+        held: Shape (n, b), blocks that do not end a run; all that are beyond, and others.
         usable: Shape (n, b), blocks of the present regime with a value; others neither end nor extend a run.
     """
     rows = len(beyond)
     count = usable.sum(axis=1)
     longest, present = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
+    away = np.cumsum((usable & ~held)[:, ::-1], axis=1)[:, ::-1] == 0
     some = np.flatnonzero((beyond & usable).any(axis=1))
     if len(some):
         # The usable blocks of each row, moved to the right.
         order = np.argsort(usable[some], axis=1, kind="stable")
-        run = _run_lengths(np.take_along_axis((beyond & usable)[some], order, axis=1))
+        run = _run_lengths(*(np.take_along_axis((one & usable)[some], order, axis=1) for one in (beyond, held)))
         present[some] = run[:, -1]
         ended = np.zeros(run.shape, np.bool_)
         ended[:, :-1] = run[:, 1:] == 0
         longest[some] = np.where(ended & (run <= SHORT_BLOCKS), run, 0).max(axis=1, initial=0)
-    return Excursions((count - present).astype(np.int64), present, longest)
+    away &= usable
+    away &= (away.sum(axis=1) >= LEAST_AWAY)[:, None]
+    return Excursions((count - present).astype(np.int64), present, longest, away)
 
 
 def explained_by_noise(excess: Floats, usable: Bools, present: Ints, noise: Floats, correlation: Floats) -> Bools:
@@ -108,9 +120,12 @@ def jumps_often(values: Floats, size: float | Floats) -> Bools:
     return found
 
 
-def _run_lengths(beyond: Bools) -> Ints:
-    """Length of the run of true values up to each place; 0 where it is false."""
-    places = np.arange(beyond.shape[1])
-    last_usual = np.maximum.accumulate(np.where(beyond, -1, places), axis=1)
-    lengths: Ints = places - last_usual
+def _run_lengths(beyond: Bools, held: Bools) -> Ints:
+    """Length up to each place of the run that a block beyond the limit began; 0 outside of runs, shape (n, b)."""
+    places = np.arange(1, beyond.shape[1] + 1)
+    ended = np.maximum.accumulate(np.where(held, 0, places), axis=1)
+    count = np.concatenate([np.zeros((len(beyond), 1), np.int64), np.cumsum(beyond, axis=1)], axis=1)
+    since = count[:, 1:] - np.take_along_axis(count, ended, axis=1)
+    begun = np.maximum.accumulate(np.where(beyond & (since == 1), places, 0), axis=1)
+    lengths: Ints = np.where(held & (since > 0), places - begun + 1, 0)
     return lengths

@@ -102,3 +102,16 @@ def test_a_steady_kernel_that_drifts_in_its_first_hours_is_predicted() -> None:
     lead = np.argmax(beyond, axis=1) - np.argmax(probable, axis=1)
     assert (probable.any(axis=1) & beyond.any(axis=1)).mean() >= 0.9
     assert float(np.median(lead)) >= 15
+
+
+def test_a_kernel_that_wavers_around_its_limit_is_found_with_the_first_block_beyond_it() -> None:
+    """Its own slow blocks are no noise, and its short runs beyond the limit are no earlier slowdowns."""
+    slow = np.ones(36)
+    slow[20:] = 1.185
+    passed = [24, 28, 29]
+    slow[passed] = 1.215
+    drawn = np.random.default_rng(13).standard_normal((SERIES, len(slow)))
+    beyond = judged(slow * np.exp(0.002 * drawn))[1].mean(axis=0)
+    newest = np.arange(MIN_BLOCKS - 1, len(slow))
+    assert beyond[np.isin(newest, passed)].min() >= 0.95
+    assert beyond[~np.isin(newest, passed)].max() <= 0.02
