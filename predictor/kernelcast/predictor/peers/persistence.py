@@ -27,6 +27,12 @@ PRIOR_STEPS: Final = 3.0
 TURN_STEPS: Final = 1.0
 FEWEST_IN_TURN: Final = 3
 """Members of a group: with fewer, leaving out the slowest other one leaves none."""
+ALONE_MEMBERS: Final = 4
+ALONE_CAUTION: Final = 2.0
+"""Factor on the rate of slow steps in turn that a single group of so few members has shown.
+
+No other group shows that the data were long, and of few members the rate is known to about half.
+"""
 DECAY: Final = 0.98
 
 
@@ -42,6 +48,8 @@ class Persistence:
         self._seen = np.zeros(groups.size)
         self._pending_slow = np.zeros(groups.size)
         self._pending_seen = np.zeros(groups.size)
+        alone = groups.aligned and groups.rows == 1 and groups.size <= ALONE_MEMBERS
+        self._caution = ALONE_CAUTION if alone else 1.0
 
     def update(self, excess: Floats, limit: Floats | float) -> tuple[Bools, Bools, Bools]:
         """Take in one step.
@@ -72,7 +80,7 @@ class Persistence:
         row, rows = self._groups.row, self._groups.rows
         slow = np.bincount(row, weights=self._slow, minlength=rows)[row] - self._slow
         seen = np.bincount(row, weights=self._seen, minlength=rows)[row] - self._seen
-        usual = np.maximum(np.maximum(own, slow / (seen + PRIOR_STEPS)), self._rate_in_turn())
+        usual = np.maximum(np.maximum(own, slow / (seen + PRIOR_STEPS)), self._caution * self._rate_in_turn())
         return np.clip(usual, SLOW_WHEN_HEALTHY, MOST_SLOW_WHEN_HEALTHY)
 
     def _rate_in_turn(self) -> Floats:

@@ -27,3 +27,9 @@ def test_three_slow_steps_are_no_finding_where_others_were_slow_before(slow_memb
 
 def test_three_slow_steps_are_a_finding_where_the_others_never_were() -> None:
     assert started([1, 1, 1]) == [1]
+
+
+def test_four_members_alone_need_more_slow_steps_once_these_have_come_in_turn() -> None:
+    in_turn = [0, 1, 2, 3] * 3
+    assert started([*in_turn, *[1] * 7]) == []
+    assert started([*in_turn, *[1] * 20]) == [1]
