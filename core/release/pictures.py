@@ -1,24 +1,20 @@
 """Makes the pictures of the documents from a running demo: `python -m release.pictures [--page NAME …]`.
 
 It starts the demo with Prometheus, waits until the fault of its simulation is predicted, and lets Chromium draw the
-pages that the bridge serves. A picture has a palette, so that all of them stay small.
+pages that the bridge serves. pngquant gives the pictures a palette, so that all of them stay small.
 """
 
 import argparse
 import re
 import shutil
-import struct
 import subprocess
 import sys
 import tempfile
 import time
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
-
-import numpy as np
 
 from kernelcast.cli.demo.http import fetch
 
@@ -35,6 +31,9 @@ PAGES: Final = {
     "pipeline": "kernelcast-pipeline",
 }
 """Names of the pictures, and the pages' own."""
+RANGE: Final = "3m"
+RANGES: Final = {"hints": "10m"}
+"""Time range of a picture: the demo keeps its hint soon after its start."""
 PREDICTED: Final = "\nkernelcast_degradation_time_to_threshold_seconds{"
 START_SECONDS: Final = 900.0
 PREDICTION_SECONDS: Final = 300.0
@@ -43,8 +42,7 @@ ANNOUNCED_SECONDS: Final = 45.0
 DRAWING_MILLISECONDS: Final = 20_000
 BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome")
 WIDTH, HEIGHT = 1366, 1100
-COLOURS: Final = 256
-PIXEL_BYTES: Final = 3
+QUANTISER: Final = "pngquant"
 
 
 def address(output: str) -> str | None:
@@ -69,69 +67,26 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--output", type=Path, default=OUTPUT, help="folder of the pictures")
     options = parser.parse_args(arguments)
     browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
-    if browser is None or shutil.which("prometheus") is None:
+    if browser is None or not all(map(shutil.which, ("prometheus", QUANTISER))):
         sys.stderr.write(
-            "chromium or prometheus is not on PATH; both are needed: apt-get install chromium prometheus\n"
+            f"chromium, prometheus or {QUANTISER} is not on PATH; all are needed: apt-get install chromium prometheus "
+            f"{QUANTISER}\n"
         )
         return 1
     options.output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="kernelcast-pictures-") as folder, demo(Path(folder)) as bridge:
         for name in options.page:
-            url = f"{bridge}/pages/{PAGES[name]}?from=now-3m"
+            url = f"{bridge}/pages/{PAGES[name]}?from=now-{RANGES.get(name, RANGE)}"
             picture = options.output / f"{name}.png"
             subprocess.run(drawing(browser, url, picture, Path(folder) / name), check=True, capture_output=True)
-            picture.write_bytes(with_palette(picture.read_bytes()))
+            subprocess.run(smaller(picture), check=True)
             sys.stdout.write(f"{picture}\n")
     return 0
 
 
-def with_palette(png: bytes) -> bytes:
-    """A PNG of 8-bit RGB with a palette instead: its most frequent colours, the others as the nearest of them.
-
-    Source: W3C, Portable Network Graphics, sections 9 (filtering) and 11.
-    """
-    pixels = _pixels(png)
-    height, width, _ = pixels.shape
-    every, place, count = np.unique(pixels.reshape(-1, PIXEL_BYTES), axis=0, return_inverse=True, return_counts=True)
-    palette = every[np.argsort(-count)[:COLOURS]]
-    distances = ((every[:, None, :].astype(np.int32) - palette[None, :, :]) ** 2).sum(axis=2)
-    rows = distances.argmin(axis=1).astype(np.uint8)[place.reshape(height, width)]
-    unfiltered = np.hstack([np.zeros((height, 1), np.uint8), rows]).tobytes()
-    head = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
-    chunks = ((b"IHDR", head), (b"PLTE", palette.tobytes()), (b"IDAT", zlib.compress(unfiltered, 9)), (b"IEND", b""))
-    return png[:8] + b"".join(
-        struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body)) for name, body in chunks
-    )
-
-
-def _pixels(png: bytes) -> "np.ndarray[tuple[int, int, int], np.dtype[np.uint8]]":
-    """The pixels of a PNG of 8-bit RGB, shape (height, width, 3)."""
-    width, height, depth, kind = struct.unpack(">IIBB", png[16:26])
-    if (depth, kind) != (8, 2):
-        raise ValueError(f"PNG of depth {depth} and colour type {kind}; only 8 and 2 (RGB) can be read")
-    data, at = b"", 8
-    while at < len(png):
-        (length,) = struct.unpack(">I", png[at : at + 4])
-        data += png[at + 8 : at + 8 + length] if png[at + 4 : at + 8] == b"IDAT" else b""
-        at += length + 12
-    size = width * PIXEL_BYTES
-    lines = np.frombuffer(zlib.decompress(data), np.uint8).reshape(height, size + 1)
-    above, made = bytearray(size), []
-    for line in lines:
-        above = _unfiltered(int(line[0]), bytearray(line[1:].tobytes()), above)
-        made.append(np.frombuffer(bytes(above), np.uint8))
-    return np.stack(made).reshape(height, width, PIXEL_BYTES)
-
-
-def _unfiltered(kind: int, line: bytearray, above: bytearray) -> bytearray:
-    """One line of bytes without its filter: 0 none, 1 left, 2 above, 3 their mean, 4 Paeth's predictor."""
-    for place in range(len(line)) if kind else ():
-        left = line[place - PIXEL_BYTES] if place >= PIXEL_BYTES else 0
-        corner = above[place - PIXEL_BYTES] if place >= PIXEL_BYTES else 0
-        up = above[place]
-        nearest = min((left, up, corner), key=lambda one: abs(left + up - corner - one))
-        line[place] = line[place] + (0, left, up, (left + up) // 2, nearest)[kind] & 0xFF
-    return line
+def smaller(picture: Path) -> list[str]:
+    """Command that gives a picture a palette."""
+    return [QUANTISER, "--force", "--ext", ".png", "256", str(picture)]
 
 
 @contextmanager

@@ -242,7 +242,7 @@ def _breaches() -> Placed:
             Column("Value #C", "Crosses (50 %)", crossing.FROM_NOW, width=108),
             Column("Value #D", "Left (90 %)", "s", width=85, words=crossing.CROSSED),
             Column("Value #E", "Coverage", "percentunit", width=80),
-            Column("Value #F", "Skill", "none", width=60),
+            Column("Value #F", "Skill", "none", width=60, decimals=2),
         ),
         sort="Probability",
         height=5,
