@@ -6,6 +6,7 @@ drawn, and both again for the second and the third visit.
 """
 
 import argparse
+import fcntl
 import json
 import os
 import subprocess
@@ -53,8 +54,10 @@ class Browser:
         self._in, from_browser = os.pipe()
 
         def arrange() -> None:
-            os.dup2(to_browser, 3)
-            os.dup2(from_browser, 4)
+            # Both pipes may have the numbers 3 and 4 already: dup2 would close one, or leave it closed on exec.
+            pipes = [fcntl.fcntl(pipe, fcntl.F_DUPFD, 10) for pipe in (to_browser, from_browser)]
+            for number, pipe in enumerate(pipes, 3):
+                os.dup2(pipe, number)
 
         command = [binary("chromium", "chromium"), *FLAGS, f"--user-data-dir={profile}", "--remote-debugging-pipe"]
         quiet = subprocess.DEVNULL
