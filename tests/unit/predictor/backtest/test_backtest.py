@@ -1,14 +1,13 @@
 """Input, output and errors of `kernelcast backtest`."""
 
-import csv
 import math
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.support.predictor.backtests import START, backtest, lines, written
 
-from kernelcast.cli.app import run
 from kernelcast.predictor.backtest.durations import parse_duration
 from kernelcast.predictor.backtest.grid import inferred_interval
 from kernelcast.predictor.backtest.output import time_text
@@ -19,7 +18,6 @@ from kernelcast.predictor.forecasting.panel import Panel
 from kernelcast.predictor.forecasting.path import forecast_path, own_leads
 from kernelcast.wire.errors import ConfigurationError
 
-START = 1_700_000_000
 NAMES = [
     "anomaly_score",
     "anomaly_onset",
@@ -31,22 +29,6 @@ NAMES = [
     "alert",
     "cause",
 ]
-
-
-def lines(count: int, *, every: int = 60, seed: int = 1) -> list[str]:
-    values = np.random.default_rng(seed).normal(50, 5, count)
-    return [f"{START + every * index},{value:.3f}" for index, value in enumerate(values)]
-
-
-def written(path: Path, rows: Sequence[str], header: str = "timestamp,value") -> Path:
-    path.write_text("\n".join([header, *rows]) + "\n")
-    return path
-
-
-def backtest(tmp_path: Path, *arguments: str | Path, code: int = 0) -> list[dict[str, str]]:
-    output = tmp_path / "out.csv"
-    assert run(["backtest", *map(str, arguments), "--output", str(output)]) == code
-    return list(csv.DictReader(output.read_text().splitlines())) if code == 0 else []
 
 
 def test_every_row_comes_back_in_order_with_its_own_text(tmp_path: Path) -> None:

@@ -1,34 +1,15 @@
 """Input of `kernelcast backtest`: forms of times, order of rows, and input that is refused."""
 
-import csv
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.support.predictor.backtests import START, backtest, lines, written
 
 from kernelcast.cli.app import run
 from kernelcast.predictor.backtest.output import time_text
 from kernelcast.predictor.backtest.table import unix_seconds
 from kernelcast.predictor.passage.trend import estimate
-
-START = 1_700_000_000
-
-
-def lines(count: int) -> list[str]:
-    values = np.random.default_rng(1).normal(50, 5, count)
-    return [f"{START + 60 * index},{value:.3f}" for index, value in enumerate(values)]
-
-
-def written(path: Path, rows: Sequence[str], header: str = "timestamp,value") -> Path:
-    path.write_text("\n".join([header, *rows]) + "\n")
-    return path
-
-
-def backtest(tmp_path: Path, *arguments: str | Path, code: int = 0) -> list[dict[str, str]]:
-    output = tmp_path / "out.csv"
-    assert run(["backtest", *map(str, arguments), "--output", str(output)]) == code
-    return list(csv.DictReader(output.read_text().splitlines())) if code == 0 else []
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])

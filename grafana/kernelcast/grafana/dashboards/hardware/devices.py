@@ -199,7 +199,7 @@ def throttling(*, height: int = 6) -> Placed:
 
 
 def held_back_in_short() -> dict[str, tuple[str, str]]:
-    """The same states in words that fit a column: a cause that explains the slowdown of the hardware stands for it."""
+    """The same states in words that fit a column; "hardware" is left out where heat or the power brake explains it."""
     states = {}
     for combination, (reasons, color) in held_back_states().items():
         causes = [word for word, reason in (("heat", "thermal"), ("power brake", "power brake")) if reason in reasons]
