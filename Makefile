@@ -9,6 +9,8 @@ STAMP := $(VENV)/.installed
 STEP := PYTHONPATH=core $(PYTHON) -m release.step
 # Python compiles a module when it is first imported; compiling all of them here would take half of the time.
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --no-compile
+# A lock names every package, so pip has nothing to resolve; its resolver (before 24) prefers a newer release for `name[extra]`.
+PIP_LOCKED := $(PIP_INSTALL) --no-deps --require-hashes
 
 # Tests mostly wait, so more of them run at once than there are cores: three on two.
 WORKERS ?= $(shell echo $$(( $$(nproc) + ($$(nproc) + 1) / 2 )))
@@ -27,12 +29,12 @@ $(RUNS): pyproject.toml requirements-run.lock hatch_build.py $(wildcard exporter
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "kernelcast needs Python 3.11 or later; $(PYTHON) is older: make PYTHON=python3.12 …" >&2; exit 2; }
 	@$(STEP) "making $(VENV)" -- $(PYTHON) -m venv $(VENV)
-	@$(STEP) "installing the packages that kernelcast uses" -- $(PIP_INSTALL) --require-hashes -r requirements-run.lock
+	@$(STEP) "installing the packages that kernelcast uses" -- $(PIP_LOCKED) -r requirements-run.lock
 	@$(STEP) "installing kernelcast" -- $(PIP_INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(STAMP): $(RUNS) requirements.lock
-	@$(STEP) "installing the tools for development" -- $(PIP_INSTALL) --require-hashes -r requirements.lock
+	@$(STEP) "installing the tools for development" -- $(PIP_LOCKED) -r requirements.lock
 	@touch $@
 
 install: $(STAMP)  ## .venv with everything that needs no GPU
@@ -56,7 +58,8 @@ coverage: install  ## branch coverage of the fast tests, which fails below its f
 nightly: machine-code  ## what takes hours: thousands of examples, fuzzers, faults, audit; ARGS="--only wheel"
 	$(BIN)/python -m tests.nightly.run --workers $(WORKERS) $(ARGS)
 
-lint: install  ## style, types, imports, generated files
+lint: install  ## style, types, imports, dependencies, generated files
+	@$(BIN)/python -m pip check --disable-pip-version-check
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy $(SOURCES)

@@ -30,7 +30,7 @@ def main() -> int:
         venv.create(folder / "environment", with_pip=True, symlinks=True)
         binaries = folder / "environment" / "bin"
         pip = (str(binaries / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-        _checked(*pip, "--require-hashes", "--requirement", str(REPOSITORY / "requirements.lock"))
+        _checked(*pip, "--no-deps", "--require-hashes", "--requirement", str(REPOSITORY / "requirements.lock"))
         _checked(*pip, "--no-index", f"{wheel}[all]")
         return _run(binaries / "kernelcast", folder)
 
