@@ -12,7 +12,7 @@ from kernelcast.bridge.expose.render import render
 from kernelcast.bridge.pages import exemplars
 from kernelcast.bridge.pages.headers import SPLIT_HISTOGRAM_KIND, split_histogram
 from kernelcast.bridge.pages.layout import StoreSnapshot
-from kernelcast.bridge.pages.page import NO_MARKS, Marks, PackedTexts, PageLayout, PageValues
+from kernelcast.bridge.pages.page import NO_EXEMPLARS, EncodedExemplars, PackedTexts, PageLayout, PageValues
 
 SERIES_PER_CHUNK: Final = 32_768
 """Series per piece. Other threads can run between pieces: `render` formats floats with orjson, which holds the GIL for
@@ -35,7 +35,7 @@ def encode(snapshot: StoreSnapshot, format: Format, *, created: bool = False) ->
 def text(snapshot: StoreSnapshot) -> Iterator[memoryview]:
     """Encode in text 0.0.4, which has no exemplars; bounds are written as exporters in Go write them (`le="5"`)."""
     page, values = snapshot.layout.text, snapshot.values._replace(bound_texts=PackedTexts.of(snapshot.plain_bounds))
-    return _lines(page, values, NO_MARKS, 0, int(page.starts[-1]))
+    return _lines(page, values, NO_EXEMPLARS, 0, int(page.starts[-1]))
 
 
 def openmetrics(snapshot: StoreSnapshot, *, created: bool = False) -> Iterator[Piece]:
@@ -49,24 +49,26 @@ def openmetrics(snapshot: StoreSnapshot, *, created: bool = False) -> Iterator[P
     """
     layout = snapshot.layout
     page = layout.openmetrics_created if created else layout.openmetrics
-    marks = exemplars.marks(page, snapshot.values, snapshot.exemplars(), exemplars.openmetrics)
+    encoded = exemplars.encode_all(page, snapshot.values, snapshot.exemplars(), exemplars.openmetrics)
     begin = 0
     for i in np.flatnonzero(page.kinds == SPLIT_HISTOGRAM_KIND).tolist():
         first, last = int(page.starts[i]), int(page.starts[i + 1])
-        yield from _lines(page, snapshot.values, marks, begin, first)
-        yield from split_histogram(layout.families[i], b"".join(_lines(page, snapshot.values, marks, first, last)))
+        yield from _lines(page, snapshot.values, encoded, begin, first)
+        yield from split_histogram(layout.families[i], b"".join(_lines(page, snapshot.values, encoded, first, last)))
         begin = last
-    yield from _lines(page, snapshot.values, marks, begin, int(page.starts[-1]))
+    yield from _lines(page, snapshot.values, encoded, begin, int(page.starts[-1]))
 
 
 def protobuf_pieces(snapshot: StoreSnapshot) -> Iterator[Piece]:
     """Encode in protobuf."""
     page = snapshot.layout.protobuf
-    marks = exemplars.marks(page, snapshot.values, snapshot.exemplars(), exemplars.protobuf)
-    return protobuf.encode(page, snapshot.values, marks, SERIES_PER_CHUNK)
+    encoded = exemplars.encode_all(page, snapshot.values, snapshot.exemplars(), exemplars.protobuf)
+    return protobuf.encode(page, snapshot.values, encoded, SERIES_PER_CHUNK)
 
 
-def _lines(page: PageLayout, values: PageValues, marks: Marks, begin: int, end: int) -> Iterator[memoryview]:
+def _lines(
+    page: PageLayout, values: PageValues, encoded: EncodedExemplars, begin: int, end: int
+) -> Iterator[memoryview]:
     """Yield the lines of the series from index `begin` up to `end`, in pieces."""
     for first in range(begin, end, SERIES_PER_CHUNK):
-        yield render(page, values, marks, first, min(first + SERIES_PER_CHUNK, end))
+        yield render(page, values, encoded, first, min(first + SERIES_PER_CHUNK, end))

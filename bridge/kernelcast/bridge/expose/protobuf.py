@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from kernelcast.bridge.expose.protobuf_kernel import max_bytes, write_metrics
-from kernelcast.bridge.pages.page import Marks, PageLayout, PageValues
+from kernelcast.bridge.pages.page import EncodedExemplars, PageLayout, PageValues
 from kernelcast.bridge.pages.protobuf_fields import varint
 from kernelcast.bridge.tables.columns import HAS_SUM, INTEGER, NOT_A_HISTOGRAM, Int64Array, UInt8Array
 from kernelcast.bridge.tables.exponential import ladders
@@ -20,14 +20,16 @@ LARGE_BYTES: Final = 1024 * 1024
 """Small pieces are joined until they have this many bytes."""
 
 
-def encode(page: PageLayout, values: PageValues, marks: Marks, series_per_chunk: int) -> Iterator[bytes | memoryview]:
+def encode(
+    page: PageLayout, values: PageValues, exemplars: EncodedExemplars, series_per_chunk: int
+) -> Iterator[bytes | memoryview]:
     """All series, in pieces.
 
     A family's length stands before it, so the pieces of one that does not fit into a chunk come when all are written.
     """
     small: list[bytes | memoryview] = []
     waiting = 0
-    for piece in _pieces(page, values, marks, series_per_chunk):
+    for piece in _pieces(page, values, exemplars, series_per_chunk):
         if len(piece) < SMALL_BYTES and waiting < LARGE_BYTES:
             small.append(piece)
             waiting += len(piece)
@@ -41,14 +43,16 @@ def encode(page: PageLayout, values: PageValues, marks: Marks, series_per_chunk:
         yield b"".join(small)
 
 
-def _pieces(page: PageLayout, values: PageValues, marks: Marks, series_per_chunk: int) -> Iterator[bytes | memoryview]:
+def _pieces(
+    page: PageLayout, values: PageValues, exemplars: EncodedExemplars, series_per_chunk: int
+) -> Iterator[bytes | memoryview]:
     headers, header_ends = page.headers.data, page.headers.indptr.tolist()
     starts = page.starts.tolist()
     total = starts[-1]
     pending: list[memoryview] = []
     for begin in range(0, total, series_per_chunk):
         end = min(begin + series_per_chunk, total)
-        body, first, ends = _chunk(page, values, marks, begin, end)
+        body, first, ends = _chunk(page, values, exemplars, begin, end)
         at = 0
         for family, stop in enumerate(ends, first):
             pending.append(body[at:stop])
@@ -61,12 +65,12 @@ def _pieces(page: PageLayout, values: PageValues, marks: Marks, series_per_chunk
 
 
 def _chunk(
-    page: PageLayout, values: PageValues, marks: Marks, begin: int, end: int
+    page: PageLayout, values: PageValues, exemplars: EncodedExemplars, begin: int, end: int
 ) -> tuple[memoryview, int, list[int]]:
     """The metrics from begin to end; the first one's family, and where the bytes of it and of each next one end."""
     first_family, last_family = (np.searchsorted(page.starts, [begin, end - 1], side="right") - 1).tolist()
-    first_mark, last_mark = np.searchsorted(marks.position, [begin, end]).tolist()
-    mark_ends = marks.encoded.indptr
+    first_exemplar, last_exemplar = np.searchsorted(exemplars.position, [begin, end]).tolist()
+    exemplar_ends = exemplars.encoded.indptr
     flags = values.flags[begin:end]
     histogram = values.schema[begin:end] != NOT_A_HISTOGRAM
     whole = (flags & INTEGER != 0) & ~histogram
@@ -74,9 +78,11 @@ def _chunk(
     # Absent cannot be said here, and 0 would be a wrong sum.
     numbers[histogram & (flags & HAS_SUM == 0)] = np.nan
     counts = ladders(values.schema, values.block, values.buckets, begin, end)
-    most = max_bytes(page, values, begin, end) + 2 * int(mark_ends[last_mark] - mark_ends[first_mark])
+    most = max_bytes(page, values, begin, end) + 2 * int(exemplar_ends[last_exemplar] - exemplar_ends[first_exemplar])
     out: UInt8Array = np.empty(most, np.uint8)
     ends: Int64Array = np.zeros(last_family - first_family + 1, np.int64)
     derived = (numbers.view(np.uint8), counts, values.buckets.view(np.uint8), values.bounds.view(np.uint8))
-    write_metrics(page, values, marks, (begin, end, first_family, first_mark, last_mark), derived, (out, ends))
+    write_metrics(
+        page, values, exemplars, (begin, end, first_family, first_exemplar, last_exemplar), derived, (out, ends)
+    )
     return out[: ends[-1]].data, first_family, ends.tolist()

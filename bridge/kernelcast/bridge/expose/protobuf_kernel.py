@@ -14,7 +14,7 @@ import numpy as np
 from kernelcast.bridge.expose.protobuf_wire import close_message, varint, varint_bytes, write_length, zigzag
 from kernelcast.bridge.pages import protobuf_fields as tag
 from kernelcast.bridge.pages.headers import COUNTER_KIND, UNTYPED_KIND
-from kernelcast.bridge.pages.page import Marks, PageLayout, PageValues
+from kernelcast.bridge.pages.page import EncodedExemplars, PageLayout, PageValues
 from kernelcast.bridge.tables.columns import EXPONENTIAL, NOT_A_HISTOGRAM, Int32Array, Int64Array, UInt8Array
 from kernelcast.bridge.tables.exponential import (
     HEADER_WORDS,
@@ -55,7 +55,7 @@ LETTER_N: Final = 0x6E
 
 NANOSECONDS_PER_SECOND: Final = 1_000_000_000
 MarkColumns = tuple[Int64Array, Int32Array, UInt8Array, Int64Array]
-"""The columns of `Marks`."""
+"""The columns of `EncodedExemplars`."""
 
 
 @kernel
@@ -290,7 +290,7 @@ def _classic(  # noqa: PLR0913, PLR0917  arrays in, arrays out
 def write_metrics(  # noqa: C901, PLR0915  one loop over all columns, each a local
     page: PageLayout,
     values: PageValues,
-    marks: Marks,
+    marks: EncodedExemplars,
     span: tuple[int, int, int, int, int],
     derived: tuple[UInt8Array, Int64Array, UInt8Array, UInt8Array],
     into: tuple[UInt8Array, Int64Array],

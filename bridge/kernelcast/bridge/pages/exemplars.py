@@ -9,7 +9,7 @@ import numpy as np
 from prometheus_client.utils import floatToGoString
 
 from kernelcast.bridge.pages.headers import COUNTER_KIND, HISTOGRAM_KIND
-from kernelcast.bridge.pages.page import NO_MARKS, Marks, PackedTexts, PageLayout, PageValues
+from kernelcast.bridge.pages.page import NO_EXEMPLARS, EncodedExemplars, PackedTexts, PageLayout, PageValues
 from kernelcast.bridge.pages.protobuf_fields import field, varint
 from kernelcast.bridge.tables.columns import NOT_A_HISTOGRAM
 
@@ -44,7 +44,9 @@ Exemplars = Sequence[Exemplar]
 Encode = Callable[[Exemplar], bytes]
 
 
-def marks(page: PageLayout, values: PageValues, exemplars: Mapping[int, Exemplars], encode: Encode) -> Marks:
+def encode_all(
+    page: PageLayout, values: PageValues, exemplars: Mapping[int, Exemplars], encode: Encode
+) -> EncodedExemplars:
     """Return the encoded exemplars of a snapshot, the newest one for each counter and each bucket.
 
     Args:
@@ -54,13 +56,13 @@ def marks(page: PageLayout, values: PageValues, exemplars: Mapping[int, Exemplar
         encode: Encodes one exemplar.
     """
     if not exemplars:
-        return NO_MARKS
+        return NO_EXEMPLARS
     newest = [
         (position, bucket, exemplar)
         for position, kind in _kinds(page, sorted(exemplars))
         for bucket, exemplar in _newest(values, position, kind, exemplars[position])
     ]
-    return Marks(
+    return EncodedExemplars(
         np.array([position for position, _, _ in newest], np.int64),
         np.array([bucket for _, bucket, _ in newest], np.int32),
         PackedTexts.of(encode(exemplar) for _, _, exemplar in newest),

@@ -75,7 +75,7 @@ class PageValues(NamedTuple):
     bound_texts: PackedTexts
 
 
-class Marks(NamedTuple):
+class EncodedExemplars(NamedTuple):
     """Exemplars of m samples, encoded for one format, in the order of the samples.
 
     Attributes:
@@ -89,5 +89,5 @@ class Marks(NamedTuple):
     encoded: PackedTexts
 
 
-NO_MARKS = Marks(np.zeros(0, np.int64), np.zeros(0, np.int32), PackedTexts.of(()))
+NO_EXEMPLARS = EncodedExemplars(np.zeros(0, np.int64), np.zeros(0, np.int32), PackedTexts.of(()))
 """The exemplars of a page without any."""
