@@ -1,4 +1,8 @@
-"""Alertmanager's configuration: every alert to the bridge, then by severity to people; causes silence consequences."""
+"""Writes Alertmanager's configuration.
+
+Every alert goes to the bridge and then, by severity, to people; the heartbeat, the alert `Watchdog` that always fires,
+goes to a receiver of its own. An alert that is a cause inhibits its consequences.
+"""
 
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -15,22 +19,25 @@ WEBHOOK_URL: Final = f"http://localhost:19401{WEBHOOK_PATH}"
 
 FILE: Final = "alertmanager.yaml"
 
-BRIDGE: Final = "kernelcast"
-HEARTBEAT: Final = "heartbeat"
+BRIDGE_RECEIVER: Final = "kernelcast"
+HEARTBEAT_RECEIVER: Final = "heartbeat"
+HEARTBEAT_SECONDS: Final = 300
+"""Time between two heartbeats."""
 GROUPED_BY: Final = ("alertname", "Hostname", "program")
 WAITS: Final = {
     Severity.CRITICAL: (10, 300, 3600),
     Severity.WARNING: (60, 600, 12 * 3600),
     Severity.INFO: (600, 3600, 7 * 24 * 3600),
 }
-"""Seconds until the first message of a group, between its messages, and until it is sent again."""
+"""By severity, seconds until the first message of a group, between its messages, and until one is repeated."""
 BRIDGE_WAITS: Final = (30, 300, 4 * 3600)
-_LEAST_EVALUATIONS: Final = 2
+"""The same for the bridge, and for alerts without a severity."""
+_MIN_EVALUATIONS: Final = 2
 
 _HEADING: Final = (
     "Made by `kernelcast grafana alertmanager-config`. The bridge writes every alert to Kafka. The receivers\n"
-    "critical, warning, info and heartbeat have no address: give them one, as in people.yaml. The heartbeat's must\n"
-    "notice silence."
+    "critical, warning, info and heartbeat have no address: give them one, as in people.yaml. The receiver of\n"
+    "heartbeats must raise an alarm when they stop."
 )
 
 
@@ -39,15 +46,15 @@ def render(webhook_url: str = WEBHOOK_URL, profile: Profile = PRODUCTION, access
 
     Args:
         webhook_url: Where the bridge takes alerts: `http://BRIDGE/api/v1/alerts`. Unused at a site without a bridge.
-        profile: Divides the times as those of the rules, and says which services run.
-        access: TLS and the user of the bridge; the scheme is the URL's.
+        profile: Which services the site runs, and the factor by which the demo's times are shorter.
+        access: How Alertmanager reaches the bridge: certificate authority, user and password.
 
     Raises:
-        ConfigurationError: Not an address that Alertmanager can post to.
+        ConfigurationError: `webhook_url` is no address that Alertmanager can post to.
     """
     document = {
         "route": {
-            "receiver": BRIDGE if profile.jobs.bridge else Severity.WARNING.value,
+            "receiver": BRIDGE_RECEIVER if profile.jobs.bridge else Severity.WARNING.value,
             "group_by": list(GROUPED_BY),
             **waits(BRIDGE_WAITS, profile),
             "routes": [heartbeat_route(profile), *bridge_routes(profile), *severity_routes(profile)],
@@ -55,7 +62,7 @@ def render(webhook_url: str = WEBHOOK_URL, profile: Profile = PRODUCTION, access
         "inhibit_rules": inhibitions(profile),
         "receivers": [
             *bridge_receivers(webhook_url, profile, access),
-            {"name": HEARTBEAT},
+            {"name": HEARTBEAT_RECEIVER},
             *({"name": severity.value} for severity in WAITS),
         ],
     }
@@ -63,25 +70,25 @@ def render(webhook_url: str = WEBHOOK_URL, profile: Profile = PRODUCTION, access
 
 
 def waits(seconds: tuple[int, int, int], profile: Profile) -> dict[str, str]:
-    """The three times of a route; `seconds` in production."""
+    """The times of a route: `seconds` in production, shorter in the demo."""
     names = ("group_wait", "group_interval", "repeat_interval")
-    return {name: _shrunk(value, profile) for name, value in zip(names, seconds, strict=True)}
+    return {name: _scaled(value, profile) for name, value in zip(names, seconds, strict=True)}
 
 
-def _shrunk(seconds: int, profile: Profile) -> str:
-    """A time divided as the profile divides the rules' own.
+def _scaled(seconds: int, profile: Profile) -> str:
+    """A time, scaled as the profile scales the rules' own, but in the demo not below two evaluations of the rules.
 
-    Alerts of one cause begin and end an evaluation or two apart: with shorter times each of them would be a message.
+    Alerts of one cause begin and end an evaluation or two apart: with shorter times each would be a message of its own.
     """
-    least = min(seconds, _LEAST_EVALUATIONS * profile.evaluation_seconds) if profile.shrink > 1 else 0
-    return duration(max(least, seconds // profile.shrink))
+    minimum = min(seconds, _MIN_EVALUATIONS * profile.evaluation_seconds) if profile.shrink > 1 else 0
+    return duration(max(minimum, seconds // profile.shrink))
 
 
 def heartbeat_route(profile: Profile) -> dict[str, Any]:
-    """The heartbeat, sent again and again, to its own receiver only."""
-    every = _shrunk(300, profile)
+    """The route of the heartbeat, to its own receiver only: not to the bridge either."""
+    every = _scaled(HEARTBEAT_SECONDS, profile)
     return {
-        "receiver": HEARTBEAT,
+        "receiver": HEARTBEAT_RECEIVER,
         "matchers": ['alertname="Watchdog"'],
         "group_wait": "0s",
         "group_interval": every,
@@ -90,15 +97,15 @@ def heartbeat_route(profile: Profile) -> dict[str, Any]:
 
 
 def bridge_routes(profile: Profile) -> list[dict[str, Any]]:
-    """Every alert to the bridge, and then on; none at a site without one."""
-    return [{"receiver": BRIDGE, "matchers": [], "continue": True}] if profile.jobs.bridge else []
+    """The route of every alert to the bridge, which continues to the severities; none at a site without a bridge."""
+    return [{"receiver": BRIDGE_RECEIVER, "matchers": [], "continue": True}] if profile.jobs.bridge else []
 
 
 def bridge_receivers(webhook_url: str, profile: Profile, access: Access = OPEN) -> list[dict[str, Any]]:
-    """The bridge's webhook.
+    """The bridge's webhook; none at a site without a bridge.
 
     Raises:
-        ConfigurationError: Not an address that Alertmanager can post to.
+        ConfigurationError: `webhook_url` is no address that Alertmanager can post to.
     """
     if not profile.jobs.bridge:
         return []
@@ -106,8 +113,8 @@ def bridge_receivers(webhook_url: str, profile: Profile, access: Access = OPEN) 
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigurationError(f"--webhook-url is {webhook_url!r}; it must be like {WEBHOOK_URL}")
     client = {"http_config": access.client()} if access.client() else {}
-    webhook = {"url": webhook_url, "send_resolved": True, "max_alerts": 0} | client
-    return [{"name": BRIDGE, "webhook_configs": [webhook]}]
+    webhook = {"url": webhook_url, "send_resolved": True, "max_alerts": 0} | client  # 0: every alert of a group
+    return [{"name": BRIDGE_RECEIVER, "webhook_configs": [webhook]}]
 
 
 def severity_routes(profile: Profile) -> list[dict[str, Any]]:
@@ -119,20 +126,24 @@ def severity_routes(profile: Profile) -> list[dict[str, Any]]:
 
 
 def inhibitions(profile: Profile) -> list[dict[str, Any]]:
-    """The consequences of faults, those of alerts, and each warning beside a critical alert of its name."""
-    by_severity = {
+    """The rules of inhibition: of faults' consequences, of alerts' consequences, and of warnings.
+
+    A critical alert inhibits the warning of the same name about the same kernel, program or GPU.
+    """
+    warning_by_critical = {
         "source_matchers": ['severity="critical"'],
         "target_matchers": ['severity="warning"'],
         "equal": ["alertname", "Hostname", "gpu", "program", "kernel"],
     }
-    return [*faults.inhibitions(), *(_inhibition(one) for one in declared(profile)), by_severity]
+    return [*faults.inhibitions(), *(_inhibition(alert) for alert in declared(profile)), warning_by_critical]
 
 
-def _inhibition(one: Consequences) -> dict[str, Any]:
-    names = "|".join(one.silenced)
-    target = f'alertname="{names}"' if len(one.silenced) == 1 else f'alertname=~"{names}"'
+def _inhibition(alert: Consequences) -> dict[str, Any]:
+    """The rule of one alert's consequences, about the same values of the labels `subject`."""
+    names = "|".join(alert.silenced)
+    target = f'alertname="{names}"' if len(alert.silenced) == 1 else f'alertname=~"{names}"'
     rule = {
-        "source_matchers": [f'alertname="{one.cause}"'],
+        "source_matchers": [f'alertname="{alert.cause}"'],
         "target_matchers": [target],
     }
-    return rule | ({"equal": list(one.subject)} if one.subject else {})
+    return rule | ({"equal": list(alert.subject)} if alert.subject else {})

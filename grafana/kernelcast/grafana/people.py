@@ -87,7 +87,7 @@ def _receivers() -> list[dict[str, Any]]:
     chat, mail = _slack("#gpu-alarms"), _mail("gpu-admins")
     return [
         {
-            "name": alertmanager.HEARTBEAT,
+            "name": alertmanager.HEARTBEAT_RECEIVER,
             "webhook_configs": [{"url": "https://heartbeat.example/kernelcast", "send_resolved": False}],
         },
         {"name": Severity.CRITICAL.value, "pagerduty_configs": [_pagerduty()], "slack_configs": [chat]},

@@ -57,10 +57,10 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 }
 
 
-def test_a_stamp_fits_while_nothing_changes(stamp: MachineCodeStamp) -> None:
+def test_a_stamp_matches_while_nothing_changes(stamp: MachineCodeStamp) -> None:
     stamp.cpuinfo.write_text(cpuinfo().replace("000.1", "999.9"))
-    assert stamp.fits()
-    assert replace(stamp, environ={**stamp.environ, "HOME": "/home"}).fits()
+    assert stamp.matches()
+    assert replace(stamp, environ={**stamp.environ, "HOME": "/home"}).matches()
     assert [path.name for path in stamp.file.parent.iterdir()] == ["stamp"]
 
 
@@ -69,32 +69,32 @@ def test_a_stamp_does_not_fit_after_a_change(
     change: Callable[[Path], object], stamp: MachineCodeStamp, tmp_path: Path
 ) -> None:
     change(tmp_path)
-    assert not stamp.fits()
+    assert not stamp.matches()
 
 
 @pytest.mark.parametrize("variable", ["NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_BOUNDSCHECK"])
 def test_variables_of_the_compiler_count(stamp: MachineCodeStamp, variable: str) -> None:
-    assert not replace(stamp, environ={**stamp.environ, variable: "1"}).fits()
+    assert not replace(stamp, environ={**stamp.environ, variable: "1"}).matches()
 
 
 @pytest.mark.parametrize("package", ["numba", "llvmlite", "numpy"])
 def test_versions_of_the_compiler_count(stamp: MachineCodeStamp, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     version = metadata.version
     monkeypatch.setattr(metadata, "version", lambda name: "0" if name == package else version(name))
-    assert not stamp.fits()
+    assert not stamp.matches()
 
 
 def test_without_the_compiler_nothing_is_stamped(stamp: MachineCodeStamp, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine_code, "COMPILERS", ("no such package",))
     stamp.write()
-    assert not stamp.fits()
+    assert not stamp.matches()
 
 
 def test_a_stamp_that_cannot_be_written_stops_nothing(stamp: MachineCodeStamp, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     unwritable = replace(stamp, file=tmp_path / "file" / "stamp")
     unwritable.write()
-    assert not unwritable.fits()
+    assert not unwritable.matches()
 
 
 def test_this_installations_stamp_lies_beside_its_bytecode() -> None:

@@ -1,6 +1,6 @@
 """Intervals learn from how the past ones came out."""
 
-from kernelcast.predictor.cycle.scoring import MAX_WIDENING, MIN_SCORED, ForecastClaim, Scores
+from kernelcast.predictor.cycle.scoring import MAX_WIDENING, MIN_SCORES, ForecastClaim, Scores
 
 
 def settle(scores: Scores, seen: float) -> None:
@@ -9,8 +9,8 @@ def settle(scores: Scores, seen: float) -> None:
 
 def settled(seen: float, *, upper: float = 1.0, horizon_seconds: float = 60.0) -> Scores:
     scores = Scores()
-    for due in range(MIN_SCORED):
-        scores.claim(ForecastClaim(due, 0, 1, "m", horizon_seconds, 0.0, -upper, upper))
+    for due in range(MIN_SCORES):
+        scores.add(ForecastClaim(due, 0, 1, "m", horizon_seconds, 0.0, -upper, upper))
     settle(scores, seen)
     return scores
 

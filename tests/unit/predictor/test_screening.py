@@ -18,7 +18,7 @@ def test_theil_sen_agrees_with_scipy() -> None:
 def test_coverage_is_absent_until_enough_forecasts_have_come_due() -> None:
     scores = Scores()
     for due in range(30):
-        scores.claim(ForecastClaim(due, 0, 1, "m", 60.0, 0.05, 0.0, 1.0 if due % 10 else 0.1))
+        scores.add(ForecastClaim(due, 0, 1, "m", 60.0, 0.05, 0.0, 1.0 if due % 10 else 0.1))
     scores.settle(lambda _row, _generation: 9, lambda _row, _due: 0.5)
     assert scores.coverage() == {}
     scores.settle(lambda _row, _generation: 40, lambda _row, _due: 0.5)
@@ -27,7 +27,7 @@ def test_coverage_is_absent_until_enough_forecasts_have_come_due() -> None:
 
 def test_forecasts_whose_series_is_gone_are_dropped_and_counted() -> None:
     scores = Scores()
-    scores.claim(ForecastClaim(5, 0, 1, "m", 60.0, 0.5, 0.0, 1.0))
+    scores.add(ForecastClaim(5, 0, 1, "m", 60.0, 0.5, 0.0, 1.0))
     scores.settle(lambda _row, _generation: None, lambda _row, _due: 0.5)
     assert scores.dropped == 1
 

@@ -1,8 +1,9 @@
-"""A stamp that says that all machine code is on disk, so that a demo need not start processes that look for it.
+"""Records that numba's cache holds the machine code of all compiled functions, so that a demo need not check it.
 
-To look is to import numba and the functions: two seconds of a core. The stamp is a digest of everything that makes kept
-machine code invalid, and of the list of its files. If it does not fit, the processes are started. If it fits wrongly,
-the services compile the missing functions by themselves: they only start later.
+The check imports numba and every module with compiled functions, in processes of their own: two seconds of a core. The
+record is a file with a digest of all that a cached function depends on, and of the names of the cache's files. If the
+digest differs, the demo starts the processes, and writes the file when they have ended. If it matches although code is
+missing, the services compile the missing functions themselves, and only start later.
 """
 
 import hashlib
@@ -17,21 +18,22 @@ from typing import Final
 
 COMPILERS: Final = ("numba", "llvmlite", "numpy")
 CPU_FIELDS: Final = ("vendor_id", "model name", "stepping", "flags", "CPU implementer", "CPU part", "Features")
-"""Of /proc/cpuinfo: machine code is made for a model and its instructions."""
-NUMBA: Final = "NUMBA_"
-"""Variables that begin so say where machine code is kept, and for which processor it is made."""
-INDEX: Final = ".nbi"
-"""Suffix of numba's list of one function's machine code."""
+"""Fields of /proc/cpuinfo on x86 and ARM: machine code is made for a model and its instructions."""
+NUMBA_PREFIX: Final = "NUMBA_"
+"""Environment variables with this prefix select numba's cache folder and the processor that it compiles for."""
+INDEX_SUFFIX: Final = ".nbi"
+"""Suffix of the files in which numba lists the machine code of one function. Their content need not be read: a source
+that changes makes them invalid, and its size and time are in the digest."""
 
 
 @dataclass(frozen=True, slots=True)
 class MachineCodeStamp:
-    """The stamp of one installation.
+    """The record of one installation. Several demos may read and write it at once.
 
     Attributes:
-        file: Where it is kept.
-        roots: Folders of our sources.
-        environ: Variables of the processes that would compile.
+        file: The file with the digest.
+        roots: Folders with kernelcast's sources: the package lies in several, one for each top-level folder.
+        environ: Environment variables that the compiling processes would have.
         cpuinfo: Linux's description of the processors.
     """
 
@@ -42,47 +44,53 @@ class MachineCodeStamp:
 
     @classmethod
     def here(cls) -> "MachineCodeStamp":
-        """Return the stamp of this installation, which lies beside bytecode as machine code does."""
+        """Return the record of this installation. It is in this folder's `__pycache__`, where numba's cache is, too."""
         file = Path(__file__).parent / "__pycache__" / "machine_code.stamp"
         return cls(file, [Path(root) for root in sys.modules["kernelcast"].__path__], os.environ)
 
-    def fits(self) -> bool:
-        """Whether all machine code was on disk when the stamp was written, and nothing has changed since."""
-        with suppress(OSError, metadata.PackageNotFoundError):
+    def matches(self) -> bool:
+        """Whether the cache was complete when the file was written, and nothing has changed since."""
+        try:
             return self.file.read_text(encoding="utf-8", errors="replace") == self._digest()
-        return False
+        except (OSError, metadata.PackageNotFoundError):
+            return False
 
     def write(self) -> None:
-        """Say that all machine code is on disk now; where nothing can be written, the next demo looks again."""
+        """Record that the cache is complete, which the caller has checked.
+
+        A failure to write is ignored: the next demo checks the cache again. The file is replaced in one step, so that
+        another demo never reads half of it.
+        """
         with suppress(OSError, metadata.PackageNotFoundError):
             digest = self._digest()
             self.file.parent.mkdir(exist_ok=True)
-            made = self.file.with_suffix(f".{os.getpid()}")
-            made.write_text(digest, encoding="utf-8")
-            made.replace(self.file)
+            temporary = self.file.with_suffix(f".{os.getpid()}")
+            temporary.write_text(digest, encoding="utf-8")
+            temporary.replace(self.file)
 
     def _digest(self) -> str:
         digest = hashlib.sha256()
-        for line in (*self._machine(), *self._files()):
+        for line in (*self._toolchain(), *self._files()):
             digest.update(f"{line}\n".encode(errors="surrogateescape"))
         return digest.hexdigest()
 
-    def _machine(self) -> Iterator[str]:
+    def _toolchain(self) -> Iterator[str]:
+        """Python, the compilers, numba's variables, and the first processor: all of a machine are alike."""
         yield sys.version
         yield from (f"{name} {metadata.version(name)}" for name in COMPILERS)
-        yield from (f"{name}={value}" for name, value in sorted(self.environ.items()) if name.startswith(NUMBA))
-        first, _, _ = self.cpuinfo.read_text(encoding="utf-8", errors="replace").partition("\n\n")
-        yield from (line for line in first.splitlines() if line.partition("\t")[0].rstrip(" :") in CPU_FIELDS)
+        yield from (f"{name}={value}" for name, value in sorted(self.environ.items()) if name.startswith(NUMBA_PREFIX))
+        first_processor, _, _ = self.cpuinfo.read_text(encoding="utf-8", errors="replace").partition("\n\n")
+        yield from (line for line in first_processor.splitlines() if line.partition("\t")[0].rstrip(" :") in CPU_FIELDS)
 
     def _files(self) -> Iterator[str]:
-        """Every source with its size and time, and the names of the files that list machine code."""
-        kept = self.environ.get(f"{NUMBA}CACHE_DIR")
-        for root in (*self.roots, *([Path(kept)] if kept else [])):
+        """Every source with its size and time, and the names of the cache's lists."""
+        cache = self.environ.get(f"{NUMBA_PREFIX}CACHE_DIR")
+        for root in (*self.roots, *([Path(cache)] if cache else [])):
             for folder, folders, names in os.walk(root):
-                folders.sort()
+                folders.sort()  # os.walk descends in this order
                 for name in sorted(names):
                     if name.endswith(".py"):
                         status = Path(folder, name).stat()
                         yield f"{folder}/{name} {status.st_size} {status.st_mtime_ns}"
-                    elif name.endswith(INDEX):
+                    elif name.endswith(INDEX_SUFFIX):
                         yield f"{folder}/{name}"

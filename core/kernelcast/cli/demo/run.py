@@ -150,7 +150,7 @@ class Demo:
     def _compile(self, shutdown: Shutdown, progress: Progress) -> None:
         """Have machine code on disk before three services start that each would compile the same."""
         stamp = MachineCodeStamp.here()
-        if stamp.fits():
+        if stamp.matches():
             return
         log = self.workspace.log("compile")
         with log.open("wb") as output, ExitStack() as stack:

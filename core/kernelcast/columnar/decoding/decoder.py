@@ -117,7 +117,7 @@ class Decoder:
         Raises:
             KeyError: The number is not in use.
         """
-        return self._identities.of(self._state, number)
+        return self._identities.identity(self._state, number)
 
     def identities(self, numbers: Int32Array) -> SharedIdentities:
         """Return the identities behind many series numbers, with shared parts stored once.
@@ -128,7 +128,7 @@ class Decoder:
         Raises:
             KeyError: A number is not in use.
         """
-        return self._identities.together(self._state, numbers)
+        return self._identities.shared_identities(self._state, numbers)
 
     def deltas(self, numbers: Int32Array) -> NDArray[np.bool_]:
         """Return a mask of the series of the last batch with delta temporality; parses nothing.

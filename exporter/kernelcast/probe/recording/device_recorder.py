@@ -1,4 +1,7 @@
-"""Cumulative totals of a device besides kernels: copies, waits, gaps, time by state, pools, regions."""
+"""Totals of each device other than those of kernels: copies, waits, gaps, time by state, memory pools, regions.
+
+Hooks in the program call the methods; the sender's thread reads the totals through `Recorder`, which adds the kernels.
+"""
 
 import threading
 from collections.abc import Callable
@@ -22,6 +25,7 @@ from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.kernels import OTHER
 
 MAX_DEVICES: Final = 64
+"""Devices of a process are numbered from 0, as CUDA does; higher numbers are refused."""
 MAX_REASON_CHARACTERS: Final = 200
 
 _Arguments = ParamSpec("_Arguments")
@@ -31,7 +35,7 @@ _Self = TypeVar("_Self", bound="DeviceRecorder")
 def guarded(
     add: Callable[Concatenate[_Self, _Arguments], bool],
 ) -> Callable[Concatenate[_Self, _Arguments], None]:
-    """Decorator that catches and counts all exceptions, so that none reaches the program."""
+    """Decorator: a call that raises or returns False changes nothing and is counted in `refused`; none raises."""
 
     @wraps(add)
     def quiet(self: _Self, /, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> None:
@@ -45,7 +49,11 @@ def guarded(
 
 
 class DeviceRecorder:
-    """Sums the activities of devices. Every method may be called from any thread, and none raises."""
+    """Sums the activities of devices.
+
+    Any thread may call any method, and no value that a caller passes makes one raise. The lock protects the totals; the
+    counters beside them are plain attributes, as a lost count does less harm than a lock in the program's thread.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -53,18 +61,28 @@ class DeviceRecorder:
         self.home: int | None = None
         """The device that was used first; values of the whole process are reported for it."""
         self.touched = False
-        """Whether there is anything to report; before that, no connection is made."""
+        """Whether there is anything to report; before that, the probe does not connect to the exporter."""
         self.overhead_ns = 0
+        """Time that the program has spent in the probe's hooks."""
         self.progress = Progress()
         self.budget = TrialBudget()
         self.dropped_records = 0
+        """Activity records of CUPTI that were lost."""
         self.current: Status | None = None
         """The present measurement status."""
         self.refused = 0
-        """Number of calls with invalid arguments, such as a negative or infinite duration."""
+        """Calls that were refused: an invalid argument such as a negative duration, a full table, a sum too large."""
 
     def copy(self, kind: str, copied_bytes: int, duration_ns: int, *, pinned: str = "", device: int = 0) -> None:
-        """Add one copy."""
+        """Add one copy.
+
+        Args:
+            kind: Its direction, `h2d`, `d2h`, `d2d`, `p2p` or `h2h`.
+            copied_bytes: Its size.
+            duration_ns: Its GPU time.
+            pinned: Whether the host's memory was pinned: `true`, `false`, or empty where that is not known.
+            device: The device's number.
+        """
         self.copies(kind, copied_bytes, 1, duration_ns, pinned=pinned, device=device)
 
     @guarded
@@ -90,7 +108,8 @@ class DeviceRecorder:
             return increase(totals.sync, kind_text(kind), OTHER, amounts)
 
     def gap(self, duration_ns: int, device: int = 0) -> None:
-        """Add one idle time of the device between two activities."""
+        """Add one idle period of the device between two activities."""
+        # Not `guarded`, as `gaps` is: a call would be counted twice.
         durations = DurationTotals()
         try:
             durations.observe(whole(duration_ns))
@@ -101,7 +120,7 @@ class DeviceRecorder:
 
     @guarded
     def gaps(self, durations: DurationTotals, device: int = 0) -> bool:
-        """Add idle times in bulk; the list is not kept."""
+        """Add many idle periods; `durations` is read and not kept."""
         check_durations(durations)
         totals = self._devices.get(device) or self._open(device)
         with self._lock:
@@ -122,12 +141,19 @@ class DeviceRecorder:
 
     @guarded
     def pool(self, pool: str, state: str, size_bytes: int, device: int = 0) -> bool:
-        """Set the size of a memory pool (`device`, `pinned`): its bytes `used`, `free`, `total` or `limit`."""
+        """Set bytes of a memory pool.
+
+        Args:
+            pool: `device` or `pinned`.
+            state: `used`, `free`, `total` or `limit`.
+            size_bytes: The bytes in that state now.
+            device: The device's number.
+        """
         key, size_bytes = (kind_text(pool), kind_text(state)), whole(size_bytes, MOST)
         totals = self._devices.get(device) or self._open(device)
         with self._lock:
             if key not in totals.pools and len(totals.pools) >= MAX_KINDS:
-                return False
+                return False  # sizes of different pools must not be added up as "other"
             totals.pools[key] = size_bytes
         return True
 
@@ -141,7 +167,7 @@ class DeviceRecorder:
 
     @guarded
     def unseen(self, reason: str, launches: int, device: int = 0) -> bool:
-        """Add launches that can neither be timed nor named; they lower the coverage."""
+        """Add launches that can neither be timed nor named; they lower the share of launches that are seen."""
         amounts = (whole(launches),)
         totals = self._devices.get(device) or self._open(device)
         with self._lock:
@@ -157,7 +183,7 @@ class DeviceRecorder:
 
     @guarded
     def status(self, method: str, state: str, reason: str = "", sample_ratio: float = 1.0) -> bool:
-        """Set the measurement status; it alone does not start reporting."""
+        """Set the measurement status, which by itself is nothing to report: `touched` stays as it is."""
         if not 0 <= sample_ratio <= 1:
             return False
         short = plain(str(reason)[:MAX_REASON_CHARACTERS])

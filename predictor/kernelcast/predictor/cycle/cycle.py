@@ -354,7 +354,7 @@ class Cycle:
         if subject is not None:
             due = block + max(round(horizon / self.block_seconds), 1)
             published = self.outcomes.published(row, horizon, bounds)
-            self.scores.claim(ForecastClaim(due, row, generation, subject.without_variant.metric, horizon, *published))
+            self.scores.add(ForecastClaim(due, row, generation, subject.without_variant.metric, horizon, *published))
 
     def _settle_scores(self) -> None:
         """Score the forecasts whose block has ended, by the mean of that block."""

@@ -1,6 +1,10 @@
-"""Scores past forecasts: the share of intervals that held the value, and how much wider they should be.
+"""Scores past forecasts: the share of prediction intervals that contained the value, and how much wider to make them.
 
-A model's interval rests on the trend that it saw; after a change of trend it is too narrow by a multiple. So intervals
+The cycle adds a claim for each forecast that it publishes, settles the claims whose time has come, and asks for the
+widening of its next intervals. An *interval* here is a prediction interval, from `lower` to `upper`; a *step* is one
+sampling interval, counted from the epoch.
+
+A model's interval rests on the trend that it saw; after a change of trend it is several times too narrow. So intervals
 are widened by the factor that past ones of the same metric and horizon needed: split conformal prediction with
 normalised residuals (Lei et al., Distribution-Free Predictive Inference for Regression, JASA 113, 2018, sections 2.2
 and 5.2). Scores are in memory only: after a restart no interval is widened until enough claims have come due.
@@ -15,26 +19,29 @@ from typing import Final
 
 import numpy as np
 
-MIN_SCORED: Final = 20
-REMEMBERED: Final = 1000
+MIN_SCORES: Final = 20
+"""Scores of a metric, or of a metric at one horizon, below which neither coverage nor widening is known."""
+MAX_SCORES: Final = 1000
+"""Scores that are kept of each, the newest ones."""
 MAX_PENDING: Final = 100_000
-LEVEL: Final = 0.95
+"""Claims that may wait for their value; a further one is dropped, and counted."""
+TARGET_COVERAGE: Final = 0.95
 MAX_WIDENING: Final = 10.0
-"""Limit of the widening: a few broken series must not widen the others; the coverage shows that a model fails."""
+"""Limit of the widening, so that a few broken series do not widen the intervals of all others."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class ForecastClaim:
-    """One interval that was forecast.
+    """One prediction interval that was published. Claims are ordered by the step that they are about.
 
     Attributes:
-        due: Number of the interval of time it is about.
-        row: Whose value.
-        generation: Of that row when the claim was made.
-        metric: Under which name it was published.
-        horizon_seconds: How far ahead it was issued.
-        mean, lower, upper: As the model has them.
-        widening: By how much the interval was widened when it was published.
+        due: The step whose value is predicted.
+        row: The series' row in the predictor's tables.
+        generation: The row's count of series so far, as a row is used again for another series when one has ended.
+        metric: The published metric's name.
+        horizon_seconds: Time between the forecast and its step.
+        mean, lower, upper: The model's, before the widening.
+        widening: Factor by which the interval was widened when it was published.
     """
 
     due: int
@@ -51,34 +58,35 @@ class ForecastClaim:
     def bounds(self) -> tuple[float, float, float]:
         """The published mean, lower and upper bound; none below 0.
 
-        Durations, temperatures of running GPUs, power, memory and shares are never negative; a trend may be.
+        Durations, temperatures of running GPUs, power, memory and shares are never negative; a falling trend may
+        lead below 0.
         """
         lower = self.mean - self.widening * (self.mean - self.lower)
         upper = self.mean + self.widening * (self.upper - self.mean)
         return max(self.mean, 0.0), max(lower, 0.0), max(upper, 0.0)
 
-    def needed(self, seen: float) -> float | None:
-        """The widening with which the interval just holds a value; None for an interval without width."""
+    def needed_widening(self, seen: float) -> float | None:
+        """The factor with which the interval just contains a value; None if it has no width on the value's side."""
         half = self.upper - self.mean if seen > self.mean else self.mean - self.lower
         return abs(seen - self.mean) / half if half > 0 else None
 
 
 class Scores:
-    """Claims that are not due yet, and the scores of those that were due.
+    """Keeps claims until their step has passed, and the newest scores. Only the cycle's thread uses it.
 
     Attributes:
-        dropped: Claims turned away because too many were pending, or whose value never came.
+        dropped: Number of claims that were refused because too many were pending, or whose value never came.
     """
 
     def __init__(self) -> None:
         self._pending: dict[tuple[int, int], list[ForecastClaim]] = {}
         self._count = 0
         self._hits: dict[str, deque[bool]] = {}
-        self._needed: dict[tuple[str, float], deque[float]] = {}
+        self._widenings: dict[tuple[str, float], deque[float]] = {}
         self.dropped = 0
 
-    def claim(self, claim: ForecastClaim) -> None:
-        """Remember an interval until its time comes."""
+    def add(self, claim: ForecastClaim) -> None:
+        """Keep a claim until its step has passed."""
         if self._count >= MAX_PENDING:
             self.dropped += 1
             return
@@ -86,45 +94,54 @@ class Scores:
         self._count += 1
 
     def pending_rows(self) -> list[tuple[int, int]]:
-        """Rows and generations with claims that are not due yet."""
+        """Rows and generations with claims that have not been scored."""
         return list(self._pending)
 
-    def settle(self, newest: Callable[[int, int], int | None], value: Callable[[int, int], float]) -> None:
-        """Score the claims that are due.
+    def settle(self, newest_step: Callable[[int, int], int | None], value_at: Callable[[int, int], float]) -> None:
+        """Score the claims whose step has passed, and drop those of series that have ended.
 
         Args:
-            newest: The newest interval of a (row, generation); None where the series is gone.
-            value: The value of a row's interval, NaN where unknown.
+            newest_step: The newest step of a (row, generation); None if that series has ended.
+            value_at: The value of a (row, step), NaN where unknown. It is only asked for series that have not ended.
         """
         for key, claims in list(self._pending.items()):
-            last = newest(*key)
-            while claims and (last is None or claims[0].due <= last):
-                self._score(heapq.heappop(claims), value if last is not None else None)
+            last = newest_step(*key)
+            if last is None:
+                self.dropped += len(claims)
+                self._count -= len(claims)
+                del self._pending[key]
+                continue
+            while claims and claims[0].due <= last:
+                claim = heapq.heappop(claims)
+                self._count -= 1
+                self._score(claim, value_at(claim.row, claim.due))
             if not claims:
                 del self._pending[key]
 
     def coverage(self) -> dict[str, float]:
-        """Share of recent claims that held, by metric; absent until there are enough."""
-        return {metric: float(np.mean(hits)) for metric, hits in self._hits.items() if len(hits) >= MIN_SCORED}
+        """Share of the recent intervals that contained their value, by metric; absent until there are enough."""
+        return {metric: float(np.mean(hits)) for metric, hits in self._hits.items() if len(hits) >= MIN_SCORES}
 
     def widening(self, metric: str, horizon_seconds: float) -> float:
-        """Factor by which 95 % of the recent intervals would have held their value; 1 until enough were scored."""
-        needed = self._needed.get((metric, horizon_seconds), ())
-        if len(needed) < MIN_SCORED:
-            return 1.0
-        rank = min(math.ceil((len(needed) + 1) * LEVEL), len(needed))
-        return float(np.clip(np.partition(needed, rank - 1)[rank - 1], 1.0, MAX_WIDENING))
+        """Factor by which intervals must be widened so that 95 % of the recent ones had contained their value.
 
-    def _score(self, claim: ForecastClaim, value: Callable[[int, int], float] | None) -> None:
-        self._count -= 1
-        seen = value(claim.row, claim.due) if value is not None else float("nan")
+        It is 1 until enough were scored, and never less: an interval is not narrowed.
+        """
+        widenings = self._widenings.get((metric, horizon_seconds))
+        if widenings is None or len(widenings) < MIN_SCORES:
+            return 1.0
+        rank = math.ceil((len(widenings) + 1) * TARGET_COVERAGE)  # at most their number, as there are 20 or more
+        quantile = np.partition(widenings, rank - 1)[rank - 1]
+        return float(np.clip(quantile, 1.0, MAX_WIDENING))
+
+    def _score(self, claim: ForecastClaim, seen: float) -> None:
         if not np.isfinite(seen):
             self.dropped += 1
             return
-        hits = self._hits.setdefault(claim.metric, deque(maxlen=REMEMBERED))
+        hits = self._hits.setdefault(claim.metric, deque(maxlen=MAX_SCORES))
         _, lower, upper = claim.bounds
         hits.append(lower <= seen <= upper)
-        needed = claim.needed(seen)
-        if needed is not None:
+        widening = claim.needed_widening(seen)
+        if widening is not None:
             key = claim.metric, claim.horizon_seconds
-            self._needed.setdefault(key, deque(maxlen=REMEMBERED)).append(needed)
+            self._widenings.setdefault(key, deque(maxlen=MAX_SCORES)).append(widening)

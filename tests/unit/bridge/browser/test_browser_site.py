@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+from pathlib import Path
 
 import pytest
 from tests.support.bridge.asgi_client import AsgiClient
@@ -12,6 +13,7 @@ from kernelcast.bridge.browser.prometheus import PrometheusProxy
 from kernelcast.bridge.browser.settings import PagesSettings
 from kernelcast.bridge.browser.site import Site
 from kernelcast.bridge.settings import BridgeSettings
+from kernelcast.wire.errors import ConfigurationError
 
 STATIC = site._STATIC
 
@@ -34,6 +36,22 @@ def test_every_generated_dashboard_is_listed_and_served(client: AsgiClient) -> N
     for each in listed:
         served = client.get(f"/pages/api/dashboards/{each['uid']}").json()
         assert served["title"] == each["title"]
+
+
+def test_a_dashboard_that_cannot_be_read_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "dashboards").mkdir()
+    for name, text in {
+        "whole": '{"uid": "u", "title": "t"}',
+        "list": "[]",
+        "cut": '{"uid": ',
+        "nameless": "{}",
+    }.items():
+        (tmp_path / "dashboards" / f"{name}.json").write_text(text)
+    monkeypatch.setattr(models, "package_files", lambda *_: tmp_path)
+    assert [model.uid for model in models.load()] == ["u"]
+    (tmp_path / "dashboards" / "whole.json").unlink()
+    with pytest.raises(ConfigurationError, match="no dashboards that can be read"):
+        models.load()
 
 
 def test_the_served_model_has_every_query_and_is_smaller(client: AsgiClient) -> None:
