@@ -13,7 +13,7 @@ from kernelcast.grafana.model.targets import Query, column
 from kernelcast.grafana.model.variables import LabelVariable, RankedVariable
 from kernelcast.grafana.scores import with_class
 from kernelcast.wire.catalogue import forecast, forecast_scores, kernel
-from kernelcast.wire.catalogue.devices import device
+from kernelcast.wire.catalogue.devices import accelerator, device
 from kernelcast.wire.catalogue.model import Metric
 
 _SUBJECT: Final = "{{Hostname}} GPU {{gpu}} {{program}} {{kernel}}"
@@ -64,15 +64,17 @@ def _metrics() -> str:
 def _of_owner(label: str, measured: str, *matchers: str) -> str:
     """The same, of the nodes and GPUs of the job and user chosen; forecasts have no user, so all if none is chosen.
 
-    Without a forecast, those that are measured, or were within the last hour: an empty variable
-    would leave nothing of the line about the data.
+    Without a forecast, those that are measured, then those of which only programs report, as of a GPU that is lost; else
+    those that were measured within the last hour. An empty variable would leave nothing of the line about the data.
     """
     known = f"{promql.name(forecast.FORECAST_VALUE)}|{promql.name(kernel.PROBE_USER)}"
     where = ", ".join((OWNER, *(one for one in matchers if one.startswith("Hostname"))))
     ranked = f'({_trouble(label, *matchers)}) and on ({label}) {{__name__=~"{known}", {where}}}'
-    now = f'-1 * group by ({label}) ({{__name__=~"{measured}", {where}}})'
-    lately = f"-2 * group by ({label}) (present_over_time({promql.name(device.FB_USED)}{{{where}}}[1h]))"
-    return f"({ranked}) or on () {now} or on () {lately}"
+    device_metrics = "|".join(promql.name(row) for row in (device.FB_USED, accelerator.MEMORY_USED))
+    now = f'-1 * group by ({label}) ({{__name__=~"{device_metrics}", {where}}})'
+    reported = f'-2 * group by ({label}) ({{__name__=~"{measured}", {where}}})'
+    lately = f"-3 * group by ({label}) (present_over_time({promql.name(device.FB_USED)}{{{where}}}[1h]))"
+    return f"({ranked}) or on () ({now} or {reported}) or on () {lately}"
 
 
 def first_screen() -> tuple[Placed, ...]:
