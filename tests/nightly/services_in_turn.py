@@ -2,7 +2,8 @@
 
 A real Kafka, bridge, exporter and predictor run under a real Prometheus and Alertmanager in the demo's profile (minutes
 are seconds), with a webhook of the test's. The table says how long after the end of the process its alert was sent,
-which other alerts were sent until it ran again, and when the alert ended.
+which other alerts were sent until it ran again, and when the alert ended. While it is stopped, every panel of every
+page is asked: one that names a metric of the service and shows something must be declared, with the reason.
 """
 
 import argparse
@@ -21,6 +22,7 @@ from typing import Any, Final
 
 import yaml
 from tests.service.conftest import Broker
+from tests.service.grafana.panels_without import look, still_shown
 from tests.service.servers import AlertmanagerServer, KafkaServer, ServerProcess, stopping, wait_for
 from tests.service.stack import KERNELCAST, Stack
 from tests.support.service.programs import topics
@@ -34,9 +36,13 @@ ALERTS: Final = {
     "kafka": "KernelcastKafkaUnreachable",
 }
 """`simulate` publishes as the exporter of a node with GPUs does."""
+MODEL_NAMES: Final = {"simulate": "exporter"}
+"""What the panels' model calls a service, where its process has another name."""
 SETTINGS: Final = {"bridge": {"ttl_seconds": 40.0, "ttl_floor_seconds": 20.0}}
 QUIET_SECONDS: Final = 20
 """Consequences come up to 13 s after their cause."""
+STALE_SECONDS: Final = 60
+"""After this time the bridge has withdrawn the series of a producer that is silent (`SETTINGS`)."""
 LIMIT_SECONDS: Final = 120
 NEVER: Final = f"not within {LIMIT_SECONDS} s"
 Sent = list[tuple[float, dict[str, Any]]]
@@ -97,22 +103,28 @@ def in_turn(stack: Stack, kafka: KafkaServer, webhook: str, sent: Sent) -> Itera
     restart: dict[str, Callable[[], object]] = {"kafka": kafka.run, "simulate": simulation.start}
     with stopping(simulation, notifier):
         notifier.run()
-        stack.prometheus(alertmanager=notifier.address)
+        prometheus = stack.prometheus(alertmanager=notifier.address)
         wait_for("simulated GPUs", lambda: stack.exposed("DCGM_FI_DEV_GPU_TEMP"), LIMIT_SECONDS)
         time.sleep(QUIET_SECONDS)
         for name, alert in ALERTS.items():
+            healthy = look(prometheus)
             before, stopped = len(sent), time.time()
             running[name].stop()
             fired = _after(stopped, sent, before, "firing", alert)
             time.sleep(QUIET_SECONDS)
             others = _names(sent[before:], "firing") - Counter({alert: 1})
             early = _names(sent[before:], "resolved")
+            time.sleep(max(0.0, stopped + STALE_SECONDS - time.time()))
+            showing = still_shown(healthy, look(prometheus), MODEL_NAMES.get(name, name))
+            for title, queries in sorted(showing.items()):
+                sys.stderr.write(f"{name}: {title!r} still shows {queries}\n")
             started = time.time()
             restart.get(name, partial(stack.start, running[name]))()
             ended = _after(started, sent, before, "resolved", alert) if fired != NEVER else NEVER
             time.sleep(QUIET_SECONDS)
-            line = f"| {name} | {alert} | {fired} | {_words(others)} | {_words(early)} | {ended} |"
-            yield line, NEVER not in (fired, ended) and not others and not early
+            calm = ", ".join(sorted(showing)) or "none"
+            line = f"| {name} | {alert} | {fired} | {_words(others)} | {_words(early)} | {ended} | {calm} |"
+            yield line, NEVER not in (fired, ended) and not (others or early or showing)
 
 
 def _after(moment: float, sent: Sent, before: int, status: str, alert: str) -> str:

@@ -3,11 +3,14 @@
 import itertools
 import sys
 import time
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from tests.service import program
 from tests.service.conftest import Broker
+from tests.service.grafana.panels_without import look, still_shown
 from tests.service.servers import PrometheusServer, ServerProcess, wait_for
 from tests.service.stack import Stack
 from tests.support.service.programs import LAUNCHES, SCRIPT, topics
@@ -15,6 +18,7 @@ from tests.support.service.programs import LAUNCHES, SCRIPT, topics
 pytestmark = pytest.mark.service
 
 SECONDS = "cuda_kernel_duration_seconds_sum"
+SOON_WITHDRAWN = {"ttl_seconds": 20.0, "ttl_floor_seconds": 10.0}
 
 
 def run_program(stack: Stack, name: str, launches: int, seconds: float, hold: Path | None = None) -> ServerProcess:
@@ -71,7 +75,7 @@ def test_a_process_that_ends_and_restarts_beside_another_loses_and_doubles_nothi
 
 def test_kill_minus_nine_of_every_service_loses_nothing_and_no_counter_falls(kafka: Broker, tmp_path: Path) -> None:
     topics(kafka)
-    with Stack(tmp_path, kafka.bootstrap_servers) as stack:
+    with Stack(tmp_path, kafka.bootstrap_servers, {"bridge": SOON_WITHDRAWN}) as stack:
         services = {name: stack.service(name) for name in ("bridge", "exporter", "predictor")}
         prometheus = stack.prometheus()
         hold = tmp_path / "hold"
@@ -94,6 +98,26 @@ def test_kill_minus_nine_of_every_service_loses_nothing_and_no_counter_falls(kaf
         expected = sum(program.durations_ns(300) + program.durations_ns(6000)) / 1e9
         assert prometheus.scalar(f"sum({SECONDS})") == pytest.approx(expected, rel=1e-9)
         assert running.poll() == 0
+        for name, shown in shown_without(prometheus, services):
+            assert shown == {}, f"panels that say nothing about their age while the {name} is stopped"
+
+
+def is_empty(prometheus: PrometheusServer, query: str) -> bool:
+    return prometheus.scalar(query) is None
+
+
+def shown_without(
+    prometheus: PrometheusServer, services: dict[str, ServerProcess]
+) -> Iterator[tuple[str, dict[str, list[str]]]]:
+    """Kill the exporter, then the bridge too; yields the panels that show something of theirs all the same."""
+    before = look(prometheus)
+    assert before.metrics >= {LAUNCHES, "kernelcast_exporter_ticks_total", "kernelcast_bridge_lines"}
+    for name, counter in (("exporter", LAUNCHES), ("bridge", "kernelcast_bridge_points_total")):
+        services[name].kill()
+        wait_for(f"the end of {counter}", partial(is_empty, prometheus, f"sum(rate({counter}[20s]))"))
+        now = look(prometheus)
+        yield name, still_shown(before, now, name)
+        before = now
 
 
 def test_the_services_stop_cleanly_on_sigterm(kafka: Broker, tmp_path: Path) -> None:

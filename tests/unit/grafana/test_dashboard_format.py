@@ -170,7 +170,7 @@ def test_the_first_line_says_which_kernel_when_and_what_to_change() -> None:
     work = [panel["title"] for panel in board if panel["gridPos"]["y"] == 5]
     assert work == ["Steps a second", "Items a second"]
     first = [panel for panel in board if panel["gridPos"]["y"] == 8]
-    assert [panel["title"] for panel in first] == ["Hottest kernel", "Soonest predicted breach", "What to change"]
+    assert [panel["title"] for panel in first] == ["Hottest kernel", "Soonest breach", "What to change"]
     for panel in first:
         assert panel["options"]["textMode"] == "value_and_name", "a figure without its name answers nothing"
     for panel in first[1:]:
@@ -179,7 +179,7 @@ def test_the_first_line_says_which_kernel_when_and_what_to_change() -> None:
 
 def test_the_first_line_of_every_page_says_how_old_the_data_is_and_where_it_comes_from(board: dict[str, Any]) -> None:
     first = [panel["title"] for panel in board["panels"] if panel["gridPos"]["y"] == 1]
-    assert first == ["Age of the data", "Exporters", "GPUs by source", "Launches seen"]
+    assert first == ["Age of the data", "Producers", "GPUs by source", "Launches seen"]
 
 
 def test_no_panel_has_a_text_of_its_own_for_an_empty_answer(board: dict[str, Any]) -> None:

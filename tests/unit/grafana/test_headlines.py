@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from kernelcast.grafana.dashboards import fleet, forecasts, headlines
+from kernelcast.grafana.dashboards import events, fleet, forecasts, headlines
 from kernelcast.grafana.dashboards.hardware import trouble
 from kernelcast.grafana.model.panels import Placed
 
@@ -20,7 +20,7 @@ def overrides(placed: Placed) -> dict[str, list[dict[str, Any]]]:
 
 
 def test_a_crossed_limit_is_shown_with_the_time_since_then() -> None:
-    """A GPU that had been above its limit for an hour was "0 s" under "Soonest predicted breach"."""
+    """A GPU that had been above its limit for an hour was "0 s" under "Soonest breach"."""
     ago = {"id": "unit", "value": "dateTimeFromNow"}
     for placed in (headlines.breach(), forecasts._left()):
         predicted, crossed = placed.panel.targets[:2]
@@ -44,3 +44,13 @@ def test_the_time_since_an_alert_fits_its_column() -> None:
     panel = fleet.alerts().panel
     (since,) = [one["properties"] for one in panel.field_config["overrides"] if one["matcher"]["options"] == "Since"]
     assert {"id": "decimals", "value": 0} in since
+
+
+def test_an_alert_about_many_kernels_is_one_row_one_mark_and_counts_once() -> None:
+    """A hot GPU slowed 16 kernels: 22 alerts fired beside a table of seven, and graphs had a mark for each."""
+    (mark,) = (one.expr for one in events.everywhere() if one.name == "Alerts")
+    (count,) = (each["expr"].partition(" or 0 *")[0] for each in headlines.alerts().panel.targets)
+    rows = fleet.alerts().panel.targets[0]["expr"]
+    for expr in (mark, count, rows):
+        assert re.search(r"by \(alertname, (severity, )?Hostname, gpu, program\) \(ALERTS", expr), expr
+        assert "kernel" not in expr

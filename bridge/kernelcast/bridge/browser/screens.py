@@ -49,7 +49,7 @@ STRIP: Final = (
     ),
     Panel(
         "stat",
-        "Exporters",
+        "Producers",
         "Producers that this bridge reads, and those of them that missed several intervals.",
         (
             Target(Last(_UP, "count"), "seen"),

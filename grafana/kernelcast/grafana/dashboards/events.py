@@ -3,7 +3,7 @@
 from typing import Final
 
 from kernelcast.grafana import promql
-from kernelcast.grafana.dashboards.frame import ALERT_NAMES
+from kernelcast.grafana.dashboards.frame import ALERT_NAMES, ALERT_SUBJECT
 from kernelcast.grafana.model.dashboard import Annotation
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.catalogue.devices import gpu
@@ -21,9 +21,9 @@ def everywhere() -> tuple[Annotation, ...]:
 def _alerts() -> Annotation:
     return Annotation(
         "Alerts",
-        f'ALERTS{{alertstate="firing", alertname=~"{ALERT_NAMES}"}}',
+        f'group by (alertname, severity, {ALERT_SUBJECT}) (ALERTS{{alertstate="firing", alertname=~"{ALERT_NAMES}"}})',
         "{{alertname}}",
-        "{{severity}} {{Hostname}} GPU {{gpu}} {{program}} {{kernel}}",
+        "{{severity}} {{Hostname}} GPU {{gpu}} {{program}}",
         "red",
     )
 

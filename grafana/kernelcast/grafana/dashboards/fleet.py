@@ -3,7 +3,7 @@
 from typing import Final
 
 from kernelcast.grafana.dashboards import living
-from kernelcast.grafana.dashboards.frame import ALERT_NAMES
+from kernelcast.grafana.dashboards.frame import ALERT_NAMES, ALERT_SUBJECT
 from kernelcast.grafana.dashboards.hardware import accelerators, trouble
 from kernelcast.grafana.dashboards.hardware.devices import held_back
 from kernelcast.grafana.model.panels import Axis, Calm, PanelText, Placed, stat, time_series
@@ -57,7 +57,7 @@ def alerts(*, width: int = 24, height: int = 7) -> Placed:
         calm=Calm("none fires", _WATCHDOG),
         runbooks=("Watchdog",),
     )
-    labels = "alertname, Hostname, gpu, program"
+    labels = f"alertname, {ALERT_SUBJECT}"
     firing = f'alertname=~"{ALERT_NAMES}", Hostname=~"$hostname|"'
     ranks = (
         f'{rank} * max by ({labels}) (ALERTS{{alertstate="firing", severity="{word}", {firing}}})'

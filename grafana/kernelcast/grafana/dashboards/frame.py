@@ -9,6 +9,8 @@ from kernelcast.wire.catalogue.devices import accelerator, device
 
 ALERT_NAMES: Final = "Kernelcast.+"
 """How all of our alerts are named; the heartbeat is called Watchdog and does not count as one."""
+ALERT_SUBJECT: Final = "Hostname, gpu, program"
+"""Labels by which alerts are listed, counted and marked: a fault of a GPU slows many kernels of a program at once."""
 
 _OWNED: Final = "|".join(promql.name(row) for row in (device.FB_USED, accelerator.MEMORY_USED, kernel.PROBE_USER))
 """Series that name a job: of devices, and of programs with the probe."""

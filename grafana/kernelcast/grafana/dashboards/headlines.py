@@ -5,7 +5,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.dashboards import crossing, living, words
-from kernelcast.grafana.dashboards.frame import ALERT_NAMES
+from kernelcast.grafana.dashboards.frame import ALERT_NAMES, ALERT_SUBJECT
 from kernelcast.grafana.dashboards.programs.busy import busy_seconds
 from kernelcast.grafana.dashboards.programs.hints import open_since
 from kernelcast.grafana.model import drill
@@ -86,7 +86,7 @@ def breach(*, width: int = 8, height: int = 4, free: Collection[str] = ()) -> Pl
         free: Labels that the page has no variables for.
     """
     text = PanelText(
-        "Soonest predicted breach",
+        "Soonest breach",
         "The series that is expected to cross its threshold next, the cause, and the time after which half of the "
         "simulated paths have crossed it. Once some have, the one that crossed first, and how long ago. The predictor "
         "learns for 18 blocks of five minutes first; a demo has shorter ones.",
@@ -139,9 +139,11 @@ def alerts(*, width: int = 8, height: int = 3, everywhere: bool = True) -> Place
     node = "|" if everywhere else ""
     text = PanelText(
         "Alerts firing",
-        "Alerts of kernelcast that fire now. Without the heartbeat alert the rules are not loaded.",
+        "Alerts of kernelcast that fire now; one about many kernels of a program counts once. Without the heartbeat "
+        "alert the rules are not loaded.",
     )
-    firing = f'count(ALERTS{{alertstate="firing", alertname=~"{ALERT_NAMES}", Hostname=~"$hostname{node}"}})'
+    alerts = f'ALERTS{{alertstate="firing", alertname=~"{ALERT_NAMES}", Hostname=~"$hostname{node}"}}'
+    firing = f"count(group by (alertname, {ALERT_SUBJECT}) ({alerts}))"
     none = '0 * count(ALERTS{alertstate="firing", alertname="Watchdog"})'
     axis = Axis("short", low=0, decimals=0, thresholds=((None, "green"), (1, "red")))
     return stat(text, [Query(f"{firing} or {none}")], axis, width=width, height=height)

@@ -6,18 +6,20 @@ from typing import Final
 from kernelcast.grafana import promql
 from kernelcast.grafana.model.panels import Calm
 from kernelcast.grafana.model.targets import Query
-from kernelcast.wire.catalogue import bridge, exporter, forecast, kernel, predictor
+from kernelcast.wire.catalogue import bridge, exporter, forecast, kernel
 from kernelcast.wire.catalogue.devices import gpu
 from kernelcast.wire.catalogue.model import Metric
 
 GPUS: Final = promql.series(gpu.GPU_UP)
 PROGRAMS: Final = promql.series(kernel.LAUNCHES, free=("program", "rank", "kernel"))
 EXPORTERS: Final = promql.series(exporter.TICKS)
-PREDICTORS: Final = promql.series(predictor.SWEEPS)
-PREDICTIONS: Final = f"{promql.series(forecast.JUDGED_SERIES)} > 0"
-LEARNING: Final = Calm("no forecast yet: still learning", f"{promql.series(forecast.JUDGED_SERIES)} == 0")
+PREDICTORS: Final = promql.series(forecast.JUDGED_SERIES)
+"""Written after each sweep, and on the way of hints and forecasts: it ends where Kafka or the bridge does."""
+_MEASURED: Final = f"and on () (group({GPUS}) or group({PROGRAMS}))"
+PREDICTIONS: Final = f"{PREDICTORS} > 0 {_MEASURED}"
+LEARNING: Final = Calm("no forecast yet: still learning", f"{PREDICTORS} == 0 {_MEASURED}")
 """Before the first judgement, which needs a history of 18 blocks."""
-_JUDGED_AT_LAST: Final = f"{promql.series(forecast.JUDGED_SERIES)} @ end()"
+_JUDGED_AT_LAST: Final = f"{PREDICTORS} @ end()"
 LEARNING_IN_A_GRAPH: Final = Query(
     f"0 * group({LEARNING.proof}) unless on () (max({_JUDGED_AT_LAST}) > 0 or absent({_JUDGED_AT_LAST}))",
     LEARNING.words,

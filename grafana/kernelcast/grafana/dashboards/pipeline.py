@@ -29,12 +29,14 @@ def rows() -> tuple[Row, ...]:
     return (Row("Losses", losses, collapsed=True), exporters.row(), probes.row(), daemon_row)
 
 
-def _in_range(title: str, description: str, counters: Iterable[str], runbooks: tuple[str, ...]) -> Placed:
+def _in_range(
+    title: str, description: str, counters: Iterable[str], runbooks: tuple[str, ...], alive: str = _ALIVE
+) -> Placed:
     """A figure in place of many series of zeros."""
     text = PanelText(title, description, runbooks=runbooks)
-    lost = " + ".join(f"(sum(increase({one}[$__range])) or 0 * {_ALIVE})" for one in counters)
+    lost = " + ".join(f"(sum(increase({one}[$__range])) or 0 * {alive})" for one in counters)
     axis = Axis("short", low=0, decimals=0, thresholds=((None, "green"), (1, "red")))
-    return stat(text, [Query(f"({lost}) and on () {_ALIVE}")], axis, width=6, height=3)
+    return stat(text, [Query(f"({lost}) and on () {alive}")], axis, width=6, height=3)
 
 
 def _lost_in_range() -> Placed:
@@ -54,16 +56,20 @@ def _not_stored_in_range() -> Placed:
         promql.series(bridge.DISCARDED_POINTS, extra=('cause!~"wire_only|older"',)),
     )
     description = "Messages that the bridge could not decode, and points that it refused, in this time range."
-    return _in_range("Refused in this range", description, counters, ("KernelcastDecodeFailures",))
+    alive = f"group({living.BRIDGES})"
+    return _in_range("Refused in this range", description, counters, ("KernelcastDecodeFailures",), alive)
 
 
 def _waiting_now() -> Placed:
     text = PanelText(
-        "Waiting on Kafka", "Messages that wait for their readers now.", runbooks=("KernelcastLagGrowing",)
+        "Waiting on Kafka",
+        "Messages that wait for each of their readers now. No data: Kafka does not answer.",
+        runbooks=("KernelcastLagGrowing",),
     )
     lags = " or ".join(promql.series(row) for row in (bridge.LAG, predictor.LAG))
     axis = Axis("short", low=0, decimals=0, thresholds=((None, "green"), (1000, "orange")))
-    return stat(text, [Query(f"sum({lags})")], axis, width=6, height=3)
+    known = f"sum by (job) ({lags}) unless on () max({promql.series(bridge.KAFKA_OUTAGE)}) > 0"
+    return stat(text, [Query(known, "{{job}}")], axis, named=True, width=6, height=3)
 
 
 def _delay_now() -> Placed:

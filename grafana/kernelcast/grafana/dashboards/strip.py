@@ -40,9 +40,9 @@ def _age() -> Placed:
 
 def _exporters() -> Placed:
     text = PanelText(
-        "Exporters",
-        "Producers that the bridge reads, and those of them that missed several intervals. Without a bridge: exporters "
-        "that Prometheus scrapes.",
+        "Producers",
+        "Exporters and predictors that the bridge reads, and those of them that missed several intervals. Without a "
+        "bridge: exporters that Prometheus scrapes.",
     )
     alive = f"max by (job, instance) ({promql.series(bridge.PRODUCER_UP)})"
     queries = [

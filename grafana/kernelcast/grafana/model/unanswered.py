@@ -27,3 +27,22 @@ UNANSWERED_IN_DEMO: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """Reasons by title, where every service runs and a GPU's cooling fails."""
+
+_OF_GPUS: Final = "its state as the GPU itself reports it; a forecast is one state of several"
+_AGE: Final = "it says how old the newest sample is"
+_BY_READER: Final = "a line for each reader; the stopped one has none"
+_SCRAPED: Final = "without the bridge's count it is of exporters that Prometheus reads itself"
+
+SHOWN_WITHOUT: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
+    {
+        "predictor": {"State": _OF_GPUS, "Worst first": _OF_GPUS, "Waiting on Kafka": _BY_READER},
+        "bridge": {"Age of the data": _AGE, "Producers": _SCRAPED, "Waiting on Kafka": _BY_READER},
+        "exporter": {
+            "Age of the data": _AGE,
+            "Producers": "it counts the silent ones",
+            "Lost in this range": "it counts what every daemon has lost in this time, also one that has ended",
+        },
+        "kafka": {"Age of the data": _AGE, "Producers": _SCRAPED},
+    }
+)
+"""Reasons by service and title: panels that name metrics which end with it, and show something while it is stopped."""

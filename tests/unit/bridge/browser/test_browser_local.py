@@ -102,7 +102,7 @@ def test_every_page_begins_with_the_same_strip_and_names_metrics_of_the_catalogu
                 assert query is not None
                 assert query.promql == one["expr"]
                 assert {name.removesuffix("_sum").removesuffix("_count") for name in query.names} <= known
-    assert strips == {("Data", "Age of the data", "Exporters", "GPUs by source", "Launches seen")}
+    assert strips == {("Data", "Age of the data", "Producers", "GPUs by source", "Launches seen")}
 
 
 def test_the_models_are_served_as_dashboards() -> None:

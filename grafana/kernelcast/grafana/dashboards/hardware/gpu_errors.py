@@ -16,6 +16,9 @@ from kernelcast.wire.catalogue.xids import Part
 
 _XID: Final = "Hostname, gpu, xid, err_msg"
 _NANO: Final = "1e9"
+_ANY_GPU: Final = promql.series(gpu.GPU_UP, free=("gpu",))
+_LOG_IS_READ: Final = f"group({living.row(exporter.KERNEL_LOG_ERRORS)}) and on () group({_ANY_GPU})"
+"""An exporter reads the log, and what it publishes arrives."""
 
 
 def row() -> Row:
@@ -116,7 +119,7 @@ def _logged_xids() -> Placed:
         "XIDs in the kernel's log",
         "XIDs that the driver has logged, including the time without an exporter. A GPU that NVML no longer lists has "
         "its bus address only. Needs exporter.kernel_log.",
-        Calm("no XID in the log", living.row(exporter.KERNEL_LOG_ERRORS)),
+        Calm("no XID in the log", _LOG_IS_READ),
     )
     by = f"{_XID}, pci_bus_id"
     errors = promql.series(gpu.KERNEL_LOG_XIDS, free=("gpu",))
