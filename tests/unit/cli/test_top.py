@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import urllib.error
 from typing import Any
 
@@ -10,6 +11,7 @@ from rich.console import Console
 
 from kernelcast.cli.app import run
 from kernelcast.cli.top import target
+from kernelcast.cli.top.command import Keys
 from kernelcast.cli.top.page import read
 from kernelcast.cli.top.rates import NOW_SECONDS, History
 from kernelcast.cli.top.screen import render
@@ -43,8 +45,8 @@ def view(*pages: str, every_seconds: float = 10.0) -> View:
     return made
 
 
-def screen(shown: View) -> str:
-    console = Console(width=150, record=True, file=io.StringIO())
+def screen(shown: View, *, width: int = 150) -> str:
+    console = Console(width=width, record=True, file=io.StringIO())
     console.print(render(shown))
     return console.export_text()
 
@@ -137,8 +139,35 @@ def test_figures_that_are_old_say_so() -> None:
     shown = view(UP + BRIDGE + PREDICTOR + JUDGED)
     shown.error = "http://x/metrics does not answer: Connection refused"
     shown.now_seconds += 5
-    assert "these figures are old" in screen(shown)
+    assert "these figures are older than 5.00 s" in screen(shown)
     assert "nothing predicted" not in screen(shown)
+
+
+def test_old_figures_have_their_age() -> None:
+    shown = view(UP + BRIDGE, UP + BRIDGE)
+    shown.history.changed_seconds, shown.error, shown.now_seconds = 1000.0, "no answer", 1095.0
+    assert "no answer; these figures are 95.00 s old" in screen(shown)
+
+
+def test_a_terminal_of_80_columns_shows_which_gpu_and_which_kernel() -> None:
+    """There a GPU was "sim-node-0…", and each kernel its first letter."""
+    gpu = 'DCGM_FI_DEV_GPU_TEMP{Hostname="sim-node-0",gpu="1"} 93\nkernelcast_gpu_up{Hostname="sim-node-0",gpu="1"} 1\n'
+    limit = 'DCGM_FI_DEV_SLOWDOWN_TEMP{Hostname="sim-node-0",gpu="1"} 87\n'
+    busy = kernel("flash_attention_forward_kernel<__half, 64>", 100, 1.0, program="sim-train-0")
+    labels = '{Hostname="sim-node-0",gpu="1",metric="DCGM_FI_DEV_GPU_TEMP",cause="thermal"}'
+    crossed = f"kernelcast_degradation_crossed_timestamp_seconds{labels} 400\n"
+    text = screen(
+        view(gpu + limit + busy + crossed + UP + BRIDGE, gpu + limit + busy + crossed + UP + BRIDGE), width=80
+    )
+    for words in (
+        "sim-node-0 / 1 ",
+        "93/87",
+        "above its limit",
+        "flash_attention_f",
+        "sim-node-0 GPU",
+        "crossed 10 min ago",
+    ):
+        assert words in text, text
 
 
 def test_a_bridge_whose_producers_are_gone_says_so() -> None:
@@ -151,9 +180,9 @@ def test_a_bridge_whose_producers_are_gone_says_so() -> None:
 @pytest.mark.parametrize(
     ("alerts", "words"),
     [
-        (Alerts(), "not known: not asked"),
+        (Alerts(), "not known: no Prometheus was asked"),
         (Alerts([]), "none fires, and the heartbeat does"),
-        (Alerts([{"alertname": "KernelcastNodeDown", "severity": "critical", "Hostname": "n7"}]), "KernelcastNodeDown"),
+        (Alerts([{"alertname": "KernelcastNodeDown", "severity": "critical", "Hostname": "n7"}]), " NodeDown "),
     ],
 )
 def test_alerts_are_those_that_fire(alerts: Alerts, words: str) -> None:
@@ -292,3 +321,16 @@ def test_an_open_hint_shows_what_it_proposes_and_promises_and_no_earlier_outcome
 
 def test_an_open_hint_of_a_predictor_that_has_just_started_is_shown() -> None:
     assert "train block: 128 → 256, on trial" in screen(view(OPEN))
+
+
+def test_a_terminal_that_was_closed_ends_the_keys() -> None:
+    """`kernelcast top` went on without a terminal, and drew as fast as it could."""
+    reader, writer = os.pipe()
+    os.write(writer, b"q")
+    keys = Keys(reader)
+    assert keys(0.0) == "q"
+    assert keys(0.0) == ""
+    os.close(writer)
+    with pytest.raises(EOFError):
+        keys(0.0)
+    os.close(reader)

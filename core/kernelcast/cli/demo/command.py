@@ -222,7 +222,11 @@ def _screen(shutdown: Shutdown) -> Iterator[Callable[[DemoState], None]]:
 
         def refresh(state: DemoState) -> None:
             live.start()  # does nothing once it runs
-            pressed = keys(0.0)
+            try:
+                pressed = keys(0.0)
+            except EOFError:  # the terminal was closed
+                shutdown.request()
+                return
             if state.view.controls.press(pressed):
                 shutdown.request()
             if pressed or not state.view.controls.paused:

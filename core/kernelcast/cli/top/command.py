@@ -29,6 +29,8 @@ SMALLEST_INTERVAL_SECONDS: Final = 0.5
 LIVE_SECONDS: Final = 2.0
 ONCE_SECONDS: Final = 11.0
 """Longer than the exporter's interval, so that two readings differ."""
+_AGE_SECONDS: Final = 1.0
+"""The screen is drawn as often, as it shows the age of the figures."""
 _LINES_BESIDE_KERNELS: Final = 26
 
 
@@ -161,7 +163,11 @@ def _live(reader: PageReader, interval: float) -> None:
                 view.now_seconds = time.time()
             room = max(3, console.height - _LINES_BESIDE_KERNELS - min(16, len(view.page.gpus)))
             live.update(render(view, most_kernels=room), refresh=True)
-            if controls.press(keys(min(0.5, max(0.0, due - time.monotonic())))):
+            try:
+                pressed = keys(min(_AGE_SECONDS, max(0.0, due - time.monotonic())))
+            except EOFError:  # SIGHUP, which comes too, asks every kernelcast process to reload and ends none
+                return
+            if controls.press(pressed):
                 return
             if time.monotonic() >= due:
                 due = time.monotonic() + interval
@@ -182,7 +188,8 @@ def keyboard() -> Iterator[Callable[[float], str]]:
     try:
         yield Keys(descriptor)
     finally:
-        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+        with suppress(termios.error):  # the terminal is gone
+            termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
 
 class Keys:
@@ -192,8 +199,19 @@ class Keys:
         self._descriptor = descriptor
 
     def __call__(self, wait_seconds: float) -> str:
-        """Keys that were pressed; waits for one, at most this time."""
-        with suppress(InterruptedError):
-            if select.select([self._descriptor], [], [], wait_seconds)[0]:
-                return os.read(self._descriptor, 64).decode("utf-8", "ignore")
-        return ""
+        """Keys that were pressed; waits for one, at most this time.
+
+        Raises:
+            EOFError: The terminal is gone.
+        """
+        try:
+            if not select.select([self._descriptor], [], [], wait_seconds)[0]:
+                return ""
+            pressed = os.read(self._descriptor, 64)
+        except InterruptedError:
+            return ""
+        except OSError as error:
+            raise EOFError(str(error)) from error
+        if not pressed:
+            raise EOFError("the terminal was closed")
+        return pressed.decode("utf-8", "ignore")

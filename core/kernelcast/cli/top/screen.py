@@ -1,9 +1,10 @@
 """Draws a view on a terminal."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -18,25 +19,49 @@ RECENT: Final = 5
 SLOWER_RATIO: Final = 1.1
 MUCH_SLOWER_RATIO: Final = 1.5
 _STATES: Final = {"trial": "on trial", "approval": "waits for approval"}
+WIDE: Final = 100
+"""Columns of a terminal from which every figure is shown."""
+_FIGURES_IF_NARROW: Final = 4
+_MOST_OF_A_NAME: Final = 30
+_PREFIX: Final = "Kernelcast"
+"""All names of our alerts begin with it."""
 _NEAR: Final = 0.9
 """Share of a limit from which a value is yellow."""
 _NEAR_DEGREES: Final = 5.0
 
 
-def render(view: View, *, most_kernels: int = 12, below: Sequence[RenderableType] = ()) -> RenderableType:
-    """The whole screen.
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """The whole screen, with fewer columns on a narrow terminal.
 
-    Args:
+    Attributes:
         view: The state to draw.
         most_kernels: Lines of the kernels' table.
         below: Parts that follow.
     """
+
+    view: View
+    most_kernels: int = 12
+    below: Sequence[RenderableType] = ()
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
+        """Draws it in the width that there is."""
+        yield _screen(self, options.max_width)
+
+
+def render(view: View, *, most_kernels: int = 12, below: Sequence[RenderableType] = ()) -> RenderableType:
+    """The whole screen, as `Screen` says."""
+    return Screen(view, most_kernels, below)
+
+
+def _screen(screen: Screen, width: int) -> RenderableType:
+    view = screen.view
     lower = Table.grid(expand=True, padding=(0, 1))
     lower.add_column(ratio=1)
     lower.add_column(ratio=1)
-    lower.add_row(_predictions(view), Group(_alerts(view), _hints(view)))
+    lower.add_row(_predictions(view, width), Group(_alerts(view), _hints(view)))
     upper = [_gpus(view)] if view.page.gpus else []
-    return Group(_head(view), *upper, _kernels(view, most_kernels), lower, *below, _keys(view))
+    return Group(_head(view), *upper, _kernels(view, screen.most_kernels, width), lower, *screen.below, _keys(view))
 
 
 def _head(view: View) -> RenderableType:
@@ -44,7 +69,7 @@ def _head(view: View) -> RenderableType:
     age = view.age_seconds
     strip = Text("  ")
     if view.error:
-        strip.append(f"{view.error}; these figures are old", style="bold red")
+        strip.append(f"{view.error}; {_how_old(view)}", style="bold red")
     elif view.history.page is None:
         strip.append("waiting for the first page", style="dim")
     elif view.page.is_bridge and not view.page.producers:
@@ -63,14 +88,24 @@ def _head(view: View) -> RenderableType:
     return Group(line, strip)
 
 
+def _how_old(view: View) -> str:
+    if view.history.page is None:
+        return "no page was read"
+    age = view.age_seconds
+    if age is None:
+        return f"these figures are older than {duration(view.now_seconds - view.history.page_seconds)}"
+    return f"these figures are {duration(age)} old"
+
+
 def _gpus(view: View) -> RenderableType:
-    table = Table(expand=True, box=None, header_style="bold")
-    table.add_column("GPU", no_wrap=True)
-    for title in ("load %", "temp °C", "limit °C", "power W", "limit W", "SM MHz", "memory MiB", "of MiB", ""):
-        table.add_column(title, justify="right", no_wrap=True)
     every = view.gpus()
-    for host, index, values in every[:MOST_GPUS]:
-        table.add_row(f"{host} / {index}", *_gpu_cells(values))
+    names = [f"{host} / {index}" for host, index, _ in every[:MOST_GPUS]]
+    table = _table()
+    table.add_column("GPU", no_wrap=True, min_width=min(max(map(len, names)), _MOST_OF_A_NAME))
+    for title in ("load %", "°C/limit", "W/limit", "SM MHz", "GiB/of", ""):
+        table.add_column(title, justify="right", no_wrap=True)
+    for name, (_, _, values) in zip(names, every, strict=False):
+        table.add_row(name, *_gpu_cells(values))
     more = f"; {len(every) - MOST_GPUS} more: filter with f" if len(every) > MOST_GPUS else ""
     return _panel(table, f"GPUs{more}")
 
@@ -94,28 +129,27 @@ def _gpu_cells(values: Any) -> list[Text]:
         state = Text("above its limit", style="bold red")
     return [
         Text(_number(value(device.GPU_UTIL))),
-        Text(_number(temperature), style=heat),
-        Text(_number(limit), style="dim"),
-        Text(_number(power), style="yellow" if power and power_limit and power >= power_limit else ""),
-        Text(_number(power_limit), style="dim"),
+        _of(_number(temperature), heat, _number(limit)),
+        _of(_number(power), "yellow" if power and power_limit and power >= power_limit else "", _number(power_limit)),
         Text(_number(value(device.SM_CLOCK))),
-        Text(_number(used), style=full),
-        Text(_number(total), style="dim"),
+        _of(_gib(used), full, _gib(total)),
         state,
     ]
 
 
-def _kernels(view: View, most: int) -> RenderableType:
+def _kernels(view: View, most: int, width: int) -> RenderableType:
     every = view.kernels()
     launches = sum(one.launches_per_second or 0.0 for one in every)
     known = any(one.launches_per_second is not None for one in every)
-    table = Table(expand=True, box=None, header_style="bold")
+    table = _table()
     table.add_column("kernel", no_wrap=True, overflow="ellipsis", ratio=1)
     table.add_column("program", no_wrap=True, overflow="ellipsis", max_width=18)
-    for title in ("GPUs busy", "launches/s", "mean now", "before", "change", "p99"):
+    figures = ("GPUs busy", "launches/s", "mean now", "change", "before", "p99")
+    shown = len(figures) if width >= WIDE else _FIGURES_IF_NARROW
+    for title in figures[:shown]:
         table.add_column(title, justify="right", no_wrap=True)
     for one in every[:most]:
-        table.add_row(*_kernel_cells(one))
+        table.add_row(*_kernel_cells(one)[: shown + 2])
     rate = f"{launches:,.0f} launches/s" if known else "rates after the second reading"
     chosen = f", with “{view.controls.text}”" if view.controls.text else ""
     title = f"kernels by {view.controls.sort}{chosen}: {len(every)}, {rate}"
@@ -133,27 +167,29 @@ def _kernel_cells(one: KernelNow) -> list[Text]:
         Text(ABSENT if one.busy_ratio is None else f"{one.busy_ratio:.2f}"),
         Text(ABSENT if one.launches_per_second is None else f"{one.launches_per_second:,.1f}"),
         Text(duration(one.mean_seconds)),
-        Text(duration(one.before_seconds), style="dim"),
         Text(ABSENT if ratio is None else f"x{ratio:.2f}", style=slower),
+        Text(duration(one.before_seconds), style="dim"),
         Text(duration(one.p99_seconds)),
     ]
 
 
-def _predictions(view: View) -> RenderableType:
+def _predictions(view: View, width: int) -> RenderableType:
     every = view.predictions()
     title = f"predicted and crossed limits: {len(every)}" if every else "predicted breaches"
     if not every:
         return _panel(Text(view.no_prediction(), style="dim"), title)
-    table = Table(expand=True, box=None, header_style="bold")
+    table = _table()
     table.add_column("subject", no_wrap=True, overflow="ellipsis", ratio=1)
-    table.add_column("cause", no_wrap=True)
     table.add_column("time left", justify="right", no_wrap=True)
-    table.add_column("P", justify="right", no_wrap=True)
+    wide = width >= WIDE
+    if wide:
+        table.add_column("cause", no_wrap=True)
+        table.add_column("P", justify="right", no_wrap=True)
     for one in every[: 2 * RECENT]:
         labels, probability = one["labels"], one["probability"]
         when = Text(_when(one), style="bold red" if one["crossed_seconds_ago"] is not None else "")
         likely = ABSENT if probability is None else f"{probability:.0%}"
-        table.add_row(subject_of(labels), labels.get("cause", ""), when, likely)
+        table.add_row(subject_of(labels), when, *((labels.get("cause", ""), likely) if wide else ()))
     return _panel(table, title)
 
 
@@ -170,7 +206,11 @@ def _alerts(view: View) -> RenderableType:
     for severity, name, every in view.alert_groups()[:8]:
         style = {"critical": "bold red", "warning": "yellow"}.get(severity, "")
         subjects = ", ".join(sorted({_place(labels) for labels in every}))
-        table.add_row(Text(name, style=style), Text(f"x{len(every)}" if len(every) > 1 else ""), Text(subjects))
+        table.add_row(
+            Text(name.removeprefix(_PREFIX), style=style),
+            Text(f"x{len(every)}" if len(every) > 1 else ""),
+            Text(subjects),
+        )
     return _panel(table, f"alerts that fire: {len(firing)}")
 
 
@@ -198,6 +238,19 @@ def _keys(view: View) -> RenderableType:
         return Text(f"filter: {controls.text}_   Enter keeps it, Esc clears it", style="bold")
     paused = Text("PAUSED  ", style="bold black on yellow") if controls.paused else Text("")
     return paused + Text("q quit   p pause   s sort   f filter   Esc all", style="dim")
+
+
+def _table() -> Table:
+    return Table(expand=True, box=None, header_style="bold", padding=(0, 1, 0, 0), pad_edge=False)
+
+
+def _of(value: str, style: str, limit: str) -> Text:
+    """A value, and its limit or whole."""
+    return Text.assemble((value, style), (f"/{limit}", "dim"))
+
+
+def _gib(mebibytes: float | None) -> str:
+    return ABSENT if mebibytes is None else f"{mebibytes / 1024:.1f}"
 
 
 def _panel(body: RenderableType, title: str) -> RenderableType:

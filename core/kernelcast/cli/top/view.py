@@ -68,7 +68,7 @@ class Alerts:
     """
 
     firing: Sequence[Mapping[str, str]] | None = None
-    reason: str = "not asked: give --prometheus URL"
+    reason: str = "no Prometheus was asked: give --prometheus URL"
 
 
 @dataclass(slots=True)

@@ -60,7 +60,9 @@ def dashboard(kinds: tuple[str, ...]) -> dict[str, Any]:
     chosen = {"name": "which", "type": "query", "query": {"query": "query_result(hot)"}, "sort": 0, "regex": CHOICE}
     renamed = panel(90, "stat") | {"title": "about ${which:text}", "gridPos": {"x": 0, "y": 0, "w": 24, "h": 4}}
     renamed["transformations"] = [{"id": "renameByRegex", "options": {"regex": "^ge(.*)$", "renamePattern": "GE$1"}}]
-    panels.append(renamed)
+    late = panel(91, "stat") | {"title": "late", "targets": [{"refId": "A", "expr": "late", "instant": True}]}
+    late |= {"fieldConfig": {"defaults": {"unit": "s", "decimals": 0}}, "gridPos": renamed["gridPos"]}
+    panels += [renamed, late]
     panels[0]["links"] = [{"title": "bad", "url": address} for address in BAD_LINKS]
     return {
         "uid": "trial",
@@ -76,7 +78,7 @@ def prometheus(_path: str, body: bytes, headers: Mapping[str, str]) -> Answer:
     form = dict(parse_qsl(body.decode()))
     times = [float(form["end"]) - 15 * back for back in range(8)] if "end" in form else [float(form["time"])]
     result = []
-    for kernel, value in ((HOSTILE, "0.25"), ("gemm", "0.5")):
+    for kernel, value in ((HOSTILE, "0.25"), ("gemm", "0.5")) if form["query"] != "late" else (("gemm", "65"),):
         points = [[seconds, value] for seconds in reversed(times)]
         result.append({"metric": {"kernel": kernel}, **({"values": points} if "end" in form else {"value": points[0]})})
     answer = json.dumps({"status": "success", "data": {"result": result}}).encode()
@@ -162,6 +164,11 @@ def test_a_panel_that_cannot_be_drawn_says_so(document: str) -> None:
     assert "A panel of type geomap is not drawn here; Grafana draws it." in document
 
 
+def test_a_figure_of_one_minute_is_no_plural(document: str) -> None:
+    """65 s without decimals was "1 mins"."""
+    assert ">1 min<" in document
+
+
 def test_a_link_of_another_kind_leads_nowhere(document: str) -> None:
     assert document.count('<a class="quiet">bad</a>') == len(BAD_LINKS)
     assert "javascript:" not in document
@@ -186,7 +193,7 @@ def test_all_panels_of_a_page_ask_in_one_request(tmp_path: Path, monkeypatch: py
     with served(prometheus, TYPES) as url:
         drawn(url, tmp_path)
     assert len(lists[0]) == 1, "the values of the variable, which the panels need"
-    assert len(lists[1]) == len(TYPES), "a panel of text asks nothing, and one panel is added to the types"
+    assert len(lists[1]) == len(TYPES) + 1, "a panel of text asks nothing, and two panels are added to the types"
 
 
 def test_without_prometheus_no_panel_shows_a_figure_and_the_page_says_why(tmp_path: Path) -> None:
@@ -194,7 +201,7 @@ def test_without_prometheus_no_panel_shows_a_figure_and_the_page_says_why(tmp_pa
         text = drawn(url, tmp_path)
     assert "Nothing on this page is of now: Prometheus does not answer: Connection refused" in text
     bodies = re.findall(r'<div class="body">(.*?)</article>', text)
-    assert len(bodies) == len(TYPES)
+    assert len(bodies) == len(TYPES) + 1
     for body in bodies:
         assert "Prometheus does not answer: Connection refused" in body
         assert not re.search(r"\d", body)

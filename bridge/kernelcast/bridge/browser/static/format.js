@@ -4,7 +4,7 @@ const SI = [["", 1], ["k", 1e3], ["M", 1e6], ["G", 1e9], ["T", 1e12], ["P", 1e15
 const SMALL = [["", 1], ["m", 1e-3], ["µ", 1e-6], ["n", 1e-9]];
 const BINARY = [["", 1], ["Ki", 2 ** 10], ["Mi", 2 ** 20], ["Gi", 2 ** 30], ["Ti", 2 ** 40], ["Pi", 2 ** 50]];
 const TIMES = [["week", 604800], ["day", 86400], ["hour", 3600], ["min", 60], ["s", 1], ["ms", 1e-3], ["µs", 1e-6], ["ns", 1e-9]];
-const LONG = 60; // units from a minute on have a plural, as in Grafana
+const LONG = 60; // units from a minute on have a plural, as in Grafana, which also writes "1 mins" for 65 s without decimals
 const COUNTS = [["", 1], ["K", 1e3], ["Mil", 1e6], ["Bil", 1e9], ["Tri", 1e12]];
 
 // Grafana's rule (getDecimalsForValue of @grafana/data): three significant digits, and none behind a whole number.
@@ -33,7 +33,8 @@ function time(seconds, decimals) {
   const size = Math.abs(seconds);
   if (size === 0) return "0 s";
   const [name, factor] = TIMES.find(([, each]) => size >= each) ?? TIMES[6];
-  return `${digits(seconds / factor, decimals)} ${name}${factor >= LONG && size > factor ? "s" : ""}`;
+  const shown = digits(seconds / factor, decimals);
+  return `${shown} ${name}${factor >= LONG && Math.abs(Number(shown)) > 1 ? "s" : ""}`;
 }
 
 function fromNow(milliseconds) {

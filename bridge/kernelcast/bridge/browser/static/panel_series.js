@@ -7,6 +7,9 @@ import { panelSeries, reduced } from "./frames.js";
 
 const MOST_SERIES = 40;
 const OLD_SECONDS = 60;
+const HOUR = 3600;
+// uPlot's own steps go from one minute to five: a small graph of five minutes had one label.
+const TIME_STEPS = [1, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, HOUR, 2 * HOUR, 3 * HOUR, 4 * HOUR, 6 * HOUR, 8 * HOUR, 12 * HOUR, ...[1, 2, 3, 5, 10, 30].map((days) => days * 24 * HOUR)];
 const solid = (color) => (color.startsWith("var(") ? styleColor(color.slice(4, -1)) : color);
 
 export function timeseries(page, panel, answers) {
@@ -80,11 +83,11 @@ function aligned(page, lines) {
 function stacked(data, lines) {
   const sums = new Map();
   return data.map((column, index) => {
-    if (index === 0 || lines[index - 1].config.custom.stacking?.mode !== "normal") return column;
-    const group = lines[index - 1].config.custom.stacking.group ?? "A";
-    const below = sums.get(group) ?? column.map(() => 0);
+    const stack = index === 0 ? undefined : group(lines[index - 1]);
+    if (!stack) return column;
+    const below = sums.get(stack) ?? column.map(() => 0);
     const upper = column.map((value, place) => (value === null ? (below[place] ? below[place] : null) : value + below[place]));
-    sums.set(group, upper.map((value) => value ?? 0));
+    sums.set(stack, upper.map((value) => value ?? 0));
     return upper;
   });
 }
@@ -104,7 +107,7 @@ function draw(page, panel, lines, holder, tip) {
     width: Math.max(200, holder.clientWidth), height: Math.max(90, holder.clientHeight), legend: { show: false },
     cursor: { sync: { key: "kernelcast" }, points: { size: 5 }, drag: { x: true, y: false } },
     scales: { x: { time: true, range: [page.time.from, page.time.to] }, y: scale(defaults, custom) },
-    axes: [{ ...axis, size: 26, space: 56, values: (_, ticks) => ticks.map((tick) => clock(tick, page.time.to - page.time.from)) }, { ...axis, size: 76, values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : withUnit(tick, unit, undefined))) }],
+    axes: [{ ...axis, size: 26, space: 56, incrs: TIME_STEPS, values: (_, ticks) => ticks.map((tick) => clock(tick, page.time.to - page.time.from)) }, { ...axis, size: 76, values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : withUnit(tick, unit, undefined))) }],
     series: [{}, ...order.map((index) => style(lines[index], bars))],
     bands: bandsOf(lines, order),
     hooks: { draw: [(plot) => marks(page, panel, plot)], setCursor: [(plot) => showTip(plot, plain, lines, tip)], setSelect: [(plot) => page.zoom(plot.posToVal(plot.select.left, "x"), plot.posToVal(plot.select.left + plot.select.width, "x"))] },
@@ -114,10 +117,13 @@ function draw(page, panel, lines, holder, tip) {
   return () => plot.destroy();
 }
 
-// The area between two series, where the upper one names the lower one.
+// The area between two series: where the upper one names the lower one, and in a stack, where each area ends at the one
+// below it, as areas on top of each other would mix their colours.
 function bandsOf(lines, order) {
   const bands = [];
   order.forEach((index, place) => {
+    const below = order.findIndex((other, behind) => behind > place && group(lines[other]) === group(lines[index]));
+    if (group(lines[index]) && below >= 0) bands.push({ series: [place + 1, below + 1] });
     const { config, color } = lines[index];
     const lower = order.findIndex((other) => lines[other].name === config.custom.fillBelowTo);
     const stroke = solid(color);
@@ -126,6 +132,7 @@ function bandsOf(lines, order) {
   return bands;
 }
 
+const group = ({ config }) => (config.custom.stacking?.mode === "normal" ? (config.custom.stacking.group ?? "A") : undefined);
 const two = (value) => String(value).padStart(2, "0");
 
 function clock(seconds, range) {
