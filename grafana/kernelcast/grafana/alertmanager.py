@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from kernelcast.grafana import faults
 from kernelcast.grafana.consequences import Consequences, declared
 from kernelcast.grafana.rules.model import PRODUCTION, Profile, Severity, duration, to_yaml
-from kernelcast.grafana.site import OPEN, Access
+from kernelcast.grafana.site import OPEN, Access, Site
 from kernelcast.wire.errors import ConfigurationError
 
 WEBHOOK_PATH: Final = "/api/v1/alerts"
@@ -99,6 +99,13 @@ def heartbeat_route(profile: Profile) -> dict[str, Any]:
 def bridge_routes(profile: Profile) -> list[dict[str, Any]]:
     """The route of every alert to the bridge, which continues to the severities; none at a site without a bridge."""
     return [{"receiver": BRIDGE_RECEIVER, "matchers": [], "continue": True}] if profile.jobs.bridge else []
+
+
+def webhook_of(site: Site) -> str:
+    """The webhook of the site's first bridge; the default address at a site without one."""
+    if not site.bridge.targets:
+        return WEBHOOK_URL
+    return f"{site.bridge.access.scheme}://{site.bridge.targets[0]}{WEBHOOK_PATH}"
 
 
 def bridge_receivers(webhook_url: str, profile: Profile, access: Access = OPEN) -> list[dict[str, Any]]:

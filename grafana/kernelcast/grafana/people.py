@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from kernelcast.grafana import alertmanager
 from kernelcast.grafana.rules.model import PRODUCTION, Profile, Severity, to_yaml
+from kernelcast.grafana.site import OPEN, Access
 
 FILE: Final = "people.yaml"
 TEMPLATE_FILE: Final = "kernelcast.tmpl"
@@ -33,12 +34,13 @@ Runbook: {{ .Annotations.runbook_url }}
 """
 
 
-def render(webhook_url: str = alertmanager.WEBHOOK_URL, profile: Profile = PRODUCTION) -> str:
+def render(webhook_url: str = alertmanager.WEBHOOK_URL, profile: Profile = PRODUCTION, access: Access = OPEN) -> str:
     """A complete configuration with example addresses.
 
     Args:
         webhook_url: Where the bridge takes alerts.
         profile: The profile says which services run.
+        access: TLS and the user of the bridge.
     """
     document = {
         "global": {
@@ -60,7 +62,7 @@ def render(webhook_url: str = alertmanager.WEBHOOK_URL, profile: Profile = PRODU
             ],
         },
         "inhibit_rules": alertmanager.inhibitions(profile),
-        "receivers": [*alertmanager.bridge_receivers(webhook_url, profile), *_receivers()],
+        "receivers": [*alertmanager.bridge_receivers(webhook_url, profile, access), *_receivers()],
     }
     return to_yaml(document, heading=_HEADING)
 

@@ -107,6 +107,21 @@ def test_plain_files_are_all_files_of_this_version_and_provisioning_is_what_graf
     }
 
 
+def test_plain_files_of_a_site_name_its_bridge(tmp_path: Path) -> None:
+    """`--site` was ignored: people.yaml sent alerts to a bridge on localhost."""
+    site = tmp_path / "site.yaml"
+    access = "access: {scheme: https, ca_file: /ca.pem}"
+    site.write_text(f"bridge: {{targets: ['bridge-1:19401'], {access}}}\npredictor: {{targets: []}}\n")
+    assert call(grafana, "files", "--output", tmp_path, "--site", site)[0] == 0
+    for name in ("alertmanager.yaml", "people.yaml"):
+        made = yaml.safe_load((tmp_path / "alertmanager" / name).read_text())
+        (bridge,) = (one["webhook_configs"] for one in made["receivers"] if one["name"] == "kernelcast")
+        assert bridge[0]["url"] == "https://bridge-1:19401/api/v1/alerts"
+        assert bridge[0]["http_config"]["tls_config"]["ca_file"] == "/ca.pem"
+    assert "bridge-1:19401" in (tmp_path / "prometheus" / "prometheus.yaml").read_text()
+    assert "KernelcastPredictorDown" not in (tmp_path / "rules" / rules.ALERTS_FILE).read_text()
+
+
 def test_configmaps_hold_the_dashboards_for_grafanas_sidecar(tmp_path: Path, site: Path) -> None:
     target = tmp_path / "maps"
     assert call(grafana, "files", "--flavor", "configmap", "--output", target, "--site", site)[0] == 0

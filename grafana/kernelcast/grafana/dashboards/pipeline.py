@@ -14,6 +14,8 @@ from kernelcast.wire.catalogue import bridge, exporter, predictor, runtime
 
 _ALIVE: Final = f"group({promql.series(runtime.BUILD_INFO)})"
 """There while Prometheus reads any of the daemons."""
+_SILENT_SECONDS: Final = 15
+"""A group member then loses its partitions, and the bridge withdraws its series."""
 
 
 def first_screen() -> tuple[Placed, ...]:
@@ -68,7 +70,7 @@ def _waiting_now() -> Placed:
     )
     lags = " or ".join(promql.series(row) for row in (bridge.LAG, predictor.LAG))
     axis = Axis("short", low=0, decimals=0, thresholds=((None, "green"), (1000, "orange")))
-    known = f"sum by (job) ({lags}) unless on () max({promql.series(bridge.KAFKA_OUTAGE)}) > 0"
+    known = f"sum by (job) ({lags}) unless on () max({promql.series(bridge.KAFKA_OUTAGE)}) > {_SILENT_SECONDS}"
     return stat(text, [Query(known, "{{job}}")], axis, named=True, width=6, height=3)
 
 

@@ -78,7 +78,7 @@ def alertmanager_config(
     """
     with exit_on_configuration_error():
         site = read(site_file)
-        url = _chosen(webhook_url, alertmanager.WEBHOOK_URL, _webhook_of(site))
+        url = _chosen(webhook_url, alertmanager.WEBHOOK_URL, alertmanager.webhook_of(site))
         given = _access(url.partition(":")[0], ca_file, username, password_file) if ca_file or username else None
         name = _chosen(profile, rules.PRODUCTION.name, site.profile)
         text = alertmanager.render(url, replace(site, profile=name).rules_profile, given or site.bridge.access)
@@ -108,12 +108,6 @@ def _secured(site: Site, access: Access) -> Site:
         return site
     daemons = {name: replace(getattr(site, name), access=access) for name in ("bridge", "exporter", "predictor")}
     return replace(site, **daemons)
-
-
-def _webhook_of(site: Site) -> str:
-    if not site.bridge.targets:
-        return alertmanager.WEBHOOK_URL
-    return f"{site.bridge.access.scheme}://{site.bridge.targets[0]}{alertmanager.WEBHOOK_PATH}"
 
 
 def _access(scheme: str, ca_file: str, username: str, password_file: str) -> Access:

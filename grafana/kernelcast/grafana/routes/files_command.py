@@ -7,8 +7,8 @@ from typing import Annotated, Final
 
 import typer
 
+from kernelcast.grafana import alertmanager, people, prometheus, provisioning, rules
 from kernelcast.grafana import dashboards as pages
-from kernelcast.grafana import prometheus, provisioning, rules
 from kernelcast.grafana.routes import kubernetes
 from kernelcast.grafana.routes.options import Output, SiteFile, exit_on_configuration_error, listed, write_files
 from kernelcast.grafana.rules.model import duration
@@ -56,13 +56,15 @@ def dashboards(
 ) -> None:
     """Write dashboards, ready to load.
 
-    plain: every file of this version, with rules, their tests and examples; import `dashboards/*.json`.
+    plain: every file of this version, with rules, their tests and examples, and `--site` in those that name addresses;
+    import `dashboards/*.json`.
     provisioning: the directory that Grafana reads at its start, with the data source. configmap: for Grafana's sidecar.
     """
     with exit_on_configuration_error():
         site = read(site_file)
         if flavor is DashboardFlavor.PLAIN:
-            listed(_all_files(directory))
+            written = _all_files(directory)
+            listed(written if site_file is None else sorted({*written, *write_files(directory, _of_site(site))}))
         elif flavor is DashboardFlavor.CONFIGMAP:
             listed(write_files(directory, kubernetes.configmaps(pages.render(site.runbooks_url), site)))
         else:
@@ -71,6 +73,18 @@ def dashboards(
             made = {f"provisioning/{name}": text for name, text in files.items()}
             made |= {f"dashboards/{name}": text for name, text in pages.render(site.runbooks_url).items()}
             listed(write_files(directory, made))
+
+
+def _of_site(site: Site) -> dict[str, str]:
+    """The files that depend on the site, over those of this version."""
+    profile, webhook, access = site.rules_profile, alertmanager.webhook_of(site), site.bridge.access
+    files = {
+        f"alertmanager/{alertmanager.FILE}": alertmanager.render(webhook, profile, access),
+        f"alertmanager/{people.FILE}": people.render(webhook, profile, access),
+        f"prometheus/{prometheus.FILE}": prometheus.render(site),
+    }
+    files |= {f"dashboards/{name}": text for name, text in pages.render(site.runbooks_url).items()}
+    return files | {f"rules/{name}": text for name, text in rules.render(profile).items()}
 
 
 def rule_files(
