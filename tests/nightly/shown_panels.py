@@ -84,8 +84,12 @@ def differences(report: Mapping[str, Any], served: Mapping[str, Any]) -> Iterato
 
 
 def _texts(cells: Sequence[str]) -> Counter[str]:
-    """Texts without spaces, which Grafana sets as margins, and without the arrow of a sorted column."""
-    return Counter(text for cell in cells if (text := re.sub(r"[\s↓↑]", "", cell)))
+    """Texts without spaces, which Grafana sets as margins, and without the arrow of a sorted column.
+
+    Grafana writes "1 mins" for 65 seconds, as it chooses the plural before it rounds; the served page "1 min".
+    """
+    texts = (re.sub(r"[\s↓↑]", "", cell) for cell in cells)
+    return Counter(re.sub(r"^(-?1(?:week|day|hour|min))s$", r"\1", text) for text in texts if text)
 
 
 def _all_panels(model: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
