@@ -17,6 +17,7 @@ from kernelcast.exporter.pipeline import Tick
 from kernelcast.runtime.instruments import WithoutCreated
 from kernelcast.wire.catalogue import Kind, Metric
 from kernelcast.wire.histogram import LADDER_BOUNDS_SECONDS, DurationTotals, ladder_counts
+from kernelcast.wire.identity import Labels
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _TYPES: Final = {Kind.GAUGE: "gauge", Kind.INFO: "gauge", Kind.COUNTER: "counter", Kind.HISTOGRAM: "histogram"}
@@ -65,18 +66,24 @@ def render(samples: Iterable[Sample]) -> bytes:
         if sample.metric.exposed and sample.value is not None:
             families.setdefault(sample.metric, []).append(sample)
     lines: list[str] = []
+    texts: dict[Labels, str] = {}  # samples of one GPU or kernel in many families have the same labels
     for metric, own in families.items():
         lines.append(f"# HELP {metric.prometheus_name} {_escape_help(metric.help)}")
         lines.append(f"# TYPE {metric.prometheus_name} {_TYPES[metric.kind]}")
         for sample in own:
-            lines.extend(_lines(sample))
+            labels = texts.get(sample.attributes)
+            if labels is None:
+                labels = texts[sample.attributes] = _labels(sample.attributes)
+            lines.extend(_lines(sample, labels))
     return "".join(f"{line}\n" for line in lines).encode(errors="replace")
 
 
-def _lines(sample: Sample) -> Iterator[str]:
-    name = sample.metric.prometheus_name
-    labels = ",".join(f'{key}="{_escape(value)}"' for key, value in sample.attributes)
-    value = sample.value
+def _labels(attributes: Labels) -> str:
+    return ",".join(f'{key}="{_escape(value)}"' for key, value in attributes)
+
+
+def _lines(sample: Sample, labels: str) -> Iterator[str]:
+    name, value = sample.metric.prometheus_name, sample.value
     if value is None:
         return
     if not isinstance(value, DurationTotals):

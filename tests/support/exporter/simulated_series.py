@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 
 from kernelcast.exporter.exposition import render
 from kernelcast.exporter.pipeline import Pipeline, Tick
@@ -171,12 +171,22 @@ def _measured(tick: Tick, metrics: Collection[str] | None) -> Iterator[tuple[str
     """
     samples = [*tick.devices, *(one for group in tick.programs for one in group.samples)]
     if metrics is not None:
-        chosen = {name.removesuffix(suffix) for name in metrics for suffix in ("", "_bucket", "_sum", "_count")}
+        chosen = _families(frozenset(metrics))
         samples = [one for one in samples if one.metric.prometheus_name in chosen]
     for text in render(samples).decode().splitlines():
         if not text.startswith("#"):
             series, _, value = text.rpartition(" ")
-            yield series[:-1] + f',job="{EXPORTER_JOB}",instance="{host_of(series)}"}}', value
+            yield _exposed(series), value
+
+
+@cache
+def _families(metrics: frozenset[str]) -> frozenset[str]:
+    return frozenset(name.removesuffix(suffix) for name in metrics for suffix in ("", "_bucket", "_sum", "_count"))
+
+
+@lru_cache(maxsize=10_000)
+def _exposed(series: str) -> str:
+    return series[:-1] + f',job="{EXPORTER_JOB}",instance="{host_of(series)}"}}'
 
 
 def _services(tick: Tick, hosts: Sequence[str], down: Sequence[str]) -> Iterator[tuple[str, str]]:
