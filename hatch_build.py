@@ -161,6 +161,8 @@ def _shrink(wheel: Path) -> None:
 
 
 def _without_comments(source: bytes) -> bytes:
+    if b"#" not in source:
+        return source
     lines = source.decode().split("\n")
     for token in tokenize.tokenize(io.BytesIO(source).readline):
         if token.type == tokenize.COMMENT:

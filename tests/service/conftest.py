@@ -1,5 +1,7 @@
-"""Brokers for the service tests: one real Kafka for all tests of a process, emptied between them."""
+"""For the service tests: one real Kafka for all tests of a process, emptied between them, and the built wheel."""
 
+import os
+import shutil
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +10,8 @@ from typing import Final
 import pytest
 from tests.service.emptying import emptied
 from tests.service.servers import KafkaCluster, KafkaServer
+from tests.support.once import once, run_directory
+from tests.support.packaging import build_package
 
 from kernelcast.runtime.kafka.embedded import EmbeddedBroker
 
@@ -90,3 +94,17 @@ def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
         return
     with EmbeddedBroker() as embedded:
         yield Broker("embedded", embedded.bootstrap_servers)
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The checkout's wheel; one process of a run builds it for all."""
+    folder = run_directory(tmp_path_factory) / "wheel"
+    once(tmp_path_factory, "wheel", lambda: _built(folder))
+    (path,) = folder.iterdir()
+    return path
+
+
+def _built(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)  # of a worker whose build failed
+    build_package(folder, os.environ)

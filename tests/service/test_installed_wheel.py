@@ -7,8 +7,6 @@ user does; without it the dependencies of this environment are used.
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -40,11 +38,7 @@ def commands() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def installed(compiled: None, tmp_path_factory: pytest.TempPathFactory) -> InstalledWheel:
-    folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
-    subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True)
-    (wheel,) = folder.glob("*.whl")
+def installed(compiled: None, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> InstalledWheel:
     return install(wheel, tmp_path_factory.mktemp("installed"))
 
 

@@ -1,6 +1,9 @@
-"""The hook of the package's build, loaded as a module."""
+"""Builds of the package, and the hook of the build, loaded as a module."""
 
 import importlib.util
+import subprocess
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Final
@@ -16,3 +19,11 @@ def load_build_hook() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def build_package(folder: Path, environ: Mapping[str, str], *, target: str = "wheel") -> Path:
+    """Build the checkout's wheel or source distribution into a new folder; its path."""
+    command = [sys.executable, "-m", "hatchling", "build", "--target", target, "--directory", str(folder)]
+    subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True, env=environ)
+    (path,) = folder.iterdir()
+    return path
