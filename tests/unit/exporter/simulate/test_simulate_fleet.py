@@ -172,7 +172,7 @@ def test_device_time_and_utilisation_agree_and_energy_is_power_over_time() -> No
 
 
 def test_thermal_drift_heats_one_gpu_until_it_throttles_and_its_compute_kernels_lengthen() -> None:
-    watched = Watched("thermal-drift:gpu=1,start=60s,rate=6", every=1)
+    watched = Watched("thermal-drift:gpu=1,start=60s,rate=6", every=1, gpus=2)
     temperature = watched.series(device.GPU_TEMP, gpu=1)
     assert max(watched.series(device.GPU_TEMP, gpu=0)) < 70
     (record,) = watched.truth("thermal-drift")
@@ -192,7 +192,7 @@ def test_thermal_drift_heats_one_gpu_until_it_throttles_and_its_compute_kernels_
 
 
 def test_however_long_cooling_fails_the_brakes_hold_the_temperature() -> None:
-    watched = Watched("thermal-drift:gpu=1,start=0s,rate=60", seconds=1800)
+    watched = Watched("thermal-drift:gpu=1,start=0s,rate=60", seconds=1800, gpus=2)
     assert 87 < max(watched.series(device.GPU_TEMP, gpu=1)) <= 93
 
 
@@ -214,16 +214,16 @@ def test_a_slow_slowdown_breaches_when_it_passes_a_fifth() -> None:
 
 
 def test_a_leak_fills_memory_and_the_program_restarts_when_it_is_full() -> None:
-    watched = Watched("memory-leak:gpu=3,start=60s,rate=6000", every=1)
-    used = watched.series(device.FB_USED, gpu=3)
+    watched = Watched("memory-leak:gpu=1,start=60s,rate=6000", every=1, gpus=2)
+    used = watched.series(device.FB_USED, gpu=1)
     assert set(watched.series(device.FB_USED, gpu=0)) == {used[0]}
     assert used[160] - used[100] == pytest.approx(6000, abs=2)
     (record,) = watched.truth("memory-leak")
-    total = used[0] + watched.series(device.FB_FREE, gpu=3)[0]
+    total = used[0] + watched.series(device.FB_FREE, gpu=1)[0]
     assert record["breach_seconds"] == first(used, lambda value: value >= total, every=1)
     assert record["breach_seconds"] == pytest.approx(60 + (total - used[0]) / 100, abs=2)
     ended = [report for batch in watched.batches for report in batch.reports if report.final]
-    assert {report.device.gpu for report in ended} == {"3"}
+    assert {report.device.gpu for report in ended} == {"1"}
 
 
 def test_rising_load_saturates_the_gpu() -> None:
