@@ -40,7 +40,7 @@ class Surroundings:
         environ: Of every other bridge, which needs an interpreter of its own for it.
         clocks: The library with which their clocks can be set, in schedules that do.
         topics: Topics that they read besides the producers' topics.
-        module: Module that `python -m` runs; another one than kernelcast's command puts a defect back.
+        defect: Name of a defect of `with_defect` that is put back.
     """
 
     nursery: Nursery
@@ -49,7 +49,7 @@ class Surroundings:
     environ: dict[str, str] = field(default_factory=dict)
     clocks: Path | None = None
     topics: tuple[str, ...] = ()
-    module: tuple[str, ...] = ("kernelcast.cli",)
+    defect: str = ""
 
 
 @dataclass
@@ -119,11 +119,13 @@ class RealReplica:
         arguments = ["bridge", "--config", str(self._configuration()), "--web.config.file", str(self.door.path)]
         environ = self._environ()
         name = f"bridge-{self.number}"
-        if environ or self.around.module != ("kernelcast.cli",):
-            command = [sys.executable, "-m", *self.around.module, *arguments]
-            self.server = ServerProcess(name, command, self.around.logs, environ)
+        defect = self.around.defect
+        if environ:
+            module = ("tests.faults.with_defect", defect) if defect else ("kernelcast.cli",)
+            self.server = ServerProcess(name, [sys.executable, "-m", *module, *arguments], self.around.logs, environ)
         else:
-            self.server = ForkedServer(name, arguments, self.around.logs, self.around.nursery)
+            before = f"tests.faults.with_defect:{defect}" if defect else ""
+            self.server = ForkedServer(name, arguments, self.around.logs, self.around.nursery, before=before)
         self.server.start()
 
     def kill(self) -> None:

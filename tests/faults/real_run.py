@@ -127,8 +127,7 @@ class Runner:
 
     def with_defect(self, name: str) -> "Runner":
         """A runner in the same scene whose bridges have a defect of `with_defect`."""
-        module = ("tests.faults.with_defect", name)
-        return Runner(replace(self._scene, module=module), self._say, number=self._number)
+        return Runner(replace(self._scene, defect=name), self._say, number=self._number)
 
     def shortened(self, schedule: Schedule, kind: str) -> Schedule:
         """A schedule with operations left out; each try takes a minute, so nothing else is made smaller."""

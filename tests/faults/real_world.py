@@ -43,7 +43,7 @@ class Scene:
         nursery: Starts daemons.
         certificate: Certificate and key of bridges that serve TLS.
         clocks: The library of `skewed_clock`.
-        module: What runs as a bridge; see `Surroundings`.
+        defect: What is put back in bridges; see `Surroundings`.
     """
 
     kafka: KafkaCluster
@@ -51,7 +51,7 @@ class Scene:
     nursery: Nursery
     certificate: tuple[Path, Path]
     clocks: Path
-    module: tuple[str, ...] = ("kernelcast.cli",)
+    defect: str = ""
 
 
 class RealWorld:
@@ -271,7 +271,7 @@ class RealWorld:
         return held.enter_context(made)
 
     def _surroundings(self, names: frozenset[str]) -> Surroundings:
-        around = Surroundings(self._scene.nursery, self.directory, self.directory, module=self._scene.module)
+        around = Surroundings(self._scene.nursery, self.directory, self.directory, defect=self._scene.defect)
         around.clocks = self._scene.clocks if "bridge_clock" in names else None
         if self.exporter is not None:
             around.topics, around.logs = EXPORTER_TOPICS, self.exporter.disk.folder

@@ -1,4 +1,4 @@
-"""Apache Kafka on this machine: its jars, and an archive of its classes with which a broker starts in half the time."""
+"""Apache Kafka on this machine: its jars, and what a broker needs to start in half the time."""
 
 import fcntl
 import os
@@ -38,14 +38,30 @@ def class_archive(java: str, make: Callable[[Path], None]) -> Path | None:
         java: The program.
         make: Runs Kafka, which writes the archive to the path at its end.
     """
-    cache, version = kafka_libraries(), Path(java).resolve().stat()
-    archive = cache.with_name(f"{cache.name}-classes-{version.st_size}-{version.st_mtime_ns}.jsa")
-    with archive.with_suffix(".lock").open("w") as lock:
+    version = Path(java).resolve().stat()
+    archive = _kept(f"classes-{version.st_size}-{version.st_mtime_ns}.jsa", make)
+    return archive if archive.stat().st_size else None
+
+
+def bootstrap_checkpoint(make: Callable[[Path], None]) -> Path:
+    """The records with which the metadata of a new cluster begin: versions of features, and nothing of a cluster.
+
+    Args:
+        make: Has Kafka's tool format a folder, and copies its checkpoint to the path.
+    """
+    return _kept("bootstrap.checkpoint", make)
+
+
+def _kept(name: str, make: Callable[[Path], None]) -> Path:
+    """A file beside Kafka's jars; one process of the machine makes it, once."""
+    cache = kafka_libraries()
+    path = cache.with_name(f"{cache.name}-{name}")
+    with path.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not archive.exists():
+        if not path.exists():
             with tempfile.TemporaryDirectory(dir=cache.parent) as directory:
-                made = Path(directory) / archive.name
+                made = Path(directory) / path.name
                 make(made)
                 made.touch()  # an empty one: it cannot be made
-                made.rename(archive)
-    return archive if archive.stat().st_size else None
+                made.rename(path)
+    return path

@@ -3,8 +3,8 @@
 A daemon's imports take two seconds of a core, and tests start hundreds. Its parent is the process that asked (a child
 subreaper, see prctl(2)), so that it is waited for and killed like any child.
 
-`python -m tests.service.nursery` reads one JSON object a line, `{"arguments": […], "log": PATH, "environ": {…}}`, and
-answers with the process id of the daemon, or 0 once it is ready for the first.
+`python -m tests.service.nursery` reads one JSON object a line, `{"arguments": […], "log": PATH, "environ": {…},
+"before": "MODULE:FUNCTION"}`, and answers with the process id of the daemon, or 0 once it is ready for the first.
 """
 
 import atexit
@@ -20,6 +20,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Self, cast
 
@@ -39,14 +40,20 @@ class Nursery:
         )
         self._lock = threading.Lock()
 
-    def born(self, arguments: Sequence[str], log: Path, environ: Mapping[str, str]) -> int:
+    def born(self, arguments: Sequence[str], log: Path, environ: Mapping[str, str], before: str = "") -> int:
         """Start a daemon; its process id.
 
-        An environment acts on what reads it in the daemon: not on the interpreter, and not on what is imported.
+        Args:
+            arguments: Of kernelcast's command.
+            log: File for its output.
+            environ: Acts on what reads it in the daemon: not on the interpreter, and not on what is imported.
+            before: A function that the daemon calls first, as `module:name`.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        request = json.dumps({"arguments": list(arguments), "log": str(log), "environ": dict(environ)})
+        request = json.dumps(
+            {"arguments": list(arguments), "log": str(log), "environ": dict(environ), "before": before}
+        )
         with self._lock, _adopting():
             self._process.stdin.write(request.encode() + b"\n")
             self._process.stdin.flush()
@@ -115,13 +122,16 @@ class Adopted:
 class ForkedServer(ServerProcess):
     """A `ServerProcess` of kernelcast's command that a nursery starts."""
 
-    def __init__(self, name: str, arguments: Sequence[str], directory: Path, parent: Nursery | None = None) -> None:
+    def __init__(
+        self, name: str, arguments: Sequence[str], directory: Path, parent: Nursery | None = None, *, before: str = ""
+    ) -> None:
         super().__init__(name, arguments, directory)
         self._parent = parent or shared()
+        self._before = before
 
     def start(self, ready: Any = None, timeout_seconds: float = START_SECONDS) -> Self:
         """Start, and wait until `ready` says so."""
-        self.process = cast("Any", Adopted(self._parent.born(self.command, self.log, self._environ)))
+        self.process = cast("Any", Adopted(self._parent.born(self.command, self.log, self._environ, self._before)))
         if ready is not None:
             self._wait(ready, timeout_seconds)
         return self
@@ -159,7 +169,7 @@ def main() -> None:
         answer(fork(**request))
 
 
-def fork(arguments: Sequence[str], log: str, environ: Mapping[str, str]) -> int:
+def fork(arguments: Sequence[str], log: str, environ: Mapping[str, str], before: str) -> int:
     """Start a daemon that is no child of this process; its process id."""
     reading, writing = os.pipe()
     between = os.fork()
@@ -168,7 +178,7 @@ def fork(arguments: Sequence[str], log: str, environ: Mapping[str, str]) -> int:
         if not pid:
             os.close(reading)
             os.close(writing)
-            become(arguments, log, environ)
+            become(arguments, log, environ, before)
         os.write(writing, b"%d" % pid)
         os._exit(0)
     os.waitpid(between, 0)  # from now on the daemon belongs to the subreaper
@@ -182,7 +192,7 @@ def answer(pid: int) -> None:
     os.write(1, b"%d\n" % pid)
 
 
-def become(arguments: Sequence[str], log: str, environ: Mapping[str, str]) -> None:
+def become(arguments: Sequence[str], log: str, environ: Mapping[str, str], before: str) -> None:
     """Run kernelcast's command in this process, as `kernelcast ARGUMENTS >>LOG 2>&1` does, and exit."""
     os.setsid()
     os.environ.clear()
@@ -197,6 +207,9 @@ def become(arguments: Sequence[str], log: str, environ: Mapping[str, str]) -> No
 
     code = 1
     try:
+        if before:
+            module, _, name = before.partition(":")
+            getattr(import_module(module), name)()
         command()
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
