@@ -6,6 +6,7 @@ add methods under the entry point group `kernelcast.forecasters`, each a functio
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from importlib.metadata import entry_points
 from typing import Final, TypeAlias
 
@@ -71,6 +72,7 @@ def _seasonal(values: Floats, lead: int, season: int) -> dict[str, Floats]:
     return found
 
 
-def installed() -> list[Methods]:
-    """The built-in methods, and those of plug-ins."""
-    return [built_in, *(point.load() for point in entry_points(group=ENTRY_POINTS))]
+@cache
+def installed() -> tuple[Methods, ...]:
+    """The built-in methods, and those of plug-ins; to look for these reads a file of every installed package."""
+    return (built_in, *(point.load() for point in entry_points(group=ENTRY_POINTS)))

@@ -175,3 +175,19 @@ def test_a_plug_in_that_is_better_is_used_and_one_that_is_worse_is_not(monkeypat
     found = forecast(panel(values), 3, [0.5], [])
 
     np.testing.assert_allclose(found.center[:, 100:-3], values[:, 103:])
+
+
+def test_packages_are_searched_for_methods_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    searches: list[str] = []
+
+    def entry_points(*, group: str) -> list[Any]:
+        searches.append(group)
+        return []
+
+    monkeypatch.setattr(methods, "entry_points", entry_points)
+    methods.installed.cache_clear()
+    try:
+        assert methods.installed() == methods.installed() == (methods.built_in,)
+    finally:
+        methods.installed.cache_clear()
+    assert searches == [methods.ENTRY_POINTS]
