@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from numba.core import caching
-
 from kernelcast.columnar.compiled import code_cache
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -130,7 +128,7 @@ def _copy_machine_code(made: InstalledWheel) -> None:
     done = made.run(made.python, "-c", DIGESTS, json.dumps(sorted(set(modules.values()))))
     assert done.returncode == 0, done.stderr
     theirs = json.loads(done.stdout)
-    index_file: Any = caching.IndexDataCacheFile  # without types
+    index_file: Any = code_cache._CacheFile  # to which the index of another revision is empty
     for path, root in kept.items():
         source, base = str(path.parent), path.stem
         target = made.packages / path.parent.relative_to(REPOSITORY / root)
