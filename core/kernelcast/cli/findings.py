@@ -150,6 +150,8 @@ def _row(finding: Finding, mark: Mark | None) -> tuple[str, ...]:
     value = "" if finding.value is None else f"{finding.value:g}{against}"
     since = rfc3339(finding.began_ns)[:16] + "Z"
     explains = f"{finding.series} series" if finding.series > 1 else finding.metric
+    changed = next((fact.changes for fact in finding.evidence if fact.changes), "")
+    explains += f" since {changed}" if changed else ""
     answer = "" if mark is None else f"{mark.verdict} {mark.by}".strip()
     state = ", ".join(map(str, filter(None, (finding.state, finding.end_reason))))
     return finding.finding_id, severity, state, str(finding.cause), where, explains, value, since, answer

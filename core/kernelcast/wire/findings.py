@@ -67,6 +67,8 @@ class FindingEvidence:
         end_ns: End of that time.
         peers: Nodes whose values make the reference; 0 where it comes from no other node.
         code_version: Version of the program that the value and the reference belong to; empty where it is not known.
+        changes: Versions that differ between the reference and the value, such as
+            `image a:1 -> a:2, driver 550.54.15 -> 560.28.03`; empty where none is known.
     """
 
     metric: str
@@ -78,6 +80,7 @@ class FindingEvidence:
     end_ns: int = 0
     peers: int = 0
     code_version: str = ""
+    changes: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Final, TypeVar
 
 from kernelcast.wire.errors import FrameError
 from kernelcast.wire.histogram import DurationTotals
+from kernelcast.wire.identity import Versions
 from kernelcast.wire.rows import KernelRow, KernelRows, VariantRow, VariantRows, pack, unpack
 
 __all__ = [
@@ -97,6 +98,14 @@ class Hello:
     code_version: str = ""
     devices: tuple[DeviceClaim, ...] = ()
     wants_confirmations: bool = False
+    image: str = ""
+    cuda_version: str = ""
+    driver_version: str = ""
+
+    @property
+    def versions(self) -> Versions:
+        """Versions that the process runs on."""
+        return Versions(self.code_version, self.image, self.cuda_version, self.driver_version)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,6 +16,8 @@ SOURCES: Final = (LIVE, REPLAYED, SIMULATED, CPU)
 """Values of the label `source`; it stands on every series that does not come from a live GPU."""
 
 PROGRAM_PATTERN: Final = re.compile(r"[^\x00-\x1f\x7f]{1,128}")
+
+VERSION_LABELS: Final = ("code_version", "image", "cuda_version", "driver_version")
 
 Labels = tuple[tuple[str, str], ...]
 """Label names and values, sorted by name, without empty values (Prometheus does not tell empty from absent)."""
@@ -101,6 +104,32 @@ class Process:
             raise FrameError(f"program is {self.program!r}; it must be 1 to 128 printable characters; set another name")
         if self.source not in SOURCES:
             raise FrameError(f"source is {self.source!r}; it must be one of {SOURCES}; report it as a bug of the probe")
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """Versions that a process runs on; each is empty where it is not known.
+
+    Attributes:
+        code: The program's own.
+        image: Image of its container.
+        cuda: CUDA runtime that it has loaded.
+        driver: NVIDIA driver of its node.
+    """
+
+    code: str = ""
+    image: str = ""
+    cuda: str = ""
+    driver: str = ""
+
+    def labels(self) -> dict[str, str]:
+        """The labels of `kernelcast_program_info`, by name."""
+        return dict(zip(VERSION_LABELS, (self.code, self.image, self.cuda, self.driver), strict=True))
+
+    @classmethod
+    def of_labels(cls, found: Mapping[str, str]) -> "Versions":
+        """The versions in the labels of a series."""
+        return cls(*(found.get(name, "") for name in VERSION_LABELS))
 
 
 def new_nonce() -> str:

@@ -14,8 +14,8 @@ from kernelcast.probe.hints import OFF, HintReceiver, RejectionReason
 from kernelcast.probe.methods.environment import MethodEnvironment
 from kernelcast.probe.methods.selection import MethodSelection
 from kernelcast.probe.outcomes import OutcomeQueue
-from kernelcast.probe.process.driver import claims
-from kernelcast.probe.process.machine import memory
+from kernelcast.probe.process.driver import claims, runtime_version
+from kernelcast.probe.process.machine import driver_version, memory
 from kernelcast.probe.recording.recorder import Recorder, plain
 from kernelcast.probe.reporting.connection import Link
 from kernelcast.probe.reporting.left_outcomes import LeftOutcomes, Origin
@@ -38,6 +38,10 @@ SHORTEST_SECONDS: Final = 0.02
 LONGEST_SECONDS: Final = 3600.0
 MAX_VERSION_CHARACTERS: Final = 128
 MAX_METHOD_CHARACTERS: Final = 64
+MAX_IMAGE_CHARACTERS: Final = 200
+"""Of its end, where the tag and the digest are."""
+IMAGE_VARIABLES: Final = ("KERNELCAST_IMAGE", "APPTAINER_CONTAINER", "SINGULARITY_CONTAINER")
+"""The last two are set by Apptainer and Singularity in each of their containers."""
 MAX_EXPERIENCES: Final = 256
 RANK_VARIABLES: Final = (
     "KERNELCAST_RANK",
@@ -67,6 +71,7 @@ class ProbeSettings:
         state_directory: Folder of this node's journals of tuning; empty remembers nothing.
         rules: Limits of the trial of a hinted value.
         trial_share: Share of the running time that trials may cost.
+        image: Image of its container; empty where it is not known.
     """
 
     program: str
@@ -80,6 +85,7 @@ class ProbeSettings:
     state_directory: str = ""
     rules: Rules = field(default_factory=Rules)
     trial_share: float = SHARE
+    image: str = ""
 
 
 class Probe:
@@ -319,6 +325,7 @@ class Probe:
         settings, devices = self.settings, self._claims()
         if self._left is not None:
             self._outcomes.restore(self._left.restore(self._origin(devices)))
+        on_gpu = settings.source == LIVE and all(claim.uuid for claim in devices)
         return Hello(
             program=settings.program,
             nonce=self.nonce,
@@ -331,6 +338,9 @@ class Probe:
             code_version=settings.code_version,
             devices=devices,
             wants_confirmations=True,
+            image=settings.image,
+            cuda_version=runtime_version() if on_gpu else "",
+            driver_version=driver_version() if on_gpu else "",
         )
 
     def _claims(self) -> tuple[DeviceClaim, ...]:
@@ -376,6 +386,7 @@ def settings_from(program: str | None, rank: str | int | None, environ: Mapping[
         interval_seconds=min(max(SHORTEST_SECONDS, interval_seconds), LONGEST_SECONDS),  # in this order NaN loses
         trial_share=share_from(environ),
         code_version=plain(environ.get("KERNELCAST_CODE_VERSION", "")[:MAX_VERSION_CHARACTERS]),
+        image=plain(next(filter(None, map(environ.get, IMAGE_VARIABLES)), "")[-MAX_IMAGE_CHARACTERS:]),
     )
 
 

@@ -77,6 +77,7 @@ class Engine:
             *self.cycle.deploys.columns,
         ]
         saved = SavedRows(self.windows, self._lock, histories=self.cycle.histories, columns=columns)
+        saved.tables[self.cycle.deploys.table.name] = self.cycle.deploys.table
         self.states = States(saved, every_seconds=settings.snapshot_every_seconds, clock_ns=clock_ns)
         self._intake = WindowFeed(self.windows, self._decoder, self.tunables)
 
@@ -110,7 +111,7 @@ class Engine:
         now_ns = self._clock_ns()
         with self._lock:
             changes = ProgramChanges(
-                redeployed=self.tunables.take_redeployed(),
+                redeployed=self.tunables.runs.take_redeployed(),
                 versioned=self.tunables.versioned,
                 retuned=self.tunables.take_retuned(),
                 trials=self.hints.trials(now_ns - TRIALS_NS),

@@ -15,7 +15,13 @@ from kernelcast.predictor.series.subjects import VARIANT, Form, Subject
 from kernelcast.predictor.series.windows import NOT_ADMITTED, Windows
 from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND
 from kernelcast.wire.catalogue import BY_OTLP_NAME, Kind
-from kernelcast.wire.catalogue.kernel import TUNABLE_INFO, VARIANT_LAUNCHES, VARIANT_SECONDS, VARIANT_SQUARES
+from kernelcast.wire.catalogue.kernel import (
+    PROGRAM_INFO,
+    TUNABLE_INFO,
+    VARIANT_LAUNCHES,
+    VARIANT_SECONDS,
+    VARIANT_SQUARES,
+)
 
 
 class Role(IntEnum):
@@ -30,6 +36,7 @@ class Role(IntEnum):
     NUMERATOR = 3
     DENOMINATOR = 4
     TUNABLE = 5
+    VERSIONS = 6
 
 
 class IdentityLookup(Protocol):
@@ -45,10 +52,14 @@ class IdentityLookup(Protocol):
 
 
 class TunableListener(Protocol):
-    """Receives the points that report tunables."""
+    """Receives the points that report tunables and versions of programs."""
 
     def observe(self, attributes: Attributes, *, time_ns: int, owner: int, now_ns: int) -> None:
         """Record one report of a tunable."""
+        ...
+
+    def observe_versions(self, attributes: Attributes, *, time_ns: int, now_ns: int) -> None:
+        """Record one report of a program's versions."""
 
 
 _SKIPPED: Final = frozenset({Kind.INFO})
@@ -150,6 +161,8 @@ class WindowFeed:
             return Role.IGNORED, NOT_ADMITTED
         if metric is TUNABLE_INFO:
             return Role.TUNABLE, NOT_ADMITTED
+        if metric is PROGRAM_INFO:
+            return Role.VERSIONS, NOT_ADMITTED
         if metric.kind in _SKIPPED:
             return Role.IGNORED, NOT_ADMITTED
         if metric in (VARIANT_SECONDS, VARIANT_LAUNCHES):
@@ -165,13 +178,17 @@ class WindowFeed:
         numbers = decoded.numbers
         for columns in (numbers, decoded.histograms):
             self.ignored += int(np.isin(self._role[columns.series], (Role.IGNORED, Role.REFUSED)).sum())
-        for point in np.flatnonzero(self._role[numbers.series] == Role.TUNABLE).tolist():
-            self._tunables.observe(
-                self._identities.identity(int(numbers.series[point])).attributes,
-                time_ns=int(numbers.time_ns[point]),
-                owner=int(owner[numbers.message[point]]),
-                now_ns=round(now_seconds * NANOSECONDS_PER_SECOND),
-            )
+        now_ns = round(now_seconds * NANOSECONDS_PER_SECOND)
+        reported = np.isin(self._role[numbers.series], (Role.TUNABLE, Role.VERSIONS))
+        # A point without a value withdraws a state that has ended.
+        for point in np.flatnonzero(reported & (numbers.flags & NO_RECORDED_VALUE == 0)).tolist():
+            series, time_ns = int(numbers.series[point]), int(numbers.time_ns[point])
+            attributes = self._identities.identity(series).attributes
+            if self._role[series] == Role.TUNABLE:
+                owned = int(owner[numbers.message[point]])
+                self._tunables.observe(attributes, time_ns=time_ns, owner=owned, now_ns=now_ns)
+            else:
+                self._tunables.observe_versions(attributes, time_ns=time_ns, now_ns=now_ns)
 
     def _rounds(self, columns: "Columns", role: Role) -> Iterator[Points]:
         """The points of a role in rounds: each row's oldest points first, none twice in a round."""

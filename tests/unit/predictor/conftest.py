@@ -12,7 +12,9 @@ from kernelcast.predictor.cycle.program_changes import ProgramChanges
 from kernelcast.predictor.series.subjects import DURATION, VARIANT, Form, Subject
 from kernelcast.predictor.series.windows import Windows
 from kernelcast.predictor.settings import PredictorSettings
+from kernelcast.predictor.tuning.runs import RunKey
 from kernelcast.wire.catalogue.meanings import Cause
+from kernelcast.wire.identity import Versions
 
 SECOND_NS = 1_000_000_000
 START_SECONDS = 1_800_000_000
@@ -57,7 +59,7 @@ class Fleet:
     def device(self, metric: str, shape: Shape, *, gpu: str = "0") -> None:
         self.add(device_subject(metric, gpu=gpu), shape)
 
-    def run(self, seconds: int, *, redeployed: Mapping[str, str] | None = None) -> list[CycleReport]:
+    def run(self, seconds: int, *, redeployed: Mapping[RunKey, Versions] | None = None) -> list[CycleReport]:
         before = len(self.reports)
         for _ in range(seconds):
             self.write()

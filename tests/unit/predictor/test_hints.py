@@ -9,9 +9,11 @@ from kernelcast.predictor.cycle.samples import open_hints
 from kernelcast.predictor.settings import HintSettings
 from kernelcast.predictor.tuning.hints import HintBook, HintState, Withheld
 from kernelcast.predictor.tuning.rules import block_size_not_warp_multiple, block_size_small
+from kernelcast.predictor.tuning.runs import RunKey, changes
 from kernelcast.predictor.tuning.tunables import TunableReports
 from kernelcast.wire.catalogue.forecast import HINT_OPEN
 from kernelcast.wire.events import Outcome, OutcomeState
+from kernelcast.wire.identity import Versions
 from kernelcast.wire.tuning.orders import LIFTED_BY
 
 
@@ -223,10 +225,13 @@ def test_the_last_report_of_a_tunable_counts_and_a_new_code_version_is_noticed()
         words = {"program": "train", "tunable": "block", "value": value, "code_version": version, "allowed": "33,128"}
         tunables.observe(tuple(sorted(words.items())), time_ns=moment, owner=0, now_ns=moment)
     assert [one.value for one in tunables.current()] == ["128"]
-    assert tunables.take_redeployed() == {"train": "v1"}
-    assert not tunables.take_redeployed()
+    assert tunables.runs.take_redeployed() == {RUN: Versions("v1")}
+    assert not tunables.runs.take_redeployed()
     tunables.drop_silent(silent_ns=10, now_ns=20)
     assert not tunables.current()
+
+
+RUN: RunKey = ("train", ("", "", ""))
 
 
 def observe(tunables: TunableReports, version: str, *, minute: float) -> None:
@@ -240,23 +245,58 @@ def test_a_rollout_with_two_versions_side_by_side_is_one_deploy() -> None:
     seen = []
     for minute, version in enumerate(("v1", "v2", "v1", "v2", "v1", "v2", "v2")):
         observe(tunables, version, minute=minute)
-        seen.append(tunables.take_redeployed())
-    assert seen == [{}, {"train": "v1"}, {}, {}, {}, {}, {}]
+        seen.append(tunables.runs.take_redeployed())
+    assert seen == [{}, {RUN: Versions("v1")}, {}, {}, {}, {}, {}]
 
 
 def test_going_back_to_an_older_version_is_a_deploy_too() -> None:
     tunables = TunableReports()
     for minute, version in ((0, "v1"), (5, "v2"), (10, "v2"), (15, "v1")):
         observe(tunables, version, minute=minute)
-        redeployed = tunables.take_redeployed()
-    assert redeployed == {"train": "v2"}
+        redeployed = tunables.runs.take_redeployed()
+    assert redeployed == {RUN: Versions("v2")}
 
 
 def test_a_program_that_paused_and_goes_on_is_no_deploy() -> None:
     tunables = TunableReports()
     observe(tunables, "v1", minute=0)
     observe(tunables, "v1", minute=30)
-    assert not tunables.take_redeployed()
+    assert not tunables.runs.take_redeployed()
+
+
+def observe_versions(tunables: TunableReports, versions: Versions, *, host: str = "n1", minute: float) -> None:
+    words = {"program": "train", "Hostname": host, "UUID": "GPU-0", **versions.labels()}
+    now_ns = NOW_NS + round(minute * 60 * SECOND_NS)
+    tunables.observe_versions(tuple(sorted(words.items())), time_ns=now_ns, now_ns=now_ns)
+
+
+def test_a_changed_driver_concerns_one_host_and_an_unknown_version_is_no_change() -> None:
+    tunables = TunableReports()
+    old, new = Versions("v1", "app:1", "12.4", "550.54.15"), Versions("v1", "app:1", "12.4", "560.28.03")
+    for host in ("n1", "n2"):
+        observe_versions(tunables, replace(old, cuda=""), host=host, minute=0)
+        observe_versions(tunables, old, host=host, minute=1)
+    assert tunables.runs.take_redeployed() == {}
+    for host, later in (("n1", new), ("n2", old)):
+        observe_versions(tunables, later, host=host, minute=9)
+    assert tunables.runs.take_redeployed() == {("train", ("n1", "GPU-0", "")): old}
+    assert tunables.versions == {"train": ("v1",)}
+
+
+def test_the_versions_before_include_all_that_changed_at_once() -> None:
+    tunables = TunableReports()
+    old, new = Versions("v1", "app:1", "12.4", "550.54.15"), Versions("v2", "app:2", "12.6", "550.54.15")
+    place = {"Hostname": "n1", "UUID": "GPU-0"}
+    words = {"program": "train", "tunable": "block", "value": "33", "code_version": "v2", **place}
+    observe_versions(tunables, old, minute=0)
+    tunables.observe(tuple(sorted(words.items())), time_ns=2 * NOW_NS, owner=0, now_ns=2 * NOW_NS)
+    tunables.observe_versions(
+        tuple(sorted({"program": "train", **place, **new.labels()}.items())), time_ns=2 * NOW_NS, now_ns=2 * NOW_NS
+    )
+    (former,) = tunables.runs.take_redeployed().values()
+    (run,) = tunables.runs.all().values()
+    assert changes(former, run.versions) == "code v1 -> v2, image app:1 -> app:2, cuda 12.4 -> 12.6"
+    assert run.values == {"block": ("33", "")}
 
 
 def test_a_hint_that_comes_back_from_kafka_after_its_outcome_is_not_open_again() -> None:

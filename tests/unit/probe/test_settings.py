@@ -35,3 +35,16 @@ def test_bytes_of_the_environment_that_are_no_text_stop_no_program() -> None:
     settings = settings_from("p", None, {"RANK": "\udcff", "KERNELCAST_CODE_VERSION": "\udcff" + "1" * 500})
     assert settings.rank == "?"
     assert settings.code_version == "?" + "1" * 127
+
+
+@pytest.mark.parametrize(
+    ("environ", "image"),
+    [
+        ({"KERNELCAST_IMAGE": "app:2", "APPTAINER_CONTAINER": "/images/app.sif"}, "app:2"),
+        ({"APPTAINER_CONTAINER": "/images/app.sif"}, "/images/app.sif"),
+        ({"KERNELCAST_IMAGE": "x" * 300 + "@sha256:1"}, "x" * 191 + "@sha256:1"),
+        ({}, ""),
+    ],
+)
+def test_the_image_comes_from_the_environment(environ: dict[str, str], image: str) -> None:
+    assert settings_from("p", None, environ).image == image

@@ -4,6 +4,7 @@ from typing import Final
 
 from kernelcast.wire.catalogue.model import Kind, Metric
 from kernelcast.wire.catalogue.naming import translate, travels
+from kernelcast.wire.identity import VERSION_LABELS
 
 PROGRAM_LABELS: Final = ("Hostname", "UUID", "gpu", "GPU_I_ID", "program", "rank", "source")
 KERNEL_LABELS: Final = (*PROGRAM_LABELS, "kernel", "kernel_class")
@@ -222,6 +223,15 @@ PROBE_INFO: Final = travels(
     labels=(*PROGRAM_LABELS, "method", "version"),
     source="probe",
 )
+PROGRAM_INFO: Final = travels(
+    "kernelcast.program.info",
+    Kind.INFO,
+    "Versions that a process of the program runs on, as far as they are known: its code, its container's image, the "
+    "CUDA runtime, the NVIDIA driver.",
+    unit="",
+    labels=(*PROGRAM_LABELS, *VERSION_LABELS),
+    source="probe",
+)
 PROBE_USER: Final = travels(
     "kernelcast.probe.user",
     Kind.INFO,
@@ -353,6 +363,7 @@ ROWS: Final = (
     TRIAL_LOST,
     TRIAL_ALLOWED,
     PROBE_INFO,
+    PROGRAM_INFO,
     PROBE_USER,
     PROBE_COVERAGE,
     PROBE_OVERHEAD,

@@ -61,7 +61,7 @@ def check_hello(hello: Hello, limits: ProbeLimits, pid: int) -> Process:
     devices = _items("Hello", "devices", hello.devices)
     if len(devices) > limits.devices:
         raise FrameError(f"Hello has {len(devices)} devices; the limit is {limits.devices}; report the ones in use")
-    texts = [hello.nonce, hello.rank, hello.method, hello.version, hello.code_version]
+    texts = [hello.nonce, hello.rank, hello.method, hello.version, *hello.versions.labels().values()]
     texts += [text for claim in devices for text in (claim.uuid, claim.gpu, claim.model_name, claim.gi_id)]
     _check_texts("Hello", texts)
     if not hello.nonce or hello.start_ns < 0:

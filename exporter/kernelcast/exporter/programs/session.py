@@ -351,6 +351,7 @@ class ProbeSession:
             tunables=None if device in self._described else self.tunables,
             method=self.method,
             version=self.hello.version,
+            versions=self.hello.versions,
             status=self.status,
             final=self.ended,
         )

@@ -11,7 +11,7 @@ from kernelcast.wire.catalogue import Metric, kernel
 from kernelcast.wire.catalogue.devices import energy
 from kernelcast.wire.frames import KernelName, TunableClaim
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND, DurationTotals
-from kernelcast.wire.identity import Labels, labels
+from kernelcast.wire.identity import Labels, Versions, labels
 from kernelcast.wire.kernels import OTHER
 
 COUNTERS: Final[dict[str, tuple[Metric, tuple[str, ...]]]] = {
@@ -179,6 +179,8 @@ class Emitter:
     def _facts(self, process: ProcessTotals) -> Iterator[tuple[Labels, Metric]]:
         if process.method or process.version:
             yield self._labels(method=process.method, version=process.version), kernel.PROBE_INFO
+        if process.versions != Versions():
+            yield self._labels(**process.versions.labels()), kernel.PROGRAM_INFO
         if process.status:
             yield self._labels(state=process.status.state, reason=process.status.reason), kernel.PROBE_STATE
         for claim in process.tunables:

@@ -8,6 +8,7 @@ from kernelcast.exporter.totals.increments import CounterKey, LaunchTotals, Repo
 from kernelcast.exporter.totals.report import ProcessReport
 from kernelcast.wire.frames import Counters, KernelName, KernelRow, Status, TunableClaim, VariantRow
 from kernelcast.wire.histogram import DurationTotals
+from kernelcast.wire.identity import Versions
 from kernelcast.wire.kernels import normalise
 
 MAX_TRACKED: Final = 20_000
@@ -32,6 +33,7 @@ class ProcessTotals:
         tunables: Its last claims of tunables.
         method: Its measurement method.
         version: Its probe's version.
+        versions: Versions that it runs on.
         confirmed: False for a process known from a snapshot only, until it reports again.
     """
 
@@ -47,6 +49,7 @@ class ProcessTotals:
         "tunables",
         "variants",
         "version",
+        "versions",
     )
 
     def __init__(self) -> None:
@@ -60,6 +63,7 @@ class ProcessTotals:
         self.tunables: tuple[TunableClaim, ...] = ()
         self.method = ""
         self.version = ""
+        self.versions = Versions()
         self.confirmed = True
 
     def advance(self, report: ProcessReport) -> ReportIncrement:
@@ -89,6 +93,7 @@ class ProcessTotals:
     def _describe(self, report: ProcessReport) -> None:
         self.method = report.method or self.method
         self.version = report.version or self.version
+        self.versions = report.versions if report.versions != Versions() else self.versions
         self.status = report.status or self.status
         if report.tunables is not None:
             self.tunables = report.tunables[:MAX_TUNABLES]

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from kernelcast.columnar import Sample
 from kernelcast.wire.frames import Counters, KernelName, KernelRow, Status, TunableClaim, VariantRow
-from kernelcast.wire.identity import Device, Process
+from kernelcast.wire.identity import Device, Process, Versions
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,7 @@ class ProcessReport:
         method: The measurement method of the durations.
         status: The present measurement status; None if unchanged.
         version: The probe's version; empty for replay and simulation.
+        versions: Versions that the process runs on.
         final: Whether the process has ended; its totals do not change any more.
     """
 
@@ -35,6 +36,7 @@ class ProcessReport:
     tunables: tuple[TunableClaim, ...] | None = None
     method: str = ""
     version: str = ""
+    versions: Versions = field(default_factory=Versions)
     status: Status | None = None
     final: bool = False
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from kernelcast.probe.process.mappings import MAPS, mapped_files
 from kernelcast.wire import identity
 from kernelcast.wire.frames import DeviceClaim
 
@@ -59,6 +60,15 @@ def loaded_driver() -> Any:
     return ctypes.CDLL(LIBRARY, mode=os.RTLD_NOLOAD | os.RTLD_NOW)
 
 
+def loaded_library(path: str) -> Any:
+    """A library that this process has.
+
+    Raises:
+        OSError: It has not.
+    """
+    return ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_NOW)
+
+
 def claims(source: str, load: Load = loaded_driver) -> tuple[DeviceClaim, ...]:
     """The devices of this process, in CUDA's order, so that a device's number is its index.
 
@@ -75,6 +85,25 @@ def claims(source: str, load: Load = loaded_driver) -> tuple[DeviceClaim, ...]:
         return _ask(load()) or (UNKNOWN,)
     except (OSError, AttributeError):
         return (UNKNOWN,)
+
+
+def runtime_version(maps: Path = MAPS, load: Callable[[str], Any] = loaded_library) -> str:
+    """Version of the CUDA runtime that this process has loaded, else of NVRTC, such as `12.4`; empty for neither.
+
+    Only for a process that uses a GPU: before CUDA 12 the runtime's function initialises the driver.
+    Source: CUDA Runtime API, section 6.27 (version management); NVRTC, section 3.2 (general information query).
+    """
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    try:
+        for path in mapped_files("libcudart.so", maps):
+            if load(path).cudaRuntimeGetVersion(ctypes.byref(major)) == 0:
+                return f"{major.value // 1000}.{major.value % 1000 // 10}"
+        for path in mapped_files("libnvrtc.so", maps):
+            if load(path).nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)) == 0:
+                return f"{major.value}.{minor.value}"
+    except (OSError, AttributeError):
+        pass
+    return ""
 
 
 def active_devices(load: Load = loaded_driver) -> tuple[int, ...]:

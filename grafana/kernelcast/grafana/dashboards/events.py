@@ -5,12 +5,16 @@ from typing import Final
 from kernelcast.grafana import promql
 from kernelcast.grafana.dashboards.frame import ALERT_NAMES, ALERT_SUBJECT
 from kernelcast.grafana.model.dashboard import Annotation
-from kernelcast.wire.catalogue import kernel
+from kernelcast.wire.catalogue import Metric, kernel
 from kernelcast.wire.catalogue.devices import gpu
+from kernelcast.wire.identity import VERSION_LABELS
 
 _STARTED: Final = "process_start_time_seconds"
 _STEP: Final = "1m"
 """Annotations are asked for at this step."""
+_RESTART: Final = "10m"
+"""A program that restarts within this time with the same versions is no deploy."""
+_VERSIONS: Final = dict(zip(VERSION_LABELS, ("code", "image", "CUDA", "driver"), strict=True))
 
 
 def everywhere() -> tuple[Annotation, ...]:
@@ -47,11 +51,19 @@ def _restarts() -> Annotation:
 
 
 def _deploys() -> Annotation:
-    versions = f'group by (program, code_version) ({promql.name(kernel.TUNABLE_INFO)}{{job=~"$job", code_version!=""}})'
-    before = versions.replace("})", f"}} offset {_STEP})")
-    known = f'group by (program) ({promql.name(kernel.TUNABLE_INFO)}{{job=~"$job"}} offset {_STEP})'
-    expr = f"{versions} unless {before} and on (program) {known}"
-    return Annotation("Deploys", expr, "Deploy", "{{program}}: {{code_version}}", "super-light-blue")
+    changed = [_changed(kernel.PROGRAM_INFO, label, words) for label, words in _VERSIONS.items()]
+    # Exporters of earlier releases report the code's version with tunables alone.
+    changed.append(_changed(kernel.TUNABLE_INFO, *next(iter(_VERSIONS.items()))))
+    return Annotation("Deploys", " or ".join(changed), "Deploy", "{{program}}: {{version}}", "super-light-blue")
+
+
+def _changed(metric: Metric, label: str, words: str) -> str:
+    """Versions that a program has not had before, under the label `version`; none for a program that is new."""
+    present = f'{promql.name(metric)}{{job=~"$job", {label}!=""}}'
+    before = f"last_over_time({present}[{_RESTART}] offset {_STEP})"
+    versions = f"group by (program, {label}) ({present}) unless group by (program, {label}) ({before})"
+    known = f"{versions} and on (program) group by (program) ({before})"
+    return f'label_replace({known}, "version", "{words} $1", "{label}", "(.*)")'
 
 
 def _hints(state: str, color: str) -> Annotation:

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats
-from kernelcast.predictor.backtest.companions import CODE_VERSION, PROCESS_START, Companions
+from kernelcast.predictor.backtest.companions import Companions
 from kernelcast.predictor.backtest.durations import Duration
 from kernelcast.predictor.backtest.grid import Batch
 from kernelcast.predictor.passage.alarms import AlarmState
@@ -107,14 +107,13 @@ def breach_columns(batch: Batch, options: BreachOptions) -> dict[str, Floats]:
     place = clock.column(batch, options)
     traits = _traits(limits, options)
     values = trailing_mean(batch.panel.values, clock.width)
-    process = np.maximum(options.companions.numbers(batch, PROCESS_START), 0)
+    process, version = options.companions.runs(batch)
     replaced = replaced_within(process, clock.width)
     unknown = np.zeros(batch.panel.rows, dtype=np.bool_)
     _write_passed(columns, slice(0, shape[1]), limit_passed(values, replaced, limits, unknown, traits))
     ends = range(min(MIN_BLOCKS, mean.shape[1] + 1), mean.shape[1] + 1)
     rule = RunOptions(clock.horizons, clock.alarm_horizons, shipped(), clock.scale)
     ends_of_blocks = np.arange(1, mean.shape[1] + 1) * clock.width - 1
-    version = options.companions.numbers(batch, CODE_VERSION)
     blocks = Blocks(mean, median, usage, process[:, ends_of_blocks], version[:, ends_of_blocks])
     alarms = AlarmState.quiet(batch.panel.rows)
     for moment in run(blocks, traits, rule, ends=ends, alarms=alarms):

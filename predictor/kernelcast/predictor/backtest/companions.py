@@ -14,12 +14,15 @@ from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.catalogue.devices import gpu, nvlink
 from kernelcast.wire.catalogue.model import Metric
 from kernelcast.wire.errors import ConfigurationError
+from kernelcast.wire.identity import VERSION_LABELS
 
 METRIC: Final = "metric"
 PROCESS_START: Final = "process_start_time_seconds"
 """Another value is another process."""
 CODE_VERSION: Final = "code_version"
-"""Another value is another version of program, library or driver: any number that changes at a deploy."""
+"""Another value is another version of the program: any number that changes at a deploy."""
+SURROUNDINGS: Final = tuple(name for name in VERSION_LABELS if name != CODE_VERSION)
+"""Likewise another version of the image, the CUDA runtime or the driver, which comes with another process."""
 KEPT_SECONDS: Final = 900.0
 """A companion's value holds until its next one, at most this long."""
 PROGRAM: Final = "program"
@@ -155,6 +158,15 @@ class Companions:
         nothing = np.full(batch.panel.length, -1, dtype=np.int64)
         found = [(one, self._of_metric(one, metric)) for one in batch.series]
         return np.stack([mine[0].changes(_ends(one)) if mine else nothing for one, mine in found])
+
+    def runs(self, batch: Batch) -> tuple[Ints, Ints]:
+        """Numbers of the processes and of the versions at each interval of a batch, each of shape (n, t).
+
+        A version is -1 where that of the code is not known.
+        """
+        process, version = (self.numbers(batch, name) for name in (PROCESS_START, CODE_VERSION))
+        around = np.sum([np.maximum(self.numbers(batch, name), 0) for name in SURROUNDINGS], axis=0)
+        return np.maximum(process, 0) + around, np.where(version < 0, version, version + around)
 
     def _values(self, one: GriddedSeries, metric: str) -> Floats | None:
         mine = self._of_metric(one, metric)

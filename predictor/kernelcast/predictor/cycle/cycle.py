@@ -25,7 +25,7 @@ from kernelcast.predictor.cycle.forecasts import Forecasts, SeriesForecast
 from kernelcast.predictor.cycle.outcomes import Outcomes
 from kernelcast.predictor.cycle.panels import PanelSource
 from kernelcast.predictor.cycle.predictions import Abstention, Anomaly, Bounds, CycleReport, Prediction
-from kernelcast.predictor.cycle.program_changes import ProgramChanges, TrialBlocks, kernels_of
+from kernelcast.predictor.cycle.program_changes import ProgramChanges, TrialBlocks, kernels_by_former, kernels_of
 from kernelcast.predictor.cycle.scoring import ForecastClaim, Scores
 from kernelcast.predictor.forecasting.deep.pool import Pool
 from kernelcast.predictor.passage.calibration import Calibrator
@@ -36,6 +36,8 @@ from kernelcast.predictor.series.histories import Histories
 from kernelcast.predictor.series.subjects import Subject
 from kernelcast.predictor.series.windows import EMPTY, Windows
 from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND, PredictorSettings
+from kernelcast.predictor.tuning.runs import RunKey
+from kernelcast.wire.identity import Versions
 
 CHUNK_ROWS: Final = 4096
 """Rows described under the lock at a time, so that the reading of Kafka never waits long."""
@@ -223,10 +225,10 @@ class Cycle:
         self.detection.memory.crossed_ns[rows] = np.where(saved[:, 0] > 1, crossed_ns, 0)
         self.detection.memory.since_ns[rows] = saved[:, 1]
 
-    def _begin_versions(self, rows: Ints, newest: Ints, redeployed: Mapping[str, str]) -> None:
-        for program, former in redeployed.items():
-            with self._lock:
-                mine = kernels_of(program, "", rows, self.attributes, self._windows)
+    def _begin_versions(self, rows: Ints, newest: Ints, redeployed: Mapping[RunKey, Versions]) -> None:
+        with self._lock:
+            found = kernels_by_former(redeployed, rows, self.attributes, self._windows)
+        for former, mine in found.items():
             self._begin_since_last_cycle(mine, rows, newest, former)
 
     def _begin_values(self, rows: Ints, newest: Ints, changes: ProgramChanges) -> None:
@@ -236,8 +238,10 @@ class Cycle:
         for mine in retuned:
             self._begin_since_last_cycle(mine, rows, newest)
 
-    def _begin_since_last_cycle(self, mine: list[int], rows: Ints, newest: Ints, former: str | None = None) -> None:
-        """Begin a regime of rows that changed since the last cycle; of a deploy with the version before."""
+    def _begin_since_last_cycle(
+        self, mine: list[int], rows: Ints, newest: Ints, former: Versions | None = None
+    ) -> None:
+        """Begin a regime of rows that changed since the last cycle; of a deploy with the versions before."""
         if not mine:
             return
         # The block in which they changed mixes both.

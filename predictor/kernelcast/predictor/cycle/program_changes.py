@@ -15,6 +15,7 @@ from kernelcast.predictor.series.windows import Windows
 from kernelcast.predictor.tuning.runs import ProgramRun, RunKey
 from kernelcast.predictor.tuning.trials import Trial
 from kernelcast.predictor.tuning.tunables import names_kernel
+from kernelcast.wire.identity import Versions
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class ProgramChanges:
     """Changes since the last cycle, with the programs that report their version, and trials.
 
     Attributes:
-        redeployed: Programs with a new code version, each with the version before.
+        redeployed: Programs that run on other versions now, by GPU, each with the versions before.
         versioned: Programs that report their code version.
         retuned: Program and kernels of tunables with a new value.
         trials: Trials of the time that the blocks cover.
@@ -31,7 +32,7 @@ class ProgramChanges:
         accepted: Programs of which a person accepted that a deploy made them slower, and when, Unix nanoseconds.
     """
 
-    redeployed: Mapping[str, str] = field(default_factory=dict)
+    redeployed: Mapping[RunKey, Versions] = field(default_factory=dict)
     versioned: Iterable[str] = ()
     retuned: Iterable[tuple[str, str]] = ()
     trials: Sequence[Trial] = ()
@@ -98,4 +99,18 @@ def kernels_of(program: str, named: str, rows: Ints, known: SeriesAttributes, wi
         subject = windows.subject(row)
         if subject is not None and (not named or names_kernel(named, subject.label("kernel"))):
             found.append(row)
+    return found
+
+
+def kernels_by_former(
+    redeployed: Mapping[RunKey, Versions], rows: Ints, known: SeriesAttributes, windows: Windows
+) -> Mapping[Versions, list[int]]:
+    """Rows of kernels that run on other versions now, by those before; call it under the lock of the windows."""
+    found: defaultdict[Versions, list[int]] = defaultdict(list)
+    for program in dict.fromkeys(program for program, _ in redeployed):
+        for row in kernels_of(program, "", rows, known, windows):
+            subject = windows.subject(row)
+            former = redeployed.get((program, subject.device)) if subject is not None else None
+            if former is not None:
+                found[former].append(row)
     return found

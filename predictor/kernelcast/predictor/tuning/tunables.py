@@ -6,15 +6,12 @@ from typing import Final
 from kernelcast.columnar import Attributes
 from kernelcast.predictor.series.subjects import DURATION
 from kernelcast.predictor.series.windows import Windows
-from kernelcast.predictor.tuning.runs import ProgramRuns
+from kernelcast.predictor.tuning.runs import ProgramRuns, notice
 from kernelcast.wire import kernels
 from kernelcast.wire.kernels import normalise
 from kernelcast.wire.tuning.approvals import RESTART, changes_results
 
 MAX_TUNABLES: Final = 10_000
-VERSION_SILENT_NS: Final = 300 * 1_000_000_000
-"""A code version that returns after this silence is a deploy; within it, old and new run side by side (a rollout)."""
-
 _DECLARED: Final = {"true": True, "false": False}
 
 Key = tuple[str, str, str]
@@ -66,8 +63,6 @@ class TunableReports:
     """The latest report of each tunable.
 
     Attributes:
-        redeployed: Programs that have come to run another code version since the last `take_redeployed`, each with
-            the version before.
         retuned: Program and kernels of tunables that have come to have another value since the last `take_retuned`.
         refused: Tunables beyond the limit.
         runs: Versions and tunables by program and GPU.
@@ -78,7 +73,6 @@ class TunableReports:
         self._heard_ns: dict[Key, int] = {}
         self._versions: dict[str, dict[str, int]] = {}
         self._values: dict[Key, dict[str, int]] = {}
-        self.redeployed: dict[str, str] = {}
         self.retuned: set[tuple[str, str]] = set()
         self.refused = 0
         self.runs = ProgramRuns()
@@ -89,7 +83,7 @@ class TunableReports:
     def observe(self, attributes: Attributes, *, time_ns: int, owner: int, now_ns: int) -> None:
         """Take a point of `kernelcast.tunable.info`."""
         words = dict(attributes)
-        self.runs.observe(words, now_ns=now_ns)
+        self.runs.observe(words, time_ns=time_ns, now_ns=now_ns)
         tunable = ReportedTunable(
             program=words.get("program", ""),
             name=words.get("tunable", ""),
@@ -113,11 +107,17 @@ class TunableReports:
             return
         self._latest[tunable.key] = tunable
         self._heard_ns[tunable.key] = now_ns
-        former = _notice(self._versions.setdefault(tunable.program, {}), tunable.code_version, now_ns)
-        if former is not None:
-            self.redeployed[tunable.program] = former
-        if _notice(self._values.setdefault(tunable.key, {}), tunable.value, now_ns) is not None:
+        notice(self._versions.setdefault(tunable.program, {}), tunable.code_version, now_ns)
+        if notice(self._values.setdefault(tunable.key, {}), tunable.value, now_ns) is not None:
             self.retuned.add((tunable.program, tunable.kernel))
+
+    def observe_versions(self, attributes: Attributes, *, time_ns: int, now_ns: int) -> None:
+        """Take a point of `kernelcast.program.info`."""
+        words = dict(attributes)
+        self.runs.observe_versions(words, time_ns=time_ns, now_ns=now_ns)
+        program, version = words.get("program", ""), words.get("code_version", "")
+        if program in self._versions or len(self._versions) < MAX_TUNABLES:
+            notice(self._versions.setdefault(program, {}), version, now_ns)
 
     def current(self) -> list[ReportedTunable]:
         """All of them."""
@@ -132,11 +132,6 @@ class TunableReports:
     def versioned(self) -> set[str]:
         """Programs that report their code version."""
         return {program for program, versions in self._versions.items() if any(versions)}
-
-    def take_redeployed(self) -> dict[str, str]:
-        """Programs with a new code version since the last call, each with the version before."""
-        programs, self.redeployed = self.redeployed, {}
-        return programs
 
     def take_retuned(self) -> set[tuple[str, str]]:
         """Program and kernels of tunables with another value since the last call."""
@@ -153,25 +148,8 @@ class TunableReports:
         self._heard_ns = {key: self._heard_ns[key] for key in self._latest}
         self.runs.drop_silent(now_ns - silent_ns)
         self._values = {key: values for key, values in self._values.items() if key in self._latest}
-        alive = {one.program for one in self._latest.values()}
+        alive = {one.program for one in self._latest.values()} | {program for program, _ in self.runs.all()}
         self._versions = {program: versions for program, versions in self._versions.items() if program in alive}
-
-
-def _notice(heard_ns: dict[str, int], value: str, now_ns: int) -> str | None:
-    """Record that a value was reported; returns the newest of those that it replaces, None where it is one in use.
-
-    Args:
-        heard_ns: When each value was last reported; values that are no longer in use are removed.
-        value: The value.
-        now_ns: Time of the report.
-    """
-    known = dict(heard_ns)
-    for old in [old for old, time_ns in heard_ns.items() if time_ns < now_ns - VERSION_SILENT_NS]:
-        del heard_ns[old]
-    replaces = bool(known) and value not in heard_ns and set(known) != {value}
-    heard_ns[value] = now_ns
-    others = [old for old in known if old != value]
-    return max(others, key=lambda old: known[old]) if replaces else None
 
 
 class GpuTime:

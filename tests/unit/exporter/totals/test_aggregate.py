@@ -14,7 +14,7 @@ from kernelcast.wire.catalogue import Metric, kernel
 from kernelcast.wire.events import Outcome, OutcomeState
 from kernelcast.wire.frames import Counters, KernelName, KernelRow, Status, TunableClaim, VariantRow
 from kernelcast.wire.histogram import DurationTotals
-from kernelcast.wire.identity import Device, Process
+from kernelcast.wire.identity import Device, Process, Versions
 from kernelcast.wire.kernels import kernel_id, label
 
 SECOND_NS = 1_000_000_000
@@ -399,6 +399,18 @@ def test_a_probe_reports_its_overhead() -> None:
     assert values(samples, kernel.PROBE_DROPPED) == {"": 2}
     assert values(samples, kernel.PROBE_RECORDS) == {"": 3}
     assert values(samples, kernel.PROBE_INFO, "method") == {"event": 1}
+
+
+def test_the_versions_of_a_process_are_shown_while_it_lives() -> None:
+    aggregator = Aggregator()
+    versions = Versions(image="app:2", cuda="12.4", driver="550.54.15")
+    aggregator.report(report({"gemm": [1]}, versions=versions))
+    aggregator.report(report({"gemm": [1, 2]}))
+    (info,) = [dict(one.attributes) for one in shown(aggregator) if one.metric is kernel.PROGRAM_INFO]
+    assert Versions.of_labels(info) == versions
+    assert "code_version" not in info
+    aggregator.report(report({"gemm": [1, 2]}, final=True))
+    assert not values(shown(aggregator), kernel.PROGRAM_INFO)
 
 
 def test_tunables_are_shown_while_their_process_lives() -> None:

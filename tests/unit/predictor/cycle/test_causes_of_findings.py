@@ -17,7 +17,7 @@ from kernelcast.wire.catalogue.devices import device
 from kernelcast.wire.catalogue.meanings import Cause
 from kernelcast.wire.findings import Finding, FindingState, Severity
 from kernelcast.wire.histogram import DurationTotals
-from kernelcast.wire.identity import labels
+from kernelcast.wire.identity import Versions, labels
 
 EXPORTER = Resource((("service.instance.id", "n1"), ("service.name", "kernelcast-exporter")))
 PARTITION: Partition = ("kernelcast.device", 0)
@@ -26,9 +26,12 @@ STEP_SECONDS, CYCLE_SECONDS, LENGTH_SECONDS = 30, 60, 10_800
 FAULT_SECONDS = 2 * HOUR
 POWER_BRAKE = 0x80
 KERNELS = ("gemm#1", "norm#2", "relu#3")
-HOSTS = ("brake", "shared", "xid", "memory", "lost", "deploy", "healthy")
+HOSTS = ("brake", "shared", "xid", "memory", "lost", "deploy", "upgraded", "healthy")
 GPUS = {"lost": ("0", "1"), "healthy": ("0", "1")}
 SILENT_SECONDS = 30 * 60
+REBOOT_SECONDS = 10 * 60
+OLD, NEW = Versions(cuda="12.4", driver="550.54.15"), Versions(cuda="12.6", driver="560.28.03")
+"""Of the program on the host `upgraded`, which has no tunables and reports no version of its own."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ def gpu_of(host: str, second: int) -> Gpu:
         "xid": Gpu(xid=79),
         "memory": Gpu(double_bit_errors=3),
         "deploy": Gpu(ratio=1.25, version="v2"),
+        "upgraded": Gpu(ratio=1.25),
     }
     return faults.get(host, Gpu())
 
@@ -90,6 +94,9 @@ class Fleet:
         for host, gpu in ((name, number) for name in HOSTS for number in GPUS.get(name, ("0",))):
             if gpu == "1" and self.second > FAULT_SECONDS:
                 continue
+            since_fault = self.second - FAULT_SECONDS
+            if host == "upgraded" and 0 <= since_fault < REBOOT_SECONDS:
+                continue
             state = gpu_of(host, self.second)
             own = {"Hostname": host, "UUID": f"{host}-{gpu}", "gpu": gpu}
             if host == "healthy" and gpu == "1":
@@ -115,16 +122,28 @@ class Fleet:
             yield Sample(device.ECC_DBE_VOLATILE, labels(**own), self.now_ns, errors, START_SECONDS * SECOND_NS)
             for program in state.programs:
                 yield from self.durations(program, own, state)
+            if host == "upgraded":
+                yield from self.versions(own, restarted=since_fault == REBOOT_SECONDS)
+                continue
             words = {"tunable": "block", "value": "64", "allowed": "64,128", "code_version": state.version}
             yield Sample(kernel.TUNABLE_INFO, labels(**own, program=f"{host}-train", **words), self.now_ns, 1)
 
+    def versions(self, own: dict[str, str], *, restarted: bool) -> Iterator[Sample]:
+        running = OLD if self.second < FAULT_SECONDS else NEW
+        own = {**own, "program": "upgraded-train"}
+        yield Sample(kernel.PROGRAM_INFO, labels(**own, **running.labels()), self.now_ns, 1)
+        if restarted:
+            yield Sample(kernel.PROGRAM_INFO, labels(**own, **OLD.labels()), self.now_ns, None)
+
     def durations(self, program: str, own: dict[str, str], state: Gpu) -> Iterator[Sample]:
         host, gpu = own["Hostname"], own["UUID"]
+        rebooted = host == "upgraded" and self.second > FAULT_SECONDS
+        start_ns = (START_SECONDS + rebooted * (FAULT_SECONDS + REBOOT_SECONDS - STEP_SECONDS)) * SECOND_NS
         for name in KERNELS:
-            totals = self.totals.setdefault((gpu, program, name), DurationTotals())
+            totals = self.totals.setdefault((gpu, program, f"{name} {start_ns}"), DurationTotals())
             totals.observe(round(1e6 * state.ratio * (1 + self.rng.normal(0, 0.02))), 10)
             words = labels(**own, program=f"{host}-{program}", kernel=name, kernel_class="compute")
-            yield Sample(kernel.DURATION, words, self.now_ns, totals.copy(), START_SECONDS * SECOND_NS)
+            yield Sample(kernel.DURATION, words, self.now_ns, totals.copy(), start_ns)
 
     def of(self, host: str) -> list[tuple[int, Finding]]:
         return [(second, one) for second, one in self.candidates if dict(one.labels).get("Hostname") == host]
@@ -184,9 +203,23 @@ def test_a_gpu_that_falls_silent_while_its_neighbour_reports_has_lost_its_teleme
 def test_a_slower_deploy_is_one_ticket_and_no_page(fleet: Fleet) -> None:
     candidates = [one for _, one in fleet.of("deploy")]
     assert {(one.cause, one.severity) for one in candidates} == {(Cause.DEPLOY, Severity.TICKET)}
-    findings = [one for one in fleet.findings if one.cause is Cause.DEPLOY]
+    findings = [one for one in fleet.findings if dict(one.labels).get("program") == "deploy-train"]
     assert len({one.finding_id for one in findings}) == 1
     assert candidates[-1].evidence[0].reference == pytest.approx(1e-3, rel=0.03)
+
+
+def test_a_slower_driver_is_one_ticket_that_names_it_and_no_page(fleet: Fleet) -> None:
+    candidates = [one for _, one in fleet.of("upgraded")]
+    assert {(one.cause, one.severity) for one in candidates} == {(Cause.DEPLOY, Severity.TICKET)}
+    (ticket,) = [one for one in fleet.findings if dict(one.labels).get("program") == "upgraded-train"]
+    assert (ticket.series, ticket.severity) == (len(KERNELS), Severity.TICKET)
+    assert ticket.evidence[0].changes == "cuda 12.4 -> 12.6, driver 550.54.15 -> 560.28.03"
+    assert ticket.evidence[0].reference == pytest.approx(1e-3, rel=0.03)
+
+
+def test_a_version_that_has_ended_is_not_taken_for_the_present_one(fleet: Fleet) -> None:
+    (run,) = [run for (program, _), run in fleet.engine.tunables.runs.all().items() if program == "upgraded-train"]
+    assert run.versions == NEW
 
 
 def test_a_healthy_gpu_has_no_finding(fleet: Fleet) -> None:

@@ -11,6 +11,7 @@ from kernelcast.predictor.cycle.predictions import Abstention
 from kernelcast.predictor.series.subjects import Subject
 from kernelcast.predictor.settings import JudgeSettings, PredictorSettings
 from kernelcast.wire.catalogue.meanings import Cause
+from kernelcast.wire.identity import Versions
 
 Noise = Callable[[float], float]
 
@@ -202,7 +203,7 @@ def test_a_new_code_version_begins_a_new_regime(fleet: Fleet, noise: Noise) -> N
     steady_load(fleet, noise)
     fleet.add(kernel_subject("gemm"), lambda second: (1e-3 if second < 100 else 1.6e-3) * (1 + noise(0.02)))
     fleet.run(100)
-    fleet.run(5, redeployed={"train": "v1"})
+    fleet.run(5, redeployed={("train", kernel_subject("gemm").device): Versions("v1")})
     fleet.run(200)
     assert not fleet.alarms
 

@@ -1,5 +1,7 @@
 """A slower deploy is one ticket until a person accepts it, until it is undone, or until its program has ended."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
@@ -11,6 +13,7 @@ from kernelcast.predictor.series.saved.reader import StateReader
 from kernelcast.predictor.settings import PredictorSettings
 from kernelcast.wire.catalogue.meanings import Cause
 from kernelcast.wire.findings import EndReason, Finding, FindingState, Mark, Severity, Verdict
+from kernelcast.wire.identity import Versions
 
 PARTITION = ("kernelcast.kernels", 0)
 SUBJECTS = [kernel_subject(name) for name in ("gemm#1", "norm#2")]
@@ -40,7 +43,7 @@ class Site:
     def now_ns(self) -> int:
         return (START_SECONDS + self.second) * SECOND_NS
 
-    def run(self, seconds: int, *, slow: float = 1.0, version: str = "v1", silent: bool = False) -> None:
+    def run(self, seconds: int, *, slow: float = 1.0, version: str | Versions = "v1", silent: bool = False) -> None:
         for _ in range(0, seconds, CYCLE_SECONDS):
             for _ in range(0, CYCLE_SECONDS, 60):
                 self.second += 60
@@ -51,14 +54,19 @@ class Site:
             over = report.deploys_over
             self.log.cycle(report.findings, watched=report.watched, time_ns=self.now_ns, deploys_over=over)
 
-    def _report(self, slow: float, version: str) -> None:
+    def _report(self, slow: float, version: str | Versions) -> None:
         windows = self.engine.windows
         rows = np.array([windows.admit(subject, owner=0) for subject in SUBJECTS], np.int64)
         values = 1e-3 * np.array([slow, 1.0]) * (1 + self.rng.normal(0, 0.01, 2))
         times = np.full(2, self.now_ns, np.int64)
         windows.put_levels(rows, times, values, now_seconds=self.now_ns / SECOND_NS)
-        words = {"program": "train", "tunable": "block", "value": "64", "code_version": version}
-        place = {"Hostname": "n1", "UUID": "GPU-0"}
+        place = {"program": "train", "Hostname": "n1", "UUID": "GPU-0"}
+        if isinstance(version, Versions):
+            self.engine.tunables.observe_versions(
+                tuple(sorted((place | version.labels()).items())), time_ns=self.now_ns, now_ns=self.now_ns
+            )
+            return
+        words = {"tunable": "block", "value": "64", "code_version": version}
         self.engine.tunables.observe(
             tuple(sorted((words | place).items())), time_ns=self.now_ns, owner=0, now_ns=self.now_ns
         )
@@ -154,3 +162,46 @@ def test_a_deploy_that_changes_nothing_is_no_finding() -> None:
     site.run(4 * HOUR)
     site.run(30 * HOUR, version="v2")
     assert site.findings == []
+
+
+OLD = Versions(image="app:1", cuda="12.4", driver="550.54.15")
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({"driver": "560.28.03"}, "driver 550.54.15 -> 560.28.03"),
+        ({"image": "app:2"}, "image app:1 -> app:2"),
+        (
+            {"driver": "560.28.03", "cuda": "12.6", "image": "app:2"},
+            "image app:1 -> app:2, cuda 12.4 -> 12.6, driver 550.54.15 -> 560.28.03",
+        ),
+    ],
+    ids=["driver", "image", "all"],
+)
+def test_the_ticket_names_the_driver_cuda_and_image_of_a_program_without_tunables(
+    changed: dict[str, str], text: str
+) -> None:
+    site, new = Site(), replace(OLD, **changed)
+    site.run(4 * HOUR, version=OLD)
+    site.run(20 * 60, silent=True)
+    site.run(2 * HOUR, slow=1.25, version=new)
+    site.restart()
+    site.run(HOUR, slow=1.25, version=new)
+    (begun,) = site.findings
+    assert (begun.severity, begun.evidence[0].changes) == (Severity.TICKET, text)
+    assert {one.severity for one in site.sent.findings()} == {Severity.TICKET}
+    (now,) = site.lasting
+    assert now.evidence[0].changes == text
+    site.run(HOUR, slow=1.25, version=OLD)
+    assert [one.end_reason for one in site.findings[1:]] == [EndReason.UNDONE]
+
+
+def test_deploys_that_follow_too_soon_to_be_compared_are_one() -> None:
+    site = Site()
+    site.run(4 * HOUR, version=OLD)
+    site.run(10 * 60, slow=1.25, version=replace(OLD, driver="560.28.03"))
+    site.run(2 * HOUR, slow=1.25, version=replace(OLD, driver="560.28.03", image="app:2"))
+    (begun,) = site.findings
+    assert begun.evidence[0].changes == "image app:1 -> app:2, driver 550.54.15 -> 560.28.03"
+    assert begun.limit == pytest.approx(1e-3, rel=0.03)

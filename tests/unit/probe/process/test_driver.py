@@ -1,8 +1,11 @@
 import ctypes
 import uuid
+from pathlib import Path
 from typing import Any
 
-from kernelcast.probe.process.driver import CPU, UNKNOWN, claims
+import pytest
+
+from kernelcast.probe.process.driver import CPU, UNKNOWN, claims, runtime_version
 from kernelcast.wire.frames import DeviceClaim
 
 FIRST = uuid.UUID("5d83f3ce-2b75-4a9f-8d10-0d2a3f1f0a01")
@@ -57,3 +60,41 @@ def test_a_process_without_a_driver_leaves_the_device_open() -> None:
 def test_a_program_without_a_gpu_runs_on_the_pseudo_device() -> None:
     for source in ("simulated", "cpu"):
         assert claims(source, lambda: Driver((FIRST, "NVIDIA H200"))) == (CPU,)
+
+
+class Runtime:
+    """libcudart of CUDA 12.4, or libnvrtc of 12.6."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def cudaRuntimeGetVersion(self, version: Any) -> int:  # noqa: N802  the runtime's name
+        version._obj.value = 12040
+        return 0 if "/broken/" not in self.path else 35
+
+    def nvrtcVersion(self, major: Any, minor: Any) -> int:  # noqa: N802  NVRTC's name
+        major._obj.value, minor._obj.value = 12, 6
+        return 0
+
+
+@pytest.mark.parametrize(
+    ("files", "version"),
+    [
+        (["/opt/nvidia/cuda_runtime/lib/libcudart.so.12", "/opt/libnvrtc.so.12"], "12.4"),
+        (["/opt/torch/lib/libcudart-9335f6a2.so.12"], "12.4"),
+        (["/opt/broken/libcudart.so.11", "/opt/libnvrtc.so.12"], "12.6"),
+        (["/opt/libcudart_static_user.so", "/opt/libcudartery.so.1"], ""),
+        ([], ""),
+    ],
+)
+def test_the_cuda_version_is_that_of_the_runtime_that_the_process_has(
+    tmp_path: Path, files: list[str], version: str
+) -> None:
+    maps = tmp_path / "maps"
+    maps.write_text("".join(f"7f00-7f01 r-xp 0000 08:01 42    {file}\n" for file in [*files, *files]))
+    assert runtime_version(maps, Runtime) == version
+
+
+def test_a_runtime_that_cannot_be_asked_has_no_version(tmp_path: Path) -> None:
+    (tmp_path / "maps").write_text("7f00-7f01 r-xp 0000 08:01 42    /gone/libcudart.so.12\n")
+    assert runtime_version(tmp_path / "maps") == ""

@@ -1,8 +1,9 @@
 """Kernels that a deploy made slower: a ticket until it is accepted or undone, or until their program has ended."""
 
 import hashlib
+import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import Final
 
 import numpy as np
@@ -19,14 +20,15 @@ from kernelcast.predictor.passage.baseline import OPENING_BLOCKS
 from kernelcast.predictor.passage.series import DAY_BLOCKS
 from kernelcast.predictor.screening.blocks import row_medians
 from kernelcast.predictor.series.saved.parts import Array
-from kernelcast.predictor.series.saved.rows import RowColumn
+from kernelcast.predictor.series.saved.rows import RowColumn, Table
 from kernelcast.predictor.series.subjects import DURATION
 from kernelcast.predictor.series.windows import EMPTY
-from kernelcast.predictor.tuning.runs import ProgramRun, RunKey
+from kernelcast.predictor.tuning.runs import ProgramRun, RunKey, changes
 from kernelcast.wire.catalogue.cause_rules import RULES
 from kernelcast.wire.catalogue.features import Feature
 from kernelcast.wire.catalogue.meanings import Cause
 from kernelcast.wire.findings import EndReason, Finding
+from kernelcast.wire.identity import Versions
 
 LEAST_BLOCKS: Final = 3
 """Blocks after the first minutes of a new version that a comparison needs."""
@@ -57,30 +59,41 @@ class Deploys:
         self._former: Ints = np.zeros(0, np.int64)
         self._reference: Floats = np.zeros(0)
         self._value: Floats = np.zeros(0)
+        self._versions: dict[int, Versions] = {}
         self._block: int | None = None
         self._findings: dict[int, Finding] = {}
         self.over: dict[str, EndReason] = {}
 
     @property
     def columns(self) -> tuple[RowColumn, ...]:
-        """Saved columns of each series: the deploy's block, the durations before and since, the version before."""
+        """Saved columns of each series: the deploy's block, the durations before and since, the versions' number."""
         return (
             RowColumn("deploy", self._saved, self._restore),
             RowColumn("deploy_former", lambda rows: self._of(self._former, rows, UNKNOWN), self._restore_former),
         )
 
-    def deployed(self, rows: Ints, block: int, former: str) -> None:
-        """Remember the usual durations before a deploy; call it before the regime of the new version begins.
+    @property
+    def table(self) -> Table:
+        """Saved versions before the deploys, as JSON."""
+        return Table("deploy_versions", self._saved_versions, self._restore_versions)
+
+    def deployed(self, rows: Ints, block: int, former: Versions) -> None:
+        """Remember the usual durations before a deploy; call it before the regime of the new versions begins.
 
         Args:
             rows: Shape (n,), kernels of the program.
-            block: The last block with values of the version before.
-            former: The version before.
+            block: The last block with values of the versions before.
+            former: The versions before.
         """
         self._sync(rows)
         rows = rows[np.isnan(self._value[rows])]
+        # Deploys that follow too soon to be compared are one.
+        again = np.isfinite(self._reference[rows]) & (block - self._since[rows] < OPENING_BLOCKS + LEAST_BLOCKS)
+        self._since[rows[again]] = block
+        rows = rows[~again]
         if not len(rows):
             return
+        self._versions = {**self._used_versions(), version_number(former): former}
         values = self._source.histories.blocks(rows, block)[1][:, -DAY_BLOCKS:]
         learnt = self._memory.baseline[rows]
         self._reference[rows] = np.where(np.isfinite(learnt), learnt, usual_low(values))
@@ -132,9 +145,17 @@ class Deploys:
         slower = np.isfinite(self._value[rows])
         for row, is_back in zip(rows[slower].tolist(), back[slower].tolist(), strict=True):
             run = self._run_of(row, runs)
-            returned = run is not None and version_number(run.code_version) == self._former[row] != UNKNOWN
-            if returned or is_back:
+            if is_back or (run is not None and self._returned(row, run.versions)):
                 self._end(row, EndReason.UNDONE, reasons)
+
+    def _returned(self, row: int, now: Versions) -> bool:
+        """Whether a program runs on its former versions again, as far as they are known."""
+        number = int(self._former[row])
+        former = self._versions.get(number)
+        if former is None:
+            # Earlier releases saved the number of the code version alone.
+            return version_number(Versions(now.code)) == number != UNKNOWN
+        return former != Versions() and former.code == now.code and not changes(former, now)
 
     def _forget_accepted(self, accepted: Mapping[str, int], reasons: dict[str, EndReason]) -> None:
         known = self._source.attributes
@@ -173,10 +194,13 @@ class Deploys:
         self._findings = {}
         for place, (row, found) in enumerate(zip(rows.tolist(), find(shown, [_SHOWN]), strict=True)):
             run = self._run_of(row, runs)
-            version = run.code_version if run is not None else ""
+            now = run.versions if run is not None else Versions()
+            changed = changes(self._versions.get(int(self._former[row]), Versions()), now)
             for cause in found.causes:
                 begin_ns = int(self._since[row] + 1) * block_ns
-                facts = tuple(replace(fact, begin_ns=begin_ns, code_version=version) for fact in cause.evidence)
+                facts = tuple(
+                    replace(fact, begin_ns=begin_ns, code_version=now.code, changes=changed) for fact in cause.evidence
+                )
                 own = replace(cause, evidence=facts)
                 self._findings[row] = observed_finding(own, labels[place], end_ns[place], DURATION)
 
@@ -222,11 +246,25 @@ class Deploys:
         self._sync(rows)
         self._former[rows] = saved
 
+    def _used_versions(self) -> dict[int, Versions]:
+        used = set(self._former[self._since != EMPTY].tolist())
+        return {number: one for number, one in self._versions.items() if number in used}
 
-def version_number(version: str) -> int:
-    """A number of a code version that is the same in each process; `UNKNOWN` for none."""
-    digest = hashlib.blake2b(version.encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little", signed=True) if version else UNKNOWN
+    def _saved_versions(self) -> Array:
+        text = json.dumps([astuple(one) for one in self._used_versions().values()])
+        return np.frombuffer(text.encode(), np.uint8)
+
+    def _restore_versions(self, saved: Array) -> None:
+        for one in json.loads(saved.tobytes()):
+            versions = Versions(*one)
+            self._versions[version_number(versions)] = versions
+
+
+def version_number(versions: Versions) -> int:
+    """A number of versions that is the same in each process; `UNKNOWN` for none."""
+    text = "\0".join(astuple(versions)).rstrip("\0")
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True) if text else UNKNOWN
 
 
 def _median(values: Floats) -> Floats:
