@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
+from benchmarks.predictor.memory.calendar import calendar_cost, calendar_lines
 from benchmarks.predictor.memory.full import (
     GPUS,
     PARTITION,
@@ -99,6 +100,7 @@ def measure(series: int, seed: int) -> dict[str, Any]:
         "evaluation": _evaluation(memory),
         "forecast": _forecast(memory),
         "saving": _saving(memory),
+        "calendar": calendar_cost(memory),
         "reading_held_up": _held_up(memory),
     }
     found["resident_bytes"] = {"filled": filled, "after_all": resident_bytes(), "peak": peak_bytes()}
@@ -324,6 +326,7 @@ def table(result: dict[str, Any]) -> str:
             "",
         ),
         ("saving, processor seconds a minute", f"{minutely['saving']:.2f}", ""),
+        *calendar_lines(result["calendar"]),
         ("forecast of every series, processor seconds", f"{result['forecast']['processor_seconds_all']:.0f}", "300"),
         ("  milliseconds a series", f"{result['forecast']['milliseconds_a_series']:.2f}", ""),
         (

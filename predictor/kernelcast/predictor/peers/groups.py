@@ -1,10 +1,14 @@
 """Peer groups: which members do equal work, and a grid of groups and replicas to compare them in."""
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from kernelcast.predictor.arrays import Floats, Ints
+
+ALONE_MEMBERS: Final = (3, 4)
+"""Members of a single group: with fewer there is no majority, with more their scatter is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,11 @@ class PeerGroups:
     def rows(self) -> int:
         """Number of groups."""
         return int(self.row.max(initial=-1)) + 1
+
+    @property
+    def alone(self) -> bool:
+        """Whether there is a single group of few members: no other group shows that their data were long."""
+        return self.aligned and self.rows == 1 and ALONE_MEMBERS[0] <= self.size <= ALONE_MEMBERS[1]
 
     @property
     def peers(self) -> Ints:

@@ -67,7 +67,7 @@ class WorkerTest:
     @property
     def suspects(self) -> Bools:
         """Shape (n,), workers with evidence against them, found slow or not yet."""
-        return self.persistence.active | (self.persistence.evidence > 0)
+        return self.persistence.suspects
 
     def basis(self, worker: int) -> Basis:
         """The reference of a worker."""
@@ -98,6 +98,9 @@ class WorkerTest:
         sigma = scatter(self._recent[:, healthy])
         if not np.isnan(between_steps):
             sigma = min(sigma, max(between_steps, LARGEST_STATIC_SIGMA))
+        elif self._groups.alone:
+            # At the first step one slow member of few makes the others seem to scatter.
+            sigma = min(sigma, LARGEST_STATIC_SIGMA)
         return float(np.fmax(SMALLEST_EXCESS, LIMIT_IN_SIGMA * sigma))
 
     def _compare(self, step: PeerStep) -> WorkerRatios:

@@ -50,6 +50,13 @@ def test_two_slow_workers_of_four_are_named() -> None:
     assert sorted(finding.worker for finding in job.run()) == [1, 2]
 
 
+def test_the_first_step_of_a_slow_worker_of_four_alone_counts() -> None:
+    job = Job(stages=1, replicas=4)
+    job.factors *= np.array([1.02, 1.15, 0.98, 1.0])[:, np.newaxis]
+    (finding,) = job.run()
+    assert (finding.worker, finding.since_step, finding.step) == (1, 0, 2)
+
+
 def test_healthy_workers_are_not_named() -> None:
     job = Job(stages=4, replicas=8, steps=100)
     assert job.run() == []
