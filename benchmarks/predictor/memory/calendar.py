@@ -1,4 +1,4 @@
-"""Cost of a calendar: the passes over all series that ask it, without periods and with some; one of them is now."""
+"""Cost of a calendar: passes over all series without periods and with some; one of them is now."""
 
 import time
 from collections.abc import Callable
@@ -35,7 +35,7 @@ def calendar_cost(memory: FullMemory) -> dict[str, dict[str, float]]:
 
 
 def calendar_lines(found: dict[str, dict[str, float]]) -> list[tuple[str, str, str]]:
-    """Lines of the table: what is measured, its figures, and no goal."""
+    """Lines of the table: a name, its figures, and no goal."""
     head = ("calendar of five periods, processor seconds with it / without", "", "")
     pairs = {name: f"{seconds:.3f} / {found['without'][name]:.3f}" for name, seconds in found["with"].items()}
     return [head, *((f"  {name.replace('_', ' ')}", pair, "") for name, pair in pairs.items())]
