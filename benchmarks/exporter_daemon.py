@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))  # the double's answers an
 from tests.support.exporter.nvml_double import gpu, node
 from tests.support.ports import free_ports
 
-from kernelcast.exporter.nvml.recordings.recording import NODE, Answers, Moment, write
+from kernelcast.exporter.nvml.recordings.recording import NODE, Answers, RecordedChanges, write
 from kernelcast.runtime.kafka.embedded import EmbeddedBroker
 
 WARM_UP_SECONDS = 10
@@ -66,7 +66,7 @@ class Usage:
     own_mebibytes: float
 
 
-def moments(gpus: int) -> Iterator[Moment]:
+def moments(gpus: int) -> Iterator[RecordedChanges]:
     """Values that move from second to second, as real ones do."""
     rng = random.Random(1)
     for second in range(MOMENTS):
@@ -78,7 +78,7 @@ def moments(gpus: int) -> Iterator[Moment]:
                 "nvmlDeviceGetCount": gpus,
                 "nvmlSystemGetDriverVersion": "590.48.01",
             }
-        yield Moment(second * 10**9, answers)
+        yield RecordedChanges(second * 10**9, answers)
 
 
 def varied(rng: random.Random, index: int, second: int) -> dict[str, Any]:

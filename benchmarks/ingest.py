@@ -30,7 +30,7 @@ from kernelcast.bridge.delta.persistence.state import StateTopic
 from kernelcast.bridge.delta.settings import DeltaSettings
 from kernelcast.bridge.inputs import Selection
 from kernelcast.bridge.instruments import Instruments
-from kernelcast.bridge.intake.consume import Intake, IntakeParts, Policy
+from kernelcast.bridge.intake.consume import Intake, IntakeParts, IntakePolicy
 from kernelcast.bridge.modes import REPORT_PARTITION_ENDS
 from kernelcast.bridge.series.store import SeriesStore
 from kernelcast.bridge.tables.slots import SeriesLimits
@@ -157,7 +157,7 @@ def read(broker: Broker, nodes: int, expected: int) -> Reading:
     )
     deltas = Deltas(DeltaPolicy(DeltaSettings()), state, DeltaInstruments(registry), SystemClock())
     parts = IntakeParts(source, Selection(Decoder()), store, Nowhere(), Instruments(registry), SystemClock(), deltas)
-    intake = Intake(parts, Policy(ttl_seconds=86_400))
+    intake = Intake(parts, IntakePolicy(ttl_seconds=86_400))
     source.subscribe([broker.topic], intake)
     reading, idle_since, cpu_began = Reading(), time.perf_counter(), 0.0
     while reading.messages < expected and time.perf_counter() - idle_since < 30:

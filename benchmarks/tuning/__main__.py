@@ -16,9 +16,9 @@ from typing import Any, Final
 from benchmarks.tuning.peers import KERNEL_TUNER, PEERS, peer
 from benchmarks.tuning.scores import Score, Truth, interval, quantile, score
 
-from kernelcast.tuning.campaign import Campaign, Rules
+from kernelcast.tuning.campaign import Campaign, CampaignRules
 from kernelcast.tuning.formats import kernel_tuner, measurements
-from kernelcast.tuning.formats.kernel_tuner import Recording
+from kernelcast.tuning.formats.kernel_tuner import KernelTunerRecording
 from kernelcast.tuning.replay.oracle import Session
 from kernelcast.tuning.search import Search, warm
 from kernelcast.tuning.search.kernel_tuner_search import KernelTunerSearch
@@ -36,7 +36,7 @@ Scores = Mapping[str, Sequence[Score]]
 class Replay:
     """Runs campaigns on one recording."""
 
-    def __init__(self, recording: Recording, budget: int) -> None:
+    def __init__(self, recording: KernelTunerRecording, budget: int) -> None:
         self.recording = recording
         self.budget = budget
         self.truth = Truth.of(recording, budget)
@@ -50,7 +50,7 @@ class Replay:
         space = self._with_start(answer)
         seeds = warm.seeds(space, [device.ordered(space) for device in devices])
         search: Search | None = None if method == OURS else peer(space, method, seed=seed, budget=self.budget)
-        rules = Rules() if method == OURS else Rules(finalists=1, proofs=0)
+        rules = CampaignRules() if method == OURS else CampaignRules(finalists=1, proofs=0)
         campaign = Campaign(space, seed=seed, budget=self.budget, seeds=seeds, rules=rules, search=search)
         order: dict[int, None] = {}
         while (request := campaign.next()) is not None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import sqrt
 from statistics import fmean, stdev
 
-from kernelcast.tuning.formats.kernel_tuner import Recording
+from kernelcast.tuning.formats.kernel_tuner import KernelTunerRecording
 from kernelcast.tuning.space import Value
 
 Configuration = tuple[Value, ...]
@@ -24,7 +24,7 @@ class Truth:
     expected: Sequence[float]
 
     @classmethod
-    def of(cls, recording: Recording, budget: int) -> "Truth":
+    def of(cls, recording: KernelTunerRecording, budget: int) -> "Truth":
         """Compute both."""
         times = sorted(recording.typical.values())
         return cls(times[0], expected_minimum(times, len(recording.entries) - len(times), budget))
@@ -81,7 +81,7 @@ class Score:
 
 
 def score(
-    recording: Recording, truth: Truth, order: Sequence[Configuration], kept: Configuration, launches: int
+    recording: KernelTunerRecording, truth: Truth, order: Sequence[Configuration], kept: Configuration, launches: int
 ) -> Score:
     """Score the configurations of a campaign in the order of their first launches."""
     times = [recording.typical.get(configuration) for configuration in order]

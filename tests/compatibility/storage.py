@@ -27,7 +27,7 @@ from kernelcast.bridge.delta.sequence import Order
 from kernelcast.bridge.tables.columns import MessageColumns
 from kernelcast.columnar import Decoder
 from kernelcast.exporter.delivery.spool.disk import DiskSpool
-from kernelcast.exporter.delivery.spool.record import Record
+from kernelcast.exporter.delivery.spool.record import SpooledMessage
 from kernelcast.exporter.hints.outcome_log import OutcomeLog
 from kernelcast.exporter.hints.received import ReceivedOutcome
 from kernelcast.exporter.nvml.recordings import recording
@@ -278,8 +278,10 @@ def write_recording(directory: Path) -> None:
         },
     }
     moments = (
-        recording.Moment(0, answers),
-        recording.Moment(SECOND_NS, {"0": {"nvmlDeviceGetPowerUsage": 70_500}}, (recording.Event("0", 8, 79, 2),)),
+        recording.RecordedChanges(0, answers),
+        recording.RecordedChanges(
+            SECOND_NS, {"0": {"nvmlDeviceGetPowerUsage": 70_500}}, (recording.Event("0", 8, 79, 2),)
+        ),
     )
     for name in ("nvml.jsonl", "nvml.jsonl.gz"):
         recording.write(directory / name, moments)
@@ -294,9 +296,9 @@ def write_spool(directory: Path) -> None:
     """Two topics: values, a tombstone, a message without a key; the first message of one is confirmed."""
     spool = DiskSpool(directory, max_bytes=2**20, max_age_seconds=1e12).open(SPOOL_TOPICS)
     for number in range(5):
-        spool.append(SPOOL_TOPICS[0], Record(SECOND_NS + number, b"node1", f"value {number}".encode()))
-    spool.append(SPOOL_TOPICS[1], Record(SECOND_NS, None, b"without a key"))
-    spool.append(SPOOL_TOPICS[1], Record(SECOND_NS, b"train", None))
+        spool.append(SPOOL_TOPICS[0], SpooledMessage(SECOND_NS + number, b"node1", f"value {number}".encode()))
+    spool.append(SPOOL_TOPICS[1], SpooledMessage(SECOND_NS, None, b"without a key"))
+    spool.append(SPOOL_TOPICS[1], SpooledMessage(SECOND_NS, b"train", None))
     found = spool.read(SPOOL_TOPICS[0])
     assert found is not None
     spool.lane(SPOOL_TOPICS[0]).settle(found[0])

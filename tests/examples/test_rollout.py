@@ -83,11 +83,11 @@ def test_an_approved_value_is_rolled_out_proved_before_and_after_and_its_outcome
     changed: list[str] = []
     noise = Random(7)
 
-    def run_program(_command: Any, values: Any) -> runs.Measured:
+    def run_program(_command: Any, values: Any) -> runs.MeasuredRun:
         ((name, value),) = values.items()
         assert name == "bucket_mb"
         typical = seconds[min(len(changed), len(seconds) - 1)][0] if value == "25.0" else 10.0
-        return runs.Measured(typical * noise.gauss(1.0, 0.002))
+        return runs.MeasuredRun(typical * noise.gauss(1.0, 0.002))
 
     def run(command: tuple[str, ...], *, input: str = "", **_: Any) -> SimpleNamespace:  # noqa: A002  as of subprocess
         if command[:2] == ("kubectl", "set"):

@@ -11,16 +11,16 @@ from tests.support.bridge.list_kafka import SkewedClock
 
 from kernelcast.bridge.delta.settings import DeltaSettings
 from kernelcast.bridge.inputs import TopicFormat
-from kernelcast.bridge.intake.consume import Policy
+from kernelcast.bridge.intake.consume import IntakePolicy
 from kernelcast.bridge.intake.discovery import Discovery
-from kernelcast.bridge.tables.columns import Rules
+from kernelcast.bridge.tables.columns import PointRules
 from kernelcast.bridge.tables.hashing import Share
 
 Mode = Literal["group", "sharded", "replica"]
 TTL_SECONDS = 60.0
 MISSED_INTERVALS = 12
 FLOOR_SECONDS = 15.0
-RULES = Rules(
+RULES = PointRules(
     tolerance_ns=10_000_000_000,
     takeover_ms=15_000,
     unlearned_ms=round(TTL_SECONDS * 1e3 / MISSED_INTERVALS),
@@ -78,7 +78,7 @@ class Replica:
             kafka=self.client,
             clock=self.clock,
             formats={topic: TopicFormat(format="otlp_proto") for topic in TOPICS},
-            policy=Policy(TTL_SECONDS, 2 * TTL_SECONDS, grouped=grouped, share=share),
+            policy=IntakePolicy(TTL_SECONDS, 2 * TTL_SECONDS, grouped=grouped, share=share),
             state=self.cluster.state,
             deltas=DeltaSettings(snapshot_seconds=10),
             rules=RULES,

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from kernelcast.tuning.formats.kernel_tuner import Recorded, Recording
+from kernelcast.tuning.formats.kernel_tuner import KernelTunerRecording, Recorded
 
 
-def grid() -> Recording:
+def grid() -> KernelTunerRecording:
     """A smooth space of 256 configurations, a tenth of which fail."""
     entries: dict[tuple[Any, ...], Recorded] = {}
     for x in range(16):
@@ -16,6 +16,6 @@ def grid() -> Recording:
                 entries[x, y, mode] = Recorded(times=tuple(time * one for one in (1.08, *noise)))
                 if x * y > 90:
                     entries[x, y, mode] = Recorded(failed="runtime")
-    return Recording(
+    return KernelTunerRecording(
         "grid", "GPU", "ms", {"x": tuple(range(16)), "y": tuple(range(1, 9)), "mode": ("plain", "fast")}, entries
     )

@@ -64,7 +64,7 @@ class CompilerProcess:
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class CompilingMachine:
     """Properties of the machine that compiling depends on.
 
     Attributes:
@@ -80,7 +80,7 @@ class Machine:
     start_second: Callable[[Sequence[str]], SecondProcess]
 
     @classmethod
-    def this(cls) -> "Machine":
+    def this(cls) -> "CompilingMachine":
         """Return the machine that this process runs on."""
         cores = len(os.sched_getaffinity(0))
         return cls(cores, code_cache.not_on_disk, code_cache.is_writable, CompilerProcess)
@@ -93,8 +93,8 @@ class Compilation:
     any time.
     """
 
-    def __init__(self, machine: Machine | None = None, parts: Mapping[str, CompilationUnit] = PARTS) -> None:
-        self._machine = machine or Machine.this()
+    def __init__(self, machine: CompilingMachine | None = None, parts: Mapping[str, CompilationUnit] = PARTS) -> None:
+        self._machine = machine or CompilingMachine.this()
         self._parts = parts
         self._log = structlog.stdlib.get_logger("bridge")
         self._second: SecondProcess | None = None

@@ -25,7 +25,7 @@ from kernelcast.bridge.expose.negotiate import Format
 from kernelcast.bridge.facts import facts
 from kernelcast.bridge.inputs import Selection
 from kernelcast.bridge.instruments import Instruments, sample_names
-from kernelcast.bridge.intake.consume import Intake, IntakeParts, Policy
+from kernelcast.bridge.intake.consume import Intake, IntakeParts, IntakePolicy
 from kernelcast.bridge.intake.discovery import Discovery
 from kernelcast.bridge.modes import (
     group_of,
@@ -39,7 +39,7 @@ from kernelcast.bridge.push.reading import ReaderSettings
 from kernelcast.bridge.series.occupancy import OccupancyCollector
 from kernelcast.bridge.series.store import SeriesStore
 from kernelcast.bridge.settings import BridgeSettings
-from kernelcast.bridge.tables.columns import Rules
+from kernelcast.bridge.tables.columns import PointRules
 from kernelcast.bridge.tables.hashing import Share
 from kernelcast.bridge.tables.producers import ProducerRules
 from kernelcast.bridge.tables.slots import SeriesLimits
@@ -242,7 +242,7 @@ class Bridge:
                 clock,
                 self._deltas(clock),
             ),
-            Policy(
+            IntakePolicy(
                 settings.ttl_seconds,
                 max_lag_seconds_of(settings),
                 grouped=settings.mode == "group",
@@ -343,9 +343,9 @@ def _store(
     )
 
 
-def _rules(settings: BridgeSettings) -> Rules:
+def _rules(settings: BridgeSettings) -> PointRules:
     """Make the store's rules; a series whose interval is not known yet stays one time-to-live."""
-    return Rules(
+    return PointRules(
         tolerance_ns=round(settings.future_tolerance_seconds * 1e9),
         takeover_ms=round(settings.takeover_seconds * 1e3),
         unlearned_ms=round(settings.ttl_seconds * 1e3 / settings.missed_intervals),

@@ -143,7 +143,7 @@ class Webhook:
 
     def _write(self, events: Sequence[tuple[bytes, bytes]], deadline: float) -> int:
         """Send all events to Kafka and wait for acknowledgements; returns the number of missing ones."""
-        answers = Answers(len(events))
+        answers = Acknowledgements(len(events))
         for key, value in events:
             self._producer.send(ALERTS.name, key=key, value=value, headers=_HEADERS, on_delivery=answers.note)
         while not answers.complete and time.monotonic() < deadline:
@@ -151,7 +151,7 @@ class Webhook:
         return answers.missing
 
 
-class Answers:
+class Acknowledgements:
     """Counts Kafka's acknowledgements; any thread that polls the producer may call it."""
 
     def __init__(self, expected: int) -> None:

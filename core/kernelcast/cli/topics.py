@@ -10,7 +10,7 @@ from kernelcast.cli.kafka import BootstrapServers, ConfigFile, application, kafk
 from kernelcast.runtime.command import command
 from kernelcast.runtime.exits import EXIT_RUN_TIME
 from kernelcast.runtime.kafka.admin import (
-    Difference,
+    SettingDifference,
     TopicChange,
     TopicResult,
     TopicState,
@@ -46,7 +46,7 @@ def list_command(config: ConfigFile = None, bootstrap_servers: BootstrapServers 
         raise typer.Exit(EXIT_RUN_TIME)
 
 
-def _row(topic: Topic, state: TopicState | None, differing: Sequence[Difference]) -> tuple[str, ...]:
+def _row(topic: Topic, state: TopicState | None, differing: Sequence[SettingDifference]) -> tuple[str, ...]:
     """The table's row of one topic of the contract."""
     if state is None:
         return topic.name, "missing", topic.cleanup, topic.key, topic.help, ""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kernelcast.tuning.replay import tuner_command
-from kernelcast.tuning.replay.run import Run
+from kernelcast.tuning.replay.run import SeedResult
 from kernelcast.wire.cloudevents import decode_event
 from kernelcast.wire.errors import EventError, KernelcastError, MissingExtraError
 from kernelcast.wire.events import Outcome, outcome_from
@@ -92,7 +92,9 @@ def _check(supervisor: "Supervisor") -> None:
         raise KernelcastError(f"the {child.name} {child.state}; its log ends with:\n{child.last_words()}")
 
 
-def _replay(seed: int, oracle: Path, options: argparse.Namespace, place: "Workspace", supervisor: "Supervisor") -> Run:
+def _replay(
+    seed: int, oracle: Path, options: argparse.Namespace, place: "Workspace", supervisor: "Supervisor"
+) -> SeedResult:
     """Replay one seed by a program, and read its verdicts from Kafka.
 
     Raises:
@@ -133,7 +135,7 @@ def _arrived(
     from kernelcast.runtime.kafka.consumer import Consumer  # noqa: PLC0415
     from kernelcast.runtime.settings.service import KafkaSettings  # noqa: PLC0415
 
-    arrivals = Arrivals(program, found)
+    arrivals = ProgramMessages(program, found)
     deadline = time.monotonic() + SEED_SECONDS
     reader = Consumer(KafkaSettings(bootstrap_servers=bootstrap_servers), group_id="kernelcast-tune-replay")
     try:
@@ -156,7 +158,7 @@ def _read_from_the_beginning(reader: "Consumer") -> None:
     reader.assign(partitions)
 
 
-class Arrivals:
+class ProgramMessages:
     """The messages of a program on Kafka: its outcomes, and the predictor's findings from them.
 
     Args:
@@ -209,7 +211,7 @@ class Arrivals:
         return ""
 
 
-def delivered(found: dict[str, Any], outcomes: dict[tuple[str, str], Outcome], seed: int) -> Run:
+def delivered(found: dict[str, Any], outcomes: dict[tuple[str, str], Outcome], seed: int) -> SeedResult:
     """Return a run with the verdicts that Kafka has delivered.
 
     Args:
@@ -220,7 +222,7 @@ def delivered(found: dict[str, Any], outcomes: dict[tuple[str, str], Outcome], s
     by_id = {outcome.hint_id: outcome for (_, state), outcome in outcomes.items() if state != "applied"}
     verdicts = [_verdict(by_id[one]) for one in found["verdicts"]]
     last = by_id[found["reported"][-1][0]]
-    return Run(seed, {**found["run"], "kept": json.loads(last.value), "verdicts": verdicts})
+    return SeedResult(seed, {**found["run"], "kept": json.loads(last.value), "verdicts": verdicts})
 
 
 def _verdict(outcome: Outcome) -> dict[str, Any]:

@@ -28,7 +28,7 @@ Send = Callable[[bytes], object]
 _log = get_logger(__name__)
 
 
-class Part:
+class ServiceLoop:
     """One loop of a service, which reports that it goes on; any thread may use it."""
 
     def __init__(self, manager: "ServiceManager", name: str) -> None:
@@ -104,12 +104,12 @@ class ServiceManager:
         own = owner in ("", str(pid if pid is not None else os.getpid()))
         return cls(datagrams_to(address), watchdog_seconds=int(period) / 1e6 if own and period.isdecimal() else 0.0)
 
-    def part(self, name: str) -> Part:
+    def part(self, name: str) -> ServiceLoop:
         """Add a part; the service is ready once it has progressed."""
         with self._lock:
             self._parts.add(name)
             self._missing.add(name)
-        return Part(self, name)
+        return ServiceLoop(self, name)
 
     def progressed(self, name: str) -> None:
         """Note the progress of a part, and send the notifications that are due."""

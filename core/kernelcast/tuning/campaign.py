@@ -18,20 +18,20 @@ from time import thread_time_ns
 from typing import Any, Final
 
 from kernelcast.tuning.experiment import Arm, Decision, Experiment
-from kernelcast.tuning.requests import Answer, Proved, Request, Rules
+from kernelcast.tuning.requests import CampaignRules, LaunchAnswer, LaunchRequest, Proved
 from kernelcast.tuning.search import Search, search_for
 from kernelcast.tuning.search.warm import MAX_SEEDS
 from kernelcast.tuning.space import Space
-from kernelcast.tuning.times import Times, cut_mean
+from kernelcast.tuning.times import LaunchTimes, cut_mean
 
-__all__ = ["Campaign", "Proved", "Request", "Rules"]
+__all__ = ["Campaign", "CampaignRules", "LaunchRequest", "Proved"]
 
 USUAL_BUDGET: Final = 200
 NO_ANSWERS: Final = 3
 """Refusals of new configurations in a row, or useless proposals, after which the campaign measures no other."""
 
 
-Steps = Generator[Request, Answer, Any]
+Steps = Generator[LaunchRequest, LaunchAnswer, Any]
 
 
 class Campaign:
@@ -62,18 +62,18 @@ class Campaign:
         seed: int,
         budget: int,
         seeds: Sequence[int] = (),
-        rules: Rules | None = None,
+        rules: CampaignRules | None = None,
         search: Search | None = None,
     ) -> None:
         self.space = space
-        self.rules = rules or Rules()
+        self.rules = rules or CampaignRules()
         self.kept = self.best = space.start
         self.verdicts: list[Proved] = []
         self.suggest_ms: list[float] = []
         self.failures: dict[int, str] = {}
         self.proving = False
         self.promising: tuple[int, ...] = ()
-        self.times = Times(space.start)
+        self.times = LaunchTimes(space.start)
         self._budget = self._allowed = budget
         self._seed = seed
         self._random = Random(f"campaign {seed}")
@@ -82,7 +82,7 @@ class Campaign:
         self._offered: deque[int] = deque()
         self._offers = 0
         self._steps = self._run()
-        self._request: Request | None = next(self._steps, None)
+        self._request: LaunchRequest | None = next(self._steps, None)
 
     @property
     def evaluations(self) -> int:
@@ -114,21 +114,21 @@ class Campaign:
             self._offers += 1
             self._offered.append(ordinal)
 
-    def next(self) -> Request | None:
+    def next(self) -> LaunchRequest | None:
         """Return what to run next; None at the end."""
         return self._request
 
     def measured(self, times: Sequence[float]) -> None:
         """Answer the request with the times of its launches."""
-        self._send(Answer(times=tuple(times)))
+        self._send(LaunchAnswer(times=tuple(times)))
 
     def failed(self, reason: str) -> None:
         """Answer the request: the configuration failed."""
-        self._send(Answer(failed=reason))
+        self._send(LaunchAnswer(failed=reason))
 
     def refused(self, reason: str) -> None:
         """Answer the request: it was not run."""
-        self._send(Answer(refused=reason))
+        self._send(LaunchAnswer(refused=reason))
 
     def limit(self, left: int, *, after: int) -> None:
         """Lower the budget: only this many further configurations can be measured after one that is being measured."""
@@ -138,7 +138,7 @@ class Campaign:
         """Return the time of launches above the start's, over the start's time for as many launches."""
         return self.times.lost_ratio() if self.space.start in self.times.measured else 0.0
 
-    def _send(self, answer: Answer) -> None:
+    def _send(self, answer: LaunchAnswer) -> None:
         if self._request is None:
             return
         if answer.times:
@@ -152,7 +152,7 @@ class Campaign:
 
     def _run(self) -> Steps:
         start = self.space.start
-        answer = yield Request(start, 1 + self.rules.repeats)
+        answer = yield LaunchRequest(start, 1 + self.rules.repeats)
         if not answer.times:
             return
         self._tell(start)
@@ -177,7 +177,7 @@ class Campaign:
             if ordinal != self.space.start and ordinal not in again:
                 self._search.tell(ordinal, None if cost is None else cost / reference)
         for ordinal in again:
-            yield Request(ordinal, 1 + self.rules.repeats)
+            yield LaunchRequest(ordinal, 1 + self.rules.repeats)
             if ordinal in self.times.measured or ordinal in self.failures:
                 self._tell(ordinal)
 
@@ -191,11 +191,11 @@ class Campaign:
                 refusals += 1  # a search of another package may propose so
                 continue
             if self.evaluations % self.rules.reference_every == 0:
-                yield Request(self.space.start, 2)
-            answer = yield Request(ordinal, 1)
+                yield LaunchRequest(self.space.start, 2)
+            answer = yield LaunchRequest(ordinal, 1)
             refusals = refusals + 1 if answer.refused else 0
             if answer.times and self._close_to_best(ordinal):
-                yield Request(ordinal, self.rules.repeats)
+                yield LaunchRequest(ordinal, self.rules.repeats)
             if not answer.refused:
                 self._tell(ordinal)
 
@@ -224,7 +224,7 @@ class Campaign:
     def _close_to_best(self, ordinal: int) -> bool:
         return self.times.estimate(ordinal) < self.rules.repeat_ratio * self.times.estimate(self.best)
 
-    def _compare(self) -> Generator[Request, Answer, list[int]]:
+    def _compare(self) -> Generator[LaunchRequest, LaunchAnswer, list[int]]:
         """Run the best in turn, drop the slower ones; return them, best first."""
         yield from self._repeat_single()
         estimates = {ordinal: self.times.estimate(ordinal) for ordinal in self.times.measured}
@@ -245,11 +245,11 @@ class Campaign:
         order = sorted(racing, key=lambda one: cut_mean(ratios[one]) if ratios[one] else 1.0)
         return [*order, *[one for one in ranked if one not in racing]]
 
-    def _round(self, racing: Sequence[int]) -> Generator[Request, Answer, dict[int, float]]:
+    def _round(self, racing: Sequence[int]) -> Generator[LaunchRequest, LaunchAnswer, dict[int, float]]:
         """Run each once, in random order."""
         taken = {}
         for ordinal in self._random.sample(racing, len(racing)):
-            answer = yield Request(ordinal, 1)
+            answer = yield LaunchRequest(ordinal, 1)
             if answer.times:
                 taken[ordinal] = answer.times[0]
         return taken
@@ -261,7 +261,7 @@ class Campaign:
         near = sorted(single, key=single.__getitem__)[: 2 * self.rules.finalists]
         for ordinal in near:
             if single[ordinal] < self.rules.drop_ratio * best:
-                yield Request(ordinal, 1)
+                yield LaunchRequest(ordinal, 1)
 
     def _prove_all(self, ranked: Sequence[int]) -> Steps:
         for ordinal in ranked[: self.rules.proofs]:
@@ -279,14 +279,14 @@ class Campaign:
     def _is_worth_keeping(self, ordinal: int) -> bool:
         return 1 - self.times.estimate(ordinal) / self.times.estimate(self.space.start) >= self.rules.minimum_gain
 
-    def _prove(self, ordinal: int) -> Generator[Request, Answer, Proved]:
+    def _prove(self, ordinal: int) -> Generator[LaunchRequest, LaunchAnswer, Proved]:
         experiment = Experiment(seed=self._random.getrandbits(32), minimum_gain=self.rules.minimum_gain)
         against = self.kept
         for _ in range(self.rules.proof_launches):
             if experiment.verdict() is not None:
                 break
             arm = experiment.next_arm()
-            answer = yield Request(ordinal if arm is Arm.CANDIDATE else against, 1)
+            answer = yield LaunchRequest(ordinal if arm is Arm.CANDIDATE else against, 1)
             if answer.times:
                 experiment.record(arm, answer.times[0])
             elif answer.failed and arm is Arm.CANDIDATE:

@@ -6,7 +6,7 @@ from kernelcast.tuning.experiment import Decision
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class CampaignRules:
     """Limits of a campaign.
 
     Attributes:
@@ -40,7 +40,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class LaunchRequest:
     """A configuration to run, and how often in a row."""
 
     ordinal: int
@@ -60,7 +60,7 @@ class Proved:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class LaunchAnswer:
     """The result of a request."""
 
     times: tuple[float, ...] = ()

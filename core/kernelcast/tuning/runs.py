@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from kernelcast.tuning.experiment import Arm, Decision, Experiment, Rules, Verdict
+from kernelcast.tuning.experiment import Arm, Decision, Experiment, ExperimentVerdict, Rules
 
 SET: Final = "KERNELCAST_SET"
 KEPT, FAILED, USAGE, NOT_KEPT = 0, 1, 2, 3
@@ -33,7 +33,7 @@ class RunFailedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredRun:
     """One run: its seconds and items."""
 
     seconds: float
@@ -41,13 +41,13 @@ class Measured:
 
 
 def prove(
-    run: Callable[[Mapping[str, str]], Measured],
+    run: Callable[[Mapping[str, str]], MeasuredRun],
     new: Mapping[str, str],
     old: Mapping[str, str],
     *,
     seed: int,
     rules: Rules = PROCESSES,
-) -> Verdict:
+) -> ExperimentVerdict:
     """Run with new and old values in turn until the experiment decides.
 
     Args:
@@ -79,7 +79,7 @@ def prove(
     return verdict
 
 
-def run_command(command: Sequence[str], values: Mapping[str, str]) -> Measured:
+def run_command(command: Sequence[str], values: Mapping[str, str]) -> MeasuredRun:
     """Run a command once.
 
     Raises:
@@ -91,14 +91,14 @@ def run_command(command: Sequence[str], values: Mapping[str, str]) -> Measured:
     seconds = time.monotonic() - began
     if done.returncode:
         raise RunFailedError(f"{command[0]} ended with {done.returncode} under {dict(values)}")
-    return _reported(done.stdout) or Measured(seconds)
+    return _reported(done.stdout) or MeasuredRun(seconds)
 
 
-def _reported(output: str) -> Measured | None:
+def _reported(output: str) -> MeasuredRun | None:
     """The measurement that a run prints as its last line; None if that is another line."""
     try:
         found = json.loads(output.strip().rpartition("\n")[2])
-        return Measured(float(found["seconds"]), float(found.get("items", 1.0)))
+        return MeasuredRun(float(found["seconds"]), float(found.get("items", 1.0)))
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
 

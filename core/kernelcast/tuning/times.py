@@ -30,7 +30,7 @@ def cut_mean(values: Sequence[float]) -> float:
     return fmean([min(value, limit) for value in values])
 
 
-class Times:
+class LaunchTimes:
     """Launches of all configurations, corrected for drift by a reference that is measured again and again.
 
     The level between two visits of the reference is interpolated. Cold launches are corrected by the median ratio of

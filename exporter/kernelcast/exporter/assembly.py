@@ -22,7 +22,7 @@ from kernelcast.exporter.exposition import IntervalExposition
 from kernelcast.exporter.hints.inbox import HintInbox, HintReader, InboxByTopic
 from kernelcast.exporter.hints.orders import OrderInbox, StoppedFile
 from kernelcast.exporter.hints.outcomes import OutcomeRelay
-from kernelcast.exporter.hints.pauses import AlertInbox, Pauses, PolicyInbox
+from kernelcast.exporter.hints.pauses import AlertInbox, PausedPrograms, PolicyInbox
 from kernelcast.exporter.infiniband import infiniband_source
 from kernelcast.exporter.kernel_log import kernel_log_source
 from kernelcast.exporter.nvml.counters_file import CountersFile
@@ -147,7 +147,9 @@ def assembled(
         out = stack.enter_context(kafka_output(settings, assembly.hostname, registry))
         exposition = IntervalExposition(registry, hostname_label=settings.hostname_label)
         directory = settings.socket_path.parent
-        pauses = Pauses(assembly.hostname, StoppedFile(directory, PAUSED_FILE), StoppedFile(directory, SPACES_FILE))
+        pauses = PausedPrograms(
+            assembly.hostname, StoppedFile(directory, PAUSED_FILE), StoppedFile(directory, SPACES_FILE)
+        )
         hints, *orders = _hint_readers(assembly, node.server, out.producer, shutdown, pauses)
         pipeline = _pipeline(assembly, node, out, state, aggregator)
         parts = DaemonParts(
@@ -278,13 +280,13 @@ def _probe_server(
     return server
 
 
-def _after_interval(assembly: DaemonAssembly, node: NodeParts, pauses: Pauses) -> None:
+def _after_interval(assembly: DaemonAssembly, node: NodeParts, pauses: PausedPrograms) -> None:
     assembly.counts.nvml(node.sampler)
     pauses.apply(node.server.processes())
 
 
 def _hint_readers(
-    assembly: DaemonAssembly, server: ProbeServer, producer: Producer | None, shutdown: Shutdown, pauses: Pauses
+    assembly: DaemonAssembly, server: ProbeServer, producer: Producer | None, shutdown: Shutdown, pauses: PausedPrograms
 ) -> tuple[HintReader | None, ...]:
     """Make the readers of hints, and of orders, alerts and policy, which limit them; None without Kafka.
 

@@ -8,7 +8,7 @@ from typing import Final
 from kernelcast.exporter.counts import DaemonCounts
 from kernelcast.exporter.exposition import IntervalExposition
 from kernelcast.exporter.pipeline import Pipeline, Tick
-from kernelcast.exporter.schedule import Schedule
+from kernelcast.exporter.schedule import Deadlines
 from kernelcast.exporter.state import StateFile
 from kernelcast.exporter.totals.aggregate import Aggregator
 from kernelcast.runtime.lifecycle import Shutdown
@@ -56,7 +56,7 @@ class Daemon:
         interval_seconds: Time between two deadlines.
         clock: Unix nanoseconds.
         monotonic: Monotonic seconds.
-        phase: Position of the deadlines in each interval; see `Schedule`.
+        phase: Position of the deadlines in each interval; see `Deadlines`.
         manager: Notified of the loop's progress and of the daemon's state.
     """
 
@@ -76,7 +76,7 @@ class Daemon:
         self._interval_seconds = interval_seconds
         self._clock = clock
         self._monotonic = monotonic
-        self._schedule = Schedule(interval_seconds, clock=monotonic, phase=phase)
+        self._schedule = Deadlines(interval_seconds, clock=monotonic, phase=phase)
         self._completed_at: float | None = None
         self._started_at = monotonic()
         self._last: Tick | None = None

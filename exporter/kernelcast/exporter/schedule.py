@@ -24,7 +24,7 @@ def phase_of(hostname: str) -> float:
     return zlib.crc32(hostname.encode(errors="replace")) / 2**32
 
 
-class Schedule:
+class Deadlines:
     """Deadlines on a monotonic clock; the first is now.
 
     Args:

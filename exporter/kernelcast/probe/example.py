@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kernelcast import probe
-from kernelcast.probe.stencil import BLOCK_SIZES, SIGNATURE, Plate, Sweep, best_plate
+from kernelcast.probe.stencil import BLOCK_SIZES, SIGNATURE, Plate, StencilLaunch, best_plate
 from kernelcast.wire.events import Outcome
 
 SWEEPS_PER_STEP: Final = 2
@@ -73,7 +73,7 @@ class Example:
 
     def _step(self) -> None:
         for _ in range(SWEEPS_PER_STEP):
-            sweep: Sweep = self._plate.sweep(self._block.value)
+            sweep: StencilLaunch = self._plate.sweep(self._block.value)
             probe.observe(SIGNATURE, sweep.duration_ns, grid=sweep.grid, block=sweep.block, registers=sweep.registers)
             self._sweep_ns += sweep.duration_ns
             self._sweeps += 1

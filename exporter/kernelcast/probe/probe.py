@@ -8,7 +8,7 @@ from pathlib import Path
 from time import monotonic, perf_counter_ns, time_ns
 from typing import Any, Final
 
-from kernelcast.probe.conditions.pauses import Pauses
+from kernelcast.probe.conditions.pauses import PauseChecks
 from kernelcast.probe.conditions.stop_file import StopFile
 from kernelcast.probe.hints import OFF, HintReceiver, RejectionReason
 from kernelcast.probe.methods.environment import MethodEnvironment
@@ -17,7 +17,7 @@ from kernelcast.probe.outcomes import OutcomeQueue
 from kernelcast.probe.process.driver import claims, runtime_version
 from kernelcast.probe.process.machine import driver_version, memory
 from kernelcast.probe.recording.recorder import Recorder, plain
-from kernelcast.probe.reporting.connection import Link
+from kernelcast.probe.reporting.connection import ExporterConnection
 from kernelcast.probe.reporting.left_outcomes import LeftOutcomes, Origin
 from kernelcast.probe.reporting.sender import ReportedProcess, ReportSender
 from kernelcast.probe.trial_budget import SHARE, TrialBudget, share_from
@@ -25,9 +25,9 @@ from kernelcast.probe.tunables import Terms, Tunable, TunableSet, Value, printab
 from kernelcast.probe.tuned.checks import Check
 from kernelcast.probe.tuned.collective import Search
 from kernelcast.probe.tuned.reports import SearchOutcome
-from kernelcast.probe.tuned.space import ProgramSpace, SpaceTerms, Surroundings, make_space
+from kernelcast.probe.tuned.space import ProgramSpace, SpaceServices, SpaceTerms, make_space
 from kernelcast.tuning.experiment import Rules
-from kernelcast.tuning.journal import Kept
+from kernelcast.tuning.journal import KeptConfiguration
 from kernelcast.wire.events import Outcome, OutcomeState
 from kernelcast.wire.frames import DeviceClaim, Hello
 from kernelcast.wire.identity import LIVE, PROGRAM_PATTERN, SOURCES, new_nonce
@@ -137,7 +137,7 @@ class Probe:
             clock,
             settings.rules,
             stop_file=StopFile(folders, program=settings.program),
-            pauses=Pauses(folders, settings.program),
+            pauses=PauseChecks(folders, settings.program),
             budget=self.recorder.budget,
             journal=self._journal,
         )
@@ -149,7 +149,7 @@ class Probe:
             self.recorder, settings.method, MethodEnvironment(each_poll=each_interval) if each_interval else None
         )
         subject = ReportedProcess(self.recorder, self._tunables, self._outcomes, self._desk, self.ladder)
-        link = Link(settings.socket_path, monotonic)
+        link = ExporterConnection(settings.socket_path, monotonic)
         warns = each_interval is None
         self._sender = ReportSender(subject, link, settings.interval_seconds, self._hello, warns=warns)
         self.observe = self.recorder.observe
@@ -223,9 +223,9 @@ class Probe:
         return make_space(name, parameters, start, valid, check, self.surroundings, terms=terms, share=share)
 
     @property
-    def surroundings(self) -> Surroundings:
+    def surroundings(self) -> SpaceServices:
         """Services of this program that a space uses."""
-        return Surroundings(
+        return SpaceServices(
             True,
             self._journal,
             self._desk.trial_prevented,
@@ -291,7 +291,7 @@ class Probe:
         self.recorder.forked()
         self._sender.abandon()
 
-    def _restored(self, tunable: Tunable[Value]) -> Kept | None:
+    def _restored(self, tunable: Tunable[Value]) -> KeptConfiguration | None:
         """Return the value that this node kept before for this code version, unless hints are switched off.
 
         One that changes results counts only if a person had approved it.

@@ -30,7 +30,7 @@ extern "C" __global__ void jacobi_sweep(const float* from, float* to, int cells)
 
 
 @dataclass(frozen=True, slots=True)
-class Sweep:
+class StencilLaunch:
     """One launch, as it is reported: nanoseconds on the device, grid, block and registers per thread."""
 
     duration_ns: int
@@ -46,7 +46,7 @@ class Plate(Protocol):
     source: str
     method: str
 
-    def sweep(self, block_size: int) -> Sweep:
+    def sweep(self, block_size: int) -> StencilLaunch:
         """Relax every cell once."""
         ...
 
@@ -75,7 +75,7 @@ class CpuPlate:
         self._now[0, :] = 1.0
         self._next: Any = self._now.copy()
 
-    def sweep(self, block_size: int) -> Sweep:
+    def sweep(self, block_size: int) -> StencilLaunch:
         """Relax every cell once, in square tiles."""
         began_ns = perf_counter_ns()
         ends = range(1, self._cells + 1, block_size)
@@ -84,7 +84,7 @@ class CpuPlate:
                 self._tile(top, left, block_size)
         self._now, self._next = self._next, self._now
         duration_ns = perf_counter_ns() - began_ns
-        return Sweep(duration_ns, f"{len(ends)}x{len(ends)}x1", f"{block_size}x1x1")
+        return StencilLaunch(duration_ns, f"{len(ends)}x{len(ends)}x1", f"{block_size}x1x1")
 
     def heat(self) -> float:
         """The sum over all cells."""
@@ -120,7 +120,7 @@ class GpuPlate:
         self._began, self._ended = cupy.cuda.Event(), cupy.cuda.Event()
         self.device = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
 
-    def sweep(self, block_size: int) -> Sweep:
+    def sweep(self, block_size: int) -> StencilLaunch:
         """Relax every cell once, one thread a cell."""
         blocks = -(-self._cells * self._cells // block_size)
         self._began.record()
@@ -129,7 +129,7 @@ class GpuPlate:
         self._ended.synchronize()
         self._now, self._next = self._next, self._now
         duration_ns = round(self._cupy.cuda.get_elapsed_time(self._began, self._ended) * 1e6)
-        return Sweep(duration_ns, f"{blocks}x1x1", f"{block_size}x1x1", self._kernel.num_regs)
+        return StencilLaunch(duration_ns, f"{blocks}x1x1", f"{block_size}x1x1", self._kernel.num_regs)
 
     def heat(self) -> float:
         """The sum over all cells."""

@@ -10,7 +10,7 @@ from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.probe.recording.step_times import StepTime, StepTimes, grown
 from kernelcast.probe.trial_budget import LaunchCost, TrialBudget
 from kernelcast.probe.tunables import AnyTunable
-from kernelcast.tuning.experiment import Arm, Decision, Experiment, Launch, Rules, Verdict
+from kernelcast.tuning.experiment import Arm, Decision, Experiment, ExperimentVerdict, Launch, Rules
 from kernelcast.wire.events import Hint
 from kernelcast.wire.tuning.pauses import LATER
 
@@ -49,7 +49,7 @@ class Trial:
 class TrialResult:
     """The end of a trial: its verdict, and both measures; None for a measure without figures."""
 
-    verdict: Verdict
+    verdict: ExperimentVerdict
     step_time_ratio: float | None
     device_time_ratio: float | None
 
@@ -210,7 +210,7 @@ class RunningTrial:
             self._experiment.failed(reason)
         self._experiment.abandon(reason)
         verdict = self._experiment.verdict()
-        return self._result(verdict or Verdict(decision, reason))
+        return self._result(verdict or ExperimentVerdict(decision, reason))
 
     def _record(self) -> None:
         self._candidate_steps += self._launch.arm is Arm.CANDIDATE
@@ -242,7 +242,7 @@ class RunningTrial:
         if self._waited >= PATIENCE_STEPS and perf_counter_ns() - self._waited_since_ns >= PATIENCE_NS:
             self._experiment.end_of_records()
 
-    def _result(self, verdict: Verdict) -> TrialResult:
+    def _result(self, verdict: ExperimentVerdict) -> TrialResult:
         kept = verdict.decision is Decision.KEPT
         self.trial.tunable.put(self.trial.new if kept else self.trial.old)
         self._measured.close()

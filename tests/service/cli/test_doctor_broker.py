@@ -7,7 +7,7 @@ import pytest
 
 from kernelcast.cli.app import run
 from kernelcast.cli.doctor import broker
-from kernelcast.cli.doctor.finding import Severity
+from kernelcast.cli.doctor.finding import CheckLevel
 from kernelcast.runtime.kafka.embedded import EmbeddedBroker
 from kernelcast.runtime.settings.service import KafkaSettings
 
@@ -17,7 +17,7 @@ def test_the_embedded_broker_is_reachable_and_has_the_topics_and_no_clock_of_its
         settings = KafkaSettings(bootstrap_servers=embedded.bootstrap_servers)
         found = {finding.check: finding.level for finding in broker.check_broker(settings, probe_clock=True)}
 
-    assert found == {"kafka": Severity.OK, "topics": Severity.OK}
+    assert found == {"kafka": CheckLevel.OK, "topics": CheckLevel.OK}
 
 
 def test_json_is_printed_and_a_failure_exits_with_1(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

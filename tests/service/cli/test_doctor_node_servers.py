@@ -8,11 +8,11 @@ import pytest
 
 from kernelcast.cli.app import run
 from kernelcast.cli.doctor import surroundings
-from kernelcast.cli.doctor.finding import Finding, Severity
+from kernelcast.cli.doctor.finding import CheckLevel, CheckResult
 from kernelcast.runtime.kafka.embedded import EmbeddedBroker
 
 
-def levels(findings: list[Finding]) -> list[Severity]:
+def levels(findings: list[CheckResult]) -> list[CheckLevel]:
     return [finding.level for finding in findings]
 
 
@@ -24,7 +24,7 @@ def test_a_tpu_answers_only_while_a_program_is_loaded(tmp_path: Path) -> None:
     (tmp_path / "accel0").touch()
     (silent,) = surroundings.check_tpu([port], devices=tmp_path)
 
-    assert levels([there, none, silent]) == [Severity.OK, Severity.OK, Severity.WARN]
+    assert levels([there, none, silent]) == [CheckLevel.OK, CheckLevel.OK, CheckLevel.WARN]
     assert f"port {port}" in there.found
     assert "tpu_ports" in silent.remedy
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from kernelcast.exporter.nvml.recordings.recording import Moment, write
+from kernelcast.exporter.nvml.recordings.recording import RecordedChanges, write
 
 LOADED = "import sys; before = set(sys.modules); {}; print(*sorted(set(sys.modules) - before))"
 
@@ -41,7 +41,7 @@ def test_a_predictor_starts_without_the_package_of_its_filters() -> None:
 def test_a_running_exporter_holds_neither_rich_nor_what_its_settings_do_not_need(tmp_path: Path) -> None:
     """`--check-config` imports the whole daemon and reads every file of its settings."""
     recording = tmp_path / "nvml.jsonl"
-    write(recording, [Moment(0, {"": {"nvmlDeviceGetCount": 0}})])
+    write(recording, [RecordedChanges(0, {"": {"nvmlDeviceGetCount": 0}})])
     settings = tmp_path / "kernelcast.yaml"
     settings.write_text(json.dumps({"exporter": {"nvml_recording": str(recording)}}))
     arguments = ["exporter", "--check-config", "--config", str(settings)]

@@ -8,7 +8,7 @@ import pytest
 
 from kernelcast.cli.demo import run
 from kernelcast.cli.demo.machine_code import MachineCodeStamp
-from kernelcast.cli.demo.progress import Progress
+from kernelcast.cli.demo.progress import StartProgress
 from kernelcast.cli.demo.run import Demo, DemoOptions
 from kernelcast.cli.demo.sources import DemoSource
 from kernelcast.runtime.lifecycle import Shutdown
@@ -32,7 +32,7 @@ def compile_for_demo(directory: Path, shutdown: Shutdown | None = None) -> None:
     options = DemoOptions(DemoSource("simulate", "test"), servers=False)
     (directory / "demo").mkdir(exist_ok=True)
     demo = Demo(options, directory / "demo", addresses, "127.0.0.1:1", "embedded")
-    demo._compile(shutdown or Shutdown(), Progress(lambda _: None))
+    demo._compile(shutdown or Shutdown(), StartProgress(lambda _: None))
 
 
 def test_the_second_demo_starts_no_compiler_until_a_source_changes(starts: Path, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from kernelcast.probe.hints import HintReceiver, RejectionReason
 from kernelcast.probe.outcomes import OutcomeQueue
 from kernelcast.probe.probe import Probe, ProbeSettings
 from kernelcast.probe.recording.recorder import Recorder
-from kernelcast.probe.reporting.connection import Link
+from kernelcast.probe.reporting.connection import ExporterConnection
 from kernelcast.probe.reporting.sender import ReportedProcess, ReportSender
 from kernelcast.probe.tunables import TunableSet
 from kernelcast.probe.tuned.reports import SearchOutcome
@@ -44,7 +44,9 @@ class Program:
         ground = RejectionReason("training", "", "", lambda: "", {}, time.time_ns)
         desk = HintReceiver(tunables, recorder, self.outcomes, ground)
         subject = ReportedProcess(recorder, tunables, self.outcomes, desk)
-        self.sender = ReportSender(subject, Link(str(path), time.monotonic), 0.1, self._hello, warns=False)
+        self.sender = ReportSender(
+            subject, ExporterConnection(str(path), time.monotonic), 0.1, self._hello, warns=False
+        )
         recorder.observe("gemm", 1_000)
 
     def _wake(self) -> None:

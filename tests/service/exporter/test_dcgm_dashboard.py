@@ -18,7 +18,7 @@ from tests.service.stack import Stack
 from tests.support.exporter.nvml_double import DRIVER, divided, gpu, instance
 from tests.support.service.programs import topics
 
-from kernelcast.exporter.nvml.recordings.recording import NODE, Answers, Moment, write
+from kernelcast.exporter.nvml.recordings.recording import NODE, Answers, RecordedChanges, write
 
 pytestmark = pytest.mark.service
 
@@ -155,7 +155,7 @@ def prometheuses(
     shared_kafka: Broker, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Mapping[str, PrometheusServer]]:
     directory = tmp_path_factory.mktemp("dcgm")
-    write(directory / "gpus.nvml", [Moment(0, two_gpus())])
+    write(directory / "gpus.nvml", [RecordedChanges(0, two_gpus())])
     exporter = {"nvml": "on", "device_metrics": "on", "hostname": NODE_NAME, "interval_seconds": 1.0}
     settings = {"exporter": {**exporter, "nvml_recording": str(directory / "gpus.nvml")}}
     bootstrap_servers = shared_kafka.bootstrap_servers

@@ -13,7 +13,7 @@ from kernelcast.exporter.assembly import assembled
 from kernelcast.exporter.attribution import attribution
 from kernelcast.exporter.daemon import Daemon
 from kernelcast.exporter.nvml import devices
-from kernelcast.exporter.nvml.recordings.recording import NODE, Moment, write
+from kernelcast.exporter.nvml.recordings.recording import NODE, RecordedChanges, write
 from kernelcast.exporter.reloading import Changeable, reload
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.runtime.lifecycle import Shutdown
@@ -34,7 +34,7 @@ class Running:
         recording = directory / "node.jsonl"
         answers = {"nvmlDeviceGetCount": 1, "nvmlSystemGetDriverVersion": "590.48.01"}
         card = gpu("GPU-7", nvmlDeviceGetComputeRunningProcesses=[{"pid": 4242, "usedGpuMemory": 5}])
-        write(recording, (Moment(0, {NODE: answers, "0": card}),))
+        write(recording, (RecordedChanges(0, {NODE: answers, "0": card}),))
         self.flags: dict[str, object] = {
             "socket_path": directory / "probe.sock",
             "state_directory": directory / "state",

@@ -13,7 +13,7 @@ from kernelcast.bridge.service import Bridge
 from kernelcast.bridge.settings import BridgeSettings
 from kernelcast.cli.app import run
 from kernelcast.cli.doctor.broker import check_broker
-from kernelcast.cli.doctor.finding import Severity
+from kernelcast.cli.doctor.finding import CheckLevel
 from kernelcast.predictor import service
 from kernelcast.predictor.service import Predictor
 from kernelcast.predictor.settings import PredictorSettings
@@ -112,7 +112,7 @@ def test_each_failure_has_its_own_reason_and_remedy_and_exits_with_2(
 
 
 def test_the_right_login_is_accepted_and_the_doctor_names_a_wrong_one(kafka: SecuredKafka) -> None:
-    assert next(check_broker(login(kafka), probe_clock=False)).level is Severity.OK
+    assert next(check_broker(login(kafka), probe_clock=False)).level is CheckLevel.OK
     (finding,) = check_broker(login(kafka, sasl_password="wrong"), probe_clock=False)
     assert finding.wrong_settings
     assert REFUSED in finding.found

@@ -8,7 +8,7 @@ from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Message
 from tests.service.conftest import Broker
 
 from kernelcast.cli.doctor.broker import check_broker
-from kernelcast.cli.doctor.finding import Severity
+from kernelcast.cli.doctor.finding import CheckLevel
 from kernelcast.runtime.kafka.admin import Admin, TopicResult, apply_topics, list_topics
 from kernelcast.runtime.kafka.consumer import Consumer
 from kernelcast.runtime.kafka.deadletter import MAX_VALUE_BYTES, DeadLetters
@@ -118,5 +118,5 @@ def test_the_doctor_finds_kafka_its_topics_and_its_clock_well(settings: KafkaSet
     apply_topics(settings)
     whole = {finding.check: finding.level for finding in check_broker(settings, probe_clock=True)}
 
-    assert missing == {"kafka": Severity.OK, "topics": Severity.FAIL}
-    assert whole == {"kafka": Severity.OK, "topics": Severity.OK, "clock": Severity.OK}
+    assert missing == {"kafka": CheckLevel.OK, "topics": CheckLevel.FAIL}
+    assert whole == {"kafka": CheckLevel.OK, "topics": CheckLevel.OK, "clock": CheckLevel.OK}

@@ -15,7 +15,7 @@ from tests.support.recordings import grid
 from tests.support.waiting import LONGEST_SECONDS
 
 from kernelcast.tuning.formats import kernel_tuner
-from kernelcast.tuning.replay.lines import Lines
+from kernelcast.tuning.replay.lines import JsonLines
 
 COMMAND = [sys.executable, "-m", "kernelcast.cli"]
 
@@ -160,7 +160,7 @@ def test_an_oracle_that_breaks_off_fails_that_seed_alone(tmp_path: Path) -> None
         for seed in range(3):
             connection, _ = server.accept()
             with connection:
-                lines = Lines(connection)
+                lines = JsonLines(connection)
                 assert lines.read()["seed"] == seed
                 lines.write(space)
                 while (request := lines.read()) is not None:

@@ -5,7 +5,7 @@ from tests.support.bridge.fleet import Site
 from tests.support.bridge.list_kafka import ListKafka, ManualClock, StateLog
 
 from kernelcast.bridge.delta.settings import DeltaSettings
-from kernelcast.bridge.intake.consume import Policy
+from kernelcast.bridge.intake.consume import IntakePolicy
 
 P0, P1 = ("kernels", 0), ("kernels", 1)
 
@@ -31,7 +31,7 @@ class World:
             kafka=ListKafka(self.kafka.logs, commits=self.kafka.commits, at_once=3),
             clock=self.clock,
             state=self.state,
-            policy=Policy(self.ttl_seconds, grouped=self.grouped),
+            policy=IntakePolicy(self.ttl_seconds, grouped=self.grouped),
             deltas=DeltaSettings(snapshot_seconds=10),
         )
 

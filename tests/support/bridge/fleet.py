@@ -23,9 +23,9 @@ from kernelcast.bridge.delta.settings import DeltaSettings
 from kernelcast.bridge.expose.formats import text
 from kernelcast.bridge.inputs import Selection, TopicFormat
 from kernelcast.bridge.instruments import Instruments
-from kernelcast.bridge.intake.consume import Intake, IntakeParts, Policy
+from kernelcast.bridge.intake.consume import Intake, IntakeParts, IntakePolicy
 from kernelcast.bridge.series.store import DEFAULT_RULES, SeriesStore
-from kernelcast.bridge.tables.columns import MessageColumns, Rules
+from kernelcast.bridge.tables.columns import MessageColumns, PointRules
 from kernelcast.bridge.tables.placement import Placement
 from kernelcast.bridge.tables.slots import SeriesLimits
 from kernelcast.columnar import (
@@ -182,15 +182,15 @@ class Site:
     decoder: Decoder = field(default_factory=Decoder)
     formats: dict[str, TopicFormat] = field(default_factory=lambda: {"kernels": TopicFormat(format="otlp_proto")})
     ttl_seconds: float = 300.0
-    policy: Policy | None = None
+    policy: IntakePolicy | None = None
     state: StateLog | None = None
     deltas: DeltaSettings | None = None
-    rules: Rules = DEFAULT_RULES
+    rules: PointRules = DEFAULT_RULES
     starter: Starter = run_at_once
 
     def __post_init__(self) -> None:
         self.selection = Selection(self.decoder, self.formats)
-        policy = self.policy or Policy(self.ttl_seconds)
+        policy = self.policy or IntakePolicy(self.ttl_seconds)
         self.state = self.state or StateLog(self.clock)
         self.store = SeriesStore(SeriesLimits(), rules=self.rules, share=policy.share)
         self.instruments = Instruments(self.registry)

@@ -8,7 +8,7 @@ from tests.support.bridge.list_kafka import ListKafka, ManualClock, SkewedClock,
 
 from kernelcast.bridge.delta.persistence.background import Starter, run_at_once
 from kernelcast.bridge.delta.settings import DeltaSettings
-from kernelcast.bridge.intake.consume import Policy
+from kernelcast.bridge.intake.consume import IntakePolicy
 
 ORDERS = "orders_total"
 STEP_NS = 1_000_000_000
@@ -52,7 +52,7 @@ class Group:
             ),
             clock=SkewedClock(self.clock, -behind_seconds * 1_000_000_000),
             state=self.state,
-            policy=Policy(self.ttl_seconds, grouped=self.grouped),
+            policy=IntakePolicy(self.ttl_seconds, grouped=self.grouped),
             deltas=DeltaSettings(snapshot_seconds=10),
             starter=starter,
         )

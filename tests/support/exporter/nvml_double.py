@@ -8,7 +8,15 @@ from typing import Any
 import pynvml
 
 from kernelcast.exporter.nvml.recorded import RecordedNvml
-from kernelcast.exporter.nvml.recordings.recording import NODE, Answers, Event, Moment, Recording, gpm_owner, write
+from kernelcast.exporter.nvml.recordings.recording import (
+    NODE,
+    Answers,
+    Event,
+    RecordedChanges,
+    Recording,
+    gpm_owner,
+    write,
+)
 
 MEBIBYTE = 2**20
 DRIVER = "590.48.01"
@@ -113,7 +121,7 @@ def playing(answers: Answers, *, driver: bool = True) -> RecordedNvml:
         "nvmlDeviceGetCount": sum("/" not in owner for owner in answers),
         "nvmlSystemGetDriverVersion": DRIVER,
     }
-    made = RecordedNvml(Recording((Moment(0, {NODE: node_answers, **answers}),)), clock=lambda: 0)
+    made = RecordedNvml(Recording((RecordedChanges(0, {NODE: node_answers, **answers}),)), clock=lambda: 0)
     made.driver = driver
     return made
 
@@ -122,4 +130,7 @@ def write_node_with_xid_79(path: Path) -> None:
     """Write a recording of one second: one GPU, used by this process, that falls off the bus at its end."""
     node_answers = {"nvmlDeviceGetCount": 1, "nvmlSystemGetDriverVersion": DRIVER}
     card = gpu("GPU-7", nvmlDeviceGetComputeRunningProcesses=[{"pid": os.getpid(), "usedGpuMemory": 5}])
-    write(path, (Moment(0, {NODE: node_answers, "0": card}), Moment(1_000_000_000, {}, (Event("0", 8, 79),))))
+    write(
+        path,
+        (RecordedChanges(0, {NODE: node_answers, "0": card}), RecordedChanges(1_000_000_000, {}, (Event("0", 8, 79),))),
+    )

@@ -12,7 +12,7 @@ from kernelcast.probe.hints import HintReceiver, RejectionReason
 from kernelcast.probe.outcomes import OutcomeQueue
 from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.probe.tunables import Terms, Tunable, TunableSet
-from kernelcast.probe.tuned.space import ProgramSpace, SpaceTerms, Surroundings, make_space
+from kernelcast.probe.tuned.space import ProgramSpace, SpaceServices, SpaceTerms, make_space
 from kernelcast.tuning.experiment import Rules
 from kernelcast.tuning.journal import Journal
 from kernelcast.wire.cloudevents import NANOSECONDS
@@ -160,7 +160,7 @@ class RankProgram:
             self.desk.watch(tunable, last)
             return tunable
 
-        services = Surroundings(
+        services = SpaceServices(
             True,
             self.ground.journal,
             self.desk.trial_prevented,

@@ -15,7 +15,7 @@ from tests.support.runtime.kafka_record import Record
 
 from kernelcast.bridge.push.backlog import PushBacklog
 from kernelcast.bridge.push.backoff import Backoff
-from kernelcast.bridge.push.delivery import Delivery, Surroundings
+from kernelcast.bridge.push.delivery import Delivery, DeliveryServices
 from kernelcast.bridge.push.instruments import DestinationMetrics, PushMetrics
 from kernelcast.bridge.push.otlp import OtlpSender, PayloadConverter
 from kernelcast.bridge.push.pusher import Pusher, Stages
@@ -211,7 +211,7 @@ class PushSite:
         self.stopping = False
         self.backlog = PushBacklog(self.member, self.metrics, self.clock, start=self.settings.start)
         self.waits: list[float] = []
-        surroundings = Surroundings(self.metrics, Backoff(lambda: 0.5), self.clock, self._wait)
+        surroundings = DeliveryServices(self.metrics, Backoff(lambda: 0.5), self.clock, self._wait)
         http = Receiver(self.settings, clock=self.clock, transport=httpx.MockTransport(receiver))
         if self.settings.kind == "otlp":
             stages = Stages(

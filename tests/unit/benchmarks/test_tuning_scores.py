@@ -6,16 +6,16 @@ import pytest
 from benchmarks.tuning.peers import PEERS, Peers
 from benchmarks.tuning.scores import Truth, expected_minimum, interval, quantile, score
 
-from kernelcast.tuning.formats.kernel_tuner import Recorded, Recording
+from kernelcast.tuning.formats.kernel_tuner import KernelTunerRecording, Recorded
 from kernelcast.tuning.space import Space, Value
 
 
-def recording() -> Recording:
+def recording() -> KernelTunerRecording:
     entries: dict[tuple[Value, ...], Recorded] = {
         (x, y): Recorded(times=(float(10 + abs(x - 3) + 2 * abs(y - 4)),)) for x in range(8) for y in range(8)
     }
     entries[0, 0] = Recorded(failed="compile")
-    return Recording("k", "d", "ms", {"x": tuple(range(8)), "y": tuple(range(8))}, entries)
+    return KernelTunerRecording("k", "d", "ms", {"x": tuple(range(8)), "y": tuple(range(8))}, entries)
 
 
 def test_the_expectation_of_random_search_is_that_of_all_orders() -> None:

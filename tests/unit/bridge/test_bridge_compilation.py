@@ -11,7 +11,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_D
 from structlog.testing import capture_logs
 
 from kernelcast.bridge import example_run, warm_up
-from kernelcast.bridge.compilation import Compilation, Machine
+from kernelcast.bridge.compilation import Compilation, CompilingMachine
 from kernelcast.bridge.delta.accumulate import Accumulator
 from kernelcast.bridge.delta.sequence import Order
 from kernelcast.bridge.example_points import example_points
@@ -41,7 +41,7 @@ class Site:
 
     def compilation(self) -> Compilation:
         parts = {name: CompilationUnit((name,), lambda name=name: self._compile(name)) for name in PLANNED}  # type: ignore[misc]
-        return Compilation(Machine(self.cores, self._missing, lambda: self.is_writable, self._start), parts)
+        return Compilation(CompilingMachine(self.cores, self._missing, lambda: self.is_writable, self._start), parts)
 
     def _missing(self, modules: Sequence[str]) -> list[str]:
         return [name for name in modules if name not in self.on_disk]

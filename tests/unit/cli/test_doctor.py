@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kernelcast.cli.doctor import broker, gpu, node, software
-from kernelcast.cli.doctor.finding import Finding, Severity
+from kernelcast.cli.doctor.finding import CheckLevel, CheckResult
 from kernelcast.runtime.kafka.admin import TopicState
 from kernelcast.wire.topics import DEVICE, TOPICS
 
@@ -43,28 +43,28 @@ def missing(name: str) -> ModuleType:
     raise ModuleNotFoundError(f"No module named '{name}'", name=name)
 
 
-def levels(findings: list[Finding]) -> list[Severity]:
+def levels(findings: list[CheckResult]) -> list[CheckLevel]:
     return [finding.level for finding in findings]
 
 
 def test_a_gpu_with_gpm_is_fine() -> None:
     found = list(gpu.check_gpu(nvml()))
 
-    assert levels(found) == [Severity.OK, Severity.OK]
+    assert levels(found) == [CheckLevel.OK, CheckLevel.OK]
     assert found[0].found == "driver 580.1, 1 GPU"
 
 
 def test_an_older_gpu_lacks_profiling_rows_only() -> None:
     found = list(gpu.check_gpu(nvml(gpm=False)))
 
-    assert levels(found) == [Severity.OK, Severity.WARN]
+    assert levels(found) == [CheckLevel.OK, CheckLevel.WARN]
     assert "Hopper" in found[1].remedy
 
 
 def test_no_gpu_is_a_warning_that_names_the_alternatives(tmp_path: Path) -> None:
     (found,) = gpu.check_gpu(nvml(broken="NVML Shared Library Not Found"), driver=tmp_path / "none")
 
-    assert found.level is Severity.WARN
+    assert found.level is CheckLevel.WARN
     assert "simulate" in found.remedy
 
 
@@ -73,7 +73,7 @@ def test_a_driver_without_its_library_is_a_failure(tmp_path: Path) -> None:
 
     (found,) = gpu.check_gpu(nvml(broken="NVML Shared Library Not Found"), driver=tmp_path / "version")
 
-    assert found.level is Severity.FAIL
+    assert found.level is CheckLevel.FAIL
 
 
 def test_counters_for_root_only_are_distinguished_from_tracing(tmp_path: Path) -> None:
@@ -82,41 +82,41 @@ def test_counters_for_root_only_are_distinguished_from_tracing(tmp_path: Path) -
 
     cupti, counters = gpu.check_cupti(missing, parameters)
 
-    assert cupti.level is counters.level is Severity.WARN
+    assert cupti.level is counters.level is CheckLevel.WARN
     assert "NVreg_RestrictProfilingToAdminUsers=0" in counters.remedy
 
 
 def test_missing_extras_name_what_to_install() -> None:
     found = list(software.check_extras(lambda module: module != "statsmodels"))
 
-    assert [finding.check for finding in found if finding.level is Severity.WARN] == ["extra predictor"]
+    assert [finding.check for finding in found if finding.level is CheckLevel.WARN] == ["extra predictor"]
     assert all(software.EXTRAS)
 
 
 def test_an_old_python_fails() -> None:
-    assert levels(list(software.check_python((3, 10, 1)))) == [Severity.FAIL]
+    assert levels(list(software.check_python((3, 10, 1)))) == [CheckLevel.FAIL]
 
 
 def test_missing_tools_are_warnings() -> None:
-    assert levels(list(software.check_tools(lambda _tool: None))) == [Severity.WARN, Severity.WARN]
+    assert levels(list(software.check_tools(lambda _tool: None))) == [CheckLevel.WARN, CheckLevel.WARN]
 
 
 def test_missing_topics_fail_and_differing_ones_warn() -> None:
     lacking = {name: state for name, state in WHOLE.items() if name != DEVICE.name}
     differing = {**WHOLE, DEVICE.name: TopicState(DEVICE.name, 12, 3, {**DEVICE.config, "cleanup.policy": "compact"})}
 
-    assert levels(list(broker.check_topics(WHOLE))) == [Severity.OK]
-    assert levels(list(broker.check_topics(lacking))) == [Severity.FAIL]
+    assert levels(list(broker.check_topics(WHOLE))) == [CheckLevel.OK]
+    assert levels(list(broker.check_topics(lacking))) == [CheckLevel.FAIL]
     (found,) = broker.check_topics(differing)
-    assert (found.level, found.remedy) == (Severity.WARN, "kernelcast topics apply")
+    assert (found.level, found.remedy) == (CheckLevel.WARN, "kernelcast topics apply")
     assert "cleanup.policy=compact (should be delete)" in found.found
 
 
 @pytest.mark.parametrize(
     ("broker_seconds", "level"),
-    [(1_000.5, Severity.OK), (1_010.0, Severity.FAIL), (990.0, Severity.FAIL), (None, Severity.WARN)],
+    [(1_000.5, CheckLevel.OK), (1_010.0, CheckLevel.FAIL), (990.0, CheckLevel.FAIL), (None, CheckLevel.WARN)],
 )
-def test_a_clock_that_is_off_is_found(broker_seconds: float | None, level: Severity) -> None:
+def test_a_clock_that_is_off_is_found(broker_seconds: float | None, level: CheckLevel) -> None:
     times = iter([1_000.0, 1_001.0])
 
     assert broker.check_clock(lambda: broker_seconds, local_seconds=lambda: next(times)).level is level
@@ -133,7 +133,12 @@ def test_the_probes_socket_is_judged(tmp_path: Path) -> None:
     path.touch()
     file = list(node.check_socket(path))
 
-    assert levels([*absent, *no_folder, *there, *file]) == [Severity.WARN, Severity.WARN, Severity.OK, Severity.FAIL]
+    assert levels([*absent, *no_folder, *there, *file]) == [
+        CheckLevel.WARN,
+        CheckLevel.WARN,
+        CheckLevel.OK,
+        CheckLevel.FAIL,
+    ]
 
 
 def test_passwords_without_tls_are_warned_of_and_a_broken_file_fails(tmp_path: Path) -> None:
@@ -143,7 +148,7 @@ def test_passwords_without_tls_are_warned_of_and_a_broken_file_fails(tmp_path: P
     file.write_text("nonsense: 1\n")
 
     assert levels([*node.check_web_config(None), *open_door, *node.check_web_config(file)]) == [
-        Severity.OK,
-        Severity.WARN,
-        Severity.FAIL,
+        CheckLevel.OK,
+        CheckLevel.WARN,
+        CheckLevel.FAIL,
     ]

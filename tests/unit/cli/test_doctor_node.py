@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kernelcast.cli.doctor import gpu, rows, surroundings
-from kernelcast.cli.doctor.finding import Finding, Severity, ok
+from kernelcast.cli.doctor.finding import CheckLevel, CheckResult, ok
 from kernelcast.cli.doctor.limit import within
 from kernelcast.cli.doctor.settings import NodeSettings, SpoolPlace
 from kernelcast.exporter.settings import ExporterSettings
@@ -57,14 +57,14 @@ def nvml(**calls: Any) -> Callable[[str], ModuleType]:
     return lambda _name: module
 
 
-def levels(findings: list[Finding]) -> list[Severity]:
+def levels(findings: list[CheckResult]) -> list[CheckLevel]:
     return [finding.level for finding in findings]
 
 
 def test_a_gpu_with_all_rows_is_one_line() -> None:
     (found,) = rows.check_rows(nvml())
 
-    assert (found.check, found.level, found.found) == ("rows gpu 0", Severity.OK, f"{len(rows.CALLS)} of 10 kinds")
+    assert (found.check, found.level, found.found) == ("rows gpu 0", CheckLevel.OK, f"{len(rows.CALLS)} of 10 kinds")
 
 
 def test_missing_rows_of_a_gpu_are_named_and_no_fault() -> None:
@@ -72,14 +72,14 @@ def test_missing_rows_of_a_gpu_are_named_and_no_fault() -> None:
 
     (found,) = rows.check_rows(nvml(nvmlDeviceGetEccMode=absent, nvmlDeviceGetRemappedRows=absent))
 
-    assert found.level is Severity.OK
+    assert found.level is CheckLevel.OK
     assert found.found == "8 of 10 kinds; this GPU has no remapped rows, ECC"
 
 
 def test_unreadable_files_are_distinguished_from_missing_ones() -> None:
     found = list(rows.check_rows(nvml(nvmlDeviceGetComputeRunningProcesses=raising(NVMLError_NoPermission("no")))))
 
-    assert levels(found) == [Severity.OK, Severity.WARN]
+    assert levels(found) == [CheckLevel.OK, CheckLevel.WARN]
     assert "processes" in found[1].found
     assert "NVIDIA_DRIVER_CAPABILITIES" in found[1].remedy
 
@@ -96,7 +96,7 @@ def test_an_older_binding_lacks_a_call_and_the_others_are_asked() -> None:
 def test_a_gpu_that_fell_off_the_bus_fails_and_names_the_xid() -> None:
     (found,) = rows.check_rows(nvml(nvmlDeviceGetPowerUsage=raising(NVMLError_GpuIsLost("GPU is lost"))))
 
-    assert (found.level, found.found) == (Severity.FAIL, "GPU is lost")
+    assert (found.level, found.found) == (CheckLevel.FAIL, "GPU is lost")
     assert "Xid 79" in found.remedy
 
 
@@ -115,8 +115,8 @@ def test_mig_instances_are_counted_and_a_pending_change_is_named() -> None:
     undivided = list(rows.check_rows(nvml(**{**mig, "nvmlDeviceGetMigDeviceHandleByIndex": raising(NVMLError())})))[-1]
     waiting = list(rows.check_rows(nvml(nvmlDeviceGetMigMode=lambda _gpu: [0, 1])))[-1]
 
-    assert (divided.level, divided.found) == (Severity.OK, "on, 2 instances")
-    assert undivided.level is waiting.level is Severity.WARN
+    assert (divided.level, divided.found) == (CheckLevel.OK, "on, 2 instances")
+    assert undivided.level is waiting.level is CheckLevel.WARN
     assert "reset" in waiting.remedy
 
 
@@ -127,14 +127,14 @@ def test_without_a_driver_nothing_is_logged_twice() -> None:
 def test_a_hanging_driver_is_named_with_the_earlier_findings() -> None:
     hanging = threading.Event()
 
-    def check() -> Iterator[Finding]:
+    def check() -> Iterator[CheckResult]:
         yield ok("nvml", "driver 580.1, 8 GPUs")
         hanging.wait()
 
     found = within(check, name="nvml", seconds=0.05)
     hanging.set()
 
-    assert levels(found) == [Severity.OK, Severity.FAIL]
+    assert levels(found) == [CheckLevel.OK, CheckLevel.FAIL]
     assert found[1].found == "no answer within 0.05 s"
     assert "Xid" in found[1].remedy
 
@@ -159,9 +159,9 @@ def test_the_kubelets_socket_is_judged(tmp_path: Path) -> None:
     path.touch()
     (file,) = surroundings.check_kubelet(path)
 
-    assert levels([absent, there, file]) == [Severity.OK, Severity.OK, Severity.FAIL]
+    assert levels([absent, there, file]) == [CheckLevel.OK, CheckLevel.OK, CheckLevel.FAIL]
     assert "not a Kubernetes node" in absent.found
-    assert (without_grpc.level, without_grpc.found) == (Severity.WARN, f"{path} is there, grpcio is not installed")
+    assert (without_grpc.level, without_grpc.found) == (CheckLevel.WARN, f"{path} is there, grpcio is not installed")
     assert "pip install 'kernelcast[exporter,grpc]'" in without_grpc.remedy
 
 
@@ -173,7 +173,7 @@ def test_a_kubelet_that_only_root_may_ask_is_a_warning(tmp_path: Path) -> None:
         path.chmod(0)
         (found,) = surroundings.check_kubelet(path)
 
-    assert found.level is Severity.WARN
+    assert found.level is CheckLevel.WARN
 
 
 def test_job_files_are_counted_and_a_missing_directory_is_named(tmp_path: Path) -> None:
@@ -182,8 +182,8 @@ def test_job_files_are_counted_and_a_missing_directory_is_named(tmp_path: Path) 
     (there,) = surroundings.check_jobs(tmp_path)
     (missing,) = surroundings.check_jobs(tmp_path / "none")
 
-    assert (there.level, there.found) == (Severity.OK, f"{tmp_path}, 1 files")
-    assert (missing.level, "prolog" in missing.remedy) == (Severity.WARN, True)
+    assert (there.level, there.found) == (CheckLevel.OK, f"{tmp_path}, 1 files")
+    assert (missing.level, "prolog" in missing.remedy) == (CheckLevel.WARN, True)
     assert not list(surroundings.check_jobs(None))
 
 
@@ -197,7 +197,7 @@ def test_without_a_port_the_runtimes_own_is_tried(tmp_path: Path) -> None:
     (found,) = surroundings.check_tpu((), devices=tmp_path, connect=connect)
 
     assert tried == [("127.0.0.1", 8431)]
-    assert found.level is Severity.OK
+    assert found.level is CheckLevel.OK
 
 
 def test_a_tpu_without_grpcio_is_a_warning_with_its_remedy(tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ def test_a_tpu_without_grpcio_is_a_warning_with_its_remedy(tmp_path: Path) -> No
 
     (found,) = surroundings.check_tpu((), devices=tmp_path, connect=lambda *_: False, present=lambda _module: False)
 
-    assert (found.level, found.found) == (Severity.WARN, "this node has TPUs, grpcio is not installed")
+    assert (found.level, found.found) == (CheckLevel.WARN, "this node has TPUs, grpcio is not installed")
     assert "pip install 'kernelcast[exporter,grpc]'" in found.remedy
 
 
@@ -233,10 +233,10 @@ def test_cupti_is_its_decoder_and_its_library(tmp_path: Path) -> None:
     unbuilt = list(gpu.check_cupti(cupti(decoder="was not built"), none))
     missing = list(gpu.check_cupti(cupti(library="no libcupti was found; install kernelcast[cupti]"), none))
 
-    assert levels(both) == [Severity.OK, Severity.OK]
+    assert levels(both) == [CheckLevel.OK, CheckLevel.OK]
     assert "130500" in both[1].found
-    assert (unbuilt[0].level, "C compiler" in unbuilt[0].remedy) == (Severity.WARN, True)
-    assert (missing[1].level, "events" in missing[1].remedy) == (Severity.WARN, True)
+    assert (unbuilt[0].level, "C compiler" in unbuilt[0].remedy) == (CheckLevel.WARN, True)
+    assert (missing[1].level, "events" in missing[1].remedy) == (CheckLevel.WARN, True)
 
 
 def test_a_dcgm_exporter_on_the_node_is_named_with_a_remedy() -> None:
@@ -244,7 +244,7 @@ def test_a_dcgm_exporter_on_the_node_is_named_with_a_remedy() -> None:
     (other,) = surroundings.check_dcgm_exporter("http://x", fetch=lambda _url: b"# HELP node_load1\n")
     (none,) = surroundings.check_dcgm_exporter("http://x", fetch=raising(ConnectionRefusedError()))
 
-    assert levels([there, other, none]) == [Severity.WARN, Severity.OK, Severity.OK]
+    assert levels([there, other, none]) == [CheckLevel.WARN, CheckLevel.OK, CheckLevel.OK]
     assert "device_metrics" in there.remedy
 
 
@@ -254,15 +254,15 @@ def test_a_disk_with_less_room_than_the_spool_may_take_is_a_warning(
     usage = namedtuple("usage", "total used free")  # noqa: PYI024  as shutil has it
     monkeypatch.setattr("shutil.disk_usage", lambda _path: usage(100, 0, 100 * 2**20))
 
-    def check(needed_bytes: int, directory: Path | None = tmp_path / "not" / "yet") -> Finding:
+    def check(needed_bytes: int, directory: Path | None = tmp_path / "not" / "yet") -> CheckResult:
         (found,) = surroundings.check_directory(
             "spool", directory, needed_bytes=needed_bytes, without="the totals are lost"
         )
         return found
 
-    assert check(100 * 2**20).level is Severity.OK
-    assert (check(100 * 2**20 + 1).level, "100 MiB free" in check(2**30).found) == (Severity.WARN, True)
-    assert (check(1, None).level, check(1, None).remedy) == (Severity.WARN, "the totals are lost")
+    assert check(100 * 2**20).level is CheckLevel.OK
+    assert (check(100 * 2**20 + 1).level, "100 MiB free" in check(2**30).found) == (CheckLevel.WARN, True)
+    assert (check(1, None).level, check(1, None).remedy) == (CheckLevel.WARN, "the totals are lost")
 
 
 def test_a_directory_that_cannot_be_written_names_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,7 +270,7 @@ def test_a_directory_that_cannot_be_written_names_the_user(tmp_path: Path, monke
 
     (found,) = surroundings.check_directory("spool", tmp_path, needed_bytes=0, without="")
 
-    assert found.level is Severity.WARN
+    assert found.level is CheckLevel.WARN
     assert f"user {os.getuid()} cannot write" in found.found
 
 

@@ -15,8 +15,8 @@ from kernelcast.cli.top.command import Keys
 from kernelcast.cli.top.page import read
 from kernelcast.cli.top.rates import NOW_SECONDS, History
 from kernelcast.cli.top.screen import render
-from kernelcast.cli.top.target import Access, base_url, firing_alerts
-from kernelcast.cli.top.view import Alerts, View
+from kernelcast.cli.top.target import ServerCredentials, base_url, firing_alerts
+from kernelcast.cli.top.view import Alerts, TopView
 from kernelcast.wire.errors import ConfigurationError
 
 GPU = 'Hostname="n0",gpu="1",source="simulated"'
@@ -36,16 +36,16 @@ def kernel(name: str, launches: float, seconds: float, program: str = "train") -
     )
 
 
-def view(*pages: str, every_seconds: float = 10.0) -> View:
+def view(*pages: str, every_seconds: float = 10.0) -> TopView:
     """A view after these pages."""
-    made = View("a bridge")
+    made = TopView("a bridge")
     for number, page in enumerate(pages):
         made.now_seconds = 1000 + every_seconds * number
         made.history.add(made.now_seconds, read(page))
     return made
 
 
-def screen(shown: View, *, width: int = 150) -> str:
+def screen(shown: TopView, *, width: int = 150) -> str:
     console = Console(width=width, record=True, file=io.StringIO())
     console.print(render(shown))
     return console.export_text()
@@ -104,7 +104,7 @@ def test_nothing_is_predicted_only_where_a_predictor_says_so(page: str, words: s
 
 
 def test_before_anything_is_measured_no_word_is_calm() -> None:
-    shown = screen(View("a bridge"))
+    shown = screen(TopView("a bridge"))
     assert "not known yet" in shown
     for word in ("none", "nothing predicted", "0 launches"):
         assert word not in shown
@@ -198,11 +198,11 @@ def prometheus(monkeypatch: pytest.MonkeyPatch, *alerts: dict[str, str]) -> None
 
 def test_without_the_heartbeat_an_empty_answer_is_not_calm(monkeypatch: pytest.MonkeyPatch) -> None:
     prometheus(monkeypatch)
-    assert firing_alerts("http://prometheus/api/v1", Access()) is None
+    assert firing_alerts("http://prometheus/api/v1", ServerCredentials()) is None
     prometheus(monkeypatch, {"alertname": "Watchdog"})
-    assert firing_alerts("http://prometheus/api/v1", Access()) == []
+    assert firing_alerts("http://prometheus/api/v1", ServerCredentials()) == []
     prometheus(monkeypatch, {"alertname": "Watchdog"}, {"alertname": "KernelcastGpuHot"})
-    assert firing_alerts("http://prometheus/api/v1", Access()) == [{"alertname": "KernelcastGpuHot"}]
+    assert firing_alerts("http://prometheus/api/v1", ServerCredentials()) == [{"alertname": "KernelcastGpuHot"}]
 
 
 def test_keys_sort_pause_filter_and_quit() -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kernelcast.cli.tune_replay import Arrivals, delivered
+from kernelcast.cli.tune_replay import ProgramMessages, delivered
 from kernelcast.wire.cloudevents import encode_event
 from kernelcast.wire.events import Outcome, OutcomeState, to_event
 from kernelcast.wire.topics import OUTCOMES, POLICY
@@ -39,7 +39,7 @@ def learnt(*failed: str, program: str = "p") -> bytes:
 
 
 def test_a_seed_ends_once_every_outcome_and_the_predictors_findings_have_arrived() -> None:
-    arrivals = Arrivals("p", FOUND)
+    arrivals = ProgramMessages("p", FOUND)
     for value, missing in (
         (BEGUN, "2 of 3 outcomes did not reach Kafka"),
         (BEGUN, "2 of 3 outcomes did not reach Kafka"),
@@ -58,7 +58,7 @@ def test_a_seed_ends_once_every_outcome_and_the_predictors_findings_have_arrived
 
 
 def test_the_document_has_the_verdicts_that_kafka_delivered() -> None:
-    arrivals = Arrivals("p", FOUND)
+    arrivals = ProgramMessages("p", FOUND)
     for value in (BEGUN, FAILED, KEPT, KEPT):
         arrivals.take(OUTCOMES.name, value)
     run = delivered(FOUND, arrivals.outcomes, 3)

@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from kernelcast.cli.demo.progress import Progress
+from kernelcast.cli.demo.progress import StartProgress
 from kernelcast.cli.demo.run import _compiled
 
 
 def test_a_line_is_printed_every_four_seconds_and_not_more_often() -> None:
     clock = iter([100.0, 101.0, 104.0, 105.0, 107.9, 108.5])
     lines: list[str] = []
-    progress = Progress(lines.append, monotonic=lambda: next(clock))
+    progress = StartProgress(lines.append, monotonic=lambda: next(clock))
     for step in ("a", "b", "c", "d", "e"):
         progress.at(step)
     assert lines == ["    4 s  b", "    8 s  e"]

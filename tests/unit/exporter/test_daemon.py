@@ -11,7 +11,7 @@ from kernelcast.exporter.exposition import IntervalExposition
 from kernelcast.exporter.hints.outcomes import OutcomeRelay
 from kernelcast.exporter.hints.received import ReceivedOutcome
 from kernelcast.exporter.pipeline import Pipeline
-from kernelcast.exporter.schedule import Lateness, Schedule, phase_of
+from kernelcast.exporter.schedule import Deadlines, Lateness, phase_of
 from kernelcast.exporter.state import StateFile
 from kernelcast.exporter.totals import snapshot
 from kernelcast.exporter.totals.aggregate import Aggregator
@@ -131,7 +131,7 @@ class Ending(Shutdown):
 
 def test_deadlines_do_not_move_however_long_an_interval_takes() -> None:
     clock = Clock()
-    schedule = Schedule(10, clock=clock)
+    schedule = Deadlines(10, clock=clock)
     assert schedule.wait_seconds() == 0
     assert schedule.begin() == Lateness(0, 0)
     clock.seconds += 3
@@ -143,7 +143,7 @@ def test_deadlines_do_not_move_however_long_an_interval_takes() -> None:
 
 def test_deadlines_that_passed_are_left_out_and_counted() -> None:
     clock = Clock()
-    schedule = Schedule(10, clock=clock)
+    schedule = Deadlines(10, clock=clock)
     schedule.begin()
     clock.seconds += 35
     assert schedule.begin() == Lateness(25, 2)
@@ -153,7 +153,7 @@ def test_deadlines_that_passed_are_left_out_and_counted() -> None:
 @pytest.mark.parametrize("started", [1_000.0, 1_003.0, 1_004.5, 1_009.9])
 def test_a_host_samples_at_its_own_moment_of_every_interval(started: float) -> None:
     clock = Clock()
-    schedule = Schedule(10, clock=clock, phase=0.25, unix=lambda: started + clock.seconds - 100)
+    schedule = Deadlines(10, clock=clock, phase=0.25, unix=lambda: started + clock.seconds - 100)
     schedule.begin()
     first = schedule.wait_seconds()
     assert 5 <= first <= 15, "the first gap is never short, as rates are made of it"
@@ -178,7 +178,7 @@ def test_hosts_have_moments_of_their_own_that_stay() -> None:
 
 def test_a_new_interval_counts_from_the_last_deadline() -> None:
     clock = Clock()
-    schedule = Schedule(10, clock=clock)
+    schedule = Deadlines(10, clock=clock)
     schedule.begin()
     schedule.change(2)
     assert schedule.wait_seconds() == 2

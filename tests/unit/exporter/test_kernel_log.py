@@ -10,7 +10,7 @@ import pytest
 from kernelcast.columnar import Sample
 from kernelcast.exporter.kernel_log import check
 from kernelcast.exporter.kernel_log.position import Position, PositionFile
-from kernelcast.exporter.kernel_log.reader import KernelLog, Xid, xid_of
+from kernelcast.exporter.kernel_log.reader import KernelLog, LoggedXid, xid_of
 from kernelcast.exporter.kernel_log.source import KernelLogSource, LogCounts, NodeGpus
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.wire.catalogue.devices import gpu as rows
@@ -183,7 +183,7 @@ def test_a_position_that_cannot_be_read_is_as_if_there_were_none(tmp_path: Path,
 def test_messages_of_every_driver_are_understood(message: str, expected: tuple[int, ...] | None) -> None:
     found = xid_of(message)
     assert (found and (*found.address, found.xid)) == expected
-    assert found is None or isinstance(found, Xid)
+    assert found is None or isinstance(found, LoggedXid)
 
 
 def test_one_reading_is_bounded_and_the_rest_follows(

@@ -11,9 +11,9 @@ from tests.support.runtime.kafka_record import Record
 
 from kernelcast.exporter.hints.inbox import InboxByTopic
 from kernelcast.exporter.hints.orders import StoppedFile
-from kernelcast.exporter.hints.pauses import FORGOTTEN_NS, MAX_ALERTS, AlertInbox, Pauses, PolicyInbox
+from kernelcast.exporter.hints.pauses import FORGOTTEN_NS, MAX_ALERTS, AlertInbox, PausedPrograms, PolicyInbox
 from kernelcast.probe.conditions.pauses import ABANDONED_SECONDS
-from kernelcast.probe.conditions.pauses import Pauses as ProbePauses
+from kernelcast.probe.conditions.pauses import PauseChecks as ProbePauses
 from kernelcast.wire.cloudevents import NANOSECONDS, encode_event
 from kernelcast.wire.events import Alert, to_event
 from kernelcast.wire.identity import Device, Process
@@ -49,7 +49,7 @@ class Node:
         self.dead_letters: list[str] = []
         self.taught: list[Experience] = []
         files = (StoppedFile(directory, PAUSED_FILE), StoppedFile(directory, SPACES_FILE))
-        self.pauses = Pauses("node1", *files, clock=lambda: self.now_ns)
+        self.pauses = PausedPrograms("node1", *files, clock=lambda: self.now_ns)
         self.inbox = InboxByTopic(
             {ALERTS.name: AlertInbox(self.pauses), POLICY.name: PolicyInbox(self.pauses, self, self)}
         )
@@ -179,7 +179,7 @@ def test_nothing_changes_before_everything_was_read(tmp_path: Path) -> None:
     """A restarted exporter must not lift the pauses of its last run for a moment."""
     file = StoppedFile(tmp_path, PAUSED_FILE)
     file.write({"train": "alert TooHot fires"})
-    pauses = Pauses("node1", file, StoppedFile(tmp_path, SPACES_FILE), clock=lambda: NOON_NS)
+    pauses = PausedPrograms("node1", file, StoppedFile(tmp_path, SPACES_FILE), clock=lambda: NOON_NS)
     pauses.apply([TRAIN])
     assert file.read() == {"train": "alert TooHot fires"}
     pauses.open()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.unit.probe.test_probe_hints import KERNEL, Program
 
-from kernelcast.probe.conditions.pauses import Pauses
+from kernelcast.probe.conditions.pauses import PauseChecks
 from kernelcast.probe.recording.regions import region
 from kernelcast.probe.trial import LONGEST_PAUSE_NS
 from kernelcast.probe.tuned.calls import TunedCalls
@@ -165,7 +165,7 @@ class Eager:
 @pytest.mark.parametrize("name", [PAUSED_FILE, SPACES_FILE])
 def test_calls_of_a_space_run_the_kept_configuration_meanwhile(tmp_path: Path, name: str) -> None:
     now = [0.0]
-    pauses = Pauses([str(tmp_path)], "training", clock=lambda: now[0])
+    pauses = PauseChecks([str(tmp_path)], "training", clock=lambda: now[0])
     calls = TunedCalls(CallTerms("conv", share=1.0), TwoConfigurations(), None, pauses.spaces)
     run_once = calls.decorate(lambda configuration: configuration)
     assert run_once() == 1

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from kernelcast.probe.conditions.pauses import Pauses
+from kernelcast.probe.conditions.pauses import PauseChecks
 from kernelcast.probe.conditions.stop_file import StopFile
 from kernelcast.probe.hints import HintReceiver, RejectionReason
 from kernelcast.probe.outcomes import MAX_WAITING, OutcomeQueue
 from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.probe.tunables import Agreement, Terms, Tunable, TunableSet
-from kernelcast.tuning.journal import Journal, Process
+from kernelcast.tuning.journal import Journal, JournalProcess
 from kernelcast.wire.cloudevents import NANOSECONDS
 from kernelcast.wire.events import Hint, HintMode, Outcome, OutcomeState, outcome_from, to_event, withdrawal
 from kernelcast.wire.tuning.orders import LIFTED_BY
@@ -40,7 +40,7 @@ class Program:
             seed=1,
             stop_file=StopFile([str(directory or "")], clock=lambda: self.now_ns / NANOSECONDS, program="training"),
             journal=Journal(directory, "training") if directory else None,
-            pauses=Pauses([str(directory or "")], "training", clock=lambda: self.now_ns / NANOSECONDS),
+            pauses=PauseChecks([str(directory or "")], "training", clock=lambda: self.now_ns / NANOSECONDS),
         )
         self.ground = ground
         self.desk = HintReceiver(self.tunables, self.recorder, self.outcomes, ground)
@@ -602,7 +602,7 @@ def test_a_value_is_written_down_before_its_trial_and_its_verdict_after_it(tmp_p
 
 def test_a_value_that_ended_a_process_is_refused_at_every_later_start(tmp_path: Path) -> None:
     """Review: the exporter handed the hint that had ended the program to the restarted program."""
-    dead = Process("elsewhere", 1, "1")
+    dead = JournalProcess("elsewhere", 1, "1")
     Journal(tmp_path, "training", dead, running=lambda _: False).begin("block_size", "128", "v1")
     for restart in range(50):
         journal = Journal(tmp_path, "training", running=lambda _: False)

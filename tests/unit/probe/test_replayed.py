@@ -8,7 +8,7 @@ import pytest
 from kernelcast.probe.probe import Probe, ProbeSettings
 from kernelcast.probe.replayed import ReplayedProgram
 from kernelcast.tuning.campaign import Campaign
-from kernelcast.tuning.replay.client import Measured, Task
+from kernelcast.tuning.replay.client import MeasuredLaunches, Task
 from kernelcast.tuning.replay.run import document, replay
 from kernelcast.tuning.space import Space
 from kernelcast.wire.errors import OracleError
@@ -29,14 +29,14 @@ class RecordedOracle:
         del seed
         return TASK
 
-    def measure(self, configuration: Sequence[Any], launches: int) -> Measured:
+    def measure(self, configuration: Sequence[Any], launches: int) -> MeasuredLaunches:
         if configuration[0] == 7:
-            return Measured(failed="runtime")
+            return MeasuredLaunches(failed="runtime")
         if self.left < launches:
-            return Measured(refused="too many launches")
+            return MeasuredLaunches(refused="too many launches")
         self.left -= launches
         self.launches += launches
-        return Measured(times=(10.0 + abs(configuration[0] - 3),) * launches)
+        return MeasuredLaunches(times=(10.0 + abs(configuration[0] - 3),) * launches)
 
     def verdict(self, verdict: Any) -> None:
         del verdict

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from kernelcast.tuning.campaign import Campaign, Rules
+from kernelcast.tuning.campaign import Campaign, CampaignRules
 from kernelcast.tuning.experiment import Decision
 from kernelcast.tuning.space import Configuration, Space
-from kernelcast.tuning.times import Times
+from kernelcast.tuning.times import LaunchTimes
 
 
 def grid() -> Space:
@@ -206,7 +206,7 @@ def test_a_campaign_resumes_with_all_its_measurements() -> None:
     second.resume(known)
     device.run(second)
     again = set(device.visited) & set(known)
-    assert len(again) == 1 + Rules().resumed
+    assert len(again) == 1 + CampaignRules().resumed
     assert second.evaluations == 60
     assert len(device.visited) == 60 - len(known) + len(again)
     assert ratio(second, second.kept) < 1.1
@@ -232,13 +232,15 @@ def test_a_configuration_that_fails_late_counts_once() -> None:
 
 
 def test_no_experiment_begins_that_could_exceed_the_limit_of_launches() -> None:
-    campaign = Device(bowl).run(Campaign(grid(), seed=1, budget=80, rules=Rules(launches=400, proof_launches=390)))
+    campaign = Device(bowl).run(
+        Campaign(grid(), seed=1, budget=80, rules=CampaignRules(launches=400, proof_launches=390))
+    )
     assert campaign.verdicts == []
     assert campaign.times.launches <= 400
 
 
 def test_a_large_budget_leaves_launches_for_the_proof() -> None:
-    rules = Rules(launches=700, proof_launches=600)
+    rules = CampaignRules(launches=700, proof_launches=600)
     small = Device(bowl).run(Campaign(grid(), seed=1, budget=60, rules=rules))
     large = Device(bowl).run(Campaign(grid(), seed=1, budget=400, rules=rules))
     assert small.verdicts == []
@@ -246,7 +248,7 @@ def test_a_large_budget_leaves_launches_for_the_proof() -> None:
 
 
 def test_a_spike_of_the_reference_is_no_drift() -> None:
-    times = Times(reference=0)
+    times = LaunchTimes(reference=0)
     times.add(0, [1.1, 1.0, 1.0])
     for ordinal in range(1, 10):
         times.add(ordinal, [2.0, 2.0])
@@ -255,7 +257,7 @@ def test_a_spike_of_the_reference_is_no_drift() -> None:
 
 
 def test_drift_is_taken_out_of_the_estimates() -> None:
-    times = Times(reference=0)
+    times = LaunchTimes(reference=0)
     times.add(0, [1.0, 1.0, 1.0])
     for ordinal in range(1, 20):
         times.add(ordinal, [2.0 * 1.01**times.launches for _ in range(2)])

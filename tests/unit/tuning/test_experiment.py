@@ -6,14 +6,14 @@ from random import Random
 
 import pytest
 
-from kernelcast.tuning.experiment import Arm, Decision, Experiment, Verdict
+from kernelcast.tuning.experiment import Arm, Decision, Experiment, ExperimentVerdict
 
 Noise = Callable[[int, Random], float]
 
 
 def run(
     gain: float, noise: Noise, *, seed: int = 0, items: Callable[[Random], float] | None = None, delay: int = 0
-) -> Verdict:
+) -> ExperimentVerdict:
     """Run one experiment; records arrive `delay` launches after their launch."""
     random, experiment = Random(seed), Experiment(seed=seed)
     late: list[tuple[Arm, float, float]] = []

@@ -3,12 +3,12 @@
 from pathlib import Path
 
 from kernelcast.tuning.experiment import Decision
-from kernelcast.tuning.journal import Journal, Machine, Process
+from kernelcast.tuning.journal import Journal, JournalMachine, JournalProcess
 from kernelcast.tuning.journal.journal import COMPACT_BYTES
 
 
 def journal(directory: Path, pid: int = 1, alive: tuple[int, ...] = ()) -> Journal:
-    process = Process("node", pid, f"start of {pid}")
+    process = JournalProcess("node", pid, f"start of {pid}")
     return Journal(directory, "training", process, clock=lambda: 1000.0, running=lambda one: one.pid in alive)
 
 
@@ -84,8 +84,8 @@ def test_a_long_journal_is_shortened_and_says_the_same(tmp_path: Path) -> None:
 
 
 def on(directory: Path, device: str, driver: str = "550.54") -> Journal:
-    process = Process("node", 1, "start of 1")
-    return Journal(directory, "training", process, clock=lambda: 1000.0, machine=Machine(lambda: device, driver))
+    process = JournalProcess("node", 1, "start of 1")
+    return Journal(directory, "training", process, clock=lambda: 1000.0, machine=JournalMachine(lambda: device, driver))
 
 
 def test_each_device_model_has_its_own_kept_configuration(tmp_path: Path) -> None:
@@ -155,6 +155,6 @@ def test_a_rank_that_a_candidate_has_ended_bans_it_whatever_the_other_ranks_of_t
 def test_what_an_earlier_version_kept_later_counts(tmp_path: Path) -> None:
     """A site that goes back to an earlier version for a while, and forward again."""
     on(tmp_path, "NVIDIA A100").end("block", "128", Decision.KEPT)
-    earlier = Journal(tmp_path, "training", Process("node", 1, "start of 1"), clock=lambda: 2000.0)
+    earlier = Journal(tmp_path, "training", JournalProcess("node", 1, "start of 1"), clock=lambda: 2000.0)
     earlier.end("block", "64", Decision.KEPT)
     assert on(tmp_path, "NVIDIA A100").kept("block") == "64"

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from kernelcast.tuning.formats import kernel_tuner, measurements
-from kernelcast.tuning.formats.kernel_tuner import Recorded, Recording
+from kernelcast.tuning.formats.kernel_tuner import KernelTunerRecording, Recorded
 from kernelcast.tuning.formats.measurements import Measurements
-from kernelcast.tuning.replay.lines import Lines
+from kernelcast.tuning.replay.lines import JsonLines
 from kernelcast.tuning.replay.oracle import Disturbance, Session
 from kernelcast.tuning.search import warm
 from kernelcast.tuning.space import Space
 from kernelcast.wire.errors import ConfigurationError
 
 
-def recording(count: int = 21) -> Recording:
+def recording(count: int = 21) -> KernelTunerRecording:
     entries: dict[tuple[Any, ...], Recorded] = {
         (x, mode): Recorded(times=(9.0 * (x + 1), *(float(x + 1) for _ in range(4))))
         for x in range(count)
@@ -25,7 +25,7 @@ def recording(count: int = 21) -> Recording:
     }
     entries[0, "b"] = Recorded(failed="compile")
     entries[1, "b"] = Recorded(failed="runtime")
-    return Recording("conv", "A100", "ms", {"x": tuple(range(count)), "mode": ("a", "b")}, entries)
+    return KernelTunerRecording("conv", "A100", "ms", {"x": tuple(range(count)), "mode": ("a", "b")}, entries)
 
 
 def session(budget: int = 5, **disturbance: float) -> tuple[Session, list[Any]]:
@@ -189,7 +189,7 @@ def test_seeds_are_best_on_all_devices_and_failed_on_none() -> None:
 def test_lines_are_read_across_parts_and_limited() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        lines = Lines(ours, limit_bytes=1 << 20)
+        lines = JsonLines(ours, limit_bytes=1 << 20)
         writer = threading.Thread(target=theirs.sendall, args=(b'{"a":[' + b"1," * 200_000 + b'1]}\n{"b":2}\n',))
         writer.start()
         assert len(lines.read()["a"]) == 200_001

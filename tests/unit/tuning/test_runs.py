@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from kernelcast.tuning.experiment import Decision
-from kernelcast.tuning.runs import Measured, RunFailedError, prove
+from kernelcast.tuning.runs import MeasuredRun, RunFailedError, prove
 
 OLD, NEW = {"bucket_mb": "1"}, {"bucket_mb": "25"}
 
@@ -17,10 +17,10 @@ OLD, NEW = {"bucket_mb": "1"}, {"bucket_mb": "25"}
 def test_a_faster_value_is_kept_after_some_fifty_runs(gain: float, expected: Decision) -> None:
     random, ran = Random(1), []
 
-    def run(values: Mapping[str, str]) -> Measured:
+    def run(values: Mapping[str, str]) -> MeasuredRun:
         ran.append(values)
         items = random.uniform(50, 150)
-        return Measured(items * (1 - gain if values == NEW else 1) * random.uniform(0.95, 1.05), items)
+        return MeasuredRun(items * (1 - gain if values == NEW else 1) * random.uniform(0.95, 1.05), items)
 
     verdict = prove(run, NEW, OLD, seed=3)
     assert verdict.decision is expected
@@ -29,10 +29,10 @@ def test_a_faster_value_is_kept_after_some_fifty_runs(gain: float, expected: Dec
 
 
 def test_a_new_value_that_fails_ends_the_proof_and_an_old_one_raises() -> None:
-    def run(values: Mapping[str, str]) -> Measured:
+    def run(values: Mapping[str, str]) -> MeasuredRun:
         if values == NEW:
             raise RunFailedError("out of memory")
-        return Measured(1.0)
+        return MeasuredRun(1.0)
 
     verdict = prove(run, NEW, OLD, seed=1)
     assert (verdict.decision, verdict.reason) == (Decision.FAILED, "out of memory")

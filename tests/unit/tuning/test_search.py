@@ -9,7 +9,7 @@ from kernelcast.tuning.search import GuidedSearch, Search, Sweep, search_for
 from kernelcast.tuning.search.failing import Failing
 from kernelcast.tuning.search.settings import Settings
 from kernelcast.tuning.search.similarity import Similarity, likeness
-from kernelcast.tuning.search.surrogate import Candidate, Surrogate
+from kernelcast.tuning.search.surrogate import Surrogate, UnmeasuredConfiguration
 from kernelcast.tuning.space import Configuration, Space
 
 Cost = Callable[[Configuration], float | None]
@@ -170,14 +170,14 @@ def test_the_model_interpolates_and_agrees_with_itself() -> None:
     surrogate = Surrogate(similarity)
     chosen = random.Random(2).sample(list(space.ordinals), 41)
     places = [similarity.project(space.places(ordinal)) for ordinal in chosen]
-    waiting = Candidate(chosen[40], places[40])
+    waiting = UnmeasuredConfiguration(chosen[40], places[40])
     for point, ordinal in zip(places[:40], chosen, strict=False):
         surrogate.add(point, bowl(space.configuration(ordinal)), candidates=[waiting])
-    late = Candidate(chosen[40], places[40])
+    late = UnmeasuredConfiguration(chosen[40], places[40])
     surrogate.admit(late)
     assert late.solved == pytest.approx(waiting.solved)
     assert (late.mean_part, late.squares) == pytest.approx((waiting.mean_part, waiting.squares))
-    again = Candidate(chosen[0], places[0])
+    again = UnmeasuredConfiguration(chosen[0], places[0])
     surrogate.admit(again)
     mean, _ = surrogate.level()
     assert mean + again.mean_part - mean * again.unit_part == pytest.approx(
@@ -196,7 +196,7 @@ def test_predictions_for_neighbours_are_those_of_the_model() -> None:
     mean, _ = surrogate.level()
     for column, values in enumerate(table):
         for place, value in enumerate(values):
-            near = Candidate(0, (*places[:column], place, *places[column + 1 :]))
+            near = UnmeasuredConfiguration(0, (*places[:column], place, *places[column + 1 :]))
             surrogate.admit(near)
             assert value == pytest.approx(near.mean_part - mean * near.unit_part, abs=1e-9)
 

@@ -58,7 +58,7 @@ OffsetsSince = Callable[[Sequence[Key], int], Mapping[Key, int] | None]
 does not answer, None if no query may be made now."""
 
 
-class Kept(NamedTuple):
+class AdoptedTotal(NamedTuple):
     """One total of another replica's snapshot.
 
     Attributes:
@@ -182,7 +182,7 @@ class Adoption:
     def _ready(
         self,
         overdue: Int64Array,
-        elsewhere: Mapping[int, Sequence[Kept]],
+        elsewhere: Mapping[int, Sequence[AdoptedTotal]],
         behind: Collection[Key],
         newest_append_ms: int,
     ) -> list[int]:
@@ -194,10 +194,10 @@ class Adoption:
     def _visits(
         self,
         gapped: Int64Array,
-        elsewhere: Mapping[int, Sequence[Kept]],
+        elsewhere: Mapping[int, Sequence[AdoptedTotal]],
         present: Mapping[Key, TotalsSnapshot],
         offsets_since: OffsetsSince,
-    ) -> Mapping[int, list[Kept]]:
+    ) -> Mapping[int, list[AdoptedTotal]]:
         """Return, by row with a gap, the pending totals of snapshots that cover everything before the series returned.
 
         A total is added once. If it were added before, the points that its replica had not written yet would be lost.
@@ -218,7 +218,10 @@ class Adoption:
         return {row: [one for one in kept if _is_visit(one)] for row, kept in found.items()}
 
     def _join(
-        self, elsewhere: Mapping[int, list[Kept]], overdue: Sequence[int], visits: Mapping[int, list[Kept]]
+        self,
+        elsewhere: Mapping[int, list[AdoptedTotal]],
+        overdue: Sequence[int],
+        visits: Mapping[int, list[AdoptedTotal]],
     ) -> None:
         """Add the totals of snapshots to rows that wait for them."""
         continued = sum(self._continue(row, elsewhere.get(row, [])) for row in overdue)
@@ -252,14 +255,14 @@ class Adoption:
         lately: Int64Array = rows[age_ns <= RETURNS_HOLDS * self._hold_ms * 1_000_000]
         return lately
 
-    def _continue(self, row: int, elsewhere: list[Kept]) -> bool:
+    def _continue(self, row: int, elsewhere: list[AdoptedTotal]) -> bool:
         """Add former totals to a pending one, unless its series continues elsewhere; returns whether one was added."""
         columns = self._rows.columns
         if any(one.get("append_ms") > columns.append_ms[row] for one in elsewhere):
             return False
         adopted = False
         own = self._rows.reserved.get(digest := columns.digest[row].tobytes())
-        left = [*elsewhere, Kept(own, 0, behind=False)] if own else elsewhere
+        left = [*elsewhere, AdoptedTotal(own, 0, behind=False)] if own else elsewhere
         for former in sorted(left, key=lambda one: one.get("last_ns"), reverse=True):
             if columns.flags[row] & PENDING and precedes(former.columns, former.i, int(columns.start_ns[row])):
                 if former.columns is own:
@@ -269,30 +272,30 @@ class Adoption:
         return adopted
 
 
-def _is_visit(one: Kept) -> bool:
+def _is_visit(one: AdoptedTotal) -> bool:
     """Return whether a total may have been counted while its series was on another replica for a while."""
     return bool(one.get("flags") & PENDING)
 
 
-def _is_covered(elsewhere: Sequence[Kept]) -> bool:
+def _is_covered(elsewhere: Sequence[AdoptedTotal]) -> bool:
     """Return whether a series has totals on other replicas, and all of them count what came before its move."""
     return bool(elsewhere) and not any(one.behind for one in elsewhere)
 
 
 def _by_row(
     rows: TotalRows, waiting: Int64Array, snapshots: Mapping[Key, TotalsSnapshot], behind: Collection[Key]
-) -> dict[int, list[Kept]]:
+) -> dict[int, list[AdoptedTotal]]:
     """Return, by row, the totals of its series in snapshots."""
     digests = {rows.columns.digest[row].tobytes(): row for row in waiting.tolist()}
-    found: dict[int, list[Kept]] = {}
+    found: dict[int, list[AdoptedTotal]] = {}
     for key, snapshot in snapshots.items():
         for i, digest in enumerate(map(bytes, snapshot.columns["digest"])):
             if digest in digests:
-                found.setdefault(digests[digest], []).append(Kept(snapshot.columns, i, key in behind))
+                found.setdefault(digests[digest], []).append(AdoptedTotal(snapshot.columns, i, key in behind))
     return found
 
 
-def _joined(rows: TotalRows, row: int, former: Kept, *, reserved: bool = False, fills: bool = False) -> bool:
+def _joined(rows: TotalRows, row: int, former: AdoptedTotal, *, reserved: bool = False, fills: bool = False) -> bool:
     """Add a former total, or one that lies in a gap; a damaged snapshot of another bridge costs only this addition."""
     try:
         total = alone(former.columns, former.i)

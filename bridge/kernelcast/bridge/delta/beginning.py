@@ -34,7 +34,7 @@ ALL: Final = "all"
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class AssignmentFacts:
     """Facts that Kafka gives beside the assignment itself.
 
     Attributes:
@@ -100,7 +100,7 @@ class Beginnings:
         self._log = structlog.stdlib.get_logger("bridge.delta")
         self.topic_ids: dict[str, str] = {}
 
-    def begin(self, partitions: Sequence[Partition], around: Surroundings, bringing: Iterable[str]) -> Begun:
+    def begin(self, partitions: Sequence[Partition], around: AssignmentFacts, bringing: Iterable[str]) -> Begun:
         """Restore totals, and return the latest offsets at which reading may start.
 
         Args:
@@ -177,7 +177,7 @@ class Beginnings:
                 topics |= {snapshot.positions[i][0][0] for i in set(snapshot.columns["partition"].tolist())}
         return topics
 
-    def _unread(self, partitions: Sequence[Partition], around: Surroundings, topics: set[str]) -> dict[Key, int]:
+    def _unread(self, partitions: Sequence[Partition], around: AssignmentFacts, topics: set[str]) -> dict[Key, int]:
         """Return the first offsets that count, of partitions without a usable snapshot whose topic has delta points."""
         if self._by_partition:
             topics = topics | self._topics_of_others(partitions, around, topics)
@@ -192,7 +192,7 @@ class Beginnings:
         oldest = around.offsets_since(list(unread), since_ms)
         return {key: max(offset, oldest.get(key, 0)) for key, offset in unread.items()}
 
-    def _topics_of_others(self, partitions: Sequence[Partition], around: Surroundings, topics: set[str]) -> set[str]:
+    def _topics_of_others(self, partitions: Sequence[Partition], around: AssignmentFacts, topics: set[str]) -> set[str]:
         """Return the topics of which another partition has a snapshot: they have delta points."""
         asked = {partition.key[0] for partition in partitions} - topics
         others = {name_of((topic, number)): topic for topic in asked for number in around.numbers.get(topic, ())}
@@ -203,7 +203,7 @@ class Beginnings:
             return set()
 
     def _restore(
-        self, found: TotalsSnapshot | WireError | None, partitions: Mapping[Key, Partition], around: Surroundings
+        self, found: TotalsSnapshot | WireError | None, partitions: Mapping[Key, Partition], around: AssignmentFacts
     ) -> dict[Key, int]:
         """Restore the totals of partitions from their snapshot; returns the offset of each restored partition."""
         cause, reason = self._unfit(found, partitions, around)
@@ -246,7 +246,7 @@ class Beginnings:
         return foreign
 
     def _unfit(
-        self, found: TotalsSnapshot | WireError | None, partitions: Mapping[Key, Partition], around: Surroundings
+        self, found: TotalsSnapshot | WireError | None, partitions: Mapping[Key, Partition], around: AssignmentFacts
     ) -> tuple[str, str]:
         """Return cause and reason why a snapshot cannot be used; both empty if it can."""
         if found is None:
@@ -259,7 +259,7 @@ class Beginnings:
         foreign = self._foreign(found, partitions)
         return ("other_log", "; ".join(foreign.values())) if len(foreign) == len(partitions) else ("", "")
 
-    def _age_seconds(self, found: TotalsSnapshot | WireError | None, around: Surroundings) -> float:
+    def _age_seconds(self, found: TotalsSnapshot | WireError | None, around: AssignmentFacts) -> float:
         """Return the age of a snapshot; 0 if there is none, or if it cannot be used.
 
         The messages written after the snapshot are read again before the totals are exposed. The age is measured by

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from kernelcast.bridge.clock import Clock
 from kernelcast.bridge.delta.accumulate import Accumulator, DeltaIdentitySource, named
 from kernelcast.bridge.delta.adoption import READ_SECONDS, Adoption, OffsetsSince
-from kernelcast.bridge.delta.beginning import ALL, Beginnings, Surroundings
+from kernelcast.bridge.delta.beginning import ALL, AssignmentFacts, Beginnings
 from kernelcast.bridge.delta.columns import GROWN_TOPIC, NOTHING, OUTCOMES, OVERLAP, PART_OF_TOPIC, WHOLE_TOPIC
 from kernelcast.bridge.delta.instruments import DeltaInstruments
 from kernelcast.bridge.delta.joining import put_back
@@ -122,7 +122,7 @@ class Deltas:
         self._log = structlog.stdlib.get_logger("bridge.delta")
         self.topics: set[str] = set()
 
-    def assigned(self, partitions: Sequence[Partition], around: Surroundings) -> dict[Key, int]:
+    def assigned(self, partitions: Sequence[Partition], around: AssignmentFacts) -> dict[Key, int]:
         """Take partitions over, and restore their totals from snapshots.
 
         Args:

@@ -21,7 +21,7 @@ from kernelcast.bridge.delta.columns import (
 )
 from kernelcast.bridge.delta.gaps import release
 from kernelcast.bridge.tables.columns import Int64Array
-from kernelcast.bridge.tables.schemas import Blocks
+from kernelcast.bridge.tables.schemas import BucketBlocks
 from kernelcast.columnar import PointType, SeriesIdentity
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class TotalRows:
         self.columns: DeltaColumns = empty_columns(64)
         self.used = 0
         self.gaps = empty_gaps(64)
-        self.blocks = Blocks()
+        self.blocks = BucketBlocks()
 
     def __len__(self) -> int:
         return len(self._by_digest)

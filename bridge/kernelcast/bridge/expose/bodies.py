@@ -33,7 +33,7 @@ class SnapshotSource(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class BodyKey:
     """Key of a body; equal requests share one body."""
 
     format: Format
@@ -90,10 +90,10 @@ class Bodies:
     created: bool = False
     clock: Callable[[], float] = time.perf_counter
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _kept: dict[Request, Body] = field(default_factory=dict)
-    _read: WeakValueDictionary[Request, Body] = field(default_factory=WeakValueDictionary)
+    _kept: dict[BodyKey, Body] = field(default_factory=dict)
+    _read: WeakValueDictionary[BodyKey, Body] = field(default_factory=WeakValueDictionary)
 
-    def body(self, request: Request) -> Body:
+    def body(self, request: BodyKey) -> Body:
         """Return a cached body that is still valid, or was started after the request; else a new one."""
         came = self.clock()
         with self._lock:
@@ -105,7 +105,7 @@ class Bodies:
             self._keep(request, body)
             return body
 
-    def _encode(self, request: Request) -> Body:
+    def _encode(self, request: BodyKey) -> Body:
         began = self.clock()
         snapshot = self.source.snapshot(request.view)
         packing = Packing(request.coding)
@@ -114,7 +114,7 @@ class Bodies:
         self.observe(self.clock() - began, body.length)
         return body
 
-    def _keep(self, request: Request, body: Body) -> None:
+    def _keep(self, request: BodyKey, body: Body) -> None:
         self._kept.pop(request, None)
         for other in [other for other, kept in self._kept.items() if kept.version != body.version]:
             del self._kept[other]

@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry
 from starlette.requests import Request as HttpRequest
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
-from kernelcast.bridge.expose.bodies import Bodies, Body, Request, SnapshotSource, empty_body
+from kernelcast.bridge.expose.bodies import Bodies, Body, BodyKey, SnapshotSource, empty_body
 from kernelcast.bridge.expose.negotiate import Coding, Format, Negotiated, negotiate, negotiate_coding
 from kernelcast.bridge.expose.own import OwnMetrics
 from kernelcast.bridge.pages.view import NAMES, SHARD, view_of
@@ -65,7 +65,7 @@ class Exposition:
             return PlainTextResponse(f"{error}\n", status_code=400)
         format_, coding = _negotiated(request, self._compiled)
         headers = {"vary": "accept, accept-encoding", "content-type": format_.content_type}
-        wanted = Request(format_.format, coding, view)
+        wanted = BodyKey(format_.format, coding, view)
         if not self._compiled(format_.format) or self._hidden():
             return self._page(wanted, empty_body(coding), headers)
         if not view.includes_process_metrics and self._tag(wanted, self._store.version) in _tags(request):
@@ -77,7 +77,7 @@ class Exposition:
             headers["etag"] = self._tag(wanted, body.version)
         return self._page(wanted, body, headers)
 
-    def _page(self, wanted: Request, body: Body, headers: dict[str, str]) -> Response:
+    def _page(self, wanted: BodyKey, body: Body, headers: dict[str, str]) -> Response:
         """Return the series, followed by the process's own metrics."""
         end = body.packing.end(self._own.page(wanted.format, wanted.view))
         headers["content-length"] = str(body.length + len(end))
@@ -85,7 +85,7 @@ class Exposition:
             headers["content-encoding"] = wanted.coding.value
         return StreamingResponse(body.sent(end), headers=headers)
 
-    def _tag(self, wanted: Request, version: int) -> str:
+    def _tag(self, wanted: BodyKey, version: int) -> str:
         """Return the entity tag of a page without the process's own metrics, which differ each time."""
         return f'"{self._run}-{version}-{wanted.format.value}-{wanted.coding.value}"'
 

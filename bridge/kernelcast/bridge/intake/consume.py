@@ -68,7 +68,7 @@ class IntakeParts:
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class IntakePolicy:
     """Rules of an intake.
 
     Attributes:
@@ -97,7 +97,7 @@ class Intake:
         membership: Decides whether the partitions may be exposed.
     """
 
-    def __init__(self, parts: IntakeParts, policy: Policy) -> None:
+    def __init__(self, parts: IntakeParts, policy: IntakePolicy) -> None:
         """Connect the parts."""
         self._source, self._selection, self._store = parts.source, parts.selection, parts.store
         self._instruments, self._clock = parts.instruments, parts.clock

@@ -7,7 +7,7 @@ import structlog
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 
 from kernelcast.bridge.clock import Clock
-from kernelcast.bridge.delta.beginning import Surroundings
+from kernelcast.bridge.delta.beginning import AssignmentFacts
 from kernelcast.bridge.delta.deltas import Deltas
 from kernelcast.bridge.instruments import Instruments
 from kernelcast.bridge.partitions.bounds import Answering, Bounds
@@ -89,10 +89,10 @@ class Inquiry:
         self._budget(began_seconds)
         return found
 
-    def surroundings(self, topics: set[str]) -> Surroundings:
+    def surroundings(self, topics: set[str]) -> AssignmentFacts:
         """Return the facts about topics that are needed when some of their partitions are assigned."""
         numbers = {topic: self.growth.known(topic) or frozenset() for topic in topics}
-        return Surroundings(self._ownership.newest_append_ms, numbers, self.offsets_since)
+        return AssignmentFacts(self._ownership.newest_append_ms, numbers, self.offsets_since)
 
     def note_append_time(self, available: Mapping[str, bool]) -> None:
         """Note by topic whether Kafka stamps its messages; answers that were limited without need are noted whole."""

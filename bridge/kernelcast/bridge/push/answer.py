@@ -19,7 +19,7 @@ class RetryDecision(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PushAnswer:
     """An answer, understood.
 
     Attributes:

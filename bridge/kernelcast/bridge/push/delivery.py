@@ -7,7 +7,7 @@ from typing import Final, Generic, Protocol, Self, TypeVar
 import structlog
 
 from kernelcast.bridge.clock import Clock
-from kernelcast.bridge.push.answer import Answer, RetryDecision
+from kernelcast.bridge.push.answer import PushAnswer, RetryDecision
 from kernelcast.bridge.push.backoff import Backoff
 from kernelcast.bridge.push.instruments import DestinationMetrics
 
@@ -42,7 +42,7 @@ P_contra = TypeVar("P_contra", bound=Payload, contravariant=True)
 class PayloadSender(Protocol[P_contra]):
     """Encodes a payload and makes one attempt."""
 
-    def send(self, payload: P_contra) -> tuple[Answer, int]:
+    def send(self, payload: P_contra) -> tuple[PushAnswer, int]:
         """The answer, and how many bytes were sent."""
 
 
@@ -51,7 +51,7 @@ class AbandonedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class DeliveryServices:
     """Dependencies of a delivery besides its receiver.
 
     Attributes:
@@ -74,7 +74,7 @@ class Delivery(Generic[P]):
         trouble: The last error of a receiver that takes nothing; empty without one.
     """
 
-    def __init__(self, sender: PayloadSender[P], surroundings: Surroundings) -> None:
+    def __init__(self, sender: PayloadSender[P], surroundings: DeliveryServices) -> None:
         self._sender = sender
         self._metrics, self._backoff = surroundings.metrics, surroundings.backoff
         self._clock, self._wait = surroundings.clock, surroundings.wait
@@ -93,7 +93,7 @@ class Delivery(Generic[P]):
         if answer.verdict is not RetryDecision.ACKNOWLEDGED:
             self._divide(payload, answer)
 
-    def _divide(self, payload: P, answer: Answer) -> None:
+    def _divide(self, payload: P, answer: PushAnswer) -> None:
         """Find what in a refused payload is at fault, and deliver the rest.
 
         First by series: most often a few of them are at fault. Where none of the parts is taken and the cause is the
@@ -118,21 +118,21 @@ class Delivery(Generic[P]):
             if verdict is not None:
                 self._divide(part, verdict)
 
-    def _part(self, part: P) -> Answer | None:
+    def _part(self, part: P) -> PushAnswer | None:
         """Deliver a part; the answer where it is refused."""
         self._parts_left -= 1
         if self._parts_left < 0:
-            return Answer(
+            return PushAnswer(
                 RetryDecision.REFUSED, "refused", f"a request of this message was divided into {MAX_PARTS} parts"
             )
         answer = self._decided(part)
         return None if answer.verdict is RetryDecision.ACKNOWLEDGED else answer
 
-    def _lose(self, payload: P, answer: Answer) -> None:
+    def _lose(self, payload: P, answer: PushAnswer) -> None:
         self._metrics.discarded(answer.cause or "refused", payload.points)
         self._log.warning("points refused", destination=self._metrics.name, points=payload.points, reason=answer.detail)
 
-    def _decided(self, payload: P) -> Answer:
+    def _decided(self, payload: P) -> PushAnswer:
         """Send until the receiver has decided."""
         while self._wait(0):
             answer, sent_bytes = self._sender.send(payload)
@@ -158,7 +158,7 @@ class Delivery(Generic[P]):
                 break
         raise AbandonedError
 
-    def _acknowledged(self, payload: P, answer: Answer, sent_bytes: int) -> None:
+    def _acknowledged(self, payload: P, answer: PushAnswer, sent_bytes: int) -> None:
         self._backoff.reset()
         self.trouble = ""
         discarded = min(answer.discarded, payload.points)

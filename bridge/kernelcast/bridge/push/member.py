@@ -10,7 +10,7 @@ import structlog
 from kernelcast.bridge.clock import Clock
 from kernelcast.bridge.push.backlog import PushBacklog
 from kernelcast.bridge.push.backoff import Backoff
-from kernelcast.bridge.push.delivery import Delivery, Surroundings
+from kernelcast.bridge.push.delivery import Delivery, DeliveryServices
 from kernelcast.bridge.push.instruments import DestinationMetrics
 from kernelcast.bridge.push.otlp import OtlpSender, PayloadConverter
 from kernelcast.bridge.push.pusher import Pusher, Stages
@@ -139,7 +139,7 @@ class PushMember:
 
     def _stages(self, backlog: PushBacklog) -> Stages:
         duty = self._duty
-        surroundings = Surroundings(
+        surroundings = DeliveryServices(
             duty.metrics,
             Backoff(random.random),
             duty.clock,

@@ -20,7 +20,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 
 from kernelcast.bridge.inputs import Selection
 from kernelcast.bridge.inputs.formats import OTLP_PROTO
-from kernelcast.bridge.push.answer import Answer, RetryDecision
+from kernelcast.bridge.push.answer import PushAnswer, RetryDecision
 from kernelcast.bridge.push.instruments import DestinationMetrics
 from kernelcast.bridge.push.reading import ReaderSettings
 from kernelcast.bridge.push.receiver import Receiver
@@ -89,7 +89,7 @@ class OtlpSender:
         if self._compression != "none":
             self._headers["Content-Encoding"] = self._compression
 
-    def send(self, payload: OtlpPayload) -> tuple[Answer, int]:
+    def send(self, payload: OtlpPayload) -> tuple[PushAnswer, int]:
         """Send a payload once."""
         body = b"".join(payload.bodies)
         if self._compression == "gzip":
@@ -186,7 +186,7 @@ def _payload(ready: list[tuple[bytes, int]]) -> OtlpPayload:
     return OtlpPayload(tuple(body for body, _ in ready), tuple(count for _, count in ready))
 
 
-def _weighed(answer: Answer) -> Answer:
+def _weighed(answer: PushAnswer) -> PushAnswer:
     """The rejected points in the response of a success."""
     try:
         partial = ExportMetricsServiceResponse.FromString(answer.body).partial_success
@@ -194,7 +194,7 @@ def _weighed(answer: Answer) -> Answer:
         return answer
     rejected = max(0, partial.rejected_data_points)
     detail = partial.error_message[:300] if rejected else answer.detail
-    return Answer(RetryDecision.ACKNOWLEDGED, "rejected" if rejected else "", detail, discarded=rejected)
+    return PushAnswer(RetryDecision.ACKNOWLEDGED, "rejected" if rejected else "", detail, discarded=rejected)
 
 
 def _apart(bodies: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:

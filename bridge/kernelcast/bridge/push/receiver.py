@@ -8,7 +8,7 @@ from typing import Final
 import httpx
 
 from kernelcast.bridge.clock import Clock
-from kernelcast.bridge.push.answer import Answer, RetryDecision, judge
+from kernelcast.bridge.push.answer import PushAnswer, RetryDecision, judge
 from kernelcast.bridge.push.backoff import retry_after_seconds
 from kernelcast.bridge.push.settings import PushSettings, TlsSettings
 from kernelcast.wire.errors import ConfigurationError
@@ -69,12 +69,12 @@ class Receiver:
             trust_env=False,  # a proxy of the environment is no choice of this destination's
         )
 
-    def post(self, body: bytes, headers: Mapping[str, str]) -> Answer:
+    def post(self, body: bytes, headers: Mapping[str, str]) -> PushAnswer:
         """Send a request once and understand the answer; whatever goes wrong is an answer, too."""
         try:
             auth = self._auth()
         except OSError as error:
-            return Answer(RetryDecision.AGAIN, "configuration", f"credentials cannot be read: {error}")
+            return PushAnswer(RetryDecision.AGAIN, "configuration", f"credentials cannot be read: {error}")
         bearer = {"Authorization": f"Bearer {self._token.read()}"} if self._token is not None else {}
         try:
             with self._client.stream(
@@ -82,7 +82,7 @@ class Receiver:
             ) as response:
                 return self._understood(response)
         except httpx.HTTPError as error:
-            return Answer(RetryDecision.AGAIN, "network", f"{type(error).__name__}: {error}")
+            return PushAnswer(RetryDecision.AGAIN, "network", f"{type(error).__name__}: {error}")
 
     def close(self) -> None:
         """Close the connection."""
@@ -95,7 +95,7 @@ class Receiver:
             return None
         return self._basic.username, self._password.read() if self._password is not None else self._basic.password
 
-    def _understood(self, response: httpx.Response) -> Answer:
+    def _understood(self, response: httpx.Response) -> PushAnswer:
         body = b""
         deadline = self._clock.monotonic() + self._timeout_seconds
         for part in response.iter_bytes():
@@ -104,7 +104,7 @@ class Receiver:
                 break
         text = body[:4096].decode("utf-8", "replace")
         verdict, cause = judge(response.status_code, text)
-        return Answer(
+        return PushAnswer(
             verdict,
             cause,
             f"HTTP {response.status_code}: {text[:SHOWN_CHARACTERS].strip()}",

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcast.bridge.partitions.outages import Growth
-from kernelcast.bridge.tables.columns import EMPTY, FREE, UNCHANGED, Int64Array, Rules, SeriesColumns
+from kernelcast.bridge.tables.columns import EMPTY, FREE, UNCHANGED, Int64Array, PointRules, SeriesColumns
 from kernelcast.columnar.compiled import allocating_kernel
 
 
@@ -15,7 +15,7 @@ def outlived(
     oldest_ms: Int64Array,
     heard_ms: Int64Array,
     growth: Growth,
-    rules: Rules,
+    rules: PointRules,
 ) -> NDArray[np.bool_]:
     """Return a mask of the expired series.
 

@@ -1,11 +1,11 @@
 """Hides series of a grown topic that another replica may expose: those that came, and those that may have gone.
 
 When partitions are added to a topic, a series may continue in another partition. The replica that owns the old
-partition exposes the series' last value until it expires there: `Rules.floor_ms` or `Rules.missed_intervals` of its
-intervals after its last point, by Kafka's append times. The first point in the new partition comes after that last
-point. So the replica that owns the new partition waits equally long from that first point on, plus a margin, plus the
-longest gap of the series: a replica that joins cannot know whether Kafka was away in that gap, and such time does not
-count as silence. An outage counts for the series alone that were last seen before it. It is measured from its first
+partition exposes the series' last value until it expires there: `PointRules.floor_ms` or `PointRules.missed_intervals`
+of its intervals after its last point, by Kafka's append times. The first point in the new partition comes after that
+last point. So the replica that owns the new partition waits equally long from that first point on, plus a margin, plus
+the longest gap of the series: a replica that joins cannot know whether Kafka was away in that gap, and such time does
+not count as silence. An outage counts for the series alone that were last seen before it. It is measured from its first
 query without an answer where a series is withdrawn, and from Kafka's last answer where it is released. So no replica
 withdraws a series later than another one releases it.
 
@@ -16,11 +16,11 @@ owns partitions 0 and 1 of a grown topic and exposes 58, the first value in part
 second replica and partition 1 to a third one. The second replica reads 57 in partition 0 and never exposes it. The
 third one holds the series as usual.
 
-The former owner removes a series after `Rules.missed_intervals` of the longest gap that it remembers, but its new owner
-does not know that gap. So the former owner withdraws the series earlier, after as many of its usual gaps: it hides it
-until the next point comes here. Example: a series with a point every 10 s has missed two points, and moves a minute
-later. Its former owner would remove it after 112 s, its new owner holds it for 87 s. The former owner withdraws it
-after 60 s, which is the shortest time.
+The former owner removes a series after `PointRules.missed_intervals` of the longest gap that it remembers, but its new
+owner does not know that gap. So the former owner withdraws the series earlier, after as many of its usual gaps: it
+hides it until the next point comes here. Example: a series with a point every 10 s has missed two points, and moves a
+minute later. Its former owner would remove it after 112 s, its new owner holds it for 87 s. The former owner withdraws
+it after 60 s, which is the shortest time.
 """
 
 from typing import NamedTuple
@@ -33,7 +33,7 @@ from kernelcast.bridge.tables.columns import (
     UNCHANGED,
     WITHDRAWN,
     Int64Array,
-    Rules,
+    PointRules,
     SeriesColumns,
 )
 
@@ -48,7 +48,7 @@ class Hold(NamedTuple):
         taken_at: By partition, the offset of the first message that was written after the partition was taken over.
     """
 
-    rules: Rules
+    rules: PointRules
     ttl_ms: int
     margin_ms: int
     taken_at: Int64Array
@@ -86,11 +86,11 @@ def release(series: SeriesColumns, used: int, growth: Growth, heard_ms: Int64Arr
     return len(released)
 
 
-def withdraw(series: SeriesColumns, used: int, growth: Growth, heard_ms: Int64Array, rules: Rules) -> int:
+def withdraw(series: SeriesColumns, used: int, growth: Growth, heard_ms: Int64Array, rules: PointRules) -> int:
     """Hide series of grown topics that are overdue, because they may have moved to another replica.
 
-    A series is overdue when it has had no point for `Rules.missed_intervals` of its usual gaps, and for
-    `Rules.floor_ms`. Its next point here exposes it again.
+    A series is overdue when it has had no point for `PointRules.missed_intervals` of its usual gaps, and for
+    `PointRules.floor_ms`. Its next point here exposes it again.
 
     Args:
         series: The slots.

@@ -17,7 +17,7 @@ from kernelcast.bridge.tables.columns import (
     FloatArray,
     Int64Array,
     MessageColumns,
-    Rules,
+    PointRules,
 )
 from kernelcast.bridge.tables.exponential import (
     CAPACITY_WORD,
@@ -206,7 +206,7 @@ def store_histograms(  # noqa: PLR0913, PLR0917  arrays in, arrays out
     tables: Tables,
     points: HistogramPoints,
     messages: MessageColumns,
-    rules: Rules,
+    rules: PointRules,
     schemas: tuple[Int64Array, FloatArray],
     blocks: Int64Array,
     begin: int,

@@ -8,8 +8,8 @@ from kernelcast.bridge.tables.columns import (
     OWN,
     SECOND_WRITER,
     STORED,
+    PointRules,
     ProducerColumns,
-    Rules,
     SeriesColumns,
     UInt8Array,
     WireColumns,
@@ -85,7 +85,7 @@ def clamped_times(
         slot: Slot of its series.
         origin: Origin of the point.
         said: Start and event time from the producer.
-        tolerance_ns: See `Rules`.
+        tolerance_ns: See `PointRules`.
     """
     series = tables.series
     start_ns, time_ns = said
@@ -105,7 +105,7 @@ def is_corrected(before: tuple[int, int], after: tuple[int, int], tolerance_ns: 
     Args:
         before: Event time in nanoseconds and append time in milliseconds of the point of the clock that was ahead.
         after: The same of the other point.
-        tolerance_ns: See `Rules`.
+        tolerance_ns: See `PointRules`.
     """
     time_ns, append_ms = after
     right = time_ns <= append_ms * NANOSECONDS_PER_MILLISECOND + tolerance_ns // 2
@@ -113,7 +113,7 @@ def is_corrected(before: tuple[int, int], after: tuple[int, int], tolerance_ns: 
 
 
 @inlined
-def is_later(tables: Tables, wire: int, slot: int, time_ns: int, origin: PointOrigin, rules: Rules) -> bool:
+def is_later(tables: Tables, wire: int, slot: int, time_ns: int, origin: PointOrigin, rules: PointRules) -> bool:
     """Whether a point of a series' own writer is later than the stored one.
 
     Event times are compared unchanged, in the future or not, unless the clock was corrected between the two points.
@@ -124,7 +124,7 @@ def is_later(tables: Tables, wire: int, slot: int, time_ns: int, origin: PointOr
     12:00:30 and a nanosecond, 20 s after its append time, although the producer's clock was right.
 
     A time in the future in another partition than that of a stored point of a right clock is not later for
-    `Rules.takeover_ms`. Example: a partition has no leader, its series moves, and then its clock is corrected. The
+    `PointRules.takeover_ms`. Example: a partition has no leader, its series moves, and then its clock is corrected. The
     messages that the producer still holds for the old partition are appended last.
     """
     series, tolerance_ns = tables.series, rules.tolerance_ns
@@ -147,12 +147,12 @@ def is_lag(tables: Tables, partition: int, other: int) -> bool:
 
 
 @inlined
-def has_fallen_silent(tables: Tables, slot: int, origin: PointOrigin, rules: Rules) -> bool:
+def has_fallen_silent(tables: Tables, slot: int, origin: PointOrigin, rules: PointRules) -> bool:
     """Whether a series' writer has stopped, so that another writer may take the series over.
 
     The labels of a series contain job and instance, so both writers have the same. The writer has stopped when no
     series of it has had a point for `SILENT_INTERVALS` of its intervals, where the gap is no lag, see `is_lag`. In any
-    case a series without a point for `Rules.takeover_ms` is free.
+    case a series without a point for `PointRules.takeover_ms` is free.
     """
     series, writers = tables.series, tables.writers
     if origin.append_ms - series.append_ms[slot] > rules.takeover_ms:
@@ -168,7 +168,7 @@ def has_fallen_silent(tables: Tables, slot: int, origin: PointOrigin, rules: Rul
 
 @inlined
 def was_restarted(
-    tables: Tables, wire: int, slot: int, origin: PointOrigin, when: tuple[int, int], rules: Rules
+    tables: Tables, wire: int, slot: int, origin: PointOrigin, when: tuple[int, int], rules: PointRules
 ) -> bool:
     """Whether a point of another writer shows that its process began after the last point of the series' writer.
 
@@ -195,7 +195,7 @@ def was_restarted(
 
 @inlined
 def with_older_start(
-    tables: Tables, wire: int, slot: int, origin: PointOrigin, when: tuple[int, int], rules: Rules
+    tables: Tables, wire: int, slot: int, origin: PointOrigin, when: tuple[int, int], rules: PointRules
 ) -> int:
     """Return the outcome of a point whose start is before that of its series.
 
@@ -212,7 +212,7 @@ def with_older_start(
 
 
 @inlined
-def judge(tables: Tables, wire: int, slot: int, origin: PointOrigin, when: tuple[int, int], rules: Rules) -> int:
+def judge(tables: Tables, wire: int, slot: int, origin: PointOrigin, when: tuple[int, int], rules: PointRules) -> int:
     """Decide whether a point is stored: its writer must own the series, and it must be newer than the stored point.
 
     Points are ordered by start, then event time, then offset. Example with a stored point (start 100, time 160):

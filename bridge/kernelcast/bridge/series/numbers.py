@@ -11,7 +11,7 @@ from kernelcast.bridge.tables.columns import (
     STORED,
     Int64Array,
     MessageColumns,
-    Rules,
+    PointRules,
 )
 from kernelcast.bridge.tables.points import NumberPoints
 from kernelcast.columnar import IS_INTEGER, NO_RECORDED_VALUE
@@ -20,7 +20,7 @@ from kernelcast.columnar.compiled import kernel
 
 @kernel
 def store_numbers(
-    tables: Tables, points: NumberPoints, messages: MessageColumns, rules: Rules, counts: Int64Array
+    tables: Tables, points: NumberPoints, messages: MessageColumns, rules: PointRules, counts: Int64Array
 ) -> None:
     """Store points of gauges and sums, in order; what became of them is added to the counts, of shape (COUNTS,)."""
     series, wires = tables.series, tables.wires

@@ -19,8 +19,8 @@ from kernelcast.bridge.tables.columns import (
     UNCHANGED,
     WITHDRAWN,
     MessageColumns,
+    PointRules,
     ProducerColumns,
-    Rules,
     SeriesColumns,
     WireColumns,
 )
@@ -135,7 +135,7 @@ def note_key(series: SeriesColumns, slot: int, producers: ProducerColumns, produ
 
 @inlined
 def change(  # noqa: PLR0913, PLR0917  compiled into its caller
-    tables: Tables, wire: int, slot: int, origin: PointOrigin, when: tuple[int, int], state: int, rules: Rules
+    tables: Tables, wire: int, slot: int, origin: PointOrigin, when: tuple[int, int], state: int, rules: PointRules
 ) -> int:
     """Write everything of a point that is stored, except its value.
 
@@ -196,7 +196,7 @@ def change(  # noqa: PLR0913, PLR0917  compiled into its caller
 
 
 @inlined
-def tried(tables: Tables, wire: int, slot: int, origin: PointOrigin, when: tuple[int, int], rules: Rules) -> int:
+def tried(tables: Tables, wire: int, slot: int, origin: PointOrigin, when: tuple[int, int], rules: PointRules) -> int:
     """Call `judge`, and record that producer and writer are alive unless the point was refused as a second writer's.
 
     Signs that two producers share an identity are counted.

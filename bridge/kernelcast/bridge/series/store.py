@@ -19,7 +19,7 @@ from kernelcast.bridge.series.kept_exemplars import KeptExemplars
 from kernelcast.bridge.series.numbers import store_numbers
 from kernelcast.bridge.series.occupancy import Occupancy
 from kernelcast.bridge.series.wires import BoolArray, IdentitySource, SharingSource, Wires
-from kernelcast.bridge.tables.arrivals import PLACED, Arrivals
+from kernelcast.bridge.tables.arrivals import PLACED, NewSeries
 from kernelcast.bridge.tables.columns import (
     COUNTS,
     FREE,
@@ -34,7 +34,7 @@ from kernelcast.bridge.tables.columns import (
     Int32Array,
     Int64Array,
     MessageColumns,
-    Rules,
+    PointRules,
     UInt8Array,
 )
 from kernelcast.bridge.tables.exponential import block_words
@@ -57,7 +57,7 @@ WORTH_SHARING: Final = 4
 MAX_HEARTBEAT_BATCHES: Final = 10
 """Batches of new producers per call of `judge_producers`; series of further ones are added at the next call."""
 
-DEFAULT_RULES: Final = Rules(tolerance_ns=10_000_000_000, takeover_ms=60_000)
+DEFAULT_RULES: Final = PointRules(tolerance_ns=10_000_000_000, takeover_ms=60_000)
 
 Forgotten = list[tuple[IdentitySource, Int32Array]]
 """By input, the series numbers that it may forget."""
@@ -75,7 +75,7 @@ class SeriesStore:
         self,
         limits: SeriesLimits,
         *,
-        rules: Rules = DEFAULT_RULES,
+        rules: PointRules = DEFAULT_RULES,
         reserved: frozenset[str] = frozenset(),
         translator: Translator | None = None,
         share: Share | None = None,
@@ -339,15 +339,15 @@ class SeriesStore:
             with self._lock:
                 self._admit(wires, chunk, arrivals)
 
-    def _arrivals(self, source: IdentitySource, numbers: Int32Array) -> Arrivals:
+    def _arrivals(self, source: IdentitySource, numbers: Int32Array) -> NewSeries:
         if len(numbers) >= WORTH_SHARING and isinstance(source, SharingSource):
             return place_together(self._translator, source.identities(numbers))
-        return Arrivals.of([self._place(source.identity(number)) for number in numbers.tolist()])
+        return NewSeries.of([self._place(source.identity(number)) for number in numbers.tolist()])
 
     def _place(self, identity: SeriesIdentity | Placement | int) -> Placement | int:
         return self._translator.place(identity) if isinstance(identity, SeriesIdentity) else identity
 
-    def _admit(self, wires: Wires, numbers: Int32Array, arrivals: Arrivals) -> None:
+    def _admit(self, wires: Wires, numbers: Int32Array, arrivals: NewSeries) -> None:
         """Assign slots to new series numbers, or record the reason for refusal."""
         columns, origin = wires.columns, arrivals.origin
         columns.slot[numbers] = -arrivals.refused

@@ -15,7 +15,7 @@ PLACED: Final = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Arrivals:
+class NewSeries:
     """k series that are new to the store; m of them are placed, the others refused.
 
     Attributes:
@@ -38,7 +38,7 @@ class Arrivals:
     label_set: Int32Array
 
     @classmethod
-    def of(cls, placements: Iterable[Placement | int]) -> "Arrivals":
+    def of(cls, placements: Iterable[Placement | int]) -> "NewSeries":
         """Make arrivals from series that were placed one by one, or refused."""
         refused: list[int] = []
         rows: list[tuple[int, int, int]] = []

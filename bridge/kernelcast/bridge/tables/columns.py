@@ -116,7 +116,7 @@ class SeriesColumns(NamedTuple):
         producer: Number of the job and instance that it was admitted for.
         label_set: Number of its labels.
         interval_ms: Longest interval between its points, by append time, as `judgement` learns it; 0 before two points.
-        gap_ms: The same without `Rules.unlearned_ms`: only the gaps that were seen.
+        gap_ms: The same without `PointRules.unlearned_ms`: only the gaps that were seen.
         last_gap_ms: The last gap between its points, by append time; 0 before two points.
         usual_gap_ms: The shorter one of its last two gaps, so that one missed point does not count.
         held_ms: Append time of its first point here while it is held, because the replica with its former partition may
@@ -249,7 +249,7 @@ class MessageColumns(NamedTuple):
     key_hash: Int64Array
 
 
-class Rules(NamedTuple):
+class PointRules(NamedTuple):
     """Rules for accepting points and for expiring series.
 
     Attributes:

@@ -73,7 +73,7 @@ class Schemas:
         return int(self.indptr[number + 1] - self.indptr[number])
 
 
-class Blocks:
+class BucketBlocks:
     """Bucket counts of all histograms in one array; freed blocks are used again by histograms of the same length."""
 
     def __init__(self) -> None:

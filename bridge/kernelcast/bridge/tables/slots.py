@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcast.bridge.tables.admission import Held, Index, SlotRequests, admit
-from kernelcast.bridge.tables.arrivals import Arrivals
+from kernelcast.bridge.tables.arrivals import NewSeries
 from kernelcast.bridge.tables.columns import (
     EMPTY,
     EXPONENTIAL,
@@ -36,7 +36,7 @@ from kernelcast.bridge.tables.hashing import Share, stable_hash
 from kernelcast.bridge.tables.labels import LabelIndex
 from kernelcast.bridge.tables.placement import Placement
 from kernelcast.bridge.tables.producers import UNLISTED_PRODUCER
-from kernelcast.bridge.tables.schemas import Blocks, Schemas
+from kernelcast.bridge.tables.schemas import BucketBlocks, Schemas
 from kernelcast.wire.catalogue import Kind
 
 LINES_WITHOUT_BOUNDS = 3
@@ -84,9 +84,9 @@ class Slots:
         self.families = Families.reserving(reserved)
         self.labels = LabelIndex()
         self.schemas = Schemas()
-        self.blocks = Blocks()
+        self.blocks = BucketBlocks()
 
-    def admit(self, arrivals: Arrivals, producers: Int32Array) -> Int32Array:
+    def admit(self, arrivals: NewSeries, producers: Int32Array) -> Int32Array:
         """Return the slot of each series; new series are assigned slots.
 
         Args:
@@ -203,7 +203,7 @@ class Slots:
         held = self.producer_lines[producer] if producer < len(self.producer_lines) else 0
         return PRODUCER_LIMIT if producer != UNLISTED_PRODUCER and held + lines > self.limits.series_per_producer else 0
 
-    def _families_of(self, arrivals: Arrivals, heading: Int32Array) -> Int32Array:
+    def _families_of(self, arrivals: NewSeries, heading: Int32Array) -> Int32Array:
         """Return, for each heading, the number of its family; -1 if it is refused or no series has it.
 
         Args:

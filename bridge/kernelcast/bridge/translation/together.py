@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelcast.bridge.tables.arrivals import PLACED, Arrivals
+from kernelcast.bridge.tables.arrivals import PLACED, NewSeries
 from kernelcast.bridge.tables.columns import LABELS_TOO_LONG, Int32Array
 from kernelcast.bridge.tables.distinct import distinct_numbers, first_uses
 from kernelcast.bridge.translation.translate import NamedFamily, Scope, Style, Translator, scope_of
@@ -24,7 +24,7 @@ class _Surrounding(NamedTuple):
     style: Style
 
 
-def place_together(translator: Translator, series: SharedIdentities) -> Arrivals:
+def place_together(translator: Translator, series: SharedIdentities) -> NewSeries:
     """Return the placements of series, equal to those of `Translator.place`.
 
     Args:
@@ -43,7 +43,7 @@ def place_together(translator: Translator, series: SharedIdentities) -> Arrivals
     kept = ~too_long
     headings = [one.heading if isinstance(one, NamedFamily) else None for one in named]
     origins = [translator.origin(*one) for one in surroundings]
-    return Arrivals(
+    return NewSeries(
         refused,
         *_distinct(headings, series.metric[rows[kept]]),
         *_distinct(origins, surrounding[kept]),

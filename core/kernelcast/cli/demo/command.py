@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.live import Live
 
 from kernelcast.cli.demo import summary as report
-from kernelcast.cli.demo.progress import Progress
+from kernelcast.cli.demo.progress import StartProgress
 from kernelcast.cli.demo.run import Demo, DemoOptions
 from kernelcast.cli.demo.sources import DemoSource, choose
 from kernelcast.cli.demo.state import DemoState
@@ -111,7 +111,7 @@ def demo(  # noqa: PLR0913  a command line's options
         shutdown = Shutdown(exit_now=lambda code: _end_now(run, code))
         typer.echo("starting the services; the first start on a machine compiles for about a minute")
         with shutdown.signals(), _screen(shutdown) as show:
-            result = run.run(shutdown, show, Progress(typer.echo))
+            result = run.run(shutdown, show, StartProgress(typer.echo))
     if summary is not None:
         report.write(result, summary)
     typer.echo("\n".join(report.sentences(result)))

@@ -7,7 +7,7 @@ from typing import Final
 EVERY_SECONDS: Final = 4.0
 
 
-class Progress:
+class StartProgress:
     """Prints the present step of a start, at most every few seconds.
 
     Args:

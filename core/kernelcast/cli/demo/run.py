@@ -15,7 +15,7 @@ from kernelcast.cli.demo.children import KERNELCAST, DemoProcess, Supervisor
 from kernelcast.cli.demo.event_log import EventLog
 from kernelcast.cli.demo.http import answers
 from kernelcast.cli.demo.machine_code import MachineCodeStamp
-from kernelcast.cli.demo.progress import Progress
+from kernelcast.cli.demo.progress import StartProgress
 from kernelcast.cli.demo.sources import DemoSource
 from kernelcast.cli.demo.state import DemoState, Gatherer
 from kernelcast.runtime.lifecycle import Shutdown
@@ -102,7 +102,7 @@ class Demo:
             lines.append(f"Alertmanager is not on PATH: {remedy.format('prometheus-alertmanager')}")
         return lines
 
-    def run(self, shutdown: Shutdown, show: Show, progress: Progress) -> dict[str, Any]:
+    def run(self, shutdown: Shutdown, show: Show, progress: StartProgress) -> dict[str, Any]:
         """Run until the time is up or somebody stops it.
 
         Args:
@@ -132,7 +132,7 @@ class Demo:
             exits = self._supervisor.stop()
         return summary.summarise(self.state, self._published(), exits)
 
-    def _start_services(self, shutdown: Shutdown, progress: Progress) -> None:
+    def _start_services(self, shutdown: Shutdown, progress: StartProgress) -> None:
         options = self._options
         nvml = "on" if options.source.kind == "nvml" else "off"
         self.workspace.write_config(nvml=nvml, kernels=options.kernels)
@@ -147,7 +147,7 @@ class Demo:
             self._wait_for(name, f"http://{getattr(endpoints, name)}/-/ready", shutdown, progress)
         self._start_servers()
 
-    def _compile(self, shutdown: Shutdown, progress: Progress) -> None:
+    def _compile(self, shutdown: Shutdown, progress: StartProgress) -> None:
         """Have machine code on disk before three services start that each would compile the same."""
         stamp = MachineCodeStamp.here()
         if stamp.matches():
@@ -239,7 +239,7 @@ class Demo:
         child = DemoProcess(name, command, self.workspace.log(name), ends=ends, environ=environ or {})
         return self._supervisor.start(child)
 
-    def _wait_for(self, name: str, url: str, shutdown: Shutdown, progress: Progress) -> None:
+    def _wait_for(self, name: str, url: str, shutdown: Shutdown, progress: StartProgress) -> None:
         deadline = time.monotonic() + READY_SECONDS
         while not answers(url) and not shutdown.requested:
             self._check()

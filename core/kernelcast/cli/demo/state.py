@@ -10,8 +10,8 @@ from kernelcast.cli.demo.http import fetch, query
 from kernelcast.cli.demo.sources import DemoSource
 from kernelcast.cli.demo.workspace import Workspace
 from kernelcast.cli.top.page import ScrapedPage, read
-from kernelcast.cli.top.target import Access, firing_alerts
-from kernelcast.cli.top.view import Alerts, View
+from kernelcast.cli.top.target import ServerCredentials, firing_alerts
+from kernelcast.cli.top.view import Alerts, TopView
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.errors import PageError
 from kernelcast.wire.topics import ALERTS, HINTS, OUTCOMES
@@ -28,7 +28,7 @@ class DemoState:
     workspace: Workspace
     broker: str
     elapsed_seconds: float = 0.0
-    view: View = field(default_factory=lambda: View(""))
+    view: TopView = field(default_factory=lambda: TopView(""))
     reachable: bool = False
     hints: list[dict[str, Any]] = field(default_factory=list)
     outcomes: list[dict[str, Any]] = field(default_factory=list)
@@ -82,7 +82,9 @@ class Gatherer:
         if not address:
             return Alerts(None, "rules need a Prometheus, which was not started")
         try:
-            return Alerts(firing_alerts(f"http://{address}/api/v1", Access()), "the rules are not evaluated yet")
+            return Alerts(
+                firing_alerts(f"http://{address}/api/v1", ServerCredentials()), "the rules are not evaluated yet"
+            )
         except PageError:
             return Alerts(None, "Prometheus does not answer yet")
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, Message, Producer
 
-from kernelcast.cli.doctor.finding import Finding, Severity, fail, ok, warn
+from kernelcast.cli.doctor.finding import CheckLevel, CheckResult, fail, ok, warn
 from kernelcast.runtime.kafka.admin import Admin, TopicState, differences
 from kernelcast.runtime.kafka.connect import PRODUCER_PROPERTIES, connect
 from kernelcast.runtime.settings.service import KafkaSettings
@@ -17,7 +17,7 @@ MAX_SKEW_SECONDS: Final = 2.0
 _CLOCK_TIMEOUT_SECONDS: Final = 10.0
 
 
-def check_broker(settings: KafkaSettings, *, probe_clock: bool) -> Iterator[Finding]:
+def check_broker(settings: KafkaSettings, *, probe_clock: bool) -> Iterator[CheckResult]:
     """Look at Kafka.
 
     Args:
@@ -29,7 +29,7 @@ def check_broker(settings: KafkaSettings, *, probe_clock: bool) -> Iterator[Find
         admin = Admin(settings)
         administrates, found = admin.can_administrate(), admin.topics()
     except BrokerAccessError as error:
-        yield Finding("kafka", Severity.FAIL, error.found, error.remedy, wrong_settings=True)
+        yield CheckResult("kafka", CheckLevel.FAIL, error.found, error.remedy, wrong_settings=True)
         return
     except KernelcastError as error:
         yield fail("kafka", f"{error}", "check --kafka.bootstrap-servers, kafka.properties and the network")
@@ -40,7 +40,7 @@ def check_broker(settings: KafkaSettings, *, probe_clock: bool) -> Iterator[Find
         yield check_clock(lambda: broker_time_seconds(settings))
 
 
-def check_topics(found: dict[str, TopicState]) -> Iterator[Finding]:
+def check_topics(found: dict[str, TopicState]) -> Iterator[CheckResult]:
     """Compare the broker's topics with the contract."""
     missing = [topic.name for topic in TOPICS if topic.name not in found]
     if missing:
@@ -59,7 +59,7 @@ def check_topics(found: dict[str, TopicState]) -> Iterator[Finding]:
 
 def check_clock(
     broker_seconds: Callable[[], float | None], *, local_seconds: Callable[[], float] = time.time
-) -> Finding:
+) -> CheckResult:
     """Compare this machine's clock with the broker's."""
     before = local_seconds()
     appended = broker_seconds()

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from kernelcast.cli.doctor import broker, gpu, node, rows, software, surroundings
-from kernelcast.cli.doctor.finding import Finding, Severity
+from kernelcast.cli.doctor.finding import CheckLevel, CheckResult
 from kernelcast.cli.doctor.limit import within
 from kernelcast.cli.doctor.settings import DoctorSettings, NodeSettings
 from kernelcast.runtime.command import command
@@ -20,7 +20,7 @@ from kernelcast.runtime.exits import EXIT_CONFIGURATION, EXIT_RUN_TIME
 from kernelcast.runtime.settings.service import load
 
 STATE_BYTES: Final = 64 * 2**20
-_STYLES: Final = {Severity.OK: "green", Severity.WARN: "yellow", Severity.FAIL: "bold red"}
+_STYLES: Final = {CheckLevel.OK: "green", CheckLevel.WARN: "yellow", CheckLevel.FAIL: "bold red"}
 
 
 @command
@@ -62,12 +62,12 @@ def doctor(
         typer.echo(json.dumps([_plain(finding) for finding in findings], indent=2))
     else:
         _show(findings)
-    failed = [finding for finding in findings if finding.level is Severity.FAIL]
+    failed = [finding for finding in findings if finding.level is CheckLevel.FAIL]
     if failed:
         raise typer.Exit(EXIT_CONFIGURATION if any(finding.wrong_settings for finding in failed) else EXIT_RUN_TIME)
 
 
-def _check_node(place: NodeSettings) -> Iterator[Finding]:
+def _check_node(place: NodeSettings) -> Iterator[CheckResult]:
     """The exporter's surroundings, as its settings name them."""
     yield from node.check_socket(place.socket_path)
     yield from surroundings.check_dcgm_exporter(place.dcgm_exporter_url)
@@ -89,7 +89,7 @@ def _check_node(place: NodeSettings) -> Iterator[Finding]:
     )
 
 
-def _plain(finding: Finding) -> dict[str, str]:
+def _plain(finding: CheckResult) -> dict[str, str]:
     return {
         "check": finding.check,
         "level": finding.level.value,
@@ -98,7 +98,7 @@ def _plain(finding: Finding) -> dict[str, str]:
     }
 
 
-def _show(findings: Iterable[Finding]) -> None:
+def _show(findings: Iterable[CheckResult]) -> None:
     console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
     for finding in findings:
         style = _STYLES[finding.level]

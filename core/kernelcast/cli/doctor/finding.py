@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 
-class Severity(Enum):
+class CheckLevel(Enum):
     """Severity of a finding."""
 
     OK = "ok"
@@ -13,7 +13,7 @@ class Severity(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """The result of one check.
 
     Attributes:
@@ -25,22 +25,22 @@ class Finding:
     """
 
     check: str
-    level: Severity
+    level: CheckLevel
     found: str
     remedy: str = ""
     wrong_settings: bool = False
 
 
-def ok(check: str, found: str) -> Finding:
+def ok(check: str, found: str) -> CheckResult:
     """All is well."""
-    return Finding(check, Severity.OK, found)
+    return CheckResult(check, CheckLevel.OK, found)
 
 
-def warn(check: str, found: str, remedy: str) -> Finding:
+def warn(check: str, found: str, remedy: str) -> CheckResult:
     """Something will be missing, the rest works."""
-    return Finding(check, Severity.WARN, found, remedy)
+    return CheckResult(check, CheckLevel.WARN, found, remedy)
 
 
-def fail(check: str, found: str, remedy: str) -> Finding:
+def fail(check: str, found: str, remedy: str) -> CheckResult:
     """It will not work like this."""
-    return Finding(check, Severity.FAIL, found, remedy)
+    return CheckResult(check, CheckLevel.FAIL, found, remedy)

@@ -6,14 +6,16 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from kernelcast.cli.doctor.finding import Finding, fail, ok, warn
+from kernelcast.cli.doctor.finding import CheckResult, fail, ok, warn
 
 DRIVER_PARAMETERS: Final = Path("/proc/driver/nvidia/params")
 DRIVER_VERSION: Final = Path("/proc/driver/nvidia/version")
 _NO_GPU: Final = "without a GPU, use `kernelcast replay`, `simulate` or `demo`"
 
 
-def check_gpu(load: Callable[[str], ModuleType] = import_module, driver: Path = DRIVER_VERSION) -> Iterator[Finding]:
+def check_gpu(
+    load: Callable[[str], ModuleType] = import_module, driver: Path = DRIVER_VERSION
+) -> Iterator[CheckResult]:
     """Whether NVML works, and for each GPU whether GPM gives profiling rows."""
     try:
         nvml: Any = load("pynvml")
@@ -38,7 +40,7 @@ def check_gpu(load: Callable[[str], ModuleType] = import_module, driver: Path = 
 
 def check_cupti(
     load: Callable[[str], ModuleType] = import_module, parameters: Path = DRIVER_PARAMETERS
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     """Whether the probe can use CUPTI: its own decoder, NVIDIA's library, and the right to performance counters."""
     try:
         native: Any = load("kernelcast.probe.cupti.native")
@@ -63,7 +65,7 @@ def check_cupti(
         yield ok("gpu counters", "every user may use them")
 
 
-def _check_decoder(native: Any) -> Finding:
+def _check_decoder(native: Any) -> CheckResult:
     """The C library that adds records up."""
     try:
         native.ActivityDecoder()
@@ -73,7 +75,7 @@ def _check_decoder(native: Any) -> Finding:
     return ok("cupti decoder", "built")
 
 
-def _check_library(library: Any) -> Finding:
+def _check_library(library: Any) -> CheckResult:
     """NVIDIA's library, as a program with the probe would find it from here."""
     try:
         found = library.open_cupti()
@@ -82,7 +84,7 @@ def _check_library(library: Any) -> Finding:
     return ok("cupti", f"version {found.version}; programs use it with KERNELCAST_CUPTI=1")
 
 
-def _check_devices(nvml: Any) -> Iterator[Finding]:
+def _check_devices(nvml: Any) -> Iterator[CheckResult]:
     count = nvml.nvmlDeviceGetCount()
     version = nvml.nvmlSystemGetDriverVersion()
     if count == 0:

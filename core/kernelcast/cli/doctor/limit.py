@@ -4,13 +4,13 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from kernelcast.cli.doctor.finding import Finding, fail
+from kernelcast.cli.doctor.finding import CheckResult, fail
 
 SECONDS: Final = 15.0
 """NVML answers within milliseconds; the first query of many sleeping GPUs takes seconds."""
 
 
-def within(check: Callable[[], Iterable[Finding]], *, name: str, seconds: float = SECONDS) -> list[Finding]:
+def within(check: Callable[[], Iterable[CheckResult]], *, name: str, seconds: float = SECONDS) -> list[CheckResult]:
     """Run a check with a time limit; if it hangs, return the findings until then and one that says so.
 
     Args:
@@ -21,7 +21,7 @@ def within(check: Callable[[], Iterable[Finding]], *, name: str, seconds: float 
     Raises:
         Exception: The exception of the check.
     """
-    found: list[Finding] = []
+    found: list[CheckResult] = []
     failed: list[Exception] = []
 
     def run() -> None:

@@ -5,12 +5,12 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from kernelcast.cli.doctor.finding import Finding, fail, ok, warn
+from kernelcast.cli.doctor.finding import CheckResult, fail, ok, warn
 from kernelcast.runtime.web.config import read_web_config
 from kernelcast.wire.errors import ConfigurationError
 
 
-def check_socket(path: Path) -> Iterator[Finding]:
+def check_socket(path: Path) -> Iterator[CheckResult]:
     """Whether programs can reach the exporter here."""
     folder = path.parent
     try:
@@ -40,7 +40,7 @@ def check_socket(path: Path) -> Iterator[Finding]:
         yield ok("probe socket", f"{path} ({stat.filemode(mode)})")
 
 
-def check_web_config(path: Path | None) -> Iterator[Finding]:
+def check_web_config(path: Path | None) -> Iterator[CheckResult]:
     """Whether the web configuration file can be used."""
     if path is None:
         yield ok("web configuration", "none: plain HTTP for everybody who can connect")

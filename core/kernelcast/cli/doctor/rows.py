@@ -6,7 +6,7 @@ from importlib import import_module
 from types import MappingProxyType, ModuleType
 from typing import Any, Final
 
-from kernelcast.cli.doctor.finding import Finding, fail, ok, warn
+from kernelcast.cli.doctor.finding import CheckResult, fail, ok, warn
 
 CALLS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -33,7 +33,7 @@ _NO_RIGHTS: Final = (
 )
 
 
-def check_rows(load: Callable[[str], ModuleType] = import_module) -> Iterator[Finding]:
+def check_rows(load: Callable[[str], ModuleType] = import_module) -> Iterator[CheckResult]:
     """Yield the available values of each GPU, and whether it is in MIG mode; nothing if NVML does not work at all."""
     try:
         nvml: Any = load("pynvml")
@@ -50,7 +50,7 @@ def check_rows(load: Callable[[str], ModuleType] = import_module) -> Iterator[Fi
             nvml.nvmlShutdown()
 
 
-def _check_gpu(nvml: Any, index: int) -> Iterator[Finding]:
+def _check_gpu(nvml: Any, index: int) -> Iterator[CheckResult]:
     try:
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
     except nvml.NVMLError as error:
@@ -72,12 +72,12 @@ def _check_gpu(nvml: Any, index: int) -> Iterator[Finding]:
     yield from _mig(nvml, handle, index)
 
 
-def _lost(index: int, error: Exception) -> Finding:
+def _lost(index: int, error: Exception) -> CheckResult:
     remedy = "look for Xid 79 in the kernel's log; drain the node, reset the GPU (`nvidia-smi -r`) or reboot"
     return fail(f"gpu {index}", f"{error}", remedy)
 
 
-def _findings_of_gpu(index: int, missing: Mapping[str, list[str]]) -> Iterator[Finding]:
+def _findings_of_gpu(index: int, missing: Mapping[str, list[str]]) -> Iterator[CheckResult]:
     check = f"rows gpu {index}"
     absent = missing.get(NOT_SUPPORTED[0], [])
     found = f"{len(CALLS) - sum(map(len, missing.values()))} of {len(CALLS)} kinds"
@@ -89,7 +89,7 @@ def _findings_of_gpu(index: int, missing: Mapping[str, list[str]]) -> Iterator[F
             yield warn(check, f"{', '.join(what)}: {reason}", "look at `nvidia-smi -q` and the kernel's log (Xid)")
 
 
-def _mig(nvml: Any, handle: Any, index: int) -> Iterator[Finding]:
+def _mig(nvml: Any, handle: Any, index: int) -> Iterator[CheckResult]:
     try:
         current, pending = nvml.nvmlDeviceGetMigMode(handle)
         count = nvml.nvmlDeviceGetMaxMigDeviceCount(handle) if current else 0

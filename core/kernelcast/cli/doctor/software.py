@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Final
 
-from kernelcast.cli.doctor.finding import Finding, fail, ok, warn
+from kernelcast.cli.doctor.finding import CheckResult, fail, ok, warn
 
 OLDEST_PYTHON: Final = (3, 11)
 
@@ -28,7 +28,7 @@ TOOLS: Final = (
 )
 
 
-def check_python(running: tuple[int, ...] = tuple(sys.version_info[:3])) -> Iterator[Finding]:
+def check_python(running: tuple[int, ...] = tuple(sys.version_info[:3])) -> Iterator[CheckResult]:
     """Whether this Python is young enough."""
     found = ".".join(map(str, running))
     if running < OLDEST_PYTHON:
@@ -38,7 +38,9 @@ def check_python(running: tuple[int, ...] = tuple(sys.version_info[:3])) -> Iter
         yield ok("python", f"{found} ({sys.executable})")
 
 
-def check_extras(present: Callable[[str], bool] = lambda module: find_spec(module) is not None) -> Iterator[Finding]:
+def check_extras(
+    present: Callable[[str], bool] = lambda module: find_spec(module) is not None,
+) -> Iterator[CheckResult]:
     """Yield, for each extra, whether it is installed."""
     for extra, modules in EXTRAS.items():
         missing = [module for module in modules if not present(module)]
@@ -52,7 +54,7 @@ def check_extras(present: Callable[[str], bool] = lambda module: find_spec(modul
             yield ok(f"extra {extra}", "installed")
 
 
-def check_tools(which: Callable[[str], str | None] = shutil.which) -> Iterator[Finding]:
+def check_tools(which: Callable[[str], str | None] = shutil.which) -> Iterator[CheckResult]:
     """Whether Prometheus's own tools are at hand."""
     for tool, use in TOOLS:
         path = which(tool)

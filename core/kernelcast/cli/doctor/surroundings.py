@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from kernelcast.cli.doctor.finding import Finding, fail, ok, warn
+from kernelcast.cli.doctor.finding import CheckResult, fail, ok, warn
 
 TPU_PORT: Final = 8431
 """libtpu's own, where TPU_RUNTIME_METRICS_PORTS does not say otherwise."""
@@ -32,7 +32,7 @@ def _is_installed(module: str) -> bool:
     return find_spec(module) is not None
 
 
-def check_kubelet(path: Path, *, present: Present = _is_installed) -> Iterator[Finding]:
+def check_kubelet(path: Path, *, present: Present = _is_installed) -> Iterator[CheckResult]:
     """Whether the kubelet can be asked which pod has which GPU.
 
     Args:
@@ -60,7 +60,7 @@ def check_kubelet(path: Path, *, present: Present = _is_installed) -> Iterator[F
         yield ok(check, f"{path} ({stat.filemode(mode)})")
 
 
-def check_jobs(directory: Path | None) -> Iterator[Finding]:
+def check_jobs(directory: Path | None) -> Iterator[CheckResult]:
     """Whether the scheduler's job files can be read."""
     if directory is None:
         return
@@ -83,7 +83,7 @@ def check_tpu(
     devices: Path = Path("/dev"),
     connect: Connect | None = None,
     present: Present = _is_installed,
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     """Whether this node has TPUs, and whether their runtime answers: it does while a program has them.
 
     Args:
@@ -107,7 +107,7 @@ def check_tpu(
         yield ok("tpu", "none here")
 
 
-def check_dcgm_exporter(url: str, *, fetch: Fetch | None = None) -> Iterator[Finding]:
+def check_dcgm_exporter(url: str, *, fetch: Fetch | None = None) -> Iterator[CheckResult]:
     """Whether a dcgm-exporter runs beside us, so that GPUs could be counted twice."""
     try:
         there = _DCGM_MARK in (fetch or _fetch)(url)
@@ -124,7 +124,7 @@ def check_dcgm_exporter(url: str, *, fetch: Fetch | None = None) -> Iterator[Fin
         yield ok("dcgm-exporter", "none beside us")
 
 
-def check_directory(check: str, directory: Path | None, *, needed_bytes: int, without: str) -> Iterator[Finding]:
+def check_directory(check: str, directory: Path | None, *, needed_bytes: int, without: str) -> Iterator[CheckResult]:
     """Check that a directory of the exporter can be written, and that its disk has room.
 
     Args:

@@ -28,7 +28,7 @@ REFUSED: Final = (OutcomeState.REJECTED, OutcomeState.EXPIRED, OutcomeState.SUPE
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class TimedOutcome:
     """One outcome and the time at which Kafka got it, Unix nanoseconds."""
 
     outcome: Outcome
@@ -63,7 +63,7 @@ class HintRecord:
     hint_id: str
     hint: Hint | None = None
     issued_ns: int = 0
-    answers: list[Answer] = field(default_factory=list)
+    answers: list[TimedOutcome] = field(default_factory=list)
     approval: Approval | None = None
 
     @property
@@ -108,7 +108,7 @@ class HintRecord:
         answered_ns = self.approval.time_ns if self.approval else 0
         return max([self.issued_ns, answered_ns, *(one.time_ns for one in self.answers)])
 
-    def newest(self) -> list[Answer]:
+    def newest(self) -> list[TimedOutcome]:
         """Return the newest outcome of each process."""
         return list({one.where: one for one in self.answers}.values())
 
@@ -193,7 +193,7 @@ class KnownHints:
             outcome = outcome_from(event)
             if not self.outcome_ids.add(event_key(event)):
                 return None
-            self._record(outcome.hint_id).answers.append(Answer(outcome, time_ns))
+            self._record(outcome.hint_id).answers.append(TimedOutcome(outcome, time_ns))
             return outcome
         if topic == ORDERS.name and event["type"] == APPROVAL_TYPE:
             approval = approval_from(event)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from kernelcast.cli.hints.known import Answer, Event, HintRecord
+from kernelcast.cli.hints.known import Event, HintRecord, TimedOutcome
 from kernelcast.wire.cloudevents import rfc3339
 from kernelcast.wire.events import SEARCH_PREFIX, Hint, HintMode, Outcome, OutcomeState
 from kernelcast.wire.tuning.approvals import REQUIRED, RESTART, Approval, ApprovalState, approved_mode
@@ -135,7 +135,7 @@ def _proposal(record: HintRecord, hint: Hint) -> Iterator[str]:
     yield f"Expected: new time{kernel} over the old {expected}." if expected else "Expected: unknown."
 
 
-def _answer(answer: Answer) -> str:
+def _answer(answer: TimedOutcome) -> str:
     return f"{moment(answer.time_ns)} {_process(answer.outcome)}: {_result(answer.outcome)}."
 
 

@@ -19,8 +19,8 @@ from rich.live import Live
 
 from kernelcast.cli.top.page import read
 from kernelcast.cli.top.screen import render
-from kernelcast.cli.top.target import DEFAULTS, Access, base_url, firing_alerts, get
-from kernelcast.cli.top.view import SORTS, Alerts, View
+from kernelcast.cli.top.target import DEFAULTS, ServerCredentials, base_url, firing_alerts, get
+from kernelcast.cli.top.view import SORTS, Alerts, TopView
 from kernelcast.runtime.command import command
 from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.wire.errors import ConfigurationError, PageError
@@ -68,7 +68,7 @@ def top(  # noqa: PLR0913  a command line's options
         raise ConfigurationError(f"--sort is {sort!r}; it must be one of {', '.join(SORTS)}")
     if as_json and not once:
         raise ConfigurationError("--json needs --once: one document, not a stream")
-    access = Access(username, password_file, ca_file)
+    access = ServerCredentials(username, password_file, ca_file)
     reader = PageReader(_found(address, access), access, base_url(prometheus) if prometheus else "")
     reader.view.controls.sort, reader.view.controls.text = sort, text
     if once:
@@ -82,10 +82,10 @@ def top(  # noqa: PLR0913  a command line's options
 class PageReader:
     """Reads one server into a view."""
 
-    def __init__(self, url: str, access: Access, prometheus_url: str = "") -> None:
+    def __init__(self, url: str, access: ServerCredentials, prometheus_url: str = "") -> None:
         self._url, self._access = url, access
         self._api = f"{prometheus_url}/api/v1" if prometheus_url else ""
-        self.view = View(title=f"{url}/metrics")
+        self.view = TopView(title=f"{url}/metrics")
 
     def read(self, now_seconds: float) -> None:
         """Read the page and the alerts.
@@ -123,7 +123,7 @@ class PageReader:
         return Alerts()
 
 
-def _found(address: str, access: Access) -> str:
+def _found(address: str, access: ServerCredentials) -> str:
     """The URL that is asked: the given one, or the first on this machine that answers.
 
     Raises:

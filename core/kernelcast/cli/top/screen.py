@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kernelcast.cli.top.rates import KernelNow
-from kernelcast.cli.top.view import View
+from kernelcast.cli.top.view import TopView
 from kernelcast.wire.catalogue.devices import device, gpu
 
 ABSENT: Final = "–"  # noqa: RUF001  a dash for an absent value
@@ -40,7 +40,7 @@ class Screen:
         below: Parts that follow.
     """
 
-    view: View
+    view: TopView
     most_kernels: int = 12
     below: Sequence[RenderableType] = ()
 
@@ -49,7 +49,7 @@ class Screen:
         yield _screen(self, options.max_width)
 
 
-def render(view: View, *, most_kernels: int = 12, below: Sequence[RenderableType] = ()) -> RenderableType:
+def render(view: TopView, *, most_kernels: int = 12, below: Sequence[RenderableType] = ()) -> RenderableType:
     """The whole screen, as `Screen` says."""
     return Screen(view, most_kernels, below)
 
@@ -64,7 +64,7 @@ def _screen(screen: Screen, width: int) -> RenderableType:
     return Group(_head(view), *upper, _kernels(view, screen.most_kernels, width), lower, *screen.below, _keys(view))
 
 
-def _head(view: View) -> RenderableType:
+def _head(view: TopView) -> RenderableType:
     line = Text(f" {view.title} ", style=view.source_style)
     age = view.age_seconds
     strip = Text("  ")
@@ -88,7 +88,7 @@ def _head(view: View) -> RenderableType:
     return Group(line, strip)
 
 
-def _how_old(view: View) -> str:
+def _how_old(view: TopView) -> str:
     if view.history.page is None:
         return "no page was read"
     age = view.age_seconds
@@ -97,7 +97,7 @@ def _how_old(view: View) -> str:
     return f"these figures are {duration(age)} old"
 
 
-def _gpus(view: View) -> RenderableType:
+def _gpus(view: TopView) -> RenderableType:
     every = view.gpus()
     names = [f"{host} / {index}" for host, index, _ in every[:MOST_GPUS]]
     table = _table()
@@ -137,7 +137,7 @@ def _gpu_cells(values: Any) -> list[Text]:
     ]
 
 
-def _kernels(view: View, most: int, width: int) -> RenderableType:
+def _kernels(view: TopView, most: int, width: int) -> RenderableType:
     every = view.kernels()
     launches = sum(one.launches_per_second or 0.0 for one in every)
     known = any(one.launches_per_second is not None for one in every)
@@ -173,7 +173,7 @@ def _kernel_cells(one: KernelNow) -> list[Text]:
     ]
 
 
-def _predictions(view: View, width: int) -> RenderableType:
+def _predictions(view: TopView, width: int) -> RenderableType:
     every = view.predictions()
     title = f"predicted and crossed limits: {len(every)}" if every else "predicted breaches"
     if not every:
@@ -193,7 +193,7 @@ def _predictions(view: View, width: int) -> RenderableType:
     return _panel(table, title)
 
 
-def _alerts(view: View) -> RenderableType:
+def _alerts(view: TopView) -> RenderableType:
     firing = view.alerts.firing
     if firing is None:
         return _panel(Text(f"not known: {view.alerts.reason}", style="dim"), "alerts that fire")
@@ -214,7 +214,7 @@ def _alerts(view: View) -> RenderableType:
     return _panel(table, f"alerts that fire: {len(firing)}")
 
 
-def _hints(view: View) -> RenderableType:
+def _hints(view: TopView) -> RenderableType:
     lines = []
     for one in view.hints()[:RECENT]:
         style = {"kept": "green", "rolled_back": "red", "rejected": "red"}.get(one["state"], "")
@@ -232,7 +232,7 @@ def _effect(hint: Mapping[str, Any]) -> str:
     return ""
 
 
-def _keys(view: View) -> RenderableType:
+def _keys(view: TopView) -> RenderableType:
     controls = view.controls
     if controls.typing:
         return Text(f"filter: {controls.text}_   Enter keeps it, Esc clears it", style="bold")

@@ -24,7 +24,7 @@ HEARTBEAT: Final = "Watchdog"
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class ServerCredentials:
     """Credentials and certificates for a server.
 
     Attributes:
@@ -89,7 +89,7 @@ def base_url(address: str) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def get(url: str, access: Access) -> str:
+def get(url: str, access: ServerCredentials) -> str:
     """The body at a URL.
 
     Raises:
@@ -121,7 +121,7 @@ def _reason(error: Exception) -> str:
     return str(cause) or type(cause).__name__
 
 
-def firing_alerts(api_url: str, access: Access) -> list[dict[str, str]] | None:
+def firing_alerts(api_url: str, access: ServerCredentials) -> list[dict[str, str]] | None:
     """Labels of the alerts that fire now, as a Prometheus knows them; None where it has no rules of ours.
 
     The heartbeat alert always fires: without it an empty answer would say nothing.
@@ -139,7 +139,7 @@ def firing_alerts(api_url: str, access: Access) -> list[dict[str, str]] | None:
     return [labels for labels in found if labels.get("alertname") != HEARTBEAT]
 
 
-def _query(api_url: str, expression: str, access: Access) -> list[dict[str, str]]:
+def _query(api_url: str, expression: str, access: ServerCredentials) -> list[dict[str, str]]:
     parameters = {"query": expression, "time": f"{time.time():.3f}"}
     body = get(f"{api_url}/query?{urllib.parse.urlencode(parameters)}", access)
     try:

@@ -72,7 +72,7 @@ class Alerts:
 
 
 @dataclass(slots=True)
-class View:
+class TopView:
     """One moment.
 
     Attributes:

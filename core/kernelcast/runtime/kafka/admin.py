@@ -257,7 +257,7 @@ def _settle(admin: Admin, topic: Topic, state: TopicState, partitions: int | Non
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class SettingDifference:
     """A setting of a topic that differs from the contract; `found` is empty if it is not set."""
 
     setting: str
@@ -265,7 +265,7 @@ class Difference:
     wanted: str
 
 
-def differences(topic: Topic, state: TopicState) -> list[Difference]:
+def differences(topic: Topic, state: TopicState) -> list[SettingDifference]:
     """Return the settings of a topic that differ from the contract; none if the broker does not return its settings.
 
     The number of partitions is not compared: a site may choose it when it creates the topics.
@@ -274,7 +274,7 @@ def differences(topic: Topic, state: TopicState) -> list[Difference]:
         return []
     found = {name: state.config.get(name, "") for name in topic.config}
     return [
-        Difference(name, found[name], value)
+        SettingDifference(name, found[name], value)
         for name, value in topic.config.items()
         if not _satisfies(name, found[name], value)
     ]

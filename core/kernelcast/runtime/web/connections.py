@@ -45,7 +45,7 @@ class HttpConnection:
 
 
 @dataclass(eq=False)
-class Connections:
+class OpenConnections:
     """The open connections of one server. For the event loop's thread only, except `limit` before the start.
 
     While the server is full, the origin with the most connections gives up the one that has waited longest for its
@@ -170,10 +170,10 @@ class Connections:
 class Listener(socket.socket):
     """A listening socket whose accepted connections are counted, and bounded."""
 
-    connections: Connections
+    connections: OpenConnections
 
     @classmethod
-    def of(cls, bound: socket.socket, connections: Connections) -> "Listener":
+    def of(cls, bound: socket.socket, connections: OpenConnections) -> "Listener":
         """Take over a bound socket."""
         listener = cls(bound.family, bound.type, bound.proto, fileno=bound.detach())
         listener.connections = connections
@@ -202,7 +202,7 @@ class Listener(socket.socket):
 class _Counted(socket.socket):
     """An accepted connection's socket; says when it is closed."""
 
-    connections: Connections
+    connections: OpenConnections
 
     def close(self) -> None:
         """Close it, and give its place back."""

@@ -9,7 +9,7 @@ from typing import ClassVar
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from kernelcast.runtime.web.connections import Connections
+from kernelcast.runtime.web.connections import OpenConnections
 
 
 class PatientProtocol(H11Protocol):
@@ -19,7 +19,7 @@ class PatientProtocol(H11Protocol):
     """
 
     request_seconds: ClassVar[float]
-    server_connections: ClassVar[Connections]
+    server_connections: ClassVar[OpenConnections]
     _overdue: asyncio.TimerHandle | None = None
     _answering = False
 
@@ -70,7 +70,7 @@ class PatientProtocol(H11Protocol):
             self._overdue = None
 
 
-def patient_protocol(request_seconds: float, connections: Connections) -> type[H11Protocol]:
+def patient_protocol(request_seconds: float, connections: OpenConnections) -> type[H11Protocol]:
     """Uvicorn's protocol, closing connections whose next request is not there, body included, within a time limit."""
     return type(
         "PatientProtocol", (PatientProtocol,), {"request_seconds": request_seconds, "server_connections": connections}

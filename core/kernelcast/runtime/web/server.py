@@ -26,7 +26,7 @@ from kernelcast.runtime.settings.listen import format_address, parse_listen_addr
 from kernelcast.runtime.settings.service import WebSettings
 from kernelcast.runtime.web import landing
 from kernelcast.runtime.web.bounded import BoundedEndpoint
-from kernelcast.runtime.web.connections import Connections, Listener
+from kernelcast.runtime.web.connections import Listener, OpenConnections
 from kernelcast.runtime.web.counts import WebCounts
 from kernelcast.runtime.web.guard import Guard
 from kernelcast.runtime.web.patience import patient_protocol
@@ -104,7 +104,7 @@ class WebServer:
         self.progressed: Callable[[], None] = lambda: None
         self.request_seconds = REQUEST_SECONDS
         self._counts = WebCounts()
-        self.connections = Connections(count=self._counts.closed)
+        self.connections = OpenConnections(count=self._counts.closed)
         self.scrapes = BoundedEndpoint(_metrics_endpoint(metrics), self._counts.refused)
         own = [
             Route("/", self._landing),
@@ -232,7 +232,7 @@ class WebServer:
 class _Server(uvicorn.Server):
     """uvicorn's server with an event that is set once it has started, so that callers need not poll."""
 
-    def __init__(self, config: uvicorn.Config, connections: Connections, progressed: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, connections: OpenConnections, progressed: Callable[[], None]) -> None:
         super().__init__(config)
         self._connections = connections
         self._progressed = progressed

@@ -25,7 +25,7 @@ class Decision(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ExperimentVerdict:
     """Result of an experiment with its figures.
 
     Attributes:

@@ -15,7 +15,7 @@ SMALLEST_ITEM_CHANGE: Final = 0.02
 DIFFERENT_ITEMS_ERRORS: Final = 4.0
 
 
-class Record(NamedTuple):
+class LaunchRecord(NamedTuple):
     """Log time per item and log items of a compared launch."""
 
     arm: Arm
@@ -40,7 +40,7 @@ class Block:
     """
 
     open: int
-    halves: tuple[list[Record], list[Record]] = field(default_factory=lambda: ([], []))
+    halves: tuple[list[LaunchRecord], list[LaunchRecord]] = field(default_factory=lambda: ([], []))
 
     def differences(self) -> list[Difference]:
         """Return the difference of each launch of the candidate to each of the kept one in the same half."""

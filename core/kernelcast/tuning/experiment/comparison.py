@@ -6,11 +6,11 @@ from statistics import median
 from typing import Final, NamedTuple
 
 from kernelcast.tuning.experiment.arms import Arm, Decision, Rules
-from kernelcast.tuning.experiment.blocks import Block, Difference, ItemSlope, Record, contrasts
+from kernelcast.tuning.experiment.blocks import Block, Difference, ItemSlope, LaunchRecord, contrasts
 from kernelcast.tuning.experiment.evidence import SequentialTest, estimate, ratio
 from kernelcast.tuning.experiment.lag import Lag
 from kernelcast.tuning.experiment.noise import Noise
-from kernelcast.tuning.experiment.schedule import Launch, Role
+from kernelcast.tuning.experiment.schedule import Launch, LaunchRole
 
 HARM_BLOCKS: Final = 3
 BASELINE_RECORDS: Final = 2
@@ -18,7 +18,7 @@ MAX_UNRECORDED: Final = 4096
 LOOK_EVERY: Final = 2
 
 
-class Finding(NamedTuple):
+class ComparisonDecision(NamedTuple):
     """A decision with its reason; `last`: it was made at the last look."""
 
     decision: Decision
@@ -41,7 +41,7 @@ class Comparison:
     """
 
     def __init__(self, rules: Rules, *, attributed: bool = False) -> None:
-        self.finding: Finding | None = None
+        self.finding: ComparisonDecision | None = None
         self.pending_new = self.race_open = 0
         self._rules = rules
         self._test = SequentialTest(rules.level)
@@ -67,7 +67,7 @@ class Comparison:
         self._waiting[launch.number] = launch
         self._lag.launched(launch.number, new=launch.arm is Arm.CANDIDATE)
         self.pending_new += launch.arm is Arm.CANDIDATE
-        self.race_open += launch.role is Role.RACE
+        self.race_open += launch.role is LaunchRole.RACE
         if len(self._waiting) > MAX_UNRECORDED:
             self._skip(next(iter(self._waiting)))
 
@@ -128,7 +128,7 @@ class Comparison:
     def _forget(self, number: int) -> Launch:
         launch = self._waiting.pop(number)
         self.pending_new -= launch.arm is Arm.CANDIDATE
-        self.race_open -= launch.role is Role.RACE
+        self.race_open -= launch.role is LaunchRole.RACE
         return launch
 
     def _skip(self, number: int) -> None:
@@ -136,16 +136,16 @@ class Comparison:
 
     def _use(self, launch: Launch, log_time: float, log_items: float) -> None:
         self._lag.timed(launch.number, log_time)
-        if launch.role is not Role.DISCARDED and launch.arm is Arm.KEPT:
+        if launch.role is not LaunchRole.DISCARDED and launch.arm is Arm.KEPT:
             self._noise.add(launch.number, log_time)
-        if launch.role is not Role.DISCARDED:
+        if launch.role is not LaunchRole.DISCARDED:
             self._slope.add(launch.number, launch.arm, log_time, log_items)
-        if launch.role is Role.COMPARED:
-            self._block(launch).halves[launch.slot // 2].append(Record(launch.arm, log_time, log_items))
-        elif launch.role is Role.RACE:
+        if launch.role is LaunchRole.COMPARED:
+            self._block(launch).halves[launch.slot // 2].append(LaunchRecord(launch.arm, log_time, log_items))
+        elif launch.role is LaunchRole.RACE:
             self._race.append(log_time)
             self._judge_race()
-        elif launch.role is Role.IDLE and not self._race:
+        elif launch.role is LaunchRole.IDLE and not self._race:
             self._baseline.append(log_time)
 
     def _block(self, launch: Launch) -> Block:
@@ -159,10 +159,10 @@ class Comparison:
         if slower > allowed:
             limit = f"the limit is {ratio(allowed):.3g}"
             reason = f"two launches in a row took at least {ratio(slower):.2f} times the kept time; {limit}"
-            self._find(Finding(Decision.ROLLED_BACK, reason, ratio(slower)))
+            self._find(ComparisonDecision(Decision.ROLLED_BACK, reason, ratio(slower)))
 
     def _close(self, launch: Launch) -> None:
-        if launch.role is not Role.COMPARED:
+        if launch.role is not LaunchRole.COMPARED:
             return
         block = self._block(launch)
         block.open -= 1
@@ -176,7 +176,7 @@ class Comparison:
     def _complete(self) -> bool:
         if not self._no_more_blocks or self._blocks:
             return False
-        return not any(one.role is Role.COMPARED for one in self._waiting.values())
+        return not any(one.role is LaunchRole.COMPARED for one in self._waiting.values())
 
     def _look(self) -> None:
         last = self._complete()
@@ -185,14 +185,16 @@ class Comparison:
             return
         if not count:
             if last:
-                self._find(Finding(Decision.INCONCLUSIVE, "no block has a timed launch of both configurations"))
+                self._find(
+                    ComparisonDecision(Decision.INCONCLUSIVE, "no block has a timed launch of both configurations")
+                )
             return
         values = self._values()
         if count >= HARM_BLOCKS and not last:
             middle = median([value for block in values for value in block])
             if middle > max(log(self._rules.harmful_ratio), self._noise.harm_limit(self._rules, count)):
                 reason = f"the median of {count} blocks is {ratio(middle):.3f} times the kept time"
-                self._find(Finding(Decision.ROLLED_BACK, reason, ratio(middle)))
+                self._find(ComparisonDecision(Decision.ROLLED_BACK, reason, ratio(middle)))
                 return
         if last or (count >= self._rules.minimum_blocks and count % LOOK_EVERY == 0):
             self._judge(values, last=last)
@@ -200,20 +202,20 @@ class Comparison:
     def _judge(self, values: list[tuple[float, ...]], *, last: bool) -> None:
         gain = f"{self._rules.minimum_gain:.1%}"
         if self._test.below(values, self._log_worth, last=last):
-            self._find(Finding(Decision.KEPT, f"at least {gain} faster is proved", last=last))
+            self._find(ComparisonDecision(Decision.KEPT, f"at least {gain} faster is proved", last=last))
         elif self._test.above(values, self._log_worth, last=last):
-            self._find(Finding(Decision.ROLLED_BACK, f"a gain of {gain} is excluded", last=last))
+            self._find(ComparisonDecision(Decision.ROLLED_BACK, f"a gain of {gain} is excluded", last=last))
         elif last and self._test.below(values, 0.0, last=True) and estimate(values) <= self._log_worth:
-            self._find(Finding(Decision.KEPT, f"proved faster, and the estimate reaches {gain}", last=True))
+            self._find(ComparisonDecision(Decision.KEPT, f"proved faster, and the estimate reaches {gain}", last=True))
         elif last:
             reason = f"neither a gain of {gain} nor its absence was proved"
-            self._find(Finding(Decision.INCONCLUSIVE, reason, last=True))
+            self._find(ComparisonDecision(Decision.INCONCLUSIVE, reason, last=True))
 
-    def _find(self, finding: Finding) -> None:
+    def _find(self, finding: ComparisonDecision) -> None:
         if self.finding is not None:
             return
         guarded = not self._attributed and finding.decision is not Decision.INCONCLUSIVE
         if guarded and self.blocks >= HARM_BLOCKS and (lag := self._lag.found()):
             reason = f"times follow the configuration {lag} launches later; wait for the device in each step"
-            finding = Finding(Decision.INCONCLUSIVE, reason, last=finding.last)
+            finding = ComparisonDecision(Decision.INCONCLUSIVE, reason, last=finding.last)
         self.finding = finding

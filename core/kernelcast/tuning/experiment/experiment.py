@@ -11,9 +11,9 @@ Example::
 
 from dataclasses import replace
 
-from kernelcast.tuning.experiment.arms import Arm, Decision, Rules, Verdict
-from kernelcast.tuning.experiment.comparison import Comparison, Finding
-from kernelcast.tuning.experiment.schedule import Launch, Role, Schedule
+from kernelcast.tuning.experiment.arms import Arm, Decision, ExperimentVerdict, Rules
+from kernelcast.tuning.experiment.comparison import Comparison, ComparisonDecision
+from kernelcast.tuning.experiment.schedule import Launch, LaunchRole, LaunchSchedule
 
 
 class Experiment:
@@ -43,12 +43,12 @@ class Experiment:
         attributed: bool = False,
     ) -> None:
         self.rules = replace(rules or Rules(), minimum_gain=minimum_gain, maximum_new=maximum_new)
-        self._schedule = Schedule(seed, self.rules)
+        self._schedule = LaunchSchedule(seed, self.rules)
         self._launches = {Arm.KEPT: 0, Arm.CANDIDATE: 0}
         self._first = Comparison(self.rules, attributed=attributed)
         self._second = Comparison(self.rules)
         self._closed = False
-        self._verdict: Verdict | None = None
+        self._verdict: ExperimentVerdict | None = None
 
     @property
     def waiting(self) -> bool:
@@ -63,7 +63,7 @@ class Experiment:
         """Plan the next launch or step; `next_arm` with the launch's number, for records that are matched by number."""
         if self._verdict is not None:
             kept = self._verdict.decision is Decision.KEPT
-            return Launch(-1, Arm.CANDIDATE if kept else Arm.KEPT, Role.IDLE, -1)
+            return Launch(-1, Arm.CANDIDATE if kept else Arm.KEPT, LaunchRole.IDLE, -1)
         launch = self._schedule.idle() if self._must_wait() else self._schedule.next()
         self.expect(launch)
         if self._schedule.exhausted and not self._closed:
@@ -72,7 +72,7 @@ class Experiment:
         return launch
 
     def expect(self, launch: Launch) -> None:
-        """Count a launch and wait for its record; only for launches of another `Schedule` than the experiment's own."""
+        """Count a launch and wait for its record; only for those of another `LaunchSchedule` than its own."""
         if self._verdict is None:
             self._launches[launch.arm] += 1
             self._first.expect(launch)
@@ -108,11 +108,11 @@ class Experiment:
 
     def failed(self, reason: str) -> None:
         """End the experiment: the candidate failed."""
-        self._decide(Finding(Decision.FAILED, reason))
+        self._decide(ComparisonDecision(Decision.FAILED, reason))
 
     def abandon(self, reason: str) -> None:
         """End the experiment without a decision; the kept configuration stays in force."""
-        self._decide(Finding(Decision.INCONCLUSIVE, reason))
+        self._decide(ComparisonDecision(Decision.INCONCLUSIVE, reason))
 
     def end_of_records(self) -> None:
         """Decide by the records so far, because no further one will come."""
@@ -120,7 +120,7 @@ class Experiment:
             self._first.end_of_records()
             self._conclude()
 
-    def verdict(self) -> Verdict | None:
+    def verdict(self) -> ExperimentVerdict | None:
         """Return the verdict; None before it."""
         return self._verdict
 
@@ -134,15 +134,15 @@ class Experiment:
         if self._first.finding is not None:
             self._decide(self._first.finding)
 
-    def _decide(self, finding: Finding) -> None:
+    def _decide(self, finding: ComparisonDecision) -> None:
         if self._verdict is not None:
             return
         measured, interval = self._first.measured(last=finding.last)
         second, second_interval = self._second.measured(last=True)
         if finding.decision is Decision.KEPT and self._second.proved_slower():
             reason = f"{finding.reason}, but the second measure is {second:.3f} times that of the kept configuration"
-            finding = Finding(Decision.ROLLED_BACK, reason)
-        self._verdict = Verdict(
+            finding = ComparisonDecision(Decision.ROLLED_BACK, reason)
+        self._verdict = ExperimentVerdict(
             finding.decision,
             finding.reason,
             ratio=finding.ratio or measured,

@@ -14,7 +14,7 @@ LONGEST_GAP: Final = 2
 RACE_BLOCK: Final = -1
 
 
-class Role(Enum):
+class LaunchRole(Enum):
     """Use of a launch."""
 
     IDLE = "idle"
@@ -38,12 +38,12 @@ class Launch:
 
     number: int
     arm: Arm
-    role: Role
+    role: LaunchRole
     block: int
     slot: int = -1
 
 
-class Schedule:
+class LaunchSchedule:
     """Plans the launches. The plan depends on the seed and on when the experiment waits, never on a measured time.
 
     Attributes:
@@ -56,9 +56,9 @@ class Schedule:
         self._rules = rules
         self._number = 0
         self._last = Arm.KEPT
-        self._planned: deque[tuple[Arm, Role, int, int]] = deque()
-        self._planned.extend((Arm.KEPT, Role.IDLE, RACE_BLOCK, -1) for _ in range(BASELINE_LAUNCHES))
-        self._planned.extend((Arm.CANDIDATE, Role.RACE, RACE_BLOCK, -1) for _ in range(RACE_LAUNCHES))
+        self._planned: deque[tuple[Arm, LaunchRole, int, int]] = deque()
+        self._planned.extend((Arm.KEPT, LaunchRole.IDLE, RACE_BLOCK, -1) for _ in range(BASELINE_LAUNCHES))
+        self._planned.extend((Arm.CANDIDATE, LaunchRole.RACE, RACE_BLOCK, -1) for _ in range(RACE_LAUNCHES))
         self.new = 0
         self.blocks = 0
 
@@ -75,7 +75,7 @@ class Schedule:
 
     def idle(self) -> Launch:
         """Plan a launch of the kept configuration outside of any block."""
-        return self._launch(Arm.KEPT, Role.IDLE, self.blocks)
+        return self._launch(Arm.KEPT, LaunchRole.IDLE, self.blocks)
 
     def next(self) -> Launch:
         """Plan the next launch; begins a block where none is open."""
@@ -87,17 +87,17 @@ class Schedule:
         block, self.blocks = self.blocks, self.blocks + 1
         last = self._last
         for _ in range(self._random.randrange(LONGEST_GAP + 1)):
-            self._planned.append((Arm.KEPT, Role.IDLE, block, -1))
+            self._planned.append((Arm.KEPT, LaunchRole.IDLE, block, -1))
             last = Arm.KEPT
         outer, inner = (Arm.KEPT, Arm.CANDIDATE) if self._random.random() < 0.5 else (Arm.CANDIDATE, Arm.KEPT)
         for slot, arm in enumerate((outer, inner, inner, outer)):
             if arm is not last:
-                self._planned.extend((arm, Role.DISCARDED, block, -1) for _ in range(self._rules.discarded))
+                self._planned.extend((arm, LaunchRole.DISCARDED, block, -1) for _ in range(self._rules.discarded))
             launches = self._rules.kept_launches if arm is Arm.KEPT else self._rules.candidate_launches
-            self._planned.extend((arm, Role.COMPARED, block, slot) for _ in range(launches))
+            self._planned.extend((arm, LaunchRole.COMPARED, block, slot) for _ in range(launches))
             last = arm
 
-    def _launch(self, arm: Arm, role: Role, block: int, slot: int = -1) -> Launch:
+    def _launch(self, arm: Arm, role: LaunchRole, block: int, slot: int = -1) -> Launch:
         launch = Launch(self._number, arm, role, block, slot)
         self._number += 1
         self._last = arm

@@ -37,7 +37,7 @@ class Recorded:
 
 
 @dataclass(frozen=True)
-class Recording:
+class KernelTunerRecording:
     """A recorded space.
 
     Attributes:
@@ -60,7 +60,7 @@ class Recording:
         return {one: entry.typical for one, entry in self.entries.items() if not entry.failed}
 
 
-def read(path: Path) -> Recording:
+def read(path: Path) -> KernelTunerRecording:
     """Read a cache file, plain or compressed with gzip.
 
     Raises:
@@ -87,7 +87,7 @@ def load(path: Path) -> Any:
         raise ConfigurationError(f"{path} cannot be read: {error}; give a JSON file, plain or as .json.gz") from None
 
 
-def parse(path: Path, document: Any) -> Recording:
+def parse(path: Path, document: Any) -> KernelTunerRecording:
     """Make a recording from a cache file's content.
 
     A configuration whose `time` is a string failed, whatever its other fields hold.
@@ -107,7 +107,7 @@ def parse(path: Path, document: Any) -> Recording:
         ) from None
     if all(entry.failed for entry in entries.values()):
         raise ConfigurationError(f"{path} has no configuration that ran; give a complete recording")
-    return Recording(kernel or "kernel", device or "unknown", unit, parameters, entries)
+    return KernelTunerRecording(kernel or "kernel", device or "unknown", unit, parameters, entries)
 
 
 def _recorded(entry: Mapping[str, Any]) -> Recorded:
@@ -118,7 +118,7 @@ def _recorded(entry: Mapping[str, Any]) -> Recorded:
     return Recorded(times=times) if times else Recorded(failed=RUNTIME)
 
 
-def document(recording: Recording) -> dict[str, Any]:
+def document(recording: KernelTunerRecording) -> dict[str, Any]:
     """Return a recording as the content of a cache file."""
     names = list(recording.parameters)
     return {

@@ -32,7 +32,7 @@ Key = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class JournalProcess:
     """A process, so that a later one can find out whether it still runs."""
 
     host: str
@@ -41,7 +41,7 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class JournalMachine:
     """The part of a machine that a kept configuration depends on.
 
     Attributes:
@@ -54,7 +54,7 @@ class Machine:
 
 
 @dataclass(slots=True)
-class Entry:
+class JournalEntry:
     """State of one configuration of a space."""
 
     state: str
@@ -65,7 +65,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptConfiguration:
     """A configuration that was kept.
 
     Attributes:
@@ -103,21 +103,21 @@ class Journal:
         self,
         directory: Path,
         program: str,
-        process: Process | None = None,
+        process: JournalProcess | None = None,
         clock: Callable[[], float] = time.time,
-        running: Callable[[Process], bool] | None = None,
-        machine: Machine | None = None,
+        running: Callable[[JournalProcess], bool] | None = None,
+        machine: JournalMachine | None = None,
     ) -> None:
         readable = re.sub(r"[^A-Za-z0-9._-]", "_", program)[:64]
         self.path = directory / f"{readable}-{hashlib.sha256(program.encode()).hexdigest()[:8]}.jsonl"
         self._process = process or this_process()
         self._clock = clock
         self._running = running or is_running
-        self._entries: OrderedDict[tuple[Key, str], Entry] = OrderedDict()
-        self._kept: dict[Key, Kept] = {}
+        self._entries: OrderedDict[tuple[Key, str], JournalEntry] = OrderedDict()
+        self._kept: dict[Key, KeptConfiguration] = {}
         self._begun: dict[tuple[Key, str], dict[str, dict[str, Any]]] = {}
         """Processes that have begun with a configuration and noted nothing since: ranks of a node share the file."""
-        self._machine = machine or Machine()
+        self._machine = machine or JournalMachine()
         self._found_device: str | None = None
         self.driver = self._machine.driver
         self.failures = 0
@@ -152,7 +152,7 @@ class Journal:
         found = self.last_kept(space, code_version)
         return found.config if found else None
 
-    def last_kept(self, space: str, code_version: str = "") -> Kept | None:
+    def last_kept(self, space: str, code_version: str = "") -> KeptConfiguration | None:
         """Return the configuration that was kept last for this code version and device; None if there is nothing."""
         found = [self._kept[key] for key in self._keys(space, code_version) if key in self._kept]
         return max(found, key=lambda one: one.time, default=None)
@@ -195,7 +195,7 @@ class Journal:
 
     def _has_ended(self, by: dict[str, Any]) -> bool:
         try:
-            process = Process(str(by["host"]), int(by["pid"]), str(by["start"]))
+            process = JournalProcess(str(by["host"]), int(by["pid"]), str(by["start"]))
         except (KeyError, TypeError, ValueError):
             return True
         return process != self._process and not self._running(process)
@@ -235,7 +235,7 @@ class Journal:
         key = (str(line.get("space", "")), str(line.get("code_version", "")), str(line.get("device", "")))
         config, state = str(line.get("config", "")), str(line.get("state", ""))
         by = line.get("by")
-        entry = Entry(
+        entry = JournalEntry(
             state,
             str(line.get("reason", "")),
             line.get("ratio"),
@@ -246,7 +246,7 @@ class Journal:
             before = self._kept.get(key)
             approved_by = before.approved_by if before and before.config == config else ""
             approved_by = str(line.get("approved_by", "")) or approved_by
-            self._kept[key] = Kept(config, entry.time, str(line.get("driver", "")), approved_by)
+            self._kept[key] = KeptConfiguration(config, entry.time, str(line.get("driver", "")), approved_by)
         elif state in ("taken_back", Decision.FAILED.value):
             for one in (key, (*key[:2], "")):
                 if one in self._kept and (state == "taken_back" or self._kept[one].config == config):
@@ -302,12 +302,12 @@ class Journal:
         return found + begun
 
 
-def this_process() -> Process:
+def this_process() -> JournalProcess:
     """Describe this process."""
-    return Process(socket.gethostname(), os.getpid(), _start_of(os.getpid()))
+    return JournalProcess(socket.gethostname(), os.getpid(), _start_of(os.getpid()))
 
 
-def is_running(process: Process) -> bool:
+def is_running(process: JournalProcess) -> bool:
     """Whether a process still runs, as far as this node can know; a process of another node counts as running."""
     return process.host != socket.gethostname() or (bool(process.start) and _start_of(process.pid) == process.start)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from kernelcast.tuning.replay.lines import Lines
+from kernelcast.tuning.replay.lines import JsonLines
 from kernelcast.tuning.space import Space, Value
 from kernelcast.wire.errors import OracleError, SpaceError
 
@@ -16,7 +16,7 @@ TIMEOUT_SECONDS: Final = 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredLaunches:
     """The answer to one request to measure.
 
     Attributes:
@@ -49,7 +49,7 @@ class Oracle:
         self._path = path
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.settimeout(timeout_seconds)
-        self._lines = Lines(self._socket)
+        self._lines = JsonLines(self._socket)
 
     def __enter__(self) -> Self:
         try:
@@ -81,7 +81,7 @@ class Oracle:
             raise OracleError(f"the oracle's budget is {budget!r}; it must be 1 or more")
         return Task(space, budget, str(answer.get("device", "")), str(answer.get("unit", "")))
 
-    def measure(self, configuration: Sequence[Value], launches: int) -> Measured:
+    def measure(self, configuration: Sequence[Value], launches: int) -> MeasuredLaunches:
         """Measure a configuration.
 
         Raises:
@@ -92,13 +92,13 @@ class Oracle:
         if left is not None and (isinstance(left, bool) or not isinstance(left, int)):
             raise OracleError(f"the oracle's answer has left={left!r}; it must be a number")
         if "refused" in answer:
-            return Measured(refused=str(answer["refused"]) or "no reason given", left=left)
+            return MeasuredLaunches(refused=str(answer["refused"]) or "no reason given", left=left)
         if "failed" in answer:
-            return Measured(failed=str(answer["failed"]) or "failed", left=left)
+            return MeasuredLaunches(failed=str(answer["failed"]) or "failed", left=left)
         times = answer.get("times")
         if not isinstance(times, list) or not times or not all(map(_is_time, times)):
             raise OracleError(f"the oracle's answer {str(answer)[:200]} has no list of positive times")
-        return Measured(times=tuple(map(float, times)), left=left)
+        return MeasuredLaunches(times=tuple(map(float, times)), left=left)
 
     def verdict(self, verdict: Mapping[str, Any]) -> None:
         """Report a verdict.

@@ -8,7 +8,7 @@ MAX_LINE_BYTES: Final = 1 << 28
 _PART_BYTES: Final = 1 << 18
 
 
-class Lines:
+class JsonLines:
     """Reads and writes JSON lines on a connected socket. For one thread.
 
     Attributes:

@@ -10,7 +10,7 @@ from math import exp, isfinite, sin
 from random import Random
 from typing import Any, Final
 
-from kernelcast.tuning.formats.kernel_tuner import Recorded, Recording
+from kernelcast.tuning.formats.kernel_tuner import KernelTunerRecording, Recorded
 from kernelcast.tuning.space import Value
 
 MAX_LAUNCHES: Final = 64
@@ -47,7 +47,7 @@ class Disturbance:
 class Session:
     """One connection: one seed with a budget of its own. For one thread."""
 
-    recording: Recording
+    recording: KernelTunerRecording
     budget: int
     log: Log
     disturbance: Disturbance = field(default_factory=Disturbance)

@@ -5,15 +5,15 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from kernelcast.tuning.campaign import Campaign, Proved, Request
+from kernelcast.tuning.campaign import Campaign, LaunchRequest, Proved
 from kernelcast.tuning.formats.measurements import Measurements
-from kernelcast.tuning.replay.client import Measured, Oracle
+from kernelcast.tuning.replay.client import MeasuredLaunches, Oracle
 from kernelcast.tuning.search import OWN, named_search, warm
 from kernelcast.tuning.space import Space
 
 
 @dataclass
-class Run:
+class SeedResult:
     """The result of one seed."""
 
     seed: int
@@ -21,7 +21,7 @@ class Run:
     refusals: int = 0
 
 
-def replay(oracle: Oracle, *, seed: int, budget: int, devices: Sequence[Measurements], search: str = OWN) -> Run:
+def replay(oracle: Oracle, *, seed: int, budget: int, devices: Sequence[Measurements], search: str = OWN) -> SeedResult:
     """Tune against an oracle.
 
     Args:
@@ -41,7 +41,7 @@ def replay(oracle: Oracle, *, seed: int, budget: int, devices: Sequence[Measurem
     allowed = min(budget, task.budget)
     chosen = named_search(search, space, seed=seed, budget=allowed, seeds=seeds)
     campaign = Campaign(space, seed=seed, budget=allowed, search=chosen)
-    run = Run(seed)
+    run = SeedResult(seed)
     reported = 0
     while (request := campaign.next()) is not None:
         _answer(campaign, request, oracle.measure(space.values(request.ordinal), request.launches), run)
@@ -53,7 +53,7 @@ def replay(oracle: Oracle, *, seed: int, budget: int, devices: Sequence[Measurem
     return run
 
 
-def _answer(campaign: Campaign, request: Request, measured: Measured, run: Run) -> None:
+def _answer(campaign: Campaign, request: LaunchRequest, measured: MeasuredLaunches, run: SeedResult) -> None:
     if measured.refused:
         run.refusals += 1
         campaign.refused(measured.refused)

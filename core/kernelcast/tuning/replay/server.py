@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any, Final
 
-from kernelcast.tuning.replay.lines import Lines
+from kernelcast.tuning.replay.lines import JsonLines
 from kernelcast.tuning.replay.oracle import Log, Session
 from kernelcast.wire.errors import ConfigurationError
 
@@ -71,7 +71,7 @@ def serve(
 
 
 def _converse(connection: socket.socket, session: Session, slots: threading.BoundedSemaphore) -> None:
-    lines = Lines(connection, limit_bytes=MAX_REQUEST_BYTES)
+    lines = JsonLines(connection, limit_bytes=MAX_REQUEST_BYTES)
     try:
         with connection:
             while True:

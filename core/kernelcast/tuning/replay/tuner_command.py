@@ -15,7 +15,7 @@ from typing import Any, Final
 from kernelcast.tuning.formats import measurements
 from kernelcast.tuning.replay.client import Oracle
 from kernelcast.tuning.replay.oracle_command import READY
-from kernelcast.tuning.replay.run import Run, replay
+from kernelcast.tuning.replay.run import SeedResult, replay
 from kernelcast.tuning.replay.signals import Stopped, stopping
 from kernelcast.tuning.search import OWN, named_search
 from kernelcast.tuning.space import Space
@@ -46,7 +46,7 @@ examples:
 exit code: 0 if all seeds ended, 1 if one did not, 2 for an option or file that cannot be used
 """
 
-Replay = Callable[[int], Run]
+Replay = Callable[[int], SeedResult]
 """Replays a seed."""
 Loop = Callable[[Path, argparse.Namespace], AbstractContextManager[Replay]]
 """Makes what replays seeds against the oracle of a socket."""
@@ -95,7 +95,7 @@ def _tuner_alone(path: Path, options: argparse.Namespace) -> Iterator[Replay]:
     """The tuner in this process."""
     devices = [measurements.read(file) for file in options.warm_from]
 
-    def replayed(seed: int) -> Run:
+    def replayed(seed: int) -> SeedResult:
         with Oracle(path) as oracle:
             return replay(oracle, seed=seed, budget=options.budget, devices=devices, search=options.search)
 

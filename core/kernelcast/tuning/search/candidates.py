@@ -9,7 +9,7 @@ from typing import Final
 from kernelcast.tuning.search.failing import Failing
 from kernelcast.tuning.search.settings import Settings
 from kernelcast.tuning.search.similarity import Similarity
-from kernelcast.tuning.search.surrogate import Candidate, Surrogate
+from kernelcast.tuning.search.surrogate import Surrogate, UnmeasuredConfiguration
 from kernelcast.tuning.space import Space
 
 FRESH_TRIALS: Final = 50
@@ -34,7 +34,7 @@ class Worth:
     caution: float
 
 
-class Candidates:
+class CandidatePool:
     """Candidates with their part of the model. For one thread."""
 
     def __init__(
@@ -53,13 +53,13 @@ class Candidates:
         self._failing = failing
         self._settings = settings
         self._random = random
-        self._pool: dict[int, Candidate] = {}
+        self._pool: dict[int, UnmeasuredConfiguration] = {}
 
-    def current(self) -> list[Candidate]:
+    def current(self) -> list[UnmeasuredConfiguration]:
         """Return all candidates."""
         return list(self._pool.values())
 
-    def discard(self, ordinal: int) -> Candidate | None:
+    def discard(self, ordinal: int) -> UnmeasuredConfiguration | None:
         """Take a configuration out; return it if it was in."""
         return self._pool.pop(ordinal, None)
 
@@ -115,7 +115,7 @@ class Candidates:
 
     def _admit(self, ordinal: int) -> None:
         if ordinal not in self._pool:
-            candidate = Candidate(ordinal, self._similarity.project(self._space.places(ordinal)))
+            candidate = UnmeasuredConfiguration(ordinal, self._similarity.project(self._space.places(ordinal)))
             self._surrogate.admit(candidate)
             self._pool[ordinal] = candidate
 
@@ -135,7 +135,7 @@ class Candidates:
         for candidate in self._pool.values():
             candidate.clear()
 
-    def _worth(self, candidate: Candidate, level: tuple[float, float], worth: Worth) -> float:
+    def _worth(self, candidate: UnmeasuredConfiguration, level: tuple[float, float], worth: Worth) -> float:
         """Expected improvement (Jones et al. 1998) of the logarithm of the time, for a working and not too slow one."""
         mean, variance = level
         predicted = mean + candidate.mean_part - mean * candidate.unit_part
@@ -148,7 +148,7 @@ class Candidates:
         works: float = self._working(candidate) ** worth.caution
         return improvement * works * exp(-worth.exposure * slowdown)
 
-    def _working(self, candidate: Candidate) -> float:
+    def _working(self, candidate: UnmeasuredConfiguration) -> float:
         if candidate.version != self._failing.version:
             candidate.version = self._failing.version
             candidate.working = 1 - self._failing.probability(candidate.places)

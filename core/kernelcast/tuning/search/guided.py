@@ -11,7 +11,7 @@ from math import inf, log
 from random import Random
 from typing import Final
 
-from kernelcast.tuning.search.candidates import Candidates, Worth
+from kernelcast.tuning.search.candidates import CandidatePool, Worth
 from kernelcast.tuning.search.failing import Failing
 from kernelcast.tuning.search.settings import Settings
 from kernelcast.tuning.search.similarity import Similarity, likeness
@@ -43,7 +43,7 @@ class GuidedSearch:
         self._similarity = Similarity(space)
         self._surrogate = Surrogate(self._similarity)
         self._failing = Failing(space, self._similarity.columns, seed=seed)
-        self._candidates = Candidates(
+        self._candidates = CandidatePool(
             space, self._similarity, self._surrogate, self._failing, settings=self._settings, random=self._random
         )
         self._learner = WeightLearner(self._similarity, settings=self._settings, random=self._random)

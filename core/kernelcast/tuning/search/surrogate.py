@@ -16,7 +16,7 @@ NUGGET: Final = 2e-3
 """Share of the variance that is noise; also keeps the matrix well conditioned."""
 
 
-class Candidate:
+class UnmeasuredConfiguration:
     """A configuration that is not measured yet, with its part of the solved system."""
 
     __slots__ = ("mean_part", "ordinal", "places", "solved", "squares", "unit_part", "version", "working")
@@ -56,7 +56,7 @@ class Surrogate:
         places: tuple[int, ...],
         value: float,
         *,
-        candidates: Sequence[Candidate],
+        candidates: Sequence[UnmeasuredConfiguration],
         solved: list[float] | None = None,
     ) -> None:
         """Add an observation and bring the candidates up to date.
@@ -90,7 +90,7 @@ class Surrogate:
         self._units += unit * unit
         self._squares += mean * mean
 
-    def admit(self, candidate: Candidate) -> None:
+    def admit(self, candidate: UnmeasuredConfiguration) -> None:
         """Bring a candidate up to date with all observations."""
         solved = candidate.solved = self._solve(candidate.places)
         candidate.mean_part = sum(map(mul, solved, self._mean))

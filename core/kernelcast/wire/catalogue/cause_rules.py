@@ -14,11 +14,11 @@ from typing import Final
 
 from kernelcast.wire.catalogue import xids
 from kernelcast.wire.catalogue.features import Feature
-from kernelcast.wire.catalogue.meanings import Cause, Topic
-from kernelcast.wire.catalogue.xids import Part
+from kernelcast.wire.catalogue.meanings import Cause, MeaningQuestion
+from kernelcast.wire.catalogue.xids import XidSubject
 
 
-class Comparison(StrEnum):
+class ComparisonOperator(StrEnum):
     """Comparisons of a feature with the value of a condition."""
 
     AT_LEAST = "at least"
@@ -48,7 +48,7 @@ class Condition:
     """
 
     feature: Feature
-    comparison: Comparison
+    comparison: ComparisonOperator
     limit: float = 0.0
     members: frozenset[int] = frozenset()
 
@@ -69,17 +69,17 @@ class Rule:
     result: Cause | Excuse
     conditions: tuple[Condition, ...]
     page: bool = False
-    topic: Topic | None = None
+    topic: MeaningQuestion | None = None
     evidence: tuple[Feature, ...] = ()
     source: str = ""
 
 
 def _least(feature: Feature, limit: float) -> Condition:
-    return Condition(feature, Comparison.AT_LEAST, limit)
+    return Condition(feature, ComparisonOperator.AT_LEAST, limit)
 
 
 def _most(feature: Feature, limit: float) -> Condition:
-    return Condition(feature, Comparison.AT_MOST, limit)
+    return Condition(feature, ComparisonOperator.AT_MOST, limit)
 
 
 _XID_CATALOGUE: Final = "NVIDIA, XID errors (docs.nvidia.com/deploy/xid-errors)"
@@ -96,11 +96,13 @@ _KNOWN_PROGRAM: Final = 900.0
 _MATCHED_CLOCK: Final = _least(Feature.CLOCK_RATIO, _MATCHED)
 
 
-def _of_xids(result: Cause | Excuse, part: Part, *, page: bool = False, evidence: tuple[Feature, ...] = ()) -> Rule:
+def _of_xids(
+    result: Cause | Excuse, part: XidSubject, *, page: bool = False, evidence: tuple[Feature, ...] = ()
+) -> Rule:
     """A rule for the XIDs of a part that are urgent, or for those that are not."""
     members = xids.numbers(part, urgent=page)
-    condition = Condition(Feature.XID_CODE, Comparison.ONE_OF, members=members)
-    return Rule(result, (condition,), page=page, topic=Topic.XID, evidence=evidence, source=_XID_CATALOGUE)
+    condition = Condition(Feature.XID_CODE, ComparisonOperator.ONE_OF, members=members)
+    return Rule(result, (condition,), page=page, topic=MeaningQuestion.XID, evidence=evidence, source=_XID_CATALOGUE)
 
 
 _FAULTS: Final = (
@@ -116,17 +118,17 @@ _FAULTS: Final = (
         (_least(Feature.METRICS_LOST, 1),),
         source="NVSentinel issue 1748: a failing GPU stalls its monitor",
     ),
-    _of_xids(Cause.MEMORY_ERRORS, Part.MEMORY, page=True),
-    _of_xids(Cause.MEMORY_ERRORS, Part.MEMORY),
-    _of_xids(Cause.ROW_REMAPPING, Part.REMAPPING, page=True),
-    _of_xids(Cause.ROW_REMAPPING, Part.REMAPPING),
-    _of_xids(Cause.NVLINK, Part.NVLINK, page=True),
-    _of_xids(Cause.XID, Part.GPU, page=True, evidence=(Feature.XID_COUNT, Feature.RECOVERY_ACTION)),
-    _of_xids(Excuse.APPLICATION_XID, Part.PROGRAM),
+    _of_xids(Cause.MEMORY_ERRORS, XidSubject.MEMORY, page=True),
+    _of_xids(Cause.MEMORY_ERRORS, XidSubject.MEMORY),
+    _of_xids(Cause.ROW_REMAPPING, XidSubject.REMAPPING, page=True),
+    _of_xids(Cause.ROW_REMAPPING, XidSubject.REMAPPING),
+    _of_xids(Cause.NVLINK, XidSubject.NVLINK, page=True),
+    _of_xids(Cause.XID, XidSubject.GPU, page=True, evidence=(Feature.XID_COUNT, Feature.RECOVERY_ACTION)),
+    _of_xids(Excuse.APPLICATION_XID, XidSubject.PROGRAM),
     Rule(
         Cause.XID,
         (_least(Feature.XID_CODE, 1),),
-        topic=Topic.XID,
+        topic=MeaningQuestion.XID,
         evidence=(Feature.XID_COUNT, Feature.RECOVERY_ACTION),
         source=_XID_CATALOGUE,
     ),
@@ -134,7 +136,7 @@ _FAULTS: Final = (
         Cause.XID,
         (_least(Feature.RECOVERY_ACTION, 1),),
         page=True,
-        topic=Topic.XID,
+        topic=MeaningQuestion.XID,
         source="NVML, field 230: the driver asks for a reset or a reboot",
     ),
     Rule(Cause.MEMORY_ERRORS, (_least(Feature.DOUBLE_BIT_ERRORS, 1),), page=True, source=_REMAPPING),
@@ -169,7 +171,7 @@ _SPEED: Final = (
         Cause.POWER_BRAKE,
         (_least(Feature.POWER_BRAKE_SHARE, _HALF),),
         page=True,
-        topic=Topic.SPEED,
+        topic=MeaningQuestion.SPEED,
         evidence=(Feature.CLOCK_RATIO, Feature.POWER_CAP_RATIO, Feature.DURATION_RATIO),
         source=f"{_NVML}; {_BRAKE}",
     ),
@@ -177,7 +179,7 @@ _SPEED: Final = (
         Cause.THERMAL,
         (_least(Feature.HARDWARE_THERMAL_SHARE, _HALF),),
         page=True,
-        topic=Topic.SPEED,
+        topic=MeaningQuestion.SPEED,
         evidence=(Feature.LIMIT_MARGIN, Feature.THERMAL_MARGIN, Feature.CLOCK_RATIO, Feature.DURATION_RATIO),
         source=_NVML,
     ),
@@ -185,7 +187,7 @@ _SPEED: Final = (
         Cause.THERMAL,
         (_least(Feature.SOFTWARE_THERMAL_SHARE, _HALF), _most(Feature.CLOCK_RATIO, _MATCHED)),
         page=True,
-        topic=Topic.SPEED,
+        topic=MeaningQuestion.SPEED,
         evidence=(Feature.LIMIT_MARGIN, Feature.THERMAL_MARGIN, Feature.DURATION_RATIO),
         source=_NVML,
     ),
@@ -193,53 +195,53 @@ _SPEED: Final = (
         Cause.HARDWARE_SLOWDOWN,
         (_least(Feature.HARDWARE_SLOWDOWN_SHARE, _HALF),),
         page=True,
-        topic=Topic.SPEED,
+        topic=MeaningQuestion.SPEED,
         evidence=(Feature.CLOCK_RATIO, Feature.DURATION_RATIO),
         source=_NVML,
     ),
     Rule(
         Excuse.SOFTWARE_POWER_CAP,
         (_least(Feature.POWER_CAP_SHARE, _HALF), _most(Feature.CLOCK_RATIO, _MATCHED)),
-        topic=Topic.SPEED,
+        topic=MeaningQuestion.SPEED,
         source=_POWER_CAP,
     ),
     Rule(
         Cause.CLOCK_LOW,
         (_most(Feature.CLOCK_RATIO, 0.9),),
         page=True,
-        topic=Topic.SPEED,
+        topic=MeaningQuestion.SPEED,
         evidence=(Feature.UTILIZATION, Feature.DURATION_RATIO),
     ),
     Rule(
         Cause.THERMAL,
         (_least(Feature.SOFTWARE_THERMAL_SHARE, _HALF), _most(Feature.FLEET_CLOCK_RATIO, _MATCHED)),
-        topic=Topic.SPEED,
+        topic=MeaningQuestion.SPEED,
         evidence=(Feature.LIMIT_MARGIN, Feature.THERMAL_MARGIN, Feature.FLEET_RATIO),
         source=_NVML,
     ),
     Rule(
         Excuse.SOFTWARE_POWER_CAP,
         (_least(Feature.POWER_CAP_SHARE, _HALF), _most(Feature.FLEET_CLOCK_RATIO, _MATCHED)),
-        topic=Topic.SPEED,
+        topic=MeaningQuestion.SPEED,
         source=_POWER_CAP,
     ),
     Rule(
         Cause.CLOCK_LOW,
         (_least(Feature.FLEET_RATIO, _SLOWER_THAN_FLEET), _most(Feature.FLEET_CLOCK_RATIO, _MATCHED)),
-        topic=Topic.SPEED,
+        topic=MeaningQuestion.SPEED,
         evidence=(Feature.UTILIZATION,),
     ),
     Rule(
         Cause.AGEING,
         (_least(Feature.FLEET_RATIO, _SLOWER_THAN_FLEET), _most(Feature.PROGRAMS, 1)),
-        topic=Topic.SPEED,
+        topic=MeaningQuestion.SPEED,
         evidence=(Feature.FLEET_CLOCK_RATIO, Feature.UTILIZATION),
         source="SC22, Not all GPUs are created equal (arXiv 2208.11035): outliers are 1.5 times as slow",
     ),
     Rule(
         Excuse.FIRST_MINUTES,
         (_least(Feature.DURATION_RATIO, _SLOWER), _most(Feature.PROCESS_AGE, _KNOWN_PROGRAM)),
-        topic=Topic.SPEED,
+        topic=MeaningQuestion.SPEED,
     ),
     Rule(
         Cause.CONTENTION,
@@ -250,27 +252,27 @@ _SPEED: Final = (
             _MATCHED_CLOCK,
         ),
         page=True,
-        topic=Topic.SPEED,
+        topic=MeaningQuestion.SPEED,
     ),
     Rule(
         Cause.AGEING,
         (_least(Feature.DURATION_RATIO, _SLOWER), _MATCHED_CLOCK, _most(Feature.PROGRAMS, 1)),
         page=True,
-        topic=Topic.SPEED,
+        topic=MeaningQuestion.SPEED,
         evidence=(Feature.PEER_RATIO, Feature.UTILIZATION),
     ),
     Rule(
         Cause.AGEING,
         (_least(Feature.DURATION_CERTAINTY, 4), _least(Feature.DURATION_RATIO, 1.03), _MATCHED_CLOCK),
         page=True,
-        topic=Topic.SPEED,
+        topic=MeaningQuestion.SPEED,
         evidence=(Feature.PEER_RATIO, Feature.UTILIZATION),
         source="contention comes at once, ageing over hours",
     ),
     Rule(
         Cause.AGEING,
         (_least(Feature.PEER_RATIO, _SLOWER), _MATCHED_CLOCK, _most(Feature.PROGRAMS, 1)),
-        topic=Topic.SPEED,
+        topic=MeaningQuestion.SPEED,
         evidence=(Feature.DURATION_RATIO,),
         source="SC22, Not all GPUs are created equal (arXiv 2208.11035): outliers are 1.5 times as slow",
     ),
@@ -278,7 +280,7 @@ _SPEED: Final = (
         Cause.KERNEL_SLOWDOWN,
         (_least(Feature.DURATION_RATIO, _SLOWER),),
         page=True,
-        topic=Topic.SPEED,
+        topic=MeaningQuestion.SPEED,
         evidence=(Feature.PEER_RATIO,),
     ),
 )
@@ -286,19 +288,19 @@ _SPEED: Final = (
 _DEPLOY: Final = (Rule(Cause.DEPLOY, (_least(Feature.DEPLOY_RATIO, _SLOWER),)),)
 
 _LEVELS: Final = (
-    Rule(Cause.THERMAL, (_most(Feature.LIMIT_MARGIN, 0),), page=True, topic=Topic.HEAT),
-    Rule(Cause.THERMAL, (_most(Feature.THERMAL_MARGIN, 0),), page=True, topic=Topic.HEAT),
+    Rule(Cause.THERMAL, (_most(Feature.LIMIT_MARGIN, 0),), page=True, topic=MeaningQuestion.HEAT),
+    Rule(Cause.THERMAL, (_most(Feature.THERMAL_MARGIN, 0),), page=True, topic=MeaningQuestion.HEAT),
     Rule(
         Cause.THERMAL,
         (_least(Feature.HEAT_CERTAINTY, 4), _most(Feature.HOURS_TO_LIMIT, 24)),
         page=True,
-        topic=Topic.HEAT,
+        topic=MeaningQuestion.HEAT,
         evidence=(Feature.LIMIT_MARGIN, Feature.POWER_RATIO),
     ),
     Rule(
         Cause.LOAD,
         (_least(Feature.POWER_RATIO, _SLOWER), _most(Feature.LIMIT_MARGIN, 10)),
-        topic=Topic.HEAT,
+        topic=MeaningQuestion.HEAT,
         evidence=(Feature.UTILIZATION,),
     ),
     Rule(
@@ -311,7 +313,7 @@ _LEVELS: Final = (
         page=True,
     ),
     Rule(Cause.LOAD, (_least(Feature.UTILIZATION, 95), _least(Feature.UTILIZATION_RATIO, _SLOWER))),
-    Rule(Cause.UNKNOWN, (_least(Feature.BEYOND_LIMIT, 1),), topic=Topic.LAST),
+    Rule(Cause.UNKNOWN, (_least(Feature.BEYOND_LIMIT, 1),), topic=MeaningQuestion.LAST),
 )
 
 RULES: Final[tuple[Rule, ...]] = (*_FAULTS, *_SPEED, *_DEPLOY, *_LEVELS)

@@ -40,7 +40,7 @@ class Cause(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Topic(StrEnum):
+class MeaningQuestion(StrEnum):
     """Questions that have one answer at a time."""
 
     SPEED = "why work takes longer"
@@ -75,7 +75,7 @@ class Meaning:
     settling_seconds: float = 1500.0
     companions: tuple[Metric, ...] = ()
     other_causes: frozenset[Cause] = frozenset()
-    topic: Topic | None = None
+    topic: MeaningQuestion | None = None
 
 
 _CLOCKS: Final = (device.SM_CLOCK, device.CLOCK_EVENT_REASONS, device.GPU_UTIL)
@@ -99,7 +99,7 @@ MEANINGS: Final[Mapping[str, Meaning]] = MappingProxyType(
             settling_seconds=4500.0,
             companions=_CLOCKS,
             other_causes=frozenset({Cause.LOAD}),
-            topic=Topic.HEAT,
+            topic=MeaningQuestion.HEAT,
         ),
         device.MEMORY_TEMP.prometheus_name: Meaning(
             Cause.THERMAL,
@@ -108,7 +108,7 @@ MEANINGS: Final[Mapping[str, Meaning]] = MappingProxyType(
             settling_seconds=4500.0,
             companions=_CLOCKS,
             other_causes=frozenset({Cause.LOAD}),
-            topic=Topic.HEAT,
+            topic=MeaningQuestion.HEAT,
         ),
         device.FB_USED.prometheus_name: Meaning(
             Cause.MEMORY_LEAK, resolution=2.0, settling_seconds=3600.0, companions=(device.FB_FREE,)
@@ -118,20 +118,20 @@ MEANINGS: Final[Mapping[str, Meaning]] = MappingProxyType(
             Cause.LOAD,
             companions=(device.POWER_LIMIT, device.CLOCK_EVENT_REASONS),
             other_causes=_CLOCK_CAUSES,
-            topic=Topic.SPEED,
+            topic=MeaningQuestion.SPEED,
         ),
         device.SM_CLOCK.prometheus_name: Meaning(
             Cause.CLOCK_LOW,
             below=True,
             companions=(device.CLOCK_EVENT_REASONS, device.GPU_UTIL, device.GPU_TEMP, device.SLOWDOWN_TEMP),
             other_causes=_CLOCK_CAUSES,
-            topic=Topic.SPEED,
+            topic=MeaningQuestion.SPEED,
         ),
         device.CLOCK_EVENT_REASONS.prometheus_name: Meaning(
             Cause.HARDWARE_SLOWDOWN,
             companions=(device.SM_CLOCK, device.GPU_TEMP),
             other_causes=_CLOCK_CAUSES,
-            topic=Topic.SPEED,
+            topic=MeaningQuestion.SPEED,
         ),
         device.PCIE_LINK_GEN.prometheus_name: _fault(
             Cause.PCIE_LINK, device.PCIE_MAX_LINK_GEN, device.GPU_UTIL, below=True
@@ -154,7 +154,7 @@ MEANINGS: Final[Mapping[str, Meaning]] = MappingProxyType(
             own_ratio=1.2,
             companions=(*_CLOCKS, device.GPU_TEMP, device.SLOWDOWN_TEMP, kernel.DURATION),
             other_causes=_SPEED_CAUSES,
-            topic=Topic.SPEED,
+            topic=MeaningQuestion.SPEED,
         ),
     }
 )

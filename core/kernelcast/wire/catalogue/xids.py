@@ -28,7 +28,7 @@ class Action(StrEnum):
     REBOOT = "reboot the node"
 
 
-class Part(StrEnum):
+class XidSubject(StrEnum):
     """Part of the system that an XID is about."""
 
     PROGRAM = "program"
@@ -50,21 +50,21 @@ class Xid:
     """
 
     action: Action
-    part: Part
+    part: XidSubject
     meaning: str
     source: str = _SENTINEL
 
 
 def _program(meaning: str, source: str = _SENTINEL) -> Xid:
-    return Xid(Action.RESTART_PROGRAM, Part.PROGRAM, meaning, source)
+    return Xid(Action.RESTART_PROGRAM, XidSubject.PROGRAM, meaning, source)
 
 
-def _reset(part: Part, meaning: str, source: str = _SENTINEL) -> Xid:
+def _reset(part: XidSubject, meaning: str, source: str = _SENTINEL) -> Xid:
     return Xid(Action.RESET, part, meaning, source)
 
 
 def _nvlink(meaning: str) -> Xid:
-    return _reset(Part.NVLINK, meaning, f"{_SENTINEL} WORKFLOW_NVLINK5_ERR, which we read as a reset")
+    return _reset(XidSubject.NVLINK, meaning, f"{_SENTINEL} WORKFLOW_NVLINK5_ERR, which we read as a reset")
 
 
 XIDS: Final[Mapping[int, Xid]] = MappingProxyType(
@@ -73,24 +73,24 @@ XIDS: Final[Mapping[int, Xid]] = MappingProxyType(
         31: _program("memory page fault"),
         43: _program("reset channel verification error", _PLUGIN),
         45: _program("preemptive clean-up after another error", _PLUGIN),
-        46: _reset(Part.GPU, "the GPU stopped processing"),
-        48: _reset(Part.MEMORY, "double-bit error", f"{_SENTINEL} WORKFLOW_XID_48, which we read as a reset"),
-        62: _reset(Part.GPU, "the power management unit halted"),
-        63: Xid(Action.WATCH, Part.REMAPPING, "a row was remapped; it takes effect with the next reset"),
-        64: _reset(Part.REMAPPING, "a row remapping could not be recorded"),
+        46: _reset(XidSubject.GPU, "the GPU stopped processing"),
+        48: _reset(XidSubject.MEMORY, "double-bit error", f"{_SENTINEL} WORKFLOW_XID_48, which we read as a reset"),
+        62: _reset(XidSubject.GPU, "the power management unit halted"),
+        63: Xid(Action.WATCH, XidSubject.REMAPPING, "a row was remapped; it takes effect with the next reset"),
+        64: _reset(XidSubject.REMAPPING, "a row remapping could not be recorded"),
         68: _program("video decoder error"),
         69: _program("graphics class error"),
-        74: _reset(Part.NVLINK, "NVLink error", f"{_SENTINEL} WORKFLOW_NVLINK_ERR, which we read as a reset"),
-        79: Xid(Action.REBOOT, Part.GPU, "the GPU fell off the bus"),
-        92: Xid(Action.WATCH, Part.MEMORY, "many corrected single-bit errors"),
-        94: Xid(Action.RESTART_PROGRAM, Part.MEMORY, "contained memory error"),
-        95: _reset(Part.MEMORY, "uncontained memory error"),
-        110: _reset(Part.GPU, "security fault"),
-        119: _reset(Part.GPU, "the GPU's firmware (GSP) does not answer"),
-        120: _reset(Part.GPU, "error of the GPU's firmware (GSP)"),
-        136: _reset(Part.NVLINK, "link training failed"),
-        140: _reset(Part.MEMORY, "unrecoverable memory error"),
-        143: _reset(Part.GPU, "the GPU could not be initialised"),
+        74: _reset(XidSubject.NVLINK, "NVLink error", f"{_SENTINEL} WORKFLOW_NVLINK_ERR, which we read as a reset"),
+        79: Xid(Action.REBOOT, XidSubject.GPU, "the GPU fell off the bus"),
+        92: Xid(Action.WATCH, XidSubject.MEMORY, "many corrected single-bit errors"),
+        94: Xid(Action.RESTART_PROGRAM, XidSubject.MEMORY, "contained memory error"),
+        95: _reset(XidSubject.MEMORY, "uncontained memory error"),
+        110: _reset(XidSubject.GPU, "security fault"),
+        119: _reset(XidSubject.GPU, "the GPU's firmware (GSP) does not answer"),
+        120: _reset(XidSubject.GPU, "error of the GPU's firmware (GSP)"),
+        136: _reset(XidSubject.NVLINK, "link training failed"),
+        140: _reset(XidSubject.MEMORY, "unrecoverable memory error"),
+        143: _reset(XidSubject.GPU, "the GPU could not be initialised"),
         144: _nvlink("NVLink 5, SAW"),
         145: _nvlink("NVLink 5, RLW"),
         146: _nvlink("NVLink 5, TLW"),
@@ -98,10 +98,10 @@ XIDS: Final[Mapping[int, Xid]] = MappingProxyType(
         148: _nvlink("NVLink 5, NVLPW control"),
         149: _nvlink("NVLink 5, NETIR"),
         150: _nvlink("NVLink 5, MSE"),
-        155: _reset(Part.NVLINK, "NVLink error defined by software"),
-        156: _reset(Part.GPU, "a resource of the GPU was retired"),
-        158: _reset(Part.GPU, "fatal timeout"),
-        160: Xid(Action.REBOOT, Part.MEMORY, "a memory channel was retired"),
+        155: _reset(XidSubject.NVLINK, "NVLink error defined by software"),
+        156: _reset(XidSubject.GPU, "a resource of the GPU was retired"),
+        158: _reset(XidSubject.GPU, "fatal timeout"),
+        160: Xid(Action.REBOOT, XidSubject.MEMORY, "a memory channel was retired"),
     }
 )
 
@@ -111,7 +111,7 @@ def is_urgent(xid: Xid) -> bool:
     return xid.action in {Action.RESET, Action.REBOOT}
 
 
-def numbers(*parts: Part, urgent: bool | None = None) -> frozenset[int]:
+def numbers(*parts: XidSubject, urgent: bool | None = None) -> frozenset[int]:
     """XIDs about any of the parts, all parts if none is named.
 
     Args:

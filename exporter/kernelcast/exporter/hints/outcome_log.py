@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from kernelcast.exporter.delivery.spool.lane import Lane
-from kernelcast.exporter.delivery.spool.record import Record
+from kernelcast.exporter.delivery.spool.record import SpooledMessage
 from kernelcast.exporter.hints.received import ReceivedOutcome
 from kernelcast.runtime.logging import get_logger
 from kernelcast.wire.cloudevents import decode_event, encode_event
@@ -102,9 +102,9 @@ class OutcomeLog:
             except OSError as error:
                 _log.warning("settled outcomes of programs will be written again", reason=str(error))
 
-    def _record(self, received: ReceivedOutcome, now_ns: int) -> Record:
+    def _record(self, received: ReceivedOutcome, now_ns: int) -> SpooledMessage:
         event = to_event(received.outcome, source="/kernelcast/exporter", time_ns=now_ns, event_id=received.event_id)
-        record = Record(now_ns, received.nonce.encode(errors="replace"), encode_event(event))
+        record = SpooledMessage(now_ns, received.nonce.encode(errors="replace"), encode_event(event))
         if self._lane.size_bytes + record.size_bytes > self._max_bytes:
             raise OSError(f"{self._lane.size_bytes} bytes wait for Kafka; the limit is {self._max_bytes}")
         return record

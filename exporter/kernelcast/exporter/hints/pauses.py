@@ -64,7 +64,7 @@ class FiringAlert:
         return f"alert {labels.get('alertname', self.alert.fingerprint)} fires" + (f" on {where}" if where else "")
 
 
-class Pauses:
+class PausedPrograms:
     """Finds the paused programs of this node, and writes them to the files that programs read.
 
     The thread that reads Kafka adds alerts and the policy; the daemon's thread calls `apply`.
@@ -171,7 +171,7 @@ class Pauses:
 class AlertInbox:
     """Passes Alertmanager's alerts on."""
 
-    def __init__(self, pauses: Pauses) -> None:
+    def __init__(self, pauses: PausedPrograms) -> None:
         self._pauses = pauses
 
     def take(self, message: ReceivedMessage) -> None:
@@ -198,7 +198,7 @@ class TeachablePrograms(Protocol):
 class PolicyInbox:
     """Passes the site's policy on, and what searches have found on all nodes."""
 
-    def __init__(self, pauses: Pauses, programs: TeachablePrograms, dead_letters: DeadLetterSink) -> None:
+    def __init__(self, pauses: PausedPrograms, programs: TeachablePrograms, dead_letters: DeadLetterSink) -> None:
         self._pauses = pauses
         self._programs = programs
         self._dead_letters = dead_letters

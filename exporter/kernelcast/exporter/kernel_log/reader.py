@@ -31,7 +31,7 @@ Address = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Xid:
+class LoggedXid:
     """An XID as the driver logged it.
 
     Attributes:
@@ -44,7 +44,7 @@ class Xid:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class KernelLogRecord:
     """A record of the log.
 
     Attributes:
@@ -55,16 +55,16 @@ class Record:
 
     sequence: int
     time_ns: int
-    xid: Xid | None
+    xid: LoggedXid | None
 
 
-def xid_of(message: str) -> Xid | None:
+def xid_of(message: str) -> LoggedXid | None:
     """The XID that a message reports; None where it reports none."""
     found = _XID.match(message)
     if found is None:
         return None
     domain, bus, device = (int(part, 16) for part in found.groups()[:3])
-    return Xid((domain, bus, device), int(found[4]))
+    return LoggedXid((domain, bus, device), int(found[4]))
 
 
 class KernelLog:
@@ -93,7 +93,7 @@ class KernelLog:
         self._file: int | None = None
         self.has_more = False
 
-    def read(self) -> Iterator[Record]:
+    def read(self) -> Iterator[KernelLogRecord]:
         """Yield the records since the last call, at most `MAX_RECORDS`; never waits.
 
         Raises:
@@ -119,7 +119,7 @@ class KernelLog:
             found = _RECORD.match(raw)
             if found is not None:
                 time_ns = boot_ns + int(found[3]) * NANOSECONDS_PER_MICROSECOND
-                yield Record(int(found[2]), time_ns, _xid(int(found[1]), found[4]))
+                yield KernelLogRecord(int(found[2]), time_ns, _xid(int(found[1]), found[4]))
         self.has_more = True
 
     def close(self) -> None:
@@ -129,7 +129,7 @@ class KernelLog:
             self._file = None
 
 
-def _xid(priority: int, message: bytes) -> Xid | None:
+def _xid(priority: int, message: bytes) -> LoggedXid | None:
     if priority >= PRIORITIES or not message.startswith(_MARK):
         return None
     return xid_of(message.decode(errors="replace"))

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from kernelcast.columnar import Sample
 from kernelcast.exporter.background_value import Refreshed, RefreshPolicy
 from kernelcast.exporter.kernel_log.position import Position
-from kernelcast.exporter.kernel_log.reader import Address, Record, Xid
+from kernelcast.exporter.kernel_log.reader import Address, KernelLogRecord, LoggedXid
 from kernelcast.exporter.nvml.xid_names import xid_name
 from kernelcast.exporter.totals.report import SourceBatch
 from kernelcast.wire.catalogue.devices import gpu
@@ -48,7 +48,7 @@ class _Reading:
     """
 
     sequence: int = -1
-    totals: tuple[tuple[Xid, _Total], ...] = ()
+    totals: tuple[tuple[LoggedXid, _Total], ...] = ()
 
 
 class Log(Protocol):
@@ -61,7 +61,7 @@ class Log(Protocol):
         """Unix nanoseconds."""
         ...
 
-    def read(self) -> Iterator[Record]:
+    def read(self) -> Iterator[KernelLogRecord]:
         """Yield the records since the last call."""
         ...
 
@@ -135,11 +135,11 @@ class KernelLogSource:
         self._start_ns = self._clock()
         self._unread_after = self._beginning(position)
         self._skips_first = position.load() is None
-        self._totals: dict[Xid, _Total] = {}
+        self._totals: dict[LoggedXid, _Total] = {}
         self._sequence = -1
         self._saved_sequence, self._saved_ns, self._saved_total = -1, 0, 0
         self._shown = _Reading()
-        self._announced: set[Xid] = set()
+        self._announced: set[LoggedXid] = set()
         self._known: dict[Address, Labels] = {}
         pace = RefreshPolicy(interval_seconds, KEEP_SECONDS)
         self._reading = Refreshed(NAME, self._read, _Reading(), pace=pace, on_error=counts.error)
@@ -188,7 +188,7 @@ class KernelLogSource:
                 self._position.save(Position(self._position.boot_id, self._sequence))
         return _Reading(self._sequence, tuple(self._totals.items()))
 
-    def _take(self, record: Record) -> None:
+    def _take(self, record: KernelLogRecord) -> None:
         before = max(self._sequence, self._unread_after)
         if before >= 0 and record.sequence > before + 1:
             self._counts.lost(record.sequence - before - 1)

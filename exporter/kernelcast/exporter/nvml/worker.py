@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from kernelcast.exporter.nvml.isolation.call_board import CallBoard, NotedNvml
-from kernelcast.exporter.nvml.isolation.frames import Inbox, send
+from kernelcast.exporter.nvml.isolation.frames import MessageAssembler, send
 from kernelcast.exporter.nvml.sampling.sampler import Sampler, SamplerOptions
 from kernelcast.wire.errors import DeviceError
 
@@ -58,7 +58,7 @@ def load(source: Sequence[str]) -> Any:
 
 def _listen(requests: int, waiting: "queue.SimpleQueue[dict[str, Any]]") -> None:
     """Take requests in; ends the process soon after the exporter has gone, even where a call hangs."""
-    inbox = Inbox(requests)
+    inbox = MessageAssembler(requests)
     while inbox.read():
         while (request := inbox.take()) is not None:
             waiting.put(request)

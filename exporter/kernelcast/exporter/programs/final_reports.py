@@ -18,7 +18,7 @@ from typing import Final, Self
 import orjson
 
 from kernelcast.exporter.delivery.spool.lane import Lane
-from kernelcast.exporter.delivery.spool.record import Record
+from kernelcast.exporter.delivery.spool.record import SpooledMessage
 from kernelcast.exporter.programs.limits import ProbeLimits
 from kernelcast.exporter.programs.session import ProbeSession
 from kernelcast.exporter.totals.aggregate import Aggregator
@@ -152,9 +152,9 @@ class FinalReports:
                 "the next save of the state holds them"
             )
         for value in (_description(session), *packets):
-            self._lane.append(Record(0, key, value))
+            self._lane.append(SpooledMessage(0, key, value))
 
-    def _take(self, sessions: dict[str, ProbeSession], record: Record) -> None:
+    def _take(self, sessions: dict[str, ProbeSession], record: SpooledMessage) -> None:
         nonce, value = (record.key or b"").decode(errors="replace"), record.value or b""
         try:
             if value.startswith(_DESCRIPTION):

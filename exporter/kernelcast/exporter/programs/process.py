@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Self
 
-from kernelcast.exporter.programs.registry import Entry
+from kernelcast.exporter.programs.registry import RegisteredProcess
 from kernelcast.wire.frames import TunableClaim
 from kernelcast.wire.identity import Device, Process
 
@@ -25,7 +25,7 @@ class ProbeProcess:
     peer_pid: int
 
     @classmethod
-    def of(cls, entry: Entry) -> Self:
+    def of(cls, entry: RegisteredProcess) -> Self:
         """Make one from an entry of the registry."""
         session = entry.session
         return cls(

@@ -45,7 +45,7 @@ class RejectedProcess:
 
 
 @dataclass(slots=True)
-class Entry:
+class RegisteredProcess:
     """A process and its connection.
 
     Attributes:
@@ -88,7 +88,7 @@ class ProbeRegistry:
         self._ended = ended
         self.receivers = HintReceivers()
         self.keep_unsaved = False
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, RegisteredProcess] = {}
         self._hints: OrderedDict[str, Hint] = OrderedDict()
         self._approvals: dict[str, Approval] = {}
         self._experiences: OrderedDict[str, Experience] = OrderedDict()
@@ -122,7 +122,7 @@ class ProbeRegistry:
             return RejectedProcess("device", str(error))
         session = ProbeSession(process, hello, devices, self._limits, keep_unsaved=self.keep_unsaved)
         session.uid = peer.uid
-        self._entries[hello.nonce] = Entry(session, peer, connection)
+        self._entries[hello.nonce] = RegisteredProcess(session, peer, connection)
         self._counts.processes.set(len(self._entries))
         self._tell_all(session)
         return session
@@ -294,7 +294,7 @@ class ProbeRegistry:
         """Return the outcomes of a process that Kafka has not acknowledged."""
         return self._outcomes.open_of(session.process.nonce)
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[RegisteredProcess]:
         """Return every process, connected or not."""
         return list(self._entries.values())
 

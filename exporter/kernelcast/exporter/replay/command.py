@@ -32,7 +32,7 @@ from kernelcast.exporter.replay.settings import (
     Kernels,
     LogFormat,
     LogLevel,
-    RunOptions,
+    ReplayOptions,
     RunSettings,
     Speed,
     SummaryFile,
@@ -107,7 +107,7 @@ def kineto_command(  # noqa: PLR0913 - typer makes an option of each
     summary_file: SummaryFile = None,
 ) -> None:
     """Publish a trace of PyTorch's profiler (Kineto, Chrome trace JSON, gzip or plain), NVIDIA's or AMD's."""
-    run = RunOptions(
+    run = ReplayOptions(
         config=config,
         bootstrap_servers=bootstrap_servers,
         kernels=kernels,
@@ -139,7 +139,7 @@ def nsys_command(  # noqa: PLR0913 - typer makes an option of each
     summary_file: SummaryFile = None,
 ) -> None:
     """Publish an export of Nsight Systems (nsys export --type sqlite)."""
-    run = RunOptions(
+    run = ReplayOptions(
         config=config,
         bootstrap_servers=bootstrap_servers,
         kernels=kernels,
@@ -152,7 +152,7 @@ def nsys_command(  # noqa: PLR0913 - typer makes an option of each
     _replay(nsys.read, RecordingOptions("nsys", file, program=program, rank=rank, hostname=hostname), run)
 
 
-def _replay(read: Callable[[Path], Trace], recording: RecordingOptions, run: RunOptions) -> None:
+def _replay(read: Callable[[Path], Trace], recording: RecordingOptions, run: ReplayOptions) -> None:
     path = recording.file
     settings = load("replay", RunSettings, path=run.config, flags=run.flags(), environ=os.environ)
     logging.configure(settings.log)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from kernelcast.exporter.replay.durations import bucket_indices, durations_of
-from kernelcast.exporter.replay.trace import IntArray, Spans
+from kernelcast.exporter.replay.trace import EventSpans, IntArray
 from kernelcast.wire.histogram import DurationTotals
 
 
@@ -13,7 +13,7 @@ class Idleness:
     A gap lies between the end of everything that had begun and the next start; it is known once that start has come.
     """
 
-    def __init__(self, activity: tuple[Spans, ...]) -> None:
+    def __init__(self, activity: tuple[EventSpans, ...]) -> None:
         """Find all gaps once.
 
         Args:
@@ -34,7 +34,7 @@ class Idleness:
         return self._totals.copy()
 
 
-def _gaps(activity: tuple[Spans, ...]) -> tuple[IntArray, IntArray]:
+def _gaps(activity: tuple[EventSpans, ...]) -> tuple[IntArray, IntArray]:
     """Ends and lengths of the gaps, each of shape (g,), in order."""
     start_ns = np.concatenate([spans.start_ns for spans in activity])
     end_ns = np.concatenate([spans.end_ns for spans in activity])

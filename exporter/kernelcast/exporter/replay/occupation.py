@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from kernelcast.exporter.replay.trace import IntArray, Spans
+from kernelcast.exporter.replay.trace import EventSpans, IntArray
 
 COMPUTE: Final = "compute"
 COLLECTIVE: Final = "collective"
@@ -25,7 +25,7 @@ class Occupation:
     up to the time that has passed.
     """
 
-    def __init__(self, kinds: tuple[tuple[str, Spans], ...], *, start_ns: int, end_ns: int) -> None:
+    def __init__(self, kinds: tuple[tuple[str, EventSpans], ...], *, start_ns: int, end_ns: int) -> None:
         """Sweep over all starts and ends once.
 
         Args:

@@ -17,7 +17,7 @@ from kernelcast.exporter.replay.run import FiniteSource, Progress
 LINE_SECONDS: Final = 10.0
 
 
-class Lines:
+class ProgressLines:
     """A plain line at first and then at most every ten seconds."""
 
     def __init__(self, name: str, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
@@ -53,7 +53,7 @@ class Terminal:
 def progress(name: str) -> Iterator[Progress]:
     """Show progress on standard error, as it allows."""
     if not sys.stderr.isatty():
-        yield Lines(name, sys.stderr)
+        yield ProgressLines(name, sys.stderr)
         return
     columns = (
         SpinnerColumn(),

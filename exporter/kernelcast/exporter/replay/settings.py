@@ -78,7 +78,7 @@ SummaryFile = Annotated[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunOptions:
+class ReplayOptions:
     """The options above as given on the command line; None where one was not given."""
 
     config: ConfigFile

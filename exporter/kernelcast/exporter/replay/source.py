@@ -8,8 +8,8 @@ from kernelcast.exporter.replay.idleness import Idleness
 from kernelcast.exporter.replay.occupation import COLLECTIVE, COMPUTE, COPY, Occupation
 from kernelcast.exporter.replay.regions import Regions
 from kernelcast.exporter.replay.tally import KernelTally
-from kernelcast.exporter.replay.trace import Spans, Trace
-from kernelcast.exporter.replay.traffic import Traffic
+from kernelcast.exporter.replay.trace import EventSpans, Trace
+from kernelcast.exporter.replay.traffic import ReplayedTraffic
 from kernelcast.exporter.totals.report import ProcessReport, SourceBatch
 from kernelcast.wire.frames import Counters
 from kernelcast.wire.identity import REPLAYED, Device, Process, new_nonce
@@ -52,7 +52,7 @@ class TraceSource:
         self._speed = speed
         self._start_ns = start_ns
         self._tally = KernelTally(trace)
-        self._traffic = Traffic(trace)
+        self._traffic = ReplayedTraffic(trace)
         self._regions = Regions(trace)
         self._occupations = tuple(_occupation(trace, device) for device in range(len(trace.devices)))
         self._idleness = tuple(_idleness(trace, device) for device in range(len(trace.devices)))
@@ -168,5 +168,5 @@ def _idleness(trace: Trace, device: int) -> Idleness:
     return Idleness(tuple(_chosen(spans, spans.device == device) for spans in activity))
 
 
-def _chosen(spans: Spans, mask: np.typing.NDArray[np.bool_]) -> Spans:
-    return Spans(spans.start_ns[mask], spans.duration_ns[mask], spans.device[mask])
+def _chosen(spans: EventSpans, mask: np.typing.NDArray[np.bool_]) -> EventSpans:
+    return EventSpans(spans.start_ns[mask], spans.duration_ns[mask], spans.device[mask])

@@ -70,7 +70,7 @@ class TraceDevice:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Spans:
+class EventSpans:
     """Times and devices of events: three columns of one length n, ordered by end.
 
     Attributes:
@@ -106,7 +106,7 @@ class LaunchColumns:
         region: Shape (n,), positions in `Trace.regions`; -1 outside of all.
     """
 
-    spans: Spans
+    spans: EventSpans
     name: IntArray
     configuration: IntArray
     stream: IntArray
@@ -125,7 +125,7 @@ class Copies:
         size_bytes: Shape (n,); 0 where the recording does not say.
     """
 
-    spans: Spans
+    spans: EventSpans
     kind: IntArray
     size_bytes: IntArray
 
@@ -134,7 +134,7 @@ class Copies:
 class Synchronisations:
     """Waits of the program's threads for the GPU: when, where, and `kind`, positions in `Trace.sync_kinds`."""
 
-    spans: Spans
+    spans: EventSpans
     kind: IntArray
 
 
@@ -143,7 +143,7 @@ class Ranges:
     """Stretches of the program's threads that have a name: columns of one length n, ordered by end.
 
     Attributes:
-        start_ns: Shape (n,), as in `Spans`.
+        start_ns: Shape (n,), as in `EventSpans`.
         duration_ns: Shape (n,).
         name: Shape (n,), positions in `Trace.regions`.
     """
@@ -193,7 +193,7 @@ class Trace:
     sync_kinds: tuple[str, ...]
     launches: LaunchColumns
     copies: Copies
-    memsets: Spans
+    memsets: EventSpans
     memset_bytes: IntArray
     syncs: Synchronisations
     regions: tuple[str, ...]
@@ -220,7 +220,7 @@ class Trace:
         """Whether anything at all ran on a GPU."""
         return any(len(spans) for spans in self._activity())
 
-    def _activity(self) -> tuple[Spans, Spans, Spans]:
+    def _activity(self) -> tuple[EventSpans, EventSpans, EventSpans]:
         return self.launches.spans, self.copies.spans, self.memsets
 
 
@@ -340,5 +340,5 @@ def _columns(rows: Iterable[tuple[int, ...]], width: int) -> IntArray:
     return np.ascontiguousarray(table[:, np.argsort(table[0] + table[1], kind="stable")])
 
 
-def _spans(columns: IntArray) -> Spans:
-    return Spans(columns[0], columns[1], columns[2])
+def _spans(columns: IntArray) -> EventSpans:
+    return EventSpans(columns[0], columns[1], columns[2])

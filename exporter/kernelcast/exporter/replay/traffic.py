@@ -9,7 +9,7 @@ CopyRow = tuple[str, str, int, int, int]
 SyncRow = tuple[str, int, int]
 
 
-class Traffic:
+class ReplayedTraffic:
     """Copies by kind and pinned, fills, waits by kind; advanced slice by slice, exact."""
 
     def __init__(self, trace: Trace) -> None:

@@ -28,7 +28,7 @@ from kernelcast.exporter.replay.settings import (
     Kernels,
     LogFormat,
     LogLevel,
-    RunOptions,
+    ReplayOptions,
     RunSettings,
     Speed,
     SummaryFile,
@@ -138,7 +138,7 @@ def simulate_command(  # noqa: PLR0913 - typer makes an option of each
         "fault": fault or None,
         "background": background or None,
     }
-    run = RunOptions(
+    run = ReplayOptions(
         config=config,
         bootstrap_servers=bootstrap_servers,
         kernels=kernels,
@@ -151,7 +151,7 @@ def simulate_command(  # noqa: PLR0913 - typer makes an option of each
     _simulate(simulated, run, truth=truth)
 
 
-def _simulate(simulated: Mapping[str, object], run: RunOptions, *, truth: Path | None) -> None:
+def _simulate(simulated: Mapping[str, object], run: ReplayOptions, *, truth: Path | None) -> None:
     """Publish the fleet.
 
     Args:

@@ -6,7 +6,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from kernelcast.exporter.simulate.faults import Fault
+from kernelcast.exporter.simulate.faults import SimulatedFault
 from kernelcast.exporter.simulate.fleet_settings import BoolArray
 from kernelcast.exporter.simulate.program import FloatArray
 
@@ -93,4 +93,4 @@ class Influence:
         )
 
 
-Effect: TypeAlias = Callable[[Influence, Fault, BoolArray, float], None]
+Effect: TypeAlias = Callable[[Influence, SimulatedFault, BoolArray, float], None]

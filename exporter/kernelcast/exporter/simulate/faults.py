@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kernelcast.exporter.simulate.kinds.hardware import HARDWARE_FAULTS
-from kernelcast.exporter.simulate.kinds.kind import ALL, FaultKind, Parameter
+from kernelcast.exporter.simulate.kinds.kind import ALL, FaultKind, FaultParameter
 from kernelcast.wire.errors import ConfigurationError
 
 THERMAL_DRIFT: Final = "thermal-drift"
@@ -43,51 +43,51 @@ _TIMES: Final = frozenset({"start", "length", "over", "period", "pause", "ahead"
 FAULTS: Final[Mapping[str, FaultKind]] = {
     THERMAL_DRIFT: FaultKind(
         "cooling gets worse until the GPU throttles",
-        parameters={"rate": Parameter(6.0, 0.001, 600.0, "degrees C per minute")},
+        parameters={"rate": FaultParameter(6.0, 0.001, 600.0, "degrees C per minute")},
     ),
     KERNEL_SLOWDOWN: FaultKind(
         "one kernel takes longer, and nothing explains it",
         per_kernel=True,
         parameters={
-            "factor": Parameter(1.5, 1.0, 100.0, "times as long"),
-            "over": Parameter(0.0, 0.0, 1e9, "time to get there; 0 is a step"),
+            "factor": FaultParameter(1.5, 1.0, 100.0, "times as long"),
+            "over": FaultParameter(0.0, 0.0, 1e9, "time to get there; 0 is a step"),
         },
     ),
     MEMORY_LEAK: FaultKind(
         "memory grows until the program is out of it and restarts",
-        parameters={"rate": Parameter(600.0, 0.001, 1e7, "MiB per minute")},
+        parameters={"rate": FaultParameter(600.0, 0.001, 1e7, "MiB per minute")},
     ),
     RISING_LOAD: FaultKind(
         "more and more work until the GPU is saturated",
         gpu=ALL,
-        parameters={"rate": Parameter(10.0, 0.001, 1e4, "per cent of the first load per minute")},
+        parameters={"rate": FaultParameter(10.0, 0.001, 1e4, "per cent of the first load per minute")},
     ),
     CONTENTION: FaultKind(
         "a neighbour takes memory bandwidth: kernels that depend on it take longer",
-        parameters={"factor": Parameter(2.0, 1.0, 100.0, "times as long")},
+        parameters={"factor": FaultParameter(2.0, 1.0, 100.0, "times as long")},
     ),
     STRAGGLER: FaultKind(
         "one rank computes longer and its peers wait in their collectives",
-        parameters={"factor": Parameter(1.4, 1.0, 100.0, "times as long")},
+        parameters={"factor": FaultParameter(1.4, 1.0, 100.0, "times as long")},
     ),
     POWER_BRAKE: FaultKind(
         "the power supply asks the GPUs of a node to slow down",
         gpu=ALL,
-        parameters={"ratio": Parameter(0.5, 0.2, 1.0, "of the usual clock")},
+        parameters={"ratio": FaultParameter(0.5, 0.2, 1.0, "of the usual clock")},
     ),
     LOW_CLOCK: FaultKind(
         "the clock stays low, and no reason is reported",
-        parameters={"ratio": Parameter(0.7, 0.2, 1.0, "of the usual clock")},
+        parameters={"ratio": FaultParameter(0.7, 0.2, 1.0, "of the usual clock")},
     ),
     PCIE_LINK: FaultKind(
         "the PCIe link comes up with fewer lanes",
-        parameters={"lanes": Parameter(4.0, 1.0, 16.0, "lanes of 16")},
+        parameters={"lanes": FaultParameter(4.0, 1.0, 16.0, "lanes of 16")},
     ),
     MEMORY_ERRORS: FaultKind(
         "single-bit and double-bit errors of the memory, and rows remapped for the latter",
         parameters={
-            "rate": Parameter(120.0, 0.0, 1e6, "single-bit errors an hour"),
-            "rows": Parameter(2.0, 0.0, 1e3, "double-bit errors an hour, each with a row remapped"),
+            "rate": FaultParameter(120.0, 0.0, 1e6, "single-bit errors an hour"),
+            "rows": FaultParameter(2.0, 0.0, 1e3, "double-bit errors an hour, each with a row remapped"),
         },
     ),
     TELEMETRY_LOST: FaultKind("the GPU hangs its monitor: its samples stop, its programs run on"),
@@ -95,7 +95,7 @@ FAULTS: Final[Mapping[str, FaultKind]] = {
         "one kernel runs with block_size=48, a tunable that it registers; a block of whole warps would be quicker",
         gpu=ALL,
         per_kernel=True,
-        parameters={"factor": Parameter(1.6, 1.0, 100.0, "times as long as well tuned")},
+        parameters={"factor": FaultParameter(1.6, 1.0, 100.0, "times as long as well tuned")},
     ),
     **HARDWARE_FAULTS,
 }
@@ -104,73 +104,74 @@ BACKGROUNDS: Final[Mapping[str, FaultKind]] = {
         "load swings with the time of day",
         gpu=ALL,
         parameters={
-            "amplitude": Parameter(0.3, 0.0, 0.9, "share of the load"),
-            "period": Parameter(86400.0, 1.0, 1e9, "time from peak to peak"),
+            "amplitude": FaultParameter(0.3, 0.0, 0.9, "share of the load"),
+            "period": FaultParameter(86400.0, 1.0, 1e9, "time from peak to peak"),
         },
     ),
     POWER_CAP: FaultKind(
         "the operator lowers the power limit: clocks fall a little, with the software's reason",
         gpu=ALL,
-        parameters={"ratio": Parameter(0.9, 0.2, 1.0, "of the usual clock")},
+        parameters={"ratio": FaultParameter(0.9, 0.2, 1.0, "of the usual clock")},
     ),
     HOT_BUT_STABLE: FaultKind(
-        "the GPU is hotter than its peers, and stays so", parameters={"rise": Parameter(12.0, 0.0, 60.0, "degrees C")}
+        "the GPU is hotter than its peers, and stays so",
+        parameters={"rise": FaultParameter(12.0, 0.0, 60.0, "degrees C")},
     ),
     DEPLOY: FaultKind(
         "a new version: kernels, configurations and durations change at once",
         gpu=ALL,
-        parameters={"factor": Parameter(1.25, 0.01, 100.0, "times as long as before")},
+        parameters={"factor": FaultParameter(1.25, 0.01, 100.0, "times as long as before")},
     ),
     RESTART: FaultKind(
         "the program ends and starts again",
         gpu=ALL,
-        parameters={"pause": Parameter(5.0, 0.0, 86400.0, "time in between")},
+        parameters={"pause": FaultParameter(5.0, 0.0, 86400.0, "time in between")},
     ),
     PREALLOCATED_MEMORY: FaultKind(
         "memory is nearly full from the beginning, and flat",
         gpu=ALL,
-        parameters={"share": Parameter(0.95, 0.0, 1.0, "of the memory")},
+        parameters={"share": FaultParameter(0.95, 0.0, 1.0, "of the memory")},
     ),
     DIURNAL_HEAT: FaultKind(
         "the room is warmer by day",
         gpu=ALL,
         parameters={
-            "amplitude": Parameter(4.0, 0.0, 20.0, "degrees C"),
-            "period": Parameter(86400.0, 1.0, 1e9, "time from peak to peak"),
+            "amplitude": FaultParameter(4.0, 0.0, 20.0, "degrees C"),
+            "period": FaultParameter(86400.0, 1.0, 1e9, "time from peak to peak"),
         },
     ),
     WARM_UP: FaultKind(
         "the chassis warms up and settles",
         parameters={
-            "rise": Parameter(15.0, 0.0, 60.0, "degrees C in the end"),
-            "over": Parameter(1800.0, 1.0, 1e6, "time constant"),
+            "rise": FaultParameter(15.0, 0.0, 60.0, "degrees C in the end"),
+            "over": FaultParameter(1800.0, 1.0, 1e6, "time constant"),
         },
     ),
     LOAD_STEP: FaultKind(
         "the load changes at once and stays",
-        parameters={"factor": Parameter(1.3, 0.0, 10.0, "times the load before")},
+        parameters={"factor": FaultParameter(1.3, 0.0, 10.0, "times the load before")},
     ),
     SAWTOOTH_MEMORY: FaultKind(
         "a cache fills and is emptied, again and again",
         parameters={
-            "height": Parameter(16_000.0, 0.0, 1e6, "MiB when full"),
-            "period": Parameter(10_800.0, 1.0, 1e9, "time from empty to empty"),
+            "height": FaultParameter(16_000.0, 0.0, 1e6, "MiB when full"),
+            "period": FaultParameter(10_800.0, 1.0, 1e9, "time from empty to empty"),
         },
     ),
     SPIKES: FaultKind(
         "one kernel takes longer for a moment, now and then",
         per_kernel=True,
         parameters={
-            "factor": Parameter(3.0, 1.0, 100.0, "times as long"),
-            "period": Parameter(200.0, 1.0, 1e9, "time from spike to spike"),
-            "over": Parameter(10.0, 0.1, 1e6, "length of a spike"),
+            "factor": FaultParameter(3.0, 1.0, 100.0, "times as long"),
+            "period": FaultParameter(200.0, 1.0, 1e9, "time from spike to spike"),
+            "over": FaultParameter(10.0, 0.1, 1e6, "length of a spike"),
         },
     ),
     SLOW_OPENING: FaultKind(
         "kernels run slower in the first minutes: compilation, autotuning; below 1 they run faster, with cold clocks",
         parameters={
-            "factor": Parameter(1.4, 0.01, 100.0, "times as long"),
-            "over": Parameter(180.0, 0.1, 1e6, "how long"),
+            "factor": FaultParameter(1.4, 0.01, 100.0, "times as long"),
+            "over": FaultParameter(180.0, 0.1, 1e6, "how long"),
         },
     ),
 }
@@ -182,7 +183,7 @@ _DEFAULT_START_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class SimulatedFault:
     """One fault or background, as asked for.
 
     Attributes:
@@ -216,7 +217,7 @@ class Fault:
         return self.values[name]
 
 
-def parse(text: str, kinds: Mapping[str, FaultKind], *, option: str) -> Fault:
+def parse(text: str, kinds: Mapping[str, FaultKind], *, option: str) -> SimulatedFault:
     """Read `KIND[:key=value,…]`, such as `thermal-drift:node=0,gpu=1,start=60s,rate=6`.
 
     Args:
@@ -246,7 +247,7 @@ def parse(text: str, kinds: Mapping[str, FaultKind], *, option: str) -> Fault:
             raise ConfigurationError(
                 f"{option} {text}: {key} is {given[key]:g}; it must be {parameter.minimum:g} to {parameter.maximum:g}"
             )
-    return Fault(
+    return SimulatedFault(
         kind=name,
         node=int(given["node"]),
         gpu=int(given["gpu"]),

@@ -10,11 +10,11 @@ from kernelcast.exporter.simulate import faults
 from kernelcast.exporter.simulate.activity import COPIES_PER_SECOND
 from kernelcast.exporter.simulate.durations import FleetDurations
 from kernelcast.exporter.simulate.effects import Influence
-from kernelcast.exporter.simulate.faults import Fault
+from kernelcast.exporter.simulate.faults import SimulatedFault
 from kernelcast.exporter.simulate.fleet_settings import SimulationSettings
 from kernelcast.exporter.simulate.influence import influence
 from kernelcast.exporter.simulate.kinds.hardware import ENDS_PROGRAMS, XID_79
-from kernelcast.exporter.simulate.nodes.health import DeviceHealth, Traffic, starting
+from kernelcast.exporter.simulate.nodes.health import DeviceHealth, GpuTraffic, starting
 from kernelcast.exporter.simulate.nodes.monitor import Monitor
 from kernelcast.exporter.simulate.physics import Gpus
 from kernelcast.exporter.simulate.process import RankPlacement, SimulatedProcess
@@ -139,7 +139,7 @@ class SimulatedFleet:
         for gpu in np.flatnonzero(full).tolist():
             self._restart(gpu, now)
 
-    def _count(self, step: Step, acting: Influence, seconds: float) -> Traffic:
+    def _count(self, step: Step, acting: Influence, seconds: float) -> GpuTraffic:
         gpu_time = self._durations.add(step.launches, step.mean_ns, spread=step.spread, step=self._steps)
         step_ns = round(seconds * NANOSECONDS_PER_SECOND)
         collective_ns = gpu_time[:, self._workload.collective].sum(axis=1)
@@ -161,7 +161,7 @@ class SimulatedFleet:
             )
         copied = self._copied() - before
         collectives = step.launches * np.where(self._workload.collective, self._workload.base_ns, 0.0)
-        return Traffic(copied[:, 0], copied[:, 1], collectives.sum(axis=1) * COLLECTIVE_BYTES_PER_NS)
+        return GpuTraffic(copied[:, 0], copied[:, 1], collectives.sum(axis=1) * COLLECTIVE_BYTES_PER_NS)
 
     def _copied(self) -> FloatArray:
         return np.array([process.activity.copied_bytes for process in self._processes], dtype=np.float64)
@@ -215,7 +215,7 @@ class SimulatedFleet:
         self._gpus.settle(acting)
         self._gpus.allocate(acting, 0.0)
 
-    def _labels(self, fault: Fault, gpu: int) -> dict[str, str]:
+    def _labels(self, fault: SimulatedFault, gpu: int) -> dict[str, str]:
         place = self._places[gpu]
         joined = {**place.device.join_labels(SIMULATED), "program": place.program, "rank": place.rank}
         if faults.KINDS[fault.kind].per_kernel:

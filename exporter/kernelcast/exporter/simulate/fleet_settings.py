@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from kernelcast.exporter.simulate.faults import Fault
+from kernelcast.exporter.simulate.faults import SimulatedFault
 from kernelcast.exporter.simulate.kinds.kind import ALL
 from kernelcast.wire.errors import ConfigurationError
 
@@ -39,7 +39,7 @@ class SimulationSettings:
     rate: float = 1000.0
     seed: int = 0
     step_seconds: float = 1.0
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[SimulatedFault, ...] = ()
 
     def __post_init__(self) -> None:
         limits = {
@@ -62,7 +62,7 @@ class SimulationSettings:
         """GPUs of all nodes."""
         return self.nodes * self.gpus
 
-    def where(self, fault: Fault) -> BoolArray:
+    def where(self, fault: SimulatedFault) -> BoolArray:
         """Mask of the GPUs that a fault concerns, shape (count,)."""
         number = np.arange(self.count)
         node, gpu = number // self.gpus, number % self.gpus
@@ -71,11 +71,11 @@ class SimulationSettings:
         chosen: BoolArray = on_node & on_gpu
         return chosen
 
-    def nodes_of(self, fault: Fault) -> BoolArray:
+    def nodes_of(self, fault: SimulatedFault) -> BoolArray:
         """Mask of the GPUs on the nodes that a fault concerns, shape (count,)."""
         return self.where(replace(fault, gpu=ALL))
 
-    def _check(self, fault: Fault) -> None:
+    def _check(self, fault: SimulatedFault) -> None:
         for name, value, count in (
             ("node", fault.node, self.nodes),
             ("gpu", fault.gpu, self.gpus),

@@ -11,7 +11,7 @@ from kernelcast.exporter.simulate.effects import (
     Effect,
     Influence,
 )
-from kernelcast.exporter.simulate.faults import Fault
+from kernelcast.exporter.simulate.faults import SimulatedFault
 from kernelcast.exporter.simulate.fleet_settings import BoolArray, SimulationSettings
 from kernelcast.exporter.simulate.hardware_influence import HARDWARE_EFFECTS
 from kernelcast.exporter.simulate.kinds import hardware
@@ -37,105 +37,105 @@ def influence(settings: SimulationSettings, seconds: float) -> Influence:
     return combined
 
 
-def _thermal_drift(sum_: Influence, fault: Fault, where: BoolArray, elapsed: float) -> None:
+def _thermal_drift(sum_: Influence, fault: SimulatedFault, where: BoolArray, elapsed: float) -> None:
     sum_.heat_c[where] += shapes.linear(elapsed, fault["rate"] / SECONDS_PER_MINUTE)
 
 
-def _hot_but_stable(sum_: Influence, fault: Fault, where: BoolArray, _elapsed: float) -> None:
+def _hot_but_stable(sum_: Influence, fault: SimulatedFault, where: BoolArray, _elapsed: float) -> None:
     sum_.heat_c[where] += fault["rise"]
 
 
-def _kernel_slowdown(sum_: Influence, fault: Fault, where: BoolArray, elapsed: float) -> None:
+def _kernel_slowdown(sum_: Influence, fault: SimulatedFault, where: BoolArray, elapsed: float) -> None:
     grown = shapes.ramp(elapsed, fault["over"])
     sum_.kernel_factor[where, fault.kernel] *= 1.0 + (fault["factor"] - 1.0) * grown
 
 
-def _bad_tuning(sum_: Influence, fault: Fault, where: BoolArray, _elapsed: float) -> None:
+def _bad_tuning(sum_: Influence, fault: SimulatedFault, where: BoolArray, _elapsed: float) -> None:
     sum_.kernel_factor[where, fault.kernel] *= fault["factor"]
 
 
-def _deploy(sum_: Influence, fault: Fault, where: BoolArray, _elapsed: float) -> None:
+def _deploy(sum_: Influence, fault: SimulatedFault, where: BoolArray, _elapsed: float) -> None:
     sum_.kernel_factor[where] *= fault["factor"]
 
 
-def _memory_leak(sum_: Influence, fault: Fault, where: BoolArray, _elapsed: float) -> None:
+def _memory_leak(sum_: Influence, fault: SimulatedFault, where: BoolArray, _elapsed: float) -> None:
     sum_.leak_mib[where] += fault["rate"] / SECONDS_PER_MINUTE
 
 
-def _rising_load(sum_: Influence, fault: Fault, where: BoolArray, elapsed: float) -> None:
+def _rising_load(sum_: Influence, fault: SimulatedFault, where: BoolArray, elapsed: float) -> None:
     sum_.load[where] *= 1.0 + shapes.linear(elapsed, fault["rate"] / 100.0 / SECONDS_PER_MINUTE)
 
 
-def _diurnal(sum_: Influence, fault: Fault, where: BoolArray, elapsed: float) -> None:
+def _diurnal(sum_: Influence, fault: SimulatedFault, where: BoolArray, elapsed: float) -> None:
     sum_.load[where] *= 1.0 + fault["amplitude"] * shapes.periodic(elapsed, fault["period"])
 
 
-def _contention(sum_: Influence, fault: Fault, where: BoolArray, _elapsed: float) -> None:
+def _contention(sum_: Influence, fault: SimulatedFault, where: BoolArray, _elapsed: float) -> None:
     sum_.bandwidth_factor[where] *= fault["factor"]
 
 
-def _straggler(sum_: Influence, fault: Fault, where: BoolArray, _elapsed: float) -> None:
+def _straggler(sum_: Influence, fault: SimulatedFault, where: BoolArray, _elapsed: float) -> None:
     sum_.compute_factor[where] *= fault["factor"]
 
 
-def _power_brake(sum_: Influence, fault: Fault, where: BoolArray, _elapsed: float) -> None:
+def _power_brake(sum_: Influence, fault: SimulatedFault, where: BoolArray, _elapsed: float) -> None:
     sum_.braked[where] = True
     sum_.clock_ratio[where] *= fault["ratio"]
 
 
-def _power_cap(sum_: Influence, fault: Fault, where: BoolArray, _elapsed: float) -> None:
+def _power_cap(sum_: Influence, fault: SimulatedFault, where: BoolArray, _elapsed: float) -> None:
     sum_.capped[where] = True
     sum_.clock_ratio[where] *= fault["ratio"]
 
 
-def _low_clock(sum_: Influence, fault: Fault, where: BoolArray, _elapsed: float) -> None:
+def _low_clock(sum_: Influence, fault: SimulatedFault, where: BoolArray, _elapsed: float) -> None:
     sum_.clock_ratio[where] *= fault["ratio"]
 
 
-def _pcie_link(sum_: Influence, fault: Fault, where: BoolArray, _elapsed: float) -> None:
+def _pcie_link(sum_: Influence, fault: SimulatedFault, where: BoolArray, _elapsed: float) -> None:
     sum_.pcie_lanes[where] = fault["lanes"]
 
 
-def _memory_errors(sum_: Influence, fault: Fault, where: BoolArray, _elapsed: float) -> None:
+def _memory_errors(sum_: Influence, fault: SimulatedFault, where: BoolArray, _elapsed: float) -> None:
     sum_.bit_errors[where] += fault["rate"] / SECONDS_PER_HOUR
     sum_.remapped_rows[where] += fault["rows"] / SECONDS_PER_HOUR
 
 
-def _telemetry_lost(sum_: Influence, _fault: Fault, where: BoolArray, _elapsed: float) -> None:
+def _telemetry_lost(sum_: Influence, _fault: SimulatedFault, where: BoolArray, _elapsed: float) -> None:
     sum_.silent[where] = True
 
 
-def _preallocated(sum_: Influence, fault: Fault, where: BoolArray, _elapsed: float) -> None:
+def _preallocated(sum_: Influence, fault: SimulatedFault, where: BoolArray, _elapsed: float) -> None:
     sum_.preallocated[where] = fault["share"]
 
 
-def _restart(sum_: Influence, fault: Fault, where: BoolArray, elapsed: float) -> None:
+def _restart(sum_: Influence, fault: SimulatedFault, where: BoolArray, elapsed: float) -> None:
     if elapsed < fault["pause"]:
         sum_.load[where] = 0.0
 
 
-def _diurnal_heat(sum_: Influence, fault: Fault, where: BoolArray, elapsed: float) -> None:
+def _diurnal_heat(sum_: Influence, fault: SimulatedFault, where: BoolArray, elapsed: float) -> None:
     sum_.heat_c[where] += fault["amplitude"] * shapes.periodic(elapsed, fault["period"])
 
 
-def _warm_up(sum_: Influence, fault: Fault, where: BoolArray, elapsed: float) -> None:
+def _warm_up(sum_: Influence, fault: SimulatedFault, where: BoolArray, elapsed: float) -> None:
     sum_.heat_c[where] += fault["rise"] * shapes.saturating(elapsed, fault["over"])
 
 
-def _load_step(sum_: Influence, fault: Fault, where: BoolArray, _elapsed: float) -> None:
+def _load_step(sum_: Influence, fault: SimulatedFault, where: BoolArray, _elapsed: float) -> None:
     sum_.load[where] *= fault["factor"]
 
 
-def _sawtooth(sum_: Influence, fault: Fault, where: BoolArray, elapsed: float) -> None:
+def _sawtooth(sum_: Influence, fault: SimulatedFault, where: BoolArray, elapsed: float) -> None:
     sum_.cache_mib[where] += fault["height"] * shapes.sawtooth(elapsed, fault["period"])
 
 
-def _spikes(sum_: Influence, fault: Fault, where: BoolArray, elapsed: float) -> None:
+def _spikes(sum_: Influence, fault: SimulatedFault, where: BoolArray, elapsed: float) -> None:
     spike = shapes.spikes(elapsed, fault["period"], fault["over"])
     sum_.kernel_factor[where, fault.kernel] *= 1.0 + (fault["factor"] - 1.0) * spike
 
 
-def _slow_opening(sum_: Influence, fault: Fault, where: BoolArray, elapsed: float) -> None:
+def _slow_opening(sum_: Influence, fault: SimulatedFault, where: BoolArray, elapsed: float) -> None:
     sum_.kernel_factor[where] *= 1.0 + (fault["factor"] - 1.0) * shapes.opening(elapsed, fault["over"])
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from kernelcast.exporter.simulate import faults, physics
-from kernelcast.exporter.simulate.faults import Fault
+from kernelcast.exporter.simulate.faults import SimulatedFault
 from kernelcast.exporter.simulate.fleet_settings import SimulationSettings
 from kernelcast.exporter.simulate.program import FloatArray
 from kernelcast.wire.catalogue import Metric, kernel
@@ -43,7 +43,7 @@ class FaultMetric:
 
     metric: Metric
     threshold: float
-    value: Callable[[FaultReading, int, Fault], float]
+    value: Callable[[FaultReading, int, SimulatedFault], float]
 
 
 _USABLE_MIB: Final = physics.MEMORY_TOTAL_MIB - physics.MEMORY_RESERVED_MIB
@@ -80,7 +80,7 @@ class Truth:
                 self._breaches[number] = seconds
 
     def records(
-        self, labels: Callable[[Fault, int], Mapping[str, str]], when_ns: Callable[[float], int]
+        self, labels: Callable[[SimulatedFault, int], Mapping[str, str]], when_ns: Callable[[float], int]
     ) -> list[dict[str, Any]]:
         """Return the faults so far, one record for each fault and GPU, ready for JSON.
 

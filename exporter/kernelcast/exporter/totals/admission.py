@@ -9,7 +9,7 @@ RESERVE_SHARE_DIVISOR: Final = 1000
 """A kernel may use the reserve once it has had a thousandth of the GPU time."""
 
 
-class Candidate(Protocol):
+class AdmissionCandidate(Protocol):
     """The figures of a kernel that admission compares."""
 
     @property
@@ -23,7 +23,7 @@ class Candidate(Protocol):
         ...
 
 
-_Candidate = TypeVar("_Candidate", bound=Candidate)
+_Candidate = TypeVar("_Candidate", bound=AdmissionCandidate)
 
 
 def admit(candidates: Iterable[_Candidate], *, taken: int, slots: int | None, total_ns: int) -> list[_Candidate]:

@@ -48,7 +48,7 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
-class PortReading:
+class RuntimeReading:
     """The answer of one runtime.
 
     Attributes:
@@ -60,13 +60,13 @@ class PortReading:
     absent: Mapping[str, str] = field(default_factory=dict)
 
 
-def read(runtime: TpuRuntime) -> PortReading:
+def read(runtime: TpuRuntime) -> RuntimeReading:
     """Query a runtime for all of its metrics; never raises for its answers."""
     try:
         supported = runtime.supported()
     except ServiceError as error:
         if error.reason != "unimplemented":
-            return PortReading(absent={ALL: _reason(error)})
+            return RuntimeReading(absent={ALL: _reason(error)})
         supported = frozenset(METRICS)  # an older runtime: it is asked for each
     values: list[Value] = []
     absent = dict.fromkeys(METRICS.keys() - supported, NOT_SUPPORTED)
@@ -76,14 +76,14 @@ def read(runtime: TpuRuntime) -> PortReading:
         except ServiceError as error:
             reason = _reason(error)
             if reason in (NO_PROGRAM, TIMEOUT):  # the others would fare no better, and each would be waited for
-                return PortReading(tuple(values), {**absent, ALL: reason})
+                return RuntimeReading(tuple(values), {**absent, ALL: reason})
             absent[name] = reason
             continue
         fitting = _merged(value for value in found if value is not None)
         values.extend(fitting)
         if not fitting:
             absent[name] = NO_DATA
-    return PortReading(tuple(values), absent)
+    return RuntimeReading(tuple(values), absent)
 
 
 def value_of(metric: RuntimeMetric, point: Point) -> Value | None:

@@ -6,7 +6,7 @@ from typing import Final
 from kernelcast.columnar import Sample
 from kernelcast.exporter.background_value import Refreshed, RefreshPolicy
 from kernelcast.exporter.totals.report import SourceBatch
-from kernelcast.exporter.tpu.reader import ALL, ERRORS, PortReading, Value, read
+from kernelcast.exporter.tpu.reader import ALL, ERRORS, RuntimeReading, Value, read
 from kernelcast.exporter.tpu.runtime import TIMEOUT_SECONDS, TpuRuntime
 from kernelcast.wire.catalogue import Metric
 from kernelcast.wire.catalogue.devices import accelerator, tpu
@@ -16,7 +16,7 @@ from kernelcast.wire.identity import Labels, labels
 MAX_PORTS: Final = 16
 FIRST_SECONDS: Final = 1.0
 KEPT_INTERVALS: Final = 2
-NOTHING: Final = PortReading()
+NOTHING: Final = RuntimeReading()
 
 COMMON: Final[dict[Metric, Metric]] = {
     tpu.DUTY_CYCLE: accelerator.UTILIZATION,
@@ -98,8 +98,8 @@ class TpuSource:
         for runtime in self._runtimes.values():
             runtime.close()
 
-    def _asking(self, runtime: TpuRuntime) -> Callable[[], PortReading]:
-        def ask() -> PortReading:
+    def _asking(self, runtime: TpuRuntime) -> Callable[[], RuntimeReading]:
+        def ask() -> RuntimeReading:
             answer = read(runtime)
             for reason in {*answer.absent.values()} & {*ERRORS}:
                 self._on_error(reason)
@@ -136,7 +136,7 @@ class TpuSource:
                 yield Sample(row, own, now_ns, value.value)
 
 
-def _absent(answer: PortReading, base: dict[str, str], now_ns: int) -> Iterator[Sample]:
+def _absent(answer: RuntimeReading, base: dict[str, str], now_ns: int) -> Iterator[Sample]:
     only = answer.absent if ALL not in answer.absent else {ALL: answer.absent[ALL]}
     for name, reason in sorted(only.items()):
         yield Sample(tpu.ABSENT, labels(**base, metric=name, reason=reason), now_ns, 1)

@@ -21,7 +21,7 @@ from kernelcast.probe.recording.recorder import Dimensions, plain
 from kernelcast.probe.switch import OFF
 from kernelcast.probe.tunables import Agreement, Terms, Tunable, Value, printable_kernels, text
 from kernelcast.probe.tuned.checks import Check
-from kernelcast.probe.tuned.space import ProgramSpace, SpaceTerms, Surroundings, make_space
+from kernelcast.probe.tuned.space import ProgramSpace, SpaceServices, SpaceTerms, make_space
 from kernelcast.wire.frames import DeviceClaim
 from kernelcast.wire.identity import LIVE
 
@@ -310,7 +310,7 @@ def space(  # noqa: PLR0913  the terms of a space, each with a default
     terms = SpaceTerms(per, scope, group, changes_results, search)
     if probe:
         return probe.space(name, parameters, start=start, valid=valid, check=check, terms=terms, share=share)
-    made = make_space(name, parameters, start, valid, check, Surroundings(), terms=terms)
+    made = make_space(name, parameters, start, valid, check, SpaceServices(), terms=terms)
     if scope == "collective":
         stay_away(group)
     return made

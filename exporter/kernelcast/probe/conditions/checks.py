@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from kernelcast.probe.conditions.pauses import Pauses
+from kernelcast.probe.conditions.pauses import PauseChecks
 from kernelcast.probe.conditions.stop_file import StopFile
 from kernelcast.probe.trial_budget import TrialBudget
 from kernelcast.probe.tunables import AnyTunable
@@ -50,7 +50,7 @@ class RejectionReason:
     stop_file: StopFile = field(default_factory=lambda: StopFile(()))
     journal: Journal | None = None
     step_clock: Callable[[], int] | None = None
-    pauses: Pauses = field(default_factory=Pauses)
+    pauses: PauseChecks = field(default_factory=PauseChecks)
     budget: TrialBudget = field(default_factory=TrialBudget)
 
 

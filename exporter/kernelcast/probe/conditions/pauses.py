@@ -56,7 +56,7 @@ class ProgramFile:
         return reasons.get(self._program, reasons.get(ANY, ""))
 
 
-class Pauses:
+class PauseChecks:
     """Finds whether trials are paused.
 
     Args:

@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from kernelcast.probe.cupy.events import EventTimer, SamplingBucket, TimedLaunch
-from kernelcast.probe.cupy.traced import Configuration, Traced, TracedKernels
+from kernelcast.probe.cupy.traced import Traced, TracedConfiguration, TracedKernels
 from kernelcast.probe.process.demangle import demangled
 from kernelcast.probe.recording.regions import current
 
@@ -87,7 +87,7 @@ class LaunchObserver:
         self,
         function: Any,
         launch: Callable[..., Any],
-        read: Callable[..., Configuration],
+        read: Callable[..., TracedConfiguration],
         *arguments: Any,
         **named: Any,
     ) -> Any:
@@ -122,7 +122,7 @@ class LaunchObserver:
             return False
 
     def _begin(
-        self, function: Any, read: Callable[..., Configuration], arguments: tuple[Any, ...], named: dict[str, Any]
+        self, function: Any, read: Callable[..., TracedConfiguration], arguments: tuple[Any, ...], named: dict[str, Any]
     ) -> tuple[TimedLaunch | None, int]:
         try:
             traced: Traced = function.traced
@@ -158,7 +158,7 @@ def probed_function(base: type[Any], launches: LaunchObserver) -> type[Any]:
     class ProbedFunction(base):  # type: ignore[misc]
         __slots__ = ("traced",)
 
-    def counted(way: Callable[..., Any], read: Callable[..., Configuration]) -> Callable[..., Any]:
+    def counted(way: Callable[..., Any], read: Callable[..., TracedConfiguration]) -> Callable[..., Any]:
         in_region = current.get
 
         def launch_counted(self: Any, *arguments: Any, **named: Any) -> Any:
@@ -216,17 +216,17 @@ def probed_module(base: type[Any], function: type[Any], launches: LaunchObserver
 
 def grid_configuration(
     grid: Any, block: Any, _args: Any = (), shared_mem: int = 0, *_: Any, **__: Any
-) -> Configuration:
+) -> TracedConfiguration:
     """The launch configuration of `function(grid, block, args, shared_mem=0, …)`."""
-    return Configuration(_three(grid), _three(block), int(shared_mem))
+    return TracedConfiguration(_three(grid), _three(block), int(shared_mem))
 
 
 def linear_configuration(
     size: int, _args: Any = (), shared_mem: int = 0, block_max_size: int = LINEAR_BLOCK, *_: Any, **__: Any
-) -> Configuration:
+) -> TracedConfiguration:
     """The launch configuration of `function.linear_launch(size, args, shared_mem=0, block_max_size=128, …)`."""
     size, most = int(size), int(block_max_size)
-    return Configuration((-(-size // most), 1, 1), (min(size, most), 1, 1), int(shared_mem))
+    return TracedConfiguration((-(-size // most), 1, 1), (min(size, most), 1, 1), int(shared_mem))
 
 
 def calibrate(clock: Callable[[], int] = perf_counter_ns) -> float:

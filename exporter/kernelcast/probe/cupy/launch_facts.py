@@ -8,7 +8,7 @@ occupancy is resident warps over the most that a multiprocessor holds (CUDA C++ 
 from math import prod
 from typing import Any, Final
 
-from kernelcast.probe.cupy.traced import Configuration
+from kernelcast.probe.cupy.traced import TracedConfiguration
 from kernelcast.probe.recording.texts import dimensions
 from kernelcast.wire.frames import KernelName
 
@@ -31,7 +31,7 @@ class LaunchFacts:
         self._runtime = runtime
         self._known: dict[tuple[str, int, tuple[int, ...], int], tuple[int, int, int, float]] = {}
 
-    def name(self, function: Any, configuration: Configuration) -> KernelName:
+    def name(self, function: Any, configuration: TracedConfiguration) -> KernelName:
         """The launch configuration with the function's facts; 0 is unknown."""
         traced, block, shared = function.traced, configuration.block, configuration.shared
         key = (traced.signature, traced.device, block, shared)

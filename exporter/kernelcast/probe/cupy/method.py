@@ -11,7 +11,7 @@ from kernelcast.probe.cupy.events import EventTimer, SamplingBucket
 from kernelcast.probe.cupy.hook import FunctionStandIn, LaunchObserver, calibrate, probed_function, probed_module
 from kernelcast.probe.cupy.launch_facts import LaunchFacts
 from kernelcast.probe.cupy.pools import read_pools
-from kernelcast.probe.cupy.traced import Configuration, Traced, TracedKernels
+from kernelcast.probe.cupy.traced import Traced, TracedConfiguration, TracedKernels
 from kernelcast.probe.process.driver import loaded_driver
 from kernelcast.probe.process.imports import ImportWatch
 from kernelcast.probe.recording.recorder import Recorder, printable
@@ -162,7 +162,7 @@ class CupyRung:
         return {(traced.device, printable(traced.signature)): traced.launched for traced in self._kernels}
 
     def _tell_times(self, launches: LaunchObserver) -> None:
-        summed: dict[tuple[Traced, Configuration, str], tuple[Any, DurationTotals]] = {}
+        summed: dict[tuple[Traced, TracedConfiguration, str], tuple[Any, DurationTotals]] = {}
         for sample, duration_ns in launches.timer.finished():
             function, traced, configuration = sample.key
             region = sample.region.name if sample.region else ""
@@ -210,7 +210,7 @@ class CupyRung:
         return share * min(SAMPLES_PER_SECOND, SAMPLING_RATIO * NANOSECONDS / cost_ns)
 
 
-def _variant(configuration: Configuration, region: str) -> str:
+def _variant(configuration: TracedConfiguration, region: str) -> str:
     """The variant of a kernel's launches; its shared memory is the dynamic part that the launch requested."""
     grid, block = ("x".join(map(str, part)) for part in (configuration.grid, configuration.block))
     return variant(grid, block, shared_memory_bytes=configuration.shared, region=region)

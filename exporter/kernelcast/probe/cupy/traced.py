@@ -19,7 +19,7 @@ FIRST_STRIDE: Final = 16
 """Until it is known how often a kernel is launched."""
 
 
-class Configuration(NamedTuple):
+class TracedConfiguration(NamedTuple):
     """The launch configuration of a kernel."""
 
     grid: tuple[int, ...]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from kernelcast.probe.process.driver import CPU
-from kernelcast.tuning.journal import Journal, Machine
+from kernelcast.tuning.journal import Journal, JournalMachine
 from kernelcast.wire.frames import DeviceClaim
 
 VERSION_FILE: Final = "/proc/driver/nvidia/version"
@@ -61,7 +61,7 @@ def memory(
         folder,
         program,
         clock=lambda: clock() / 1e9,
-        machine=Machine(lambda: models_of(devices()), driver_version()),
+        machine=JournalMachine(lambda: models_of(devices()), driver_version()),
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 from kernelcast.probe.conditions.checks import RejectionReason
 from kernelcast.probe.ranks.cadence import Cadence
 from kernelcast.probe.ranks.followed import FollowedTrial
-from kernelcast.probe.ranks.group import Group, agreement_in, group_from
+from kernelcast.probe.ranks.group import RankGroup, agreement_in, group_from
 from kernelcast.probe.ranks.leading import APPLIED, Leader
 from kernelcast.probe.ranks.messages import (
     Ended,
@@ -44,7 +44,7 @@ ABSENT: Final = "absent"
 """Message of a rank that registers a collective tunable and runs no probe."""
 
 
-class Member(Protocol):
+class CouncilMember(Protocol):
     """The process, as its council sees it."""
 
     def offers(self, tunables: Iterable[str]) -> Sequence[Offer]:
@@ -100,8 +100,8 @@ class Council:
 
     def __init__(
         self,
-        group: Group,
-        member: Member,
+        group: RankGroup,
+        member: CouncilMember,
         recorder: Recorder,
         ground: RejectionReason,
         searches: SearchMember,

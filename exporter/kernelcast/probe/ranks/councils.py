@@ -4,7 +4,7 @@ from typing import Protocol
 
 from kernelcast.probe.conditions.checks import RejectionReason
 from kernelcast.probe.outcomes import OutcomeQueue
-from kernelcast.probe.ranks.council import Council, Member
+from kernelcast.probe.ranks.council import Council, CouncilMember
 from kernelcast.probe.ranks.group import agreement_in, group_from
 from kernelcast.probe.ranks.searched import SearchMember
 from kernelcast.probe.ranks.values import ValueCouncil
@@ -40,7 +40,9 @@ class Councils:
         searches: The part of this rank in searches.
     """
 
-    def __init__(self, member: Member, recorder: Recorder, ground: RejectionReason, outcomes: OutcomeQueue) -> None:
+    def __init__(
+        self, member: CouncilMember, recorder: Recorder, ground: RejectionReason, outcomes: OutcomeQueue
+    ) -> None:
         self.searches = SearchMember(ground, outcomes)
         self.all: tuple[AnyCouncil, ...] = ()
         self._member = member

@@ -25,7 +25,7 @@ COMMUNICATION_ERRORS: Final = (OSError, EOFError)
 Exchange = Callable[[str], list[str]]
 
 
-class Group:
+class RankGroup:
     """Lets each rank give a text and get the texts of all ranks, in the order of the ranks.
 
     Args:
@@ -68,7 +68,7 @@ def repeated(call: Callable[[], Any], *, tries: int = TRIES) -> Any:
     raise AssertionError("unreachable")
 
 
-def group_from(given: Any) -> Group:
+def group_from(given: Any) -> RankGroup:
     """Make a group from an object of the program.
 
     Args:
@@ -82,15 +82,15 @@ def group_from(given: Any) -> Group:
     torch = sys.modules.get("torch.distributed")
     process_group = getattr(torch, "ProcessGroup", None)
     if torch is not None and isinstance(process_group, type) and isinstance(given, process_group):
-        return Group(_of_torch(torch, given), "torch.distributed", repeatable=False)
+        return RankGroup(_of_torch(torch, given), "torch.distributed", repeatable=False)
     own_code = not type(given).__module__.startswith("mpi4py")
     name = type(given).__name__
     if gather := _method(given, ALL_GATHERS):
-        return Group(lambda text: list(gather(text)), name, repeatable=own_code)
+        return RankGroup(lambda text: list(gather(text)), name, repeatable=own_code)
     if broadcast := _method(given, BROADCASTS):
         rank, size = _number(given, RANKS), _number(given, SIZES)
         if rank is not None and size is not None:
-            return Group(_of_broadcast(broadcast, rank, size, TRIES if own_code else 1), name, repeatable=False)
+            return RankGroup(_of_broadcast(broadcast, rank, size, TRIES if own_code else 1), name, repeatable=False)
     raise TunableError(
         f"group is {given!r}; it needs an all-gather (one of {', '.join(ALL_GATHERS)}), a broadcast "
         f"({', '.join(BROADCASTS)}) with rank and size, or agree; pass such an object"

@@ -9,7 +9,7 @@ from kernelcast.probe.ranks.messages import CHECK, MAX_LAUNCHES, PROOF, Ended, R
 from kernelcast.probe.ranks.pooled import PooledTimes, runs_of
 from kernelcast.probe.tuned.collective import CollectiveSpace
 from kernelcast.probe.tuned.reports import new_id
-from kernelcast.tuning.campaign import Request
+from kernelcast.tuning.campaign import LaunchRequest
 from kernelcast.tuning.experiment import Arm, Decision
 
 FIRST_LAUNCHES: Final = 20.0
@@ -138,7 +138,7 @@ class PooledSearch:
         ended = self.without_proof(kept)
         return replace(ended, reason=f"the search had an error: {error!r}"[:500])
 
-    def _request(self) -> Request | None:
+    def _request(self) -> LaunchRequest | None:
         """Return the request of the campaign, once it asks for a configuration that is not banned."""
         campaign = self._campaign
         request = campaign.next() if campaign else None
@@ -150,7 +150,7 @@ class PooledSearch:
     def _record(self, _arm: Arm, seconds: float, items: float, _number: int) -> None:
         self._found.append(seconds / items if items > 0 else seconds)
 
-    def _cost(self, request: Request, times: Sequence[float]) -> None:
+    def _cost(self, request: LaunchRequest, times: Sequence[float]) -> None:
         """Count the time of launches beyond the usual one; those that were not measured count as the others."""
         unmeasured, self._unmeasured = self._unmeasured, 0
         if self.space.text(request.ordinal) == self.space.start:

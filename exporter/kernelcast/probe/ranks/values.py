@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from kernelcast.probe.conditions.checks import RejectionReason
-from kernelcast.probe.ranks.council import Member
+from kernelcast.probe.ranks.council import CouncilMember
 from kernelcast.probe.ranks.group import repeated
 from kernelcast.probe.ranks.leading import APPLIED
 from kernelcast.probe.ranks.messages import Ended, Offer, Work
@@ -21,7 +21,7 @@ from kernelcast.probe.trial import SURVIVED_STEPS, LaunchMeasurement
 from kernelcast.probe.trial_budget import LaunchCost
 from kernelcast.probe.tunables import Agreement, AnyTunable, text
 from kernelcast.tuning.experiment import Arm, Decision, Experiment, Launch
-from kernelcast.tuning.experiment.schedule import Schedule
+from kernelcast.tuning.experiment.schedule import LaunchSchedule
 from kernelcast.wire.events import HintMode
 
 PAUSE: Final = 64
@@ -53,7 +53,7 @@ class ValueTrial:
         self._tunable = tunable
         rules = ground.rules
         # The order goes on after this rank has its verdict, because the other ranks may not have theirs.
-        self._schedule = Schedule(seed, rules)
+        self._schedule = LaunchSchedule(seed, rules)
         self._experiment = Experiment(
             seed=seed, minimum_gain=rules.minimum_gain, maximum_new=rules.maximum_new, rules=rules
         )
@@ -155,7 +155,7 @@ class ValueCouncil:
         self,
         tunable: AnyTunable,
         agree: Agreement,
-        member: Member,
+        member: CouncilMember,
         recorder: Recorder,
         ground: RejectionReason,
         *,

@@ -14,7 +14,7 @@ from kernelcast.probe.recording.totals import (
     MAX_NAME_CHARACTERS,
     MOST,
     DeviceTotals,
-    Progress,
+    StepTotals,
     check_durations,
     increase,
     kind_text,
@@ -64,7 +64,7 @@ class DeviceRecorder:
         """Whether there is anything to report; before that, the probe does not connect to the exporter."""
         self.overhead_ns = 0
         """Time that the program has spent in the probe's hooks."""
-        self.progress = Progress()
+        self.progress = StepTotals()
         self.budget = TrialBudget()
         self.dropped_records = 0
         """Activity records of CUPTI that were lost."""

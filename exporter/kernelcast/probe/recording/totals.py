@@ -101,7 +101,7 @@ class Cell:
         self.changed_variants = set(self.variants)
 
 
-class Progress:
+class StepTotals:
     """Steps of the program so far. Its thread writes, the sender's reads: each total never falls.
 
     Attributes:
@@ -180,7 +180,7 @@ class DeviceTotals:
         overhead_ns: int,
         dropped_frames: int,
         dropped_records: int,
-        progress: Progress | None,
+        progress: StepTotals | None,
         budget: TrialBudget | None = None,
     ) -> Counters:
         """Return its counters besides kernels."""

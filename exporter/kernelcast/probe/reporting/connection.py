@@ -25,7 +25,7 @@ class Sent(Enum):
     LOST = "lost"
 
 
-class Link:
+class ExporterConnection:
     """A SOCK_SEQPACKET client. Only the probe's thread uses it, except `abandon`.
 
     Args:

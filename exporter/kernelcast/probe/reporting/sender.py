@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from kernelcast.probe.hints import HintReceiver
 from kernelcast.probe.outcomes import OutcomeQueue
 from kernelcast.probe.recording.recorder import Cell, Recorder
-from kernelcast.probe.reporting.connection import Link, Sent
+from kernelcast.probe.reporting.connection import ExporterConnection, Sent
 from kernelcast.probe.tunables import TunableSet
 from kernelcast.wire.errors import FrameError
 from kernelcast.wire.frames import (
@@ -94,7 +94,7 @@ class ReportSender:
     def __init__(
         self,
         subject: ReportedProcess,
-        link: Link,
+        link: ExporterConnection,
         interval_seconds: float,
         hello: Callable[[], Hello],
         *,

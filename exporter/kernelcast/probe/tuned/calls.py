@@ -16,7 +16,6 @@ from kernelcast.probe.tuned.checks import copied
 from kernelcast.probe.tuned.confirmation import Confirmation
 from kernelcast.probe.tuned.notes import CandidateNotes
 from kernelcast.probe.tuned.terms import (
-    Bucket,
     Call,
     CallAccounts,
     CallTerms,
@@ -25,6 +24,7 @@ from kernelcast.probe.tuned.terms import (
     Configurations,
     Request,
     Result,
+    ShapeBucket,
 )
 from kernelcast.tuning.experiment import Decision
 from kernelcast.tuning.journal import Journal
@@ -73,7 +73,7 @@ class TunedCalls(Generic[Configuration_co]):
         self._is_closed = False
         self._elsewhere: dict[str, Experience] = {}
         self._lock = threading.Lock()
-        self._buckets: dict[object, Bucket] = {}
+        self._buckets: dict[object, ShapeBucket] = {}
         self.banned: dict[tuple[str, int], str] = {}
         self.failures = 0
         self._error: Exception | None = None
@@ -131,16 +131,16 @@ class TunedCalls(Generic[Configuration_co]):
         finally:
             self._lock.release()
 
-    def _bucket(self, shape: object) -> Bucket:
+    def _bucket(self, shape: object) -> ShapeBucket:
         found = self._buckets.get(shape)
         if found is not None:
             return found
         with self._lock:
             return self._buckets.setdefault(shape, self._new_bucket(shape))
 
-    def _new_bucket(self, shape: object) -> Bucket:
+    def _new_bucket(self, shape: object) -> ShapeBucket:
         name = self._terms.name if shape == "" else f"{self._terms.name} {shape!r}"[:256]
-        bucket = Bucket(name, None, self._space.start, self._clock())
+        bucket = ShapeBucket(name, None, self._space.start, self._clock())
         known = self._notes.kept(name)
         ordinal = self._space.find(known) if known is not None else None
         may_search = len(self._buckets) < MAX_SHAPES and not self._is_closed
@@ -151,19 +151,19 @@ class TunedCalls(Generic[Configuration_co]):
             self._search(bucket)
         return bucket
 
-    def _search(self, bucket: Bucket) -> None:
+    def _search(self, bucket: ShapeBucket) -> None:
         """Begin a search; report that it cannot be made."""
         bucket.campaign = self._guarded(lambda: self._space.campaign(bucket.name))
         if bucket.campaign is None:
             self._reports.begun(bucket.name, self._space.text(bucket.kept))
             self._interrupt(bucket)
 
-    def _interrupt(self, bucket: Bucket) -> None:
+    def _interrupt(self, bucket: ShapeBucket) -> None:
         bucket.campaign = None
         reason = f"the search had an error: {self._error!r}"
         self._reports.interrupted(bucket.name, self._space.text(bucket.kept), reason)
 
-    def _request(self, bucket: Bucket) -> Request | None:
+    def _request(self, bucket: ShapeBucket) -> Request | None:
         """Return the campaign's request for this call; None to run the kept configuration."""
         if self._stopped() or self._is_closed:
             return None
@@ -182,7 +182,7 @@ class TunedCalls(Generic[Configuration_co]):
             self._reports.begun(bucket.name, self._space.text(bucket.kept))
         return request
 
-    def _offer(self, bucket: Bucket, campaign: Campaign) -> None:
+    def _offer(self, bucket: ShapeBucket, campaign: Campaign) -> None:
         """Offer a search what other nodes have kept."""
         elsewhere, offer = self._elsewhere.get(bucket.name), getattr(campaign, "offer", None)
         if elsewhere is None or offer is None or elsewhere is bucket.offered:
@@ -193,7 +193,7 @@ class TunedCalls(Generic[Configuration_co]):
             if ordinal is not None:
                 self._guarded(partial(offer, ordinal))
 
-    def _end(self, bucket: Bucket, campaign: Campaign) -> None:
+    def _end(self, bucket: ShapeBucket, campaign: Campaign) -> None:
         bucket.campaign, before = None, self._space.text(bucket.kept)
         verdicts, kept = getattr(campaign, "verdicts", ()), self._space.text(campaign.kept)
         self._reports.ended(bucket.name, verdicts, self._space.text, kept, before)
@@ -208,7 +208,7 @@ class TunedCalls(Generic[Configuration_co]):
         self._notes.forget(bucket.name)
         self._search(bucket)
 
-    def _trial(self, bucket: Bucket, request: Request, call: Call[Result]) -> Result:
+    def _trial(self, bucket: ShapeBucket, request: Request, call: Call[Result]) -> Result:
         ordinal, run = request.ordinal, call.run
         new = ordinal != bucket.kept
         first = new and not bucket.calls[ordinal]
@@ -243,7 +243,7 @@ class TunedCalls(Generic[Configuration_co]):
         self._book(bucket, request, seconds, call.items)
         return result
 
-    def _prepare(self, bucket: Bucket, ordinal: int, call: Call[Result]) -> None:
+    def _prepare(self, bucket: ShapeBucket, ordinal: int, call: Call[Result]) -> None:
         """Compile a configuration before it is timed for the first time; that time is lost, and says nothing of it."""
         if ordinal not in bucket.prepared:
             began = self._clock()
@@ -262,7 +262,12 @@ class TunedCalls(Generic[Configuration_co]):
         return result, self._clock() - began
 
     def _repeat(
-        self, bucket: Bucket, ordinal: int, run: Callable[[int], Result], undo: Callable[[], object], error: Exception
+        self,
+        bucket: ShapeBucket,
+        ordinal: int,
+        run: Callable[[int], Result],
+        undo: Callable[[], object],
+        error: Exception,
     ) -> Result:
         """Repeat a call with the kept configuration; if that fails too, the candidate is not to blame."""
         reason = f"{type(error).__name__}: {error}"
@@ -278,20 +283,20 @@ class TunedCalls(Generic[Configuration_co]):
         self._ban(bucket, ordinal, reason)
         return result
 
-    def _reason_against(self, bucket: Bucket, ordinal: int) -> str:
+    def _reason_against(self, bucket: ShapeBucket, ordinal: int) -> str:
         known = self.banned.get((bucket.name, ordinal), "")
         elsewhere = self._elsewhere.get(bucket.name)
         if not known and elsewhere is not None and self._space.text(ordinal) in elsewhere.failed:
             return "it failed on another node"
         return known or self._notes.banned(bucket.name, ordinal)
 
-    def _ban(self, bucket: Bucket, ordinal: int, reason: str) -> None:
+    def _ban(self, bucket: ShapeBucket, ordinal: int, reason: str) -> None:
         self.banned[bucket.name, ordinal] = reason
         self._notes.end(bucket.name, ordinal, Decision.FAILED, reason)
         self._reports.failed(bucket.name, self._space.text(ordinal), self._space.text(bucket.kept), reason)
         self._answer(bucket, lambda campaign: campaign.failed(reason))
 
-    def _book(self, bucket: Bucket, request: Request, seconds: float, items: float) -> None:
+    def _book(self, bucket: ShapeBucket, request: Request, seconds: float, items: float) -> None:
         ordinal = request.ordinal
         if ordinal == bucket.kept:
             if not bucket.usual:
@@ -307,11 +312,11 @@ class TunedCalls(Generic[Configuration_co]):
             times = bucket.times[: request.launches]
             self._answer(bucket, lambda campaign: campaign.measured(times))
 
-    def _lose(self, bucket: Bucket, seconds: float) -> None:
+    def _lose(self, bucket: ShapeBucket, seconds: float) -> None:
         bucket.lost_seconds += seconds
         self._budget.lose(seconds * 1e9)
 
-    def _answer(self, bucket: Bucket, answer: Callable[[Campaign], None]) -> None:
+    def _answer(self, bucket: ShapeBucket, answer: Callable[[Campaign], None]) -> None:
         bucket.times = []
         campaign = bucket.campaign
         if campaign is not None:

@@ -6,7 +6,7 @@ from math import inf
 from random import Random
 from typing import Final
 
-from kernelcast.tuning.experiment import Arm, Decision, Experiment, Verdict
+from kernelcast.tuning.experiment import Arm, Decision, Experiment, ExperimentVerdict
 
 MINIMUM_GAIN: Final = 0.01
 MAX_LAUNCHES: Final = 520
@@ -33,7 +33,7 @@ class Confirmed:
     interval: tuple[float, float] | None
 
     @classmethod
-    def of(cls, kept: int, verdict: Verdict) -> "Confirmed":
+    def of(cls, kept: int, verdict: ExperimentVerdict) -> "Confirmed":
         """Return the verdict about the kept configuration, from that of an experiment in which the start is tried."""
         return cls.inverted(kept, verdict.decision, verdict.reason, verdict.ratio, verdict.interval)
 

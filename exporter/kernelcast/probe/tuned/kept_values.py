@@ -6,13 +6,13 @@ from typing import Final
 
 from kernelcast.probe.conditions.checks import RejectionReason
 from kernelcast.probe.outcomes import OutcomeQueue
-from kernelcast.probe.recording.totals import Progress
+from kernelcast.probe.recording.totals import StepTotals
 from kernelcast.probe.trial import Trial
 from kernelcast.probe.tunables import AnyTunable
 from kernelcast.probe.tuned.confirmation import Confirmed
 from kernelcast.probe.tuned.reports import SearchOutcome, SearchReports
-from kernelcast.tuning.experiment import Decision, Verdict
-from kernelcast.tuning.journal import Kept
+from kernelcast.tuning.experiment import Decision, ExperimentVerdict
+from kernelcast.tuning.journal import KeptConfiguration
 
 RECHECK_NS: Final = 3600 * 1_000_000_000
 BOUNDARIES_A_LOOK: Final = 64
@@ -52,7 +52,7 @@ class Pace:
         progress: Steps and items of the program.
     """
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: StepTotals) -> None:
         self._progress = progress
         self.begin_again()
 
@@ -95,7 +95,7 @@ class KeptValues:
         is_empty: Whether there is no such value.
     """
 
-    def __init__(self, progress: Progress, ground: RejectionReason, outcomes: OutcomeQueue) -> None:
+    def __init__(self, progress: StepTotals, ground: RejectionReason, outcomes: OutcomeQueue) -> None:
         self._clock = ground.clock
         self._journal = ground.journal
         self._code_version = ground.code_version
@@ -107,7 +107,7 @@ class KeptValues:
         self._due: list[KeptValue] = []
         self.is_empty = True
 
-    def restored(self, tunable: AnyTunable, start: str, last: Kept) -> None:
+    def restored(self, tunable: AnyTunable, start: str, last: KeptConfiguration) -> None:
         """Note a value that an earlier run has kept in place of the program's own."""
         driver = self._journal.driver if self._journal else ""
         kept_ns, now_ns = round(last.time * 1e9), self._clock()
@@ -126,7 +126,7 @@ class KeptValues:
         self._reports.begun(value.tunable.name, value.kept, f"checked again: {value.reason}")
         return Trial(None, value.tunable, value.kept, value.start)
 
-    def checked(self, trial: Trial, verdict: Verdict, *, outside: bool) -> None:
+    def checked(self, trial: Trial, verdict: ExperimentVerdict, *, outside: bool) -> None:
         """Remember and report the end of a check; one that an order or an error has ended is repeated after an hour."""
         tunable, kept = trial.tunable, trial.old
         confirmed, is_kept = Confirmed.of(0, verdict), tunable.kept == kept

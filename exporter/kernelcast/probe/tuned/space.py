@@ -18,7 +18,7 @@ from kernelcast.probe.tuned.searches import ChosenSearch
 from kernelcast.probe.tuned.steps import StepSearch, TunedSteps
 from kernelcast.probe.tuned.terms import CallAccounts, CallTerms
 from kernelcast.tuning.campaign import Campaign as ConfigurationCampaign
-from kernelcast.tuning.campaign import Rules
+from kernelcast.tuning.campaign import CampaignRules
 from kernelcast.tuning.journal import Journal
 from kernelcast.tuning.search import OWN
 from kernelcast.tuning.space import Space
@@ -67,7 +67,7 @@ class SpaceTerms:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class SpaceServices:
     """Services of the program that a space uses.
 
     Attributes:
@@ -116,7 +116,7 @@ class ProgramSpace:
         self,
         name: str,
         space: Space,
-        surroundings: Surroundings,
+        surroundings: SpaceServices,
         check: Check | None = None,
         terms: SpaceTerms | None = None,
     ) -> None:
@@ -270,7 +270,7 @@ class ProgramSpace:
 
         def campaign() -> ConfigurationCampaign:
             search = searches.made(space, seed) if searches else None
-            return ConfigurationCampaign(space, seed=seed, budget=BUDGET, search=search, rules=Rules(proofs=0))
+            return ConfigurationCampaign(space, seed=seed, budget=BUDGET, search=search, rules=CampaignRules(proofs=0))
 
         def text(ordinal: int) -> str:
             return shown(space.configuration(ordinal), space)
@@ -284,7 +284,7 @@ def make_space(  # noqa: PLR0913  the arguments of `kernelcast.probe.space`
     start: Mapping[str, Any],
     valid: Callable[[Any], Any] | None,
     check: Check | None,
-    surroundings: Surroundings,
+    surroundings: SpaceServices,
     *,
     terms: SpaceTerms | None = None,
     share: float = 0.01,
@@ -316,5 +316,5 @@ def make_space(  # noqa: PLR0913  the arguments of `kernelcast.probe.space`
     return made
 
 
-def _reason(context: Surroundings) -> str:
+def _reason(context: SpaceServices) -> str:
     return context.stopped(None) or ("a graph is being captured" if device.capturing() else "")

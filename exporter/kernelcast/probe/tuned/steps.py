@@ -5,7 +5,7 @@ from typing import Final, Protocol
 
 from kernelcast.probe.tuned.calls import TunedCalls
 from kernelcast.probe.tuned.confirmation import Confirmation
-from kernelcast.probe.tuned.terms import Bucket, CallAccounts, CallTerms, Configuration_co, Configurations, Request
+from kernelcast.probe.tuned.terms import CallAccounts, CallTerms, Configuration_co, Configurations, Request, ShapeBucket
 from kernelcast.tuning.journal import Journal
 
 TRIED: Final = "a configuration is being tried"
@@ -127,7 +127,7 @@ class TunedSteps(TunedCalls[Configuration_co]):
             self._answer_failed(bucket, reason)
         return None
 
-    def _answer_failed(self, bucket: Bucket, reason: str) -> None:
+    def _answer_failed(self, bucket: ShapeBucket, reason: str) -> None:
         self._answer(bucket, lambda campaign: campaign.failed(reason))
 
     def _abandon(self) -> None:

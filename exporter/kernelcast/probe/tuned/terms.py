@@ -115,7 +115,7 @@ class Configurations(Protocol[Configuration_co]):
 
 
 @dataclass(slots=True)
-class Bucket:
+class ShapeBucket:
     """The calls of one shape.
 
     Attributes:

@@ -8,7 +8,7 @@ from kernelcast.grafana.addresses import GPUS
 from kernelcast.grafana.rules.model import DAY, KEPT_SECONDS, MINUTE, AlertRule, Profile, Severity
 from kernelcast.wire.catalogue import xids
 from kernelcast.wire.catalogue.devices import device, gpu
-from kernelcast.wire.catalogue.xids import XIDS, Action, Part
+from kernelcast.wire.catalogue.xids import XIDS, Action, XidSubject
 
 _GPU: Final = "GPU {{ $labels.gpu }} of {{ $labels.Hostname }}"
 _ERROR: Final = "XID {{ $labels.xid }} ({{ $labels.err_msg }})"
@@ -21,7 +21,7 @@ _LASTS: Final = 15 * MINUTE
 
 
 _HARDWARE: Final = xids.numbers(urgent=True)
-_APPLICATION: Final = xids.numbers(Part.PROGRAM)
+_APPLICATION: Final = xids.numbers(XidSubject.PROGRAM)
 _WATCHED: Final = xids.numbers() - _HARDWARE - _APPLICATION
 _RETURNS: Final = "If the error returns, run NVIDIA's diagnostics (dcgmi diag -r 3) and have the GPU replaced."
 

@@ -10,10 +10,10 @@ from typing import Final
 import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats
-from kernelcast.wire.catalogue.cause_rules import RULES, Comparison, Condition, Excuse, Rule
+from kernelcast.wire.catalogue.cause_rules import RULES, ComparisonOperator, Condition, Excuse, Rule
 from kernelcast.wire.catalogue.devices import device
 from kernelcast.wire.catalogue.features import FEATURES, Feature
-from kernelcast.wire.catalogue.meanings import Cause, Topic
+from kernelcast.wire.catalogue.meanings import Cause, MeaningQuestion
 from kernelcast.wire.catalogue.model import Metric
 from kernelcast.wire.findings import FindingEvidence, Severity
 
@@ -97,10 +97,10 @@ class _Row:
     """Rules that hold for one row."""
 
     rules: list[Rule] = field(default_factory=list)
-    topics: set[Topic] = field(default_factory=set)
+    topics: set[MeaningQuestion] = field(default_factory=set)
 
     def add(self, rule: Rule) -> None:
-        if rule.topic in self.topics or (rule.topic is Topic.LAST and self.rules):
+        if rule.topic in self.topics or (rule.topic is MeaningQuestion.LAST and self.rules):
             return
         if rule.topic is not None:
             self.topics.add(rule.topic)
@@ -136,11 +136,11 @@ def _satisfied(figure: Floats, condition: Condition) -> Bools:
     """Whether each figure fulfils a condition; not where it is NaN."""
     known = ~np.isnan(figure)
     match condition.comparison:
-        case Comparison.AT_LEAST:
+        case ComparisonOperator.AT_LEAST:
             return known & (figure >= condition.limit)
-        case Comparison.AT_MOST:
+        case ComparisonOperator.AT_MOST:
             return known & (figure <= condition.limit)
-        case Comparison.ONE_OF:
+        case ComparisonOperator.ONE_OF:
             return known & np.isin(figure, sorted(condition.members))
 
 

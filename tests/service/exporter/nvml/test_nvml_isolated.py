@@ -19,7 +19,7 @@ from kernelcast.exporter.counts import DaemonCounts
 from kernelcast.exporter.nvml.isolation import isolated
 from kernelcast.exporter.nvml.isolation.call_board import CallBoard, NotedNvml
 from kernelcast.exporter.nvml.isolation.child import WorkerProcess
-from kernelcast.exporter.nvml.isolation.frames import Inbox, send
+from kernelcast.exporter.nvml.isolation.frames import MessageAssembler, send
 from kernelcast.exporter.nvml.isolation.isolated import IsolatedSampler
 from kernelcast.exporter.nvml.isolation.xid_memory import XidMemory
 from kernelcast.exporter.nvml.sampling.reading import GpuReading, NodeReading, XidTotal
@@ -349,7 +349,7 @@ def test_calls_of_other_threads_are_not_noted() -> None:
 
 def test_a_message_is_whole_however_it_is_cut() -> None:
     reading, writing = os.pipe()
-    inbox = Inbox(reading)
+    inbox = MessageAssembler(reading)
     sent: list[dict[str, object]] = [{"a": [1, 2.5, "ü"]}, {}, {"b": "x" * 1000}]
     for message in sent:
         send(writing, message)

@@ -15,7 +15,7 @@ from tests.service.probe.cupti.records import LENGTHS, START_NS, VERSIONS, Packe
 from tests.support.examples import parser_examples
 
 from kernelcast.exporter.replay.occupation import COLLECTIVE, COMPUTE, COPY, Occupation
-from kernelcast.exporter.replay.trace import Spans
+from kernelcast.exporter.replay.trace import EventSpans
 from kernelcast.probe.cupti import build
 from kernelcast.probe.cupti.library import CuptiError, open_cupti
 from kernelcast.probe.cupti.native import STATES, ActivityDecoder, Drain, NativeError, NativeSettings
@@ -89,7 +89,7 @@ def expected_states(intervals: list[tuple[str, int, int]]) -> tuple[int, ...]:
     for letter, kind in (("k", COMPUTE), ("n", COLLECTIVE), ("c", COPY)):
         chosen = [(start, length) for found, start, length in intervals if found == letter]
         columns = np.array(chosen, dtype=np.int64).reshape(-1, 2).T
-        kinds.append((kind, Spans(columns[0], columns[1], np.zeros(len(chosen), dtype=np.int64))))
+        kinds.append((kind, EventSpans(columns[0], columns[1], np.zeros(len(chosen), dtype=np.int64))))
     begin = min(start for _, start, _ in intervals)
     end = max(start + length for _, start, length in intervals)
     return tuple(time_ns for _, time_ns in Occupation(tuple(kinds), start_ns=begin, end_ns=end).until(end))

@@ -13,7 +13,7 @@ from tests.support.waiting import Stopwatch
 from kernelcast.probe.hints import HintReceiver, RejectionReason
 from kernelcast.probe.outcomes import OutcomeQueue
 from kernelcast.probe.recording.recorder import Recorder
-from kernelcast.probe.reporting.connection import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Link
+from kernelcast.probe.reporting.connection import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, ExporterConnection
 from kernelcast.probe.reporting.sender import (
     LAST_WORD_SECONDS,
     ReportedProcess,
@@ -89,7 +89,7 @@ class Program:
         self.outcomes = OutcomeQueue("training", "", lambda: 1, lambda: None)
         ground = RejectionReason("training", "", "", lambda: "", {}, lambda: 1)
         self.desk = HintReceiver(self.tunables, self.recorder, self.outcomes, ground)
-        self.link = Link(str(path), lambda: self.seconds)
+        self.link = ExporterConnection(str(path), lambda: self.seconds)
         subject = ReportedProcess(self.recorder, self.tunables, self.outcomes, self.desk)
         self.devices: tuple[DeviceClaim, ...] = (DeviceClaim("GPU-1"),)
         self.sender = ReportSender(subject, self.link, 1.0, lambda: Hello("training", "n1", 1, 7, devices=self.devices))

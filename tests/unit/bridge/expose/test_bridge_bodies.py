@@ -9,14 +9,14 @@ import pytest
 from tests.support.bridge.fleet import Known, Point, come_from, decoded, exposed_store, gauge
 
 from kernelcast.bridge.expose import bodies as module
-from kernelcast.bridge.expose.bodies import SENT_BYTES, Bodies, Body, Request
+from kernelcast.bridge.expose.bodies import SENT_BYTES, Bodies, Body, BodyKey
 from kernelcast.bridge.expose.compress import Packing
 from kernelcast.bridge.expose.negotiate import Coding, Format
 from kernelcast.bridge.pages.layout import StoreSnapshot
 from kernelcast.bridge.pages.view import ALL, View
 from kernelcast.bridge.series.store import SeriesStore
 
-PLAIN = Request(Format.TEXT, Coding.IDENTITY, ALL)
+PLAIN = BodyKey(Format.TEXT, Coding.IDENTITY, ALL)
 
 
 def updated(store: SeriesStore, time: int) -> None:
@@ -48,7 +48,7 @@ def test_pages_that_are_kept_are_those_of_the_newest_version_within_the_limit(
     store = exposed_store()
     updated(store, 1)
     bodies, encoded = bodies_of(store)
-    requests = [Request(format_, Coding.IDENTITY, View((0, n))) for format_ in Format for n in (1, 2)]
+    requests = [BodyKey(format_, Coding.IDENTITY, View((0, n))) for format_ in Format for n in (1, 2)]
     for request in requests * 2:
         bodies.body(request)
     assert len(encoded) == len(requests)

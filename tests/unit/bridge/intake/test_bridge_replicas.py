@@ -4,7 +4,7 @@ import pytest
 from tests.support.bridge.fleet import Site, page, values
 from tests.support.bridge.list_kafka import ListKafka, ManualClock
 
-from kernelcast.bridge.intake.consume import Policy
+from kernelcast.bridge.intake.consume import IntakePolicy
 from kernelcast.bridge.intake.discovery import Discovery
 from kernelcast.bridge.modes import check, group_of, max_lag_seconds_of, properties_of, share_of
 from kernelcast.bridge.settings import BridgeSettings
@@ -22,7 +22,9 @@ def launches(number: int, name: str = "gemm") -> Sample:
 
 
 def alone(kafka: ListKafka, *topics: str, share: Share | None = None, clock: ManualClock | None = None) -> "Replica":
-    return Replica(Site(kafka=kafka, policy=Policy(grouped=False, share=share), clock=clock or ManualClock()), topics)
+    return Replica(
+        Site(kafka=kafka, policy=IntakePolicy(grouped=False, share=share), clock=clock or ManualClock()), topics
+    )
 
 
 class Replica:

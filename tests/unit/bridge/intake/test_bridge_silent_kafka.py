@@ -5,7 +5,7 @@ from confluent_kafka import TopicPartition
 from tests.support.bridge.fleet import LAUNCHES, Site, launches, page, values
 from tests.support.bridge.moving_series import ORDERS, Group
 
-from kernelcast.bridge.intake.consume import Policy
+from kernelcast.bridge.intake.consume import IntakePolicy
 from kernelcast.wire.errors import BrokerError
 
 TTL_SECONDS = 60
@@ -77,7 +77,7 @@ def test_silent_series_end_while_kafka_answers_and_nothing_is_written() -> None:
 
 @pytest.mark.parametrize("grouped", [True, False], ids=["group", "replica"])
 def test_a_partition_without_a_leader_ends_nothing_of_its_own_while_others_are_read(*, grouped: bool) -> None:
-    site = Site(policy=Policy(TTL_SECONDS, grouped=grouped))
+    site = Site(policy=IntakePolicy(TTL_SECONDS, grouped=grouped))
     site.kafka.assign(site.intake, P0, P1)
     site.kafka.at_once = 1000
     for second in range(5 * TTL_SECONDS):

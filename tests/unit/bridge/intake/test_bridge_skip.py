@@ -7,16 +7,16 @@ from confluent_kafka import TopicPartition
 from tests.support.bridge.fleet import Site, page, values
 from tests.support.runtime.kafka_record import Record
 
-from kernelcast.bridge.intake.consume import Policy
+from kernelcast.bridge.intake.consume import IntakePolicy
 from kernelcast.columnar import Sample
 from kernelcast.wire.catalogue import kernel
 
 P0 = ("kernels", 0)
 LAUNCHES = "cuda_kernel_launches_total"
-POLICY = Policy(ttl_seconds=60, max_lag_seconds=120)
+POLICY = IntakePolicy(ttl_seconds=60, max_lag_seconds=120)
 
 
-def overloaded(policy: Policy = POLICY, *, seconds: int = 600) -> Site:
+def overloaded(policy: IntakePolicy = POLICY, *, seconds: int = 600) -> Site:
     """One export a second, of a busy series and every tenth of a slow one, of which only the first has been read."""
     site = Site(policy=policy)
     site.kafka.assign(site.intake, P0)
@@ -134,7 +134,7 @@ def test_delta_data_is_read_to_the_last_message_however_late() -> None:
 
 
 def test_without_a_limit_nothing_is_skipped() -> None:
-    site = overloaded(Policy(ttl_seconds=60, max_lag_seconds=0))
+    site = overloaded(IntakePolicy(ttl_seconds=60, max_lag_seconds=0))
     site.read_all()
     assert skipped(site) == 0
 

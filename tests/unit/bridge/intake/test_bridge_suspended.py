@@ -7,7 +7,7 @@ from tests.support.bridge.fleet import LAUNCHES, Browser, Site, launches, sample
 from tests.support.runtime.kafka_record import Record
 
 from kernelcast.bridge.expose.exposition import Exposition
-from kernelcast.bridge.intake.consume import Policy
+from kernelcast.bridge.intake.consume import IntakePolicy
 
 P0 = ("kernels", 0)
 PART = "?shard=0/1"
@@ -15,7 +15,7 @@ PART = "?shard=0/1"
 
 def running(*, grouped: bool = True) -> Site:
     """A bridge that exposes one series."""
-    site = Site(policy=Policy(grouped=grouped))
+    site = Site(policy=IntakePolicy(grouped=grouped))
     site.kafka.assign(site.intake, P0)
     site.export(0, launches(5, time_ns=1))
     site.read_all()

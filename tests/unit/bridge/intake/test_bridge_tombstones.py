@@ -19,7 +19,7 @@ from tests.support.push.push_site import P0 as PUSHED
 from tests.support.push.push_site import PushSite
 from tests.support.runtime.kafka_record import Record
 
-from kernelcast.bridge.intake.consume import Policy
+from kernelcast.bridge.intake.consume import IntakePolicy
 from kernelcast.bridge.partitions.tombstones import key_hash
 from kernelcast.bridge.tables.hashing import Share
 from kernelcast.columnar import Sample
@@ -141,8 +141,12 @@ def test_the_numbers_of_removed_series_are_returned_to_the_input() -> None:
 # Who may say it, and where
 
 
-@pytest.mark.parametrize("policy", [Policy(), Policy(grouped=False), Policy(grouped=False, share=Share(0, 1))])
-def test_without_a_key_it_means_nothing_and_is_counted(policy: Policy, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "policy", [IntakePolicy(), IntakePolicy(grouped=False), IntakePolicy(grouped=False, share=Share(0, 1))]
+)
+def test_without_a_key_it_means_nothing_and_is_counted(
+    policy: IntakePolicy, capsys: pytest.CaptureFixture[str]
+) -> None:
     site = reading(policy=policy)
     site.export(0, launches(1), keyed=b"key" if policy.grouped else None)
     bury(site, key=None)
@@ -179,7 +183,7 @@ def test_every_replica_that_shares_series_out_removes_its_own() -> None:
     bury(writer, partition=1, key=b"x")
     left = []
     for index in range(3):
-        site = Site(kafka=ListKafka(writer.kafka.logs), policy=Policy(grouped=False, share=Share(index, 3)))
+        site = Site(kafka=ListKafka(writer.kafka.logs), policy=IntakePolicy(grouped=False, share=Share(index, 3)))
         site.kafka.assign(site.intake, P0, P1)
         site.read_all()
         left += values(site.store, LAUNCHES)
@@ -395,11 +399,11 @@ TOMBSTONE = st.builds(Written, st.integers(0, 1), st.sampled_from([b"x", b"y"]))
 @given(
     messages=st.lists(st.one_of(POINT, POINT, TOMBSTONE), max_size=25),
     at_once=st.integers(1, 12),
-    policy=st.sampled_from([Policy(), Policy(grouped=False, share=Share(0, 1))]),
+    policy=st.sampled_from([IntakePolicy(), IntakePolicy(grouped=False, share=Share(0, 1))]),
     again=st.booleans(),
 )
 def test_however_points_and_tombstones_follow_each_other_the_slow_way_shows_the_same(
-    *, messages: list[Written], at_once: int, policy: Policy, again: bool
+    *, messages: list[Written], at_once: int, policy: IntakePolicy, again: bool
 ) -> None:
     site = Site(kafka=InOrder(at_once=at_once), policy=policy)
     site.kafka.assign(site.intake, P0, P1)

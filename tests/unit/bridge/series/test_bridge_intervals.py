@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.support.bridge.fleet import Known, Point, Site, come_from, counter, decoded, exposed_store, values
 
 from kernelcast.bridge.series.store import SeriesStore
-from kernelcast.bridge.tables.columns import Rules
+from kernelcast.bridge.tables.columns import PointRules
 from kernelcast.bridge.tables.slots import SeriesLimits
 from kernelcast.columnar import Sample
 from kernelcast.wire.catalogue import kernel
@@ -146,7 +146,7 @@ def test_reading_again_exposes_live_series_and_ends_ended_ones() -> None:
 class SlowInterval:
     """The longest gap so far, forgotten over eight times its length, in plain arithmetic."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: PointRules) -> None:
         self.rules, self.interval_ms, self.append_ms = rules, 0, -1
 
     def heard_at(self, append_ms: int) -> None:
@@ -162,12 +162,14 @@ class SlowInterval:
 
 
 rules = st.builds(
-    Rules, st.just(10**9), st.just(10**9), st.integers(1, 5_000), st.integers(2, 6), st.integers(0, 2_000)
+    PointRules, st.just(10**9), st.just(10**9), st.integers(1, 5_000), st.integers(2, 6), st.integers(0, 2_000)
 )
 
 
 @given(rules, st.lists(st.integers(0, 3_000), min_size=1, max_size=30), st.integers(-10_000, 40_000))
-def test_the_store_ends_a_series_when_plain_arithmetic_does(chosen: Rules, gaps: list[int], silence_ms: int) -> None:
+def test_the_store_ends_a_series_when_plain_arithmetic_does(
+    chosen: PointRules, gaps: list[int], silence_ms: int
+) -> None:
     store, slow, append_ms = exposed_store(rules=chosen), SlowInterval(chosen), 50_000
     known = Known(lambda _: counter())
     for offset, gap in enumerate(gaps):

@@ -28,7 +28,7 @@ from kernelcast.bridge.tables.columns import (
     TYPE_CONFLICT,
     WIRE_ONLY,
     Int64Array,
-    Rules,
+    PointRules,
 )
 from kernelcast.bridge.tables.slots import SeriesLimits
 from kernelcast.columnar import PointType, SeriesIdentity, Temporality
@@ -121,7 +121,7 @@ def test_a_writer_that_began_after_the_last_one_ended_takes_over_and_keeps_it() 
 
 
 def test_a_gauge_goes_to_another_writer_once_the_first_has_been_silent() -> None:
-    store = exposed_store(rules=Rules(tolerance_ns=0, takeover_ms=60_000))
+    store = exposed_store(rules=PointRules(tolerance_ns=0, takeover_ms=60_000))
     both = {0: gauge(), 1: gauge(resource=OTHER_WRITER)}
     known = Known(both.__getitem__)
     store.apply(decoded([Point(0, 1.0, 20)]), come_from(append_ms=1_000), known)
@@ -339,7 +339,7 @@ def ahead(time_ms: int, origin: tuple[int, int, int]) -> tuple[Any, ...]:
 @given(st.lists(actions, max_size=25))
 def test_the_store_agrees_with_a_dictionary_that_follows_the_rules_one_point_at_a_time(steps: list[Any]) -> None:
     slow = SlowStore()
-    fast = SeriesStore(SeriesLimits(), rules=Rules(slow.tolerance_ns, slow.takeover_ms))
+    fast = SeriesStore(SeriesLimits(), rules=PointRules(slow.tolerance_ns, slow.takeover_ms))
     identities = {
         series * 2 + writer: counter(attributes=(("i", str(series)),), resource=(RESOURCE, OTHER_WRITER)[writer])
         for series in SERIES

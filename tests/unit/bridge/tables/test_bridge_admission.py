@@ -12,7 +12,7 @@ from tests.support.bridge.fleet import Known, Point, come_from, decoded, exposed
 from tests.support.columnar.otlp_messages import request
 
 from kernelcast.bridge.tables import arrivals as module
-from kernelcast.bridge.tables.arrivals import Arrivals
+from kernelcast.bridge.tables.arrivals import NewSeries
 from kernelcast.bridge.tables.columns import METRIC_LIMIT, OTHER_REPLICA, PRODUCER_LIMIT, SERIES_LIMIT, TYPE_CONFLICT
 from kernelcast.bridge.tables.hashing import Share, stable_hash, stable_hashes
 from kernelcast.bridge.tables.placement import Placement
@@ -117,7 +117,7 @@ def compare(slots: Slots, slow: Slow, chosen: list[tuple[list[tuple[int, int, st
     for asked, leave in chosen:
         places = [(placement(metric, labels, text), producer) for metric, labels, text, producer in asked]
         producers = np.array([producer for _, producer in places], np.int32)
-        found = slots.admit(Arrivals.of([place for place, _ in places]), producers)
+        found = slots.admit(NewSeries.of([place for place, _ in places]), producers)
         assert found.tolist() == slow.admit(places)
         gone = sorted({slot for slot, _, _ in slow.held.values()} & leave)
         if gone:
@@ -157,7 +157,7 @@ def test_series_that_come_together_are_named_as_if_they_came_one_by_one(seed: in
     numbers = np.unique(np.concatenate([columns.numbers.series, columns.histograms.series]))
     numbers = numbers[sorted(range(len(numbers)), key=lambda _: rng.random())]
     together = place_together(translator, decoder.identities(numbers))
-    alone = Arrivals.of([translator.place(decoder.identity(number)) for number in numbers.tolist()])
+    alone = NewSeries.of([translator.place(decoder.identity(number)) for number in numbers.tolist()])
     for field_ in ("refused", "heading", "origin", "label_set"):
         assert getattr(together, field_).tolist() == getattr(alone, field_).tolist()
     assert [*together.headings] == [*alone.headings]

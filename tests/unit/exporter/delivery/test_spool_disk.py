@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelcast.exporter.delivery.spool.disk import DiskSpool
-from kernelcast.exporter.delivery.spool.record import HEAD_BYTES, Record, pack, unpack
+from kernelcast.exporter.delivery.spool.record import HEAD_BYTES, SpooledMessage, pack, unpack
 from kernelcast.exporter.delivery.spool.segment import MAGIC, Segment
 from kernelcast.wire.errors import ConfigurationError
 
@@ -17,7 +17,7 @@ TOPIC = "kernelcast.device"
 OTHER = "kernelcast.kernels"
 SECOND_NS = 1_000_000_000
 RECORDS = st.builds(
-    Record,
+    SpooledMessage,
     st.integers(0, 2**64 - 1),
     st.none() | st.binary(max_size=20),
     st.none() | st.binary(max_size=200),
@@ -51,12 +51,12 @@ class Spool:
         self.disk = self._open()
 
     def append(self, *values: bytes, topic: str = TOPIC, time_ns: int = SECOND_NS) -> list[int | None]:
-        return [self.disk.append(topic, Record(time_ns, b"node", value)) for value in values]
+        return [self.disk.append(topic, SpooledMessage(time_ns, b"node", value)) for value in values]
 
     def read(self, topic: str = TOPIC) -> list[bytes | None]:
         return [record.value for _, record in self.numbered(topic)]
 
-    def numbered(self, topic: str = TOPIC) -> Iterator[tuple[int, Record]]:
+    def numbered(self, topic: str = TOPIC) -> Iterator[tuple[int, SpooledMessage]]:
         while (found := self.disk.read(topic)) is not None:
             yield found
 
@@ -72,12 +72,12 @@ def spool(tmp_path: Path) -> Iterator[Spool]:
 
 
 @given(RECORDS)
-def test_a_record_is_read_as_it_was_written(record: Record) -> None:
+def test_a_record_is_read_as_it_was_written(record: SpooledMessage) -> None:
     assert unpack(pack(record)) == record
 
 
 @given(RECORDS, st.data())
-def test_no_changed_or_shortened_record_is_taken_for_one(record: Record, data: st.DataObject) -> None:
+def test_no_changed_or_shortened_record_is_taken_for_one(record: SpooledMessage, data: st.DataObject) -> None:
     whole = pack(record)
     assert unpack(whole[: data.draw(st.integers(0, len(whole) - 1))]) is None
     at = data.draw(st.integers(0, len(whole) - 1))
@@ -141,7 +141,8 @@ def test_a_torn_end_is_cut_off_wherever_it_is_torn(
     (path,) = spool.files()
     length = data.draw(st.integers(0, path.stat().st_size))
     ends = [
-        len(MAGIC) + sum(len(pack(Record(SECOND_NS, b"node", v))) for v in values[:n]) for n in range(len(values) + 1)
+        len(MAGIC) + sum(len(pack(SpooledMessage(SECOND_NS, b"node", v))) for v in values[:n])
+        for n in range(len(values) + 1)
     ]
     whole = sum(end <= length for end in ends[1:])
     os.truncate(path, length)
@@ -362,7 +363,7 @@ def test_a_damaged_record_of_confirmations_sends_more_twice_never_less(spool: Sp
 def test_a_segment_counts_what_its_lengths_tell_it_has_lost(tmp_path: Path) -> None:
     segment = Segment.create(tmp_path, 7)
     for value in (b"a", b"b", b"c"):
-        segment.append(Record(1, None, value))
+        segment.append(SpooledMessage(1, None, value))
     segment.close()
     content = bytearray(segment.path.read_bytes())
     for number in range(3):

@@ -13,7 +13,7 @@ from kernelcast.exporter.delivery.publish import Tally
 from kernelcast.exporter.replay import TraceSource, run
 from kernelcast.exporter.replay import command as replay_command
 from kernelcast.exporter.replay.formats import content
-from kernelcast.exporter.replay.progress import Lines
+from kernelcast.exporter.replay.progress import ProgressLines
 from kernelcast.exporter.replay.run import FiniteSource, publish
 from kernelcast.exporter.replay.settings import RunSettings
 from kernelcast.exporter.replay.trace import LaunchConfiguration, Span, TraceBuilder, TraceOrigin
@@ -143,7 +143,7 @@ def test_without_a_terminal_a_line_comes_at_first_and_then_every_ten_seconds(
     import sys
 
     seconds = iter([0.0, 5.0, 10.0, 12.0])
-    lines = Lines("trace.json", sys.stderr, lambda: next(seconds))
+    lines = ProgressLines("trace.json", sys.stderr, lambda: next(seconds))
     for _ in range(4):
         lines.show(source(), Tally(kernels=7))
     assert capsys.readouterr().err.count("trace.json: 0.0 of 3.0 s, 7 kernel launches") == 2

@@ -10,7 +10,7 @@ from tests.support.examples import parser_examples
 
 from kernelcast.exporter.replay import TraceSource
 from kernelcast.exporter.replay.occupation import COLLECTIVE, COMPUTE, COPY, IDLE, OVERLAP, STATES, Occupation
-from kernelcast.exporter.replay.trace import LaunchConfiguration, Span, Spans, Trace, TraceBuilder, TraceOrigin
+from kernelcast.exporter.replay.trace import EventSpans, LaunchConfiguration, Span, Trace, TraceBuilder, TraceOrigin
 from kernelcast.exporter.totals.report import SourceBatch
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.kernels import kernel_id, normalise
@@ -202,10 +202,10 @@ def walked(events: list[tuple[int, int, str]], until: int, end: int) -> dict[str
     return totals
 
 
-def spans(events: list[tuple[int, int, str]], kind: str) -> Spans:
+def spans(events: list[tuple[int, int, str]], kind: str) -> EventSpans:
     chosen = sorted((start + duration, start, duration) for start, duration, one in events if one == kind)
     columns = np.array(chosen, dtype=np.int64).reshape(-1, 3).T
-    return Spans(columns[1], columns[2], np.zeros(columns.shape[1], dtype=np.int64))
+    return EventSpans(columns[1], columns[2], np.zeros(columns.shape[1], dtype=np.int64))
 
 
 @given(

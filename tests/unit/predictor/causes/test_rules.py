@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kernelcast.predictor.causes.find import Column, FeatureRows, Found, find
-from kernelcast.wire.catalogue.cause_rules import PEER_PAGES, RULES, Comparison, Excuse, Rule
+from kernelcast.wire.catalogue.cause_rules import PEER_PAGES, RULES, ComparisonOperator, Excuse, Rule
 from kernelcast.wire.catalogue.features import FEATURES, Feature
 from kernelcast.wire.catalogue.meanings import MEANINGS, Cause
 from kernelcast.wire.findings import Severity
@@ -177,7 +177,7 @@ def test_every_cause_has_an_example_or_comes_from_the_comparison_of_peers() -> N
 
 def _at_its_limits(rule: Rule) -> Example:
     return {
-        one.feature: float(min(one.members)) if one.comparison is Comparison.ONE_OF else one.limit
+        one.feature: float(min(one.members)) if one.comparison is ComparisonOperator.ONE_OF else one.limit
         for one in rule.conditions
     }
 
@@ -185,7 +185,7 @@ def _at_its_limits(rule: Rule) -> Example:
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"{rule.result}-{rule.conditions[0].feature}")
 def test_a_rule_holds_at_its_limits_and_for_none_beyond_one_of_them(rule: Rule) -> None:
     at = _at_its_limits(rule)
-    step = {Comparison.AT_LEAST: -1e-6, Comparison.AT_MOST: 1e-6, Comparison.ONE_OF: 1e-6}
+    step = {ComparisonOperator.AT_LEAST: -1e-6, ComparisonOperator.AT_MOST: 1e-6, ComparisonOperator.ONE_OF: 1e-6}
     beyond = [{**at, one.feature: at[one.feature] + step[one.comparison]} for one in rule.conditions]
     alone = find(rows(at, *beyond), [rule])
 

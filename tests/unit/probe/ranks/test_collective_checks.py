@@ -9,7 +9,7 @@ from tests.support.probe.ranks import Job, Meetings, RankProgram, same
 from kernelcast.probe.tunables import Terms
 from kernelcast.probe.tuned.space import SpaceTerms
 from kernelcast.tuning.experiment import Decision
-from kernelcast.tuning.journal import Journal, Machine
+from kernelcast.tuning.journal import Journal, JournalMachine
 from kernelcast.wire.events import SEARCH_PREFIX, Outcome
 
 HOUR = 3600.0
@@ -95,7 +95,8 @@ def test_a_restored_value_is_checked_if_it_is_an_hour_old_or_of_another_driver(
     ranks = Ranks(tmp_path, hint_at=None)
     for rank in range(3):
         kept_at = ranks.programs[rank].now_ns / 1e9 - age_seconds
-        journal = Journal(tmp_path / str(rank), "training", clock=lambda at=kept_at: at, machine=Machine(driver=driver))  # type: ignore[misc]
+        machine = JournalMachine(driver=driver)
+        journal = Journal(tmp_path / str(rank), "training", clock=lambda at=kept_at: at, machine=machine)  # type: ignore[misc]
         journal.end("batch", "128", Decision.KEPT, "v1")
     again = Ranks(tmp_path, hint_at=None)
     again.run((500, BETTER))

@@ -13,7 +13,7 @@ from tests.support.probe.ranks import Job, Meetings, RankProgram, same
 from kernelcast.probe.tunables import Terms
 from kernelcast.probe.tuned.space import SpaceTerms
 from kernelcast.tuning.experiment import Decision
-from kernelcast.tuning.journal import Journal, Process
+from kernelcast.tuning.journal import Journal, JournalProcess
 from kernelcast.wire.events import SEARCH_PREFIX, Outcome
 
 PARAMETERS: dict[str, list[Any]] = {"workers": [0, 2, 4, 8], "prefetch": [2, 4]}
@@ -149,7 +149,7 @@ def test_a_search_that_fails_leaves_the_start_in_force_on_all_ranks() -> None:
 
 @pytest.mark.parametrize("rank", [0, 2])
 def test_a_configuration_that_failed_on_one_rank_is_run_on_none(rank: int, tmp_path: Path) -> None:
-    ended = Process(socket.gethostname(), 1, "its start")
+    ended = JournalProcess(socket.gethostname(), 1, "its start")
     journal = Journal(tmp_path, "training", ended)
     journal.end("feed", BEST, Decision.FAILED, "v1", reason="out of memory")
     journal.begin("feed", "workers=8 prefetch=2", "v1")  # and its process ended
@@ -254,5 +254,5 @@ def test_a_program_that_ends_in_a_search_reports_its_end_and_bans_nothing(tmp_pa
     for rank in range(4):
         assert [one.state.value for one in ranks.searches(rank)] == ["applied", "rolled_back"]
         assert ranks.searches(rank)[-1].reason == "the program ended"
-        later = Journal(folders[rank], "training", Process("node", 2, "later"), running=lambda _: False)
+        later = Journal(folders[rank], "training", JournalProcess("node", 2, "later"), running=lambda _: False)
         assert [value for value in set(ranks.shown[rank]) if later.banned("feed", value, "v1")] == []

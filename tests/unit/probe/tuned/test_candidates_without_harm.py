@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from tests.unit.probe.tuned.test_search_reports import Conv
 
-from kernelcast.tuning.journal import Journal, Process
+from kernelcast.tuning.journal import Journal, JournalProcess
 
-LATER = Process("", 2, "later")
+LATER = JournalProcess("", 2, "later")
 
 
 def later(directory: Path) -> Journal:

@@ -12,7 +12,7 @@ from kernelcast.probe.probe import Probe, ProbeSettings
 from kernelcast.probe.process.machine import device_models, driver_version
 from kernelcast.probe.tunables import Terms, Tunable
 from kernelcast.tuning.experiment import Decision
-from kernelcast.tuning.journal import Journal, Machine, Process
+from kernelcast.tuning.journal import Journal, JournalMachine, JournalProcess
 from kernelcast.wire.cloudevents import NANOSECONDS
 from kernelcast.wire.events import SEARCH_PREFIX, Hint, OutcomeState, to_event
 from kernelcast.wire.frames import DeviceClaim
@@ -49,8 +49,8 @@ class Training:
 
     def remember(self, value: str = "128", *, age_seconds: float, driver: str = "550.54", device: str = "") -> None:
         """Write the values that an earlier run kept."""
-        process = Process("node", 1, "start of 1")
-        written, machine = self.seconds - age_seconds, Machine(lambda: device, driver)
+        process = JournalProcess("node", 1, "start of 1")
+        written, machine = self.seconds - age_seconds, JournalMachine(lambda: device, driver)
         journal = Journal(self.directory, "train", process, lambda: written, machine=machine)
         journal.end("block", value, Decision.KEPT)
 
@@ -180,7 +180,7 @@ def test_a_hint_goes_first_and_a_stop_ends_the_check_with_the_kept_value(trainin
     assert training.checks() == [("applied", ""), ("rolled_back", "inconclusive")]
     training.run(300, gain=0.0)
     assert set(training.seen[-300:]) == {128}
-    assert Journal(training.directory, "train", machine=Machine(lambda: "NVIDIA A100")).kept("block") == "128"
+    assert Journal(training.directory, "train", machine=JournalMachine(lambda: "NVIDIA A100")).kept("block") == "128"
 
 
 def test_nothing_is_checked_where_hints_are_switched_off_or_the_budget_is_spent(training: Training) -> None:

@@ -19,14 +19,14 @@ NO_BUCKETS: Final[FloatArray] = np.zeros(0)
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class PointTimes:
     """Milliseconds of some points, and since when they count, 0 for none."""
 
     time_ms: Int64Array
     start_ms: Int64Array
 
 
-def classic_rows(columns: HistogramColumns, rows: NDArray[np.intp], times: Times, known: Known) -> SampleRows:
+def classic_rows(columns: HistogramColumns, rows: NDArray[np.intp], times: PointTimes, known: Known) -> SampleRows:
     """Each histogram as the samples of its buckets, its sum and its count.
 
     Args:

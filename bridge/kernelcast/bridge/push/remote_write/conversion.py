@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from kernelcast.bridge.inputs import Input, Selection, timed
 from kernelcast.bridge.push.instruments import DestinationMetrics
 from kernelcast.bridge.push.reading import ReaderSettings
-from kernelcast.bridge.push.remote_write.classic import Times, classic_rows
+from kernelcast.bridge.push.remote_write.classic import PointTimes, classic_rows
 from kernelcast.bridge.push.remote_write.directory import Directory
 from kernelcast.bridge.push.remote_write.histograms import arrays_of
 from kernelcast.bridge.push.remote_write.known import UNSEEN, Known
@@ -149,10 +149,10 @@ def _rows(
     )
 
 
-def _times(columns: NumberColumns | HistogramColumns, rows: NDArray[np.intp], known: Known) -> Times:
+def _times(columns: NumberColumns | HistogramColumns, rows: NDArray[np.intp], known: Known) -> PointTimes:
     """Milliseconds of points, and of their starts where those mean something."""
     time_ms = columns.time_ns[rows].astype(np.int64) // NS_PER_MS
     start_ms = (columns.start_ns[rows] // np.uint64(NS_PER_MS)).astype(np.int64)
     start_ms *= known.cumulative[columns.series[rows]]
     start_ms[start_ms > time_ms] = 0
-    return Times(time_ms, start_ms)
+    return PointTimes(time_ms, start_ms)

@@ -9,7 +9,7 @@ import numpy as np
 import structlog
 from cramjam import snappy
 
-from kernelcast.bridge.push.answer import Answer, RetryDecision
+from kernelcast.bridge.push.answer import PushAnswer, RetryDecision
 from kernelcast.bridge.push.receiver import Receiver
 from kernelcast.bridge.push.remote_write import encode
 from kernelcast.bridge.push.remote_write.native import histogram_bodies
@@ -51,7 +51,7 @@ class WriteSender:
         self._second = settings.protocol != "1.0"
         self._log = structlog.stdlib.get_logger("bridge.push.remote_write")
 
-    def send(self, payload: WritePayload) -> tuple[Answer, int]:
+    def send(self, payload: WritePayload) -> tuple[PushAnswer, int]:
         """Send a payload once; twice where the first answer says that the version was the wrong one."""
         answer, sent_bytes = self._attempt(payload)
         if answer.verdict is RetryDecision.UNSUPPORTED and self._second and self._negotiable:
@@ -60,13 +60,13 @@ class WriteSender:
             answer, sent_bytes = self._attempt(payload)
         return answer, sent_bytes
 
-    def _attempt(self, payload: WritePayload) -> tuple[Answer, int]:
+    def _attempt(self, payload: WritePayload) -> tuple[PushAnswer, int]:
         body = bytes(snappy.compress_raw(request_v2(payload) if self._second else request_v1(payload)))
         answer = self._receiver.post(body, HEADERS_V2 if self._second else HEADERS_V1)
         return (_weighed(answer, payload.points) if self._second else answer), len(body)
 
 
-def _weighed(answer: Answer, points: int) -> Answer:
+def _weighed(answer: PushAnswer, points: int) -> PushAnswer:
     """Complete an answer by the statistics of a 2.0 receiver.
 
     The receiver counts the samples that it wrote, even if it refuses the rest; those must not be sent again. A success
@@ -77,9 +77,9 @@ def _weighed(answer: Answer, points: int) -> Answer:
     counts = [int(text) for name in WRITTEN if (text := answer.headers.get(name, "")).isdecimal()]
     if counts:
         discarded = max(0, points - sum(counts))
-        return Answer(RetryDecision.ACKNOWLEDGED, answer.cause or "rejected", answer.detail, discarded=discarded)
+        return PushAnswer(RetryDecision.ACKNOWLEDGED, answer.cause or "rejected", answer.detail, discarded=discarded)
     if answer.verdict is RetryDecision.ACKNOWLEDGED:
-        return Answer(RetryDecision.UNSUPPORTED, "configuration", "no count of written samples, which 2.0 requires")
+        return PushAnswer(RetryDecision.UNSUPPORTED, "configuration", "no count of written samples, which 2.0 requires")
     return answer
 
 

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from kernelcast.exporter.delivery.spool.counts import SpoolCounts
 from kernelcast.exporter.delivery.spool.disk import DiskSpool
 from kernelcast.exporter.delivery.spool.pace import SendThrottle
-from kernelcast.exporter.delivery.spool.record import Record
+from kernelcast.exporter.delivery.spool.record import SpooledMessage
 from kernelcast.runtime.kafka.clients import ConfirmingSender
 from kernelcast.runtime.kafka.producer import DeliveryListener, Undelivered
 
@@ -48,7 +48,7 @@ class Flight:
         listener: Called with Kafka's final answer, or if the message is lost.
     """
 
-    record: Record
+    record: SpooledMessage
     since: float
     number: int | None = None
     listener: DeliveryListener | None = None
@@ -139,7 +139,7 @@ class SpoolBacklog:
         """
         with self._lock:
             self._settle()
-            way, record = self._ways[topic], Record(self._clock(), key, value)
+            way, record = self._ways[topic], SpooledMessage(self._clock(), key, value)
             if self._may_pass(way):
                 self._hand_over(way, record, None, on_delivery)
             else:
@@ -200,7 +200,7 @@ class SpoolBacklog:
         return not (way.is_full or way.returning or way.pace.is_doubted or self._disk.lane(way.topic).unread)
 
     def _hand_over(
-        self, way: Way, record: Record, number: int | None, listener: DeliveryListener | None = None
+        self, way: Way, record: SpooledMessage, number: int | None, listener: DeliveryListener | None = None
     ) -> None:
         self._tokens += 1
         way.flights[self._tokens] = Flight(record, self._monotonic(), number, listener)
@@ -268,7 +268,7 @@ class SpoolBacklog:
             # Messages in memory only were sent after all on disk had been read, so these count as read as well.
             self._disk.lane(way.topic).skip()
 
-    def _keep(self, way: Way, record: Record, listener: DeliveryListener | None) -> None:
+    def _keep(self, way: Way, record: SpooledMessage, listener: DeliveryListener | None) -> None:
         number = self._store(way, record)
         if number is None:
             self._counts.drop("disk", 1)
@@ -283,7 +283,7 @@ class SpoolBacklog:
         for number in lost:
             way.listeners.pop(number)(Undelivered("dropped from disk"))
 
-    def _store(self, way: Way, record: Record) -> int | None:
+    def _store(self, way: Way, record: SpooledMessage) -> int | None:
         number = self._disk.append(way.topic, record)
         if number is not None:
             self._counts.written.inc()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from kernelcast.exporter.delivery.spool.lane import Lane
-from kernelcast.exporter.delivery.spool.record import Record
+from kernelcast.exporter.delivery.spool.record import SpooledMessage
 from kernelcast.runtime.logging import get_logger
 from kernelcast.wire.errors import ConfigurationError
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
@@ -107,7 +107,7 @@ class DiskSpool:
         """The queue of a topic that has one."""
         return self._lanes[topic]
 
-    def append(self, topic: str, record: Record) -> int | None:
+    def append(self, topic: str, record: SpooledMessage) -> int | None:
         """Append a message to its topic's lane; returns its number, or None if there is no room for it.
 
         If the disk is full, older messages are deleted first.
@@ -133,7 +133,7 @@ class DiskSpool:
             while lane.oldest_ns and lane.oldest_newest_ns < now_ns - self._max_age_ns:
                 self._on_drop("age", lane.drop_oldest())
 
-    def read(self, topic: str) -> tuple[int, Record] | None:
+    def read(self, topic: str) -> tuple[int, SpooledMessage] | None:
         """Return the next message of a topic that has not been passed to librdkafka; None if there is none."""
         lane = self._lanes[topic]
         before = lane.cut

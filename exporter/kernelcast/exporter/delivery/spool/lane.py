@@ -7,7 +7,7 @@ from collections import deque
 from pathlib import Path
 from typing import Final
 
-from kernelcast.exporter.delivery.spool.record import Record
+from kernelcast.exporter.delivery.spool.record import SpooledMessage
 from kernelcast.exporter.delivery.spool.segment import SUFFIX, Segment
 
 HEAD_FILE: Final = "head"
@@ -106,7 +106,7 @@ class Lane:
         """Time at which the last record of the oldest segment was sent; 0 without any."""
         return self._segments[0].newest_ns if self._segments else 0
 
-    def append(self, record: Record) -> int:
+    def append(self, record: SpooledMessage) -> int:
         """Append a record; returns its number.
 
         Raises:
@@ -123,7 +123,7 @@ class Lane:
         number, self._next = self._next, self._next + 1
         return number
 
-    def read(self) -> tuple[int, Record] | None:
+    def read(self) -> tuple[int, SpooledMessage] | None:
         """Return the next record and its number; None if there is none."""
         while (segment := self._segment_of(self._reader)) is not None:
             number = max(self._reader, segment.first)

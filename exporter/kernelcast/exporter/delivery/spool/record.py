@@ -25,7 +25,7 @@ MAX_BODY_BYTES: Final = 16 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class SpooledMessage:
     """A message that waits for Kafka.
 
     Attributes:
@@ -44,7 +44,7 @@ class Record:
         return HEAD_BYTES + _BODY.size + len(self.key or b"") + len(self.value or b"")
 
 
-def pack(record: Record) -> bytes:
+def pack(record: SpooledMessage) -> bytes:
     """Encode a record."""
     key, value = (b"" if part is None else part for part in (record.key, record.value))
     lengths = (-1 if part is None else len(part) for part in (record.key, record.value))
@@ -70,7 +70,7 @@ def possible_lengths(data: bytes, offset: int) -> tuple[int, ...]:
     return tuple(length for length in found if 0 <= length <= MAX_BODY_BYTES)
 
 
-def unpack(data: bytes) -> Record | None:
+def unpack(data: bytes) -> SpooledMessage | None:
     """Decode a record, head and body; None if it is incomplete or damaged."""
     length = body_length(data[:HEAD_BYTES])
     body = data[HEAD_BYTES:]
@@ -81,7 +81,7 @@ def unpack(data: bytes) -> Record | None:
     if key_end + max(value_length, 0) != length:
         return None
     key = None if key_length < 0 else body[_BODY.size : key_end]
-    return Record(time_ns, key, None if value_length < 0 else body[key_end:])
+    return SpooledMessage(time_ns, key, None if value_length < 0 else body[key_end:])
 
 
 def find(data: bytes, start: int) -> int:

@@ -7,7 +7,7 @@ from typing import Final, Self
 
 from kernelcast.exporter.delivery.spool.record import (
     HEAD_BYTES,
-    Record,
+    SpooledMessage,
     body_length,
     find,
     pack,
@@ -86,7 +86,7 @@ class Segment:
         """The number that the next record gets."""
         return self.first + self.count
 
-    def append(self, record: Record) -> None:
+    def append(self, record: SpooledMessage) -> None:
         """Append a record.
 
         Raises:
@@ -95,7 +95,7 @@ class Segment:
         self._write(pack(record))
         self._noted(record)
 
-    def read(self, offset: int) -> tuple[Record, int] | None:
+    def read(self, offset: int) -> tuple[SpooledMessage, int] | None:
         """Return the record at an offset and the offset of the next; None at the end, or if the record is damaged."""
         head = os.pread(self._file, HEAD_BYTES, offset)
         length = body_length(head)
@@ -164,7 +164,7 @@ class Segment:
             raise
         self.size_bytes += len(data)
 
-    def _noted(self, record: Record) -> None:
+    def _noted(self, record: SpooledMessage) -> None:
         self.oldest_ns = self.oldest_ns or record.time_ns
         self.newest_ns = record.time_ns
         self.count += 1

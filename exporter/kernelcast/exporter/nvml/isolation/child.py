@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from kernelcast.exporter.nvml.isolation.call_board import CallBoard
-from kernelcast.exporter.nvml.isolation.frames import Inbox, send
+from kernelcast.exporter.nvml.isolation.frames import MessageAssembler, send
 from kernelcast.exporter.nvml.sampling.sampler import SamplerOptions
 
 WORKER: Final = "kernelcast.exporter.nvml.worker"
@@ -52,7 +52,7 @@ class WorkerProcess:
         assert self._process.stdout is not None  # noqa: S101
         self.pid = self._process.pid
         self._requests, answers = self._process.stdin.fileno(), self._process.stdout.fileno()
-        self._inbox = Inbox(answers)
+        self._inbox = MessageAssembler(answers)
         self._readable = select.poll()
         self._readable.register(answers, select.POLLIN)
         with suppress(OSError):  # it has ended already: the first answer says so

@@ -24,7 +24,7 @@ def send(file: int, message: Mapping[str, Any]) -> None:
         data = data[os.write(file, data) :]
 
 
-class Inbox:
+class MessageAssembler:
     """Assembles messages from the reads of a pipe.
 
     Args:

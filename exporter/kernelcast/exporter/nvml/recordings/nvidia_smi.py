@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pynvml
 
-from kernelcast.exporter.nvml.recordings.recording import NODE, Answers, Moment, Recording, changes
+from kernelcast.exporter.nvml.recordings.recording import NODE, Answers, RecordedChanges, Recording, changes
 from kernelcast.exporter.nvml.sampling.fields import BYTES_PER_MEBIBYTE, CLOCK_EVENTS, MILLIWATTS_PER_WATT
 from kernelcast.exporter.nvml.sampling.labels import BRANDS
 from kernelcast.wire.errors import TraceError
@@ -111,11 +111,11 @@ def _tree(text: str) -> OutputSection:
     return root
 
 
-def _moments(logs: list[OutputSection]) -> Iterator[Moment]:
+def _moments(logs: list[OutputSection]) -> Iterator[RecordedChanges]:
     began, before = _time_ns(logs[0]), Answers()
     for log in logs:
         now = _answers(log)
-        yield Moment(max(_time_ns(log) - began, 0), changes(before, now))
+        yield RecordedChanges(max(_time_ns(log) - began, 0), changes(before, now))
         before = now
 
 

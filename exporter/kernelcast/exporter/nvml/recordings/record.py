@@ -6,7 +6,15 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final
 
-from kernelcast.exporter.nvml.recordings.recording import ERROR, NODE, Answers, Event, Moment, changes, gpm_owner
+from kernelcast.exporter.nvml.recordings.recording import (
+    ERROR,
+    NODE,
+    Answers,
+    Event,
+    RecordedChanges,
+    changes,
+    gpm_owner,
+)
 from kernelcast.exporter.nvml.sampling.sampler import Sampler, SamplerOptions
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
 
@@ -129,7 +137,7 @@ def record(
     options: SamplerOptions,
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], int] = time.time_ns,
-) -> Iterator[Moment]:
+) -> Iterator[RecordedChanges]:
     """The moments of a recording, as they come.
 
     Args:
@@ -159,7 +167,7 @@ def record(
             events = tuple(noting.events)
             del noting.events[: len(events)]
             first_ns = now_ns if first_ns is None else first_ns
-            yield Moment(now_ns - first_ns, changes(before, noting.answers), events)
+            yield RecordedChanges(now_ns - first_ns, changes(before, noting.answers), events)
             before = {owner: dict(calls) for owner, calls in noting.answers.items()}
     finally:
         sampler.close()

@@ -46,7 +46,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class RecordedChanges:
     """Changes at one moment.
 
     Attributes:
@@ -64,7 +64,7 @@ class Moment:
 class Recording:
     """All moments, in order; the first is at 0 and says everything."""
 
-    moments: tuple[Moment, ...]
+    moments: tuple[RecordedChanges, ...]
 
     @property
     def length_ns(self) -> int:
@@ -82,7 +82,7 @@ def read(path: Path) -> Recording:
     return Recording(tuple(moments(path)))
 
 
-def moments(path: Path) -> Iterator[Moment]:
+def moments(path: Path) -> Iterator[RecordedChanges]:
     """Read a recording's moments one by one, so that a check holds one of them in memory.
 
     Raises:
@@ -102,7 +102,7 @@ def moments(path: Path) -> Iterator[Moment]:
         raise TraceError(f"{path} holds no moment; record for at least one interval")
 
 
-def write(path: Path, moments: Iterable[Moment]) -> int:
+def write(path: Path, moments: Iterable[RecordedChanges]) -> int:
     """Write a recording; returns how many moments it has.
 
     Raises:
@@ -143,15 +143,15 @@ def _open(path: Path, mode: Literal["rt", "wt"]) -> TextIO:
     return cast("TextIO", path.open(mode, encoding="utf-8"))
 
 
-def _line(moment: Moment) -> dict[str, Any]:
+def _line(moment: RecordedChanges) -> dict[str, Any]:
     events = [[one.owner, one.type, one.data, one.gpu_instance] for one in moment.events]
     return {"at_ns": moment.at_ns, "set": moment.changed} | ({"events": events} if events else {})
 
 
-def _moments(lines: Iterable[str]) -> Iterator[Moment]:
+def _moments(lines: Iterable[str]) -> Iterator[RecordedChanges]:
     parsed = map(json.loads, lines)
     head: dict[str, Any] = next(parsed, {})
     if (head["format"], head["version"]) != (FORMAT, VERSION):
         raise ValueError(f"format {head['format']}, version {head['version']}; {FORMAT}, {VERSION} is read")
     for one in parsed:
-        yield Moment(int(one["at_ns"]), one["set"], tuple(Event(*event) for event in one.get("events", ())))
+        yield RecordedChanges(int(one["at_ns"]), one["set"], tuple(Event(*event) for event in one.get("events", ())))

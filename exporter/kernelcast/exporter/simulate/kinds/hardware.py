@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from kernelcast.exporter.simulate.kinds.kind import ALL, FaultKind, Parameter
+from kernelcast.exporter.simulate.kinds.kind import ALL, FaultKind, FaultParameter
 
 XID: Final = "xid"
 XID_79: Final = "xid-79"
@@ -15,12 +15,12 @@ PCIE_REPLAYS: Final = "pcie-replays"
 NVML_HANG: Final = "nvml-hang"
 CLOCK_SKEW: Final = "clock-skew"
 
-_PAUSE: Final = Parameter(30.0, 0.0, 86_400.0, "time until the program runs again")
+_PAUSE: Final = FaultParameter(30.0, 0.0, 86_400.0, "time until the program runs again")
 
 HARDWARE_FAULTS: Final[Mapping[str, FaultKind]] = {
     XID: FaultKind(
         "the driver reports one XID, and nothing else changes",
-        parameters={"code": Parameter(31.0, 1.0, 999.0, "the XID")},
+        parameters={"code": FaultParameter(31.0, 1.0, 999.0, "the XID")},
     ),
     XID_79: FaultKind(
         "the GPU falls off the bus (XID 79): it does not answer, and its node's program ends and goes on without it",
@@ -31,7 +31,7 @@ HARDWARE_FAULTS: Final[Mapping[str, FaultKind]] = {
     ),
     ECC_BURST: FaultKind(
         "a burst of corrected memory errors (XID 92)",
-        parameters={"rate": Parameter(600.0, 0.0, 1e6, "single-bit errors a minute")},
+        parameters={"rate": FaultParameter(600.0, 0.0, 1e6, "single-bit errors a minute")},
     ),
     ECC_UNCORRECTED: FaultKind(
         "an uncorrectable memory error (XID 48): a row is remapped (XID 63), and the program ends and starts again",
@@ -39,16 +39,16 @@ HARDWARE_FAULTS: Final[Mapping[str, FaultKind]] = {
     ),
     NVLINK_DOWN: FaultKind(
         "NVLinks fail (XID 74), and collectives take longer over the others",
-        parameters={"links": Parameter(2.0, 1.0, 18.0, "links of 18")},
+        parameters={"links": FaultParameter(2.0, 1.0, 18.0, "links of 18")},
     ),
     PCIE_REPLAYS: FaultKind(
-        "the PCIe link sends packets again", parameters={"rate": Parameter(60.0, 0.001, 1e6, "retries a minute")}
+        "the PCIe link sends packets again", parameters={"rate": FaultParameter(60.0, 0.001, 1e6, "retries a minute")}
     ),
     NVML_HANG: FaultKind("NVML hangs: the node has no device metrics, its exporter and its programs go on", gpu=ALL),
     CLOCK_SKEW: FaultKind(
         "the node's clock is ahead: its device samples are from the future",
         gpu=ALL,
-        parameters={"ahead": Parameter(120.0, 0.001, 86_400.0, "how far; 90s, 5m")},
+        parameters={"ahead": FaultParameter(120.0, 0.001, 86_400.0, "how far; 90s, 5m")},
     ),
 }
 

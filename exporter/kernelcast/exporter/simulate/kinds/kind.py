@@ -9,7 +9,7 @@ ALL: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class FaultParameter:
     """A numeric parameter of a kind of fault: its default, its limits and its meaning."""
 
     default: float
@@ -32,4 +32,4 @@ class FaultKind:
     help: str
     gpu: int = 0
     per_kernel: bool = False
-    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    parameters: Mapping[str, FaultParameter] = field(default_factory=dict)

@@ -9,7 +9,7 @@ import numpy as np
 from kernelcast.exporter.nvml.sampling.reading import XidTotal
 from kernelcast.exporter.simulate import physics
 from kernelcast.exporter.simulate.effects import Influence
-from kernelcast.exporter.simulate.faults import Fault
+from kernelcast.exporter.simulate.faults import SimulatedFault
 from kernelcast.exporter.simulate.fleet_settings import SimulationSettings
 from kernelcast.exporter.simulate.kinds import hardware as faults
 from kernelcast.exporter.simulate.physics import NVLINKS, Gpus
@@ -32,7 +32,7 @@ class XidRecord:
 
 
 @dataclass(slots=True, eq=False)
-class Traffic:
+class GpuTraffic:
     """Bytes that a GPU moved in one step, shape (gpus,): copied to it, copied from it, and sent over NVLink."""
 
     to_device: FloatArray
@@ -71,10 +71,10 @@ class DeviceHealth:
         self.lost = np.zeros(count, dtype=np.bool_)
         self.hung = np.zeros(count, dtype=np.bool_)
         self.ahead_seconds = np.zeros(count)
-        self.rates = Traffic(np.zeros(count), np.zeros(count), np.zeros(count))
+        self.rates = GpuTraffic(np.zeros(count), np.zeros(count), np.zeros(count))
         self.xids: list[XidRecord] = []
 
-    def advance(self, influence: Influence, gpus: Gpus, traffic: Traffic, seconds: float) -> None:
+    def advance(self, influence: Influence, gpus: Gpus, traffic: GpuTraffic, seconds: float) -> None:
         """Count one step.
 
         Args:
@@ -91,11 +91,11 @@ class DeviceHealth:
         self.link_recoveries += _RECOVERIES_PER_LINK * (self.links_up & ~up)
         self.link_bytes += traffic.nvlink[:, None] * up / np.maximum(up.sum(axis=1, keepdims=True), 1)
         self.links_up = up
-        self.rates = Traffic(traffic.to_device / seconds, traffic.from_device / seconds, traffic.nvlink / seconds)
+        self.rates = GpuTraffic(traffic.to_device / seconds, traffic.from_device / seconds, traffic.nvlink / seconds)
         self.recovery = influence.recovery
         self.lost, self.hung, self.ahead_seconds = influence.lost, influence.hung, influence.ahead_seconds
 
-    def begin(self, fault: Fault, gpu: int, time_ns: int) -> None:
+    def begin(self, fault: SimulatedFault, gpu: int, time_ns: int) -> None:
         """A fault begins on a GPU: its XIDs, and an error that is a single event."""
         codes = (round(fault["code"]),) if fault.kind == faults.XID else faults.XIDS.get(fault.kind, ())
         self.xids += [XidRecord(gpu, code, time_ns) for code in codes]
@@ -125,7 +125,7 @@ class XidTotals:
             yield XidTotal(xid, len(times) if known else 0, times[-1])
 
 
-def starting(settings: SimulationSettings, since: float, until: float) -> Iterator[tuple[Fault, int]]:
+def starting(settings: SimulationSettings, since: float, until: float) -> Iterator[tuple[SimulatedFault, int]]:
     """Faults that begin within a step, with each GPU that they concern."""
     for fault in settings.faults:
         if since < fault.start_seconds <= until or (since == 0 == fault.start_seconds):

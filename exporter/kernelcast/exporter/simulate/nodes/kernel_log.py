@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from kernelcast.exporter.kernel_log.position import Position
-from kernelcast.exporter.kernel_log.reader import Record, xid_of
+from kernelcast.exporter.kernel_log.reader import KernelLogRecord, xid_of
 
 
 class SimulatedLog:
@@ -18,7 +18,7 @@ class SimulatedLog:
         self.now_ns = 0
         self.has_more = False
         self._sequence = 0
-        self._records: list[Record] = []
+        self._records: list[KernelLogRecord] = []
 
     def clock(self) -> int:
         """The node's clock, Unix nanoseconds."""
@@ -29,9 +29,9 @@ class SimulatedLog:
         address = pci_bus_id.rpartition(".")[0]
         message = f"NVRM: Xid (PCI:{address}): {xid}, simulated"
         self._sequence += 1
-        self._records.append(Record(self._sequence, time_ns, xid_of(message)))
+        self._records.append(KernelLogRecord(self._sequence, time_ns, xid_of(message)))
 
-    def read(self) -> Iterator[Record]:
+    def read(self) -> Iterator[KernelLogRecord]:
         """The records since the last reading."""
         records, self._records = self._records, []
         yield from records

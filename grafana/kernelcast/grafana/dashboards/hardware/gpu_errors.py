@@ -12,7 +12,7 @@ from kernelcast.grafana.model.tables import Column, table
 from kernelcast.grafana.model.targets import Query, column
 from kernelcast.wire.catalogue import exporter, xids
 from kernelcast.wire.catalogue.devices import device, gpu
-from kernelcast.wire.catalogue.xids import Part
+from kernelcast.wire.catalogue.xids import XidSubject
 
 _XID: Final = "Hostname, gpu, xid, err_msg"
 _NANO: Final = "1e9"
@@ -82,7 +82,7 @@ def _xid_table() -> Placed:
     text = PanelText(
         "XIDs",
         "Errors that the driver reported: number in this time range, and time of the last one. Usually a program's: "
-        f"{_numbers(xids.numbers(Part.PROGRAM))}. The GPU needs a reset or its node a reboot: "
+        f"{_numbers(xids.numbers(XidSubject.PROGRAM))}. The GPU needs a reset or its node a reboot: "
         f"{_numbers(xids.numbers(urgent=True))}.",
         calm=Calm("No XID since the exporters began", living.GPUS),
     )

@@ -17,7 +17,7 @@ from kernelcast.predictor.series.subjects import DURATION
 from kernelcast.wire.catalogue.cause_rules import RULES, Excuse
 from kernelcast.wire.catalogue.devices import device
 from kernelcast.wire.catalogue.features import Feature
-from kernelcast.wire.catalogue.meanings import Cause, Meaning, Topic
+from kernelcast.wire.catalogue.meanings import Cause, Meaning, MeaningQuestion
 
 MAX_SIBLINGS: Final = 8
 """Other kernels of the GPU that are compared with a slow one."""
@@ -68,7 +68,7 @@ class BreachCauses:
             known: Rows of the metrics of GPUs.
         """
         found: list[tuple[FoundCause | None, Excuse | None]] = []
-        rules = [rule for rule in RULES if rule.topic is Topic.SPEED]
+        rules = [rule for rule in RULES if rule.topic is MeaningQuestion.SPEED]
         for begin in range(0, len(rows), CHUNK_ROWS):
             part = slice(begin, begin + CHUNK_ROWS)
             shown = self._kernel_features(rows[part], newest[part], live, known)
@@ -87,7 +87,7 @@ class BreachCauses:
             known: Rows of the metrics of GPUs.
             figures: The comparison with the fleet.
         """
-        rules = [rule for rule in RULES if rule.topic is Topic.SPEED]
+        rules = [rule for rule in RULES if rule.topic is MeaningQuestion.SPEED]
         found = find(self._kernel_features(rows, newest, live, known, figures), rules)
         return [one.first_of(_OF_GPUS) for one in found]
 

@@ -15,7 +15,15 @@ from typer.testing import CliRunner
 from kernelcast.exporter.nvml.recorded import RecordedNvml, open_recording
 from kernelcast.exporter.nvml.recordings.any_format import check_any
 from kernelcast.exporter.nvml.recordings.record import record
-from kernelcast.exporter.nvml.recordings.recording import Answers, Event, Moment, Recording, changes, read, write
+from kernelcast.exporter.nvml.recordings.recording import (
+    Answers,
+    Event,
+    RecordedChanges,
+    Recording,
+    changes,
+    read,
+    write,
+)
 from kernelcast.exporter.nvml.sampling.fields import ROWS
 from kernelcast.exporter.nvml.sampling.reading import NodeReading
 from kernelcast.exporter.nvml.sampling.sampler import Sampler, SamplerOptions
@@ -40,9 +48,9 @@ class Clock:
 
 def two_moments(*, loop: bool = True) -> tuple[RecordedNvml, Clock]:
     answers = {"": {"nvmlDeviceGetCount": 1}, **node(gpu(nvmlDeviceGetPowerUsage=1000))}
-    later = Moment(SECOND_NS, {"0": {"nvmlDeviceGetPowerUsage": 2000}}, (Event("0", XID, 79),))
+    later = RecordedChanges(SECOND_NS, {"0": {"nvmlDeviceGetPowerUsage": 2000}}, (Event("0", XID, 79),))
     clock = Clock()
-    return RecordedNvml(Recording((Moment(0, answers), later)), clock=clock, loop=loop), clock
+    return RecordedNvml(Recording((RecordedChanges(0, answers), later)), clock=clock, loop=loop), clock
 
 
 def power(nvml: RecordedNvml) -> int:
@@ -216,7 +224,7 @@ def test_a_file_that_is_no_recording_is_refused_with_a_remedy(
 
 def test_a_recording_that_is_cut_off_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "node.jsonl.gz"
-    write(path, (Moment(0, {"0": gpu()}),))
+    write(path, (RecordedChanges(0, {"0": gpu()}),))
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(TraceError, match="is not a recording"):
         open_recording(str(path))
