@@ -10,9 +10,9 @@ from kernelcast.bridge.delta.sequence import Order
 from kernelcast.bridge.example_points import ExampleSource, example_points
 from kernelcast.bridge.expose.formats import encode as encode_page
 from kernelcast.bridge.expose.negotiate import Format
+from kernelcast.bridge.inputs import IdentitySource
 from kernelcast.bridge.push.warm_up import warm_up as push
 from kernelcast.bridge.series.store import SeriesStore
-from kernelcast.bridge.series.wires import IdentitySource
 from kernelcast.bridge.tables.columns import MessageColumns
 from kernelcast.bridge.tables.labels import LabelIndex
 from kernelcast.bridge.tables.producers import ProducerRules

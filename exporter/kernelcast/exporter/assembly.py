@@ -236,7 +236,8 @@ def _pipeline(
     outcomes = OutcomeRelay(
         node.server, aggregator, out.sender, hostname=assembly.hostname, count=assembly.counts.outcome
     )
-    return Pipeline(node.sources, aggregator, publisher, state, outcomes)
+    save = state.save if state is not None else None
+    return Pipeline(node.sources, aggregator, publisher, save_state=save, relay_outcomes=outcomes.relay)
 
 
 def _web_server(
@@ -308,7 +309,7 @@ def _hint_readers(
             {
                 ORDERS.name: orders,
                 ALERTS.name: AlertInbox(pauses),
-                POLICY.name: PolicyInbox(pauses, server, dead_letters),
+                POLICY.name: PolicyInbox(pauses, server.teach, dead_letters),
             }
         )
 

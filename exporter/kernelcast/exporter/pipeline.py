@@ -1,29 +1,12 @@
 """Pipeline from sources through the aggregator to Kafka, one interval at a time."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from kernelcast.columnar import Sample
 from kernelcast.exporter.delivery.publish import SamplePublisher, Tally
 from kernelcast.exporter.totals.aggregate import Aggregator, ProgramSamples
 from kernelcast.exporter.totals.report import Source
-
-
-class StateStore(Protocol):
-    """Saves the aggregator's totals, so that they survive a crash."""
-
-    def save(self, aggregator: Aggregator) -> None:
-        """Write the totals to disk; does not raise."""
-        ...
-
-
-class OutcomeForwarder(Protocol):
-    """Forwards the outcomes of hints to Kafka."""
-
-    def relay(self, now_ns: int) -> None:
-        """Count and forward the outcomes since the last call."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +35,10 @@ class Pipeline:
         sources: Polled in this order.
         aggregator: Sums the reports of programs.
         publisher: Writes to Kafka.
-        state: Saved before its totals are published, so that no series falls after a crash.
-        outcomes: Relayed after the reports: a program may have answered a hint before its first report.
+        save_state: Writes the totals to disk before they are published, so that no series falls after a crash; does
+            not raise. None where nothing is saved.
+        relay_outcomes: Forwards the outcomes of hints since its last call to Kafka; called with the tick's time, after
+            the reports: a program may have answered a hint before its first report.
     """
 
     def __init__(
@@ -61,14 +46,15 @@ class Pipeline:
         sources: Sequence[Source],
         aggregator: Aggregator,
         publisher: SamplePublisher,
-        state: StateStore | None = None,
-        outcomes: OutcomeForwarder | None = None,
+        *,
+        save_state: Callable[[Aggregator], None] | None = None,
+        relay_outcomes: Callable[[int], None] | None = None,
     ) -> None:
         self._sources = list(sources)
         self._aggregator = aggregator
         self._publisher = publisher
-        self._state = state
-        self._outcomes = outcomes
+        self._save_state = save_state
+        self._relay_outcomes = relay_outcomes
 
     def tick(self, now_ns: int) -> Tick:
         """Poll every source, then publish every series at `now_ns`.
@@ -77,13 +63,13 @@ class Pipeline:
             SourceError: A source cannot continue.
         """
         devices, done = self._poll(now_ns)
-        if self._outcomes is not None:
-            self._outcomes.relay(now_ns)
+        if self._relay_outcomes is not None:
+            self._relay_outcomes(now_ns)
         devices += tuple(self._aggregator.meter(devices))
         before = self._publisher.points
         programs = tuple(self._aggregator.samples(now_ns))
-        if self._state is not None:
-            self._state.save(self._aggregator)
+        if self._save_state is not None:
+            self._save_state(self._aggregator)
         for group in programs:
             self._publisher.kernels(group)
         self._publisher.devices(devices)

@@ -216,14 +216,14 @@ class PushSite:
         if self.settings.kind == "otlp":
             stages = Stages(
                 self.backlog,
-                PayloadConverter(self.settings, self.metrics, ReaderSettings()),
-                Delivery(OtlpSender(http, self.settings), surroundings),
+                PayloadConverter(self.settings, self.metrics, ReaderSettings()).payloads,
+                Delivery(OtlpSender(http, self.settings).send, surroundings),
             )
         else:
             stages = Stages(
                 self.backlog,
-                Conversion(self.settings, self.metrics, ReaderSettings()),
-                Delivery(WriteSender(http, self.settings), surroundings),
+                Conversion(self.settings, self.metrics, ReaderSettings()).payloads,
+                Delivery(WriteSender(http, self.settings).send, surroundings),
             )
         self.pusher = Pusher(stages, self.settings, self.metrics, lambda: self.stopping)
         self.member.join(self.backlog, *keys)

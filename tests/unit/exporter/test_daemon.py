@@ -93,7 +93,13 @@ class Assembled:
         counts = DaemonCounts(self.registry)
         outcomes = OutcomeRelay(self.node, aggregator, self.node, hostname="node1", count=counts.outcome)
         self.parts = DaemonParts(
-            pipeline=Pipeline([self.node], aggregator, SamplePublisher(self.node), state, outcomes),
+            pipeline=Pipeline(
+                [self.node],
+                aggregator,
+                SamplePublisher(self.node),
+                save_state=state.save if state is not None else None,
+                relay_outcomes=outcomes.relay,
+            ),
             aggregator=aggregator,
             exposition=IntervalExposition(self.registry),
             counts=counts,

@@ -51,7 +51,7 @@ class Node:
         files = (StoppedFile(directory, PAUSED_FILE), StoppedFile(directory, SPACES_FILE))
         self.pauses = PausedPrograms("node1", *files, clock=lambda: self.now_ns)
         self.inbox = InboxByTopic(
-            {ALERTS.name: AlertInbox(self.pauses), POLICY.name: PolicyInbox(self.pauses, self, self)}
+            {ALERTS.name: AlertInbox(self.pauses), POLICY.name: PolicyInbox(self.pauses, self.teach, self)}
         )
         self.inbox.open()
 

@@ -62,7 +62,7 @@ def temperature() -> Sample:
 def test_totals_are_saved_before_they_are_published() -> None:
     journal = Journal()
     source = Script([SourceBatch((report(3),), (temperature(),))])
-    Pipeline([source], Aggregator(), SamplePublisher(journal), journal).tick(10)
+    Pipeline([source], Aggregator(), SamplePublisher(journal), save_state=journal.save).tick(10)
     assert journal.events == ["saved 1", "kernelcast.kernels train", "kernelcast.device node1"]
 
 

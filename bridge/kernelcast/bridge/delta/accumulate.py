@@ -31,6 +31,7 @@ from kernelcast.bridge.delta.persistence.freeze import Columns
 from kernelcast.bridge.delta.producers import DeltaProducers
 from kernelcast.bridge.delta.rows import TotalRows, digest
 from kernelcast.bridge.delta.sequence import Incoming, Order, Standing, sequence
+from kernelcast.bridge.inputs import IdentitySource
 from kernelcast.bridge.tables.columns import Int32Array, Int64Array, MessageColumns, UInt8Array, grown
 from kernelcast.bridge.tables.exponential import MAX_BUCKETS
 from kernelcast.columnar import Decoded, HistogramColumns, NumberColumns, SeriesIdentity, Temporality
@@ -39,14 +40,6 @@ KEPT_WORDS: Final = 4096
 """Smallest output buffer for buckets, in 64-bit words."""
 NEVER_MS: Final = 2**62
 """Longer than all times."""
-
-
-class DeltaIdentitySource(Protocol):
-    """The identities of an input's series; every input has them."""
-
-    def identity(self, number: int) -> object:
-        """Returns the identity behind a series number: a `SeriesIdentity` if it can be a delta series."""
-        ...
 
 
 @runtime_checkable
@@ -78,14 +71,14 @@ class Accumulator:
             away_ms: Longest time without a point in which no other replica can have continued a total of a grown topic.
         """
         self._order, self._away_ms = order, away_ms
-        self._of_wire: dict[DeltaIdentitySource, Int32Array] = {}
+        self._of_wire: dict[IdentitySource, Int32Array] = {}
         self.rows = TotalRows(max_series)
         self.producers = DeltaProducers()
         self.positions: Int64Array = np.zeros(16, np.int64)
         self.scopes: UInt8Array = np.zeros(16, np.uint8)
 
     def accumulate(
-        self, decoded: Decoded, messages: MessageColumns, source: DeltaIdentitySource
+        self, decoded: Decoded, messages: MessageColumns, source: IdentitySource
     ) -> tuple[Decoded, Int64Array]:
         """Convert delta points to cumulative points.
 
@@ -112,7 +105,7 @@ class Accumulator:
             return decoded, counts
         return replace(decoded, numbers=numbers, histograms=histograms), counts
 
-    def forget(self, source: DeltaIdentitySource, numbers: Iterable[int] | Int32Array) -> None:
+    def forget(self, source: IdentitySource, numbers: Iterable[int] | Int32Array) -> None:
         """Forget series numbers: the input may give them to other series from now on."""
         of_wire = self._of_wire.get(source)
         if of_wire is not None:
@@ -181,7 +174,7 @@ class Accumulator:
         """Number of gaps dropped because the gap table was full, since the start."""
         return int(self.rows.gaps.control[FORGOTTEN_GAPS])
 
-    def _look_up(self, source: DeltaIdentitySource, numbers: Int32Array) -> Int32Array | None:
+    def _look_up(self, source: IdentitySource, numbers: Int32Array) -> Int32Array | None:
         """Return the row of each point; None if no point is a delta."""
         if not len(numbers):
             return None
@@ -233,7 +226,7 @@ class Accumulator:
             held[held] = gone[of_wire[held]]
             of_wire[held | (of_wire == REFUSED)] = UNSEEN
 
-    def _meet(self, source: DeltaIdentitySource, of_wire: Int32Array, numbers: Int32Array) -> None:
+    def _meet(self, source: IdentitySource, of_wire: Int32Array, numbers: Int32Array) -> None:
         """Classify new series numbers and assign a row to each delta series."""
         of_wire[numbers] = NOT_DELTA
         likely = numbers[source.deltas(numbers)] if isinstance(source, KnowsDeltas) else numbers
@@ -281,7 +274,7 @@ class Accumulator:
         resting = known[(columns.flags[known] & RESTING != 0) & (columns.last_ns[known] != NOTHING)]
         return {row: whole(self.rows, row) for row in resting.tolist()}
 
-    def _counted(self, source: DeltaIdentitySource, numbers: Int32Array, outcomes: UInt8Array) -> Int64Array:
+    def _counted(self, source: IdentitySource, numbers: Int32Array, outcomes: UInt8Array) -> Int64Array:
         """Count points by outcome, of shape (PASSED + 1,), and by producer."""
         self.producers.count(source, numbers, outcomes)
         return np.bincount(outcomes, minlength=PASSED + 1)

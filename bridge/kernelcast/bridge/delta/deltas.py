@@ -20,7 +20,7 @@ import structlog
 from numpy.typing import NDArray
 
 from kernelcast.bridge.clock import Clock
-from kernelcast.bridge.delta.accumulate import Accumulator, DeltaIdentitySource, named
+from kernelcast.bridge.delta.accumulate import Accumulator, named
 from kernelcast.bridge.delta.adoption import READ_SECONDS, Adoption, OffsetsSince
 from kernelcast.bridge.delta.beginning import ALL, AssignmentFacts, Beginnings
 from kernelcast.bridge.delta.columns import GROWN_TOPIC, NOTHING, OUTCOMES, OVERLAP, PART_OF_TOPIC, WHOLE_TOPIC
@@ -32,6 +32,7 @@ from kernelcast.bridge.delta.persistence.snapshot import TotalsSnapshot
 from kernelcast.bridge.delta.persistence.state import IDENTITY_BYTES, StateTopic, name_of
 from kernelcast.bridge.delta.sequence import Order
 from kernelcast.bridge.delta.settings import DeltaSettings
+from kernelcast.bridge.inputs import IdentitySource
 from kernelcast.bridge.partitions.partition import Key, Partition
 from kernelcast.bridge.partitions.tombstones import Tombstone
 from kernelcast.bridge.tables.columns import MessageColumns
@@ -206,7 +207,7 @@ class Deltas:
             self._totals.at(partition.number, position)
             self._in_new_log = True
 
-    def accumulate(self, decoded: Decoded, messages: MessageColumns, source: DeltaIdentitySource) -> Decoded:
+    def accumulate(self, decoded: Decoded, messages: MessageColumns, source: IdentitySource) -> Decoded:
         """Return a batch with totals in place of deltas; see `Accumulator.accumulate`."""
         self._torn = True
         cumulative, counts = self._totals.accumulate(decoded, messages, source)
@@ -248,7 +249,7 @@ class Deltas:
             self._waiting[partition.key] = int(self._totals.positions[partition.number])
             self._totals.at(partition.number, HELD)
 
-    def forget(self, source: DeltaIdentitySource, numbers: NDArray[np.int32]) -> None:
+    def forget(self, source: IdentitySource, numbers: NDArray[np.int32]) -> None:
         """Forget series numbers: the input may give them to other series from now on."""
         self._totals.forget(source, numbers)
 

@@ -36,14 +36,6 @@ class Payload(Protocol):
 
 
 P = TypeVar("P", bound=Payload)
-P_contra = TypeVar("P_contra", bound=Payload, contravariant=True)
-
-
-class PayloadSender(Protocol[P_contra]):
-    """Encodes a payload and makes one attempt."""
-
-    def send(self, payload: P_contra) -> tuple[PushAnswer, int]:
-        """The answer, and how many bytes were sent."""
 
 
 class AbandonedError(Exception):
@@ -70,12 +62,16 @@ class DeliveryServices:
 class Delivery(Generic[P]):
     """Delivers payloads one after the other; for one thread.
 
+    Args:
+        send: Encodes a payload and makes one attempt; returns the answer, and how many bytes were sent.
+        surroundings: Dependencies besides.
+
     Attributes:
         trouble: The last error of a receiver that takes nothing; empty without one.
     """
 
-    def __init__(self, sender: PayloadSender[P], surroundings: DeliveryServices) -> None:
-        self._sender = sender
+    def __init__(self, send: Callable[[P], tuple[PushAnswer, int]], surroundings: DeliveryServices) -> None:
+        self._send = send
         self._metrics, self._backoff = surroundings.metrics, surroundings.backoff
         self._clock, self._wait = surroundings.clock, surroundings.wait
         self._log = structlog.stdlib.get_logger("bridge.push")
@@ -135,7 +131,7 @@ class Delivery(Generic[P]):
     def _decided(self, payload: P) -> PushAnswer:
         """Send until the receiver has decided."""
         while self._wait(0):
-            answer, sent_bytes = self._sender.send(payload)
+            answer, sent_bytes = self._send(payload)
             if answer.verdict is RetryDecision.ACKNOWLEDGED:
                 self._acknowledged(payload, answer, sent_bytes)
                 return answer

@@ -147,6 +147,8 @@ class PushMember:
         )
         if duty.settings.kind == "otlp":
             passage = PayloadConverter(duty.settings, duty.metrics, duty.reading)
-            return Stages(backlog, passage, Delivery(OtlpSender(self._receiver, duty.settings), surroundings))
+            send_otlp = OtlpSender(self._receiver, duty.settings).send
+            return Stages(backlog, passage.payloads, Delivery(send_otlp, surroundings))
         conversion = Conversion(duty.settings, duty.metrics, duty.reading)
-        return Stages(backlog, conversion, Delivery(WriteSender(self._receiver, duty.settings), surroundings))
+        write = WriteSender(self._receiver, duty.settings).send
+        return Stages(backlog, conversion.payloads, Delivery(write, surroundings))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
@@ -13,25 +13,18 @@ from kernelcast.bridge.push.settings import PushSettings
 from kernelcast.runtime.kafka.clients import StampedMessage
 
 
-class Preparation(Protocol):
-    """From messages to payloads: `conversion.Conversion` or `otlp.Passage`."""
-
-    def payloads(self, messages: Sequence[StampedMessage]) -> Iterator[Any]:
-        """The requests that a batch of messages makes; to be sent in order."""
-
-
 @dataclass(frozen=True, slots=True)
 class Stages:
     """Stages of a message.
 
     Attributes:
         backlog: Where it comes from.
-        preparation: What makes it a request.
-        delivery: What sends that.
+        payloads: Makes the requests of a batch of messages, to be sent in order.
+        delivery: Sends them.
     """
 
     backlog: PushBacklog
-    preparation: Preparation
+    payloads: Callable[[Sequence[StampedMessage]], Iterator[Any]]
     delivery: Delivery[Any]
 
 
@@ -80,7 +73,7 @@ class Pusher:
         """The batch's requests; a message that makes our own code fail costs only itself."""
         messages = [message for message in batch.messages if message.value() is not None]
         try:
-            payloads = list(self.stages.preparation.payloads(messages))
+            payloads = list(self.stages.payloads(messages))
         except Exception:  # noqa: BLE001  a fault of ours must not stop what comes after
             self._log.exception("a batch cannot be prepared", destination=self._metrics.name, messages=len(messages))
             yield from self._one_by_one(messages)
@@ -90,7 +83,7 @@ class Pusher:
     def _one_by_one(self, messages: Sequence[StampedMessage]) -> Iterator[Any]:
         for message in messages:
             try:
-                payloads = list(self.stages.preparation.payloads([message]))
+                payloads = list(self.stages.payloads([message]))
             except Exception:  # noqa: BLE001  logged above
                 self._metrics.undecodable("internal")
             else:

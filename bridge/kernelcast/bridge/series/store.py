@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from kernelcast.bridge.inputs import IdentitySource
 from kernelcast.bridge.pages.layout import Layouts, StoreSnapshot
 from kernelcast.bridge.pages.view import ALL, View
 from kernelcast.bridge.partitions.outages import NO_OUTAGES, Growth, OutageRows
@@ -18,7 +19,7 @@ from kernelcast.bridge.series.judgement import Tables
 from kernelcast.bridge.series.kept_exemplars import KeptExemplars
 from kernelcast.bridge.series.numbers import store_numbers
 from kernelcast.bridge.series.occupancy import Occupancy
-from kernelcast.bridge.series.wires import BoolArray, IdentitySource, SharingSource, Wires
+from kernelcast.bridge.series.wires import BoolArray, SharingSource, Wires
 from kernelcast.bridge.tables.arrivals import PLACED, NewSeries
 from kernelcast.bridge.tables.columns import (
     COUNTS,

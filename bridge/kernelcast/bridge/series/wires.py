@@ -5,6 +5,7 @@ from typing import Final, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelcast.bridge.inputs import IdentitySource
 from kernelcast.bridge.tables.columns import (
     METRIC_LIMIT,
     PRODUCER_LIMIT,
@@ -17,24 +18,13 @@ from kernelcast.bridge.tables.columns import (
     empty_wires,
     grown,
 )
-from kernelcast.bridge.tables.placement import Placement
-from kernelcast.columnar import SeriesIdentity, SharedIdentities
+from kernelcast.columnar import SharedIdentities
 
 RETRIED: Final = [-SERIES_LIMIT, -METRIC_LIMIT, -PRODUCER_LIMIT, -TYPE_CONFLICT]
 RETRIED_BESIDES: Final = 1000
 """Refused series that are admitted again at an expiry, in addition to as many as it removed."""
 
 BoolArray = NDArray[np.bool_]
-
-
-class IdentitySource(Protocol):
-    """The identities of an input's series; every input has them."""
-
-    def identity(self, number: int) -> SeriesIdentity | Placement | int:
-        """Return the identity behind a series number, or the reason (a code of `columns`) why it is not stored."""
-
-    def forget(self, numbers: Int32Array) -> None:
-        """Free series numbers; they may be used for other series."""
 
 
 @runtime_checkable

@@ -40,7 +40,7 @@ class PartitionReader(OffsetQueries):
         prompt: bool = False,
     ) -> None:
         super().__init__(settings, client)
-        self._queue = PromptReceiver(client, time.monotonic) if prompt else client
+        self._queue = PromptReceiver(client.consume, time.monotonic) if prompt else client
         self._errors = counter(runtime.CONSUMER_ERRORS, registry if registry is not None else CollectorRegistry())
         self._log = structlog.stdlib.get_logger("kafka.consumer")
         self._connection = connection

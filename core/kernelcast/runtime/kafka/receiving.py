@@ -1,17 +1,10 @@
 """Receives batches of messages: the first one after a pause at once, further ones together."""
 
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 WORTH_A_BATCH: Final = 16
 """Handling a batch costs about as much as handling this many small messages: after a smaller one the next may grow."""
-
-
-class MessageQueue(Protocol):
-    """The part of confluent_kafka's consumer that is needed here."""
-
-    def consume(self, num_messages: int, timeout: float) -> list[Any]:
-        """Wait until there are that many messages or the time is up, and return the messages that came."""
 
 
 class PromptReceiver:
@@ -20,18 +13,23 @@ class PromptReceiver:
     librdkafka waits until a batch is full or its time is up. With a backlog of less than a batch that time would be
     lost, so messages that are there are taken at once. After a small batch the next one may grow for the usual time:
     with a time-out of 50 ms, messages that arrive one by one make at most 20 batches a second.
+
+    Args:
+        consume: confluent_kafka's: waits until there are that many messages or the time is up, and returns those that
+            came.
+        monotonic: The clock.
     """
 
-    def __init__(self, queue: MessageQueue, monotonic: Callable[[], float]) -> None:
-        self._queue, self._monotonic = queue, monotonic
+    def __init__(self, consume: Callable[[int, float], list[Any]], monotonic: Callable[[], float]) -> None:
+        self._consume, self._monotonic = consume, monotonic
         self._due_seconds = 0.0
 
     def consume(self, max_messages: int, timeout_seconds: float) -> list[Any]:
         """Return the next messages; none if none came within the time-out."""
-        received = list(self._queue.consume(1, timeout_seconds))
+        received = list(self._consume(1, timeout_seconds))
         if received and max_messages > 1:
             wait_seconds = min(max(0.0, self._due_seconds - self._monotonic()), timeout_seconds)
-            received += self._queue.consume(max_messages - 1, wait_seconds)
+            received += self._consume(max_messages - 1, wait_seconds)
             is_small = len(received) < WORTH_A_BATCH
             self._due_seconds = self._monotonic() + (timeout_seconds if is_small else 0.0)
         return received

@@ -1,8 +1,7 @@
 """Approvals of people, as this node knows them: a hint that changes results is delivered only with one."""
 
-from collections.abc import Iterable
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Final
 
 from kernelcast.wire.errors import EventError
 from kernelcast.wire.events import Hint, HintMode
@@ -10,14 +9,6 @@ from kernelcast.wire.frames import TunableClaim
 from kernelcast.wire.tuning.approvals import REQUIRED, RESTART, Approval, approved_mode, changes_results
 
 MAX_APPROVALS: Final = 4096
-
-
-class ApprovablePrograms(Protocol):
-    """The node's processes."""
-
-    def approve(self, approvals: Iterable[Approval]) -> None:
-        """Deliver the hints that are approved from now on, and withdraw those that are no longer."""
-        ...
 
 
 class Approvals:

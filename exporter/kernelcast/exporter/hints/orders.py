@@ -7,16 +7,16 @@ hints. The file outlives the exporter: an order stays in force while the exporte
 import contextlib
 import os
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from kernelcast.exporter.hints.approvals import ApprovablePrograms, Approvals
+from kernelcast.exporter.hints.approvals import Approvals
 from kernelcast.runtime.kafka.clients import DeadLetterSink, ReceivedMessage
 from kernelcast.runtime.logging import get_logger
 from kernelcast.wire.cloudevents import decode_event
 from kernelcast.wire.errors import EventError
-from kernelcast.wire.tuning.approvals import APPROVAL_TYPE, approval_from, approval_key
+from kernelcast.wire.tuning.approvals import APPROVAL_TYPE, Approval, approval_from, approval_key
 from kernelcast.wire.tuning.orders import MAX_FILE_BYTES, STOPPED_FILE, StopOrder, file_text, reasons_in, stop_from
 
 MAX_ORDERS: Final = 1024
@@ -25,11 +25,15 @@ FILE_MODE: Final = 0o644
 _log = get_logger(__name__)
 
 
-class OrderedPrograms(ApprovablePrograms, Protocol):
+class OrderedPrograms(Protocol):
     """The node's processes."""
 
     def stop(self, programs: Collection[str]) -> None:
         """Withdraw every hint from processes of these programs, and queue none for them; other programs may go on."""
+        ...
+
+    def approve(self, approvals: Iterable[Approval]) -> None:
+        """Deliver the hints that are approved from now on, and withdraw those that are no longer."""
         ...
 
 

@@ -187,20 +187,20 @@ class AlertInbox:
         """Do nothing: alerts count at once."""
 
 
-class TeachablePrograms(Protocol):
-    """The node's processes."""
-
-    def teach(self, experience: Experience) -> None:
-        """Pass findings on to the processes that they concern, now and later."""
-        ...
-
-
 class PolicyInbox:
-    """Passes the site's policy on, and what searches have found on all nodes."""
+    """Passes the site's policy on, and what searches have found on all nodes.
 
-    def __init__(self, pauses: PausedPrograms, programs: TeachablePrograms, dead_letters: DeadLetterSink) -> None:
+    Args:
+        pauses: Takes the policy.
+        teach: Passes findings on to the processes that they concern, now and later.
+        dead_letters: Takes messages that are neither.
+    """
+
+    def __init__(
+        self, pauses: PausedPrograms, teach: Callable[[Experience], None], dead_letters: DeadLetterSink
+    ) -> None:
         self._pauses = pauses
-        self._programs = programs
+        self._teach = teach
         self._dead_letters = dead_letters
 
     def take(self, message: ReceivedMessage) -> None:
@@ -212,7 +212,7 @@ class PolicyInbox:
                 return
             event = decode_event(value)
             if event["type"] == EXPERIENCE_TYPE:
-                self._programs.teach(experience_from(event))
+                self._teach(experience_from(event))
             else:
                 self._pauses.learn_policy(policy_from(event))
         except EventError as error:

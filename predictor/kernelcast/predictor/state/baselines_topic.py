@@ -8,9 +8,8 @@ from prometheus_client import CollectorRegistry
 from kernelcast.predictor.causes.shared_baselines import RefusedBaseline, SharedBaselines
 from kernelcast.predictor.cycle.causes.fleet_comparison import FleetComparison
 from kernelcast.predictor.state.state_topic import if_failed
-from kernelcast.predictor.tuning.ledger import RejectedMessages
 from kernelcast.runtime.instruments import counter, gauge
-from kernelcast.runtime.kafka.clients import ConfirmingSender
+from kernelcast.runtime.kafka.clients import ConfirmingSender, DeadLetterSink
 from kernelcast.runtime.kafka.follow import TopicFollower
 from kernelcast.runtime.kafka.replay import ReplayConsumer
 from kernelcast.wire.baselines import KernelBaseline, baseline_event, baseline_from
@@ -62,7 +61,7 @@ class BaselineLog:
         fleet: FleetComparison,
         producer: ConfirmingSender,
         reader: ReplayConsumer,
-        rejected: RejectedMessages,
+        rejected: DeadLetterSink,
         *,
         client_id: str,
         clock_ns: Callable[[], int],

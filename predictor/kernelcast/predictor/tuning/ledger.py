@@ -7,11 +7,12 @@ hold those that need an approval.
 
 import time
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE
 
 from kernelcast.predictor.tuning.hints import HintBook
+from kernelcast.runtime.kafka.clients import DeadLetterSink
 from kernelcast.runtime.kafka.follow import TopicFollower
 from kernelcast.runtime.kafka.replay import ReplayConsumer
 from kernelcast.wire.cloudevents import decode_event
@@ -25,14 +26,6 @@ NANOSECONDS_PER_MILLISECOND: Final = 1_000_000
 APPROVALS: Final = approval_key("")
 
 
-class RejectedMessages(Protocol):
-    """Receives messages that cannot be decoded, as the dead letter topic does."""
-
-    def send(self, message: Any, error: Exception) -> None:
-        """Record one message with the reason for its rejection."""
-        ...
-
-
 class Ledger:
     """Keeps a `HintBook` up to date."""
 
@@ -40,7 +33,7 @@ class Ledger:
         self,
         reader: ReplayConsumer,
         book: HintBook,
-        rejected: RejectedMessages,
+        rejected: DeadLetterSink,
         orders: ReplayConsumer,
         *,
         clock_ns: Callable[[], int],

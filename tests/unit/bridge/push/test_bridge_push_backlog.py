@@ -1,14 +1,18 @@
 """All points arrive though receivers fail, bridges are killed and partitions move."""
 
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
 import httpx
 import pytest
 from confluent_kafka import TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.push.push_site import MS, P0, P1, Log, PrometheusOfLists, PushSite
-from tests.support.runtime.kafka_record import Record
 
 from kernelcast.columnar import Sample
+from kernelcast.runtime.kafka.clients import StampedMessage
 from kernelcast.wire.catalogue import kernel
 
 
@@ -213,17 +217,17 @@ def test_messages_that_are_no_metrics_are_counted_and_stop_nothing() -> None:
     assert site.log.committed == {P0: 4}
 
 
-def test_a_fault_of_ours_costs_only_the_message_that_meets_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_of_ours_costs_only_the_message_that_meets_it() -> None:
     store = PrometheusOfLists()
     site = PushSite(store)
-    whole = site.pusher.stages.preparation.payloads
+    whole = site.pusher.stages.payloads
 
-    def fragile(messages: list[Record]) -> object:
+    def fragile(messages: Sequence[StampedMessage]) -> Iterator[Any]:
         if any(message.value() == b"crash" for message in messages):
             raise ZeroDivisionError("a fault of ours")
         return whole(messages)
 
-    monkeypatch.setattr(site.pusher.stages.preparation, "payloads", fragile)
+    site.pusher.stages = replace(site.pusher.stages, payloads=fragile)
     site.log.write(P0, launches(1, 10))
     site.log.write_body(P0, b"crash")
     site.log.write(P0, launches(2, 20))

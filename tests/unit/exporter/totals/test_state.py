@@ -129,7 +129,7 @@ def test_after_a_kill_at_any_point_no_series_falls_and_totals_equal_the_truth(
     directory = tmp_path_factory.mktemp("state")
     truth, broker = Truth(), Broker()
     file = StateFile(directory)
-    pipeline = Pipeline([truth], aggregator_of(file), broker, file)  # type: ignore[arg-type]
+    pipeline = Pipeline([truth], aggregator_of(file), broker, save_state=file.save)  # type: ignore[arg-type]
     for number, (launched, point, depth, connected) in enumerate([*intervals, ([], "never", 0, True)]):
         truth.connected = connected
         for nonce, name in launched:
@@ -140,7 +140,7 @@ def test_after_a_kill_at_any_point_no_series_falls_and_totals_equal_the_truth(
                 pipeline.tick((10 + number) * SECOND_NS)
             except KilledError:
                 file = StateFile(directory)
-                pipeline = Pipeline([truth], aggregator_of(file), broker, file)  # type: ignore[arg-type]
+                pipeline = Pipeline([truth], aggregator_of(file), broker, save_state=file.save)  # type: ignore[arg-type]
         broker.dies_before = -1
     assert broker.shown == truth.launches()
     assert file.refused == 0

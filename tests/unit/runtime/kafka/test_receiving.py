@@ -27,7 +27,7 @@ class Queue:
 
 def receiver() -> tuple[PromptReceiver, Queue]:
     queue = Queue()
-    return PromptReceiver(queue, queue.monotonic), queue
+    return PromptReceiver(queue.consume, queue.monotonic), queue
 
 
 def test_what_is_there_after_a_pause_is_taken_without_waiting_for_a_full_batch() -> None:
