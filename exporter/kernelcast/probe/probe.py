@@ -23,7 +23,7 @@ from kernelcast.probe.reporting.sender import ReportedProcess, ReportSender
 from kernelcast.probe.trial_budget import SHARE, TrialBudget, share_from
 from kernelcast.probe.tunables import Terms, Tunable, TunableSet, Value, printable_kernels
 from kernelcast.probe.tuned.checks import Check
-from kernelcast.probe.tuned.collective import Search
+from kernelcast.probe.tuned.collective import FunctionSearches
 from kernelcast.probe.tuned.reports import SearchOutcome
 from kernelcast.probe.tuned.space import ProgramSpace, SpaceServices, SpaceTerms, make_space
 from kernelcast.tuning.experiment import Rules
@@ -123,7 +123,7 @@ class Probe:
         self.recorder.budget = TrialBudget(settings.trial_share)
         self._progress = self.recorder.progress
         self._tunables = TunableSet()
-        self._searches: list[Search] = []
+        self._searches: list[FunctionSearches] = []
         self._elsewhere: dict[str, Experience] = {}
         folder = settings.state_directory
         self._journal = memory(Path(folder), settings.program, self._claims, clock) if folder else None
@@ -301,7 +301,7 @@ class Probe:
             return None
         return kept if kept.approved_by or not tunable.terms.needs_approval else None
 
-    def _register_search(self, search: Search) -> None:
+    def _register_search(self, search: FunctionSearches) -> None:
         self._searches.append(search)
         for experience in list(self._elsewhere.values()):
             search.learn(experience)

@@ -10,7 +10,7 @@ from kernelcast.probe.ranks.searched import SearchMember
 from kernelcast.probe.ranks.values import ValueCouncil
 from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.probe.tunables import AnyTunable
-from kernelcast.probe.tuned.collective import CollectiveSpace, Search
+from kernelcast.probe.tuned.collective import CollectiveSpace, FunctionSearches
 from kernelcast.probe.tuned.kept_values import RECHECK_NS
 
 
@@ -68,7 +68,7 @@ class Councils:
         entry = self._by_group.get((id(tunable.terms.group), tunable.terms.granularity == "epoch"))
         return entry[1].absent if entry else ""
 
-    def search_together(self, tunable: AnyTunable, space: CollectiveSpace) -> Search:
+    def search_together(self, tunable: AnyTunable, space: CollectiveSpace) -> FunctionSearches:
         """Let the ranks search a space, if they exchange texts; with a function `agree` hints alone propose.
 
         Returns:

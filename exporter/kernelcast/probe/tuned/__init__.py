@@ -2,6 +2,6 @@
 
 from kernelcast.probe.tuned.calls import TunedCalls
 from kernelcast.probe.tuned.checks import close, finite
-from kernelcast.probe.tuned.terms import Campaign, Request
+from kernelcast.probe.tuned.terms import CallCampaign, CallRequest
 
-__all__ = ["Campaign", "Request", "TunedCalls", "close", "finite"]
+__all__ = ["CallCampaign", "CallRequest", "TunedCalls", "close", "finite"]

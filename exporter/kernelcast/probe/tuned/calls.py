@@ -18,11 +18,11 @@ from kernelcast.probe.tuned.notes import CandidateNotes
 from kernelcast.probe.tuned.terms import (
     Call,
     CallAccounts,
+    CallCampaign,
+    CallRequest,
     CallTerms,
-    Campaign,
     Configuration_co,
     Configurations,
-    Request,
     Result,
     ShapeBucket,
 )
@@ -163,7 +163,7 @@ class TunedCalls(Generic[Configuration_co]):
         reason = f"the search had an error: {self._error!r}"
         self._reports.interrupted(bucket.name, self._space.text(bucket.kept), reason)
 
-    def _request(self, bucket: ShapeBucket) -> Request | None:
+    def _request(self, bucket: ShapeBucket) -> CallRequest | None:
         """Return the campaign's request for this call; None to run the kept configuration."""
         if self._stopped() or self._is_closed:
             return None
@@ -182,7 +182,7 @@ class TunedCalls(Generic[Configuration_co]):
             self._reports.begun(bucket.name, self._space.text(bucket.kept))
         return request
 
-    def _offer(self, bucket: ShapeBucket, campaign: Campaign) -> None:
+    def _offer(self, bucket: ShapeBucket, campaign: CallCampaign) -> None:
         """Offer a search what other nodes have kept."""
         elsewhere, offer = self._elsewhere.get(bucket.name), getattr(campaign, "offer", None)
         if elsewhere is None or offer is None or elsewhere is bucket.offered:
@@ -193,7 +193,7 @@ class TunedCalls(Generic[Configuration_co]):
             if ordinal is not None:
                 self._guarded(partial(offer, ordinal))
 
-    def _end(self, bucket: ShapeBucket, campaign: Campaign) -> None:
+    def _end(self, bucket: ShapeBucket, campaign: CallCampaign) -> None:
         bucket.campaign, before = None, self._space.text(bucket.kept)
         verdicts, kept = getattr(campaign, "verdicts", ()), self._space.text(campaign.kept)
         self._reports.ended(bucket.name, verdicts, self._space.text, kept, before)
@@ -208,7 +208,7 @@ class TunedCalls(Generic[Configuration_co]):
         self._notes.forget(bucket.name)
         self._search(bucket)
 
-    def _trial(self, bucket: ShapeBucket, request: Request, call: Call[Result]) -> Result:
+    def _trial(self, bucket: ShapeBucket, request: CallRequest, call: Call[Result]) -> Result:
         ordinal, run = request.ordinal, call.run
         new = ordinal != bucket.kept
         first = new and not bucket.calls[ordinal]
@@ -296,7 +296,7 @@ class TunedCalls(Generic[Configuration_co]):
         self._reports.failed(bucket.name, self._space.text(ordinal), self._space.text(bucket.kept), reason)
         self._answer(bucket, lambda campaign: campaign.failed(reason))
 
-    def _book(self, bucket: ShapeBucket, request: Request, seconds: float, items: float) -> None:
+    def _book(self, bucket: ShapeBucket, request: CallRequest, seconds: float, items: float) -> None:
         ordinal = request.ordinal
         if ordinal == bucket.kept:
             if not bucket.usual:
@@ -316,7 +316,7 @@ class TunedCalls(Generic[Configuration_co]):
         bucket.lost_seconds += seconds
         self._budget.lose(seconds * 1e9)
 
-    def _answer(self, bucket: ShapeBucket, answer: Callable[[Campaign], None]) -> None:
+    def _answer(self, bucket: ShapeBucket, answer: Callable[[CallCampaign], None]) -> None:
         bucket.times = []
         campaign = bucket.campaign
         if campaign is not None:

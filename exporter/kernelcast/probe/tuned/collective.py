@@ -8,7 +8,7 @@ from kernelcast.tuning.campaign import Campaign
 from kernelcast.wire.tuning.experience import Experience
 
 
-class Search(Protocol):
+class FunctionSearches(Protocol):
     """The searches of a decorated function."""
 
     def close(self, reason: str) -> None:

@@ -5,7 +5,7 @@ import zlib
 from typing import Any, Final
 
 from kernelcast.probe.tuned.searches import ChosenSearch
-from kernelcast.probe.tuned.terms import Campaign
+from kernelcast.probe.tuned.terms import CallCampaign
 from kernelcast.tuning.campaign import Campaign as ConfigurationCampaign
 from kernelcast.tuning.space import Space
 
@@ -34,7 +34,7 @@ class Numbered:
         except Exception:  # noqa: BLE001  another space, or values that it has no more
             return None
 
-    def campaign(self, name: str) -> Campaign:
+    def campaign(self, name: str) -> CallCampaign:
         """Make a campaign for a space and shape."""
         seed = zlib.crc32(f"{name} {self._rank}".encode())
         search = self._searches.made(self._space, seed) if self._searches else None
@@ -70,7 +70,7 @@ class Resting(Numbered):
     def __init__(self, space: Space) -> None:
         super().__init__(space, "")
 
-    def campaign(self, name: str) -> Campaign:
+    def campaign(self, name: str) -> CallCampaign:
         """Make a campaign for a space and shape."""
         del name
         return _NoCampaign(self._space.start)

@@ -13,7 +13,7 @@ MAX_OPEN: Final = 256
 """Searches of one process that are reported at one time; functions and shapes are bounded, programs are not."""
 
 
-class Verdict(Protocol):
+class SearchVerdict(Protocol):
     """A verdict of a campaign."""
 
     @property
@@ -82,7 +82,7 @@ class SearchReports:
         self._report(trial, space, state, reason, kept, kept, decision=decision, candidate=candidate)
 
     def ended(
-        self, space: str, verdicts: Sequence[Verdict], text: Callable[[int], str], kept: str, before: str
+        self, space: str, verdicts: Sequence[SearchVerdict], text: Callable[[int], str], kept: str, before: str
     ) -> None:
         """Report the end of a search by its last verdict; earlier ones are reported by themselves.
 

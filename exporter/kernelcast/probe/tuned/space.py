@@ -11,7 +11,7 @@ from kernelcast.probe.tuned import device
 from kernelcast.probe.tuned.approved import ApprovedSearch
 from kernelcast.probe.tuned.calls import TunedCalls
 from kernelcast.probe.tuned.checks import Check
-from kernelcast.probe.tuned.collective import CollectiveSpace, Search
+from kernelcast.probe.tuned.collective import CollectiveSpace, FunctionSearches
 from kernelcast.probe.tuned.numbered import BUDGET, Approved, Numbered, Resting, shown
 from kernelcast.probe.tuned.reports import SearchOutcome, SearchReports
 from kernelcast.probe.tuned.searches import ChosenSearch
@@ -93,11 +93,11 @@ class SpaceServices:
     rank: str = ""
     budget: TrialBudget = field(default_factory=TrialBudget)
     report: Callable[[SearchOutcome], None] = lambda _outcome: None
-    register: Callable[[Search], None] = lambda _search: None
+    register: Callable[[FunctionSearches], None] = lambda _search: None
     announce: Callable[[str, Sequence[str], str, Terms], Tunable[str]] | None = None
     drive: Callable[[StepSearch], None] | None = None
     approval: Callable[[str], Approval | None] = lambda _space: None
-    search_together: Callable[[Tunable[str], CollectiveSpace], Search] | None = None
+    search_together: Callable[[Tunable[str], CollectiveSpace], FunctionSearches] | None = None
     refuse_search: Callable[[str, str], None] = lambda _space, _reason: None
 
 

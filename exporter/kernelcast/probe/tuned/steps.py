@@ -5,7 +5,14 @@ from typing import Final, Protocol
 
 from kernelcast.probe.tuned.calls import TunedCalls
 from kernelcast.probe.tuned.confirmation import Confirmation
-from kernelcast.probe.tuned.terms import CallAccounts, CallTerms, Configuration_co, Configurations, Request, ShapeBucket
+from kernelcast.probe.tuned.terms import (
+    CallAccounts,
+    CallRequest,
+    CallTerms,
+    Configuration_co,
+    Configurations,
+    ShapeBucket,
+)
 from kernelcast.tuning.journal import Journal
 
 TRIED: Final = "a configuration is being tried"
@@ -57,7 +64,7 @@ class TunedSteps(TunedCalls[Configuration_co]):
         super().__init__(terms, space, journal, lambda: stopped(self), clock, accounts)
         self._by_epoch = by_epoch
         self._only = self._bucket("")
-        self._running: Request | None = None
+        self._running: CallRequest | None = None
         self._in_force = self._only.kept
         self._fresh = False
         self._seconds = self._items = 0.0
@@ -111,7 +118,7 @@ class TunedSteps(TunedCalls[Configuration_co]):
         request = self._running
         self._set(self._only.kept if request is None else request.ordinal)
 
-    def _allowed_request(self) -> Request | None:
+    def _allowed_request(self) -> CallRequest | None:
         """Return the campaign's request, once it asks for a configuration that is not banned."""
         bucket = self._only
         if bucket.campaign is None and not bucket.check.is_due(self._clock):

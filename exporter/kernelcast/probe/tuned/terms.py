@@ -15,7 +15,7 @@ Configuration_co = TypeVar("Configuration_co", covariant=True)
 Result = TypeVar("Result")
 
 
-class Request(Protocol):
+class CallRequest(Protocol):
     """A configuration that a campaign wants to be run."""
 
     @property
@@ -27,12 +27,12 @@ class Request(Protocol):
         """Calls in a row."""
 
 
-class Campaign(Protocol):
+class CallCampaign(Protocol):
     """Searches and proves configurations; `kernelcast.tuning.campaign` has one."""
 
     kept: int
 
-    def next(self) -> Request | None:
+    def next(self) -> CallRequest | None:
         """Return what to run next; None at the end."""
 
     def measured(self, times: list[float]) -> None:
@@ -110,7 +110,7 @@ class Configurations(Protocol[Configuration_co]):
     def find(self, text: str) -> int | None:
         """Return the number of a configuration's text; None if it is not valid any more."""
 
-    def campaign(self, name: str) -> Campaign:
+    def campaign(self, name: str) -> CallCampaign:
         """Make the campaign of a shape bucket."""
 
 
@@ -133,7 +133,7 @@ class ShapeBucket:
     """
 
     name: str
-    campaign: Campaign | None
+    campaign: CallCampaign | None
     kept: int
     began: float
     times: list[float] = field(default_factory=list)

@@ -44,7 +44,7 @@ _Slots = dict[bytes, dict[int, _Stored]]
 """Parts by number, by the slot's key."""
 
 
-class Sender(Protocol):
+class StateProducer(Protocol):
     """The part of a Kafka producer that is needed here."""
 
     def send(
@@ -62,7 +62,7 @@ class Sender(Protocol):
         """Wait for acknowledgements."""
 
 
-class StateReader(ReplayConsumer, Protocol):
+class StateConsumer(ReplayConsumer, Protocol):
     """A consumer that also finds offsets by time."""
 
     def offsets_for_time(self, partitions: Any, time_ns: int) -> list[Any]:
@@ -100,8 +100,8 @@ class StateTopic:
     def __init__(
         self,
         owner: str,
-        producer: Sender,
-        open_reader: Callable[[], StateReader],
+        producer: StateProducer,
+        open_reader: Callable[[], StateConsumer],
         *,
         now_ns: Callable[[], int] = time.time_ns,
     ) -> None:
@@ -217,7 +217,7 @@ class StateTopic:
         return found
 
     def _read_partition(
-        self, reader: StateReader, partition: Any, what: list[str], fits: Callable[[TotalsSnapshot], bool]
+        self, reader: StateConsumer, partition: Any, what: list[str], fits: Callable[[TotalsSnapshot], bool]
     ) -> dict[str, TotalsSnapshot | WireError]:
         since_ns = self._now_ns() - round(RECENT_SECONDS * 1e9)
         (recent,) = reader.offsets_for_time([partition], since_ns)
@@ -229,7 +229,7 @@ class StateTopic:
         return found
 
     def _collect(
-        self, reader: StateReader, partition: Any, what: list[str], fits: Callable[[TotalsSnapshot], bool]
+        self, reader: StateConsumer, partition: Any, what: list[str], fits: Callable[[TotalsSnapshot], bool]
     ) -> dict[str, TotalsSnapshot | WireError]:
         found = {}
         for one, by_slot in self._slots(reader, partition, what).items():
@@ -246,7 +246,7 @@ class StateTopic:
                 found[one] = best
         return found
 
-    def _slots(self, reader: StateReader, partition: Any, what: list[str]) -> dict[str, _Slots]:
+    def _slots(self, reader: StateConsumer, partition: Any, what: list[str]) -> dict[str, _Slots]:
         """Read a partition from an offset to its end; return the slots by snapshot name."""
         prefixes = {self._prefix(one): one for one in what}
         slots: dict[str, _Slots] = {one: {} for one in what}
