@@ -1,7 +1,6 @@
 """Sends messages that cannot be used to `kernelcast.deadletter` with the reason, so that they never stop a consumer."""
 
 import hashlib
-import threading
 import time
 from collections.abc import Callable
 from typing import Final
@@ -11,6 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from kernelcast.runtime.instruments import counter
 from kernelcast.runtime.kafka.clients import HeaderSender, ReceivedMessage
+from kernelcast.runtime.token_bucket import TokenBucket
 from kernelcast.wire.catalogue import runtime
 from kernelcast.wire.topics import DEADLETTER
 
@@ -24,7 +24,7 @@ MAX_VALUE_BYTES: Final = MAX_MESSAGE_BYTES - HEADROOM_BYTES
 MAX_ERROR_CHARACTERS: Final = 1_000
 MAX_KEY_BYTES: Final = 16 * 1024
 RATE_PER_SECOND: Final = 50.0
-BURST: Final = 500.0
+BURST: Final = 500
 
 
 class DeadLetters:
@@ -42,7 +42,7 @@ class DeadLetters:
         max_value_bytes: int = MAX_VALUE_BYTES,
     ) -> None:
         self._producer = producer
-        self._bucket = TokenBucket(clock, rate_per_second=RATE_PER_SECOND, burst=BURST)
+        self._bucket = TokenBucket(1 / RATE_PER_SECOND, BURST, clock)
         self._messages = counter(runtime.DEADLETTER_MESSAGES, registry if registry is not None else CollectorRegistry())
         self._max_value_bytes = max_value_bytes
         self._log = structlog.stdlib.get_logger("deadletter")
@@ -90,27 +90,6 @@ class DeadLetters:
             ("kernelcast.truncated", str(len(value)).encode()),
             ("kernelcast.sha256", checksum),
         ]
-
-
-class TokenBucket:
-    """Token bucket: `burst` events at once, then `rate_per_second`; safe for several threads."""
-
-    def __init__(self, clock: Callable[[], float], *, rate_per_second: float, burst: float) -> None:
-        self._clock = clock
-        self._rate_per_second, self._burst = rate_per_second, burst
-        self._tokens, self._filled_at = burst, clock()
-        self._lock = threading.Lock()
-
-    def take(self) -> bool:
-        """Take one token; returns whether there was one."""
-        with self._lock:
-            now = self._clock()
-            gained = max(0.0, now - self._filled_at) * self._rate_per_second
-            self._tokens, self._filled_at = min(self._burst, self._tokens + gained), now
-            if self._tokens < 1:
-                return False
-            self._tokens -= 1
-            return True
 
 
 def _headers(message: ReceivedMessage, error: Exception) -> list[tuple[str, bytes]]:

@@ -8,7 +8,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from kernelcast.runtime.web.buckets import Bucket
+from kernelcast.runtime.token_bucket import TokenBucket
 from kernelcast.runtime.web.config import RateLimit, WebConfig
 from kernelcast.runtime.web.connections import origin_of
 from kernelcast.runtime.web.counts import WebCounts
@@ -62,7 +62,7 @@ class Guard:
         self._full, self._counts = full, counts
         self._logins = Logins()
         self._rate = RateLimit()
-        self._bucket: Bucket | None = None
+        self._bucket: TokenBucket | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -106,7 +106,7 @@ class Guard:
     def _over_rate(self, scope: Scope, rate: RateLimit) -> Response | None:
         if rate != self._rate:
             self._rate = rate
-            self._bucket = Bucket(rate.interval, rate.burst) if rate.interval else None
+            self._bucket = TokenBucket(rate.interval, rate.burst) if rate.interval else None
         if self._bucket is None or scope["path"] in PROBES or self._bucket.take():
             return None
         self._counts.refused("rate_limit")

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from enum import Enum
 from typing import Final
 
-from kernelcast.runtime.web.buckets import Bucket
+from kernelcast.runtime.token_bucket import TokenBucket
 
 CACHED_SUCCESSES: Final = 1000
 CACHED_FAILURES: Final = 100
@@ -74,7 +74,7 @@ class Logins:
         self._secret = os.urandom(32)
         self._line = HashLine()
         self._running: dict[bytes, asyncio.Future[LoginResult]] = {}
-        self._buckets: OrderedDict[str, Bucket] = OrderedDict()
+        self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
 
     async def check(self, users: dict[str, str], authorization: str, *, address: str) -> LoginResult:
         """Whether a header names a user with the right password.
@@ -125,8 +125,10 @@ class Logins:
         (self._right if right else self._wrong).add(digest)
         return LoginResult.RIGHT if right else LoginResult.WRONG
 
-    def _bucket(self, address: str) -> Bucket:
-        bucket = self._buckets.setdefault(address, Bucket(WRONG_INTERVAL_SECONDS, WRONG_PASSWORD_BURST, self._clock))
+    def _bucket(self, address: str) -> TokenBucket:
+        bucket = self._buckets.setdefault(
+            address, TokenBucket(WRONG_INTERVAL_SECONDS, WRONG_PASSWORD_BURST, self._clock)
+        )
         self._buckets.move_to_end(address)
         while len(self._buckets) > REMEMBERED_ADDRESSES:
             self._buckets.popitem(last=False)

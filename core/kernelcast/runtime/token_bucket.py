@@ -1,13 +1,14 @@
 """A token bucket: a burst at once, then one token in each interval."""
 
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 
 @dataclass(eq=False, slots=True)
-class Bucket:
-    """Token bucket that starts full. Only one thread may use it.
+class TokenBucket:
+    """Token bucket that starts full. Safe for several threads.
 
     Attributes:
         interval_seconds: Time in which one token is added.
@@ -20,6 +21,7 @@ class Bucket:
     clock: Callable[[], float] = time.monotonic
     _tokens: float = field(init=False)
     _filled_at: float = field(init=False)
+    _lock: threading.Lock = field(init=False, default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self._tokens = float(self.burst)
@@ -27,14 +29,16 @@ class Bucket:
 
     def take(self) -> bool:
         """Take a token; returns whether there was one."""
-        now = self.clock()
-        self._tokens = min(self.burst, self._tokens + (now - self._filled_at) / self.interval_seconds)
-        self._filled_at = now
-        if self._tokens < 1:
-            return False
-        self._tokens -= 1
-        return True
+        with self._lock:
+            now = self.clock()
+            gained = max(0.0, now - self._filled_at) / self.interval_seconds
+            self._tokens, self._filled_at = min(self.burst, self._tokens + gained), now
+            if self._tokens < 1:
+                return False
+            self._tokens -= 1
+            return True
 
     def give_back(self) -> None:
         """Return a token that was not needed."""
-        self._tokens = min(self.burst, self._tokens + 1)
+        with self._lock:
+            self._tokens = min(self.burst, self._tokens + 1)
