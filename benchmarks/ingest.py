@@ -24,13 +24,14 @@ from confluent_kafka.cimpl import NewTopic
 from prometheus_client import CollectorRegistry
 
 from kernelcast.bridge.clock import SystemClock
-from kernelcast.bridge.delta.deltas import DeltaPolicy, Deltas
+from kernelcast.bridge.delta.deltas import Deltas
 from kernelcast.bridge.delta.instruments import DeltaInstruments
 from kernelcast.bridge.delta.persistence.state import StateTopic
-from kernelcast.bridge.delta.settings import DeltaSettings
+from kernelcast.bridge.delta.settings import DeltaPolicy, DeltaSettings
 from kernelcast.bridge.inputs import Selection
 from kernelcast.bridge.instruments import Instruments
-from kernelcast.bridge.intake.consume import Intake, IntakeParts, IntakePolicy
+from kernelcast.bridge.intake.consume import Intake
+from kernelcast.bridge.intake.parts import IntakeParts, IntakePolicy
 from kernelcast.bridge.modes import REPORT_PARTITION_ENDS
 from kernelcast.bridge.series.store import SeriesStore
 from kernelcast.bridge.tables.slots import SeriesLimits

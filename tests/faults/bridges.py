@@ -11,8 +11,8 @@ from tests.support.bridge.list_kafka import SkewedClock
 
 from kernelcast.bridge.delta.settings import DeltaSettings
 from kernelcast.bridge.inputs import TopicFormat
-from kernelcast.bridge.intake.consume import IntakePolicy
 from kernelcast.bridge.intake.discovery import Discovery
+from kernelcast.bridge.intake.parts import IntakePolicy
 from kernelcast.bridge.tables.columns import PointRules
 from kernelcast.bridge.tables.hashing import Share
 

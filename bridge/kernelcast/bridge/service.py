@@ -15,18 +15,20 @@ from kernelcast.bridge.browser.prometheus import PrometheusProxy
 from kernelcast.bridge.browser.site import Site
 from kernelcast.bridge.clock import Clock, SystemClock
 from kernelcast.bridge.compilation import Compilation
-from kernelcast.bridge.delta.deltas import DeltaPolicy, Deltas
+from kernelcast.bridge.delta.deltas import Deltas
 from kernelcast.bridge.delta.instruments import DeltaInstruments
 from kernelcast.bridge.delta.persistence.background import run_on_thread
 from kernelcast.bridge.delta.persistence.state import StateTopic
+from kernelcast.bridge.delta.settings import DeltaPolicy
 from kernelcast.bridge.expose import http_sd
 from kernelcast.bridge.expose.exposition import Exposition
 from kernelcast.bridge.expose.negotiate import Format
 from kernelcast.bridge.facts import facts
 from kernelcast.bridge.inputs import Selection
 from kernelcast.bridge.instruments import Instruments, sample_names
-from kernelcast.bridge.intake.consume import Intake, IntakeParts, IntakePolicy
+from kernelcast.bridge.intake.consume import Intake
 from kernelcast.bridge.intake.discovery import Discovery
+from kernelcast.bridge.intake.parts import IntakeParts, IntakePolicy
 from kernelcast.bridge.modes import (
     group_of,
     max_lag_seconds_of,

@@ -5,7 +5,7 @@ from tests.support.bridge.fleet import Site
 from tests.support.bridge.list_kafka import ListKafka, ManualClock, StateLog
 
 from kernelcast.bridge.delta.settings import DeltaSettings
-from kernelcast.bridge.intake.consume import IntakePolicy
+from kernelcast.bridge.intake.parts import IntakePolicy
 
 P0, P1 = ("kernels", 0), ("kernels", 1)
 

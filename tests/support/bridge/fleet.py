@@ -15,15 +15,16 @@ from starlette.applications import Starlette
 from starlette.routing import BaseRoute
 from tests.support.bridge.list_kafka import ListKafka, ManualClock, Shelf, StateLog
 
-from kernelcast.bridge.delta.deltas import DeltaPolicy, Deltas
+from kernelcast.bridge.delta.deltas import Deltas
 from kernelcast.bridge.delta.instruments import DeltaInstruments
 from kernelcast.bridge.delta.persistence.background import Starter, run_at_once
 from kernelcast.bridge.delta.persistence.state import StateTopic
-from kernelcast.bridge.delta.settings import DeltaSettings
+from kernelcast.bridge.delta.settings import DeltaPolicy, DeltaSettings
 from kernelcast.bridge.expose.formats import text
 from kernelcast.bridge.inputs import Selection, TopicFormat
 from kernelcast.bridge.instruments import Instruments
-from kernelcast.bridge.intake.consume import Intake, IntakeParts, IntakePolicy
+from kernelcast.bridge.intake.consume import Intake
+from kernelcast.bridge.intake.parts import IntakeParts, IntakePolicy
 from kernelcast.bridge.series.store import DEFAULT_RULES, SeriesStore
 from kernelcast.bridge.tables.columns import MessageColumns, PointRules
 from kernelcast.bridge.tables.placement import Placement

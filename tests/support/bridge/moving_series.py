@@ -8,7 +8,7 @@ from tests.support.bridge.list_kafka import ListKafka, ManualClock, SkewedClock,
 
 from kernelcast.bridge.delta.persistence.background import Starter, run_at_once
 from kernelcast.bridge.delta.settings import DeltaSettings
-from kernelcast.bridge.intake.consume import IntakePolicy
+from kernelcast.bridge.intake.parts import IntakePolicy
 
 ORDERS = "orders_total"
 STEP_NS = 1_000_000_000

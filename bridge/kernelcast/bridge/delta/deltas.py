@@ -11,9 +11,8 @@ snapshot covers all partitions, and all replicas share it; its offsets say how f
 """
 
 import secrets
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 import numpy as np
 import structlog
@@ -23,15 +22,15 @@ from kernelcast.bridge.clock import Clock
 from kernelcast.bridge.delta.accumulate import Accumulator, named
 from kernelcast.bridge.delta.adoption import READ_SECONDS, Adoption, OffsetsSince
 from kernelcast.bridge.delta.beginning import ALL, AssignmentFacts, Beginnings
-from kernelcast.bridge.delta.columns import GROWN_TOPIC, NOTHING, OUTCOMES, OVERLAP, PART_OF_TOPIC, WHOLE_TOPIC
+from kernelcast.bridge.delta.columns import GROWN_TOPIC, OUTCOMES, OVERLAP, PART_OF_TOPIC, WHOLE_TOPIC
 from kernelcast.bridge.delta.instruments import DeltaInstruments
-from kernelcast.bridge.delta.joining import put_back
+from kernelcast.bridge.delta.joining import put_back_reserved
 from kernelcast.bridge.delta.persistence.background import SnapshotReads, Starter, run_at_once
-from kernelcast.bridge.delta.persistence.freeze import freeze
+from kernelcast.bridge.delta.persistence.freeze import freeze, reserved_totals
 from kernelcast.bridge.delta.persistence.snapshot import TotalsSnapshot
 from kernelcast.bridge.delta.persistence.state import IDENTITY_BYTES, StateTopic, name_of
 from kernelcast.bridge.delta.sequence import Order
-from kernelcast.bridge.delta.settings import DeltaSettings
+from kernelcast.bridge.delta.settings import DeltaPolicy
 from kernelcast.bridge.inputs import IdentitySource
 from kernelcast.bridge.partitions.partition import Key, Partition
 from kernelcast.bridge.partitions.tombstones import Tombstone
@@ -44,25 +43,6 @@ MAX_GAPS_PER_SERIES: Final = 128
 HELD: Final = 2**62
 """Position of a partition whose start offset is not known yet: none of its points is added."""
 FLUSH_SECONDS: Final = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class DeltaPolicy:
-    """Rules for keeping totals.
-
-    Attributes:
-        settings: The section `bridge.deltas`.
-        ttl_seconds: How long a series stays after its last point.
-        tolerance_ns: How far ahead of its append time a time may lie.
-        by_partition: Whether each series stays in one partition, which replicas hand over to each other.
-        hold_seconds: How long a series that is new in a grown topic is hidden at least, see `series.held`.
-    """
-
-    settings: DeltaSettings
-    ttl_seconds: float = 300.0
-    tolerance_ns: int = 10_000_000_000
-    by_partition: bool = True
-    hold_seconds: float = 60.0
 
 
 class Deltas:
@@ -329,20 +309,11 @@ class Deltas:
                 self._totals.free(self._totals.rows.of_partition(partition.number))
                 self._written.discard(name_of(partition.key))
                 self._due.pop(name_of(partition.key), None)
-        self._put_back({partition.number for partition in partitions})
+        put_back_reserved(self._totals.rows, {partition.number for partition in partitions})
 
     def close(self) -> None:
         """Write the totals of all owned partitions."""
         self._write_all(self._snapshots())
-
-    def _put_back(self, gone: Collection[int]) -> None:
-        """Keep the totals reserved for series that have left with partitions; their own partitions are ours."""
-        rows = self._totals.rows
-        for digest, one in list(rows.reserved.items()):
-            if one["partition"][0] in gone:
-                del rows.reserved[digest]
-            elif rows.find(digest) == NOTHING:
-                put_back(rows, rows.reserved.pop(digest))
 
     def _bringing(self) -> set[str]:
         """Return the topics that have totals."""
@@ -396,16 +367,14 @@ class Deltas:
             return False
         rows, number_of = self._totals.rows, {self._owned[key]: number for number, key in enumerate(keys)}
         chosen = np.concatenate([rows.with_total(rows.of_partition(number)) for number in number_of])
-        reserved = self._reserved(number_of)
+        reserved = reserved_totals(rows, number_of)
         if not len(chosen) + len(reserved) and not self.topics & _topics_of(keys):
             if what in self._written:
                 self._written.discard(what)
                 self._state.remove(what)
             return False
         positions = tuple((key, int(self._totals.positions[self._owned[key]])) for key in keys)
-        columns = freeze(rows, chosen, number_of)
-        for one in reserved:
-            columns = {name: np.concatenate([column, one[name]]) for name, column in columns.items()}
+        columns = freeze(rows, chosen, number_of, reserved)
         known = self._beginnings.topic_ids
         topic_ids = {topic: known[topic] for topic, _ in keys if topic in known}
         snapshot = TotalsSnapshot(
@@ -417,16 +386,6 @@ class Deltas:
             self._settled(str(error))
         self._written.add(what)
         return True
-
-    def _reserved(self, number_of: Mapping[int, int]) -> list[dict[str, NDArray[Any]]]:
-        """Return reserved totals of some partitions whose series are in other partitions."""
-        rows = self._totals.rows
-        return [
-            {**one, "partition": np.array([number_of[number]], np.int32)}
-            for digest, one in rows.reserved.items()
-            if (number := int(one["partition"][0])) in number_of
-            and rows.columns.partition[rows.find(digest)] not in number_of
-        ]
 
     def _settled(self, trouble: str | None) -> None:
         self._instruments.snapshots.labels("failed" if trouble else "written").inc()

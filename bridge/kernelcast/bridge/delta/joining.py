@@ -7,7 +7,7 @@ A gap is an interval without points, see `sequence`. A total is PENDING while it
 total of another replica, see `adoption`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 import numpy as np
@@ -179,6 +179,20 @@ def put_back(rows: TotalRows, total: Columns) -> int:
     number = int(total["partition"][0])
     thaw(rows, total, {number: number})
     return rows.find(total["digest"].tobytes())
+
+
+def put_back_reserved(rows: TotalRows, gone: Collection[int]) -> None:
+    """Keep the totals that are reserved for series which have left with partitions; their own partitions are ours.
+
+    Args:
+        rows: All totals.
+        gone: Numbers of the partitions that have left; totals reserved in one of them are dropped.
+    """
+    for digest, one in list(rows.reserved.items()):
+        if one["partition"][0] in gone:
+            del rows.reserved[digest]
+        elif rows.find(digest) == NOTHING:
+            put_back(rows, rows.reserved.pop(digest))
 
 
 def _add(rows: TotalRows, row: int, other: TotalRows) -> bool:

@@ -1,5 +1,6 @@
-"""Settings of delta points: the section `bridge.deltas`."""
+"""Settings of delta points, and the rules for keeping their totals."""
 
+from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field
@@ -22,3 +23,22 @@ class DeltaSettings(Section):
     max_series: Annotated[int, Field(ge=1), Remedy("set it above the number of delta series you expect")] = 1_000_000
     snapshot_seconds: Annotated[float, Field(ge=0.1, le=3600)] = 30.0
     snapshot_max_age_seconds: Annotated[float, Field(ge=1, le=7 * 86_400)] = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaPolicy:
+    """Rules for keeping totals.
+
+    Attributes:
+        settings: The section `bridge.deltas`.
+        ttl_seconds: How long a series stays after its last point.
+        tolerance_ns: How far ahead of its append time a time may lie.
+        by_partition: Whether each series stays in one partition, which replicas hand over to each other.
+        hold_seconds: How long a series that is new in a grown topic is hidden at least, see `series.held`.
+    """
+
+    settings: DeltaSettings
+    ttl_seconds: float = 300.0
+    tolerance_ns: int = 10_000_000_000
+    by_partition: bool = True
+    hold_seconds: float = 60.0

@@ -1,30 +1,25 @@
 """Reads Kafka into the store: assignments, batches, and the expiry of series."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Final
 
 import structlog
 from confluent_kafka import OFFSET_END, TopicPartition
 
-from kernelcast.bridge.clock import Clock
-from kernelcast.bridge.delta.deltas import Deltas
-from kernelcast.bridge.inputs import Selection
-from kernelcast.bridge.instruments import Instruments
 from kernelcast.bridge.intake.batch import MessageBatch, decode
 from kernelcast.bridge.intake.dead_letters import FirstTimeDeadLetters
 from kernelcast.bridge.intake.freshness import Freshness
-from kernelcast.bridge.intake.inquiry import SILENT_SECONDS, Inquiry, OffsetConsumer
-from kernelcast.bridge.intake.membership import SESSION_SECONDS, GroupMembership
+from kernelcast.bridge.intake.inquiry import SILENT_SECONDS, Inquiry
+from kernelcast.bridge.intake.membership import GroupMembership
+from kernelcast.bridge.intake.parts import IntakeParts, IntakePolicy
 from kernelcast.bridge.intake.skip import Skipper
 from kernelcast.bridge.partitions.growth import EXPIRIES_PER_TTL
-from kernelcast.bridge.partitions.ownership import Ownership, keys_of
-from kernelcast.bridge.partitions.partition import Key, Partition
+from kernelcast.bridge.partitions.ownership import Ownership
+from kernelcast.bridge.partitions.partition import Key, Partition, keys_of
 from kernelcast.bridge.partitions.tombstones import Tombstone
-from kernelcast.bridge.series.store import Forgotten, SeriesStore
+from kernelcast.bridge.series.store import Forgotten
 from kernelcast.bridge.tables.columns import UNCHANGED
-from kernelcast.bridge.tables.hashing import Share
-from kernelcast.runtime.kafka.clients import DeadLetterSink, StampedMessage
+from kernelcast.runtime.kafka.clients import StampedMessage
 from kernelcast.wire.errors import BrokerError
 
 MESSAGES_AT_ONCE: Final = 200
@@ -36,55 +31,6 @@ PAUSED_SECONDS: Final = 5.0
 """A process that was suspended for longer has not read the messages of that time yet: nothing expires before the same
 time has passed again."""
 COMMIT_SECONDS: Final = 5.0
-
-
-class IntakeConsumer(OffsetConsumer, Protocol):
-    """The part of a Kafka consumer that is needed here: `runtime.kafka.Consumer`."""
-
-    def consume(self, max_messages: int, timeout_seconds: float) -> tuple[list[Any], list[Any]]:
-        """Read messages, and errors apart from them."""
-
-    def ends(self) -> list[TopicPartition]:
-        """Return the partitions read to their end since the last call, with the end offset."""
-
-    def known_high(self, partition: TopicPartition) -> int:
-        """Return the last known high watermark, without a query."""
-
-    def commit(self, offsets: Sequence[TopicPartition], *, wait: bool = False) -> None:
-        """Commit the offsets of the next messages to be read; with `wait`, a refusal is raised."""
-
-
-@dataclass(frozen=True, slots=True)
-class IntakeParts:
-    """The objects that an intake uses."""
-
-    source: IntakeConsumer
-    selection: Selection
-    store: SeriesStore
-    dead_letters: DeadLetterSink
-    instruments: Instruments
-    clock: Clock
-    deltas: Deltas
-
-
-@dataclass(frozen=True, slots=True)
-class IntakePolicy:
-    """Rules of an intake.
-
-    Attributes:
-        ttl_seconds: How long a series stays after its last point, by Kafka's clock.
-        max_lag_seconds: How far reading may fall behind before messages are skipped; 0 skips none.
-        grouped: Whether a consumer group assigns the partitions, so that a series must stay in one.
-        share: The part of the series that this replica keeps; None for all.
-        session_seconds: Session time-out of the group: after this time without a poll it assigns our partitions to
-            others.
-    """
-
-    ttl_seconds: float = 300.0
-    max_lag_seconds: float = 0.0
-    grouped: bool = True
-    share: Share | None = None
-    session_seconds: float = SESSION_SECONDS
 
 
 class Intake:

@@ -10,8 +10,7 @@ from typing import Protocol
 import structlog
 from confluent_kafka import TopicPartition
 
-from kernelcast.bridge.partitions.ownership import keys_of
-from kernelcast.bridge.partitions.partition import Key
+from kernelcast.bridge.partitions.partition import Key, keys_of
 from kernelcast.wire.errors import BrokerError
 
 

@@ -20,21 +20,19 @@ replica. And then an outage counts for the series alone that were last seen befo
 they were seen.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import numpy as np
 
 from kernelcast.bridge.partitions.contact import Contact
+from kernelcast.bridge.partitions.gates import openable
 from kernelcast.bridge.partitions.outages import OutageRows
 from kernelcast.bridge.partitions.partition import UNKNOWN_OFFSET, Key, Partition
 from kernelcast.bridge.tables.columns import Int64Array
 
 NO_OFFSET: Final = 2**62
 """Greater than all offsets."""
-STUCK_SECONDS: Final = 60.0
-"""Longest time for which the others wait for a partition that cannot be read. After that, points in other partitions
-are newer than its points, because writers export more often than once a minute."""
 
 
 class Ownership:
@@ -271,8 +269,8 @@ class Ownership:
         """Note that a partition has been read to its end; a partition that is not assigned is ignored.
 
         The last message may be well before the end offset: transaction markers use offsets, and retention and
-            compaction
-        remove messages. So this opens the gate as well: everything that was there at assignment has been read.
+        compaction remove messages. So this opens the gate as well: everything that was there at assignment has been
+        read.
         """
         partition = self._partitions.get(key)
         if partition is not None and not partition.waits:
@@ -291,38 +289,8 @@ class Ownership:
         return ready
 
     def ready_to_open(self, now_seconds: float) -> list[Partition]:
-        """Return the partitions that have caught up since the last call of `opened`.
-
-        A young partition waits for those of its topic that were assigned before it, too. Example: the total of a series
-        is read again from partition 0, and lacks 5 points, when partition 1 is added and the series continues there.
-        """
-        hidden = [partition for partition in self._partitions.values() if not partition.passed]
-        ready = [partition for partition in hidden if partition.caught_up]
-        if ready:
-            late = [
-                partition
-                for partition in hidden
-                if not partition.caught_up and now_seconds - partition.moved_at_seconds < STUCK_SECONDS
-            ]
-            groups = {self._together(partition) for partition in late}
-            if not self._joint:
-                groups &= self._grown()
-            first = {partition.key[0]: partition.cohort for partition in sorted(late, key=lambda one: -one.cohort)}
-            ready = [
-                partition
-                for partition in ready
-                if self._together(partition) not in groups
-                and not (partition.young and first.get(partition.key[0], partition.cohort) < partition.cohort)
-            ]
-        return ready
-
-    def _together(self, partition: Partition) -> tuple[int, str]:
-        """Return the group in which a partition is exposed: its assignment, and in a consumer group its topic."""
-        return partition.cohort, "" if self._joint else partition.key[0]
-
-    def _grown(self) -> set[tuple[int, str]]:
-        """Return the exposure groups of topics that have grown within one time-to-live: their series may have moved."""
-        return {self._together(partition) for partition in self._partitions.values() if partition.young}
+        """Return the partitions that have caught up since the last call of `opened`; see `openable`."""
+        return openable(self._partitions.values(), now_seconds, joint=self._joint)
 
     def broker_ms(self, now_seconds: float) -> float | None:
         """Return a lower bound of Kafka's clock; None before the first message."""
@@ -401,8 +369,3 @@ class Ownership:
             total = len(self._partitions)
             return False, f"{len(behind)} of {total} partitions are catching up, about {messages} messages to go"
         return True, ""
-
-
-def keys_of(partitions: Sequence[object]) -> list[Key]:
-    """Return topic and partition of each of confluent_kafka's TopicPartitions."""
-    return [(str(getattr(item, "topic")), int(getattr(item, "partition"))) for item in partitions]  # noqa: B009  untyped library

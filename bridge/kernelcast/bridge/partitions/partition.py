@@ -1,5 +1,6 @@
 """State of one assigned partition: its position, its end, and the time of its messages."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -77,3 +78,8 @@ class Partition:
     def silent(self) -> bool:
         """Whether its series age although no message comes, because all of its messages have been read."""
         return self.at_end and self.named_ms <= self.newest_append_ms + ANSWER_SLACK_MS
+
+
+def keys_of(partitions: Sequence[object]) -> list[Key]:
+    """Return topic and partition of each of confluent_kafka's TopicPartitions."""
+    return [(str(getattr(item, "topic")), int(getattr(item, "partition"))) for item in partitions]  # noqa: B009  untyped library

@@ -1,4 +1,4 @@
-"""Compiled functions that store histogram points in slots and blocks."""
+"""Compiled functions that store histogram points in slots and blocks, and the size of a point's block."""
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from kernelcast.bridge.tables.exponential import (
     SCALE_WORD,
     ZERO_COUNT_WORD,
     ZERO_THRESHOLD_WORD,
+    block_words,
 )
 from kernelcast.bridge.tables.points import HistogramPoints, UInt64Array
 from kernelcast.columnar import EXPLICIT, NO_RECORDED_VALUE
@@ -260,3 +261,14 @@ def store_histograms(  # noqa: PLR0913, PLR0917  arrays in, arrays out
         series.flags[slot] = HAS_SUM if flags & POINT_HAS_SUM else 0
         write(points, i, schema, blocks, block)
     return len(points.series)
+
+
+def bounds_and_words(points: HistogramPoints, i: int) -> tuple[FloatArray | None, int]:
+    """Return the finite bounds of a point, None for an exponential one; and the words that its block needs."""
+    if not points.flags[i] & EXPLICIT:
+        positive, negative = points.positive_indptr[i : i + 2], points.negative_indptr[i : i + 2]
+        return None, block_words(int(positive[1] - positive[0]), int(negative[1] - negative[0]))
+    if points.bucket_indptr[i + 1] - points.bucket_indptr[i] <= 1:
+        return np.empty(0, np.float64), 0
+    bounds = points.bounds[points.bounds_indptr[i] : points.bounds_indptr[i + 1]]
+    return bounds, len(bounds)

@@ -9,6 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric as Collected
 from prometheus_client.registry import Collector
 
+from kernelcast.bridge.tables.columns import FREE, LIVE, OWN, SeriesColumns, UInt8Array
 from kernelcast.bridge.tables.producers import LIMITS, UNLISTED_PRODUCER, ProducerIndex, Producers
 from kernelcast.bridge.tables.slots import Slots
 from kernelcast.wire.catalogue import Metric
@@ -111,3 +112,26 @@ def _counter(row: Metric, values: Mapping[Any, float]) -> CounterMetricFamily:
     for labels, value in values.items():
         family.add_metric(labels, value)
     return family
+
+
+def states_of(series: SeriesColumns, used: int, exposed: UInt8Array) -> dict[str, int]:
+    """Return the numbers of series by state, without those of the bridge itself.
+
+    Args:
+        series: The slots.
+        used: How many slots have ever been used.
+        exposed: By partition number, 0 where its series are hidden.
+    """
+    theirs = series.writer[:used] != OWN
+    live = theirs & (series.state[:used] == LIVE)
+    is_exposed = exposed[series.partition[:used]] != 0
+    kept = theirs & (series.state[:used] != FREE)
+    # A delta series has no value while its former total is looked for; it is held all the same.
+    held = kept & is_exposed & (series.held_ms[:used] != 0)
+    states = {
+        "exposed": live & is_exposed & ~held,
+        "catching_up": live & ~is_exposed,
+        "held": held,
+        "absent": kept & ~live & ~held,
+    }
+    return {name: int(np.count_nonzero(mask)) for name, mask in states.items()}

@@ -14,46 +14,38 @@ from kernelcast.bridge.partitions.outages import NO_OUTAGES, Growth, OutageRows
 from kernelcast.bridge.series.expiry import outlived
 from kernelcast.bridge.series.heartbeats import Heartbeats
 from kernelcast.bridge.series.held import Hold, release, withdraw
-from kernelcast.bridge.series.histograms import store_histograms
+from kernelcast.bridge.series.histograms import bounds_and_words, store_histograms
 from kernelcast.bridge.series.judgement import Tables
 from kernelcast.bridge.series.kept_exemplars import KeptExemplars
 from kernelcast.bridge.series.numbers import store_numbers
-from kernelcast.bridge.series.occupancy import Occupancy
-from kernelcast.bridge.series.wires import BoolArray, SharingSource, Wires
+from kernelcast.bridge.series.occupancy import Occupancy, states_of
+from kernelcast.bridge.series.wires import BoolArray, Wires
 from kernelcast.bridge.tables.arrivals import PLACED, NewSeries
 from kernelcast.bridge.tables.columns import (
     COUNTS,
     FREE,
-    LIVE,
     MEMBERSHIP,
     OTHER_REPLICA,
     OWN,
     STORED,
     UNCHANGED,
     UNKNOWN,
-    FloatArray,
     Int32Array,
     Int64Array,
     MessageColumns,
     PointRules,
     UInt8Array,
 )
-from kernelcast.bridge.tables.exponential import block_words
 from kernelcast.bridge.tables.hashing import Share
-from kernelcast.bridge.tables.placement import Placement
 from kernelcast.bridge.tables.points import HistogramPoints, NumberPoints, histogram_points, number_points
 from kernelcast.bridge.tables.producers import UNLISTED_PRODUCER, Conflicts, ProducerIndex, ProducerRules, Producers
 from kernelcast.bridge.tables.slots import SeriesLimits, Slots
 from kernelcast.bridge.tables.writers import Writers
-from kernelcast.bridge.translation.together import place_together
 from kernelcast.bridge.translation.translate import Translator
-from kernelcast.columnar import EXPLICIT, Decoded, SeriesIdentity
+from kernelcast.columnar import Decoded
 
 NEW_SERIES_PER_LOCK: Final = 4000
 """New series per hold of the lock, so that a scrape waits milliseconds even when a fleet arrives at once."""
-
-WORTH_SHARING: Final = 4
-"""Fewer new series than this are placed one by one: finding their shared parts would cost more."""
 
 MAX_HEARTBEAT_BATCHES: Final = 10
 """Batches of new producers per call of `judge_producers`; series of further ones are added at the next call."""
@@ -275,16 +267,7 @@ class SeriesStore:
     def states(self) -> dict[str, int]:
         """Return the numbers of series that are exposed, catching up, held and absent; a histogram counts as one."""
         with self._lock:
-            series, used = self._slots.series, self._slots.used
-            theirs = series.writer[:used] != OWN
-            live = theirs & (series.state[:used] == LIVE)
-            caught_up = live & (self._exposed[series.partition[:used]] != 0)
-            kept = theirs & (series.state[:used] != FREE)
-            # A delta series has no value while its former total is looked for; it is held all the same.
-            held = kept & (self._exposed[series.partition[:used]] != 0) & (series.held_ms[:used] != 0)
-        exposed, catching_up = caught_up & ~held, live & ~caught_up
-        states = {"exposed": exposed, "catching_up": catching_up, "held": held, "absent": kept & ~live & ~held}
-        return {name: int(np.count_nonzero(series)) for name, series in states.items()}
+            return states_of(self._slots.series, self._slots.used, self._exposed)
 
     @property
     def lines(self) -> int:
@@ -305,12 +288,9 @@ class SeriesStore:
 
     def _ensure_partitions(self, needed: int) -> None:
         if needed > len(self._exposed):
-            larger: UInt8Array = np.zeros(needed * 2, np.uint8)
-            larger[: len(self._exposed)] = self._exposed
-            self._exposed = larger
-            growth: UInt8Array = np.zeros(needed * 2, np.uint8)
-            growth[: len(self._growth)] = self._growth
-            self._growth = growth
+            more: UInt8Array = np.zeros(needed * 2 - len(self._exposed), np.uint8)
+            self._exposed = np.concatenate([self._exposed, more])
+            self._growth = np.concatenate([self._growth, more])
 
     def _wires_of(self, source: IdentitySource) -> Wires:
         wires = self._wires.get(id(source))
@@ -336,17 +316,9 @@ class SeriesStore:
         unknown = wires.unknown(numbers)
         for begin in range(0, len(unknown), NEW_SERIES_PER_LOCK):
             chunk = unknown[begin : begin + NEW_SERIES_PER_LOCK]
-            arrivals = self._arrivals(wires.source, chunk)
+            arrivals = wires.arrivals(chunk, self._translator)
             with self._lock:
                 self._admit(wires, chunk, arrivals)
-
-    def _arrivals(self, source: IdentitySource, numbers: Int32Array) -> NewSeries:
-        if len(numbers) >= WORTH_SHARING and isinstance(source, SharingSource):
-            return place_together(self._translator, source.identities(numbers))
-        return NewSeries.of([self._place(source.identity(number)) for number in numbers.tolist()])
-
-    def _place(self, identity: SeriesIdentity | Placement | int) -> Placement | int:
-        return self._translator.place(identity) if isinstance(identity, SeriesIdentity) else identity
 
     def _admit(self, wires: Wires, numbers: Int32Array, arrivals: NewSeries) -> None:
         """Assign slots to new series numbers, or record the reason for refusal."""
@@ -377,7 +349,7 @@ class SeriesStore:
             schemas, blocks = slots.schemas.arrays, slots.blocks.counts
             at = store_histograms(tables, points, messages, self._rules, schemas, blocks, at, counts)
             if at < end:
-                bounds, words = _bounds(points, at)
+                bounds, words = bounds_and_words(points, at)
                 outcome = slots.rebound(int(wires.columns.slot[points.series[at]]), bounds, words)
                 if outcome != STORED:
                     counts[outcome] += 1
@@ -424,14 +396,3 @@ class SeriesStore:
         for wires in self._wires.values():
             in_use[getattr(wires.columns, column)[wires.columns.slot != -UNKNOWN]] = True
         return in_use
-
-
-def _bounds(points: HistogramPoints, i: int) -> tuple[FloatArray | None, int]:
-    """Return the finite bounds of a point, None for an exponential one; and the words that its block needs."""
-    if not points.flags[i] & EXPLICIT:
-        positive, negative = points.positive_indptr[i : i + 2], points.negative_indptr[i : i + 2]
-        return None, block_words(int(positive[1] - positive[0]), int(negative[1] - negative[0]))
-    if points.bucket_indptr[i + 1] - points.bucket_indptr[i] <= 1:
-        return np.empty(0, np.float64), 0
-    bounds = points.bounds[points.bounds_indptr[i] : points.bounds_indptr[i + 1]]
-    return bounds, len(bounds)

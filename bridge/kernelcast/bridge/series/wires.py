@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcast.bridge.inputs import IdentitySource
+from kernelcast.bridge.tables.arrivals import NewSeries
 from kernelcast.bridge.tables.columns import (
     METRIC_LIMIT,
     PRODUCER_LIMIT,
@@ -18,11 +19,16 @@ from kernelcast.bridge.tables.columns import (
     empty_wires,
     grown,
 )
-from kernelcast.columnar import SharedIdentities
+from kernelcast.bridge.translation.together import place_together
+from kernelcast.bridge.translation.translate import Translator
+from kernelcast.columnar import SeriesIdentity, SharedIdentities
 
 RETRIED: Final = [-SERIES_LIMIT, -METRIC_LIMIT, -PRODUCER_LIMIT, -TYPE_CONFLICT]
 RETRIED_BESIDES: Final = 1000
 """Refused series that are admitted again at an expiry, in addition to as many as it removed."""
+
+WORTH_SHARING: Final = 4
+"""Fewer new series than this are placed one by one: finding their shared parts would cost more."""
 
 BoolArray = NDArray[np.bool_]
 
@@ -47,6 +53,14 @@ class Wires:
         self.source = source
         self.columns = empty_wires(1024)
         self._retry_from = 0
+
+    def arrivals(self, numbers: Int32Array, translator: Translator) -> NewSeries:
+        """Return new series as they are placed; their identities are read from the input."""
+        source = self.source
+        if len(numbers) >= WORTH_SHARING and isinstance(source, SharingSource):
+            return place_together(translator, source.identities(numbers))
+        identities = [source.identity(number) for number in numbers.tolist()]
+        return NewSeries.of([translator.place(one) if isinstance(one, SeriesIdentity) else one for one in identities])
 
     def make_room(self, highest: int) -> None:
         """Enlarge the columns to have a row for every number up to `highest`."""

@@ -4,8 +4,8 @@ import pytest
 from tests.support.bridge.fleet import Site, page, values
 from tests.support.bridge.list_kafka import ListKafka, ManualClock
 
-from kernelcast.bridge.intake.consume import IntakePolicy
 from kernelcast.bridge.intake.discovery import Discovery
+from kernelcast.bridge.intake.parts import IntakePolicy
 from kernelcast.bridge.modes import check, group_of, max_lag_seconds_of, properties_of, share_of
 from kernelcast.bridge.settings import BridgeSettings
 from kernelcast.bridge.tables.hashing import Share

@@ -5,7 +5,7 @@ from confluent_kafka import TopicPartition
 from tests.support.bridge.fleet import LAUNCHES, Site, launches, page, values
 from tests.support.bridge.moving_series import ORDERS, Group
 
-from kernelcast.bridge.intake.consume import IntakePolicy
+from kernelcast.bridge.intake.parts import IntakePolicy
 from kernelcast.wire.errors import BrokerError
 
 TTL_SECONDS = 60

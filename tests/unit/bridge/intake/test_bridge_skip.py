@@ -7,7 +7,7 @@ from confluent_kafka import TopicPartition
 from tests.support.bridge.fleet import Site, page, values
 from tests.support.runtime.kafka_record import Record
 
-from kernelcast.bridge.intake.consume import IntakePolicy
+from kernelcast.bridge.intake.parts import IntakePolicy
 from kernelcast.columnar import Sample
 from kernelcast.wire.catalogue import kernel
 

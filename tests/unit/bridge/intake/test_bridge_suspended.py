@@ -7,7 +7,7 @@ from tests.support.bridge.fleet import LAUNCHES, Browser, Site, launches, sample
 from tests.support.runtime.kafka_record import Record
 
 from kernelcast.bridge.expose.exposition import Exposition
-from kernelcast.bridge.intake.consume import IntakePolicy
+from kernelcast.bridge.intake.parts import IntakePolicy
 
 P0 = ("kernels", 0)
 PART = "?shard=0/1"

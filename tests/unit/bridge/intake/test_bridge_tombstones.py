@@ -19,7 +19,7 @@ from tests.support.push.push_site import P0 as PUSHED
 from tests.support.push.push_site import PushSite
 from tests.support.runtime.kafka_record import Record
 
-from kernelcast.bridge.intake.consume import IntakePolicy
+from kernelcast.bridge.intake.parts import IntakePolicy
 from kernelcast.bridge.partitions.tombstones import key_hash
 from kernelcast.bridge.tables.hashing import Share
 from kernelcast.columnar import Sample

@@ -1,6 +1,6 @@
 """Converts rows of totals to the columns of a snapshot (`freeze`) and back (`thaw`)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -42,13 +42,31 @@ PLAIN = (
 )
 
 
-def freeze(rows: TotalRows, chosen: Int64Array, number_of: Mapping[int, int]) -> dict[str, NDArray[Any]]:
+def reserved_totals(rows: TotalRows, number_of: Mapping[int, int]) -> list[Columns]:
+    """Return reserved totals of some partitions whose series are in other partitions, each as columns of length one.
+
+    Args:
+        rows: All totals.
+        number_of: By partition number here, its number in the snapshot.
+    """
+    return [
+        {**one, "partition": np.array([number_of[number]], np.int32)}
+        for digest, one in rows.reserved.items()
+        if (number := int(one["partition"][0])) in number_of
+        and rows.columns.partition[rows.find(digest)] not in number_of
+    ]
+
+
+def freeze(
+    rows: TotalRows, chosen: Int64Array, number_of: Mapping[int, int], reserved: Iterable[Columns] = ()
+) -> dict[str, NDArray[Any]]:
     """Return the columns of a snapshot.
 
     Args:
         rows: All totals.
         chosen: The rows to include.
         number_of: By partition number here, its number in the snapshot.
+        reserved: Further totals, as columns of the snapshot.
     """
     columns = rows.columns
     frozen: dict[str, NDArray[Any]] = {name: getattr(columns, name)[chosen] for name in (*PLAIN, "gaps")}
@@ -59,6 +77,8 @@ def freeze(rows: TotalRows, chosen: Int64Array, number_of: Mapping[int, int]) ->
     frozen["gap_begin_ns"], frozen["gap_end_ns"] = gather_gaps(columns, rows.gaps, chosen)
     frozen["words"] = used_words(columns, rows.words, chosen).astype(np.int32)
     frozen["blocks"] = gather_blocks(columns, rows.words, chosen, frozen["words"])
+    for one in reserved:
+        frozen = {name: np.concatenate([column, one[name]]) for name, column in frozen.items()}
     return frozen
 
 

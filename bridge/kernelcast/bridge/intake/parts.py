@@ -1,0 +1,66 @@
+"""Objects and rules that an intake uses: its consumer, what it connects, and its policy."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from confluent_kafka import TopicPartition
+
+from kernelcast.bridge.clock import Clock
+from kernelcast.bridge.delta.deltas import Deltas
+from kernelcast.bridge.inputs import Selection
+from kernelcast.bridge.instruments import Instruments
+from kernelcast.bridge.intake.inquiry import OffsetConsumer
+from kernelcast.bridge.intake.membership import SESSION_SECONDS
+from kernelcast.bridge.series.store import SeriesStore
+from kernelcast.bridge.tables.hashing import Share
+from kernelcast.runtime.kafka.clients import DeadLetterSink
+
+
+class IntakeConsumer(OffsetConsumer, Protocol):
+    """The part of a Kafka consumer that is needed here: `runtime.kafka.Consumer`."""
+
+    def consume(self, max_messages: int, timeout_seconds: float) -> tuple[list[Any], list[Any]]:
+        """Read messages, and errors apart from them."""
+
+    def ends(self) -> list[TopicPartition]:
+        """Return the partitions read to their end since the last call, with the end offset."""
+
+    def known_high(self, partition: TopicPartition) -> int:
+        """Return the last known high watermark, without a query."""
+
+    def commit(self, offsets: Sequence[TopicPartition], *, wait: bool = False) -> None:
+        """Commit the offsets of the next messages to be read; with `wait`, a refusal is raised."""
+
+
+@dataclass(frozen=True, slots=True)
+class IntakeParts:
+    """The objects that an intake uses."""
+
+    source: IntakeConsumer
+    selection: Selection
+    store: SeriesStore
+    dead_letters: DeadLetterSink
+    instruments: Instruments
+    clock: Clock
+    deltas: Deltas
+
+
+@dataclass(frozen=True, slots=True)
+class IntakePolicy:
+    """Rules of an intake.
+
+    Attributes:
+        ttl_seconds: How long a series stays after its last point, by Kafka's clock.
+        max_lag_seconds: How far reading may fall behind before messages are skipped; 0 skips none.
+        grouped: Whether a consumer group assigns the partitions, so that a series must stay in one.
+        share: The part of the series that this replica keeps; None for all.
+        session_seconds: Session time-out of the group: after this time without a poll it assigns our partitions to
+            others.
+    """
+
+    ttl_seconds: float = 300.0
+    max_lag_seconds: float = 0.0
+    grouped: bool = True
+    share: Share | None = None
+    session_seconds: float = SESSION_SECONDS
