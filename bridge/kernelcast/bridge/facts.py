@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from kernelcast.bridge.browser.ring import SnapshotSource, samples_of
+from kernelcast.bridge.browser.ring import samples_of
+from kernelcast.bridge.pages.layout import SnapshotSource
 from kernelcast.bridge.pages.view import View
 from kernelcast.bridge.tables.columns import INTEGER
 from kernelcast.runtime.web.landing import Fact, ago

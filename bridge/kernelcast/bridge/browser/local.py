@@ -18,10 +18,11 @@ from starlette.responses import Response
 from kernelcast.bridge.browser.connections import Answer
 from kernelcast.bridge.browser.models import PageModel, page_model
 from kernelcast.bridge.browser.queries import Vector
-from kernelcast.bridge.browser.ring import Ring, SnapshotSource, run
+from kernelcast.bridge.browser.ring import Ring, run
 from kernelcast.bridge.browser.screen_model import Screen
 from kernelcast.bridge.browser.screens import SCREENS, families
 from kernelcast.bridge.browser.settings import PagesSettings
+from kernelcast.bridge.pages.layout import SnapshotSource
 
 MAX_SERIES: Final = 500
 """Series in one answer; more are left out, those with the smallest last values first."""

@@ -7,12 +7,12 @@ reading has no value there (NaN), as Prometheus marks it stale.
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import numpy as np
 from prometheus_client.parser import text_string_to_metric_families
 
-from kernelcast.bridge.pages.layout import Layout, StoreSnapshot
+from kernelcast.bridge.pages.layout import Layout, SnapshotSource, StoreSnapshot
 from kernelcast.bridge.pages.view import View
 from kernelcast.bridge.tables.columns import INTEGER, NOT_A_HISTOGRAM, FloatArray, Int64Array
 
@@ -22,13 +22,6 @@ MAX_LABEL_BYTES: Final = 1024
 _FIRST_ROWS: Final = 256
 
 Labels = tuple[tuple[str, str], ...]
-
-
-class SnapshotSource(Protocol):
-    """The store of the series."""
-
-    def snapshot(self, view: View = ...) -> StoreSnapshot:
-        """Return a consistent copy of the exposed series of a view."""
 
 
 class Sample(NamedTuple):

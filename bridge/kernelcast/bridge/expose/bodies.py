@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 from kernelcast.bridge.expose.compress import Packing, Piece
 from kernelcast.bridge.expose.formats import encode
 from kernelcast.bridge.expose.negotiate import Coding, Format
-from kernelcast.bridge.pages.layout import StoreSnapshot
+from kernelcast.bridge.pages.layout import SnapshotSource
 from kernelcast.bridge.pages.view import View
 
 MAX_KEPT_BYTES: Final = 64 * 1024 * 1024
@@ -21,15 +21,12 @@ SENT_BYTES: Final = 256 * 1024
 """Size of one write: the memory that a slow reader's connection holds beside the shared body."""
 
 
-class SnapshotSource(Protocol):
-    """The part of a store that is needed here."""
+class VersionedSnapshots(SnapshotSource, Protocol):
+    """A store that says when its series have changed."""
 
     @property
     def version(self) -> int:
         """Rises with every change of the exposed series."""
-
-    def snapshot(self, view: View) -> StoreSnapshot:
-        """Return a consistent copy of the exposed series of a view."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +82,7 @@ class Bodies:
         clock: Seconds.
     """
 
-    source: SnapshotSource
+    source: VersionedSnapshots
     observe: Callable[[float, int], None]
     created: bool = False
     clock: Callable[[], float] = time.perf_counter

@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry
 from starlette.requests import Request as HttpRequest
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
-from kernelcast.bridge.expose.bodies import Bodies, Body, BodyKey, SnapshotSource, empty_body
+from kernelcast.bridge.expose.bodies import Bodies, Body, BodyKey, VersionedSnapshots, empty_body
 from kernelcast.bridge.expose.negotiate import Coding, Format, Negotiated, negotiate, negotiate_coding
 from kernelcast.bridge.expose.own import OwnMetrics
 from kernelcast.bridge.pages.view import NAMES, SHARD, view_of
@@ -30,7 +30,7 @@ class Exposition:
 
     def __init__(  # noqa: PLR0913  parts, most of them optional
         self,
-        store: SnapshotSource,
+        store: VersionedSnapshots,
         registry: CollectorRegistry,
         *,
         observe: Callable[[float, int], None],

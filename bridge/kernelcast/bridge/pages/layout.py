@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -157,6 +157,13 @@ class StoreSnapshot:
             return {}
         positions = self.layout.positions(np.fromiter(given, np.int64, len(given))).tolist()
         return {position: one for position, one in zip(positions, given.values(), strict=True) if position >= 0}
+
+
+class SnapshotSource(Protocol):
+    """The store of the series."""
+
+    def snapshot(self, view: View) -> StoreSnapshot:
+        """Return a consistent copy of the exposed series of a view."""
 
 
 @dataclass(slots=True)
