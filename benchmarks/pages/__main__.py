@@ -30,7 +30,7 @@ from kernelcast.bridge.browser import models
 from kernelcast.bridge.browser.batch import MAX_QUERIES
 from kernelcast.bridge.browser.prometheus import PrometheusProxy
 from kernelcast.bridge.browser.settings import PagesSettings
-from kernelcast.bridge.browser.site import Site
+from kernelcast.bridge.browser.site import PageSite
 from kernelcast.bridge.expose.compress import Packing
 from kernelcast.bridge.expose.formats import encode
 from kernelcast.bridge.expose.negotiate import Coding, Format
@@ -77,7 +77,7 @@ def pages_cpu_seconds(prometheus: str, rounds: int, chosen: Callable[[int], Sequ
         alone: Whether each query is a request of its own.
     """
     settings = PagesSettings(prometheus_url=prometheus)
-    site = Site(settings, models.load(), prometheus=PrometheusProxy(settings))
+    site = PageSite(settings, models.load(), prometheus=PrometheusProxy(settings))
     web = WebSettings(listen_address="127.0.0.1:0")
     with WebServer(web, title="bridge", metrics=CollectorRegistry(), routes=site.routes()) as server:
         began, own = time.process_time(), time.thread_time()

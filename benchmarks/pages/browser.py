@@ -25,7 +25,7 @@ from tests.support.exporter.simulated_series import Fleet
 from kernelcast.bridge.browser import models
 from kernelcast.bridge.browser.prometheus import PrometheusProxy
 from kernelcast.bridge.browser.settings import PagesSettings
-from kernelcast.bridge.browser.site import Site
+from kernelcast.bridge.browser.site import PageSite
 from kernelcast.runtime.settings.service import WebSettings
 from kernelcast.runtime.web.server import WebServer
 
@@ -132,7 +132,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, filled(Path(folder), options.nodes) as (prometheus, series):
         settings = PagesSettings(prometheus_url=prometheus.url)
-        site = Site(settings, models.load(), prometheus=PrometheusProxy(settings))
+        site = PageSite(settings, models.load(), prometheus=PrometheusProxy(settings))
         web = WebSettings(listen_address="127.0.0.1:0")
         with WebServer(web, title="bridge", metrics=CollectorRegistry(), routes=site.routes()) as server:
             browser = Browser(Path(folder) / "profile")

@@ -35,7 +35,7 @@ from tests.support.exporter.simulated_series import Fleet
 from kernelcast.bridge.browser import models
 from kernelcast.bridge.browser.prometheus import PrometheusProxy
 from kernelcast.bridge.browser.settings import PagesSettings
-from kernelcast.bridge.browser.site import Site
+from kernelcast.bridge.browser.site import PageSite
 from kernelcast.grafana import dashboards
 from kernelcast.runtime.settings.service import WebSettings
 from kernelcast.runtime.web.server import WebServer
@@ -197,7 +197,7 @@ def drawn(state: State, folder: Path, chromium: Browser, address: str, words: Se
     found: list[str] = []
     with filled(folder, state) as prometheus:
         settings = PagesSettings(prometheus_url=prometheus.url, scrape_interval_seconds=EVERY_SECONDS)
-        site = Site(settings, models.load(), prometheus=PrometheusProxy(settings))
+        site = PageSite(settings, models.load(), prometheus=PrometheusProxy(settings))
         web = WebSettings(listen_address="127.0.0.1:0")
         with WebServer(web, title="bridge", metrics=CollectorRegistry(), routes=site.routes()) as bridge:
             to = END + state.late_seconds

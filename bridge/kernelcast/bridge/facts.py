@@ -4,13 +4,13 @@ from typing import Final
 
 from kernelcast.bridge.browser.ring import samples_of
 from kernelcast.bridge.pages.layout import SnapshotSource
-from kernelcast.bridge.pages.view import View
+from kernelcast.bridge.pages.view import SeriesView
 from kernelcast.bridge.tables.columns import INTEGER
 from kernelcast.runtime.web.landing import Fact, ago
 from kernelcast.wire.catalogue.bridge import PRODUCER_AGE, PRODUCER_UP
 
 _AGE, _UP = PRODUCER_AGE.prometheus_name, PRODUCER_UP.prometheus_name
-_VIEW: Final = View(names=frozenset({_AGE, _UP}))
+_VIEW: Final = SeriesView(names=frozenset({_AGE, _UP}))
 OLD_SECONDS: Final = 60.0
 NAMED: Final = 5
 """Silent producers that are named; further ones are counted."""

@@ -12,7 +12,7 @@ from starlette.routing import Route
 from kernelcast.bridge.browser import models
 from kernelcast.bridge.browser.local import LocalPages
 from kernelcast.bridge.browser.prometheus import PrometheusProxy
-from kernelcast.bridge.browser.site import Site
+from kernelcast.bridge.browser.site import PageSite
 from kernelcast.bridge.clock import Clock, SystemClock
 from kernelcast.bridge.compilation import Compilation
 from kernelcast.bridge.delta.deltas import Deltas
@@ -297,8 +297,8 @@ class Bridge:
         if not settings.enabled:
             return []
         if self._local is not None:
-            return Site(settings, self._local.models(), local=self._local).routes()
-        return Site(settings, models.load(), prometheus=PrometheusProxy(settings)).routes()
+            return PageSite(settings, self._local.models(), local=self._local).routes()
+        return PageSite(settings, models.load(), prometheus=PrometheusProxy(settings)).routes()
 
     def _healthy(self) -> tuple[bool, str]:
         if self._ended.is_set() and not self._stopping.is_set():

@@ -8,7 +8,7 @@ import numpy as np
 
 from kernelcast.bridge.pages.layout import Layout, StoreSnapshot
 from kernelcast.bridge.pages.page import PackedTexts, PageValues
-from kernelcast.bridge.pages.view import ALL, View
+from kernelcast.bridge.pages.view import ALL, SeriesView
 from kernelcast.bridge.tables.columns import INTEGER, NOT_A_HISTOGRAM
 from kernelcast.bridge.tables.families import Family
 from kernelcast.wire.catalogue import Kind
@@ -31,10 +31,10 @@ class FakeStore:
     """
 
     values: Mapping[Key, float | tuple[float, int]] = field(default_factory=dict)
-    views: list[View] = field(default_factory=list)
+    views: list[SeriesView] = field(default_factory=list)
     _layouts: dict[tuple[Key, ...], Layout] = field(default_factory=dict)
 
-    def snapshot(self, view: View = ALL) -> StoreSnapshot:
+    def snapshot(self, view: SeriesView = ALL) -> StoreSnapshot:
         self.views.append(view)
         keys = tuple(sorted(key for key in self.values if view.shows(key[0])))
         if keys not in self._layouts:

@@ -18,7 +18,7 @@ import structlog
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from kernelcast.bridge.browser.connections import Answer
+from kernelcast.bridge.browser.connections import ForwardedAnswer
 from kernelcast.runtime.web.bodies import RefusedBodyError, read_body
 
 HEAD: Final = struct.Struct(">HHBI")
@@ -40,18 +40,21 @@ class _Asked:
     """
 
     until: float
-    task: "asyncio.Task[Answer]"
-    answer: Answer | None = None
+    task: "asyncio.Task[ForwardedAnswer]"
+    answer: ForwardedAnswer | None = None
 
 
-class Batch:
+class QueryBatch:
     """Answers lists of queries; runs on the event loop only.
 
     Equal queries share one answer while it is kept: pages ask for times that are multiples of the scrape interval.
     """
 
     def __init__(
-        self, ask: Callable[[str], Awaitable[Answer]], keep_seconds: float, clock: Callable[[], float] = time.monotonic
+        self,
+        ask: Callable[[str], Awaitable[ForwardedAnswer]],
+        keep_seconds: float,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Prepare.
 
@@ -99,12 +102,12 @@ class Batch:
         made = self._asked[query] = _Asked(now + self._keep_seconds, asyncio.create_task(self._answered(query)))
         return made
 
-    async def _answered(self, query: str) -> Answer:
+    async def _answered(self, query: str) -> ForwardedAnswer:
         try:
             answer = await self._ask(query)
         except Exception as error:  # noqa: BLE001  a part without an answer would leave its viewers waiting
             structlog.stdlib.get_logger("bridge.pages").exception("a query failed")
-            answer = Answer(500, "", "", json.dumps({"error": f"the bridge failed: {error!r}"}).encode())
+            answer = ForwardedAnswer(500, "", "", json.dumps({"error": f"the bridge failed: {error!r}"}).encode())
         self._asked[query].answer = answer
         self.kept_bytes += len(answer.body)
         if answer.status != HTTPStatus.OK:

@@ -21,7 +21,7 @@ class AnswerTooLargeError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ForwardedAnswer:
     """An answer as it was transferred.
 
     Attributes:
@@ -37,7 +37,7 @@ class Answer:
     body: bytes
 
 
-class Connections:
+class ConnectionPool:
     """Sends one request at a time on each connection, from any thread. It follows no redirect and asks no proxy."""
 
     def __init__(self, url: str, *, tls: ssl.SSLContext, timeout_seconds: float, max_bytes: int) -> None:
@@ -57,7 +57,7 @@ class Connections:
         self._idle: list[http.client.HTTPConnection] = []
         self._lock = threading.Lock()
 
-    def ask(self, path: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+    def ask(self, path: str, body: bytes, headers: Mapping[str, str]) -> ForwardedAnswer:
         """Send a request that may be repeated, and read its answer.
 
         Raises:
@@ -94,7 +94,7 @@ class Connections:
         body: bytes,
         headers: Mapping[str, str],
         deadline: float,
-    ) -> Answer:
+    ) -> ForwardedAnswer:
         kept = False
         try:
             if connection.sock is None:
@@ -111,7 +111,7 @@ class Connections:
                 _limit(connection, deadline)
             kept = not response.will_close
             response.close()  # `read1` leaves it open at the end of the body, and the connection with it
-            return Answer(
+            return ForwardedAnswer(
                 response.status,
                 response.headers.get("Content-Type", ""),
                 response.headers.get("Content-Encoding", ""),

@@ -15,10 +15,10 @@ import structlog
 from starlette.requests import Request
 from starlette.responses import Response
 
-from kernelcast.bridge.browser.connections import Answer
+from kernelcast.bridge.browser.connections import ForwardedAnswer
 from kernelcast.bridge.browser.models import PageModel, page_model
 from kernelcast.bridge.browser.queries import Vector
-from kernelcast.bridge.browser.ring import Ring, run
+from kernelcast.bridge.browser.ring import SampleRing, run
 from kernelcast.bridge.browser.screen_model import Screen
 from kernelcast.bridge.browser.screens import SCREENS, families
 from kernelcast.bridge.browser.settings import PagesSettings
@@ -52,7 +52,7 @@ class LocalPages:
             clock: Seconds since the epoch.
             screens: The pages.
         """
-        self.ring = Ring(families(screens), settings.ring_interval_seconds, settings.ring_series)
+        self.ring = SampleRing(families(screens), settings.ring_interval_seconds, settings.ring_series)
         self._source, self._hidden, self._clock = source, hidden, clock
         self._screens = {screen.uid: screen for screen in screens}
         self._stop = threading.Event()
@@ -91,7 +91,7 @@ class LocalPages:
         headers = {"content-type": answer.content_type, "cache-control": "no-store"}
         return Response(answer.body, status_code=answer.status, headers=headers)
 
-    async def ask(self, query: str) -> Answer:
+    async def ask(self, query: str) -> ForwardedAnswer:
         """Answer `local?parameters`, where `answer` names the parameters."""
         given = dict(parse_qsl(query.partition("?")[2]))
         screen = self._screens.get(given.get("uid", ""))
@@ -142,8 +142,8 @@ def matrix(vector: Vector) -> list[dict[str, Any]]:
     return answer
 
 
-def _json(status: int, body: dict[str, Any]) -> Answer:
-    return Answer(status, "application/json", "", json.dumps(body, separators=(",", ":")).encode())
+def _json(status: int, body: dict[str, Any]) -> ForwardedAnswer:
+    return ForwardedAnswer(status, "application/json", "", json.dumps(body, separators=(",", ":")).encode())
 
 
 def _text(value: float) -> str:

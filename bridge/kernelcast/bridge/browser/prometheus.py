@@ -19,7 +19,7 @@ from urllib.parse import quote_plus, unquote_plus
 from starlette.requests import Request
 from starlette.responses import Response
 
-from kernelcast.bridge.browser.connections import Answer, AnswerTooLargeError, Connections
+from kernelcast.bridge.browser.connections import AnswerTooLargeError, ConnectionPool, ForwardedAnswer
 from kernelcast.bridge.browser.settings import PagesSettings
 from kernelcast.bridge.push.receiver import USER_AGENT, SecretFile, client_context
 
@@ -53,7 +53,7 @@ class RefusedQueryError(Exception):
         self.status = status
 
 
-Ask = Callable[[str, bytes, Mapping[str, str]], Answer]
+Ask = Callable[[str, bytes, Mapping[str, str]], ForwardedAnswer]
 
 
 class PrometheusProxy:
@@ -75,7 +75,7 @@ class PrometheusProxy:
         self._token, self._password = (SecretFile(path) if path is not None else None for path in files)
         self._ask: Ask = (
             ask
-            or Connections(
+            or ConnectionPool(
                 settings.prometheus_url,
                 tls=client_context(settings.tls, "pages"),
                 timeout_seconds=settings.timeout_seconds,
@@ -98,16 +98,16 @@ class PrometheusProxy:
             headers["retry-after"] = "2"
         return Response(answer.body, status_code=answer.status, headers=headers)
 
-    async def ask(self, query: str, coding: str = "gzip") -> Answer:
+    async def ask(self, query: str, coding: str = "gzip") -> ForwardedAnswer:
         """Ask Prometheus `kind?parameters`; the answer says why, where it could not be asked."""
         path, _, text = query.partition("?")
         try:
             return await self._in_turn(path, checked(path, parameters_in(text)), coding)
         except RefusedQueryError as refusal:
             body = json.dumps({"status": "error", "error": str(refusal)}).encode()
-            return Answer(refusal.status, "application/json", "", body)
+            return ForwardedAnswer(refusal.status, "application/json", "", body)
 
-    async def _in_turn(self, path: str, parameters: Mapping[str, str], coding: str) -> Answer:
+    async def _in_turn(self, path: str, parameters: Mapping[str, str], coding: str) -> ForwardedAnswer:
         if self._waiting >= MAX_WAITING:
             raise RefusedQueryError(503, f"{MAX_WAITING} queries wait for Prometheus already; try again in 2 s")
         self._waiting += 1
@@ -129,7 +129,7 @@ class PrometheusProxy:
         finally:
             self._waiting -= 1
 
-    def _forward(self, path: str, parameters: Mapping[str, str], coding: str) -> Answer:
+    def _forward(self, path: str, parameters: Mapping[str, str], coding: str) -> ForwardedAnswer:
         forwarded = {**parameters, "timeout": f"{self._settings.timeout_seconds:g}s"}
         body = "&".join(f"{name}={_encoded(value)}" for name, value in forwarded.items()).encode()
         headers = {**_HEADERS, "Accept-Encoding": coding, **self._credentials()}

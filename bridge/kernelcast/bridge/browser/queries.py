@@ -9,7 +9,7 @@ from typing import Final, Literal, Protocol
 
 import numpy as np
 
-from kernelcast.bridge.browser.ring import Labels, Ring, Window
+from kernelcast.bridge.browser.ring import Labels, SampleRing, Window
 from kernelcast.bridge.tables.columns import FloatArray
 
 Aggregation = Literal["sum", "max", "min", "count", "avg", ""]
@@ -32,7 +32,7 @@ class Vector:
     series: Mapping[Labels, FloatArray]
 
 
-class Query(Protocol):
+class DeclaredQuery(Protocol):
     """A declared query."""
 
     @property
@@ -43,7 +43,7 @@ class Query(Protocol):
     def names(self) -> frozenset[str]:
         """Sample names that it reads."""
 
-    def evaluate(self, ring: Ring) -> Vector:
+    def evaluate(self, ring: SampleRing) -> Vector:
         """Evaluate it at every time of the ring."""
 
 
@@ -82,13 +82,13 @@ class Last:
         matchers += [f'{label}!="{value}"' for label, value in self.unequal]
         return f"{self.name}{{{', '.join(matchers)}}}" if matchers else self.name
 
-    def selected(self, ring: Ring) -> Window:
+    def selected(self, ring: SampleRing) -> Window:
         """The series that it selects."""
         window = ring.window(self.name)
         kept = [place for place, labels in enumerate(window.labels) if self._selects(dict(labels))]
         return Window(window.times, tuple(window.labels[place] for place in kept), window.values[kept])
 
-    def evaluate(self, ring: Ring) -> Vector:
+    def evaluate(self, ring: SampleRing) -> Vector:
         """Evaluate it at every time of the ring."""
         window = self.selected(ring)
         named = tuple((("__name__", self.name), *labels) for labels in window.labels)
@@ -120,7 +120,7 @@ class Rate:
         """Sample names that it reads."""
         return self.of.names
 
-    def evaluate(self, ring: Ring) -> Vector:
+    def evaluate(self, ring: SampleRing) -> Vector:
         """Evaluate it at every time of the ring."""
         window = self.of.selected(ring)
         return _grouped(self.of, Window(window.times, window.labels, rates(window.times, window.values)))
@@ -146,7 +146,7 @@ class Age:
         """Sample names that it reads."""
         return self.of.names
 
-    def evaluate(self, ring: Ring) -> Vector:
+    def evaluate(self, ring: SampleRing) -> Vector:
         """Evaluate it at every time of the ring."""
         vector = self.of.evaluate(ring)
         return Vector(vector.times, {labels: vector.times - values for labels, values in vector.series.items()})
@@ -162,7 +162,7 @@ class Top:
     """
 
     count: int
-    of: Query
+    of: DeclaredQuery
 
     @property
     def promql(self) -> str:
@@ -174,7 +174,7 @@ class Top:
         """Sample names that it reads."""
         return self.of.names
 
-    def evaluate(self, ring: Ring) -> Vector:
+    def evaluate(self, ring: SampleRing) -> Vector:
         """Evaluate it at every time of the ring; at each time its own largest values."""
         vector = self.of.evaluate(ring)
         if len(vector.series) <= self.count:
@@ -198,9 +198,9 @@ class Join:
         right: A query that aggregates by the same labels.
     """
 
-    left: Query
+    left: DeclaredQuery
     operation: Operation
-    right: Query
+    right: DeclaredQuery
 
     @property
     def promql(self) -> str:
@@ -212,7 +212,7 @@ class Join:
         """Sample names that it reads."""
         return self.left.names | self.right.names
 
-    def evaluate(self, ring: Ring) -> Vector:
+    def evaluate(self, ring: SampleRing) -> Vector:
         """Evaluate it at every time of the ring."""
         left, right = self.left.evaluate(ring), self.right.evaluate(ring)
         times = left.times if len(left.times) < len(right.times) else right.times  # a reading may come in between

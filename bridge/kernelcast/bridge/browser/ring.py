@@ -13,7 +13,7 @@ import numpy as np
 from prometheus_client.parser import text_string_to_metric_families
 
 from kernelcast.bridge.pages.layout import Layout, SnapshotSource, StoreSnapshot
-from kernelcast.bridge.pages.view import View
+from kernelcast.bridge.pages.view import SeriesView
 from kernelcast.bridge.tables.columns import INTEGER, NOT_A_HISTOGRAM, FloatArray, Int64Array
 
 SECONDS: Final = 900.0
@@ -24,7 +24,7 @@ _FIRST_ROWS: Final = 256
 Labels = tuple[tuple[str, str], ...]
 
 
-class Sample(NamedTuple):
+class RingSample(NamedTuple):
     """One sample name with its rendered labels."""
 
     name: str
@@ -64,7 +64,7 @@ class Window:
 
 
 @dataclass(slots=True)
-class Ring:
+class SampleRing:
     """Keeps the values. One thread reads the store, any thread takes windows; a lock separates them.
 
     Attributes:
@@ -79,7 +79,7 @@ class Ring:
     max_series: int
     dropped_series: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _rows: dict[Sample, int] = field(default_factory=dict)
+    _rows: dict[RingSample, int] = field(default_factory=dict)
     _labels: dict[int, Labels] = field(default_factory=dict)
     _free: list[int] = field(default_factory=list)
     _values: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
@@ -88,7 +88,7 @@ class Ring:
 
     def read(self, source: SnapshotSource, now_seconds: float) -> None:
         """Add a column with the store's present values."""
-        snapshot = source.snapshot(View(names=self.names))
+        snapshot = source.snapshot(SeriesView(names=self.names))
         with self._lock:
             self._make_room(now_seconds)
             if self._plan is None or self._plan.layout is not snapshot.layout:
@@ -174,13 +174,13 @@ class Ring:
         self.dropped_series = 0
         for position, name, labels in _samples(snapshot.layout):
             if snapshot.values.schema[position] == NOT_A_HISTOGRAM:
-                self._assign(plain, position, Sample(name, labels))
+                self._assign(plain, position, RingSample(name, labels))
             else:
-                self._assign(sums, position, Sample(f"{name}_sum", labels))
-                self._assign(counts, position, Sample(f"{name}_count", labels))
+                self._assign(sums, position, RingSample(f"{name}_sum", labels))
+                self._assign(counts, position, RingSample(f"{name}_count", labels))
         return _Plan(snapshot.layout, _columns(plain), _columns(sums), _columns(counts))
 
-    def _assign(self, pairs: list[tuple[int, int]], position: int, sample: Sample) -> None:
+    def _assign(self, pairs: list[tuple[int, int]], position: int, sample: RingSample) -> None:
         row = self._rows.get(sample)
         if row is None:
             row = self._new_row(sample)
@@ -189,7 +189,7 @@ class Ring:
         else:
             pairs.append((position, row))
 
-    def _new_row(self, sample: Sample) -> int | None:
+    def _new_row(self, sample: RingSample) -> int | None:
         if len(self._rows) >= self.max_series or len(sample.labels) > MAX_LABEL_BYTES:
             return None
         row = self._free.pop() if self._free else len(self._rows)
@@ -228,7 +228,7 @@ def _columns(pairs: list[tuple[int, int]]) -> tuple[Int64Array, Int64Array]:
     return array[:, 0], array[:, 1]
 
 
-def run(ring: Ring, source: SnapshotSource, *, clock: Callable[[], float], wait: Callable[[float], bool]) -> None:
+def run(ring: SampleRing, source: SnapshotSource, *, clock: Callable[[], float], wait: Callable[[float], bool]) -> None:
     """Read the store at each interval until `wait` returns True; `wait` sleeps for the seconds that it is given."""
     while not wait(ring.interval_seconds):
         ring.read(source, clock())

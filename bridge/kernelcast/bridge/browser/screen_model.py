@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kernelcast.bridge.browser.queries import Query
+from kernelcast.bridge.browser.queries import DeclaredQuery
 
 Json = dict[str, Any]
 _FROM_ZERO: Final = ("percent", "percentunit", "watt", "s", "mbytes")
@@ -20,12 +20,12 @@ class Target:
         legend: Name of each series, with labels in double braces.
     """
 
-    query: Query
+    query: DeclaredQuery
     legend: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Panel:
+class ScreenPanel:
     """One panel.
 
     Attributes:
@@ -68,11 +68,11 @@ class Screen:
     uid: str
     title: str
     about: str
-    panels: tuple[Panel, ...]
-    strip: tuple[Panel, ...]
+    panels: tuple[ScreenPanel, ...]
+    strip: tuple[ScreenPanel, ...]
 
     @property
-    def all_panels(self) -> tuple[Panel, ...]:
+    def all_panels(self) -> tuple[ScreenPanel, ...]:
         """Its panels, those of the strip first; their numbers in the model begin at 1."""
         return (*self.strip, *self.panels)
 
@@ -90,7 +90,7 @@ class Screen:
         title = f"kernelcast / {self.title}"
         return {"uid": self.uid, "title": title, "description": self.about, "refresh": "5s", "panels": rows}
 
-    def target(self, panel_id: int, ref: str) -> Query | None:
+    def target(self, panel_id: int, ref: str) -> DeclaredQuery | None:
         """The declared query of a target; None where there is none."""
         panels = self.all_panels
         if not 1 <= panel_id <= len(panels):
@@ -100,7 +100,7 @@ class Screen:
         return targets[place].query if 0 <= place < len(targets) else None
 
 
-def _laid_out(panels: Sequence[Panel], top: int) -> list[Json]:
+def _laid_out(panels: Sequence[ScreenPanel], top: int) -> list[Json]:
     left, height, made = 0, 0, []
     for panel in panels:
         width, rows = panel.size
@@ -111,7 +111,7 @@ def _laid_out(panels: Sequence[Panel], top: int) -> list[Json]:
     return made
 
 
-def _panel(panel: Panel) -> Json:
+def _panel(panel: ScreenPanel) -> Json:
     instant = panel.kind != "timeseries"
     defaults: Json = {"unit": panel.unit}
     if panel.unit in _FROM_ZERO:
@@ -139,7 +139,7 @@ def _panel(panel: Panel) -> Json:
     return made
 
 
-def _table(panel: Panel) -> Json:
+def _table(panel: ScreenPanel) -> Json:
     sources = [source for source, _, _ in panel.columns]
     organize: Mapping[str, Any] = {
         "includeByName": dict.fromkeys(sources, True),

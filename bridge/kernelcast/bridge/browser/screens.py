@@ -6,8 +6,8 @@ Each target has a declared query. Its PromQL stands beside it as `expr`, so that
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kernelcast.bridge.browser.queries import Age, Join, Last, Query, Rate, Top
-from kernelcast.bridge.browser.screen_model import Panel, Screen, Target
+from kernelcast.bridge.browser.queries import Age, DeclaredQuery, Join, Last, Rate, Top
+from kernelcast.bridge.browser.screen_model import Screen, ScreenPanel, Target
 from kernelcast.wire.catalogue import bridge, forecast, kernel
 from kernelcast.wire.catalogue.devices import device, gpu
 
@@ -39,7 +39,7 @@ _HEADROOM: Final = Join(_gpu_value(device.SLOWDOWN_TEMP), "-", _gpu_value(device
 _BREACH_BY: Final = ("Hostname", "gpu", "program", "kernel", "metric", "cause")
 
 STRIP: Final = (
-    Panel(
+    ScreenPanel(
         "stat",
         "Age of the data",
         "Time since the newest sample of the producer that reported last.",
@@ -47,7 +47,7 @@ STRIP: Final = (
         "s",
         thresholds=((None, "green"), (_LATE_SECONDS, "orange"), (_OLD_SECONDS, "red")),
     ),
-    Panel(
+    ScreenPanel(
         "stat",
         "Producers",
         "Producers that this bridge reads, and those of them that missed several intervals.",
@@ -56,7 +56,7 @@ STRIP: Final = (
             Target(Join(Last(_UP, "count"), "-", Last(_UP, "sum")), "silent"),
         ),
     ),
-    Panel(
+    ScreenPanel(
         "stat",
         "GPUs by source",
         "GPUs with live data, and those whose series come from a recording or from the simulation (label source).",
@@ -65,7 +65,7 @@ STRIP: Final = (
             Target(Last(_name(device.FB_USED), "count", ("source",), unequal=(("source", ""),)), "{{source}}"),
         ),
     ),
-    Panel(
+    ScreenPanel(
         "stat",
         "Launches seen",
         "Share of launches whose duration is measured, of the program where it is lowest.",
@@ -74,7 +74,7 @@ STRIP: Final = (
     ),
 )
 
-_GPU_TABLE: Final = Panel(
+_GPU_TABLE: Final = ScreenPanel(
     "table",
     "GPUs, the least headroom first",
     "Temperature against the limit at which the GPU lowers its clocks, load, power, and the highest probability of a "
@@ -100,7 +100,7 @@ _GPU_TABLE: Final = Panel(
     ),
     sort="-Below the limit",
 )
-_BREACHES: Final = Panel(
+_BREACHES: Final = ScreenPanel(
     "table",
     "Predicted breaches",
     "Series that are expected to cross their threshold, the cause, and the time after which half of the simulated "
@@ -128,11 +128,11 @@ _BREACHES: Final = Panel(
 )
 
 
-def _graph(title: str, about: str, query: Query, legend: str, unit: str) -> Panel:
-    return Panel("timeseries", title, about, (Target(Top(_SERIES, query), legend),), unit, (12, 8))
+def _graph(title: str, about: str, query: DeclaredQuery, legend: str, unit: str) -> ScreenPanel:
+    return ScreenPanel("timeseries", title, about, (Target(Top(_SERIES, query), legend),), unit, (12, 8))
 
 
-def _gpu_graph(title: str, metric: Any, unit: str) -> Panel:
+def _gpu_graph(title: str, metric: Any, unit: str) -> ScreenPanel:
     about = f"The {_SERIES} GPUs with the largest values."
     return _graph(title, about, _gpu_value(metric), "{{Hostname}} GPU {{gpu}}", unit)
 
@@ -180,7 +180,7 @@ KERNELS: Final = Screen(
     "GPU kernels",
     "Which kernels take the GPUs' time.",
     (
-        Panel(
+        ScreenPanel(
             "table",
             "Kernels, the most GPU time first",
             "GPU time of each kernel in a second, over the last minute. Collectives wait for other GPUs: their time is "

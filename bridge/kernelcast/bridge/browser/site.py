@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from kernelcast.bridge.browser.batch import Batch
-from kernelcast.bridge.browser.connections import Answer
+from kernelcast.bridge.browser.batch import QueryBatch
+from kernelcast.bridge.browser.connections import ForwardedAnswer
 from kernelcast.bridge.browser.models import PageModel
 from kernelcast.bridge.browser.settings import PagesSettings
 
@@ -36,17 +36,17 @@ _SECURITY: Final[Mapping[str, str]] = {
 }
 
 
-class Answers(Protocol):
+class QueryAnswers(Protocol):
     """Answers the pages' queries."""
 
     async def answer(self, request: Request) -> Response:
         """Answer one query."""
 
-    async def ask(self, query: str) -> Answer:
+    async def ask(self, query: str) -> ForwardedAnswer:
         """Answer one query of a list, such as `query?query=up&time=1`."""
 
 
-class LocalAnswers(Answers, Protocol):
+class LocalAnswers(QueryAnswers, Protocol):
     """Answers the pages' queries without a Prometheus."""
 
     def about(self) -> dict[str, Any]:
@@ -60,7 +60,7 @@ class _File:
     tag: str
 
 
-class Site:
+class PageSite:
     """Serves the pages; every answer is ready in memory, so the event loop never waits for a disk."""
 
     def __init__(
@@ -68,7 +68,7 @@ class Site:
         settings: PagesSettings,
         models: tuple[PageModel, ...],
         *,
-        prometheus: Answers | None = None,
+        prometheus: QueryAnswers | None = None,
         local: LocalAnswers | None = None,
     ) -> None:
         """Serve these pages.
@@ -138,8 +138,8 @@ class Site:
         return JSONResponse(about, headers={**_SECURITY, "cache-control": "no-store"})
 
 
-def _batch(answers: Answers, keep_seconds: float) -> Route:
-    batch = Batch(answers.ask, keep_seconds)
+def _batch(answers: QueryAnswers, keep_seconds: float) -> Route:
+    batch = QueryBatch(answers.ask, keep_seconds)
     return Route(f"{PATH}/api/queries", batch.answer, methods=["POST"], include_in_schema=False)
 
 

@@ -11,7 +11,7 @@ from kernelcast.bridge.expose.compress import Packing, Piece
 from kernelcast.bridge.expose.formats import encode
 from kernelcast.bridge.expose.negotiate import Coding, Format
 from kernelcast.bridge.pages.layout import SnapshotSource
-from kernelcast.bridge.pages.view import View
+from kernelcast.bridge.pages.view import SeriesView
 
 MAX_KEPT_BYTES: Final = 64 * 1024 * 1024
 """Largest size of all bodies that are kept between scrapes: a million series are 150 MB in plain text, and a tenth of
@@ -35,7 +35,7 @@ class BodyKey:
 
     format: Format
     coding: Coding
-    view: View
+    view: SeriesView
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)

@@ -12,7 +12,7 @@ from prometheus_client.samples import Sample
 from kernelcast.bridge.expose import client_model
 from kernelcast.bridge.expose.negotiate import Format
 from kernelcast.bridge.pages.protobuf_fields import varint
-from kernelcast.bridge.pages.view import View
+from kernelcast.bridge.pages.view import SeriesView
 from kernelcast.runtime.instruments import WithoutCreated
 
 OPENMETRICS_END: Final = b"# EOF\n"
@@ -32,7 +32,7 @@ class OwnMetrics:
         """Write this registry's metrics, without the `_created` series that prometheus_client adds."""
         self._registry = WithoutCreated(registry)
 
-    def page(self, format: Format, view: View) -> bytes:  # noqa: A002  its name
+    def page(self, format: Format, view: SeriesView) -> bytes:  # noqa: A002  its name
         """The registry's metrics that belong to a view, and the end of a page in this format."""
         families = [family for family in self._families(view) if family.samples]
         if format is Format.PROTOBUF:
@@ -42,7 +42,7 @@ class OwnMetrics:
             return body
         return generate_latest(_Collected(families))
 
-    def _families(self, view: View) -> Iterable[Family]:
+    def _families(self, view: SeriesView) -> Iterable[Family]:
         if not view.includes_process_metrics:
             return []
         return [family for family in self._registry.collect() if view.shows(_text_name(family))]

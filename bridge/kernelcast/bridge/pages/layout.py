@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from kernelcast.bridge.pages.exemplars import Exemplars
 from kernelcast.bridge.pages.headers import Headers, Taken, openmetrics_headers, protobuf_headers, text_headers
 from kernelcast.bridge.pages.page import PackedTexts, PageLayout, PageValues
-from kernelcast.bridge.pages.view import View
+from kernelcast.bridge.pages.view import SeriesView
 from kernelcast.bridge.tables.columns import (
     EXPONENTIAL,
     HAS_SUM,
@@ -162,7 +162,7 @@ class StoreSnapshot:
 class SnapshotSource(Protocol):
     """The store of the series."""
 
-    def snapshot(self, view: View) -> StoreSnapshot:
+    def snapshot(self, view: SeriesView) -> StoreSnapshot:
         """Return a consistent copy of the exposed series of a view."""
 
 
@@ -173,9 +173,9 @@ class Layouts:
     It keeps the layouts used last, with at most twice as many series in total as the store has.
     """
 
-    _kept: dict[View, Layout] = field(default_factory=dict)
+    _kept: dict[SeriesView, Layout] = field(default_factory=dict)
 
-    def of(self, view: View, slots: Slots, exposed: UInt8Array) -> Layout:
+    def of(self, view: SeriesView, slots: Slots, exposed: UInt8Array) -> Layout:
         """Return the layout of a view."""
         layout = self._kept.pop(view, None) or arrange(slots, exposed, view)
         self._kept[view] = layout
@@ -189,7 +189,7 @@ class Layouts:
         self._kept.clear()
 
 
-def arrange(slots: Slots, exposed: UInt8Array, view: View) -> Layout:
+def arrange(slots: Slots, exposed: UInt8Array, view: SeriesView) -> Layout:
     """Order a view's exposed series by family name, and within a family by slot."""
     families = [family for family in slots.families.sorted() if view.shows(family.part_of or family.name)]
     rank: Int32Array = np.full(max(len(slots.families.by_number), 1), -1, np.int32)

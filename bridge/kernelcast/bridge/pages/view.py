@@ -17,7 +17,7 @@ _NAME: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class SeriesView:
     """A part of the series; by default, all of them.
 
     Attributes:
@@ -38,10 +38,10 @@ class View:
         return not self.names or family in self.names
 
 
-ALL: Final = View()
+ALL: Final = SeriesView()
 
 
-def view_of(shards: Sequence[str], names: Sequence[str]) -> View:
+def view_of(shards: Sequence[str], names: Sequence[str]) -> SeriesView:
     """Return the view that a query selects.
 
     Args:
@@ -60,7 +60,7 @@ def view_of(shards: Sequence[str], names: Sequence[str]) -> View:
             raise RequestError(
                 f"name[] is {name[:LONGEST_NAME]!r}; give the exact name of a metric family, as in name[]=up"
             )
-    return View(_shard(shards[0]) if shards else None, frozenset(names))
+    return SeriesView(_shard(shards[0]) if shards else None, frozenset(names))
 
 
 def _shard(text: str) -> tuple[int, int]:

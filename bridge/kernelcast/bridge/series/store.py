@@ -9,7 +9,7 @@ import numpy as np
 
 from kernelcast.bridge.inputs import IdentitySource
 from kernelcast.bridge.pages.layout import Layouts, StoreSnapshot
-from kernelcast.bridge.pages.view import ALL, View
+from kernelcast.bridge.pages.view import ALL, SeriesView
 from kernelcast.bridge.partitions.outages import NO_OUTAGES, Growth, OutageRows
 from kernelcast.bridge.series.expiry import outlived
 from kernelcast.bridge.series.heartbeats import Heartbeats
@@ -258,7 +258,7 @@ class SeriesStore:
         with self._lock:
             return Occupancy.of(self._slots, self.producers, self._survey, self._exemplars.dropped)
 
-    def snapshot(self, view: View = ALL) -> StoreSnapshot:
+    def snapshot(self, view: SeriesView = ALL) -> StoreSnapshot:
         """Return a consistent copy of the exposed series of a view; a histogram is copied whole or not at all."""
         with self._lock:
             layout = self._layouts.of(view, self._slots, self._exposed)

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from tests.support.waiting import Stopwatch
 
-from kernelcast.bridge.browser.connections import AnswerTooLargeError, Connections
+from kernelcast.bridge.browser.connections import AnswerTooLargeError, ConnectionPool
 
 PEERS: list[int] = []
 
@@ -42,12 +42,12 @@ class Prometheus(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def connections(timeout_seconds: float = 5.0) -> Iterator[Connections]:
+def connections(timeout_seconds: float = 5.0) -> Iterator[ConnectionPool]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Prometheus) as server:
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_address[1]}/prefix"
-        made = Connections(url, tls=ssl.create_default_context(), timeout_seconds=timeout_seconds, max_bytes=1000)
+        made = ConnectionPool(url, tls=ssl.create_default_context(), timeout_seconds=timeout_seconds, max_bytes=1000)
         try:
             yield made
         finally:

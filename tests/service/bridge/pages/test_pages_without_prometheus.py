@@ -12,8 +12,8 @@ from tests.service.require import binary
 from tests.service.servers import PrometheusServer, stopping
 from tests.support.bridge.pages_ring import FakeStore, Key
 
-from kernelcast.bridge.browser.queries import Join, Last, Query, Rate, Top
-from kernelcast.bridge.browser.ring import Ring
+from kernelcast.bridge.browser.queries import DeclaredQuery, Join, Last, Rate, Top
+from kernelcast.bridge.browser.ring import SampleRing
 from kernelcast.bridge.browser.screens import SCREENS, families
 from kernelcast.wire.catalogue import kernel
 
@@ -42,8 +42,8 @@ class History:
                 made.samples[name, labels(name, number)] = values(name, number, rng)
         return made
 
-    def ring(self) -> Ring:
-        ring, store = Ring(families(), 5.0, 5000), FakeStore()
+    def ring(self) -> SampleRing:
+        ring, store = SampleRing(families(), 5.0, 5000), FakeStore()
         for place, moment in enumerate(self.times):
             store.values = self._page(place)
             ring.read(store, moment)
@@ -119,10 +119,10 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrometheusS
         yield server.run()
 
 
-def cases() -> list[Query]:
+def cases() -> list[DeclaredQuery]:
     named = {target.query.promql: target.query for one in SCREENS for p in one.all_panels for target in p.targets}
     temperature = "DCGM_FI_DEV_GPU_TEMP"
-    more: tuple[Query, ...] = (
+    more: tuple[DeclaredQuery, ...] = (
         Last(temperature),
         Rate(Last(f"{DURATION}_sum")),
         Top(3, Last(temperature, "sum", ("Hostname",))),
@@ -133,7 +133,7 @@ def cases() -> list[Query]:
 
 @pytest.mark.parametrize("query", cases(), ids=lambda query: query.promql[:60])
 @pytest.mark.parametrize("place", [READINGS - 1, 14])
-def test_a_declared_query_equals_its_promql(query: Query, place: int, prometheus: PrometheusServer) -> None:
+def test_a_declared_query_equals_its_promql(query: DeclaredQuery, place: int, prometheus: PrometheusServer) -> None:
     answers = prometheus.query(query.promql, HISTORY.times[place])
     expected = {tuple(sorted(found.items())): value for found, value in answers}
     vector = query.evaluate(RING)

@@ -19,12 +19,12 @@ from starlette.responses import Response
 from tests.service.require import binary
 from tests.support.runtime.certificates import self_signed
 
-from kernelcast.bridge.browser.batch import Batch
-from kernelcast.bridge.browser.connections import Answer
+from kernelcast.bridge.browser.batch import QueryBatch
+from kernelcast.bridge.browser.connections import ForwardedAnswer
 from kernelcast.bridge.browser.models import page_model
 from kernelcast.bridge.browser.prometheus import Ask, PrometheusProxy
 from kernelcast.bridge.browser.settings import PagesSettings
-from kernelcast.bridge.browser.site import Site
+from kernelcast.bridge.browser.site import PageSite
 from kernelcast.runtime.settings.service import WebSettings
 from kernelcast.runtime.web.server import WebServer
 
@@ -73,7 +73,7 @@ def dashboard(kinds: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
-def prometheus(_path: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+def prometheus(_path: str, body: bytes, headers: Mapping[str, str]) -> ForwardedAnswer:
     """Answers every query with two kernels, one of them with a hostile name."""
     form = dict(parse_qsl(body.decode()))
     times = [float(form["end"]) - 15 * back for back in range(8)] if "end" in form else [float(form["time"])]
@@ -83,11 +83,11 @@ def prometheus(_path: str, body: bytes, headers: Mapping[str, str]) -> Answer:
         result.append({"metric": {"kernel": kernel}, **({"values": points} if "end" in form else {"value": points[0]})})
     answer = json.dumps({"status": "success", "data": {"result": result}}).encode()
     if headers["Accept-Encoding"] == "gzip":
-        return Answer(200, "application/json", "gzip", gzip.compress(answer))
-    return Answer(200, "application/json", "", answer)
+        return ForwardedAnswer(200, "application/json", "gzip", gzip.compress(answer))
+    return ForwardedAnswer(200, "application/json", "", answer)
 
 
-def away(_path: str, _body: bytes, _headers: Mapping[str, str]) -> Answer:
+def away(_path: str, _body: bytes, _headers: Mapping[str, str]) -> ForwardedAnswer:
     raise ConnectionRefusedError(111, "Connection refused")
 
 
@@ -95,7 +95,7 @@ def away(_path: str, _body: bytes, _headers: Mapping[str, str]) -> Answer:
 def served(ask: Ask, kinds: tuple[str, ...], config: Path | None = None) -> Iterator[str]:
     settings = PagesSettings(prometheus_url="http://prometheus:9090")
     proxy = PrometheusProxy(settings, ask=ask)
-    site = Site(settings, (page_model(dashboard(kinds)),), prometheus=proxy)
+    site = PageSite(settings, (page_model(dashboard(kinds)),), prometheus=proxy)
     web = WebSettings(listen_address="127.0.0.1:0", config_file=config)
     with WebServer(web, title="bridge", metrics=CollectorRegistry(), routes=site.routes()) as server:
         yield server.url
@@ -123,9 +123,9 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_choices_of_one_value_are_in_the_order_of_their_names(tmp_path: Path) -> None:
     """Prometheus sorts by value and leaves equal ones in any order: healthy nodes changed places."""
 
-    def ask(_path: str, _body: bytes, _headers: Mapping[str, str]) -> Answer:
+    def ask(_path: str, _body: bytes, _headers: Mapping[str, str]) -> ForwardedAnswer:
         result = [{"metric": {"kernel": name}, "value": [0, value]} for name, value in TIED]
-        return Answer(
+        return ForwardedAnswer(
             200, "application/json", "", json.dumps({"status": "success", "data": {"result": result}}).encode()
         )
 
@@ -184,12 +184,12 @@ def test_an_unknown_page_leads_to_those_that_there_are(tmp_path: Path) -> None:
 def test_all_panels_of_a_page_ask_in_one_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lists: list[list[str]] = []
 
-    class Counted(Batch):
+    class Counted(QueryBatch):
         async def answer(self, request: Request) -> Response:
             lists.append(await request.json())
             return await super().answer(request)
 
-    monkeypatch.setattr("kernelcast.bridge.browser.site.Batch", Counted)
+    monkeypatch.setattr("kernelcast.bridge.browser.site.QueryBatch", Counted)
     with served(prometheus, TYPES) as url:
         drawn(url, tmp_path)
     assert len(lists[0]) == 1, "the values of the variable, which the panels need"

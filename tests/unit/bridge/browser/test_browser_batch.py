@@ -13,8 +13,8 @@ from starlette.routing import Route
 from tests.support.bridge.asgi_client import AsgiClient
 
 from kernelcast.bridge.browser import batch
-from kernelcast.bridge.browser.batch import HEAD, MAX_QUERIES, MAX_REQUEST_BYTES, Batch
-from kernelcast.bridge.browser.connections import Answer
+from kernelcast.bridge.browser.batch import HEAD, MAX_QUERIES, MAX_REQUEST_BYTES, QueryBatch
+from kernelcast.bridge.browser.connections import ForwardedAnswer
 
 JSON = {"content-type": "application/json"}
 
@@ -26,19 +26,19 @@ class Prometheus:
         self.asked: Counter[str] = Counter()
         self.gates: dict[str, asyncio.Event] = {}
 
-    async def ask(self, query: str) -> Answer:
+    async def ask(self, query: str) -> ForwardedAnswer:
         self.asked[query] += 1
         if query in self.gates:
             await self.gates[query].wait()
-        return Answer(502 if query.startswith("bad") else 200, "application/json", "gzip", query.encode())
+        return ForwardedAnswer(502 if query.startswith("bad") else 200, "application/json", "gzip", query.encode())
 
 
 class Page:
     """A page of viewers, with a clock of the test's."""
 
-    def __init__(self, ask: Callable[[str], Awaitable[Answer]]) -> None:
+    def __init__(self, ask: Callable[[str], Awaitable[ForwardedAnswer]]) -> None:
         self.seconds = 0.0
-        self.batch = Batch(ask, 15.0, clock=lambda: self.seconds)
+        self.batch = QueryBatch(ask, 15.0, clock=lambda: self.seconds)
         self._client = AsgiClient([Route("/queries", self.batch.answer, methods=["POST"])])
 
     async def post(self, content: bytes, headers: dict[str, str] | None = None) -> httpx.Response:
@@ -119,7 +119,7 @@ def test_what_is_kept_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_query_that_fails_in_the_bridge_has_an_answer_that_says_so() -> None:
-    async def ask(_query: str) -> Answer:
+    async def ask(_query: str) -> ForwardedAnswer:
         raise RuntimeError("out of order")
 
     page = Page(ask)
@@ -161,6 +161,6 @@ def test_a_request_without_an_end_is_not_read_beyond_its_bound() -> None:
         return {"type": "http.request", "body": b" " * 65_536, "more_body": True}
 
     scope = {"type": "http", "method": "POST", "path": "/", "headers": [(b"content-type", b"application/json")]}
-    answer = asyncio.run(Batch(prometheus.ask, 15.0).answer(Request(scope, receive)))
+    answer = asyncio.run(QueryBatch(prometheus.ask, 15.0).answer(Request(scope, receive)))
     assert answer.status_code == 413
     assert not prometheus.asked

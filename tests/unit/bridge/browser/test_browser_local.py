@@ -9,7 +9,7 @@ from tests.support.bridge.pages_ring import FakeStore
 from kernelcast.bridge.browser.local import LocalPages
 from kernelcast.bridge.browser.screens import SCREENS
 from kernelcast.bridge.browser.settings import PagesSettings
-from kernelcast.bridge.browser.site import Site
+from kernelcast.bridge.browser.site import PageSite
 from kernelcast.wire.catalogue import CATALOGUE
 
 LABELS = (("Hostname", "n0"), ("gpu", "1"))
@@ -33,7 +33,7 @@ def made(clock: Clock, temperature: float = 71) -> LocalPages:
 
 
 def client(pages: LocalPages) -> AsgiClient:
-    return AsgiClient(Site(PagesSettings(), pages.models(), local=pages).routes())
+    return AsgiClient(PageSite(PagesSettings(), pages.models(), local=pages).routes())
 
 
 def target(uid: str, title: str) -> str:

@@ -19,14 +19,14 @@ from starlette.routing import Route
 from tests.support.bridge.asgi_client import AsgiClient
 
 from kernelcast.bridge.browser import prometheus
-from kernelcast.bridge.browser.connections import Answer, AnswerTooLargeError
+from kernelcast.bridge.browser.connections import AnswerTooLargeError, ForwardedAnswer
 from kernelcast.bridge.browser.prometheus import Ask, PrometheusProxy, RefusedQueryError, checked
 from kernelcast.bridge.browser.settings import PagesSettings
 from kernelcast.bridge.push.settings import BasicAuth
 
 ANSWER = {"status": "success", "data": {"resultType": "vector", "result": []}}
 BODY = json.dumps(ANSWER).encode()
-GOOD = Answer(200, "application/json", "", BODY)
+GOOD = ForwardedAnswer(200, "application/json", "", BODY)
 
 
 def page(ask: Ask, **settings: Any) -> AsgiClient:
@@ -38,7 +38,7 @@ def page(ask: Ask, **settings: Any) -> AsgiClient:
 def refusing(error: Exception) -> Ask:
     """A Prometheus that does not answer."""
 
-    def ask(_path: str, _body: bytes, _headers: Mapping[str, str]) -> Answer:
+    def ask(_path: str, _body: bytes, _headers: Mapping[str, str]) -> ForwardedAnswer:
         raise error
 
     return ask
@@ -47,7 +47,7 @@ def refusing(error: Exception) -> Ask:
 def test_a_query_reaches_prometheus_and_its_answer_comes_back() -> None:
     asked: list[tuple[str, bytes]] = []
 
-    def ask(path: str, body: bytes, _headers: Mapping[str, str]) -> Answer:
+    def ask(path: str, body: bytes, _headers: Mapping[str, str]) -> ForwardedAnswer:
         asked.append((path, body))
         return GOOD
 
@@ -114,7 +114,7 @@ def test_queries_beyond_the_places_wait_and_beyond_that_are_refused(monkeypatch:
     monkeypatch.setattr(prometheus, "MAX_WAITING", 3)
     running, gate, lock = [0, 0], threading.Event(), threading.Lock()
 
-    def ask(_path: str, _body: bytes, _headers: Mapping[str, str]) -> Answer:
+    def ask(_path: str, _body: bytes, _headers: Mapping[str, str]) -> ForwardedAnswer:
         with lock:
             running[0] += 1
             running[1] = max(running)
@@ -139,29 +139,29 @@ def test_queries_beyond_the_places_wait_and_beyond_that_are_refused(monkeypatch:
 
 @pytest.mark.parametrize("coding", ["gzip", "identity"])
 def test_an_answer_goes_through_as_it_is_in_a_coding_that_the_client_takes(coding: str) -> None:
-    def ask(_path: str, _body: bytes, headers: Mapping[str, str]) -> Answer:
+    def ask(_path: str, _body: bytes, headers: Mapping[str, str]) -> ForwardedAnswer:
         assert headers["Accept-Encoding"] == coding
-        return Answer(200, "application/json", "gzip", gzip.compress(BODY)) if coding == "gzip" else GOOD
+        return ForwardedAnswer(200, "application/json", "gzip", gzip.compress(BODY)) if coding == "gzip" else GOOD
 
     assert page(ask).get("/query?query=up&time=1", {"accept-encoding": coding}).json() == ANSWER
 
 
 def test_another_server_at_the_address_is_named_as_such() -> None:
-    answer = page(lambda *_: Answer(200, "text/html", "", b"<html>")).get("/query?query=up&time=1")
+    answer = page(lambda *_: ForwardedAnswer(200, "text/html", "", b"<html>")).get("/query?query=up&time=1")
     assert answer.status_code == 502
     assert "not with JSON" in answer.json()["error"]
 
 
 def test_an_error_of_prometheus_comes_through() -> None:
     body = json.dumps({"status": "error", "error": "1:1: parse error"}).encode()
-    answer = page(lambda *_: Answer(400, "application/json", "", body)).get("/query?query=(&time=1")
+    answer = page(lambda *_: ForwardedAnswer(400, "application/json", "", body)).get("/query?query=(&time=1")
     assert (answer.status_code, answer.json()["error"]) == (400, "1:1: parse error")
 
 
 def test_the_credentials_of_the_page_stay_here_and_ours_go_to_prometheus(tmp_path: Path) -> None:
     (tmp_path / "password").write_text("secret\n")
 
-    def ask(_path: str, _body: bytes, headers: Mapping[str, str]) -> Answer:
+    def ask(_path: str, _body: bytes, headers: Mapping[str, str]) -> ForwardedAnswer:
         assert headers["Authorization"] == f"Basic {b64encode(b'pages:secret').decode()}"
         assert not {name.lower() for name in headers} & {"cookie", "host"}
         return GOOD
@@ -191,9 +191,9 @@ def test_parameters_are_read_as_those_of_a_form(pairs: list[tuple[str, str]], ra
 def test_a_query_that_is_asked_again_is_forwarded_as_before() -> None:
     asked: list[bytes] = []
 
-    def ask(_path: str, body: bytes, _headers: Mapping[str, str]) -> Answer:
+    def ask(_path: str, body: bytes, _headers: Mapping[str, str]) -> ForwardedAnswer:
         asked.append(body)
-        return Answer(200, "application/json", "", b"{}")
+        return ForwardedAnswer(200, "application/json", "", b"{}")
 
     expr = 'sum by (é) (rate({__name__=~"a+b|c&d"}[5m])) % 7'
     long = "x" * 10_000

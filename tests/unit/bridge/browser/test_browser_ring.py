@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from tests.support.bridge.pages_ring import FakeStore, Key, rendered
 
-from kernelcast.bridge.browser.ring import MAX_LABEL_BYTES, SECONDS, Ring, parsed_labels
+from kernelcast.bridge.browser.ring import MAX_LABEL_BYTES, SECONDS, SampleRing, parsed_labels
 
 
 def temperature(gpu: str) -> Key:
     return ("temp", (("gpu", gpu),))
 
 
-def ring(**options: int) -> Ring:
-    return Ring(frozenset({"temp", "duration"}), 5.0, options.get("max_series", 100))
+def ring(**options: int) -> SampleRing:
+    return SampleRing(frozenset({"temp", "duration"}), 5.0, options.get("max_series", 100))
 
 
 def test_values_are_kept_by_name_and_labels_in_the_order_of_time() -> None:
@@ -76,7 +76,7 @@ def test_series_beyond_the_limit_are_counted_and_the_bytes_stay_below_the_bound(
 
 
 def test_the_largest_ring_is_below_20_mib() -> None:
-    assert Ring(frozenset(), 5.0, 5000).max_bytes < 20 * 2**20
+    assert SampleRing(frozenset(), 5.0, 5000).max_bytes < 20 * 2**20
 
 
 def test_labels_that_are_too_long_are_not_kept() -> None:

@@ -11,7 +11,7 @@ from tests.support.bridge.asgi_client import AsgiClient
 from kernelcast.bridge.browser import models, site
 from kernelcast.bridge.browser.prometheus import PrometheusProxy
 from kernelcast.bridge.browser.settings import PagesSettings
-from kernelcast.bridge.browser.site import Site
+from kernelcast.bridge.browser.site import PageSite
 from kernelcast.bridge.settings import BridgeSettings
 from kernelcast.wire.errors import ConfigurationError
 
@@ -21,7 +21,7 @@ STATIC = site._STATIC
 @pytest.fixture
 def client() -> AsgiClient:
     settings = PagesSettings(prometheus_url="http://prometheus:9090")
-    routes = Site(settings, models.load(), prometheus=PrometheusProxy(settings)).routes()
+    routes = PageSite(settings, models.load(), prometheus=PrometheusProxy(settings)).routes()
     return AsgiClient(routes)
 
 

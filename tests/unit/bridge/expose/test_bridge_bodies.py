@@ -13,7 +13,7 @@ from kernelcast.bridge.expose.bodies import SENT_BYTES, Bodies, Body, BodyKey
 from kernelcast.bridge.expose.compress import Packing
 from kernelcast.bridge.expose.negotiate import Coding, Format
 from kernelcast.bridge.pages.layout import StoreSnapshot
-from kernelcast.bridge.pages.view import ALL, View
+from kernelcast.bridge.pages.view import ALL, SeriesView
 from kernelcast.bridge.series.store import SeriesStore
 
 PLAIN = BodyKey(Format.TEXT, Coding.IDENTITY, ALL)
@@ -48,7 +48,7 @@ def test_pages_that_are_kept_are_those_of_the_newest_version_within_the_limit(
     store = exposed_store()
     updated(store, 1)
     bodies, encoded = bodies_of(store)
-    requests = [BodyKey(format_, Coding.IDENTITY, View((0, n))) for format_ in Format for n in (1, 2)]
+    requests = [BodyKey(format_, Coding.IDENTITY, SeriesView((0, n))) for format_ in Format for n in (1, 2)]
     for request in requests * 2:
         bodies.body(request)
     assert len(encoded) == len(requests)
@@ -76,7 +76,7 @@ class SlowSource:
     def version(self) -> int:
         return self._store.version
 
-    def snapshot(self, view: View) -> StoreSnapshot:
+    def snapshot(self, view: SeriesView) -> StoreSnapshot:
         snapshot = self._store.snapshot(view)
         self.begun.release()
         self.go.acquire()

@@ -29,7 +29,7 @@ from kernelcast.bridge.expose.exposition import Exposition
 from kernelcast.bridge.expose.formats import text as lines
 from kernelcast.bridge.expose.negotiate import PLAIN_TEXT, PROTOBUF, Format
 from kernelcast.bridge.pages.layout import StoreSnapshot
-from kernelcast.bridge.pages.view import View
+from kernelcast.bridge.pages.view import SeriesView
 from kernelcast.bridge.series.store import SeriesStore
 from kernelcast.columnar import Attributes, Decoder, PointType, Temporality
 
@@ -135,7 +135,7 @@ class CompilingStore:
 
     version = 1
 
-    def snapshot(self, view: View) -> StoreSnapshot:
+    def snapshot(self, view: SeriesView) -> StoreSnapshot:
         raise AssertionError(f"a scrape of {view} waits for the compiler")
 
 

@@ -16,7 +16,7 @@ from tests.support.bridge.protobuf_pages import families
 from kernelcast.bridge.expose.exposition import Exposition
 from kernelcast.bridge.expose.http_sd import PATH, discovery
 from kernelcast.bridge.pages.layout import MAX_LAYOUTS, Layouts
-from kernelcast.bridge.pages.view import View
+from kernelcast.bridge.pages.view import SeriesView
 from kernelcast.bridge.series.store import SeriesStore
 from kernelcast.bridge.tables.hashing import Share
 
@@ -153,7 +153,7 @@ def test_a_page_with_the_processes_own_metrics_has_no_tag_because_they_always_di
 def test_views_are_kept_up_to_a_limit_and_the_last_ones_stay() -> None:
     store = store_of(100)
     layouts = Layouts()
-    views = [View((i, 64)) for i in range(64)] + [View(names=frozenset({f"n{i}"})) for i in range(10)]
+    views = [SeriesView((i, 64)) for i in range(64)] + [SeriesView(names=frozenset({f"n{i}"})) for i in range(10)]
     exposed = store._exposed
     kept = [layouts.of(view, store._slots, exposed) for view in views]
     assert layouts.of(views[-1], store._slots, exposed) is kept[-1]
