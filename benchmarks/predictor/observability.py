@@ -15,7 +15,7 @@ import numpy as np
 from benchmarks.predictor.options import Options
 
 from kernelcast.predictor.arrays import Floats
-from kernelcast.predictor.backtest.grid import Batch, GridOptions, batches
+from kernelcast.predictor.backtest.grid import GridOptions, SeriesBatch, batches
 from kernelcast.predictor.backtest.table import read
 from kernelcast.predictor.forecasting.combination import error_quantiles, forecast
 from kernelcast.predictor.forecasting.deep.panel import FittedPanel
@@ -66,7 +66,7 @@ def _real(path: Path, folder: Path) -> bool:
     return len(parts) == 1 or parts[-2].startswith("real")
 
 
-def _score(batch: Batch, hours: int, models: FittedPanel | None = None) -> dict[str, float]:
+def _score(batch: SeriesBatch, hours: int, models: FittedPanel | None = None) -> dict[str, float]:
     lead = max(1, round(hours * HOUR_SECONDS / batch.interval_seconds))
     hour = max(1, round(HOUR_SECONDS / batch.interval_seconds))
     filled, known = forward_filled(batch.panel.values), batch.panel.known
@@ -87,7 +87,7 @@ def _score(batch: Batch, hours: int, models: FittedPanel | None = None) -> dict[
     }
 
 
-def _targets(batch: Batch, lead: int, hour: int) -> Any:
+def _targets(batch: SeriesBatch, lead: int, hour: int) -> Any:
     """Rows that are forecast: four an hour, after two days, where there is a value."""
     first = LEARNING_DAYS * 24 * hour + lead
     at = np.arange(first, batch.panel.length, max(1, hour // ORIGINS_AN_HOUR))

@@ -32,7 +32,7 @@ from kernelcast.predictor.forecasting.panel import Panel
 from kernelcast.predictor.forecasting.path import forecast_path
 from kernelcast.predictor.passage.calibration import shipped
 from kernelcast.predictor.passage.detector import evaluate
-from kernelcast.predictor.passage.series import DAY_BLOCKS, Blocks, Traits
+from kernelcast.predictor.passage.series import DAY_BLOCKS, SeriesBlocks, Traits
 from kernelcast.predictor.series.saved.parts import unpack
 from kernelcast.predictor.series.saved.writer import HEAD
 from kernelcast.predictor.series.subjects import DURATION
@@ -167,13 +167,13 @@ def _evaluation(memory: FullMemory) -> dict[str, float]:
     }
 
 
-def _panel(memory: FullMemory, rows: Ints, newest: int) -> Blocks:
+def _panel(memory: FullMemory, rows: Ints, newest: int) -> SeriesBlocks:
     histories = memory.engine.cycle.histories
     mean, median = histories.blocks(rows, newest)
     power = np.minimum(rows // GPU_SERIES * GPU_SERIES + LOAD_ROW, len(memory.rows) - 1)
     loads, place = np.unique(power, return_inverse=True)
     load = histories.blocks(loads, newest)[0][place]
-    return Blocks(mean, median, load, histories.processes(rows, newest), histories.versions(rows, newest))
+    return SeriesBlocks(mean, median, load, histories.processes(rows, newest), histories.versions(rows, newest))
 
 
 def _traits(memory: FullMemory, rows: Ints) -> Traits:

@@ -11,7 +11,7 @@ from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.passage import run as passage
 from kernelcast.predictor.passage.alarms import AlarmState
 from kernelcast.predictor.passage.calibration import Calibration, shipped
-from kernelcast.predictor.passage.run import RunOptions, limit_passed, replaced_within, trailing_mean
+from kernelcast.predictor.passage.run import DetectorOptions, limit_passed, replaced_within, trailing_mean
 from kernelcast.predictor.passage.series import BLOCK_SECONDS, Traits, build
 from kernelcast.wire.catalogue.devices import device
 from kernelcast.wire.catalogue.meanings import MEANINGS
@@ -63,7 +63,7 @@ def run(scenarios: Scenarios, *, calibration: Calibration | Literal["shipped"] |
     alerts = np.zeros(scenarios.values.shape, dtype=np.bool_)
     issued, said = [], []
     ends = range(scenarios.history // width, scenarios.length // width + 1)
-    options = RunOptions(calibration=chosen)
+    options = DetectorOptions(calibration=chosen)
     for moment in passage.run(blocks, traits, options, ends=ends, alarms=AlarmState.quiet(len(scenarios))):
         found, now = moment.found, moment.intervals(width)
         issued.append(now.start)

@@ -18,8 +18,8 @@ from kernelcast.predictor.causes.observed import Around, Observed
 from kernelcast.predictor.cycle.causes.device_faults import observed_finding
 from kernelcast.predictor.passage.alarms import AlarmState
 from kernelcast.predictor.passage.calibration import shipped
-from kernelcast.predictor.passage.run import Moment, RunOptions, run
-from kernelcast.predictor.passage.series import BLOCK_SECONDS, Blocks, Traits
+from kernelcast.predictor.passage.run import BlockResult, DetectorOptions, run
+from kernelcast.predictor.passage.series import BLOCK_SECONDS, SeriesBlocks, Traits
 from kernelcast.predictor.peers.detector import PeerDetector
 from kernelcast.predictor.peers.groups import PeerGroups
 from kernelcast.predictor.peers.panel import PeerStep
@@ -81,7 +81,7 @@ class FleetEngine:
         recording = self._recording
         ends = ends or range(DAY_STEPS, recording.size.steps + 1)
         rows = len(JUDGED) * recording.size.gpus
-        options = RunOptions(calibration=shipped())
+        options = DetectorOptions(calibration=shipped())
         traits = _traits(recording)
         for moment in run(_blocks(recording), traits, options, ends=ends, alarms=AlarmState.quiet(rows)):
             step = moment.end - 1
@@ -93,12 +93,12 @@ class FleetEngine:
             for finding in self._alarms.step(candidates.values(), rows, START_NS + moment.end * STEP_NS):
                 yield Change(step, finding)
 
-    def _candidates(self, moment: Moment) -> Iterator[Finding]:
+    def _candidates(self, moment: BlockResult) -> Iterator[Finding]:
         yield from self._observed(moment.end)
         yield from self._stragglers(moment.end)
         yield from self._passages(moment)
 
-    def _passages(self, moment: Moment) -> Iterator[Finding]:
+    def _passages(self, moment: BlockResult) -> Iterator[Finding]:
         """Series that reach their limit, or have passed it."""
         gpus = self._recording.size.gpus
         found, beyond = moment.found, moment.found.beyond
@@ -215,12 +215,12 @@ def _traits(recording: Recording) -> Traits:
     )
 
 
-def _blocks(recording: Recording) -> Blocks:
+def _blocks(recording: Recording) -> SeriesBlocks:
     """Each recorded value is a block."""
     values = np.concatenate([recording.values[metric.prometheus_name] for metric in JUDGED])
     power = recording.values[device.POWER_USAGE.prometheus_name]
     without: Floats = np.full(power.shape, np.nan)
-    return Blocks(
+    return SeriesBlocks(
         mean=values,
         median=values,
         load=np.concatenate([power, without, without]),

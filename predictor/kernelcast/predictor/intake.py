@@ -24,7 +24,7 @@ from kernelcast.wire.catalogue.kernel import (
 )
 
 
-class Role(IntEnum):
+class PointRole(IntEnum):
     """Use of the points of one series identity: ignored, a level, or part of a rate or mean."""
 
     UNKNOWN = -3
@@ -78,7 +78,7 @@ class WindowFeed:
         self._identities = identities
         self._tunables = tunables
         self._pairs = Pairs()
-        self._role: Ints = np.full(0, Role.UNKNOWN, np.int64)
+        self._role: Ints = np.full(0, PointRole.UNKNOWN, np.int64)
         self._row: Ints = np.full(0, NOT_ADMITTED, np.int64)
         self._seen: Floats = np.zeros(0)
         self.ignored = 0
@@ -110,7 +110,7 @@ class WindowFeed:
             histograms.total,
             histograms.count.astype(np.float64),
         )
-        for points in self._rounds(columns, Role.MEAN):
+        for points in self._rounds(columns, PointRole.MEAN):
             self._windows.put_totals(
                 points.rows, points.time_ns, points.start_ns, (points.value, points.count), now_seconds=now_seconds
             )
@@ -120,28 +120,28 @@ class WindowFeed:
         """Look up the identities of dropped rows again, and those of refused series."""
         if not len(rows):
             return
-        gone = np.flatnonzero(np.isin(self._row, rows) | (self._role == Role.REFUSED))
-        self._role[gone] = Role.UNKNOWN
+        gone = np.flatnonzero(np.isin(self._row, rows) | (self._role == PointRole.REFUSED))
+        self._role[gone] = PointRole.UNKNOWN
         self._row[gone] = NOT_ADMITTED
         self._pairs.drop(rows)
 
     def forget_silent(self, before_seconds: float) -> None:
         """Release identities without a point since then; the decoder may use their numbers again."""
-        silent = np.flatnonzero((self._role != Role.UNKNOWN) & (self._seen < before_seconds))
+        silent = np.flatnonzero((self._role != PointRole.UNKNOWN) & (self._seen < before_seconds))
         if len(silent):
-            self._role[silent] = Role.UNKNOWN
+            self._role[silent] = PointRole.UNKNOWN
             self._row[silent] = NOT_ADMITTED
             self._identities.forget(silent.astype(np.int32))
 
     def _take_numbers(self, columns: "Columns", now_seconds: float) -> None:
-        for points in self._rounds(columns, Role.LEVEL):
+        for points in self._rounds(columns, PointRole.LEVEL):
             self._windows.put_levels(points.rows, points.time_ns, points.value, now_seconds=now_seconds)
-        for points in self._rounds(columns, Role.RATE):
+        for points in self._rounds(columns, PointRole.RATE):
             self._windows.put_totals(
                 points.rows, points.time_ns, points.start_ns, (points.value, None), now_seconds=now_seconds
             )
-        sums = self._rounds(columns, Role.NUMERATOR)
-        counts = self._rounds(columns, Role.DENOMINATOR)
+        sums = self._rounds(columns, PointRole.NUMERATOR)
+        counts = self._rounds(columns, PointRole.DENOMINATOR)
         for joined in self._pairs.join(sums, counts):
             self._windows.put_totals(*joined, now_seconds=now_seconds)
 
@@ -150,47 +150,47 @@ class WindowFeed:
             return
         self._grow(int(series.max()) + 1)
         self._seen[series] = now_seconds
-        unknown = self._role[series] == Role.UNKNOWN
+        unknown = self._role[series] == PointRole.UNKNOWN
         numbers, first = np.unique(series[unknown], return_index=True)
         for number, owner in zip(numbers.tolist(), owners[unknown][first].tolist(), strict=True):
             self._role[number], self._row[number] = self._place(self._identities.identity(number), owner)
 
-    def _place(self, identity: SeriesIdentity, owner: int) -> tuple[Role, int]:
+    def _place(self, identity: SeriesIdentity, owner: int) -> tuple[PointRole, int]:
         metric = BY_OTLP_NAME.get(identity.name)
         if metric is None or metric is VARIANT_SQUARES or identity.temporality is Temporality.DELTA:
-            return Role.IGNORED, NOT_ADMITTED
+            return PointRole.IGNORED, NOT_ADMITTED
         if metric is TUNABLE_INFO:
-            return Role.TUNABLE, NOT_ADMITTED
+            return PointRole.TUNABLE, NOT_ADMITTED
         if metric is PROGRAM_INFO:
-            return Role.VERSIONS, NOT_ADMITTED
+            return PointRole.VERSIONS, NOT_ADMITTED
         if metric.kind in _SKIPPED:
-            return Role.IGNORED, NOT_ADMITTED
+            return PointRole.IGNORED, NOT_ADMITTED
         if metric in (VARIANT_SECONDS, VARIANT_LAUNCHES):
-            role = Role.NUMERATOR if metric is VARIANT_SECONDS else Role.DENOMINATOR
+            role = PointRole.NUMERATOR if metric is VARIANT_SECONDS else PointRole.DENOMINATOR
             subject = Subject(VARIANT, Form.MEAN, identity.attributes)
         else:
             form = _FORMS[metric.kind]
-            role, subject = Role(form), Subject(metric.prometheus_name, form, identity.attributes)
+            role, subject = PointRole(form), Subject(metric.prometheus_name, form, identity.attributes)
         row = self._windows.admit(subject, owner=owner)
-        return (Role.REFUSED if row == NOT_ADMITTED else role), row
+        return (PointRole.REFUSED if row == NOT_ADMITTED else role), row
 
     def _observe_tunables(self, decoded: Decoded, owner: Ints, now_seconds: float) -> None:
         numbers = decoded.numbers
         for columns in (numbers, decoded.histograms):
-            self.ignored += int(np.isin(self._role[columns.series], (Role.IGNORED, Role.REFUSED)).sum())
+            self.ignored += int(np.isin(self._role[columns.series], (PointRole.IGNORED, PointRole.REFUSED)).sum())
         now_ns = round(now_seconds * NANOSECONDS_PER_SECOND)
-        reported = np.isin(self._role[numbers.series], (Role.TUNABLE, Role.VERSIONS))
+        reported = np.isin(self._role[numbers.series], (PointRole.TUNABLE, PointRole.VERSIONS))
         # A point without a value withdraws a state that has ended.
         for point in np.flatnonzero(reported & (numbers.flags & NO_RECORDED_VALUE == 0)).tolist():
             series, time_ns = int(numbers.series[point]), int(numbers.time_ns[point])
             attributes = self._identities.identity(series).attributes
-            if self._role[series] == Role.TUNABLE:
+            if self._role[series] == PointRole.TUNABLE:
                 owned = int(owner[numbers.message[point]])
                 self._tunables.observe(attributes, time_ns=time_ns, owner=owned, now_ns=now_ns)
             else:
                 self._tunables.observe_versions(attributes, time_ns=time_ns, now_ns=now_ns)
 
-    def _rounds(self, columns: "Columns", role: Role) -> Iterator[Points]:
+    def _rounds(self, columns: "Columns", role: PointRole) -> Iterator[Points]:
         """The points of a role in rounds: each row's oldest points first, none twice in a round."""
         series, flags, time_ns, start_ns, value, count = columns
         chosen = np.flatnonzero((self._role[series] == role) & (flags & NO_RECORDED_VALUE == 0))
@@ -208,7 +208,7 @@ class WindowFeed:
     def _grow(self, size: int) -> None:
         more = max(size, 2 * len(self._role)) - len(self._role) if size > len(self._role) else 0
         if more:
-            self._role = np.concatenate([self._role, np.full(more, Role.UNKNOWN, np.int64)])
+            self._role = np.concatenate([self._role, np.full(more, PointRole.UNKNOWN, np.int64)])
             self._row = np.concatenate([self._row, np.full(more, NOT_ADMITTED, np.int64)])
             self._seen = np.concatenate([self._seen, np.zeros(more)])
 

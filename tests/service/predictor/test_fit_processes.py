@@ -11,7 +11,7 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
-from kernelcast.predictor.forecasting.deep.messages import MODELS, FitRequest, Outcome
+from kernelcast.predictor.forecasting.deep.messages import MODELS, FitOutcome, FitRequest
 from kernelcast.predictor.forecasting.deep.pool import Answered, FitPool, Shed
 from kernelcast.predictor.forecasting.deep.process import FitProcess
 
@@ -67,7 +67,7 @@ def test_a_new_interpreter_fits_and_ends_with_its_connection() -> None:
     try:
         answer = process.fit(FitRequest(values, 143, 0), LIMIT_SECONDS)
         assert answer is not None
-        assert answer.outcomes == dict.fromkeys(MODELS, Outcome.FITTED)
+        assert answer.outcomes == dict.fromkeys(MODELS, FitOutcome.FITTED)
         own = os.getpriority(os.PRIO_PROCESS, 0)
         assert os.getpriority(os.PRIO_PROCESS, process.pid) == min(19, own + 19)
     finally:

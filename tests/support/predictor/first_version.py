@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from kernelcast.predictor.series.snapshot import HEAD, MAGIC, VERSION, PartitionSnapshot, Saved
+from kernelcast.predictor.series.snapshot import HEAD, MAGIC, VERSION, PartitionSnapshot, SavedSeries
 
 PART_BYTES: Final = 384 * 1024
 
@@ -19,7 +19,7 @@ def dump(snapshot: PartitionSnapshot) -> list[bytes]:
     return [_dump_part(snapshot, group, number, len(groups)) for number, group in enumerate(groups)]
 
 
-def _dump_part(snapshot: PartitionSnapshot, group: Sequence[Saved], number: int, parts: int) -> bytes:
+def _dump_part(snapshot: PartitionSnapshot, group: Sequence[SavedSeries], number: int, parts: int) -> bytes:
     text = json.dumps(
         {
             "identity": snapshot.identity,
@@ -38,7 +38,7 @@ def _dump_part(snapshot: PartitionSnapshot, group: Sequence[Saved], number: int,
     return HEAD.pack(MAGIC, VERSION, zlib.crc32(packed), len(whole), len(text)) + packed
 
 
-def _describe(saved: Saved) -> list[Any]:
+def _describe(saved: SavedSeries) -> list[Any]:
     return [
         saved.subject.metric,
         int(saved.subject.form),

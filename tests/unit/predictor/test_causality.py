@@ -11,7 +11,7 @@ from kernelcast.predictor.anomalies import AnomalyDetector
 from kernelcast.predictor.anomalies.single import series_steps
 from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.backtest.breaches import BreachOptions, breach_columns
-from kernelcast.predictor.backtest.grid import Batch, GriddedSeries
+from kernelcast.predictor.backtest.grid import GriddedSeries, SeriesBatch
 from kernelcast.predictor.forecasting.combination import forecast, lowest
 from kernelcast.predictor.forecasting.deep.messages import FitAnswer, FitRequest
 from kernelcast.predictor.forecasting.deep.models import LinearModel
@@ -89,14 +89,14 @@ def fitted(values: Floats) -> Floats:
     return models.forecasts(LEAD, slice(None)).get("mean", np.full(values.shape, np.nan))
 
 
-def batch(values: Floats) -> Batch:
+def batch(values: Floats) -> SeriesBatch:
     at = np.arange(values.shape[1])
     rows = at.tolist()
     one = [
         GriddedSeries((0, (str(row),)), rows, at, each, 0.0, 300.0, (), np.zeros(len(each), bool))
         for row, each in enumerate(values)
     ]
-    return Batch(one, Panel(values, 0, 1, np.zeros(len(values), np.int64)))
+    return SeriesBatch(one, Panel(values, 0, 1, np.zeros(len(values), np.int64)))
 
 
 def breaches(values: Floats) -> Floats:

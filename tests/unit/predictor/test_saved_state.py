@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from kernelcast.predictor.arrays import Ints
 from kernelcast.predictor.series.histories import Histories
 from kernelcast.predictor.series.saved.reader import Restored, StateReader
-from kernelcast.predictor.series.saved.rows import RowColumn, SavedRows, Table
+from kernelcast.predictor.series.saved.rows import RowColumn, SavedRows, StateTable
 from kernelcast.predictor.series.saved.writer import StateWriter
 from kernelcast.predictor.series.subjects import DURATION, Form, Subject
 from kernelcast.predictor.series.windows import Windows
@@ -42,7 +42,7 @@ class Memory:
                 *columns,
             ],
         )
-        self.rows.tables["scores"] = Table("scores", lambda: self.scores, self._restore_scores)
+        self.rows.tables["scores"] = StateTable("scores", lambda: self.scores, self._restore_scores)
         self.writer = StateWriter(self.rows, epoch=1, sequence=0, every_seconds=60.0)
         self.second = START
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.support.predictor.first_version import dump
 
-from kernelcast.predictor.series.snapshot import PartitionSnapshot, Saved, load
+from kernelcast.predictor.series.snapshot import PartitionSnapshot, SavedSeries, load
 from kernelcast.predictor.series.subjects import Form, Subject
 from kernelcast.wire.errors import WireError
 
@@ -14,7 +14,7 @@ POINTS = 240
 def snapshot(series: int, *, identity: str = "one") -> PartitionSnapshot:
     rng = np.random.default_rng(1)
     saved = tuple(
-        Saved(
+        SavedSeries(
             Subject("DCGM_FI_DEV_GPU_TEMP", Form.LEVEL, (("Hostname", "n1"), ("gpu", str(number)))),
             np.where(rng.random(POINTS) < 0.1, np.nan, rng.normal(70, 5, POINTS)).astype(np.float32),
             1000 + number,

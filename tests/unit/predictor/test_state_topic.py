@@ -12,7 +12,7 @@ from tests.support.runtime.kafka_record import Record
 
 from kernelcast.predictor.engine import Engine
 from kernelcast.predictor.measures import Measures
-from kernelcast.predictor.series.snapshot import PartitionSnapshot, Saved, load
+from kernelcast.predictor.series.snapshot import PartitionSnapshot, SavedSeries, load
 from kernelcast.predictor.series.subjects import Form, Subject
 from kernelcast.predictor.settings import PredictorSettings
 from kernelcast.predictor.state.own_state import PART_BYTES, OwnState
@@ -154,7 +154,7 @@ def test_a_message_that_kafka_refused_is_sent_again() -> None:
 
 def first_version(topic: Topic, *, offset: int = 400, value: float = 80.0) -> None:
     values = np.full(240, value, np.float32)
-    saved = Saved(SUBJECT, values, (NOW + offset) // 10, (NOW + offset) * SECOND_NS, 0, 1.0, 2.0)
+    saved = SavedSeries(SUBJECT, values, (NOW + offset) // 10, (NOW + offset) * SECOND_NS, 0, 1.0, 2.0)
     parts = dump(PartitionSnapshot("one", offset, 10 * SECOND_NS, 240, (saved,)))
     for number, part in enumerate(parts):
         topic.send("kernelcast.state", key=FIRST_PART[:-1] + str(number).encode(), value=part)

@@ -7,9 +7,9 @@ from typing import Final
 
 from kernelcast.predictor.alarms.bars import bars
 from kernelcast.predictor.alarms.budget import DAY_NS, PageBudget
-from kernelcast.predictor.alarms.candidates import Candidate, Candidates
+from kernelcast.predictor.alarms.candidates import FindingCandidate, FindingCandidates
 from kernelcast.predictor.alarms.findings import Open, build, is_news, new_id, over
-from kernelcast.predictor.alarms.grouping import Group, groups
+from kernelcast.predictor.alarms.grouping import CandidateGroup, groups
 from kernelcast.predictor.alarms.racks import RackOf, rack_of
 from kernelcast.predictor.alarms.settings import AlarmSettings
 from kernelcast.predictor.alarms.state import AlarmSnapshot
@@ -47,7 +47,7 @@ class Alarms:
         self._rack_of = racks or rack_of(settings)
         self._open: dict[str, Open] = {}
         self._summary: Open | None = None
-        self.candidates = Candidates(settings)
+        self.candidates = FindingCandidates(settings)
         self.budget = PageBudget(settings.pages_per_day)
         self.known = KnownFindings()
 
@@ -107,14 +107,14 @@ class Alarms:
         self._summary = snapshot.summary
         self.budget.paged_ns = dict(snapshot.paged_ns)
 
-    def _regroup(self, time_ns: int) -> dict[str, Sequence[Candidate]]:
+    def _regroup(self, time_ns: int) -> dict[str, Sequence[FindingCandidate]]:
         """Assign accepted candidates to findings; returns each finding's members."""
         wide = {(one.scope, one.unit, one.cause) for one in self._open.values() if one.cause is not None}
         accepted = [one for one in self.candidates.by_series.values() if one.is_accepted]
         made = groups(accepted, lambda *which: which in wide, self._rack_of)
         for one in self._open.values():
             one.members = set()
-        result: dict[str, Sequence[Candidate]] = {}
+        result: dict[str, Sequence[FindingCandidate]] = {}
         for group in made:
             opened = self._opened_for(group, result, time_ns)
             opened.scope, opened.unit, opened.cause = group.scope, group.unit, group.cause
@@ -124,7 +124,7 @@ class Alarms:
             result[opened.finding_id] = group.members
         return result
 
-    def _opened_for(self, group: Group, used: dict[str, Sequence[Candidate]], time_ns: int) -> Open:
+    def _opened_for(self, group: CandidateGroup, used: dict[str, Sequence[FindingCandidate]], time_ns: int) -> Open:
         """The oldest finding that one of the members belonged to, or that was about the same; else a new one."""
         ids = {one.finding_id for one in group.members if one.finding_id}
         same = [
@@ -145,7 +145,7 @@ class Alarms:
         reason = deploys_over.get(deployed, EndReason.CLEARED)
         return over(opened.published, time_ns, reason) if opened.published is not None else None
 
-    def _describe(self, members: dict[str, Sequence[Candidate]], time_ns: int) -> list[Finding]:
+    def _describe(self, members: dict[str, Sequence[FindingCandidate]], time_ns: int) -> list[Finding]:
         """Describe all findings, the most urgent first, so that they get the pages that are left."""
         built = [build(self._open[key], found, time_ns, held=False) for key, found in members.items()]
         built.sort(key=lambda one: (_URGENCY[one.state], -one.series, one.began_ns, one.finding_id))

@@ -17,7 +17,7 @@ NANOSECONDS = 1_000_000_000
 
 
 @dataclass(slots=True)
-class Candidate:
+class FindingCandidate:
     """Candidate finding of one series.
 
     Attributes:
@@ -52,7 +52,7 @@ def key_of(found: Finding) -> CandidateKey:
     return found.metric, found.labels, found.cause is Cause.DEPLOY
 
 
-class Candidates:
+class FindingCandidates:
     """All series with a candidate; changed by one thread.
 
     Attributes:
@@ -63,7 +63,7 @@ class Candidates:
 
     def __init__(self, settings: AlarmSettings) -> None:
         self._settings = settings
-        self.by_series: dict[CandidateKey, Candidate] = {}
+        self.by_series: dict[CandidateKey, FindingCandidate] = {}
         self.updated_ns = 0
         self.refused = 0
 
@@ -75,7 +75,7 @@ class Candidates:
             if known is not None:
                 self._seen_again(known, one, time_ns)
             elif len(self.by_series) < self._settings.max_series:
-                self.by_series[key] = Candidate(one, time_ns, time_ns, (time_ns,))
+                self.by_series[key] = FindingCandidate(one, time_ns, time_ns, (time_ns,))
             else:
                 self.refused += 1
         gone = [key for key, one in self.by_series.items() if time_ns - one.seen_ns > self.linger_ns(one)]
@@ -89,7 +89,7 @@ class Candidates:
         for key in gone:
             del self.by_series[key]
 
-    def linger_ns(self, one: Candidate) -> int:
+    def linger_ns(self, one: FindingCandidate) -> int:
         """Time after which a candidate that is not seen any more is forgotten."""
         settings = self._settings
         span_ns = one.begins_ns[-1] - one.begins_ns[0]
@@ -118,7 +118,7 @@ class Candidates:
         for (one, _), is_strong in zip(predicted, strong.tolist(), strict=True):
             one.is_accepted |= is_strong
 
-    def _seen_again(self, known: Candidate, one: Finding, time_ns: int) -> None:
+    def _seen_again(self, known: FindingCandidate, one: Finding, time_ns: int) -> None:
         if known.seen_ns < self.updated_ns:
             known.begins_ns = (*known.begins_ns, time_ns)[-self._settings.flaps :]
             if not known.is_accepted:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Final
 
-from kernelcast.predictor.alarms.candidates import Candidate, CandidateKey
-from kernelcast.predictor.alarms.grouping import Group, Labels, advance, primary
+from kernelcast.predictor.alarms.candidates import CandidateKey, FindingCandidate
+from kernelcast.predictor.alarms.grouping import CandidateGroup, Labels, advance, primary
 from kernelcast.wire.catalogue.meanings import Cause
 from kernelcast.wire.findings import EndReason, Finding, FindingEvidence, FindingState, Scope, Severity
 
@@ -24,7 +24,7 @@ class Open:
 
     Attributes:
         finding_id: Its id.
-        scope, unit, cause: As `Group`.
+        scope, unit, cause: As `CandidateGroup`.
         began_ns: Its begin.
         members: Series that belong to it.
         published: As it was last reported; None before.
@@ -41,13 +41,13 @@ class Open:
     published_ns: int = 0
 
 
-def new_id(group: Group, began_ns: int) -> str:
+def new_id(group: CandidateGroup, began_ns: int) -> str:
     """An id that is the same whenever the same things are evaluated again."""
     text = f"{group.scope}|{group.unit}|{group.cause or ''}|{began_ns}|{sorted(one.key for one in group.members)}"
     return hashlib.blake2b(text.encode(), digest_size=_ID_BYTES).hexdigest()
 
 
-def build(opened: Open, members: Sequence[Candidate], time_ns: int, *, held: bool) -> Finding:
+def build(opened: Open, members: Sequence[FindingCandidate], time_ns: int, *, held: bool) -> Finding:
     """Describe a group by its leading candidate."""
     lead = primary(members)
     paged = any(one.latest.severity is Severity.PAGE for one in members)
@@ -102,7 +102,7 @@ def is_news(before: Finding | None, now: Finding) -> bool:
     return any(getattr(before, name) != getattr(now, name) for name in changing)
 
 
-def _labels(opened: Open, members: Sequence[Candidate]) -> Labels:
+def _labels(opened: Open, members: Sequence[FindingCandidate]) -> Labels:
     """Labels that all members share, and the unit of the scope."""
     shared = reduce(set.intersection, (set(one.latest.labels) for one in members))
     name = _UNIT_LABEL.get(opened.scope)
@@ -111,7 +111,7 @@ def _labels(opened: Open, members: Sequence[Candidate]) -> Labels:
     return tuple(sorted(shared))
 
 
-def _evidence(lead: Finding, members: Sequence[Candidate]) -> tuple[FindingEvidence, ...]:
+def _evidence(lead: Finding, members: Sequence[FindingCandidate]) -> tuple[FindingEvidence, ...]:
     """The facts of the leading series, then one of each other series."""
     facts = list(lead.evidence[:MAX_FACTS])
     named = {(one.metric, one.labels) for one in facts}
@@ -120,7 +120,7 @@ def _evidence(lead: Finding, members: Sequence[Candidate]) -> tuple[FindingEvide
     return (*facts, *others)
 
 
-def _fact(one: Candidate) -> FindingEvidence:
+def _fact(one: FindingCandidate) -> FindingEvidence:
     found = one.latest
     against = "" if found.limit is None else "limit"
     return FindingEvidence(found.metric, found.labels, found.value, found.limit, against, one.since_ns, one.seen_ns)

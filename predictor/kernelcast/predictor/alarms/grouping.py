@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from kernelcast.predictor.alarms.candidates import Candidate
+from kernelcast.predictor.alarms.candidates import FindingCandidate
 from kernelcast.predictor.alarms.racks import RackOf
 from kernelcast.wire.catalogue.meanings import Cause
 from kernelcast.wire.findings import Finding, FindingState, Scope
@@ -80,7 +80,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class CandidateGroup:
     """A group of candidates with the unit that they concern.
 
     Attributes:
@@ -93,7 +93,7 @@ class Group:
     scope: Scope
     unit: str
     cause: Cause | None
-    members: tuple[Candidate, ...]
+    members: tuple[FindingCandidate, ...]
 
 
 def place_of(labels: Labels, rack_of: RackOf) -> Place:
@@ -106,7 +106,9 @@ def place_of(labels: Labels, rack_of: RackOf) -> Place:
     return Place(gpu, node, found.get("program", ""), rack_of(node) if node else "")
 
 
-def groups(candidates: Iterable[Candidate], wide: Callable[[Scope, str, Cause], bool], rack_of: RackOf) -> list[Group]:
+def groups(
+    candidates: Iterable[FindingCandidate], wide: Callable[[Scope, str, Cause], bool], rack_of: RackOf
+) -> list[CandidateGroup]:
     """Divide candidates into groups.
 
     Args:
@@ -141,11 +143,11 @@ def groups(candidates: Iterable[Candidate], wide: Callable[[Scope, str, Cause], 
             rest[Scope.GPU, place.gpu].append(row)
         else:
             rest[Scope.SERIES, repr(one.key)].append(row)
-    made = [Group(scope, unit, cause, _members(placed, rows)) for scope, unit, cause, rows in found]
-    return made + [Group(scope, unit, None, _members(placed, rows)) for (scope, unit), rows in rest.items()]
+    made = [CandidateGroup(scope, unit, cause, _members(placed, rows)) for scope, unit, cause, rows in found]
+    return made + [CandidateGroup(scope, unit, None, _members(placed, rows)) for (scope, unit), rows in rest.items()]
 
 
-def primary(members: Sequence[Candidate]) -> Finding:
+def primary(members: Sequence[FindingCandidate]) -> Finding:
     """The leading candidate of a group: of the cause that explains most, the most advanced one."""
     count: dict[Cause, int] = defaultdict(int)
     for one in members:
@@ -155,7 +157,7 @@ def primary(members: Sequence[Candidate]) -> Finding:
     return min(found, key=lambda one: (-_ADVANCE[one.state], _median_seconds(one), one.metric, one.labels))
 
 
-def advance(members: Iterable[Candidate], before: Finding | None) -> FindingState:
+def advance(members: Iterable[FindingCandidate], before: Finding | None) -> FindingState:
     """The most advanced state of a group's members so far: a limit that was passed stays so until it is over."""
     states = [one.latest.state for one in members] + ([] if before is None else [before.state])
     return max(states, key=lambda state: _ADVANCE[state])
@@ -178,7 +180,7 @@ def _median_seconds(one: Finding) -> float:
     return float("inf") if median is None else median
 
 
-def _followers(placed: Sequence[tuple[Candidate, Place]]) -> set[int]:
+def _followers(placed: Sequence[tuple[FindingCandidate, Place]]) -> set[int]:
     """Candidates that another cause on their GPU explains; they go where that one goes."""
     least: dict[str, int] = {}
     for one, place in placed:
@@ -192,7 +194,7 @@ def _followers(placed: Sequence[tuple[Candidate, Place]]) -> set[int]:
 
 
 def _buckets(
-    placed: Sequence[tuple[Candidate, Place]], choice: int, taken: set[int]
+    placed: Sequence[tuple[FindingCandidate, Place]], choice: int, taken: set[int]
 ) -> dict[tuple[Scope, str, Cause], list[int]]:
     """Candidates by unit and cause, at the first, second, … scope that their cause can have."""
     found: dict[tuple[Scope, str, Cause], list[int]] = defaultdict(list)
@@ -211,5 +213,5 @@ def _is_wide(scope: Scope, cause: Cause, places: Sequence[Place]) -> bool:
     return scope is not Scope.RACK or len({place.node for place in places}) >= LEAST_NODES
 
 
-def _members(placed: Sequence[tuple[Candidate, Place]], rows: Iterable[int]) -> tuple[Candidate, ...]:
+def _members(placed: Sequence[tuple[FindingCandidate, Place]], rows: Iterable[int]) -> tuple[FindingCandidate, ...]:
     return tuple(placed[row][0] for row in rows)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kernelcast.predictor.alarms.candidates import Candidate
+from kernelcast.predictor.alarms.candidates import FindingCandidate
 from kernelcast.predictor.alarms.findings import Open
 from kernelcast.wire.catalogue.meanings import Cause
 from kernelcast.wire.errors import EventError, WireError
@@ -27,7 +27,7 @@ class AlarmSnapshot:
     """
 
     updated_ns: int
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[FindingCandidate, ...]
     findings: tuple[Open, ...]
     summary: Open | None
     paged_ns: Mapping[str, int]
@@ -68,7 +68,7 @@ def load(data: Mapping[str, Any]) -> AlarmSnapshot:
         raise WireError(f"the alarms' state cannot be read: {error!r}; findings begin again") from error
 
 
-def _from_candidate(one: Candidate) -> dict[str, Any]:
+def _from_candidate(one: FindingCandidate) -> dict[str, Any]:
     return {
         "latest": _event(one.latest),
         "since_ns": one.since_ns,
@@ -79,8 +79,8 @@ def _from_candidate(one: Candidate) -> dict[str, Any]:
     }
 
 
-def _candidate(data: Mapping[str, Any]) -> Candidate:
-    return Candidate(
+def _candidate(data: Mapping[str, Any]) -> FindingCandidate:
+    return FindingCandidate(
         latest=finding_from(data["latest"]),
         since_ns=int(data["since_ns"]),
         seen_ns=int(data["seen_ns"]),

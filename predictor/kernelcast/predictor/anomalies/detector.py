@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kernelcast.predictor.anomalies.episodes import Episodes
-from kernelcast.predictor.anomalies.evidence import Evidence, EvidenceModel, Interval
+from kernelcast.predictor.anomalies.evidence import AnomalyEvidence, EvidenceModel, Interval
 from kernelcast.predictor.anomalies.kinds import AnomalyKind
 from kernelcast.predictor.anomalies.season import grouped
 from kernelcast.predictor.anomalies.settings import AnomalySettings
@@ -166,7 +166,7 @@ class AnomalyDetector:
         self._evidence.learn(rows, interval, peaks, weight)
         return score, onset
 
-    def _describe(self, rows: slice, evidence: Evidence) -> None:
+    def _describe(self, rows: slice, evidence: AnomalyEvidence) -> None:
         """Kind and direction are those of an episode's first row; a spike that stays becomes a level shift."""
         age, kind, direction = self._episodes.age[rows], self._kind[rows], self._direction[rows]
         opens = (age == 1) | ((age > 1) & (evidence.kind == AnomalyKind.MISSING))

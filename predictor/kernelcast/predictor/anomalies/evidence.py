@@ -51,7 +51,7 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class AnomalyEvidence:
     """Improbability of an interval, -log10 of its probability; shapes (n,).
 
     Attributes:
@@ -82,7 +82,7 @@ class EvidenceModel:
         self._missing = RunModel(rows, LARGEST_MISSING_RARITY)
         self._constant = RunModel(rows, LARGEST_CONSTANT_RARITY)
 
-    def gather(self, rows: slice, interval: Interval) -> tuple[Evidence, list[Peaks]]:
+    def gather(self, rows: slice, interval: Interval) -> tuple[AnomalyEvidence, list[Peaks]]:
         """The evidence of an interval, and the peaks that `learn` takes afterwards.
 
         Args:
@@ -136,7 +136,9 @@ def isolated_factor(days: Float32s, settings: AnomalySettings) -> Float32s:
     return factor
 
 
-def _strongest(rarities: tuple[Float32s, Float32s], trust: Float32s, missing: Float32s, constant: Float32s) -> Evidence:
+def _strongest(
+    rarities: tuple[Float32s, Float32s], trust: Float32s, missing: Float32s, constant: Float32s
+) -> AnomalyEvidence:
     """Merge the evidence of all features and of both runs.
 
     Args:
@@ -163,4 +165,4 @@ def _strongest(rarities: tuple[Float32s, Float32s], trust: Float32s, missing: Fl
     present, news, alarm, alarm_news = (
         np.maximum(one.max(axis=(0, 1)), runs) for one in (every, new, every * trust, new * trust)
     )
-    return Evidence(present, news, alarm, alarm_news, direction, kind)
+    return AnomalyEvidence(present, news, alarm, alarm_news, direction, kind)

@@ -7,13 +7,13 @@ import numpy as np
 from kernelcast.predictor.anomalies.detector import AnomalyDetector
 from kernelcast.predictor.anomalies.single import series_steps
 from kernelcast.predictor.arrays import Floats
-from kernelcast.predictor.backtest.grid import Batch
+from kernelcast.predictor.backtest.grid import SeriesBatch
 
 _ALONE: Final = 16
 """Up to this number of series, one after the other costs less than all of them in arrays."""
 
 
-def anomaly_scores(batch: Batch) -> dict[str, Floats]:
+def anomaly_scores(batch: SeriesBatch) -> dict[str, Floats]:
     """Columns `anomaly_score` and `anomaly_onset`, each of shape (n, t)."""
     rows = batch.panel.rows
     season = batch.seasons[0] if batch.seasons else 0

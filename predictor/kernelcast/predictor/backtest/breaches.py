@@ -11,12 +11,19 @@ import numpy as np
 from kernelcast.predictor.arrays import Bools, Floats
 from kernelcast.predictor.backtest.companions import Companions
 from kernelcast.predictor.backtest.durations import Duration
-from kernelcast.predictor.backtest.grid import Batch
+from kernelcast.predictor.backtest.grid import SeriesBatch
 from kernelcast.predictor.passage.alarms import AlarmState
 from kernelcast.predictor.passage.calibration import shipped
 from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS
-from kernelcast.predictor.passage.run import MIN_BLOCKS, RunOptions, limit_passed, replaced_within, run, trailing_mean
-from kernelcast.predictor.passage.series import BLOCK_SECONDS, Blocks, Traits, condense
+from kernelcast.predictor.passage.run import (
+    MIN_BLOCKS,
+    DetectorOptions,
+    limit_passed,
+    replaced_within,
+    run,
+    trailing_mean,
+)
+from kernelcast.predictor.passage.series import BLOCK_SECONDS, SeriesBlocks, Traits, condense
 from kernelcast.wire.catalogue.meanings import OTHER, Meaning
 
 DEFAULT_HORIZON: Final = Duration(4 * 3600.0, counted=False)
@@ -46,7 +53,7 @@ class BreachOptions:
     companions: Companions = field(default_factory=Companions)
     alarm_horizons_seconds: tuple[float, ...] | None = None
 
-    def limits(self, batch: Batch) -> Floats:
+    def limits(self, batch: SeriesBatch) -> Floats:
         """Limit of each series, shape (n,): the threshold, else the first value of its companion, else NaN."""
         if self.threshold is not None:
             return np.full(batch.panel.rows, self.threshold)
@@ -57,7 +64,7 @@ class BreachOptions:
         limits: Floats = found[np.arange(len(found)), first]
         return limits
 
-    def has_limit(self, batch: Batch) -> bool:
+    def has_limit(self, batch: SeriesBatch) -> bool:
         """Whether a series of a batch can breach at all."""
         return bool(self.meaning.own_ratio) or bool(np.isfinite(self.limits(batch)).any())
 
@@ -79,7 +86,7 @@ class _Clock:
     horizons: tuple[float, ...]
 
     @classmethod
-    def of(cls, batch: Batch, options: BreachOptions) -> "_Clock":
+    def of(cls, batch: SeriesBatch, options: BreachOptions) -> "_Clock":
         width = max(1, round(options.lasting.seconds(batch.interval_seconds) / batch.interval_seconds))
         scale = width * batch.interval_seconds / BLOCK_SECONDS
         asked = min(options.horizon.seconds(batch.interval_seconds), LONGEST_SECONDS * scale)
@@ -87,13 +94,13 @@ class _Clock:
         usual = HORIZONS_SECONDS if given is None else tuple(h / scale for h in given if h <= LONGEST_SECONDS * scale)
         return cls(width, scale, usual, tuple(sorted({*usual, asked / scale})))
 
-    def column(self, batch: Batch, options: BreachOptions) -> int:
+    def column(self, batch: SeriesBatch, options: BreachOptions) -> int:
         """Return the place of the column's horizon among all."""
         asked = min(options.horizon.seconds(batch.interval_seconds) / self.scale, LONGEST_SECONDS)
         return int(np.argmin(np.abs(np.array(self.horizons) - asked)))
 
 
-def breach_columns(batch: Batch, options: BreachOptions) -> dict[str, Floats]:
+def breach_columns(batch: SeriesBatch, options: BreachOptions) -> dict[str, Floats]:
     """Columns `breach_probability`, `seconds_to_threshold` and `alert`, each of shape (n, t); NaN while abstaining."""
     shape = batch.panel.values.shape
     columns = {name: np.full(shape, np.nan) for name in NAMES} | {"alert": np.zeros(shape)}
@@ -112,9 +119,9 @@ def breach_columns(batch: Batch, options: BreachOptions) -> dict[str, Floats]:
     unknown = np.zeros(batch.panel.rows, dtype=np.bool_)
     _write_passed(columns, slice(0, shape[1]), limit_passed(values, replaced, limits, unknown, traits))
     ends = range(min(MIN_BLOCKS, mean.shape[1] + 1), mean.shape[1] + 1)
-    rule = RunOptions(clock.horizons, clock.alarm_horizons, shipped(), clock.scale)
+    rule = DetectorOptions(clock.horizons, clock.alarm_horizons, shipped(), clock.scale)
     ends_of_blocks = np.arange(1, mean.shape[1] + 1) * clock.width - 1
-    blocks = Blocks(mean, median, usage, process[:, ends_of_blocks], version[:, ends_of_blocks])
+    blocks = SeriesBlocks(mean, median, usage, process[:, ends_of_blocks], version[:, ends_of_blocks])
     alarms = AlarmState.quiet(batch.panel.rows)
     for moment in run(blocks, traits, rule, ends=ends, alarms=alarms):
         found, now = moment.found, moment.intervals(clock.width)

@@ -8,7 +8,7 @@ import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.backtest.breaches import BreachOptions
-from kernelcast.predictor.backtest.grid import Batch
+from kernelcast.predictor.backtest.grid import SeriesBatch
 from kernelcast.predictor.causes.breaches import causes_of_breaches
 from kernelcast.predictor.causes.observed import Around, Observed
 from kernelcast.wire.catalogue.meanings import MEANINGS, Cause, Meaning
@@ -21,7 +21,7 @@ WINDOW_SECONDS: Final = 86_400.0
 PAIRS_AT_ONCE: Final = 128
 
 
-def alert_causes(batch: Batch, alerts: Floats, options: BreachOptions) -> Floats:
+def alert_causes(batch: SeriesBatch, alerts: Floats, options: BreachOptions) -> Floats:
     """Cause of each row, shape (n, t), as its place in `CAUSES`; NaN without an alert.
 
     A cause is found from the rows up to its own alone.
@@ -89,7 +89,7 @@ class _Sources:
     limits: Floats
 
     @classmethod
-    def of(cls, batch: Batch, options: BreachOptions) -> "_Sources":
+    def of(cls, batch: SeriesBatch, options: BreachOptions) -> "_Sources":
         companions, judged = options.companions, metric_of(options.meaning)
         return cls(
             batch.interval_seconds,

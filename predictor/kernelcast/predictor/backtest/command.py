@@ -17,12 +17,12 @@ from kernelcast.predictor.backtest.companions import Companions
 from kernelcast.predictor.backtest.compare import COLUMNS, alert_changes, change_lines, write_changes
 from kernelcast.predictor.backtest.configuration import configured, ignored_differences, read_settings
 from kernelcast.predictor.backtest.durations import Duration, parse_duration
-from kernelcast.predictor.backtest.engine import ROWS_AT_ONCE, Run, column_names
+from kernelcast.predictor.backtest.engine import ROWS_AT_ONCE, Backtest, column_names
 from kernelcast.predictor.backtest.grid import GridOptions, batches
 from kernelcast.predictor.backtest.output import check_output, write
 from kernelcast.predictor.backtest.recording import RangeOptions, read_range
-from kernelcast.predictor.backtest.run import RunOptions
-from kernelcast.predictor.backtest.table import Table, read
+from kernelcast.predictor.backtest.run import BacktestOptions
+from kernelcast.predictor.backtest.table import CsvTable, read
 from kernelcast.predictor.forecasting.deep.pool import pooled_fits
 from kernelcast.runtime.command import command
 from kernelcast.wire.catalogue.meanings import MEANINGS, OTHER, Meaning
@@ -136,7 +136,7 @@ def backtest(  # noqa: PLR0913  typer makes an option of each
     if calendar is not None:
         periods = read_settings(calendar, option="--calendar").calendar
         grid = replace(grid, calendar=periods, metric=metric or "")
-    options = RunOptions(parse_duration("--ahead", ahead), _duration("--horizon", horizon), _levels(quantiles))
+    options = BacktestOptions(parse_duration("--ahead", ahead), _duration("--horizon", horizon), _levels(quantiles))
     meaning = _meaning(metric) if compare is None else MEANINGS.get(metric or "", OTHER)
     if threshold is not None and not math.isfinite(threshold):
         raise ConfigurationError(f"--threshold is {threshold:g}; write a number in the unit of the values")
@@ -165,7 +165,7 @@ def backtest(  # noqa: PLR0913  typer makes an option of each
         return
     with pooled_fits(len(os.sched_getaffinity(0))) if deep else nullcontext() as fit_all:
         options = replace(options, fit_all=fit_all)
-        run = Run(table, grid, options, scored=report, breaches=breaches, progress=_progress)
+        run = Backtest(table, grid, options, scored=report, breaches=breaches, progress=_progress)
         results, futures = run.results()
     write(output, table, column_names(options), results, futures)
     for line in run.scores.lines() if report else ():
@@ -182,7 +182,7 @@ def _refuse_beside_compare(names: Iterable[str]) -> None:
 
 def _compare(
     paths: tuple[Path, Path],
-    table: Table,
+    table: CsvTable,
     grid: GridOptions,
     breaches: BreachOptions,
     metric: str | None,
@@ -211,7 +211,7 @@ def _compare(
         typer.echo(f"predictor.{setting} differs; a backtest does not apply it", err=True)
 
 
-def _read(files: Sequence[Path], recording: RangeOptions) -> Table:
+def _read(files: Sequence[Path], recording: RangeOptions) -> CsvTable:
     """The input: files, or a range of a Prometheus.
 
     Raises:

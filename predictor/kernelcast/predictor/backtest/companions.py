@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 
 from kernelcast.predictor.arrays import Floats, Ints
-from kernelcast.predictor.backtest.grid import Batch, GriddedSeries
-from kernelcast.predictor.backtest.table import Table, read
+from kernelcast.predictor.backtest.grid import GriddedSeries, SeriesBatch
+from kernelcast.predictor.backtest.table import CsvTable, read
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.catalogue.devices import gpu, nvlink
 from kernelcast.wire.catalogue.model import Metric
@@ -78,17 +78,17 @@ class Companion:
 class Companions:
     """All companions of a table."""
 
-    def __init__(self, table: Table | None = None, found: Sequence[Companion] = ()) -> None:
+    def __init__(self, table: CsvTable | None = None, found: Sequence[Companion] = ()) -> None:
         """Keep companions.
 
         Args:
             table: The series that they accompany.
             found: The companions.
         """
-        self._table, self._found = table or Table(), found
+        self._table, self._found = table or CsvTable(), found
 
     @classmethod
-    def of_file(cls, table: Table, path: Path | None) -> "Companions":
+    def of_file(cls, table: CsvTable, path: Path | None) -> "Companions":
         """Read a file; None for no companions.
 
         Raises:
@@ -105,20 +105,20 @@ class Companions:
         """Whether there are any."""
         return bool(self._found)
 
-    def values(self, batch: Batch, metric: Metric | None) -> Floats | None:
+    def values(self, batch: SeriesBatch, metric: Metric | None) -> Floats | None:
         """A companion's values at each interval of a batch, shape (n, t); None where no series has it.
 
         Of several companions of one metric the first counts; of a metric that a GPU has for each link, their sum.
         """
         return None if metric is None else self._named(batch, metric.prometheus_name)
 
-    def metrics(self, batch: Batch) -> dict[str, Floats]:
+    def metrics(self, batch: SeriesBatch) -> dict[str, Floats]:
         """All companions of a batch that are metrics of its GPUs, by Prometheus name, each of shape (n, t)."""
         names = sorted({each.metric for each in self._found} - _OF_PROGRAMS)
         found = {name: self._named(batch, name) for name in names}
         return {name: values for name, values in found.items() if values is not None}
 
-    def siblings(self, batch: Batch, metric: str) -> Floats | None:
+    def siblings(self, batch: SeriesBatch, metric: str) -> Floats | None:
         """Durations of other kernels on the same GPU, shape (n, k, t); None where no series has them."""
         if metric != kernel.DURATION.prometheus_name:
             return None
@@ -132,7 +132,7 @@ class Companions:
         nothing = np.full(batch.panel.length, np.nan)
         return np.stack([np.stack([*row, *[nothing] * (most - len(row))]) for row in rows])
 
-    def programs(self, batch: Batch) -> Floats | None:
+    def programs(self, batch: SeriesBatch) -> Floats | None:
         """Number of programs on the GPU, shape (n, t); None where the companions do not show it.
 
         Counted are the programs of kernel durations, the series' own included, and processes, whichever are more.
@@ -143,14 +143,14 @@ class Companions:
         nothing = np.full(batch.panel.length, np.nan)
         return np.stack([nothing if row is None else row for row in rows])
 
-    def _named(self, batch: Batch, metric: str) -> Floats | None:
+    def _named(self, batch: SeriesBatch, metric: str) -> Floats | None:
         rows = [self._values(one, metric) for one in batch.series]
         if all(row is None for row in rows):
             return None
         nothing = np.full(batch.panel.length, np.nan)
         return np.stack([nothing if row is None else row for row in rows])
 
-    def numbers(self, batch: Batch, metric: str) -> Ints:
+    def numbers(self, batch: SeriesBatch, metric: str) -> Ints:
         """Number of changes of a companion's value at each interval of a batch, shape (n, t); -1 before its first.
 
         Unlike a measurement, a value holds until the next one, however late that comes.
@@ -220,7 +220,7 @@ def _shares_gpu(labels: Mapping[str, str], each: Companion) -> bool:
     return all(labels.get(name, value) == value for name, value in each.labels.items() if name in _OF_GPU)
 
 
-def _companion(table: Table, labels: Sequence[str], numbers: Sequence[int]) -> Companion:
+def _companion(table: CsvTable, labels: Sequence[str], numbers: Sequence[int]) -> Companion:
     # An empty label is none, as in Prometheus: a GPU's metrics have no program.
     named = {name: label for name, label in zip(table.columns[0], labels, strict=True) if label}
     rows = sorted((table.rows[number] for number in numbers), key=lambda row: row.seconds)

@@ -17,15 +17,15 @@ import numpy as np
 
 from kernelcast.predictor.arrays import Bools
 from kernelcast.predictor.backtest.breaches import BreachOptions, breach_columns
-from kernelcast.predictor.backtest.grid import Batch, GriddedSeries
+from kernelcast.predictor.backtest.grid import GriddedSeries, SeriesBatch
 from kernelcast.predictor.backtest.output import time_text
-from kernelcast.predictor.backtest.table import SeriesKey, Table
+from kernelcast.predictor.backtest.table import CsvTable, SeriesKey
 from kernelcast.wire.errors import ConfigurationError
 
 COLUMNS: Final = ("change", "old_begin", "old_end", "new_begin", "new_end", "shift_seconds")
 
 
-class Change(StrEnum):
+class AlertChange(StrEnum):
     """Difference of one alert between two configurations."""
 
     GAINED = "gained"
@@ -60,7 +60,7 @@ class ChangedAlert:
     """
 
     key: SeriesKey
-    change: Change
+    change: AlertChange
     old: Episode | None
     new: Episode | None
 
@@ -70,7 +70,7 @@ class ChangedAlert:
         return min(episode.begin for episode in (self.old, self.new) if episode is not None)
 
 
-def alert_changes(batches: Iterable[Batch], old: BreachOptions, new: BreachOptions) -> list[ChangedAlert]:
+def alert_changes(batches: Iterable[SeriesBatch], old: BreachOptions, new: BreachOptions) -> list[ChangedAlert]:
     """All alerts of both configurations, unchanged ones included, by time within each series."""
     found: list[ChangedAlert] = []
     for batch in batches:
@@ -108,13 +108,13 @@ def _joined(episodes: Sequence[Episode]) -> Episode | None:
 
 def _changed(key: SeriesKey, old: Episode | None, new: Episode | None) -> ChangedAlert:
     if old is None or new is None:
-        return ChangedAlert(key, Change.GAINED if old is None else Change.LOST, old, new)
+        return ChangedAlert(key, AlertChange.GAINED if old is None else AlertChange.LOST, old, new)
     shift = new.begin - old.begin
-    change = Change.EARLIER if shift < 0 else Change.LATER if shift > 0 else Change.SAME
+    change = AlertChange.EARLIER if shift < 0 else AlertChange.LATER if shift > 0 else AlertChange.SAME
     return ChangedAlert(key, change, old, new)
 
 
-def write_changes(path: Path, table: Table, changes: Sequence[ChangedAlert]) -> None:
+def write_changes(path: Path, table: CsvTable, changes: Sequence[ChangedAlert]) -> None:
     """Write one row for each alert that differs: labels, change, begin and end under both configurations.
 
     Raises:
@@ -126,7 +126,7 @@ def write_changes(path: Path, table: Table, changes: Sequence[ChangedAlert]) -> 
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow([*table.labels, *COLUMNS])
             for change in changes:
-                if change.change != Change.SAME:
+                if change.change != AlertChange.SAME:
                     writer.writerow([*table.label_values(change.key), *_cells(table, change)])
         partial.replace(path)
     except OSError as error:
@@ -134,7 +134,7 @@ def write_changes(path: Path, table: Table, changes: Sequence[ChangedAlert]) -> 
         raise ConfigurationError(f"--output {path} cannot be written: {error}") from None
 
 
-def _cells(table: Table, change: ChangedAlert) -> list[str]:
+def _cells(table: CsvTable, change: ChangedAlert) -> list[str]:
     like = table.rows[0].time
     old, new = change.old, change.new
     times = [time_text(moment, like) for episode in (old, new) if episode for moment in (episode.begin, episode.end)]
@@ -143,19 +143,19 @@ def _cells(table: Table, change: ChangedAlert) -> list[str]:
     return [change.change, *times, f"{new.begin - old.begin:g}"]
 
 
-def change_lines(table: Table, changes: Sequence[ChangedAlert]) -> list[str]:
+def change_lines(table: CsvTable, changes: Sequence[ChangedAlert]) -> list[str]:
     """The comparison as text: one line for each alert that differs, by time, then the number of each kind."""
     labels = {change.key: _labels(table, change.key) for change in changes}
     shown = [
         " ".join(part for part in (change.change, labels[change.key], _times(table, change)) if part)
         for change in sorted(changes, key=lambda each: each.begin)
-        if change.change != Change.SAME
+        if change.change != AlertChange.SAME
     ]
     counts = Counter(change.change for change in changes)
-    return [*shown, ", ".join(f"{counts[kind]} {kind}" for kind in Change)]
+    return [*shown, ", ".join(f"{counts[kind]} {kind}" for kind in AlertChange)]
 
 
-def _times(table: Table, change: ChangedAlert) -> str:
+def _times(table: CsvTable, change: ChangedAlert) -> str:
     like = table.rows[0].time
     old, new = change.old, change.new
     if old is not None and new is not None:
@@ -166,6 +166,6 @@ def _times(table: Table, change: ChangedAlert) -> str:
     return f"{time_text(episode.begin, like)} until {time_text(episode.end, like)}"
 
 
-def _labels(table: Table, key: SeriesKey) -> str:
+def _labels(table: CsvTable, key: SeriesKey) -> str:
     pairs = zip(table.labels, table.label_values(key), strict=True)
     return "{" + ",".join(f'{name}="{value}"' for name, value in pairs if value) + "}"

@@ -9,10 +9,10 @@ from kernelcast.predictor.backtest.breaches import BreachOptions, breach_columns
 from kernelcast.predictor.backtest.causes import alert_causes, cause_name
 from kernelcast.predictor.backtest.grid import GridOptions, batches, spread
 from kernelcast.predictor.backtest.output import Cell
-from kernelcast.predictor.backtest.report import Scores
+from kernelcast.predictor.backtest.report import BacktestScores
 from kernelcast.predictor.backtest.run import (
+    BacktestOptions,
     Future,
-    RunOptions,
     check_leads,
     fitted,
     forecasts,
@@ -20,20 +20,20 @@ from kernelcast.predictor.backtest.run import (
     naive_forecasts,
     quantile_columns,
 )
-from kernelcast.predictor.backtest.table import SeriesKey, Table
+from kernelcast.predictor.backtest.table import CsvTable, SeriesKey
 
 CAUSE: Final = "cause"
 ROWS_AT_ONCE: Final = 256
 """Series of a batch that are computed together: bounds the memory, and gives progress."""
 
 
-def column_names(options: RunOptions) -> list[str]:
+def column_names(options: BacktestOptions) -> list[str]:
     """Names of the columns after `value`."""
     forecast_names = ["mean", "lower", "upper", *quantile_columns(options.levels)]
     return ["anomaly_score", "anomaly_onset", *forecast_names, *BREACH_NAMES, CAUSE]
 
 
-class Run:
+class Backtest:
     """One backtest.
 
     Attributes:
@@ -42,9 +42,9 @@ class Run:
 
     def __init__(
         self,
-        table: Table,
+        table: CsvTable,
         grid: GridOptions,
-        options: RunOptions,
+        options: BacktestOptions,
         *,
         scored: bool = False,
         breaches: BreachOptions | None = None,
@@ -68,7 +68,7 @@ class Run:
         self._batches = [part for batch in batches(table, grid) for part in batch.parts(ROWS_AT_ONCE)]
         for batch in self._batches:
             check_leads(batch, options)
-        self.scores = Scores()
+        self.scores = BacktestScores()
 
     def results(self) -> tuple[Mapping[int, Mapping[str, Cell]], Mapping[SeriesKey, Future]]:
         """Return the columns of each row, by its number, and the forecasts after the end of each series."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.backtest.durations import Duration
-from kernelcast.predictor.backtest.table import SeriesKey, Table
+from kernelcast.predictor.backtest.table import CsvTable, SeriesKey
 from kernelcast.predictor.forecasting.panel import Panel
 from kernelcast.predictor.series.attributes import SeriesMatch
 from kernelcast.predictor.series.calendar import overlaps
@@ -65,7 +65,7 @@ class GriddedSeries:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class SeriesBatch:
     """Series of equal length, interval and seasons.
 
     Attributes:
@@ -91,15 +91,15 @@ class Batch:
         """Intervals that the calendar excuses, shape (n, t)."""
         return np.stack([one.excused for one in self.series])
 
-    def parts(self, rows: int) -> Iterator["Batch"]:
+    def parts(self, rows: int) -> Iterator["SeriesBatch"]:
         """The batch in parts of at most `rows` series."""
         for begin in range(0, len(self.series), rows):
             part = slice(begin, begin + rows)
             panel = replace(self.panel, values=self.panel.values[part], season=self.panel.season[part])
-            yield Batch(self.series[part], panel)
+            yield SeriesBatch(self.series[part], panel)
 
 
-def batches(table: Table, options: GridOptions) -> list[Batch]:
+def batches(table: CsvTable, options: GridOptions) -> list[SeriesBatch]:
     """Put every series on its grid, and those with equal grids together.
 
     Raises:
@@ -112,7 +112,7 @@ def batches(table: Table, options: GridOptions) -> list[Batch]:
     return [_batch(group) for group in groups.values()]
 
 
-def gridded(key: SeriesKey, numbers: Sequence[int], table: Table, options: GridOptions) -> GriddedSeries:
+def gridded(key: SeriesKey, numbers: Sequence[int], table: CsvTable, options: GridOptions) -> GriddedSeries:
     """Put one series on its grid.
 
     Args:
@@ -145,7 +145,7 @@ def gridded(key: SeriesKey, numbers: Sequence[int], table: Table, options: GridO
     return GriddedSeries(key, numbers, at, grid, float(times.min()), interval, seasons, excused)
 
 
-def _periods(key: SeriesKey, table: Table, options: GridOptions) -> Sequence[CalendarSettings]:
+def _periods(key: SeriesKey, table: CsvTable, options: GridOptions) -> Sequence[CalendarSettings]:
     labels = dict(zip(table.labels, table.label_values(key), strict=True)) if options.calendar else {}
     return [one for one in options.calendar if SeriesMatch(one).fits(options.metric, lambda name: labels.get(name, ""))]
 
@@ -167,16 +167,16 @@ def _seasons(interval_seconds: float, season: Duration | None) -> tuple[int, ...
     return tuple(length for length in found if length > 1)
 
 
-def _batch(group: Sequence[GriddedSeries]) -> Batch:
+def _batch(group: Sequence[GriddedSeries]) -> SeriesBatch:
     first = group[0]
     end_seconds = first.start_seconds + len(first.values) * first.interval_seconds
     season = np.full(len(group), first.seasons[0] if first.seasons else 0)
     values = np.stack([one.values for one in group])
     panel = Panel(values, int(end_seconds * NANOSECONDS), int(first.interval_seconds * NANOSECONDS), season)
-    return Batch(group, panel)
+    return SeriesBatch(group, panel)
 
 
-def spread(batch: Batch, columns: Mapping[str, Floats]) -> dict[int, dict[str, float]]:
+def spread(batch: SeriesBatch, columns: Mapping[str, Floats]) -> dict[int, dict[str, float]]:
     """Return the columns of each row, by its number.
 
     Args:

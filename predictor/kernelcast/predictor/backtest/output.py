@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from kernelcast.predictor.backtest.run import Future
-from kernelcast.predictor.backtest.table import TIME, VALUE, Row, SeriesKey, Table
+from kernelcast.predictor.backtest.table import TIME, VALUE, CsvRow, CsvTable, SeriesKey
 from kernelcast.wire.errors import ConfigurationError
 
 FLAGS: Final = frozenset({"alert"})
@@ -18,7 +18,7 @@ Cell: TypeAlias = float | str
 
 def write(
     path: Path,
-    table: Table,
+    table: CsvTable,
     columns: Sequence[str],
     results: Mapping[int, Mapping[str, Cell]],
     futures: Mapping[SeriesKey, Future],
@@ -47,7 +47,7 @@ def write(
         raise ConfigurationError(f"--output {path} cannot be written: {error}") from None
 
 
-def check_output(path: Path, inputs: Iterable[Path], table: Table, columns: Sequence[str]) -> None:
+def check_output(path: Path, inputs: Iterable[Path], table: CsvTable, columns: Sequence[str]) -> None:
     """Refuse an output that cannot be written or that would lose something, before anything is computed.
 
     Args:
@@ -70,7 +70,7 @@ def check_output(path: Path, inputs: Iterable[Path], table: Table, columns: Sequ
 
 
 def _lines(
-    table: Table,
+    table: CsvTable,
     columns: Sequence[str],
     results: Mapping[int, Mapping[str, Cell]],
     futures: Mapping[SeriesKey, Future],
@@ -88,7 +88,7 @@ def _lines(
             yield from _future(futures[key], table.rows[last[number]], labels[key], columns)
 
 
-def _future(future: Future, last: Row, labels: Sequence[str], columns: Sequence[str]) -> Iterable[list[str]]:
+def _future(future: Future, last: CsvRow, labels: Sequence[str], columns: Sequence[str]) -> Iterable[list[str]]:
     for lead in range(len(future.columns["mean"])):
         seconds = last.seconds + (lead + 1) * future.series.interval_seconds
         cells = {name: float(values[lead]) for name, values in future.columns.items()}

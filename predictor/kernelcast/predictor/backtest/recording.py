@@ -6,7 +6,7 @@ from typing import Final
 
 from kernelcast.predictor.backtest.durations import parse_duration
 from kernelcast.predictor.backtest.output import time_text
-from kernelcast.predictor.backtest.table import TIME, VALUE, Row, SeriesKey, Table, unix_seconds
+from kernelcast.predictor.backtest.table import TIME, VALUE, CsvRow, CsvTable, SeriesKey, unix_seconds
 from kernelcast.predictor.prometheus import Labels, PrometheusClient, RangeSeries, TimeRange
 from kernelcast.wire.errors import ConfigurationError
 
@@ -50,7 +50,7 @@ class RangeOptions:
         return duration.amount
 
 
-def read_range(options: RangeOptions, *, now_seconds: float) -> Table:
+def read_range(options: RangeOptions, *, now_seconds: float) -> CsvTable:
     """Read a range; times are written as `--start` is.
 
     Args:
@@ -84,7 +84,7 @@ def _moment(option: str, text: str) -> float:
         ) from None
 
 
-def _table(found: list[RangeSeries], *, like: str) -> Table:
+def _table(found: list[RangeSeries], *, like: str) -> CsvTable:
     names = tuple(sorted({name for one in found for name, _ in one.labels}))
     for name in (TIME, VALUE):
         if name in names:
@@ -92,11 +92,11 @@ def _table(found: list[RangeSeries], *, like: str) -> Table:
                 f"--query gives series with the label {name}, which is a column of the output; rename it with "
                 f'label_replace(QUERY, "{name}_label", "$1", "{name}", "(.*)") and remove it with `without ({name})`'
             )
-    table = Table(labels=list(names), columns=[names])
+    table = CsvTable(labels=list(names), columns=[names])
     for one in found:
         key = _key(one.labels, names)
         for seconds, value in zip(one.seconds.tolist(), one.values.tolist(), strict=True):
-            table.rows.append(Row(time_text(seconds, like), seconds, _finite(value), _text(value)))
+            table.rows.append(CsvRow(time_text(seconds, like), seconds, _finite(value), _text(value)))
             table.keys.append(key)
     return table
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.backtest.breaches import LONGEST_SECONDS, BreachOptions
-from kernelcast.predictor.backtest.grid import Batch
+from kernelcast.predictor.backtest.grid import SeriesBatch
 from kernelcast.predictor.backtest.run import SCORED_LEVELS
 from kernelcast.predictor.passage.run import MIN_BLOCKS
 
@@ -21,7 +21,7 @@ COVERAGES: Final = ((0.5, 0.25, 0.75), (0.8, 0.1, 0.9), (0.95, 0.025, 0.975))
 
 
 @dataclass(slots=True)
-class BreachScores:
+class BreachCounts:
     """Counts of breach probabilities and alerts, and what came of them.
 
     Attributes:
@@ -42,7 +42,7 @@ class BreachScores:
     alerts: Counter[str] = field(default_factory=Counter)
     abstained: Counter[str] = field(default_factory=Counter)
 
-    def add(self, batch: Batch, columns: Mapping[str, Floats], options: BreachOptions) -> None:
+    def add(self, batch: SeriesBatch, columns: Mapping[str, Floats], options: BreachOptions) -> None:
         """Add the columns of a batch, each of shape (n, t)."""
         probability = columns["breach_probability"]
         passed: Bools = (probability == 1) & (columns["seconds_to_threshold"] == 0)
@@ -73,7 +73,7 @@ class BreachScores:
                 right = wait <= day or begin + wait < end
                 self.alerts["right" if right else "false" if begin + day < length else "undecided"] += 1
 
-    def _add_abstentions(self, absent: Bools, batch: Batch, options: BreachOptions) -> None:
+    def _add_abstentions(self, absent: Bools, batch: SeriesBatch, options: BreachOptions) -> None:
         limited = np.full(absent.shape[0], bool(options.meaning.own_ratio)) | np.isfinite(options.limits(batch))
         width = max(1, options.lasting.intervals(batch.interval_seconds))
         young = np.arange(absent.shape[1]) < MIN_BLOCKS * width - 1
@@ -134,7 +134,7 @@ def _until_passed(passed: Bools) -> Ints:
 
 
 @dataclass(slots=True)
-class Scores:
+class BacktestScores:
     """Sums over all rows that have a value and a forecast.
 
     Attributes:
@@ -152,16 +152,16 @@ class Scores:
     pinball: float = 0.0
     covered: dict[float, int] = field(default_factory=dict)
     episodes: int = 0
-    breaches: BreachScores = field(default_factory=BreachScores)
+    breaches: BreachCounts = field(default_factory=BreachCounts)
     series_days: float = 0.0
 
-    def count(self, batch: Batch, onset: Floats, columns: Mapping[str, Floats], options: BreachOptions) -> None:
+    def count(self, batch: SeriesBatch, onset: Floats, columns: Mapping[str, Floats], options: BreachOptions) -> None:
         """Count the episodes, breaches and alerts of a batch; onsets and columns have the shape (n, t)."""
         self.episodes += int((onset >= 1).sum())
         self.breaches.add(batch, columns, options)
         self.series_days += onset.size * batch.interval_seconds / 86400.0
 
-    def add(self, batch: Batch, centers: Mapping[str, Floats], quantiles: Floats) -> None:
+    def add(self, batch: SeriesBatch, centers: Mapping[str, Floats], quantiles: Floats) -> None:
         """Add the forecasts of a batch.
 
         Args:

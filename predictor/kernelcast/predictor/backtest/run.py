@@ -8,7 +8,7 @@ import numpy as np
 
 from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.backtest.durations import Duration
-from kernelcast.predictor.backtest.grid import Batch, GriddedSeries
+from kernelcast.predictor.backtest.grid import GriddedSeries, SeriesBatch
 from kernelcast.predictor.forecasting.combination import forecast
 from kernelcast.predictor.forecasting.deep.panel import FittedPanel
 from kernelcast.predictor.forecasting.deep.recorded import FitAll, fitted_panel
@@ -25,7 +25,7 @@ SCORED_LEVELS: Final = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
 
 
 @dataclass(frozen=True, slots=True)
-class RunOptions:
+class BacktestOptions:
     """Options of the command that change results.
 
     Attributes:
@@ -71,7 +71,7 @@ class RowForecasts:
     center: Floats
     quantiles: Mapping[float, Floats]
 
-    def columns(self, options: RunOptions) -> dict[str, Floats]:
+    def columns(self, options: BacktestOptions) -> dict[str, Floats]:
         """Columns `mean`, `lower`, `upper` and further quantiles, each of shape (n, t)."""
         names = ("lower", "upper", *quantile_columns(options.levels))
         levels = (LOWER, UPPER, *options.levels)
@@ -83,7 +83,7 @@ class RowForecasts:
         return np.stack([self.quantiles[level] for level in SCORED_LEVELS])
 
 
-def fitted(batch: Batch, options: RunOptions) -> FittedPanel | None:
+def fitted(batch: SeriesBatch, options: BacktestOptions) -> FittedPanel | None:
     """Fitted models of a batch; None without any."""
     if options.fit_all is None:
         return None
@@ -91,7 +91,7 @@ def fitted(batch: Batch, options: RunOptions) -> FittedPanel | None:
 
 
 def forecasts(
-    batch: Batch, options: RunOptions, models: FittedPanel | None = None, *, scored: bool = False
+    batch: SeriesBatch, options: BacktestOptions, models: FittedPanel | None = None, *, scored: bool = False
 ) -> RowForecasts:
     """Forecast each row once, at all levels that are written or scored.
 
@@ -108,7 +108,7 @@ def forecasts(
     return RowForecasts(lagged(found.center, lead), quantiles)
 
 
-def futures(batch: Batch, options: RunOptions, models: FittedPanel | None = None) -> list[Future]:
+def futures(batch: SeriesBatch, options: BacktestOptions, models: FittedPanel | None = None) -> list[Future]:
     """Forecasts for `--horizon` after the last row of each series; none without that option."""
     if options.horizon is None:
         return []
@@ -121,7 +121,7 @@ def futures(batch: Batch, options: RunOptions, models: FittedPanel | None = None
     ]
 
 
-def check_leads(batch: Batch, options: RunOptions) -> None:
+def check_leads(batch: SeriesBatch, options: BacktestOptions) -> None:
     """Refuse times ahead that are too long.
 
     Raises:
@@ -135,7 +135,7 @@ def check_leads(batch: Batch, options: RunOptions) -> None:
             )
 
 
-def naive_forecasts(batch: Batch, options: RunOptions) -> dict[str, Floats]:
+def naive_forecasts(batch: SeriesBatch, options: BacktestOptions) -> dict[str, Floats]:
     """Columns `naive` and `seasonal naive`, shape (n, t): the last value, and that of the same phase of a season."""
     lead = options.ahead.intervals(batch.interval_seconds)
     filled = batch.panel.values

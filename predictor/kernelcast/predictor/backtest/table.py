@@ -23,7 +23,7 @@ SeriesKey: TypeAlias = tuple[int, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class CsvRow:
     """One line of a file.
 
     Attributes:
@@ -40,7 +40,7 @@ class Row:
 
 
 @dataclass(slots=True)
-class Table:
+class CsvTable:
     """All rows of all files, in the order of the files.
 
     Attributes:
@@ -51,7 +51,7 @@ class Table:
     """
 
     labels: list[str] = field(default_factory=list)
-    rows: list[Row] = field(default_factory=list)
+    rows: list[CsvRow] = field(default_factory=list)
     keys: list[SeriesKey] = field(default_factory=list)
     columns: list[tuple[str, ...]] = field(default_factory=list)
 
@@ -68,13 +68,13 @@ class Table:
         return [own.get(name, "") for name in self.labels]
 
 
-def read(paths: Sequence[Path]) -> Table:
+def read(paths: Sequence[Path]) -> CsvTable:
     """Read all files.
 
     Raises:
         ConfigurationError: A file cannot be read, or a line of it is wrong; the message names file and line.
     """
-    table = Table()
+    table = CsvTable()
     for number, path in enumerate(paths):
         before = len(table.rows)
         try:
@@ -87,7 +87,7 @@ def read(paths: Sequence[Path]) -> Table:
     return table
 
 
-def _read(lines: Iterator[list[str]], path: Path, number: int, table: Table) -> None:
+def _read(lines: Iterator[list[str]], path: Path, number: int, table: CsvTable) -> None:
     header = [name.strip() for name in next(lines, [])]
     for name in (TIME, VALUE, *header):
         if header.count(name) != 1:
@@ -103,7 +103,7 @@ def _read(lines: Iterator[list[str]], path: Path, number: int, table: Table) -> 
         if len(line) != len(header):
             raise ConfigurationError(f"{path}, line {count}: {len(line)} columns, the header has {len(header)}")
         try:
-            row = Row(line[at], unix_seconds(line[at]), _value(line[of]), line[of])
+            row = CsvRow(line[at], unix_seconds(line[at]), _value(line[of]), line[of])
         except ValueError as error:
             raise ConfigurationError(f"{path}, line {count}: {error}") from None
         table.rows.append(row)

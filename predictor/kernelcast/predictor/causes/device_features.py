@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
-from kernelcast.predictor.causes.find import Column
+from kernelcast.predictor.causes.find import FeatureColumn
 from kernelcast.predictor.causes.observed import HOUR_SECONDS, Observed, changed_at, filled, last
 from kernelcast.predictor.passage.series import BLOCK_SECONDS
 from kernelcast.predictor.passage.trend import LEAST_POINTS, Trend, estimate
@@ -14,7 +14,7 @@ from kernelcast.wire.catalogue.devices import device, gpu, nvlink
 from kernelcast.wire.catalogue.features import THERMAL_MARGIN, Feature
 from kernelcast.wire.catalogue.model import Metric
 
-Columns = dict[Feature, Column]
+Columns = dict[Feature, FeatureColumn]
 
 REASON_BITS: Final = {
     Feature.POWER_CAP_SHARE: 0x4,
@@ -52,7 +52,7 @@ _LEVELS: Final[tuple[tuple[Feature, Metric], ...]] = (
 def levels(seen: Observed) -> Columns:
     """Metrics that are features as they are."""
     found = {feature: seen.get(metric) for feature, metric in _LEVELS}
-    return {feature: Column.plain(seen.now(values)) for feature, values in found.items() if values is not None}
+    return {feature: FeatureColumn.plain(seen.now(values)) for feature, values in found.items() if values is not None}
 
 
 def counters(seen: Observed) -> Columns:
@@ -68,11 +68,11 @@ def counters(seen: Observed) -> Columns:
         recent = np.where(known, np.nansum(steps[:, -width:], axis=1), np.nan)
         hours = max(steps.shape[1] - width, 0) * seen.interval_seconds / HOUR_SECONDS
         usual = np.nansum(steps[:, :-width], axis=1) / hours if hours >= 1 else np.full(len(seen), np.nan)
-        columns[feature] = Column(recent, recent, usual, HOUR_SECONDS)
+        columns[feature] = FeatureColumn(recent, recent, usual, HOUR_SECONDS)
         if ratio is not None:
             # Without an hour before, the usual rate is not known: that is no reason to be silent.
             by_usual = recent / np.maximum(np.nan_to_num(usual), 1.0)
-            columns[ratio] = Column(by_usual, recent, usual, HOUR_SECONDS)
+            columns[ratio] = FeatureColumn(by_usual, recent, usual, HOUR_SECONDS)
     return columns
 
 
@@ -88,7 +88,7 @@ def xid(seen: Observed) -> Columns:
         steps = np.diff(filled(count)[:, -seen.intervals(HOUR_SECONDS) - 1 :], axis=1)
         occurred |= (steps > 0).any(axis=1)
     code = np.where(np.isnan(recent[:, -1]), np.nan, np.where(occurred, recent[:, -1], 0.0))
-    return {Feature.XID_CODE: Column.plain(code, HOUR_SECONDS)}
+    return {Feature.XID_CODE: FeatureColumn.plain(code, HOUR_SECONDS)}
 
 
 def clock_reasons(seen: Observed) -> Columns:
@@ -105,7 +105,7 @@ def clock_reasons(seen: Observed) -> Columns:
     for feature, bit in REASON_BITS.items():
         active = ((mask & bit) != 0).sum(axis=1)
         share = np.where(count > 0, active / np.maximum(count, 1), np.nan)
-        columns[feature] = Column(share, newest, np.full(len(seen), np.nan))
+        columns[feature] = FeatureColumn(share, newest, np.full(len(seen), np.nan))
     return columns
 
 
@@ -123,7 +123,7 @@ def clock(seen: Observed) -> Columns:
     usual = row_medians(before)
     usual[np.isfinite(before).sum(axis=1) < LEAST_MATCHED] = np.nan
     present = seen.now(values)
-    return {Feature.CLOCK_RATIO: Column(present / np.where(usual > 0, usual, np.nan), present, usual)}
+    return {Feature.CLOCK_RATIO: FeatureColumn(present / np.where(usual > 0, usual, np.nan), present, usual)}
 
 
 def power(seen: Observed) -> Columns:
@@ -134,12 +134,12 @@ def power(seen: Observed) -> Columns:
     present, limit = seen.now(values), seen.limit(device.POWER_USAGE, device.POWER_LIMIT)
     columns: Columns = {}
     if limit is not None:
-        columns[Feature.POWER_CAP_RATIO] = Column(present / np.where(limit > 0, limit, np.nan), present, limit)
+        columns[Feature.POWER_CAP_RATIO] = FeatureColumn(present / np.where(limit > 0, limit, np.nan), present, limit)
     blocks = seen.blocks(values)
     if blocks.shape[1] > LEAST_BLOCKS:
         before = row_medians(blocks[:, -LEAST_BLOCKS - 6 : -LEAST_BLOCKS + 6])
         ratio = present / np.where(before > 0, before, np.nan)
-        columns[Feature.POWER_RATIO] = Column(ratio, present, before, 2 * HOUR_SECONDS)
+        columns[Feature.POWER_RATIO] = FeatureColumn(ratio, present, before, 2 * HOUR_SECONDS)
     return columns
 
 
@@ -150,7 +150,7 @@ def utilization(seen: Observed) -> Columns:
         return {}
     present, usual = seen.now(values), row_medians(values)
     ratio = present / np.where(usual > 0, usual, np.nan)
-    return {Feature.UTILIZATION_RATIO: Column(ratio, present, usual, _span(seen))}
+    return {Feature.UTILIZATION_RATIO: FeatureColumn(ratio, present, usual, _span(seen))}
 
 
 def heat(seen: Observed) -> Columns:
@@ -160,7 +160,7 @@ def heat(seen: Observed) -> Columns:
     if values is None or limit is None:
         return {}
     present = seen.mean_now(values)
-    columns = {Feature.LIMIT_MARGIN: Column(limit - present, present, limit)}
+    columns = {Feature.LIMIT_MARGIN: FeatureColumn(limit - present, present, limit)}
     watts = seen.get(device.POWER_USAGE)
     blocks = seen.blocks(values)
     if blocks.shape[1] < LEAST_BLOCKS:
@@ -186,7 +186,7 @@ def memory(seen: Observed) -> Columns:
     present = seen.mean_now(used)
     trend = trend_of(blocks, resolution=2.0)
     fall = _largest_fall(seen, used)
-    columns = {Feature.MEMORY_FALL: Column(fall, present, np.full(len(seen), np.nan), _span(seen))}
+    columns = {Feature.MEMORY_FALL: FeatureColumn(fall, present, np.full(len(seen), np.nan), _span(seen))}
     return columns | _passage(seen, trend, present, total, Feature.LEAK_CERTAINTY, Feature.HOURS_TO_FULL)
 
 
@@ -200,11 +200,11 @@ def links(seen: Observed) -> Columns:
         values, limit = seen.get(metric), seen.limit(metric, most)
         if values is not None and limit is not None:
             present = seen.now(values)
-            columns[feature] = Column(present / np.where(limit > 0, limit, np.nan), present, limit)
+            columns[feature] = FeatureColumn(present / np.where(limit > 0, limit, np.nan), present, limit)
     up = seen.get(nvlink.UP)
     if up is not None:
         present, most_up = last(up), np.nan_to_num(up, nan=-np.inf).max(axis=1, initial=-np.inf)
-        columns[Feature.NVLINKS_DOWN] = Column(most_up - present, present, most_up, _span(seen))
+        columns[Feature.NVLINKS_DOWN] = FeatureColumn(most_up - present, present, most_up, _span(seen))
     return columns
 
 
@@ -222,9 +222,9 @@ def telemetry(seen: Observed) -> Columns:
         lost += was_there & (one >= _STALLED) & (own < _STALLED) & (_least_of_others(one, node) <= 2)
     others = _least_of_others(own, node)
     return {
-        Feature.SILENT_INTERVALS: Column(np.where(np.isfinite(own), own, np.nan), own, others, _span(seen)),
-        Feature.NODE_SILENT_INTERVALS: Column(np.where(np.isfinite(others), others, np.nan), others, nothing),
-        Feature.METRICS_LOST: Column(lost, lost, nothing, _span(seen)),
+        Feature.SILENT_INTERVALS: FeatureColumn(np.where(np.isfinite(own), own, np.nan), own, others, _span(seen)),
+        Feature.NODE_SILENT_INTERVALS: FeatureColumn(np.where(np.isfinite(others), others, np.nan), others, nothing),
+        Feature.METRICS_LOST: FeatureColumn(lost, lost, nothing, _span(seen)),
     }
 
 
@@ -301,8 +301,8 @@ def _passage(
     soon = np.where(rises, margin / np.where(rises, slope, 1.0), np.nan)
     before = present - 2 * slope
     return {
-        certainty: Column(certainty_of(trend), present, before, 2 * HOUR_SECONDS),
-        hours: Column(soon, present, limit, 2 * HOUR_SECONDS),
+        certainty: FeatureColumn(certainty_of(trend), present, before, 2 * HOUR_SECONDS),
+        hours: FeatureColumn(soon, present, limit, 2 * HOUR_SECONDS),
     }
 
 

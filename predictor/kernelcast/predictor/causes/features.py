@@ -3,7 +3,7 @@
 from typing import Final
 
 from kernelcast.predictor.causes import device_features, program_features
-from kernelcast.predictor.causes.find import Column, FeatureRows
+from kernelcast.predictor.causes.find import FeatureColumn, FeatureRows
 from kernelcast.predictor.causes.observed import Observed
 from kernelcast.wire.catalogue.features import Feature
 
@@ -34,9 +34,9 @@ def features(seen: Observed) -> FeatureRows:
     Args:
         seen: Metrics of GPUs, or of one kernel each on GPUs; a metric that is missing leaves its features out.
     """
-    columns: dict[Feature, Column] = {}
+    columns: dict[Feature, FeatureColumn] = {}
     for part in _PARTS:
         columns |= part(seen)
     if seen.around.beyond is not None:
-        columns[Feature.BEYOND_LIMIT] = Column.plain(seen.around.beyond)
+        columns[Feature.BEYOND_LIMIT] = FeatureColumn.plain(seen.around.beyond)
     return FeatureRows(columns, seen.labels, seen.end_ns)

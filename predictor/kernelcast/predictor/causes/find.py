@@ -21,7 +21,7 @@ NANOSECONDS: Final = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Column:
+class FeatureColumn:
     """One feature of all rows, arrays of shape (n,); NaN where it is not known.
 
     Attributes:
@@ -37,7 +37,7 @@ class Column:
     span_seconds: float = 300.0
 
     @classmethod
-    def plain(cls, figure: Floats, span_seconds: float = 300.0) -> "Column":
+    def plain(cls, figure: Floats, span_seconds: float = 300.0) -> "FeatureColumn":
         """A feature that is the metric's own value, without a reference."""
         return cls(figure, figure, np.full(len(figure), np.nan), span_seconds)
 
@@ -52,7 +52,7 @@ class FeatureRows:
         end_ns: Shape (n,), end of each row's newest interval, Unix nanoseconds.
     """
 
-    columns: Mapping[Feature, Column]
+    columns: Mapping[Feature, FeatureColumn]
     labels: Sequence[tuple[tuple[str, str], ...]]
     end_ns: Sequence[int]
 
@@ -166,7 +166,7 @@ def _evidence(rows: FeatureRows, number: int, rule: Rule) -> tuple[FindingEviden
     )
 
 
-def _fact(rows: FeatureRows, number: int, feature: Feature, column: Column) -> FindingEvidence:
+def _fact(rows: FeatureRows, number: int, feature: Feature, column: FeatureColumn) -> FindingEvidence:
     source, end_ns = FEATURES[feature], int(rows.end_ns[number])
     reference = _number(column.reference[number])
     return FindingEvidence(

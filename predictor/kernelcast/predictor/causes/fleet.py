@@ -48,7 +48,7 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class NodeKernel:
     """A kernel on the GPUs of one node, as it is found among the shared baselines.
 
     Attributes:
@@ -64,7 +64,7 @@ class Member:
     code_version: str = ""
 
 
-def reference(baseline: KernelBaseline, member: Member, *, oldest_ns: int = 0) -> Reference | None:
+def reference(baseline: KernelBaseline, member: NodeKernel, *, oldest_ns: int = 0) -> Reference | None:
     """Robust reference for one node from the parts of the others; None with fewer than three.
 
     Parts of another version of the same program do not count: a slower release is no slow GPU. Parts of other
@@ -99,7 +99,7 @@ def _reference(parts: Sequence[NodeBaseline]) -> Reference:
 
 
 def references(
-    members: Sequence[Member], baselines: Mapping[str, KernelBaseline], *, oldest_ns: int = 0
+    members: Sequence[NodeKernel], baselines: Mapping[str, KernelBaseline], *, oldest_ns: int = 0
 ) -> list[Reference | None]:
     """Reference of each member; equal members are computed once.
 
@@ -108,7 +108,7 @@ def references(
         baselines: The shared baselines by key.
         oldest_ns: Older parts do not count.
     """
-    found: dict[Member, Reference | None] = {}
+    found: dict[NodeKernel, Reference | None] = {}
     for one in members:
         if one not in found:
             shared = baselines.get(one.key)

@@ -6,7 +6,7 @@ import numpy as np
 
 from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.causes.device_features import LEAST_BLOCKS, certainty_of, trend_of
-from kernelcast.predictor.causes.find import Column
+from kernelcast.predictor.causes.find import FeatureColumn
 from kernelcast.predictor.causes.observed import HOUR_SECONDS, Observed, changed_at, last, usual_low
 from kernelcast.predictor.passage.baseline import OPENING_BLOCKS
 from kernelcast.predictor.passage.series import BLOCK_SECONDS
@@ -16,7 +16,7 @@ from kernelcast.predictor.screening.blocks import row_medians
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.catalogue.features import Feature
 
-Columns = dict[Feature, Column]
+Columns = dict[Feature, FeatureColumn]
 
 OPENING_SECONDS: Final = OPENING_BLOCKS * BLOCK_SECONDS
 FEWEST_PEERS: Final = 3
@@ -33,11 +33,11 @@ def duration(seen: Observed) -> Columns:
     present, usual = seen.mean_now(values), _usual(seen, values)
     if seen.around.baseline is not None:
         usual = np.where(np.isfinite(seen.around.baseline), seen.around.baseline, usual)
-    columns = {Feature.DURATION_RATIO: Column(_ratio(present, usual), present, usual)}
+    columns = {Feature.DURATION_RATIO: FeatureColumn(_ratio(present, usual), present, usual)}
     blocks = seen.blocks(values)
     if blocks.shape[1] >= LEAST_BLOCKS:
         certain = certainty_of(trend_of(blocks / np.where(usual > 0, usual, np.nan)[:, None], resolution=0.0))
-        columns[Feature.DURATION_CERTAINTY] = Column(certain, present, usual, HOUR_SECONDS * 2)
+        columns[Feature.DURATION_CERTAINTY] = FeatureColumn(certain, present, usual, HOUR_SECONDS * 2)
     return columns
 
 
@@ -52,7 +52,7 @@ def deploy(seen: Observed) -> Columns:
     after = row_medians(np.where(places >= at + opening, values, np.nan))
     before = usual_low(np.where(places < at, values, np.nan))
     figure = np.where(at[:, 0] > 0, _ratio(after, before), np.nan)
-    return {Feature.DEPLOY_RATIO: Column(figure, after, before, values.shape[1] * seen.interval_seconds)}
+    return {Feature.DEPLOY_RATIO: FeatureColumn(figure, after, before, values.shape[1] * seen.interval_seconds)}
 
 
 def process(seen: Observed) -> Columns:
@@ -62,14 +62,14 @@ def process(seen: Observed) -> Columns:
         return {}
     at = changed_at(numbers)
     age = np.where(at > 0, (numbers.shape[1] - at) * seen.interval_seconds, np.nan)
-    return {Feature.PROCESS_AGE: Column.plain(age)}
+    return {Feature.PROCESS_AGE: FeatureColumn.plain(age)}
 
 
 def neighbours(seen: Observed) -> Columns:
     """Programs on the GPU, and the share of its kernels that are slower than usual, this one included."""
     columns: Columns = {}
     if seen.around.programs is not None:
-        columns[Feature.PROGRAMS] = Column.plain(last(seen.around.programs[:, -seen.intervals(BLOCK_SECONDS) :]))
+        columns[Feature.PROGRAMS] = FeatureColumn.plain(last(seen.around.programs[:, -seen.intervals(BLOCK_SECONDS) :]))
     values, siblings = seen.get(kernel.DURATION), seen.around.siblings
     if values is not None:
         own = values[:, None]
@@ -79,7 +79,7 @@ def neighbours(seen: Observed) -> Columns:
         known = np.isfinite(ratio)
         slower = (known & (ratio >= _SLOWER)).sum(axis=1)
         share = np.where(known.any(axis=1), slower / np.maximum(known.sum(axis=1), 1), np.nan)
-        columns[Feature.MOVED_SHARE] = Column.plain(share)
+        columns[Feature.MOVED_SHARE] = FeatureColumn.plain(share)
     return columns
 
 
@@ -90,7 +90,7 @@ def peers(seen: Observed) -> Columns:
         return {}
     present = seen.mean_now(values)
     usual = peer_ratio(present, PeerGroups.unaligned(group))[1]
-    return {Feature.PEER_RATIO: Column(_ratio(present, usual), present, usual)}
+    return {Feature.PEER_RATIO: FeatureColumn(_ratio(present, usual), present, usual)}
 
 
 def fleet(seen: Observed) -> Columns:
@@ -100,10 +100,10 @@ def fleet(seen: Observed) -> Columns:
         return {}
     own = row_medians(values) if around.baseline is None else around.baseline
     span_seconds = values.shape[1] * seen.interval_seconds
-    columns = {Feature.FLEET_RATIO: Column(_ratio(own, around.fleet), own, around.fleet, span_seconds)}
+    columns = {Feature.FLEET_RATIO: FeatureColumn(_ratio(own, around.fleet), own, around.fleet, span_seconds)}
     if around.clock is not None and around.fleet_clock is not None:
         ratio = _ratio(around.clock, around.fleet_clock)
-        columns[Feature.FLEET_CLOCK_RATIO] = Column(ratio, around.clock, around.fleet_clock, span_seconds)
+        columns[Feature.FLEET_CLOCK_RATIO] = FeatureColumn(ratio, around.clock, around.fleet_clock, span_seconds)
     return columns
 
 

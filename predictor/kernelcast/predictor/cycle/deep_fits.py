@@ -14,11 +14,11 @@ from typing import Final
 import numpy as np
 
 from kernelcast.predictor.arrays import Floats, Ints
-from kernelcast.predictor.forecasting.deep.messages import MODELS, FitRequest, Outcome
+from kernelcast.predictor.forecasting.deep.messages import MODELS, FitOutcome, FitRequest
 from kernelcast.predictor.forecasting.deep.models import LinearModel
 from kernelcast.predictor.forecasting.deep.panel import FittedPanel, fit_window
 from kernelcast.predictor.forecasting.deep.pool import Answered, Pool, Shed
-from kernelcast.predictor.forecasting.deep.schedule import DELAY, Schedule
+from kernelcast.predictor.forecasting.deep.schedule import DELAY, FitSchedule
 
 MAX_SERIES: Final = 10_000
 _BLOCKS_OF_BUDGET: Final = 4
@@ -69,7 +69,7 @@ class DeepFits:
         self._open: set[int] = set()
         self._answered: dict[int, Answered] = {}
         self._block = 0
-        self.outcomes: Counter[tuple[str, Outcome]] = Counter()
+        self.outcomes: Counter[tuple[str, FitOutcome]] = Counter()
         self.shed: Counter[Shed] = Counter()
         self.seconds = 0.0
 
@@ -89,7 +89,7 @@ class DeepFits:
         return self._pool.starts
 
     def panel(
-        self, rows: Ints, generations: Ints, values: Floats, schedule: Schedule, at: tuple[int, int]
+        self, rows: Ints, generations: Ints, values: Floats, schedule: FitSchedule, at: tuple[int, int]
     ) -> FittedPanel:
         """Models of some rows, as they are used at the end of a block; requests those that are due.
 
@@ -170,7 +170,7 @@ class DeepFits:
                 # A window on which a process hung or ended is not tried again.
                 series.fits[key] = answered.answer.models
 
-    def _due(self, series: _Series, values: Floats, schedule: Schedule, last: int) -> Iterator[int]:
+    def _due(self, series: _Series, values: Floats, schedule: FitSchedule, last: int) -> Iterator[int]:
         """Origins without a fit, the newest first; forgets the oldest fits."""
         known = np.isfinite(values)
         if not known.any():
@@ -190,7 +190,7 @@ class DeepFits:
         self.shed[Shed.OVER_BUDGET] += 1
         return False
 
-    def _request(self, series: _Series, schedule: Schedule, origin: int, block: int, window: Floats) -> None:
+    def _request(self, series: _Series, schedule: FitSchedule, origin: int, block: int, window: Floats) -> None:
         self._spent[block] = self._spent.get(block, 0) + 1
         while len(self._spent) > _BLOCKS_OF_BUDGET:
             del self._spent[min(self._spent)]
@@ -202,8 +202,8 @@ class DeepFits:
             self.shed[Shed.QUEUE_FULL] += 1
 
 
-def every_outcome() -> Iterator[tuple[str, Outcome]]:
+def every_outcome() -> Iterator[tuple[str, FitOutcome]]:
     """Yield all pairs of a model and an outcome."""
     for model in MODELS:
-        for outcome in Outcome:
+        for outcome in FitOutcome:
             yield model, outcome

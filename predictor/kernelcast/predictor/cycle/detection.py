@@ -15,8 +15,8 @@ from kernelcast.predictor.cycle.memory import DetectorMemory
 from kernelcast.predictor.cycle.panels import PanelSource
 from kernelcast.predictor.passage.calibration import Calibrator, shipped
 from kernelcast.predictor.passage.detector import Evaluation
-from kernelcast.predictor.passage.run import MIN_BLOCKS, RunOptions, limit_passed, run
-from kernelcast.predictor.passage.series import BLOCK_SECONDS, Blocks, Traits
+from kernelcast.predictor.passage.run import MIN_BLOCKS, DetectorOptions, limit_passed, run
+from kernelcast.predictor.passage.series import BLOCK_SECONDS, SeriesBlocks, Traits
 from kernelcast.predictor.screening.blocks import row_medians
 from kernelcast.predictor.series.windows import EMPTY
 from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND
@@ -116,7 +116,7 @@ class Detection:
         memory.near[short] = memory.far[short] = 0
         memory.firing[short] = False
 
-    def _begin_regimes(self, rows: Ints, blocks: Blocks, block: int) -> bool:
+    def _begin_regimes(self, rows: Ints, blocks: SeriesBlocks, block: int) -> bool:
         """Begin a regime for programs most of whose kernels moved at once without another explanation."""
         source, memory = self._source, self.memory
         baseline = np.where(source.attributes.kernel[rows], memory.baseline[rows], np.nan)
@@ -197,11 +197,11 @@ class Detection:
         known = np.where(absolute & np.isnan(traits.limit), self.memory.limit[rows], traits.limit)
         return Traits(known, traits.baseline_ratio, traits.below, traits.resolution, traits.settling_blocks)
 
-    def _run_options(self) -> RunOptions:
+    def _run_options(self) -> DetectorOptions:
         def scaled(horizons: tuple[float, ...]) -> tuple[float, ...]:
             return tuple(min(horizon / self._scale, DAY_SECONDS) for horizon in horizons)
 
-        return RunOptions(
+        return DetectorOptions(
             horizons_seconds=scaled(self.horizons_seconds),
             alarm_horizons_seconds=scaled(self.horizons_seconds),
             calibration=shipped(),

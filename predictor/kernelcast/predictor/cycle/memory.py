@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.passage.alarms import AlarmState
-from kernelcast.predictor.passage.run import Moment
+from kernelcast.predictor.passage.run import BlockResult
 from kernelcast.predictor.series.windows import EMPTY
 
 Float32s: TypeAlias = NDArray[np.float32]
@@ -95,7 +95,7 @@ class DetectorMemory:
         """State of the alert rule of rows."""
         return AlarmState(self.firing[rows], self.near[rows], self.far[rows], self.low[rows])
 
-    def keep(self, rows: Ints, block: int, moment: Moment) -> None:
+    def keep(self, rows: Ints, block: int, moment: BlockResult) -> None:
         """Keep the result of an evaluation at the end of a block."""
         found, alarms = moment.found, moment.alarms
         self.evaluated[rows] = block

@@ -8,7 +8,7 @@ import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.cycle.program_changes import TrialBlocks
-from kernelcast.predictor.passage.series import Blocks, Traits
+from kernelcast.predictor.passage.series import SeriesBlocks, Traits
 from kernelcast.predictor.series.attributes import NONE, SeriesAttributes
 from kernelcast.predictor.series.changes import ChangePoints
 from kernelcast.predictor.series.histories import Histories
@@ -58,7 +58,7 @@ class PanelSource:
             settling_blocks=known.settling_blocks(rows),
         )
 
-    def blocks(self, rows: Ints, newest: int, *, known_versions: Bools) -> Blocks:
+    def blocks(self, rows: Ints, newest: int, *, known_versions: Bools) -> SeriesBlocks:
         """Blocks of rows up to a common newest one.
 
         Args:
@@ -76,7 +76,7 @@ class PanelSource:
         process = self.histories.processes(rows, newest)[:, kept] + begun + regime
         version = np.where(known_versions[:, None], regime, -1)
         mean, median = self.trials.masked(rows, newest, mean[:, kept], median[:, kept])
-        return Blocks(mean, median, self._load(rows, newest)[:, kept], process, version)
+        return SeriesBlocks(mean, median, self._load(rows, newest)[:, kept], process, version)
 
     def present_process(self, rows: Ints) -> Ints:
         """Number of the process of each row now, counted as in `blocks`."""

@@ -13,7 +13,7 @@ from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.series.attributes import NONE, SeriesAttributes
 from kernelcast.predictor.series.windows import Windows
 from kernelcast.predictor.tuning.runs import ProgramRun, RunKey
-from kernelcast.predictor.tuning.trials import Trial
+from kernelcast.predictor.tuning.trials import TrialTime
 from kernelcast.predictor.tuning.tunables import names_kernel
 from kernelcast.wire.identity import Versions
 
@@ -35,7 +35,7 @@ class ProgramChanges:
     redeployed: Mapping[RunKey, Versions] = field(default_factory=dict)
     versioned: Iterable[str] = ()
     retuned: Iterable[tuple[str, str]] = ()
-    trials: Sequence[Trial] = ()
+    trials: Sequence[TrialTime] = ()
     runs: Mapping[RunKey, ProgramRun] = field(default_factory=dict)
     versions: Mapping[str, Sequence[str]] = field(default_factory=dict)
     accepted: Mapping[str, int] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class TrialBlocks:
         self._block_ns = block_ns
         self._spans: dict[int, list[tuple[int, int]]] = {}
 
-    def update(self, trials: Iterable[Trial], rows: Ints, known: SeriesAttributes, windows: Windows) -> None:
+    def update(self, trials: Iterable[TrialTime], rows: Ints, known: SeriesAttributes, windows: Windows) -> None:
         """Find the rows of the kernels of each trial; call it under the lock of the windows."""
         spans: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
         for trial in trials:

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
-from kernelcast.predictor.passage.series import Blocks
+from kernelcast.predictor.passage.series import SeriesBlocks
 from kernelcast.predictor.screening.blocks import row_medians
 
 OPENING_BLOCKS: Final = 3
@@ -41,7 +41,7 @@ class Baseline:
         return Baseline(self.value[chosen], self.opening[chosen], self.openings[chosen], self.since[chosen])
 
 
-def learn_some(blocks: Blocks, which: Bools, *, below: Bools) -> Baseline:
+def learn_some(blocks: SeriesBlocks, which: Bools, *, below: Bools) -> Baseline:
     """Learn the usual values of some of the series; the others have none, no first minutes, and one regime.
 
     Args:
@@ -62,7 +62,7 @@ def learn_some(blocks: Blocks, which: Bools, *, below: Bools) -> Baseline:
     return Baseline(value, opening, openings, since)
 
 
-def learn(blocks: Blocks, *, below: Bools) -> Baseline:
+def learn(blocks: SeriesBlocks, *, below: Bools) -> Baseline:
     """Learn the usual value of the present regime of each series.
 
     Args:
@@ -86,7 +86,7 @@ def learn(blocks: Blocks, *, below: Bools) -> Baseline:
     return Baseline(value, length - newest < OPENING_BLOCKS, age < OPENING_BLOCKS, since)
 
 
-def regime_start(blocks: Blocks) -> Ints:
+def regime_start(blocks: SeriesBlocks) -> Ints:
     """First block of the present regime: since the last change of version, or of a process without a known version."""
     change = np.zeros(blocks.process.shape, dtype=np.bool_)
     known = blocks.version >= 0

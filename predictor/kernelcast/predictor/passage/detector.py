@@ -18,7 +18,7 @@ from kernelcast.predictor.passage.excursions import (
 )
 from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS, Passage, first_passage
 from kernelcast.predictor.passage.refill import refilling
-from kernelcast.predictor.passage.series import DAY_BLOCKS, Blocks, Traits
+from kernelcast.predictor.passage.series import DAY_BLOCKS, SeriesBlocks, Traits
 from kernelcast.predictor.passage.trend import CERTAIN_ERRORS, RESOLUTION_NOISE, Trend, block_noise, estimate
 from kernelcast.predictor.screening.blocks import MAD_TO_SIGMA, row_medians
 
@@ -73,7 +73,7 @@ class Evaluation:
 
 
 def evaluate(
-    blocks: Blocks,
+    blocks: SeriesBlocks,
     traits: Traits,
     *,
     horizons_seconds: tuple[float, ...] = HORIZONS_SECONDS,

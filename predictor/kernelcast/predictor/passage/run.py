@@ -15,7 +15,7 @@ from kernelcast.predictor.passage.alarms import AlarmState
 from kernelcast.predictor.passage.calibration import Calibrator
 from kernelcast.predictor.passage.detector import Evaluation, evaluate
 from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS
-from kernelcast.predictor.passage.series import BLOCK_SECONDS, DAY_BLOCKS, Blocks, Traits
+from kernelcast.predictor.passage.series import BLOCK_SECONDS, DAY_BLOCKS, SeriesBlocks, Traits
 from kernelcast.predictor.passage.trend import CERTAIN_ERRORS, POINTS
 
 MIN_BLOCKS: Final = 18
@@ -32,7 +32,7 @@ _TOLERANCE: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class RunOptions:
+class DetectorOptions:
     """Options of a run; times in the detector's seconds, of which a block has 300.
 
     Attributes:
@@ -63,7 +63,7 @@ class RunOptions:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Moment:
+class BlockResult:
     """Result at the end of one block.
 
     Attributes:
@@ -84,14 +84,14 @@ class Moment:
 
 
 def run(
-    blocks: Blocks,
+    blocks: SeriesBlocks,
     traits: Traits,
-    options: RunOptions,
+    options: DetectorOptions,
     *,
     ends: Sequence[int],
     alarms: AlarmState,
     held: Floats | None = None,
-) -> Iterator[Moment]:
+) -> Iterator[BlockResult]:
     """Evaluate series at the ends of some blocks, in order.
 
     Evaluations do not depend on each other: if there are few series, several moments are computed at once.
@@ -113,7 +113,7 @@ def run(
     for group in _groups(ends, rows):
         parts = [blocks.until(end) for end in group]
         found = evaluate(
-            Blocks(*(np.concatenate([getattr(part, name) for part in parts]) for name in Blocks.__slots__)),
+            SeriesBlocks(*(np.concatenate([getattr(part, name) for part in parts]) for name in SeriesBlocks.__slots__)),
             Traits(*(np.tile(getattr(traits, name), len(group)) for name in Traits.__slots__)),
             horizons_seconds=options.horizons_seconds,
             calibration=options.calibration,
@@ -124,7 +124,7 @@ def run(
             answered = options.answered(end - first, own, traits)
             said = np.where(answered, own.passage.probability, np.nan)
             alarms = alarms.step(said[:, used], own.beyond, options.alarm_horizons_seconds).without(own.erratic)
-            yield Moment(end, own, alarms, answered)
+            yield BlockResult(end, own, alarms, answered)
 
 
 def trailing_mean(values: Floats, width: int) -> Floats:

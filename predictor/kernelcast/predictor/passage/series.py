@@ -33,7 +33,7 @@ class Traits:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Blocks:
+class SeriesBlocks:
     """Series as blocks of five minutes, the newest last; b blocks, two days of them suffice.
 
     Attributes:
@@ -50,16 +50,16 @@ class Blocks:
     process: Ints
     version: Ints
 
-    def until(self, end: int) -> "Blocks":
+    def until(self, end: int) -> "SeriesBlocks":
         """The blocks before a place, at most two days of them."""
         part = slice(max(end - 2 * DAY_BLOCKS, 0), end)
-        return Blocks(
+        return SeriesBlocks(
             self.mean[:, part], self.median[:, part], self.load[:, part], self.process[:, part], self.version[:, part]
         )
 
-    def rows(self, chosen: Bools | Ints) -> "Blocks":
+    def rows(self, chosen: Bools | Ints) -> "SeriesBlocks":
         """Some of the series."""
-        return Blocks(
+        return SeriesBlocks(
             self.mean[chosen], self.median[chosen], self.load[chosen], self.process[chosen], self.version[chosen]
         )
 
@@ -79,7 +79,7 @@ def condense(values: Floats, width: int) -> tuple[Floats, Floats]:
 
 def build(
     values: Floats, interval_seconds: float, *, load: Floats | None, process: Ints | None, version: Ints | None
-) -> Blocks:
+) -> SeriesBlocks:
     """Condense series and their companions.
 
     Args:
@@ -96,7 +96,7 @@ def build(
     mean, median = condense(values, width)
     ends = np.arange(1, mean.shape[1] + 1) * width - 1
     unknown = np.full(mean.shape, -1, dtype=np.int64)
-    return Blocks(
+    return SeriesBlocks(
         mean=mean,
         median=median,
         load=np.full(mean.shape, np.nan) if load is None else condense(load, width)[1],

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.series.changes import ChangePoints
 from kernelcast.predictor.series.condensed import condense
-from kernelcast.predictor.series.rings import EMPTY, Ring, RingArray
+from kernelcast.predictor.series.rings import EMPTY, RingArray, ValueRing
 from kernelcast.predictor.series.windows import Windows
 from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND
 from kernelcast.wire.catalogue.meanings import MEANINGS, OTHER
@@ -67,9 +67,9 @@ class Histories:
         )
         self.excused: Callable[[Ints, Ints, int], Bools | None] = lambda _rows, _begin_ns, _length_ns: None
         self._window_blocks = -(-windows.points // self.block_intervals)
-        self._blocks = Ring(KEPT_BLOCKS)
-        self._others = Ring(BOTH_BLOCKS)
-        self._hours = Ring(KEPT_HOURS)
+        self._blocks = ValueRing(KEPT_BLOCKS)
+        self._others = ValueRing(BOTH_BLOCKS)
+        self._hours = ValueRing(KEPT_HOURS)
         self._processes = ChangePoints(0)
         self._versions = ChangePoints(NO_VERSION)
         self._generation: Ints = np.zeros(0, np.int64)
@@ -82,7 +82,7 @@ class Histories:
         return self._blocks.nbytes + self._others.nbytes + self._hours.nbytes
 
     @property
-    def spans(self) -> dict[str, Ring]:
+    def spans(self) -> dict[str, ValueRing]:
         """The rings by the names under which they are saved."""
         return {"blocks": self._blocks, "others": self._others, "hours": self._hours}
 

@@ -13,7 +13,7 @@ EMPTY: Final = np.iinfo(np.int64).min // 4
 """The newest span of a row without a value."""
 
 
-class Ring:
+class ValueRing:
     """The last `length` values of each row; each row has its own newest number. Not safe for several threads.
 
     Attributes:

@@ -25,7 +25,7 @@ HEAD: Final = struct.Struct("<4sHIII")  # magic, version, checksum of the rest, 
 
 
 @dataclass(frozen=True, slots=True)
-class Saved:
+class SavedSeries:
     """One series in a snapshot.
 
     Attributes:
@@ -64,7 +64,7 @@ class PartitionSnapshot:
     offset: int
     interval_ns: int
     points: int
-    series: tuple[Saved, ...]
+    series: tuple[SavedSeries, ...]
 
 
 def load(parts: Sequence[bytes]) -> PartitionSnapshot:
@@ -106,7 +106,7 @@ def _load_part(part: bytes) -> tuple[dict[str, Any], bytes]:
         raise WireError(f"snapshot part cannot be read: {error}; the windows are read again from Kafka") from error
 
 
-def _series(text: dict[str, Any], values: bytes) -> Iterator[Saved]:
+def _series(text: dict[str, Any], values: bytes) -> Iterator[SavedSeries]:
     try:
         matrix = np.frombuffer(values, "<f4").reshape(len(text["series"]), text["points"])
         for row, (metric, form, labels, newest, last_ns, since, normal, model, parameters) in zip(
@@ -114,7 +114,7 @@ def _series(text: dict[str, Any], values: bytes) -> Iterator[Saved]:
         ):
             subject = Subject(metric, Form(form), tuple((key, value) for key, value in labels))
             baseline, spread = (float("nan") if value is None else float(value) for value in normal)
-            yield Saved(
+            yield SavedSeries(
                 subject, row.astype(np.float32), newest, last_ns, since, baseline, spread, model, tuple(parameters)
             )
     except (ValueError, TypeError, KeyError) as error:

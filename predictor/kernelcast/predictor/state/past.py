@@ -16,7 +16,7 @@ from kernelcast.predictor.arrays import Ints
 from kernelcast.predictor.prometheus import RangeSeries, TimeRange
 from kernelcast.predictor.series.histories import CHUNK_ROWS, Histories
 from kernelcast.predictor.series.rings import EMPTY
-from kernelcast.predictor.series.saved.rows import Spans
+from kernelcast.predictor.series.saved.rows import SpanValues
 from kernelcast.predictor.series.subjects import VARIANT, Form, Subject
 from kernelcast.predictor.series.windows import Windows
 from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND
@@ -54,7 +54,7 @@ class _Resolution:
         last: Number of the last span to fill.
     """
 
-    spans: Spans
+    spans: SpanValues
     span_ns: int
     last: int
 
@@ -127,7 +127,7 @@ class Past:
         now_ns = round(now_seconds * NANOSECONDS_PER_SECOND)
         histories = self._histories
         spans = histories.spans
-        sizes: list[tuple[Spans, int]] = [
+        sizes: list[tuple[SpanValues, int]] = [
             (spans["blocks"], histories.block_ns),
             (self._windows, self._windows.interval_ns),
             (spans["hours"], histories.block_ns * histories.hour_blocks),
@@ -172,7 +172,7 @@ RowsByLabels = dict[tuple[str, ...], dict[tuple[str, ...], int]]
 """By the names of labels, then by their values."""
 
 
-def insert(spans: Spans, rows: Ints, last: int, values: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> None:
+def insert(spans: SpanValues, rows: Ints, last: int, values: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> None:
     """Add earlier values where none are known.
 
     Args:

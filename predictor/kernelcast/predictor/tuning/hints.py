@@ -14,7 +14,7 @@ from kernelcast.predictor.tuning.diagnosis import Diagnosis
 from kernelcast.predictor.tuning.experiences import Experiences
 from kernelcast.predictor.tuning.failures import Failures
 from kernelcast.predictor.tuning.rules import RULES, Proposal, by_diagnosis
-from kernelcast.predictor.tuning.trials import Trial, Trials
+from kernelcast.predictor.tuning.trials import Trials, TrialTime
 from kernelcast.predictor.tuning.tunables import GpuTime, Key, ReportedTunable
 from kernelcast.tuning.experiment import Decision
 from kernelcast.wire.events import Hint, HintMode, Outcome, OutcomeState
@@ -148,7 +148,7 @@ class HintBook:
         while len(self._answers) > MAX_REMEMBERED:
             del self._answers[next(iter(self._answers))]
 
-    def trials(self, since_ns: int) -> list[Trial]:
+    def trials(self, since_ns: int) -> list[TrialTime]:
         """Trials of hints that lasted at or after a time, Unix nanoseconds."""
         return self._trials.of(self._hints, since_ns)
 

@@ -14,7 +14,7 @@ MAX_TRIALS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class TrialTime:
     """Time of a trial.
 
     Attributes:
@@ -34,13 +34,13 @@ class Trials:
     """Trials by hint; bounded, the oldest are forgotten first."""
 
     def __init__(self) -> None:
-        self._by_hint: dict[str, Trial] = {}
+        self._by_hint: dict[str, TrialTime] = {}
 
     def learn(self, outcome: Outcome, *, time_ns: int) -> None:
         """Record that a program began or ended a trial."""
         known = self._by_hint.get(outcome.hint_id)
         if outcome.state is OutcomeState.APPLIED and known is None:
-            self._by_hint[outcome.hint_id] = Trial(time_ns, time_ns + LONGEST_NS)
+            self._by_hint[outcome.hint_id] = TrialTime(time_ns, time_ns + LONGEST_NS)
             while len(self._by_hint) > MAX_TRIALS:
                 del self._by_hint[next(iter(self._by_hint))]
         elif outcome.state in ENDS and known is not None:
@@ -52,7 +52,7 @@ class Trials:
         known = self._by_hint.get(hint_id)
         return known is not None and known.end_ns > now_ns
 
-    def of(self, hints: Mapping[str, Hint], since_ns: int) -> list[Trial]:
+    def of(self, hints: Mapping[str, Hint], since_ns: int) -> list[TrialTime]:
         """Trials that lasted at or after a time, of hints that are tried before they are kept.
 
         Args:

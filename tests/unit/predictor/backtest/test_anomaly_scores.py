@@ -5,13 +5,13 @@ from pathlib import Path
 import numpy as np
 
 from kernelcast.predictor.backtest.anomalies import anomaly_scores
-from kernelcast.predictor.backtest.grid import Batch, GridOptions, batches
+from kernelcast.predictor.backtest.grid import GridOptions, SeriesBatch, batches
 from kernelcast.predictor.backtest.table import read
 
 QUARTER_HOUR = 900
 
 
-def batch(folder: Path, count: int) -> Batch:
+def batch(folder: Path, count: int) -> SeriesBatch:
     values = np.random.default_rng(1).standard_normal(180)
     values[150:] += 30
     path = folder / f"{count}.csv"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kernelcast.cli.app import run
-from kernelcast.predictor.backtest.compare import Change, Episode, matched
+from kernelcast.predictor.backtest.compare import AlertChange, Episode, matched
 
 START = 1_700_000_000
 HOUR = 3600
@@ -168,8 +168,8 @@ def test_episodes_that_overlap_are_one_alert() -> None:
     new = [Episode(5, 25), Episode(60, 70), Episode(80, 90)]
 
     assert [(one.change, one.old, one.new) for one in matched((0, ()), old, new)] == [
-        (Change.LATER, Episode(0, 30), Episode(5, 25)),
-        (Change.LOST, Episode(50, 60), None),
-        (Change.GAINED, None, Episode(60, 70)),
-        (Change.GAINED, None, Episode(80, 90)),
+        (AlertChange.LATER, Episode(0, 30), Episode(5, 25)),
+        (AlertChange.LOST, Episode(50, 60), None),
+        (AlertChange.GAINED, None, Episode(60, 70)),
+        (AlertChange.GAINED, None, Episode(80, 90)),
     ]

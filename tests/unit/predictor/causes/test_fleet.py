@@ -6,7 +6,7 @@ import pytest
 from kernelcast.predictor.causes.features import features
 from kernelcast.predictor.causes.find import find
 from kernelcast.predictor.causes.fleet import (
-    Member,
+    NodeKernel,
     Reference,
     changed,
     reference,
@@ -31,8 +31,8 @@ def shared(*parts: NodeBaseline) -> KernelBaseline:
     return KernelBaseline("k", "", "H100", parts)
 
 
-def member(host: str, version: str = "", program: str = "train") -> Member:
-    return Member("k||H100", host, program, version)
+def member(host: str, version: str = "", program: str = "train") -> NodeKernel:
+    return NodeKernel("k||H100", host, program, version)
 
 
 def of(*medians: float) -> KernelBaseline:
@@ -164,6 +164,6 @@ def test_a_clock_below_that_of_the_fleet_explains_a_slow_gpu(
 
 def test_a_kernel_that_no_node_has_shared_has_no_reference() -> None:
     baselines = {"k||H100": of(1.0, 1.0, 1.0)}
-    found = references([member("x"), Member("other", "x")], baselines)
+    found = references([member("x"), NodeKernel("other", "x")], baselines)
     assert isinstance(found[0], Reference)
     assert found[1] is None

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from kernelcast.predictor.causes.find import Column, FeatureRows, Found, find
+from kernelcast.predictor.causes.find import FeatureColumn, FeatureRows, Found, find
 from kernelcast.wire.catalogue.cause_rules import PEER_PAGES, RULES, ComparisonOperator, Excuse, Rule
 from kernelcast.wire.catalogue.features import FEATURES, Feature
 from kernelcast.wire.catalogue.meanings import MEANINGS, Cause
@@ -146,7 +146,7 @@ EXAMPLES: list[tuple[Cause, Severity, Example, Example, Cause | Excuse]] = [
 def rows(*examples: Example) -> FeatureRows:
     features = {feature for example in examples for feature in example}
     columns = {
-        feature: Column(
+        feature: FeatureColumn(
             figure=np.array([example.get(feature, np.nan) for example in examples]),
             value=np.array([10 * example.get(feature, np.nan) for example in examples]),
             reference=np.full(len(examples), 7.0),

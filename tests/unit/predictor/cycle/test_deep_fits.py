@@ -8,7 +8,7 @@ import pytest
 from kernelcast.predictor.arrays import Floats, Ints
 from kernelcast.predictor.cycle.deep_fits import DeepFits
 from kernelcast.predictor.cycle.forecasts import Forecasts
-from kernelcast.predictor.forecasting.deep.messages import FitAnswer, FitRequest, Outcome
+from kernelcast.predictor.forecasting.deep.messages import FitAnswer, FitOutcome, FitRequest
 from kernelcast.predictor.forecasting.deep.models import LinearModel
 from kernelcast.predictor.forecasting.deep.panel import FittedPanel
 from kernelcast.predictor.forecasting.deep.pool import Answered, Shed
@@ -45,9 +45,9 @@ class Workers:
 
     def work(self, reason: Shed | None = None, *, models: bool = True) -> None:
         for ticket, request in self.waiting:
-            answer = FitAnswer((wave(request),), {"ets": Outcome.FITTED}, 0.25)
+            answer = FitAnswer((wave(request),), {"ets": FitOutcome.FITTED}, 0.25)
             if not models:
-                answer = FitAnswer(outcomes={"ets": Outcome.NOT_FITTABLE})
+                answer = FitAnswer(outcomes={"ets": FitOutcome.NOT_FITTABLE})
             self.ready.append(Answered(ticket, FitAnswer() if reason else answer, reason))
         self.waiting = []
 
@@ -94,7 +94,7 @@ def test_models_are_used_from_the_next_block_on_even_if_they_are_there_at_once()
     assert np.isnan(forecasts(live.step())).all()
     found = forecasts(live.step(1))
     assert np.isfinite(found[0, -100:]).all()
-    assert live.deep.outcomes == {("ets", Outcome.FITTED): BLOCKS.kept}
+    assert live.deep.outcomes == {("ets", FitOutcome.FITTED): BLOCKS.kept}
     assert live.deep.seconds == 0.25 * BLOCKS.kept
     assert not live.deep.shed
 
@@ -169,7 +169,7 @@ def test_a_window_that_cannot_be_fitted_is_not_fitted_again() -> None:
     live.step(1)
     live.step(1)
     assert len(live.workers.asked) == BLOCKS.kept
-    assert live.deep.outcomes == {("ets", Outcome.NOT_FITTABLE): BLOCKS.kept}
+    assert live.deep.outcomes == {("ets", FitOutcome.NOT_FITTABLE): BLOCKS.kept}
     assert live.deep.series == 0
 
 

@@ -6,8 +6,8 @@ import pytest
 from kernelcast.predictor.arrays import Bools, Floats
 from kernelcast.predictor.passage.alarms import AlarmState
 from kernelcast.predictor.passage.calibration import shipped
-from kernelcast.predictor.passage.run import MIN_BLOCKS, RunOptions, run
-from kernelcast.predictor.passage.series import Blocks, Traits
+from kernelcast.predictor.passage.run import MIN_BLOCKS, DetectorOptions, run
+from kernelcast.predictor.passage.series import SeriesBlocks, Traits
 
 SERIES = 200
 LENGTH = 54
@@ -48,12 +48,12 @@ def judged(durations: Floats, *, trial: tuple[int, int] | None = None) -> tuple[
         mean[:, BEFORE + trial[0] : BEFORE + trial[1]] = np.nan
         process[BEFORE + trial[1] :] = 2
     numbers = np.tile(process, (len(mean), 1))
-    blocks = Blocks(mean, mean, np.full(mean.shape, np.nan), numbers, np.full(mean.shape, -1))
+    blocks = SeriesBlocks(mean, mean, np.full(mean.shape, np.nan), numbers, np.full(mean.shape, -1))
     rows = len(mean)
     traits = Traits(
         np.full(rows, np.nan), np.full(rows, 1.2), np.zeros(rows, bool), np.zeros(rows), np.zeros(rows, int)
     )
-    options = RunOptions(HORIZONS_SECONDS, HORIZONS_SECONDS, shipped())
+    options = DetectorOptions(HORIZONS_SECONDS, HORIZONS_SECONDS, shipped())
     ends = range(BEFORE + MIN_BLOCKS, mean.shape[1] + 1)
     probable, beyond = [], []
     for moment in run(blocks, traits, options, ends=ends, alarms=AlarmState.quiet(rows)):

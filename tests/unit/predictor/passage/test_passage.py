@@ -13,13 +13,13 @@ from kernelcast.predictor.passage.detector import Evaluation, evaluate
 from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS
 from kernelcast.predictor.passage.run import (
     WINDOW_BLOCKS,
-    RunOptions,
+    DetectorOptions,
     limit_passed,
     replaced_within,
     run,
     trailing_mean,
 )
-from kernelcast.predictor.passage.series import Blocks, Traits, build, condense
+from kernelcast.predictor.passage.series import SeriesBlocks, Traits, build, condense
 
 _HOUR = 12
 _RNG = np.random.default_rng(8)
@@ -35,9 +35,11 @@ def traits(limit: float, *, resolution: float = 0.0, below: bool = False, settli
     )
 
 
-def blocks(values: Floats, *, load: Floats | None = None, process: Floats | None = None, version: int = -1) -> Blocks:
+def blocks(
+    values: Floats, *, load: Floats | None = None, process: Floats | None = None, version: int = -1
+) -> SeriesBlocks:
     row = np.asarray(values, dtype=np.float64)[None]
-    return Blocks(
+    return SeriesBlocks(
         mean=row,
         median=row,
         load=np.full(row.shape, np.nan) if load is None else load[None],
@@ -99,7 +101,7 @@ def together(values: Floats, limit: float) -> Evaluation:
     numbers = np.zeros(values.shape, dtype=np.int64)
     one = traits(limit)
     many = Traits(*(np.repeat(getattr(one, name), len(values)) for name in Traits.__slots__))
-    return evaluate(Blocks(values, values, np.full(values.shape, np.nan), numbers, numbers - 1), many)
+    return evaluate(SeriesBlocks(values, values, np.full(values.shape, np.nan), numbers, numbers - 1), many)
 
 
 def remembering(series: int, memory: float) -> Floats:
@@ -272,7 +274,7 @@ def test_a_gap_between_evaluations_hides_no_passed_limit() -> None:
 
 def test_moments_computed_together_equal_those_computed_one_after_another() -> None:
     values = 70 + noise(60, 0.1) + rise(60, 1.5, last=14)
-    made, rule = blocks(values), RunOptions(calibration=shipped())
+    made, rule = blocks(values), DetectorOptions(calibration=shipped())
     ends = range(WINDOW_BLOCKS - 3, len(values) + 1)
     together = list(run(made, traits(87.0), rule, ends=ends, alarms=AlarmState.quiet(1)))
     alarms = AlarmState.quiet(1)
@@ -294,7 +296,7 @@ def test_a_held_baseline_is_not_forgotten_however_long_a_kernel_is_slow() -> Non
 
 def test_an_evaluation_does_not_depend_on_what_comes_later_nor_on_other_series() -> None:
     rows = np.stack([70 + noise(30, 0.1) + rise(30, 1.5, last=10), 60 + noise(30, 0.4)])
-    both = Blocks(
+    both = SeriesBlocks(
         rows, rows, np.full(rows.shape, np.nan), np.zeros(rows.shape, np.int64), np.full(rows.shape, -1, np.int64)
     )
     two = Traits(*(np.repeat(getattr(traits(87.0), name), 2) for name in Traits.__slots__))

@@ -6,7 +6,7 @@ from kernelcast.predictor.anomalies.episodes import BELOW_ALARM, NEVER
 from kernelcast.predictor.anomalies.settings import AnomalySettings
 
 
-class Episodes:
+class SingleEpisodes:
     """Begin, duration and end of the present episode."""
 
     def __init__(self, settings: AnomalySettings) -> None:

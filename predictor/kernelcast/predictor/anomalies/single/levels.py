@@ -7,7 +7,7 @@ from kernelcast.predictor.anomalies.settings import AnomalySettings
 from kernelcast.predictor.anomalies.single.schedule import Float32s, pair, share
 
 
-class Levels:
+class SingleLevels:
     """Fast, short and slow mean in double precision, spread in float32."""
 
     def __init__(self, count: Float32s, settings: AnomalySettings) -> None:

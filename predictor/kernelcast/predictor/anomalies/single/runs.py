@@ -7,7 +7,7 @@ from kernelcast.predictor.anomalies.settings import AnomalySettings
 from kernelcast.predictor.anomalies.single.schedule import Float32s, pair, share
 
 
-class Run:
+class EventRun:
     """Length of the present run of an event, and how improbable that length is."""
 
     def __init__(self, count: Float32s, settings: AnomalySettings, most: float) -> None:

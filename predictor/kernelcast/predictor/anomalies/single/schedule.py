@@ -21,7 +21,7 @@ Float32s: TypeAlias = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class RowSchedule:
     """Properties of the rows of one series; each of shape (t,).
 
     Attributes:
@@ -51,7 +51,7 @@ class Schedule:
     scale: Float32s
 
 
-def schedule(values: Floats, interval_seconds: float, season_rows: int, settings: AnomalySettings) -> Schedule:
+def schedule(values: Floats, interval_seconds: float, season_rows: int, settings: AnomalySettings) -> RowSchedule:
     """Compute the schedule of a series, shape (t,)."""
     known = np.isfinite(values)
     count = (np.cumsum(known) - known).astype(np.float32)
@@ -59,7 +59,7 @@ def schedule(values: Floats, interval_seconds: float, season_rows: int, settings
     bar = np.log10(np.maximum(intervals, 1) / settings.false_alarms_per_day).astype(np.float32)
     days = count / intervals.astype(np.float32)
     inside = _inside(values, known)
-    return Schedule(
+    return RowSchedule(
         values=values,
         known=known,
         count=count,

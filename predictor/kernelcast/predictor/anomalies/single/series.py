@@ -14,9 +14,9 @@ from kernelcast.predictor.anomalies.evidence import LARGEST_CONSTANT_RARITY, LAR
 from kernelcast.predictor.anomalies.kinds import AnomalyKind
 from kernelcast.predictor.anomalies.levels import FEATURES, JUMP, SEASON, SHIFT
 from kernelcast.predictor.anomalies.settings import AnomalySettings
-from kernelcast.predictor.anomalies.single.episodes import Episodes
-from kernelcast.predictor.anomalies.single.levels import Levels
-from kernelcast.predictor.anomalies.single.runs import Run
+from kernelcast.predictor.anomalies.single.episodes import SingleEpisodes
+from kernelcast.predictor.anomalies.single.levels import SingleLevels
+from kernelcast.predictor.anomalies.single.runs import EventRun
 from kernelcast.predictor.anomalies.single.schedule import schedule
 from kernelcast.predictor.anomalies.single.season import Season
 from kernelcast.predictor.anomalies.single.tails import Rates, Tails
@@ -27,7 +27,7 @@ _LARGEST: Final = 1e30  # beyond it float32 may overflow: the arrays define the 
 
 
 class _Evidence(NamedTuple):
-    """Evidence of one row: the fields of `anomalies.evidence.Evidence`."""
+    """Evidence of one row: the fields of `anomalies.evidence.AnomalyEvidence`."""
 
     every: np.float32 = _ZERO
     new: np.float32 = _ZERO
@@ -89,14 +89,14 @@ class _Series:
         self._fresh, self._ready = rows.fresh.tolist(), rows.ready.tolist()
         self._inside, self._trust, self._isolated = rows.inside.tolist(), list(rows.trust), list(rows.isolated)
         self._unexplained = np.float32(settings.unexplained)
-        self._levels = Levels(rows.count, settings)
+        self._levels = SingleLevels(rows.count, settings)
         self._tails, self._rates = Tails(FEATURES, settings, immediate=SHIFT), Rates(rows.count, settings)
         self._season = Season(season, rows.count, settings) if season > 1 else None
         self._season_tails = Tails(1, settings)
         self._season_rates = self._rates if self._season is None else Rates(self._season.since, settings)
-        self._missing = Run(rows.count, settings, LARGEST_MISSING_RARITY)
-        self._constant = Run(rows.count, settings, LARGEST_CONSTANT_RARITY)
-        self._episodes = Episodes(settings)
+        self._missing = EventRun(rows.count, settings, LARGEST_MISSING_RARITY)
+        self._constant = EventRun(rows.count, settings, LARGEST_CONSTANT_RARITY)
+        self._episodes = SingleEpisodes(settings)
         self._direction, self._kind = 0, int(AnomalyKind.NONE)
 
     def run(self, found: AnomalyStep) -> None:

@@ -50,7 +50,7 @@ class Side:
 
 
 @dataclass(slots=True)
-class Feature:
+class FeatureTails:
     """Both tails of a feature; `immediate` features see a single value rather than a mean of several."""
 
     clusters: np.float32
@@ -65,7 +65,7 @@ class Tails:
         self._above = np.float32(1 - settings.quantile)
         self._margin = np.float32(1 + settings.record_margin)
         self._keep = np.float32(1 - settings.record_decay)
-        self.features = [Feature(self._above / 2, at < immediate) for at in range(features)]
+        self.features = [FeatureTails(self._above / 2, at < immediate) for at in range(features)]
 
     def find_peaks(self, values: tuple[np.float32, ...]) -> bool:
         """Note the excess of each side, and return whether there is any."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from kernelcast.predictor.arrays import Floats, Ints
 from kernelcast.predictor.causes.features import features
-from kernelcast.predictor.causes.find import Column, FeatureRows, Found, FoundCause, find
+from kernelcast.predictor.causes.find import FeatureColumn, FeatureRows, Found, FoundCause, find
 from kernelcast.predictor.causes.observed import Around, Observed
 from kernelcast.predictor.cycle.causes.device_panels import DAY_BLOCKS, DevicePanels, DeviceRows, Labels
 from kernelcast.predictor.cycle.memory import DetectorMemory
@@ -196,5 +196,5 @@ def _decided(shown: FeatureRows, number: int, found: Found) -> tuple[FoundCause 
 
 
 def _moved(shown: FeatureRows, number: int) -> bool:
-    share: Column | None = shown.columns.get(Feature.MOVED_SHARE)
+    share: FeatureColumn | None = shown.columns.get(Feature.MOVED_SHARE)
     return share is not None and bool(share.figure[number] >= _WHOLE_GPU)

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
-from kernelcast.predictor.causes.find import Column, FeatureRows, find
+from kernelcast.predictor.causes.find import FeatureColumn, FeatureRows, find
 from kernelcast.predictor.causes.observed import usual_low
 from kernelcast.predictor.cycle.anomaly_scores import common_interval
 from kernelcast.predictor.cycle.causes.device_faults import observed_finding
@@ -190,7 +190,7 @@ class Deploys:
             end_ns = ((windows.newest[rows] + 1) * windows.interval_ns).tolist()
         labels = [() if one is None else one.without_variant.labels for one in subjects]
         value, reference = self._value[rows], self._reference[rows]
-        shown = FeatureRows({Feature.DEPLOY_RATIO: Column(value / reference, value, reference)}, labels, end_ns)
+        shown = FeatureRows({Feature.DEPLOY_RATIO: FeatureColumn(value / reference, value, reference)}, labels, end_ns)
         self._findings = {}
         for place, (row, found) in enumerate(zip(rows.tolist(), find(shown, [_SHOWN]), strict=True)):
             run = self._run_of(row, runs)

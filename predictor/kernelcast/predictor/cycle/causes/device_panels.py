@@ -8,7 +8,7 @@ import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.causes.features import features
-from kernelcast.predictor.causes.find import Column, FeatureRows
+from kernelcast.predictor.causes.find import FeatureColumn, FeatureRows
 from kernelcast.predictor.causes.observed import Around, Observed, filled
 from kernelcast.predictor.cycle.panels import PanelSource
 from kernelcast.predictor.passage.series import BLOCK_SECONDS
@@ -124,7 +124,7 @@ class DevicePanels:
         instance = np.array([any(name == "GPU_I_ID" and value for name, value in own) for own in labels], np.bool_)
         node = np.where(instance, -1 - np.arange(len(devices)), host)
         around = Around(node=node, limits=around.limits, beyond=around.beyond)
-        columns: dict[Feature, Column] = {}
+        columns: dict[Feature, FeatureColumn] = {}
         for values, seconds, facts in (
             (self._gauges(known, devices, block, newest), BLOCK_SECONDS, around),
             (self._states(known, devices, block, newest), self._interval_seconds, Around()),
@@ -162,11 +162,11 @@ class DevicePanels:
         means[:, -1] = row_medians(recent.astype(np.float64))
         return means
 
-    def scaled(self, columns: Mapping[Feature, Column]) -> dict[Feature, Column]:
+    def scaled(self, columns: Mapping[Feature, FeatureColumn]) -> dict[Feature, FeatureColumn]:
         """Columns whose spans are in seconds of event time."""
         scale = self._scale
         return {
-            name: Column(one.figure, one.value, one.reference, one.span_seconds * scale)
+            name: FeatureColumn(one.figure, one.value, one.reference, one.span_seconds * scale)
             for name, one in columns.items()
         }
 

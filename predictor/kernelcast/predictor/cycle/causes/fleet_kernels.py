@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
-from kernelcast.predictor.causes.fleet import Member, usual_durations
+from kernelcast.predictor.causes.fleet import NodeKernel, usual_durations
 from kernelcast.predictor.causes.observed import changed_at
 from kernelcast.predictor.cycle.causes.device_panels import DeviceRows, Labels
 from kernelcast.predictor.cycle.panels import PanelSource
@@ -38,7 +38,7 @@ class FleetKernel:
     """
 
     baseline: KernelBaseline
-    member: Member
+    member: NodeKernel
     device: DeviceKey
     labels: Labels
     rank: str
@@ -116,7 +116,7 @@ class FleetKernels:
         baseline = KernelBaseline(subject.label("kernel"), configuration, model)
         return FleetKernel(
             baseline=baseline,
-            member=Member(baseline.key, subject.device[0], subject.program, version),
+            member=NodeKernel(baseline.key, subject.device[0], subject.program, version),
             device=subject.device,
             labels=subject.without_variant.labels,
             rank=subject.label("rank"),

@@ -14,7 +14,7 @@ from statsmodels.tsa.seasonal import STL
 from statsmodels.tsa.statespace.structural import UnobservedComponents
 
 from kernelcast.predictor.arrays import Floats
-from kernelcast.predictor.forecasting.deep.messages import MODELS, FitAnswer, FitRequest, Outcome
+from kernelcast.predictor.forecasting.deep.messages import MODELS, FitAnswer, FitOutcome, FitRequest
 from kernelcast.predictor.forecasting.deep.models import LinearModel
 from kernelcast.predictor.forecasting.rolling import forward_filled
 
@@ -80,7 +80,7 @@ def fit(request: FitRequest, fits: Mapping[str, Callable[[Floats], Parts]] = FIT
     least = max(LEAST_VALUES, LEAST_SEASONS * request.season)
     largest = float(np.abs(known).max(initial=0.0))
     if len(known) < least or float(known.std()) <= SMALLEST_SPREAD * max(largest, np.finfo(float).tiny):
-        return FitAnswer(outcomes=dict.fromkeys(fits, Outcome.NOT_FITTABLE))
+        return FitAnswer(outcomes=dict.fromkeys(fits, FitOutcome.NOT_FITTABLE))
     centre, scale = float(np.median(known)), float(known.std())
     scaled, profile = _without_season((request.values - centre) / scale, request)
     models, outcomes = [], {}
@@ -91,16 +91,16 @@ def fit(request: FitRequest, fits: Mapping[str, Callable[[Floats], Parts]] = FIT
     return FitAnswer(tuple(models), outcomes, time.process_time() - begun)
 
 
-def _attempt(method: Callable[[Floats], Parts], values: Floats) -> tuple[Outcome, Parts | None]:
+def _attempt(method: Callable[[Floats], Parts], values: Floats) -> tuple[FitOutcome, Parts | None]:
     try:
         parts = method(values)
     except NotConvergedError:
-        return Outcome.NOT_CONVERGED, None
+        return FitOutcome.NOT_CONVERGED, None
     except Exception:  # noqa: BLE001  statsmodels raises many kinds on strange series; the outcome is counted
-        return Outcome.FAILED, None
+        return FitOutcome.FAILED, None
     if not all(np.isfinite(part).all() for part in parts):
-        return Outcome.FAILED, None
-    return Outcome.FITTED, Parts(*(np.asarray(part, np.float64) for part in parts))
+        return FitOutcome.FAILED, None
+    return FitOutcome.FITTED, Parts(*(np.asarray(part, np.float64) for part in parts))
 
 
 def _check(fitted: Any) -> None:

@@ -14,7 +14,7 @@ MODELS: Final = ("ets", "components")
 """Exponential smoothing with a damped trend; a random walk with a deviation that dies out."""
 
 
-class Outcome(StrEnum):
+class FitOutcome(StrEnum):
     """Result of one fit."""
 
     FITTED = "fitted"
@@ -60,7 +60,7 @@ class FitAnswer:
     """
 
     models: tuple[LinearModel, ...] = ()
-    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    outcomes: dict[str, FitOutcome] = field(default_factory=dict)
     seconds: float = 0.0
 
     def encode(self) -> bytes:
@@ -82,5 +82,5 @@ class FitAnswer:
         """
         found = json.loads(message)
         models = tuple(LinearModel.from_json(each) for each in found["models"])
-        outcomes = {str(name): Outcome(outcome) for name, outcome in found["outcomes"].items()}
+        outcomes = {str(name): FitOutcome(outcome) for name, outcome in found["outcomes"].items()}
         return cls(models, outcomes, float(found["seconds"]))

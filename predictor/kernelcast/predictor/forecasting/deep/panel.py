@@ -8,7 +8,7 @@ import numpy as np
 
 from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.forecasting.deep.models import LinearModel
-from kernelcast.predictor.forecasting.deep.schedule import DELAY, OLDEST_USED, Schedule
+from kernelcast.predictor.forecasting.deep.schedule import DELAY, OLDEST_USED, FitSchedule
 from kernelcast.predictor.forecasting.rolling import forward_filled, rolling_median
 
 LEVEL_INTERVALS: Final = 12
@@ -57,7 +57,7 @@ class FittedPanel:
         used: Shape (n,), filled by the forecasts made with it: whether any lead's newest one uses a model.
     """
 
-    def __init__(self, values: Floats, last: int, fits: Sequence[Fits], schedule: Schedule) -> None:
+    def __init__(self, values: Floats, last: int, fits: Sequence[Fits], schedule: FitSchedule) -> None:
         """Filter the series.
 
         Args:

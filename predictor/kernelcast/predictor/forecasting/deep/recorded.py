@@ -9,12 +9,12 @@ from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.forecasting.deep.messages import FitAnswer, FitRequest
 from kernelcast.predictor.forecasting.deep.models import LinearModel  # noqa: TC001  as all imports here
 from kernelcast.predictor.forecasting.deep.panel import FittedPanel, fit_window
-from kernelcast.predictor.forecasting.deep.schedule import Schedule
+from kernelcast.predictor.forecasting.deep.schedule import FitSchedule
 
 FitAll: TypeAlias = Callable[[Sequence[FitRequest]], list[FitAnswer]]
 
 
-def fitted_panel(values: Floats, schedule: Schedule, fit_all: FitAll) -> FittedPanel:
+def fitted_panel(values: Floats, schedule: FitSchedule, fit_all: FitAll) -> FittedPanel:
     """Fit series whose intervals are numbered from 0.
 
     Args:

@@ -14,7 +14,7 @@ LEAST_SEASONS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class FitSchedule:
     """Origins of the fits of a series.
 
     Attributes:
@@ -56,15 +56,15 @@ class Schedule:
         return values[max(0, end - self.window) : end]
 
 
-BLOCKS: Final = Schedule("blocks", every=48, window=288, least=48, season=0, kept=6)
+BLOCKS: Final = FitSchedule("blocks", every=48, window=288, least=48, season=0, kept=6)
 """Blocks of five minutes: fits every four hours, from a day."""
 SEASONAL_WINDOW: Final = 504
 """Three weeks of hours."""
 
 
-def schedule_of(seasons: Sequence[int]) -> Schedule:
+def schedule_of(seasons: Sequence[int]) -> FitSchedule:
     """Return the schedule of a recording: with its shortest season if a window holds four of them."""
     season = min((each for each in seasons if each > 1), default=0)
     if not season or LEAST_SEASONS * season > SEASONAL_WINDOW:
         return BLOCKS
-    return Schedule("seasonal", season, SEASONAL_WINDOW, LEAST_SEASONS * season, season, BLOCKS.kept)
+    return FitSchedule("seasonal", season, SEASONAL_WINDOW, LEAST_SEASONS * season, season, BLOCKS.kept)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from kernelcast.predictor.arrays import Ints
 from kernelcast.predictor.series.rings import EMPTY
 from kernelcast.predictor.series.saved.parts import Array
-from kernelcast.predictor.series.saved.rows import SavedRows, Spans
+from kernelcast.predictor.series.saved.rows import SavedRows, SpanValues
 
 _Item = TypeVar("_Item", bound=np.generic)
 
@@ -17,7 +17,7 @@ WINDOWS: Final = "windows"
 _FACTORS: Final = np.random.default_rng(1).integers(1, 2**63, 4096, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
 
 
-class Saved:
+class SavedContent:
     """Content of each slot when it was saved last: the newest span of each ring, a digest of each column."""
 
     def __init__(self, source: SavedRows) -> None:
@@ -76,7 +76,7 @@ class Saved:
                 arrays[f"column.{name}.slots"] = (slots[changed] - base).astype(np.uint16)
         return arrays
 
-    def _groups(self, name: str, spans: Spans, slots: Ints, rows: Ints) -> Iterator[tuple[Ints, int]]:
+    def _groups(self, name: str, spans: SpanValues, slots: Ints, rows: Ints) -> Iterator[tuple[Ints, int]]:
         """Places of the rows with new spans, and the largest number of them; rows with similar numbers together."""
         newest, saved = spans.newest[rows], self._newest[name][slots]
         if name == WINDOWS:

@@ -26,7 +26,7 @@ _REMEDY: Final = "its series are read again from Kafka"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class StatePart:
     """One message.
 
     Attributes:
@@ -59,7 +59,7 @@ def order_of(value: bytes) -> tuple[int, int]:
     return epoch, sequence
 
 
-def pack(part: Part) -> bytes:
+def pack(part: StatePart) -> bytes:
     """A message."""
     described = [[name, array.dtype.str, array.shape] for name, array in part.arrays.items()]
     text = json.dumps({**part.text, "arrays": described}, separators=(",", ":")).encode()
@@ -69,7 +69,7 @@ def pack(part: Part) -> bytes:
     return _HEAD.pack(MAGIC, VERSION, checksum, len(whole), len(text), part.epoch, part.sequence) + packed
 
 
-def unpack(value: bytes) -> Part:
+def unpack(value: bytes) -> StatePart:
     """The content of a message.
 
     Raises:
@@ -85,7 +85,7 @@ def unpack(value: bytes) -> Part:
     try:
         whole = zlib.decompressobj().decompress(packed, length)
         text = json.loads(whole[:text_length])
-        return Part(epoch, sequence, text, _arrays(text.pop("arrays"), memoryview(whole)[text_length:]))
+        return StatePart(epoch, sequence, text, _arrays(text.pop("arrays"), memoryview(whole)[text_length:]))
     except (zlib.error, ValueError, TypeError, KeyError) as error:
         raise WireError(f"state part has another shape: {error}; {_REMEDY}") from error
 

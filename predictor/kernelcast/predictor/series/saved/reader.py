@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from kernelcast.predictor.arrays import Ints
-from kernelcast.predictor.series.saved.parts import Array, Part, is_part, order_of, unpack
+from kernelcast.predictor.series.saved.parts import Array, StatePart, is_part, order_of, unpack
 from kernelcast.predictor.series.saved.rows import SavedRows
 from kernelcast.predictor.series.saved.writer import ADDED, HEAD, PAGE
 from kernelcast.predictor.series.subjects import Form, Subject
@@ -145,7 +145,7 @@ class _Restoration:
             self._refuse_shape(error)
             return None
 
-    def _restore_page(self, part: Part) -> _Page:
+    def _restore_page(self, part: StatePart) -> _Page:
         subjects = [self._subject(*described) for described in part.text["series"]]
         first, slots = int(part.text["first"]), part.arrays["slots"]
         windows = self._target.windows
@@ -187,7 +187,7 @@ class _Restoration:
             except (KeyError, ValueError, TypeError, IndexError) as error:
                 self._refuse_shape(error)
 
-    def _add(self, part: Part, pages: list[_Page]) -> None:
+    def _add(self, part: StatePart, pages: list[_Page]) -> None:
         base, without = int(part.text["base"]), set(part.text["without"])
         end = base + int(part.text["slots"])
         mine = [page for page in pages if page.sequence == part.sequence - 1 and page.first not in without]
@@ -205,7 +205,7 @@ class _Restoration:
                     known = at != _UNKNOWN
                     column.restore(at[known], part.arrays[f"column.{name}"][known])
 
-    def _extend(self, prefix: str, part: Part, rows: Ints, values: Array) -> None:
+    def _extend(self, prefix: str, part: StatePart, rows: Ints, values: Array) -> None:
         spans = self._target.spans.get(prefix.partition(".")[0])
         if spans is None:
             return
@@ -213,20 +213,20 @@ class _Restoration:
         known = at != _UNKNOWN
         spans.extend(at[known], part.arrays[f"{prefix}.newest"][known], values[known])
 
-    def _restore_tables(self, head: Part) -> None:
+    def _restore_tables(self, head: StatePart) -> None:
         with self._target.lock:
             for name, table in self._target.tables.items():
                 if name in head.arrays:
                     table.restore(head.arrays[name])
 
-    def _opened(self, value: bytes) -> Part | None:
+    def _opened(self, value: bytes) -> StatePart | None:
         try:
             return unpack(value)
         except WireError as error:
             self._refuse(error)
             return None
 
-    def _fits(self, part: Part) -> bool:
+    def _fits(self, part: StatePart) -> bool:
         windows = self._target.windows
         own = {"interval_ns": windows.interval_ns, "points": windows.points}
         if "block_intervals" in part.text:

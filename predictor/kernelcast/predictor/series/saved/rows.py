@@ -14,7 +14,7 @@ from kernelcast.predictor.series.saved.parts import Array
 from kernelcast.predictor.series.windows import Windows
 
 
-class Spans(Protocol):
+class SpanValues(Protocol):
     """Values of numbered spans of event time by row: a window or a ring.
 
     Attributes:
@@ -60,7 +60,7 @@ class RowColumn:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Table:
+class StateTable:
     """A small array that belongs to no series, such as counts of outcomes; both functions are called under the lock.
 
     Attributes:
@@ -96,9 +96,9 @@ class SavedRows:
         self.windows = windows
         self.lock = lock
         self._histories = histories
-        self.spans: dict[str, Spans] = {"windows": windows}
+        self.spans: dict[str, SpanValues] = {"windows": windows}
         self.columns: dict[str, RowColumn] = {}
-        self.tables: dict[str, Table] = {}
+        self.tables: dict[str, StateTable] = {}
         self._rewritten: set[int] = set()
         self.add(RowColumn("last_ns", self._last_ns, self._restore_last_ns))
         if histories is not None:

@@ -7,7 +7,7 @@ from kernelcast.predictor.arrays import Bools, Ints
 FREE = -1
 
 
-class Slots:
+class RowSlots:
     """The row in each slot.
 
     Attributes:

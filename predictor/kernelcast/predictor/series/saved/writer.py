@@ -15,10 +15,10 @@ from typing import Any, Final
 import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Ints
-from kernelcast.predictor.series.saved.changed import Saved
-from kernelcast.predictor.series.saved.parts import Part, pack
+from kernelcast.predictor.series.saved.changed import SavedContent
+from kernelcast.predictor.series.saved.parts import StatePart, pack
 from kernelcast.predictor.series.saved.rows import SavedRows
-from kernelcast.predictor.series.saved.slots import FREE, Slots
+from kernelcast.predictor.series.saved.slots import FREE, RowSlots
 
 HEAD: Final = "0"
 """Key of the head. Version 1 has its first part there, so an older revision finds a version that it refuses."""
@@ -61,8 +61,8 @@ class StateWriter:
         self._keys = self._rotation + SPARE_SNAPSHOTS
         self._page_rows = int(np.clip(PAGE_BYTES // source.row_bytes, 1, MOST_PAGE_ROWS))
         self._stripe_pages = max(STRIPE_ROWS // self._page_rows, 1)
-        self._slots = Slots()
-        self._saved = Saved(source)
+        self._slots = RowSlots()
+        self._saved = SavedContent(source)
         self._written: Ints = np.zeros(0, np.int64)  # of each page, the snapshot that wrote it; -1: never
         self._due: Bools = np.zeros(0, np.bool_)
         self._credit = 0.0
@@ -98,7 +98,7 @@ class StateWriter:
 
     def _message(self, key: str, text: dict[str, Any], arrays: dict[str, Any]) -> Message:
         self._known.add(key)
-        return key, pack(Part(self._epoch, self._sequence, text, arrays))
+        return key, pack(StatePart(self._epoch, self._sequence, text, arrays))
 
     def _tables(self) -> dict[str, Any]:
         with self._source.lock:

@@ -9,11 +9,11 @@ from statsmodels.tsa.statespace.structural import UnobservedComponents
 
 from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.forecasting.deep.fitting import NotConvergedError, Parts, components, damped_trend, fit
-from kernelcast.predictor.forecasting.deep.messages import MODELS, FitAnswer, FitRequest, Outcome
+from kernelcast.predictor.forecasting.deep.messages import MODELS, FitAnswer, FitOutcome, FitRequest
 from kernelcast.predictor.forecasting.deep.models import LinearModel
 
 WINDOW, LEADS = 144, 24
-ALL_FITTED = dict.fromkeys(MODELS, Outcome.FITTED)
+ALL_FITTED = dict.fromkeys(MODELS, FitOutcome.FITTED)
 
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -121,7 +121,7 @@ def test_gaps_are_no_reason_not_to_fit(missing: float) -> None:
 def test_a_window_without_information_is_not_fitted(values: Floats) -> None:
     answer = fit(request(values))
     assert answer.models == ()
-    assert set(answer.outcomes.values()) == {Outcome.NOT_FITTABLE}
+    assert set(answer.outcomes.values()) == {FitOutcome.NOT_FITTABLE}
 
 
 def not_converging(_values: Floats) -> Parts:
@@ -138,17 +138,19 @@ def infinite(values: Floats) -> Parts:
 
 @pytest.mark.parametrize(
     ("method", "outcome"),
-    [(not_converging, Outcome.NOT_CONVERGED), (failing, Outcome.FAILED), (infinite, Outcome.FAILED)],
+    [(not_converging, FitOutcome.NOT_CONVERGED), (failing, FitOutcome.FAILED), (infinite, FitOutcome.FAILED)],
 )
-def test_a_fit_that_fails_is_counted_and_spares_the_others(method: Callable[[Floats], Parts], outcome: Outcome) -> None:
+def test_a_fit_that_fails_is_counted_and_spares_the_others(
+    method: Callable[[Floats], Parts], outcome: FitOutcome
+) -> None:
     answer = fit(request(wandering()), {"bad": method, "ets": damped_trend})
-    assert answer.outcomes == {"bad": outcome, "ets": Outcome.FITTED}
+    assert answer.outcomes == {"bad": outcome, "ets": FitOutcome.FITTED}
     assert [model.name for model in answer.models] == ["ets"]
 
 
 def test_an_optimiser_that_stops_early_has_not_converged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kernelcast.predictor.forecasting.deep.fitting.MOST_ITERATIONS", 1)
-    assert set(fit(request(wandering())).outcomes.values()) == {Outcome.NOT_CONVERGED}
+    assert set(fit(request(wandering())).outcomes.values()) == {FitOutcome.NOT_CONVERGED}
 
 
 def test_requests_and_answers_survive_the_way() -> None:
