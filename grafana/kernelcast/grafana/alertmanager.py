@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 from kernelcast.grafana import faults
 from kernelcast.grafana.consequences import Consequences, declared
-from kernelcast.grafana.rules.model import PRODUCTION, Profile, Severity, duration, to_yaml
-from kernelcast.grafana.site import OPEN, Access, Site
+from kernelcast.grafana.rules.model import PRODUCTION, Profile, AlertSeverity, duration, to_yaml
+from kernelcast.grafana.site import OPEN, ServerAccess, Site
 from kernelcast.wire.errors import ConfigurationError
 
 WEBHOOK_PATH: Final = "/api/v1/alerts"
@@ -25,9 +25,9 @@ HEARTBEAT_SECONDS: Final = 300
 """Time between two heartbeats."""
 GROUPED_BY: Final = ("alertname", "Hostname", "program")
 WAITS: Final = {
-    Severity.CRITICAL: (10, 300, 3600),
-    Severity.WARNING: (60, 600, 12 * 3600),
-    Severity.INFO: (600, 3600, 7 * 24 * 3600),
+    AlertSeverity.CRITICAL: (10, 300, 3600),
+    AlertSeverity.WARNING: (60, 600, 12 * 3600),
+    AlertSeverity.INFO: (600, 3600, 7 * 24 * 3600),
 }
 """By severity, seconds until the first message of a group, between its messages, and until one is repeated."""
 BRIDGE_WAITS: Final = (30, 300, 4 * 3600)
@@ -41,7 +41,7 @@ _HEADING: Final = (
 )
 
 
-def render(webhook_url: str = WEBHOOK_URL, profile: Profile = PRODUCTION, access: Access = OPEN) -> str:
+def render(webhook_url: str = WEBHOOK_URL, profile: Profile = PRODUCTION, access: ServerAccess = OPEN) -> str:
     """A complete configuration.
 
     Args:
@@ -54,7 +54,7 @@ def render(webhook_url: str = WEBHOOK_URL, profile: Profile = PRODUCTION, access
     """
     document = {
         "route": {
-            "receiver": BRIDGE_RECEIVER if profile.jobs.bridge else Severity.WARNING.value,
+            "receiver": BRIDGE_RECEIVER if profile.jobs.bridge else AlertSeverity.WARNING.value,
             "group_by": list(GROUPED_BY),
             **waits(BRIDGE_WAITS, profile),
             "routes": [heartbeat_route(profile), *bridge_routes(profile), *severity_routes(profile)],
@@ -108,7 +108,7 @@ def webhook_of(site: Site) -> str:
     return f"{site.bridge.access.scheme}://{site.bridge.targets[0]}{WEBHOOK_PATH}"
 
 
-def bridge_receivers(webhook_url: str, profile: Profile, access: Access = OPEN) -> list[dict[str, Any]]:
+def bridge_receivers(webhook_url: str, profile: Profile, access: ServerAccess = OPEN) -> list[dict[str, Any]]:
     """The bridge's webhook; none at a site without a bridge.
 
     Raises:

@@ -3,8 +3,8 @@
 from typing import Any, Final
 
 from kernelcast.grafana import alertmanager
-from kernelcast.grafana.rules.model import PRODUCTION, Profile, Severity, to_yaml
-from kernelcast.grafana.site import OPEN, Access
+from kernelcast.grafana.rules.model import PRODUCTION, Profile, AlertSeverity, to_yaml
+from kernelcast.grafana.site import OPEN, ServerAccess
 
 FILE: Final = "people.yaml"
 TEMPLATE_FILE: Final = "kernelcast.tmpl"
@@ -34,7 +34,7 @@ Runbook: {{ .Annotations.runbook_url }}
 """
 
 
-def render(webhook_url: str = alertmanager.WEBHOOK_URL, profile: Profile = PRODUCTION, access: Access = OPEN) -> str:
+def render(webhook_url: str = alertmanager.WEBHOOK_URL, profile: Profile = PRODUCTION, access: ServerAccess = OPEN) -> str:
     """A complete configuration with example addresses.
 
     Args:
@@ -51,7 +51,7 @@ def render(webhook_url: str = alertmanager.WEBHOOK_URL, profile: Profile = PRODU
         },
         "templates": [TEMPLATE_FILE],
         "route": {
-            "receiver": Severity.WARNING.value,
+            "receiver": AlertSeverity.WARNING.value,
             "group_by": list(alertmanager.GROUPED_BY),
             **alertmanager.waits(alertmanager.BRIDGE_WAITS, profile),
             "routes": [
@@ -92,9 +92,9 @@ def _receivers() -> list[dict[str, Any]]:
             "name": alertmanager.HEARTBEAT_RECEIVER,
             "webhook_configs": [{"url": "https://heartbeat.example/kernelcast", "send_resolved": False}],
         },
-        {"name": Severity.CRITICAL.value, "pagerduty_configs": [_pagerduty()], "slack_configs": [chat]},
-        {"name": Severity.WARNING.value, "slack_configs": [chat], "email_configs": [mail]},
-        {"name": Severity.INFO.value, "email_configs": [mail]},
+        {"name": AlertSeverity.CRITICAL.value, "pagerduty_configs": [_pagerduty()], "slack_configs": [chat]},
+        {"name": AlertSeverity.WARNING.value, "slack_configs": [chat], "email_configs": [mail]},
+        {"name": AlertSeverity.INFO.value, "email_configs": [mail]},
         {"name": "team-vision", "slack_configs": [_slack("#vision")]},
         {"name": "team-speech", "email_configs": [_mail("speech")]},
         {"name": "job-owner", "webhook_configs": [{"url": "https://jobs.example/alerts", "send_resolved": True}]},

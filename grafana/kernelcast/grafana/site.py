@@ -40,7 +40,7 @@ _KINDS: Final[Mapping[Any, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class ServerAccess:
     """TLS and the user of a web server; a password is named by its file and never written.
 
     Attributes:
@@ -67,7 +67,7 @@ class Targets:
     """Instances of one service, each as `HOST:PORT`, and the access to them; no target means that none runs."""
 
     targets: tuple[str, ...] = ()
-    access: Access = Access()
+    access: ServerAccess = ServerAccess()
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ class Site:
 
 TRIAL: Final = Site()
 """Everything on one machine, without TLS and users."""
-OPEN: Final = Access()
+OPEN: Final = ServerAccess()
 """Access to a server without TLS and users."""
 
 
@@ -264,7 +264,7 @@ def _contradictions(site: Site) -> list[str]:
     return found
 
 
-def access_problems(access: Access) -> list[str]:
+def access_problems(access: ServerAccess) -> list[str]:
     """Problems of an access, each a sentence that begins with the setting's name."""
     found = []
     if access.scheme not in SCHEMES:

@@ -9,7 +9,7 @@ from tests.unit.grafana.queries import run
 
 from kernelcast.grafana import alertmanager, people, prometheus, rules
 from kernelcast.grafana.inputs import Jobs
-from kernelcast.grafana.site import Access, Prometheus, Site, Targets
+from kernelcast.grafana.site import Prometheus, ServerAccess, Site, Targets
 
 WEBHOOK = "http://127.0.0.1:5555/api/v1/alerts"
 
@@ -17,7 +17,7 @@ WEBHOOK = "http://127.0.0.1:5555/api/v1/alerts"
 def test_amtool_accepts_the_configuration(tmp_path: Path) -> None:
     for profile in rules.PROFILES.values():
         path = tmp_path / f"{profile.name}.yaml"
-        access = Access("https", "/etc/ca.pem", "alertmanager", "/etc/password")
+        access = ServerAccess("https", "/etc/ca.pem", "alertmanager", "/etc/password")
         path.write_text(alertmanager.render(WEBHOOK, profile, access))
         checked = run(binary("amtool", "prometheus-alertmanager"), "check-config", path)
         assert "SUCCESS" in checked
@@ -77,7 +77,7 @@ def test_promtool_accepts_the_scrape_configuration(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
     for name in ("ca.pem", "password"):
         (tmp_path / name).touch()
-    access = Access("https", str(tmp_path / "ca.pem"), "prometheus", str(tmp_path / "password"))
+    access = ServerAccess("https", str(tmp_path / "ca.pem"), "prometheus", str(tmp_path / "password"))
     path = tmp_path / "prometheus.yaml"
     path.write_text(
         prometheus.render(Site(bridge=Targets(("h:1",), access), prometheus=Prometheus(rules_directory=str(tmp_path))))

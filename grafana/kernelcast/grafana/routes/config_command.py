@@ -8,7 +8,7 @@ import typer
 
 from kernelcast.grafana import alertmanager, prometheus, rules
 from kernelcast.grafana.routes.options import ProfileName, SiteFile, exit_on_configuration_error
-from kernelcast.grafana.site import OPEN, TRIAL, Access, Site, Targets, access_problems, read
+from kernelcast.grafana.site import OPEN, TRIAL, ServerAccess, Site, Targets, access_problems, read
 from kernelcast.wire.errors import ConfigurationError
 
 Scheme = Annotated[str, typer.Option("--scheme", metavar="http|https", help="Of every daemon; https with --ca-file.")]
@@ -102,7 +102,7 @@ def _of_addresses(site: Site, named: dict[str, Addresses], *, only: bool) -> Sit
     return site
 
 
-def _secured(site: Site, access: Access) -> Site:
+def _secured(site: Site, access: ServerAccess) -> Site:
     """A site whose daemons are reached as the options say; Alertmanager's access is the site file's."""
     if access == OPEN:
         return site
@@ -110,13 +110,13 @@ def _secured(site: Site, access: Access) -> Site:
     return replace(site, **daemons)
 
 
-def _access(scheme: str, ca_file: str, username: str, password_file: str) -> Access:
+def _access(scheme: str, ca_file: str, username: str, password_file: str) -> ServerAccess:
     """Make an access of options.
 
     Raises:
         ConfigurationError: They contradict each other.
     """
-    access = Access(scheme or ("https" if ca_file else "http"), ca_file, username, password_file)
+    access = ServerAccess(scheme or ("https" if ca_file else "http"), ca_file, username, password_file)
     problems = access_problems(access)
     if problems:
         raise ConfigurationError("; ".join(problems))

@@ -11,7 +11,7 @@ import yaml
 
 from kernelcast.grafana.prometheus import jobs, of_series
 from kernelcast.grafana.rules.model import duration, to_yaml
-from kernelcast.grafana.site import Access, Kubernetes, Site, Targets
+from kernelcast.grafana.site import Kubernetes, ServerAccess, Site, Targets
 
 NAME_LABEL: Final = "app.kubernetes.io/name"
 """Label of services and pods; its value is the job, so that rules and dashboards find their series."""
@@ -85,7 +85,7 @@ def _endpoint(job: str, service: Targets, site: Site) -> dict[str, Any]:
     return endpoint
 
 
-def _secured(access: Access, names: Kubernetes) -> dict[str, Any]:
+def _secured(access: ServerAccess, names: Kubernetes) -> dict[str, Any]:
     """TLS and user of an endpoint, from secrets that exist in the cluster."""
     found: dict[str, Any] = {}
     if access.scheme == "https":

@@ -17,7 +17,7 @@ _CONTEXT_LINES: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class DashboardChange:
     """One change of one dashboard: create, replace, move or delete; `diff` is empty but for replaced ones."""
 
     action: str
@@ -43,7 +43,7 @@ class Push:
             dashboard = json.loads(text)
             self._dashboards[dashboard["uid"]] = dashboard
 
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[DashboardChange]:
         """Compare; nothing is written.
 
         Raises:
@@ -52,9 +52,9 @@ class Push:
         found = [change for uid, dashboard in self._dashboards.items() for change in self._of(uid, dashboard)]
         present = self._api.uids_in(self._uid, TAG) if self._api.folder(self._uid) is not None else []
         gone = [uid for uid in present if uid.startswith(PREFIX) and uid not in self._dashboards]
-        return [*found, *(Change("delete", uid) for uid in gone)]
+        return [*found, *(DashboardChange("delete", uid) for uid in gone)]
 
-    def apply(self, changes: list[Change], *, version: str) -> Iterator[Change]:
+    def apply(self, changes: list[DashboardChange], *, version: str) -> Iterator[DashboardChange]:
         """Carry changes out, one after the other; yields each that is done.
 
         Raises:
@@ -69,16 +69,16 @@ class Push:
                 self._api.write_dashboard(self._dashboards[change.uid], self._uid, f"kernelcast {version}")
             yield change
 
-    def _of(self, uid: str, wanted: Mapping[str, Any]) -> Iterator[Change]:
+    def _of(self, uid: str, wanted: Mapping[str, Any]) -> Iterator[DashboardChange]:
         answer = self._api.dashboard(uid)
         if answer is None:
-            yield Change("create", uid)
+            yield DashboardChange("create", uid)
             return
         present = answer.get("dashboard", {})
         if not contains(present, _without_grafanas(wanted)):
-            yield Change("replace", uid, _diff(uid, present, wanted))
+            yield DashboardChange("replace", uid, _diff(uid, present, wanted))
         elif answer.get("meta", {}).get("folderUid", "") != self._uid:
-            yield Change("move", uid)
+            yield DashboardChange("move", uid)
 
 
 def folder_uid(title: str) -> str:

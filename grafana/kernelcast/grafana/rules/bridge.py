@@ -4,7 +4,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import PIPELINE
-from kernelcast.grafana.rules.model import MINUTE, AlertRule, Profile, Severity
+from kernelcast.grafana.rules.model import MINUTE, AlertRule, AlertSeverity, Profile
 from kernelcast.grafana.rules.recording import RATE_WINDOW_SECONDS
 from kernelcast.wire.catalogue import bridge
 from kernelcast.wire.catalogue.devices import device, gpu
@@ -33,7 +33,7 @@ def _down(profile: Profile) -> AlertRule:
         name="KernelcastBridgeDown",
         expr=f'up{{job="{job}"}} == 0 or absent(up{{job="{job}"}})',
         hold_seconds=2 * MINUTE,
-        severity=Severity.CRITICAL,
+        severity=AlertSeverity.CRITICAL,
         summary="The bridge is down: Prometheus gets nothing from Kafka",
         description="Prometheus cannot read {{ $labels.job }} at {{ $labels.instance }}, or has no such target. "
         "Messages of the exporters wait in Kafka.",
@@ -49,7 +49,7 @@ def _kafka_away() -> AlertRule:
         hold_seconds=2 * MINUTE,
         # Until producers have written again; and until BridgeDown fires, should the bridge end in the outage.
         keep_seconds=5 * MINUTE,
-        severity=Severity.CRITICAL,
+        severity=AlertSeverity.CRITICAL,
         summary="Kafka has not answered the bridge at {{ $labels.instance }} for {{ $value | humanizeDuration }}",
         description="Every value that came through Kafka is at least that old: the bridge keeps its series as they "
         "were until Kafka answers; in a consumer group it hides them after 15 s. Exporters write their messages to "
@@ -69,7 +69,7 @@ def _not_ready() -> AlertRule:
         name="KernelcastBridgeNotReady",
         expr=f"{promql.name(bridge.CAUGHT_UP)} == 0",
         hold_seconds=10 * MINUTE,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary="The bridge at {{ $labels.instance }} does not catch up with Kafka",
         description="Its group membership keeps changing, or it reads more slowly than exporters write. Partitions "
         "stay hidden until they have caught up.",
@@ -85,7 +85,7 @@ def _decode_failures(profile: Profile) -> AlertRule:
         name="KernelcastDecodeFailures",
         expr=f"sum without (error) (increase({failures}[{profile.window(RATE_WINDOW_SECONDS)}])) > 0",
         hold_seconds=0,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary="The bridge at {{ $labels.instance }} cannot decode messages of {{ $labels.topic }}",
         description="Messages are truncated, malformed or over a limit. They are not used; all other messages are "
         "processed.",
@@ -99,7 +99,7 @@ def _nearly_full() -> AlertRule:
         name="KernelcastBridgeNearlyFull",
         expr=f"{promql.name(bridge.LIMIT_USED)} > {_NEARLY_FULL}",
         hold_seconds=10 * MINUTE,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary="The bridge at {{ $labels.instance }} has used {{ $value | humanizePercentage }} of its limit of "
         "{{ $labels.limit }}",
         description="At the limit new series are refused and counted, so that Prometheus's own limit does not fail "
@@ -116,7 +116,7 @@ def _second_writer(profile: Profile) -> AlertRule:
         expr=f"sum by (job, instance) (increase({conflicts})) > 0",
         # A restart with another resource is refused for an interval or two: it has left the window by then.
         hold_seconds=2 * RATE_WINDOW_SECONDS,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary="Two live producers call themselves {{ $labels.job }} {{ $labels.instance }}",
         description="They write under one identity. If they write the same series, the points of one of them are "
         "refused. Gauges alternate between the values of both if nothing distinguishes the producers.",
@@ -133,7 +133,7 @@ def _unkeyed(profile: Profile) -> AlertRule:
         name="KernelcastUnkeyedMessages",
         expr=f"increase({unkeyed}[{profile.window(RATE_WINDOW_SECONDS)}]) > 0",
         hold_seconds=0,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary="{{ $labels.topic }} has messages without a key, which the bridge at {{ $labels.instance }} ignores",
         description="Without keys the points of one series are in many partitions, so a consumer group would expose it "
         "several times.",
@@ -151,7 +151,7 @@ def _silent_producer(profile: Profile) -> AlertRule:
         name="KernelcastProducerSilent",
         expr=f"{silent} unless on (job, instance) ({kept})",
         hold_seconds=3 * MINUTE,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary="{{ $labels.job }} at {{ $labels.instance }} sends no more samples",
         description="It has missed several of its own intervals on Kafka. Its series expire; its last values are old. "
         "Of an exporter with GPUs this is said once its GPUs' series have expired.",
@@ -166,7 +166,7 @@ def _clock_ahead(profile: Profile) -> AlertRule:
         name="KernelcastClockAhead",
         expr=f"max by (topic) ({promql.name(bridge.CLOCK_AHEAD)}) > {most:g}",
         hold_seconds=5 * MINUTE,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary="Messages of {{ $labels.topic }} come from a clock that is {{ $value | humanizeDuration }} ahead",
         description="A producer writes times that lie after the time at which Kafka received the message. Its series "
         "are ordered by these times, and points too far in the future get Kafka's time.",
@@ -181,7 +181,7 @@ def _push_behind() -> AlertRule:
         name="KernelcastPushBehind",
         expr=f"{promql.name(bridge.PUSH_LAG_SECONDS)} > {_LONGEST_BACKLOG_SECONDS:g}",
         hold_seconds=5 * MINUTE,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary="{{ $labels.destination }} has not accepted points that are {{ $value | humanizeDuration }} old",
         description="The receiver is down, refuses requests, or is slower than the new points. Points wait in Kafka "
         "until its retention ends; scrapes are not affected.",

@@ -4,7 +4,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import PIPELINE
-from kernelcast.grafana.rules.model import MINUTE, AlertRule, Profile, Severity
+from kernelcast.grafana.rules.model import MINUTE, AlertRule, AlertSeverity, Profile
 from kernelcast.grafana.rules.recording import RATE_WINDOW_SECONDS
 from kernelcast.wire.catalogue import exporter
 
@@ -26,7 +26,7 @@ def _ticks(profile: Profile) -> AlertRule:
         name="KernelcastExporterFailing",
         expr=f"increase({promql.name(exporter.TICK_ERRORS)}[{profile.window(RATE_WINDOW_SECONDS)}]) > 0",
         hold_seconds=5 * MINUTE,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary="The exporter at {{ $labels.instance }} cannot read one of its sources",
         description="Intervals end in an error, and nothing is published for them.",
         action="Read its log; `kernelcast doctor` on that node checks driver, NVML, socket and Kafka.",
@@ -41,7 +41,7 @@ def _hung() -> AlertRule:
         expr=f'label_replace({promql.name(exporter.NVML_HUNG)} == 1, "Hostname", "$1", "instance", "([^:]+).*")',
         hold_seconds=MINUTE,
         keep_seconds=_KEPT_SECONDS,
-        severity=Severity.CRITICAL,
+        severity=AlertSeverity.CRITICAL,
         summary="NVML hangs at {{ $labels.instance }} in {{ $labels.call }}",
         description="The process that calls NVML was killed and replaced, and hangs again. The exporter and the "
         "programs continue; that node has no device metrics. A GPU or its driver has a problem.",
@@ -57,7 +57,7 @@ def _attribution() -> AlertRule:
         name="KernelcastAttributionStale",
         expr=f"{promql.name(exporter.ATTRIBUTION_AGE)} > {_STALE_RATIO} * {promql.name(exporter.ATTRIBUTION_KEPT)}",
         hold_seconds=5 * MINUTE,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary="The exporter at {{ $labels.instance }} cannot read the users of its GPUs: {{ $labels.source }} does "
         "not answer",
         description="The last answer is {{ $value | humanizeDuration }} old. Beyond "
@@ -76,7 +76,7 @@ def _refused(profile: Profile) -> AlertRule:
         name="KernelcastProbePlacesTaken",
         expr=f'sum without (reason) (increase({refused}{{reason=~"limit|displaced"}}[{window}])) > 0',
         hold_seconds=0,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary="All places at the probe socket of {{ $labels.instance }} are taken: programs were refused",
         description="A node accepts 256 programs at a time. When all places are taken, the user with the most gives "
         "one up to a user who has fewer (displaced); without one the new program is refused (limit) and tries again. "
@@ -95,7 +95,7 @@ def _spool_filling(profile: Profile) -> AlertRule:
         name="KernelcastSpoolFilling",
         expr=f"deriv({waiting}[{profile.window(2 * RATE_WINDOW_SECONDS)}]) > 0 and {waiting} > 0",
         hold_seconds=10 * MINUTE,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary="The exporter at {{ $labels.instance }} keeps writing to its spool: {{ $value | humanize }}B a second",
         description="Kafka has not confirmed this exporter's messages for a while. They wait on its disk, and will "
         "be sent in order. Nothing is lost before exporter.spool.max_bytes or max_age_seconds is reached.",
@@ -113,7 +113,7 @@ def _spool_dropping(profile: Profile) -> AlertRule:
         name="KernelcastSpoolDropping",
         expr=f"increase({dropped}[{profile.window(RATE_WINDOW_SECONDS)}]) > 0",
         hold_seconds=0,
-        severity=Severity.CRITICAL,
+        severity=AlertSeverity.CRITICAL,
         summary="The exporter at {{ $labels.instance }} loses messages from its spool: {{ $labels.reason }}",
         description="Messages were lost before Kafka had them: the oldest beyond the bound, too old, on a disk that is "
         "full or fails, truncated by a crash, or refused by Kafka. Counters are complete again with the next message; "

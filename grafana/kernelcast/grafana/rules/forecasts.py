@@ -4,7 +4,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import FORECASTS
-from kernelcast.grafana.rules.model import HOUR, MINUTE, AlertRule, Profile, Severity
+from kernelcast.grafana.rules.model import HOUR, MINUTE, AlertRule, AlertSeverity, Profile
 from kernelcast.grafana.scores import with_class
 from kernelcast.wire.catalogue import forecast, forecast_scores
 
@@ -57,7 +57,7 @@ def _predicted(profile: Profile) -> AlertRule:
         expr=f"{_crossed()} or {_believable(profile)}",
         hold_seconds=0,
         keep_seconds=_KEPT_SECONDS,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary=f"{{{{ $labels.metric }}}} on {_WHERE} {{{{ if gt $value 0.0 }}}}will probably cross its threshold"
         f"{{{{ else }}}}{_AGO}{{{{ end }}}}: {{{{ $labels.cause }}}}",
         description="The predictor's alert rule fires for this series: it fires when a crossing within the forecast's "
@@ -78,7 +78,7 @@ def _imminent(profile: Profile) -> AlertRule:
         expr=f"{_crossed()} or {left} < {soon:g} and {_believable(profile)}",
         hold_seconds=0,
         keep_seconds=_KEPT_SECONDS,
-        severity=Severity.CRITICAL,
+        severity=AlertSeverity.CRITICAL,
         summary=f"{{{{ $labels.metric }}}} on {_WHERE} {{{{ if gt $value 0.0 }}}}crosses its threshold in about "
         f"{{{{ $value | humanizeDuration }}}}{{{{ else }}}}{_AGO}{{{{ end }}}}",
         description="The predictor's alert rule fires for this series. Half of the simulated paths cross the "
@@ -99,7 +99,7 @@ def _coverage(profile: Profile) -> AlertRule:
         name="KernelcastForecastCoverageLow",
         expr=f"min without (instance, level) ({low})",
         hold_seconds=HOUR,
-        severity=Severity.INFO,
+        severity=AlertSeverity.INFO,
         summary="Forecasts of {{ $labels.class }} for {{ $labels.horizon }} miss more often than their interval allows",
         description="Only {{ $value | humanizePercentage }} of the observations fell inside intervals meant to hold "
         f"95 %. At least {_SCORED:,} forecasts of this class and horizon were scored.",

@@ -5,7 +5,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import GPUS
-from kernelcast.grafana.rules.model import DAY, KEPT_SECONDS, MINUTE, AlertRule, Profile, Severity
+from kernelcast.grafana.rules.model import DAY, KEPT_SECONDS, MINUTE, AlertRule, AlertSeverity, Profile
 from kernelcast.wire.catalogue import xids
 from kernelcast.wire.catalogue.devices import device, gpu
 from kernelcast.wire.catalogue.xids import XIDS, Action, XidSubject
@@ -68,7 +68,7 @@ def _hardware(profile: Profile) -> AlertRule:
         expr=f"{_xids(matcher, profile)} or {_while_unrecovered(matcher)}",
         hold_seconds=0,
         keep_seconds=_KEPT_SECONDS,
-        severity=Severity.CRITICAL,
+        severity=AlertSeverity.CRITICAL,
         summary=f"{_GPU} reported {_ERROR}",
         description="The driver reported an error after which the GPU is unusable until it is reset or its node "
         "rebooted. Programs on it have failed, or may have computed with corrupt data. The alert lasts while the GPU "
@@ -87,7 +87,7 @@ def _other(profile: Profile) -> AlertRule:
         name="KernelcastGpuXid",
         expr=_xids(f'xid!~"{known}"', profile),
         hold_seconds=0,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary=f"{_GPU} reported {_ERROR}",
         description="The driver reported an error after which the GPU can be used, or whose number is in no table "
         "of ours.",
@@ -108,7 +108,7 @@ def _application(profile: Profile) -> AlertRule:
         name="KernelcastGpuXidApplication",
         expr=_xids(f'xid=~"{_numbers(_APPLICATION)}"', profile),
         hold_seconds=0,
-        severity=Severity.INFO,
+        severity=AlertSeverity.INFO,
         summary=f"A program on {_GPU} caused {_ERROR}",
         description="Usually the program's own fault, such as an access out of bounds; the GPU is healthy afterwards.",
         action="Have the program's owner run it under compute-sanitizer. If several programs get the same number on "
@@ -126,7 +126,7 @@ def _uncorrectable(profile: Profile) -> AlertRule:
         expr=f"max by (Hostname, gpu, UUID) ({promql.happened(errors, window=window, known=window)})",
         hold_seconds=0,
         keep_seconds=KEPT_SECONDS,
-        severity=Severity.CRITICAL,
+        severity=AlertSeverity.CRITICAL,
         summary=f"{_GPU} had uncorrectable memory errors",
         description="Double-bit errors were counted within a day: data was lost, and the program that used it has "
         "failed. The counters table must have the row DCGM_FI_DEV_ECC_DBE_VOL_TOTAL.",

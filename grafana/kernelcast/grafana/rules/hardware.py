@@ -9,8 +9,8 @@ from kernelcast.grafana.rules.model import (
     KEPT_SECONDS,
     MINUTE,
     AlertRule,
+    AlertSeverity,
     Profile,
-    Severity,
     duration,
 )
 from kernelcast.grafana.rules.recording import CLOCK_EVENT, MEMORY_USED, RATE_WINDOW_SECONDS
@@ -47,7 +47,7 @@ def _throttling(profile: Profile) -> AlertRule:
         expr=f"max without (reason) ({CLOCK_EVENT}) == 1",
         hold_seconds=5 * MINUTE,
         keep_seconds=KEPT_SECONDS + RATE_WINDOW_SECONDS,  # as long as `_heat`, which it silences
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary=f"{_GPU} runs at reduced clocks{{{{ with {reasons} }}}}:{{{{ range . }}}} {{{{ .Labels.reason }}}}"
         "{{ end }}{{ end }}",
         description="The driver has lowered the clocks for these reasons without a break. The power cap, which is "
@@ -65,7 +65,7 @@ def _down() -> AlertRule:
         expr=f"max by (Hostname, gpu, UUID) ({promql.name(gpu.GPU_UP)}) == 0",
         hold_seconds=2 * MINUTE,
         keep_seconds=KEPT_SECONDS,
-        severity=Severity.CRITICAL,
+        severity=AlertSeverity.CRITICAL,
         summary=f"{_GPU} does not answer",
         description="The exporter knows this GPU and gets no answer: it fell off the bus, is being reset, its driver "
         "is gone, or NVML hangs on it.",
@@ -83,7 +83,7 @@ def _unmeasured() -> AlertRule:
         name="KernelcastGpuUnmeasured",
         expr=f"{answers} unless on (Hostname, UUID) {promql.name(device.FB_USED)}",
         hold_seconds=10 * MINUTE,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary=f"{_GPU} answers, and its device metrics are missing",
         description="The exporter reads this GPU, but DCGM_FI_* are not in Prometheus. Either a dcgm-exporter writes "
         "them that Prometheus does not scrape, or they were switched off.",
@@ -102,7 +102,7 @@ def _silent(profile: Profile) -> AlertRule:
         expr=f"({recently} unless on (Hostname, UUID) {seen}) and on (Hostname) {seen}",
         hold_seconds=2 * MINUTE,
         keep_seconds=KEPT_SECONDS,
-        severity=Severity.CRITICAL,
+        severity=AlertSeverity.CRITICAL,
         summary=f"{_GPU} stopped reporting while the node's other GPUs report",
         description="The GPU reported, and stopped. Its node and the exporter run, and do not report it as gone.",
         action="Look for XID 79 in the table of XIDs and in the kernel's log; `kernelcast doctor` on that node shows "
@@ -119,7 +119,7 @@ def _power_capped() -> AlertRule:
         name="KernelcastGpuPowerCapped",
         expr=f"max by (Hostname, gpu) (floor({mask} / {_POWER_CAP_BIT}) % 2) == 1",
         hold_seconds=HOUR,
-        severity=Severity.INFO,
+        severity=AlertSeverity.INFO,
         summary=f"{_GPU} runs at its power limit",
         description="The power cap has reduced the clocks for an hour without a break. Under full load this is "
         "normal; it matters if one GPU is capped and its neighbours are not.",
@@ -142,7 +142,7 @@ def _narrow_link() -> AlertRule:
         expr=f"({below_own}) or ({below_peers})",
         hold_seconds=10 * MINUTE,
         keep_seconds=KEPT_SECONDS,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary=f"{_GPU} has only {{{{ $value }}}} PCIe lanes",
         description="The link is narrower than GPU and slot allow, or than that of another GPU of the same model. "
         "Copies between host and GPU take longer in proportion.",
@@ -161,7 +161,7 @@ def _pcie_replays(profile: Profile) -> AlertRule:
         name="KernelcastGpuPcieReplays",
         expr=f"max by (Hostname, gpu, UUID) ({a_minute}) > {_REPLAYS_PER_MINUTE}",
         hold_seconds=5 * MINUTE,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary=f"The PCIe link of {_GPU} sends packets again, {{{{ $value | humanize }}}} times a minute",
         description=f"More than {_REPLAYS_PER_MINUTE} retries a minute: the signal of the link is bad. Copies between "
         "host and GPU take longer, and the link may lose lanes, or the GPU.",
@@ -179,7 +179,7 @@ def _needs_recovery() -> AlertRule:
         expr=f"max by (Hostname, gpu, UUID) ({promql.name(device.RECOVERY_ACTION)}) > 0",
         hold_seconds=0,
         keep_seconds=KEPT_SECONDS,
-        severity=Severity.CRITICAL,
+        severity=AlertSeverity.CRITICAL,
         summary=f"{_GPU} needs recovery action {{{{ $value }}}}",
         description="The driver recommends to recover this GPU: 1 reset it, 2 reboot the node, 3 drain P2P traffic, "
         "4 drain P2P traffic and reset it. Programs on it may have failed, or fail soon.",
@@ -197,7 +197,7 @@ def _heat(profile: Profile) -> AlertRule:
         expr=f"max by (Hostname, gpu, UUID) ({lost}) / {_NANOSECONDS} > {profile.thresholds.heat_ratio:g}",
         hold_seconds=15 * MINUTE,
         keep_seconds=KEPT_SECONDS,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary=f"{_GPU} loses {{{{ $value | humanizePercentage }}}} of its time to heat",
         description="The driver counts the time at reduced clocks because of temperature, including the time "
         "between two samples. The counters table must have the row DCGM_FI_DEV_THERMAL_VIOLATION.",
@@ -213,7 +213,7 @@ def _unreadable() -> AlertRule:
         name="KernelcastGpuRowsUnreadable",
         expr=f"count by (Hostname, gpu, reason) (group by (Hostname, gpu, GPU_I_ID, field, reason) ({absent}))",
         hold_seconds=15 * MINUTE,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary=f"{{{{ $value }}}} rows of {_GPU} cannot be read: {{{{ $labels.reason }}}}",
         description="The GPU has these rows, but the exporter cannot read them. Rows that a GPU does not have are "
         "not counted.",
@@ -231,7 +231,7 @@ def _memory(profile: Profile) -> AlertRule:
         expr=f"{MEMORY_USED} > {most:g} and deriv({MEMORY_USED}[{profile.window(5 * MINUTE)}]) > 0",
         hold_seconds=10 * MINUTE,
         keep_seconds=KEPT_SECONDS,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary=f"{_GPU} uses {{{{ $value | humanizePercentage }}}} of its memory, and the use grows",
         description=f"More than {most * 100:g} % of the usable frame buffer is in use and use keeps growing. Memory "
         "that a framework allocates at start and keeps does not fire this alert.",
@@ -248,7 +248,7 @@ def _remap_failure() -> AlertRule:
         expr=f"max without (instance) ({promql.name(device.ROW_REMAP_FAILURE)}) == 1",
         hold_seconds=0,
         keep_seconds=KEPT_SECONDS,
-        severity=Severity.CRITICAL,
+        severity=AlertSeverity.CRITICAL,
         summary=f"{_GPU} cannot remap a failed memory row",
         description="The GPU ran out of spare rows; further memory errors will affect programs.",
         action="Drain the GPU and replace it (NVIDIA GPU memory error management, row remapping failure).",
@@ -265,7 +265,7 @@ def _waiting_for_reset() -> AlertRule:
         expr=waiting,
         hold_seconds=MINUTE,
         keep_seconds=KEPT_SECONDS,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary=f"{_GPU} has memory that is taken out of use with the next reset",
         description="Memory with errors is still in use: a page waits for its retirement (before Ampere), or a row for "
         "its replacement by a spare one. Programs can hit it again until the GPU is reset.",
@@ -286,7 +286,7 @@ def _idle(profile: Profile) -> AlertRule:
         name="KernelcastGpuIdleAllocated",
         expr=f"max by ({owner}) ({busiest}) < 1",
         hold_seconds=int(hours * HOUR),
-        severity=Severity.INFO,
+        severity=AlertSeverity.INFO,
         summary=f"{_GPU} is allocated to {{{{ $labels.namespace }}}}{{{{ $labels.hpc_job }}}} and idle",
         description=f"A pod or a job has had this GPU for more than {hours:g} h, and no kernel ran on it in that time.",
         action="Ask the owner of the pod or job whether the GPU is still needed; a notebook that was left open is the "
@@ -302,7 +302,7 @@ def _remapped_rows(profile: Profile) -> AlertRule:
         name="KernelcastGpuMemoryRowsRemapped",
         expr=f"max without (instance) (increase({rows}[{profile.window(DAY)}])) > 0",
         hold_seconds=0,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary=f"{_GPU} remapped memory rows after uncorrectable errors",
         description="At least one row was remapped within a day because of uncorrectable errors.",
         action="Reset the GPU at the next chance so that the remapping takes effect, and watch whether the count "

@@ -4,7 +4,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import HINTS
-from kernelcast.grafana.rules.model import DAY, HOUR, AlertRule, Profile, Severity
+from kernelcast.grafana.rules.model import DAY, HOUR, AlertRule, AlertSeverity, Profile
 from kernelcast.wire.catalogue import forecast, kernel
 from kernelcast.wire.events import OutcomeState
 
@@ -28,7 +28,7 @@ def _rolled_back(profile: Profile) -> AlertRule:
         name="KernelcastHintRolledBack",
         expr=_happened(OutcomeState.ROLLED_BACK, profile),
         hold_seconds=0,
-        severity=Severity.INFO,
+        severity=AlertSeverity.INFO,
         summary="{{ $labels.program }} took back a hint for {{ $labels.tunable }}",
         description="The program tried the value, measured, and went back to the old one. Nothing is broken.",
         action="Look at the measured ratio; if hints for this tunable keep failing, take it out of the predictor's "
@@ -43,7 +43,7 @@ def _rejected(profile: Profile) -> AlertRule:
         name="KernelcastHintRejected",
         expr=_happened(OutcomeState.REJECTED, profile),
         hold_seconds=0,
-        severity=Severity.INFO,
+        severity=AlertSeverity.INFO,
         summary="{{ $labels.program }} refused a hint for {{ $labels.tunable }}",
         description="The value is not on the program's list, or was meant for another device model or code version.",
         action="Read the reason on topic kernelcast.outcomes. A refusal after a deploy is expected.",
@@ -58,7 +58,7 @@ def _unanswered() -> AlertRule:
         name="KernelcastHintWaitsForApproval",
         expr=f"min without (instance) ({pending})",
         hold_seconds=HOUR,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary="{{ $labels.program }} waits for an answer: {{ $labels.tunable }} = {{ $labels.value }}",
         description="A hint that changes the program's results was proposed more than an hour ago. No program gets it "
         "before a person approves it.",

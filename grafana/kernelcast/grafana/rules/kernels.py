@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from kernelcast.grafana.rules.model import MINUTE, AlertRule, Profile, Severity
+from kernelcast.grafana.rules.model import MINUTE, AlertRule, AlertSeverity, Profile
 from kernelcast.grafana.rules.recording import KERNEL_BASELINE, KERNEL_MEAN, KERNEL_SHARE, STATE_SECONDS
 
 _OTHER_SHARE: Final = 0.2
@@ -21,7 +21,7 @@ def _slower(profile: Profile) -> AlertRule:
         expr=f"{KERNEL_MEAN}{judged} / {KERNEL_BASELINE} > {limits.kernel_slower_ratio:g} and {KERNEL_SHARE} > "
         f"{limits.kernel_share_ratio:g}",
         hold_seconds=15 * MINUTE,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary="Kernel {{ $labels.kernel }} of {{ $labels.program }} takes {{ $value | humanize }} times as long as "
         "before",
         description="The mean duration on GPU {{ $labels.gpu }} of {{ $labels.Hostname }} exceeds its own median of "
@@ -44,7 +44,7 @@ def _straggler(profile: Profile) -> AlertRule:
         name="KernelcastStraggler",
         expr=f"-({each} - on (program) group_left () {median}) > {less:g}",
         hold_seconds=15 * MINUTE,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary="Rank {{ $labels.rank }} of {{ $labels.program }} on GPU {{ $labels.gpu }} of {{ $labels.Hostname }} "
         "is the one that the others wait for",
         description="It spends {{ $value | humanizePercentage }} of its time less in collectives than the median rank "
@@ -61,7 +61,7 @@ def _other_share() -> AlertRule:
         name="KernelcastKernelsBeyondCap",
         expr=f'{KERNEL_SHARE}{{kernel="other"}} > {_OTHER_SHARE}',
         hold_seconds=30 * MINUTE,
-        severity=Severity.INFO,
+        severity=AlertSeverity.INFO,
         summary="{{ $value | humanizePercentage }} of the GPU time of {{ $labels.program }} is in kernels without a "
         "series of their own",
         description="The limit on kernels per program and GPU excludes more than 20 % of the GPU time.",

@@ -4,7 +4,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import GPUS, NODE
-from kernelcast.grafana.rules.model import DAY, HOUR, KEPT_SECONDS, MINUTE, AlertRule, Profile, Severity
+from kernelcast.grafana.rules.model import DAY, HOUR, KEPT_SECONDS, MINUTE, AlertRule, AlertSeverity, Profile
 from kernelcast.wire.catalogue.devices import infiniband, nvlink
 
 _GPU: Final = "GPU {{ $labels.gpu }} of {{ $labels.Hostname }}"
@@ -46,7 +46,7 @@ def _nvlink_down(profile: Profile) -> AlertRule:
         expr=f"({fell}) or ({fewer})",
         hold_seconds=2 * MINUTE,
         keep_seconds=KEPT_SECONDS,
-        severity=Severity.CRITICAL,
+        severity=AlertSeverity.CRITICAL,
         summary=f"{_GPU} has {{{{ $value }}}} NVLinks down",
         description="These links were up within a day, or other GPUs of the model in the same node have them up. "
         "Programs that exchange data between GPUs fail, or become slower because the links are missing.",
@@ -66,7 +66,7 @@ def _nvlink_recovers(profile: Profile) -> AlertRule:
         name="KernelcastGpuNvlinkRecovers",
         expr=f"max by (Hostname, gpu, UUID, link, error) ({recovered}) > 0",
         hold_seconds=0,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary=f"NVLink {{{{ $labels.link }}}} of {_GPU} had to recover",
         description="The link lost its connection and trained again within the hour; data waited in the meantime. This "
         "often happens before XID 74. The alert needs exporter.nvlink_links: all.",
@@ -87,7 +87,7 @@ def _port_down(profile: Profile) -> AlertRule:
         expr=f"{now} < {_ACTIVE} and {before} >= {_ACTIVE}",
         hold_seconds=2 * MINUTE,
         keep_seconds=KEPT_SECONDS,
-        severity=Severity.CRITICAL,
+        severity=AlertSeverity.CRITICAL,
         summary=f"{_PORT} is down",
         description="The port was active within a day and is not now: 1 down, 2 initialising (no subnet manager has "
         "configured it), 3 armed. Jobs over several nodes fail or use the remaining ports.",
@@ -109,7 +109,7 @@ def _port_slower(profile: Profile) -> AlertRule:
         expr=f"({now} < {before}) and {active}",
         hold_seconds=5 * MINUTE,
         keep_seconds=KEPT_SECONDS,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary=f"{_PORT} trained to {{{{ $value | humanize }}}}B/s, less than before",
         description="The port is active at a lower rate than it had within a day: fewer lanes, or a lower speed. Every "
         "collective waits for its slowest port.",
@@ -126,7 +126,7 @@ def _port_errors(profile: Profile) -> AlertRule:
         name="KernelcastInfinibandErrors",
         expr=f"max by ({_EACH_PORT}, error) (increase({errors}[{profile.window(HOUR)}])) > {_ERRORS_PER_HOUR}",
         hold_seconds=5 * MINUTE,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary=f"{_PORT} counts {{{{ $labels.error }}}}",
         description=f"More than {_ERRORS_PER_HOUR} errors of the physical link within an hour. Data is sent again, and "
         "the link may go down for a moment each time.",

@@ -28,7 +28,7 @@ KEPT_SECONDS: Final = 15 * MINUTE
 fires, which mutes a false "resolved"."""
 
 
-class Severity(StrEnum):
+class AlertSeverity(StrEnum):
     """Urgency: act now, act today, or for information."""
 
     CRITICAL = "critical"
@@ -141,7 +141,7 @@ class AlertRule:
     name: str
     expr: str
     hold_seconds: int
-    severity: Severity
+    severity: AlertSeverity
     summary: str
     description: str
     action: str

@@ -5,17 +5,17 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import PIPELINE
-from kernelcast.grafana.rules.model import DAY, HOUR, MINUTE, AlertRule, Profile, RecordingRule, Severity
+from kernelcast.grafana.rules.model import DAY, HOUR, MINUTE, AlertRule, AlertSeverity, Profile, RecordingRule
 from kernelcast.grafana.rules.model import duration as as_duration
 from kernelcast.wire.catalogue import bridge, runtime
 
 FRESH_SECONDS: Final = 30.0
 """Age at which a point must be ready for a scrape; a bound of the histogram's buckets."""
 _WINDOWS: Final = (
-    (HOUR, 5 * MINUTE, 14.4, Severity.CRITICAL),
-    (6 * HOUR, 30 * MINUTE, 6, Severity.WARNING),
-    (DAY, 2 * HOUR, 3, Severity.INFO),
-    (3 * DAY, 6 * HOUR, 1, Severity.INFO),
+    (HOUR, 5 * MINUTE, 14.4, AlertSeverity.CRITICAL),
+    (6 * HOUR, 30 * MINUTE, 6, AlertSeverity.WARNING),
+    (DAY, 2 * HOUR, 3, AlertSeverity.INFO),
+    (3 * DAY, 6 * HOUR, 1, AlertSeverity.INFO),
 )
 """Long and short window, the multiple of the budget's even spending, and the urgency.
 
@@ -94,18 +94,18 @@ def alerts(profile: Profile) -> tuple[AlertRule, ...]:  # noqa: ARG001  the same
     return tuple(_burns(one, severity) for one in OBJECTIVES for severity in _severities())
 
 
-def _severities() -> tuple[Severity, ...]:
+def _severities() -> tuple[AlertSeverity, ...]:
     return tuple(dict.fromkeys(severity for _, _, _, severity in _WINDOWS))
 
 
-def _burns(objective: Objective, severity: Severity) -> AlertRule:
+def _burns(objective: Objective, severity: AlertSeverity) -> AlertRule:
     conditions = []
     for long, short, factor, urgency in _WINDOWS:
         if urgency is severity:
             limit = f"{factor * objective.budget:.6g}"
             names = (objective.recording(long), objective.recording(short))
             conditions.append("(" + " and ".join(f"{name} > {limit}" for name in names) + ")")
-    suffix = {Severity.CRITICAL: "Fast", Severity.WARNING: "", Severity.INFO: "Slowly"}[severity]
+    suffix = {AlertSeverity.CRITICAL: "Fast", AlertSeverity.WARNING: "", AlertSeverity.INFO: "Slowly"}[severity]
     return AlertRule(
         name=f"{objective.alert}{suffix}",
         expr=" or ".join(conditions),

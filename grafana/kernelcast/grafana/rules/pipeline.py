@@ -5,7 +5,7 @@ from typing import Final
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import PIPELINE
 from kernelcast.grafana.rules.absence import lately
-from kernelcast.grafana.rules.model import MINUTE, AlertRule, Profile, Severity
+from kernelcast.grafana.rules.model import MINUTE, AlertRule, AlertSeverity, Profile
 from kernelcast.grafana.rules.recording import LAG, RATE_WINDOW_SECONDS
 from kernelcast.wire.catalogue import predictor, runtime
 from kernelcast.wire.catalogue.devices import device, gpu
@@ -28,7 +28,7 @@ def _predictor_down(profile: Profile) -> AlertRule:
         name="KernelcastPredictorDown",
         expr=f'up{{job="{job}"}} == 0 or absent(up{{job="{job}"}})',
         hold_seconds=5 * MINUTE,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary="The predictor is down: there are no forecasts and no hints",
         description=f"Prometheus cannot read {_DAEMON}, or has no such target. Measurements are not affected.",
         action="Check its /-/healthy and its log; after a restart it restores its windows.",
@@ -44,7 +44,7 @@ def _exporter_stale(profile: Profile) -> AlertRule:
         name=name,
         expr=f"{recently} unless on (Hostname) ({seen} or {promql.name(gpu.GPU_UP)})",
         hold_seconds=5 * MINUTE,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary="Node {{ $labels.Hostname }} stopped reporting its GPUs",
         description="The node sent device metrics, and now neither these nor whether its GPUs answer. The "
         "alert lasts until it sends them again, for five days at most.",
@@ -59,7 +59,7 @@ def _sweeps(profile: Profile) -> AlertRule:
         name="KernelcastPredictorFailing",
         expr=_keeps_rising(promql.name(predictor.SWEEP_FAILURES), profile),
         hold_seconds=5 * MINUTE,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary="Sweeps of the predictor at {{ $labels.instance }} fail",
         description="Forecasts and hints are not updated.",
         action="Read its log; a failing sweep is a defect: report it.",
@@ -77,7 +77,7 @@ def _lag(profile: Profile) -> AlertRule:
         name="KernelcastLagGrowing",
         expr=f"{LAG} > {most:g} and deriv({LAG}[{profile.window(2 * RATE_WINDOW_SECONDS)}]) > 0",
         hold_seconds=10 * MINUTE,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary=f"{_DAEMON} falls behind on {{{{ $labels.topic }}}}: {{{{ $value | humanize }}}} messages wait",
         description="For ten minutes more messages have arrived than were read.",
         action="Start another instance of the same consumer group, or find the load of this one.",
@@ -91,7 +91,7 @@ def _dropping(profile: Profile) -> AlertRule:
         name="KernelcastMessagesDropped",
         expr=f"sum without (cause) (increase({dropped}[{profile.window(RATE_WINDOW_SECONDS)}])) > 0",
         hold_seconds=5 * MINUTE,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary=f"{_DAEMON} drops messages for {{{{ $labels.topic }}}}",
         description="Its queue towards Kafka is full, or Kafka refuses its messages. Totals are cumulative, so "
         "counters are complete again with the next message; gauges have gaps.",
@@ -106,7 +106,7 @@ def _dead_letters(profile: Profile) -> AlertRule:
         name="KernelcastDeadLetters",
         expr=f"sum without (outcome) (increase({letters}[{profile.window(RATE_WINDOW_SECONDS)}])) > 0",
         hold_seconds=0,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary=f"{_DAEMON} sent messages of {{{{ $labels.topic }}}} to the dead-letter topic",
         description="Unusable messages are in kernelcast.deadletter, with the error in their headers.",
         action="Read the headers kernelcast.error and kernelcast.topic on that topic; usually a producer sends another "
@@ -120,7 +120,7 @@ def _watchdog() -> AlertRule:
         name="Watchdog",
         expr="vector(1)",
         hold_seconds=0,
-        severity=Severity.NONE,
+        severity=AlertSeverity.NONE,
         summary="Alerting works",
         description="This alert always fires. If it stops arriving, Prometheus or Alertmanager is broken.",
         action="None while it fires; connect its receiver to a service that alerts when it stops.",

@@ -4,7 +4,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import PIPELINE
-from kernelcast.grafana.rules.model import MINUTE, AlertRule, Profile, Severity
+from kernelcast.grafana.rules.model import MINUTE, AlertRule, AlertSeverity, Profile
 from kernelcast.grafana.rules.recording import RATE_WINDOW_SECONDS
 from kernelcast.wire.catalogue import kernel
 
@@ -25,7 +25,7 @@ def _overhead(profile: Profile) -> AlertRule:
         name="KernelcastProbeOverheadHigh",
         expr=f"sum without (instance) ({taken}) > {most:g}",
         hold_seconds=10 * MINUTE,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary="The probe takes {{ $value | humanizePercentage }} of a thread of {{ $labels.program }}",
         description=f"The probe took more than {most * 100:g} % of a thread's time in rank {{{{ $labels.rank }}}}.",
         action="Measure fewer launches (a lower sampling rate), or switch the probe off in this program and report it.",
@@ -40,7 +40,7 @@ def _dropping(profile: Profile) -> AlertRule:
         name="KernelcastProbeDroppingFrames",
         expr=f"sum without (instance) ({dropped}) > 0",
         hold_seconds=15 * MINUTE,
-        severity=Severity.INFO,
+        severity=AlertSeverity.INFO,
         summary="The probe of {{ $labels.program }} cannot send its frames to the exporter",
         description="Totals are cumulative, so nothing is lost while some frames arrive, but figures arrive late.",
         action="Check the exporter on {{ $labels.Hostname }}: its processor share, and the probe socket's permissions.",
@@ -55,7 +55,7 @@ def _off() -> AlertRule:
         name="KernelcastProbeOff",
         expr=f'max by (Hostname, gpu, program, rank, reason) ({state}{{state="off"}}) == 1',
         hold_seconds=5 * MINUTE,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary="The probe of {{ $labels.program }} has switched itself off: {{ $labels.reason }}",
         description="It took more of the program's time than its budget allows, or could not measure at all. The "
         "program continues; its kernels are not measured.",
@@ -71,7 +71,7 @@ def _coverage() -> AlertRule:
         name="KernelcastProbeCoverageLow",
         expr=f"min by (Hostname, gpu, program, rank) ({promql.name(kernel.PROBE_COVERAGE)}) < {_COVERAGE}",
         hold_seconds=15 * MINUTE,
-        severity=Severity.INFO,
+        severity=AlertSeverity.INFO,
         summary="Only {{ $value | humanizePercentage }} of the launches of {{ $labels.program }} are timed",
         description="Totals per kernel are scaled from the launches that were timed; launches that the method cannot "
         "see (cuBLAS under the CuPy hook, graphs under events) are in no kernel's series.",
@@ -88,7 +88,7 @@ def _records(profile: Profile) -> AlertRule:
         name="KernelcastProbeLosingRecords",
         expr=f"sum without (instance) ({dropped}) > 0",
         hold_seconds=5 * MINUTE,
-        severity=Severity.WARNING,
+        severity=AlertSeverity.WARNING,
         summary="The probe of {{ $labels.program }} loses activity records",
         description="CUPTI had no buffer left, or records came faster than they were read: launches and times of this "
         "program are too low.",
