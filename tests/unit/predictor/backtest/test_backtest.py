@@ -191,14 +191,22 @@ def process(at: int, host: str = "a") -> str:
     return f"{at},process_start_time_seconds,{at},{host}"
 
 
-def version(at: int, number: int) -> str:
-    return f"{at},code_version,{number},a"
+def version(at: int, number: int, of: str = "code_version") -> str:
+    return f"{at},{of},{number},a"
 
 
 def test_a_kernel_that_is_slower_since_a_deploy_has_a_new_baseline(tmp_path: Path) -> None:
     rows = (process(START), process(DEPLOYED), version(START, 7), version(DEPLOYED, 8))
     assert alerts_of_a_slower_kernel(tmp_path, *rows) == []
     assert alerts_of_a_slower_kernel(tmp_path, process(START), process(DEPLOYED)) == []
+
+
+@pytest.mark.parametrize("of", ["image", "cuda_version", "driver_version"])
+def test_another_image_cuda_or_driver_is_a_deploy_although_the_code_is_the_same(tmp_path: Path, of: str) -> None:
+    same = (version(START, 7), version(DEPLOYED, 7))
+    changed = (version(START, 550, of), version(DEPLOYED, 560, of))
+    assert alerts_of_a_slower_kernel(tmp_path, *same, *changed) == []
+    assert alerts_of_a_slower_kernel(tmp_path, *changed) == []
 
 
 def test_a_kernel_that_is_slower_in_the_same_version_alerts_after_the_first_minutes_of_its_process(
