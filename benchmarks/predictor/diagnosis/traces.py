@@ -29,6 +29,9 @@ class _NoTunables:
     def observe(self, attributes: Attributes, *, time_ns: int, owner: int, now_ns: int) -> None:
         """Ignore one report."""
 
+    def observe_versions(self, attributes: Attributes, *, time_ns: int, now_ns: int) -> None:
+        """Ignore one report."""
+
 
 def signals_of(path: Path) -> dict[ProgramOnDevice, dict[Signal, float]]:
     """Replay a trace through the exporter's totals, the wire and the predictor's windows.

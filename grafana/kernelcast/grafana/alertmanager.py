@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from kernelcast.grafana import faults
 from kernelcast.grafana.consequences import Consequences, declared
-from kernelcast.grafana.rules.model import PRODUCTION, Profile, AlertSeverity, duration, to_yaml
+from kernelcast.grafana.rules.model import PRODUCTION, AlertSeverity, Profile, duration, to_yaml
 from kernelcast.grafana.site import OPEN, ServerAccess, Site
 from kernelcast.wire.errors import ConfigurationError
 

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from kernelcast.grafana import alertmanager
-from kernelcast.grafana.rules.model import PRODUCTION, Profile, AlertSeverity, to_yaml
+from kernelcast.grafana.rules.model import PRODUCTION, AlertSeverity, Profile, to_yaml
 from kernelcast.grafana.site import OPEN, ServerAccess
 
 FILE: Final = "people.yaml"
@@ -34,7 +34,9 @@ Runbook: {{ .Annotations.runbook_url }}
 """
 
 
-def render(webhook_url: str = alertmanager.WEBHOOK_URL, profile: Profile = PRODUCTION, access: ServerAccess = OPEN) -> str:
+def render(
+    webhook_url: str = alertmanager.WEBHOOK_URL, profile: Profile = PRODUCTION, access: ServerAccess = OPEN
+) -> str:
     """A complete configuration with example addresses.
 
     Args:

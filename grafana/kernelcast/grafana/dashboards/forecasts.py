@@ -64,8 +64,8 @@ def _metrics() -> str:
 def _of_owner(label: str, measured: str, *matchers: str) -> str:
     """The same, of the nodes and GPUs of the job and user chosen; forecasts have no user, so all if none is chosen.
 
-    Without a forecast, those that are measured, then those of which only programs report, as of a GPU that is lost; else
-    those that were measured within the last hour. An empty variable would leave nothing of the line about the data.
+    Without a forecast, those that are measured, then those of which only programs report, as of a GPU that is lost;
+    else those that were measured within the last hour. An empty variable would empty the line about the data.
     """
     known = f"{promql.name(forecast.FORECAST_VALUE)}|{promql.name(kernel.PROBE_USER)}"
     where = ", ".join((OWNER, *(one for one in matchers if one.startswith("Hostname"))))

@@ -159,7 +159,7 @@ class Companions:
         found = [(one, self._of_metric(one, metric)) for one in batch.series]
         return np.stack([mine[0].changes(_ends(one)) if mine else nothing for one, mine in found])
 
-    def runs(self, batch: Batch) -> tuple[Ints, Ints]:
+    def runs(self, batch: SeriesBatch) -> tuple[Ints, Ints]:
         """Numbers of the processes and of the versions at each interval of a batch, each of shape (n, t).
 
         A version is -1 where that of the code is not known.

@@ -20,7 +20,7 @@ from kernelcast.predictor.passage.baseline import OPENING_BLOCKS
 from kernelcast.predictor.passage.series import DAY_BLOCKS
 from kernelcast.predictor.screening.blocks import row_medians
 from kernelcast.predictor.series.saved.parts import Array
-from kernelcast.predictor.series.saved.rows import RowColumn, Table
+from kernelcast.predictor.series.saved.rows import RowColumn, StateTable
 from kernelcast.predictor.series.subjects import DURATION
 from kernelcast.predictor.series.windows import EMPTY
 from kernelcast.predictor.tuning.runs import ProgramRun, RunKey, changes
@@ -73,9 +73,9 @@ class Deploys:
         )
 
     @property
-    def table(self) -> Table:
+    def table(self) -> StateTable:
         """Saved versions before the deploys, as JSON."""
-        return Table("deploy_versions", self._saved_versions, self._restore_versions)
+        return StateTable("deploy_versions", self._saved_versions, self._restore_versions)
 
     def deployed(self, rows: Ints, block: int, former: Versions) -> None:
         """Remember the usual durations before a deploy; call it before the regime of the new versions begins.
