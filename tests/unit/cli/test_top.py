@@ -112,8 +112,8 @@ def test_before_anything_is_measured_no_word_is_calm() -> None:
 
 def test_a_gpu_above_its_limit_is_named() -> None:
     hot = f"DCGM_FI_DEV_GPU_TEMP{{{GPU}}} 93\nDCGM_FI_DEV_SLOWDOWN_TEMP{{{GPU}}} 87\n"
-    assert "above its limit" in screen(view(hot))
-    assert "above its limit" not in screen(view(hot.replace("93", "86")))
+    assert "at its limit" in screen(view(hot))
+    assert "at its limit" not in screen(view(hot.replace("93", "86")))
 
 
 def test_what_has_crossed_its_limit_stays_in_the_list() -> None:
@@ -162,7 +162,7 @@ def test_a_terminal_of_80_columns_shows_which_gpu_and_which_kernel() -> None:
     for words in (
         "sim-node-0 / 1 ",
         "93/87",
-        "above its limit",
+        "at its limit",
         "flash_attention_f",
         "sim-node-0 GPU",
         "crossed 10 min ago",
@@ -181,7 +181,7 @@ def test_a_bridge_whose_producers_are_gone_says_so() -> None:
     ("alerts", "words"),
     [
         (Alerts(), "not known: no Prometheus was asked"),
-        (Alerts([]), "none fires, and the heartbeat does"),
+        (Alerts([]), "no alert fires; the heartbeat arrives"),
         (Alerts([{"alertname": "KernelcastNodeDown", "severity": "critical", "Hostname": "n7"}]), " NodeDown "),
     ],
 )

@@ -1,4 +1,7 @@
-"""Draws a view on a terminal."""
+"""The screen of `kernelcast top` and of the demo, made of rich's tables from a `TopView`.
+
+Only the thread that shows the screen calls this module.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,20 +17,28 @@ from kernelcast.cli.top.view import TopView
 from kernelcast.wire.catalogue.devices import device, gpu
 
 ABSENT: Final = "–"  # noqa: RUF001  a dash for an absent value
-MOST_GPUS: Final = 16
-RECENT: Final = 5
+MAX_GPUS: Final = 16
+MAX_HINTS: Final = 5
+MAX_PREDICTIONS: Final = 10
+MAX_ALERTS: Final = 8
 SLOWER_RATIO: Final = 1.1
+"""Mean duration of a kernel against before, from which it is yellow."""
 MUCH_SLOWER_RATIO: Final = 1.5
-_STATES: Final = {"trial": "on trial", "approval": "waits for approval"}
+"""The same, from which it is red."""
+_HINT_STATES: Final = {"trial": "on trial", "approval": "waits for approval"}
+"""Words for the states of a hint whose names do not say enough."""
 WIDE: Final = 100
 """Columns of a terminal from which every figure is shown."""
-_FIGURES_IF_NARROW: Final = 4
-_MOST_OF_A_NAME: Final = 30
-_PREFIX: Final = "Kernelcast"
-"""All names of our alerts begin with it."""
-_NEAR: Final = 0.9
-"""Share of a limit from which a value is yellow."""
+_NARROW_FIGURES: Final = 4
+"""Figures of a kernel that a narrower terminal shows."""
+_MAX_NAME: Final = 30
+"""Characters of a GPU's name that are shown in any case."""
+_ALERT_PREFIX: Final = "Kernelcast"
+"""All names of our alerts begin with it; it is not shown."""
+_NEARLY_FULL_RATIO: Final = 0.9
+"""Share of a GPU's memory from which it is yellow."""
 _NEAR_DEGREES: Final = 5.0
+"""Distance from the slowdown temperature from which a temperature is yellow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +47,8 @@ class Screen:
 
     Attributes:
         view: The state to draw.
-        most_kernels: Lines of the kernels' table.
-        below: Parts that follow.
+        most_kernels: Maximum number of rows of the kernels' table.
+        below: Further parts, between the tables and the line of keys.
     """
 
     view: TopView
@@ -45,12 +56,12 @@ class Screen:
     below: Sequence[RenderableType] = ()
 
     def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
-        """Draws it in the width that there is."""
+        """Called by rich to draw the screen in the width of the terminal."""
         yield _screen(self, options.max_width)
 
 
 def render(view: TopView, *, most_kernels: int = 12, below: Sequence[RenderableType] = ()) -> RenderableType:
-    """The whole screen, as `Screen` says."""
+    """The whole screen; the parameters are the attributes of `Screen`."""
     return Screen(view, most_kernels, below)
 
 
@@ -98,15 +109,15 @@ def _how_old(view: TopView) -> str:
 
 
 def _gpus(view: TopView) -> RenderableType:
-    every = view.gpus()
-    names = [f"{host} / {index}" for host, index, _ in every[:MOST_GPUS]]
+    gpus = view.gpus()
+    names = [f"{host} / {index}" for host, index, _ in gpus[:MAX_GPUS]]
     table = _table()
-    table.add_column("GPU", no_wrap=True, min_width=min(max(map(len, names)), _MOST_OF_A_NAME))
+    table.add_column("GPU", no_wrap=True, min_width=min(max(map(len, names)), _MAX_NAME))
     for title in ("load %", "°C/limit", "W/limit", "SM MHz", "GiB/of", ""):
         table.add_column(title, justify="right", no_wrap=True)
-    for name, (_, _, values) in zip(names, every, strict=False):
+    for name, (_, _, values) in zip(names, gpus, strict=False):
         table.add_row(name, *_gpu_cells(values))
-    more = f"; {len(every) - MOST_GPUS} more: filter with f" if len(every) > MOST_GPUS else ""
+    more = f"; {len(gpus) - MAX_GPUS} more: filter with f" if len(gpus) > MAX_GPUS else ""
     return _panel(table, f"GPUs{more}")
 
 
@@ -119,20 +130,21 @@ def _gpu_cells(values: Any) -> list[Text]:
     power, power_limit = value(device.POWER_USAGE), value(device.POWER_LIMIT)
     used, free = value(device.FB_USED), value(device.FB_FREE)
     total = used + free + (value(device.FB_RESERVED) or 0.0) if used is not None and free is not None else None
-    heat = ""
+    temperature_style = ""
     if temperature is not None and limit is not None:
-        heat = "bold red" if temperature >= limit else "yellow" if temperature >= limit - _NEAR_DEGREES else ""
-    full = "yellow" if used is not None and total and used >= _NEAR * total else ""
+        near = "yellow" if temperature >= limit - _NEAR_DEGREES else ""
+        temperature_style = "bold red" if temperature >= limit else near
+    memory_style = "yellow" if used is not None and total and used >= _NEARLY_FULL_RATIO * total else ""
     answers = value(gpu.GPU_UP)
     state = Text("does not answer", style="bold red") if answers == 0 else Text("")
-    if heat == "bold red":
-        state = Text("above its limit", style="bold red")
+    if temperature_style == "bold red":
+        state = Text("at its limit", style="bold red")
     return [
         Text(_number(value(device.GPU_UTIL))),
-        _of(_number(temperature), heat, _number(limit)),
+        _of(_number(temperature), temperature_style, _number(limit)),
         _of(_number(power), "yellow" if power and power_limit and power >= power_limit else "", _number(power_limit)),
         Text(_number(value(device.SM_CLOCK))),
-        _of(_gib(used), full, _gib(total)),
+        _of(_gib(used), memory_style, _gib(total)),
         state,
     ]
 
@@ -145,7 +157,7 @@ def _kernels(view: TopView, most: int, width: int) -> RenderableType:
     table.add_column("kernel", no_wrap=True, overflow="ellipsis", ratio=1)
     table.add_column("program", no_wrap=True, overflow="ellipsis", max_width=18)
     figures = ("GPUs busy", "launches/s", "mean now", "change", "before", "p99")
-    shown = len(figures) if width >= WIDE else _FIGURES_IF_NARROW
+    shown = len(figures) if width >= WIDE else _NARROW_FIGURES
     for title in figures[:shown]:
         table.add_column(title, justify="right", no_wrap=True)
     for one in every[:most]:
@@ -185,7 +197,7 @@ def _predictions(view: TopView, width: int) -> RenderableType:
     if wide:
         table.add_column("cause", no_wrap=True)
         table.add_column("P", justify="right", no_wrap=True)
-    for one in every[: 2 * RECENT]:
+    for one in every[:MAX_PREDICTIONS]:
         labels, probability = one["labels"], one["probability"]
         when = Text(_when(one), style="bold red" if one["crossed_seconds_ago"] is not None else "")
         likely = ABSENT if probability is None else f"{probability:.0%}"
@@ -198,16 +210,16 @@ def _alerts(view: TopView) -> RenderableType:
     if firing is None:
         return _panel(Text(f"not known: {view.alerts.reason}", style="dim"), "alerts that fire")
     if not firing:
-        return _panel(Text("none fires, and the heartbeat does", style="dim"), "alerts that fire")
+        return _panel(Text("no alert fires; the heartbeat arrives", style="dim"), "alerts that fire")
     table = Table.grid(padding=(0, 2), expand=True)
     table.add_column(no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
-    for severity, name, every in view.alert_groups()[:8]:
+    for severity, name, every in view.alert_groups()[:MAX_ALERTS]:
         style = {"critical": "bold red", "warning": "yellow"}.get(severity, "")
-        subjects = ", ".join(sorted({_place(labels) for labels in every}))
+        subjects = ", ".join(sorted({_source_of(labels) for labels in every}))
         table.add_row(
-            Text(name.removeprefix(_PREFIX), style=style),
+            Text(name.removeprefix(_ALERT_PREFIX), style=style),
             Text(f"x{len(every)}" if len(every) > 1 else ""),
             Text(subjects),
         )
@@ -216,10 +228,10 @@ def _alerts(view: TopView) -> RenderableType:
 
 def _hints(view: TopView) -> RenderableType:
     lines = []
-    for one in view.hints()[:RECENT]:
+    for one in view.hints()[:MAX_HINTS]:
         style = {"kept": "green", "rolled_back": "red", "rejected": "red"}.get(one["state"], "")
         change = f" {one['previous']} → {one['proposed']}," if one["proposed"] else ""
-        state = _STATES.get(one["state"], one["state"].replace("_", " "))
+        state = _HINT_STATES.get(one["state"], one["state"].replace("_", " "))
         lines.append(Text(f"{one['program']} {one['tunable']}:{change} {state}{_effect(one)}", style=style))
     body = Text("\n").join(lines) if lines else Text("no hint on this page", style="dim")
     return _panel(body, "hints")
@@ -262,9 +274,11 @@ def _number(value: float | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """A time in its largest fitting unit."""
+    """A time in the largest unit of which it has one or more, of minutes and hours two."""
     if seconds is None:
         return ABSENT
+    if seconds >= 7200:
+        return f"{seconds / 3600:.1f} h"
     if seconds >= 120:
         return f"{seconds / 60:.0f} min"
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
@@ -274,22 +288,24 @@ def duration(seconds: float | None) -> str:
 
 
 def _when(prediction: Mapping[str, Any]) -> str:
-    """The time until a limit is crossed, or since it was."""
+    """The time until a limit is crossed, or the time since, in whole units."""
     ago = prediction["crossed_seconds_ago"]
     if ago is None:
         return duration(prediction["seconds_left"])
-    for size, unit, least in ((3600, "h", 7200), (60, "min", 60)):
-        if ago >= least:
-            return f"crossed {ago / size:.0f} {unit} ago"
-    return f"crossed {ago:.0f} s ago"
+    if ago < 60:
+        return f"crossed {ago:.0f} s ago"
+    return f"crossed {ago / 60:.0f} min ago" if ago < 7200 else f"crossed {ago / 3600:.0f} h ago"
 
 
 def subject_of(labels: Mapping[str, str]) -> str:
     """Subject of a prediction or an alert: GPU, program, kernel and metric, as far as they are known."""
-    names = (_place(labels), *(labels.get(name, "") for name in ("program", "kernel", "metric")))
-    return " ".join(filter(None, dict.fromkeys(names)))
+    names = (_source_of(labels), *(labels.get(name, "") for name in ("program", "kernel", "metric")))
+    return " ".join(filter(None, dict.fromkeys(names)))  # a program without a node would be named twice
 
 
-def _place(labels: Mapping[str, str]) -> str:
+def _source_of(labels: Mapping[str, str]) -> str:
+    """The GPU, else the node, else the program, else the scraped address."""
     node, index = labels.get("Hostname", ""), labels.get("gpu", "")
-    return f"{node} GPU {index}" if node and index else node or labels.get("program", "") or labels.get("instance", "")
+    if node and index:
+        return f"{node} GPU {index}"
+    return node or labels.get("program", "") or labels.get("instance", "")

@@ -5,7 +5,7 @@ from typing import Final
 from kernelcast.grafana import promql
 from kernelcast.grafana.dashboards.frame import ALERT_NAMES, ALERT_SUBJECT
 from kernelcast.grafana.model.dashboard import Annotation
-from kernelcast.wire.catalogue import Metric, kernel
+from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.catalogue.devices import gpu
 from kernelcast.wire.identity import VERSION_LABELS
 
@@ -51,15 +51,16 @@ def _restarts() -> Annotation:
 
 
 def _deploys() -> Annotation:
-    changed = [_changed(kernel.PROGRAM_INFO, label, words) for label, words in _VERSIONS.items()]
-    # Exporters of earlier releases report the code's version with tunables alone.
-    changed.append(_changed(kernel.TUNABLE_INFO, *next(iter(_VERSIONS.items()))))
-    return Annotation("Deploys", " or ".join(changed), "Deploy", "{{program}}: {{version}}", "super-light-blue")
+    changed = " or ".join(_changed(label, words) for label, words in _VERSIONS.items())
+    return Annotation("Deploys", changed, "Deploy", "{{program}}: {{version}}", "super-light-blue")
 
 
-def _changed(metric: Metric, label: str, words: str) -> str:
-    """Versions that a program has not had before, under the label `version`; none for a program that is new."""
-    present = f'{promql.name(metric)}{{job=~"$job", {label}!=""}}'
+def _changed(label: str, words: str) -> str:
+    """Versions that a program has not had before, under the label `version`.
+
+    Not of a program that is new, nor a version that was not known before, as CUDA's until the GPU is first used.
+    """
+    present = f'{promql.name(kernel.PROGRAM_INFO)}{{job=~"$job", {label}!=""}}'
     before = f"last_over_time({present}[{_RESTART}] offset {_STEP})"
     versions = f"group by (program, {label}) ({present}) unless group by (program, {label}) ({before})"
     known = f"{versions} and on (program) group by (program) ({before})"

@@ -1,8 +1,9 @@
-"""Reads all hints, outcomes and approvals into the hint book: every predictor reads the topics from their beginning.
+"""Reads hints, outcomes and orders from Kafka into the hint book.
 
-No hint is issued before the ledger has reached the end offsets that it saw at its start, so that no hint is issued
-twice after a restart. Without the topic of orders, or the right to read it, hints are issued all the same: exporters
-hold those that need an approval.
+Every predictor reads these topics from their beginning. It issues no hint before it has reached the end offsets that it
+saw at its start, so that a restart issues no hint twice. The topic of orders has people's approvals of hints, and their
+orders to stop, which concern exporters alone. A predictor that cannot read it, because the topic does not exist or its
+user has no right to, still issues hints: exporters do not deliver one that needs an approval without it.
 """
 
 import time
@@ -16,18 +17,28 @@ from kernelcast.runtime.kafka.clients import DeadLetterSink
 from kernelcast.runtime.kafka.follow import TopicFollower
 from kernelcast.runtime.kafka.replay import ReplayConsumer
 from kernelcast.wire.cloudevents import decode_event
-from kernelcast.wire.errors import EventError
+from kernelcast.wire.errors import BrokerError, EventError
 from kernelcast.wire.events import hint_from, outcome_from
 from kernelcast.wire.repeats import RecentIds, event_key
 from kernelcast.wire.topics import HINTS, ORDERS, OUTCOMES
 from kernelcast.wire.tuning.approvals import approval_from, approval_key
 
 NANOSECONDS_PER_MILLISECOND: Final = 1_000_000
-APPROVALS: Final = approval_key("")
+APPROVAL_KEY_PREFIX: Final = approval_key("")
+"""The key of an approval is this and the hint's id."""
 
 
 class Ledger:
-    """Keeps a `HintBook` up to date."""
+    """Keeps a `HintBook` up to date. Only the service's loop uses it.
+
+    Args:
+        reader: Reads hints and outcomes.
+        book: Receives what was read.
+        rejected: Receives messages that cannot be decoded.
+        orders: Reads orders.
+        clock_ns: Now, Unix nanoseconds.
+        monotonic: Seconds of a clock that never goes back.
+    """
 
     def __init__(
         self,
@@ -49,7 +60,7 @@ class Ledger:
 
     @property
     def caught_up(self) -> bool:
-        """Whether every message that was on Kafka at the start has been read."""
+        """Whether every message that was on Kafka at the start has been read; orders only where they can be read."""
         without_orders = self._orders.missing or self._orders_failed
         return self._follower.caught_up and (self._orders.caught_up or without_orders)
 
@@ -57,11 +68,14 @@ class Ledger:
         """Read one batch; returns the number of messages.
 
         Raises:
-            BrokerError: Kafka does not answer.
+            BrokerError: Kafka does not answer, or refuses a topic; the next call tries again.
         """
         found = self._follower.poll(timeout_seconds)
-        self._orders_failed = True
-        found += self._orders.poll(0.0)
+        try:
+            found += self._orders.poll(0.0)  # no second wait: orders are few
+        except BrokerError:
+            self._orders_failed = True
+            raise
         self._orders_failed = False
         return found
 
@@ -71,12 +85,13 @@ class Ledger:
         self._orders.close(timeout_seconds)
 
     def _take_order(self, message: Any) -> None:
-        """Learn the answer of a person to a hint; orders to stop are for exporters."""
-        key, value = (message.key() or b"").decode(errors="replace"), message.value()
-        if not key.startswith(APPROVALS):
+        """Learn a person's answer to a hint, or forget it, if its message was deleted. Other orders are ignored."""
+        key = (message.key() or b"").decode(errors="replace")
+        if not key.startswith(APPROVAL_KEY_PREFIX):
             return
+        value = message.value()
         if value is None:
-            self._book.approvals.forget(key.removeprefix(APPROVALS))
+            self._book.approvals.forget(key.removeprefix(APPROVAL_KEY_PREFIX))
             return
         try:
             self._book.approvals.learn(approval_from(decode_event(value)))
@@ -84,22 +99,26 @@ class Ledger:
             self._rejected.send(message, error)
 
     def _take(self, message: Any) -> None:
+        """Learn a hint or an outcome; an outcome that was sent again counts once. A deleted one stays learnt."""
         value = message.value()
         if value is None:
             return
         try:
             event = decode_event(value)
             if message.topic() == HINTS.name:
-                self._book.learn_hint(hint_from(event), time_ns=self._written_ns(message))
+                self._book.learn_hint(hint_from(event), time_ns=self._kafka_time_ns(message))
                 return
             outcome = outcome_from(event)
             if self._outcome_ids.add(event_key(event)):
-                self._book.learn_outcome(outcome, time_ns=self._written_ns(message))
+                self._book.learn_outcome(outcome, time_ns=self._kafka_time_ns(message))
         except EventError as error:
             self._rejected.send(message, error)
 
-    def _written_ns(self, message: Any) -> int:
-        """Time of a message's Kafka timestamp: a restart reads outcomes again, which must not renew a cooldown."""
+    def _kafka_time_ns(self, message: Any) -> int:
+        """Time at which a message was written to Kafka, at the latest now.
+
+        A hint blocks others of its tunable for a time, and a restart, which reads it again, must not renew that time.
+        """
         kind, milliseconds = message.timestamp()
         now_ns = self._clock_ns()
         return now_ns if kind == TIMESTAMP_NOT_AVAILABLE else min(milliseconds * NANOSECONDS_PER_MILLISECOND, now_ns)
