@@ -1,4 +1,4 @@
-"""Objects and rules that an intake uses: its consumer, what it connects, and its policy."""
+"""Objects and rules that an intake uses: its consumer, its dependencies, and its policy."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
