@@ -94,7 +94,7 @@ def test_no_input_is_replaced_by_the_output(tmp_path: Path, capsys: pytest.Captu
 def test_an_output_that_cannot_be_written_is_refused_before_anything_is_computed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr("kernelcast.predictor.backtest.command.Run", None)
+    monkeypatch.setattr("kernelcast.predictor.backtest.command.Backtest", None)
     output = tmp_path / name
 
     assert run(["backtest", str(written(tmp_path / "in.csv", lines(5))), "--output", str(output)]) == 2
