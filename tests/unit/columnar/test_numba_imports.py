@@ -27,7 +27,6 @@ PRIVATE = {
 """Other parts that the project relies on, by module: what each update of numba has to be checked for."""
 
 TESTS = {
-    "tests/service/installed_wheel.py": {"numba.core"},
     "tests/support/fast.py": {"numba.core.dispatcher"},
     "tests/unit/columnar/test_compiled.py": {"numba.core.dispatcher"},
     "tests/unit/test_fast.py": {"numba"},

@@ -59,7 +59,7 @@ def test_a_query_names_only_metrics_and_labels_that_are_emitted(where: str, expr
         assert matched <= labels, f"{where}: {metric} has no {matched - labels}"
         available |= labels
     assert parsed.labels <= available, f"{where}: {parsed.labels - available} of none of the metrics"
-    made = frozenset(re.findall(r'label_replace\(.*?, "(\w+)", "\$1"', expr))
+    made = frozenset(re.findall(r'label_replace\(.*?, "(\w+)", "[^"]*\$1"', expr))
     if legend != "__auto":
         assert legend_labels(legend) <= available | made, f"{where}: the legend names labels that cannot be there"
 

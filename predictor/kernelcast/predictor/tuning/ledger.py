@@ -33,7 +33,7 @@ class Ledger:
 
     Args:
         reader: Reads hints and outcomes.
-        book: Receives what was read.
+        book: Learns the hints, outcomes and approvals.
         rejected: Receives messages that cannot be decoded.
         orders: Reads orders.
         clock_ns: Now, Unix nanoseconds.
