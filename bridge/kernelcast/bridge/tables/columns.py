@@ -218,7 +218,7 @@ class WriterColumns(NamedTuple):
 
     Attributes:
         append_ms: Newest append time of its points that were not refused as a second writer's; 0 before the first.
-        first_ms: Oldest such append time.
+        first_ms: Oldest such append time; 0 before the first message.
         time_ns: Newest event time of these points; one in the future counts as the append time.
         interval_ms: Longest gap between such append times, decreasing with time; 0 before two points.
         host: Hash of the host that its resource names; 0 if it names none.

@@ -320,7 +320,7 @@ actions = st.one_of(
         st.sampled_from(SERIES),
         st.integers(0, 1),
         points,
-        st.tuples(st.integers(0, 2), st.integers(0, 5), st.integers(0, 5_000)),
+        st.tuples(st.integers(0, 2), st.integers(0, 5), st.integers(1, 5_000)),  # 0 is no append time
     ),
     st.tuples(st.just("expose"), st.integers(0, 2), st.booleans()),
     st.tuples(st.just("drop"), st.integers(0, 2)),
