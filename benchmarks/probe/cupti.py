@@ -164,31 +164,33 @@ def program(folder: Path, socket_path: str, rate: int, seconds: float) -> None:
     kernels = sum(record[0] == KERNEL for record in records)
     settings = ProbeSettings("bench", socket_path=socket_path, method="cupti", devices=claims())
     probe = Probe(settings, environ={})
-    means = ActivityEnvironment(
+    environment = ActivityEnvironment(
         {},
         lambda: ActivityDecoder(folder / build.LIBRARY_NAME),
         lambda _: Cupti(double.library),
         ProfilerWatch({}, {}, frozenset),
         lambda _: (8, 0),
     )
-    rung = ActivityMethod(probe.recorder, means)
-    assert rung.start(), rung.reason
+    method_used = ActivityMethod(probe.recorder, environment)
+    assert method_used.start(), method_used.reason
     probe.start()
     stopping = threading.Event()
-    ticking = threading.Thread(target=tick, args=(rung, settings.interval_seconds, stopping), name="kernelcast-probe")
+    ticking = threading.Thread(
+        target=tick, args=(method_used, settings.interval_seconds, stopping), name="kernelcast-probe"
+    )
     ticking.start()
     per_millisecond = round(rate * len(records) / kernels / 1_000)
     milliseconds = int((seconds + WARM_SECONDS + 20) * 1_000)
     double.pace(b"".join(records), span_ns=span_ns, per_millisecond=per_millisecond, milliseconds=milliseconds)
     marks = []
     for line in sys.stdin:
-        marks.append(mark(double, rung))
+        marks.append(mark(double, method_used))
         print(line, end="", flush=True)
         if len(marks) == 2:
             break
     stopping.set()
     ticking.join()
-    rung.stop()
+    method_used.stop()
     probe.stop()
     before, after = marks
     spent = {name: after[name] - before[name] for name in before}
@@ -203,18 +205,18 @@ def claims() -> tuple[DeviceClaim, ...]:
     return tuple(DeviceClaim(f"{UUID[:-1]}{number}", str(number), "benchmark") for number in range(8))
 
 
-def tick(rung: ActivityMethod, interval_seconds: float, stopping: threading.Event) -> None:
+def tick(method_used: ActivityMethod, interval_seconds: float, stopping: threading.Event) -> None:
     """The loop of the probe's own thread."""
     while not stopping.wait(interval_seconds):
-        rung.tick()
+        method_used.tick()
 
 
-def mark(double: Double, rung: ActivityMethod) -> dict[str, float]:
+def mark(double: Double, method_used: ActivityMethod) -> dict[str, float]:
     """Time used and records delivered so far."""
     return {
         "seconds": time.monotonic(),
         "processor_seconds": processor_seconds(os.getpid(), without=LAUNCHES),
-        "held_seconds": rung.held_ns / 1e9,
+        "held_seconds": method_used.held_ns / 1e9,
         "records": double.library.double_brought(),
     }
 

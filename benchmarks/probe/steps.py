@@ -59,7 +59,7 @@ def probe_in(folder: str) -> Probe:
 def trial_step(running: Probe) -> float:
     """Time of a step while a trial is open on all ranks; meetings are those of a trial."""
     hint = Hint("h1", "benchmark", "batch", "2", FAR_NS)
-    running._desk.receive(to_event(hint, source="/benchmark", time_ns=1))  # noqa: SLF001  no exporter runs here
+    running._receiver.receive(to_event(hint, source="/benchmark", time_ns=1))  # noqa: SLF001  no exporter runs here
     while not any(one.state.value == "applied" for one in running.outcomes):
         running.step()
     taken: list[int] = []
@@ -93,7 +93,7 @@ def main() -> None:
             ".value of a collective tunable": nanoseconds(lambda: batch.value),
             "attribute of a collective space": nanoseconds(lambda: size.size),
         }
-        (council,) = together._desk.councils.all  # noqa: SLF001  a step would meet too seldom to time it
+        (council,) = together._receiver.councils.all  # noqa: SLF001  a step would meet too seldom to time it
         rows["a meeting, nothing open, without the exchange"] = nanoseconds(council._meet, 500)  # type: ignore[attr-defined]  # noqa: SLF001
         meetings, exchanged = group.meetings, max(map(len, group.texts))
         rows["median step of a trial on all ranks"] = trial_step(together)

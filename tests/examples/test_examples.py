@@ -36,7 +36,7 @@ class Finished:
     def __init__(self, running: probe.Probe) -> None:
         self.probe = running
         for _ in range(2):
-            running.ladder.poll()
+            running.selection.poll()
         counters = running.recorder.counters(0, dropped_frames=0)
         self.regions = {name: wall_ns for name, _, _, wall_ns in counters.regions}
         self.launches = {cell.signature: cell.launches for cell in running.recorder.cells(0)}
@@ -61,7 +61,7 @@ def run(name: str, *arguments: str, gpu: bool = False) -> Finished:
     runpy.run_path(str(EXAMPLES / name))["main"](list(arguments))
     running = probe.start()
     if gpu:
-        running.ladder._means = replace(running.ladder._means, contexts=lambda: (0,))
+        running.selection._environment = replace(running.selection._environment, contexts=lambda: (0,))
     return Finished(running)
 
 

@@ -1,4 +1,4 @@
-"""The probe's CUPTI rung on a real GPU, in a process of its own: CUPTI serves one client a process."""
+"""The probe's CUPTI method on a real GPU, in a process of its own: CUPTI serves one client a process."""
 
 import json
 import subprocess
@@ -26,9 +26,9 @@ kernel = cupy.RawKernel(SPIN, "spin")
 kernel((1,), (64,), (50_000,))
 cupy.cuda.Device().synchronize()
 recorder = Recorder()
-rung = ActivityMethod(recorder)
-if not rung.start():
-    print(json.dumps({{"reason": rung.reason}}))
+method = ActivityMethod(recorder)
+if not method.start():
+    print(json.dumps({{"reason": method.reason}}))
     raise SystemExit
 began, ended = cupy.cuda.Event(), cupy.cuda.Event()
 began.record()
@@ -41,7 +41,7 @@ for _ in range({COPIES}):
 cupy.random.random((512, 512), dtype=cupy.float32) @ cupy.ones((512, 512), dtype=cupy.float32)
 cupy.cuda.Device().synchronize()
 time.sleep(1.5)
-rung.stop()
+method.stop()
 cells = {{cell.signature: cell for cell in recorder.cells(0)}}
 spin = cells["spin"]
 print(json.dumps({{

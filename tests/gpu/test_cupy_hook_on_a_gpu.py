@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kernelcast.probe.cupy.method import CupyRung
+from kernelcast.probe.cupy.method import CupyMethod
 from kernelcast.probe.process.driver import active_devices
 from kernelcast.probe.recording.recorder import Recorder
 
@@ -22,18 +22,18 @@ CYCLES = 400_000
 
 
 @pytest.fixture
-def rung(cupy: Any) -> Iterator[tuple[CupyRung, Recorder]]:
+def method_used(cupy: Any) -> Iterator[tuple[CupyMethod, Recorder]]:
     recorder = Recorder()
-    made = CupyRung(recorder)
+    made = CupyMethod(recorder)
     made.sample(1.0)
     made.begin()
     yield made, recorder
     made.stop()
 
 
-def settled(cupy: Any, rung: CupyRung) -> None:
+def settled(cupy: Any, method_used: CupyMethod) -> None:
     cupy.cuda.Device().synchronize()
-    polling = threading.Thread(target=rung.poll)
+    polling = threading.Thread(target=method_used.poll)
     polling.start()
     polling.join()
 
@@ -43,9 +43,9 @@ def cell_of(recorder: Recorder, signature: str) -> Any:
 
 
 def test_every_launch_is_counted_and_sampled_times_are_those_of_an_event_pair_around_all(
-    cupy: Any, rung: tuple[CupyRung, Recorder]
+    cupy: Any, method_used: tuple[CupyMethod, Recorder]
 ) -> None:
-    probe, recorder = rung
+    probe, recorder = method_used
     kernel = cupy.RawKernel(SPIN, "spin")
     kernel((1,), (64,), (CYCLES,))
     settled(cupy, probe)
@@ -67,8 +67,8 @@ def test_every_launch_is_counted_and_sampled_times_are_those_of_an_event_pair_ar
     assert 0 < name.occupancy <= 1
 
 
-def test_elementwise_reduction_and_fused_kernels_are_seen(cupy: Any, rung: tuple[CupyRung, Recorder]) -> None:
-    probe, recorder = rung
+def test_elementwise_reduction_and_fused_kernels_are_seen(cupy: Any, method_used: tuple[CupyMethod, Recorder]) -> None:
+    probe, recorder = method_used
     cupy.clear_memo()
     array = cupy.arange(1000, dtype=cupy.float32)
     fused = cupy.fuse()(lambda x: x * x + 1)
@@ -82,9 +82,9 @@ def test_elementwise_reduction_and_fused_kernels_are_seen(cupy: Any, rung: tuple
 
 
 def test_a_graph_is_captured_in_global_mode_while_the_probe_asks_for_its_events(
-    cupy: Any, rung: tuple[CupyRung, Recorder]
+    cupy: Any, method_used: tuple[CupyMethod, Recorder]
 ) -> None:
-    probe, recorder = rung
+    probe, recorder = method_used
     kernel = cupy.RawKernel(SPIN, "spin")
     kernel((1,), (64,), (CYCLES,))
     settled(cupy, probe)
@@ -115,9 +115,9 @@ def test_a_graph_is_captured_in_global_mode_while_the_probe_asks_for_its_events(
 
 
 def test_asking_makes_no_context_on_a_device_that_the_program_does_not_use(
-    cupy: Any, rung: tuple[CupyRung, Recorder]
+    cupy: Any, method_used: tuple[CupyMethod, Recorder]
 ) -> None:
-    probe, _ = rung
+    probe, _ = method_used
     if cupy.cuda.runtime.getDeviceCount() < 2:
         pytest.skip("this machine has one GPU")
     before = active_devices()

@@ -2,7 +2,7 @@
 
 Bucket `i` covers (BASE**i, BASE**(i+1)] seconds with BASE = 2**(1/8), about 9 % wide, as OTLP's exponential histogram
 defines it (opentelemetry-proto, metrics.proto, ExponentialHistogramDataPoint). Every eighth bound is a power of two, so
-the classic ladder below is exact, never interpolated.
+the conversion to classic bounds below is exact, never interpolated.
 """
 
 from bisect import bisect_left
@@ -14,9 +14,9 @@ SCALE: Final = 3
 BUCKETS_PER_DOUBLING: Final = 2**SCALE
 NANOSECONDS_PER_SECOND: Final = 1_000_000_000
 
-LADDER_EXPONENTS: Final = range(-20, 7)
-LADDER_BOUNDS_SECONDS: Final = tuple(2.0**exponent for exponent in LADDER_EXPONENTS)
-"""The one ladder of classic bucket bounds: 27 powers of two from 0.95 microseconds to 64 seconds."""
+CLASSIC_EXPONENTS: Final = range(-20, 7)
+CLASSIC_BOUNDS_SECONDS: Final = tuple(2.0**exponent for exponent in CLASSIC_EXPONENTS)
+"""The classic bucket bounds: 27 powers of two from 0.95 microseconds to 64 seconds."""
 
 _LOWEST: Final = -30 * BUCKETS_PER_DOUBLING  # 0.93 ns: shorter than any clock here resolves
 _HIGHEST: Final = 20 * BUCKETS_PER_DOUBLING  # 12 days: longer than any kernel lives
@@ -104,8 +104,8 @@ class DurationTotals:
         return self.sum_ns / NANOSECONDS_PER_SECOND
 
 
-def ladder_counts(zero_count: int, buckets: Iterable[tuple[int, int]]) -> list[int]:
-    """Cumulative counts at each bound of the classic ladder.
+def classic_counts(zero_count: int, buckets: Iterable[tuple[int, int]]) -> list[int]:
+    """Cumulative counts at each classic bound.
 
     Args:
         zero_count: Durations of 0.
@@ -114,14 +114,14 @@ def ladder_counts(zero_count: int, buckets: Iterable[tuple[int, int]]) -> list[i
     Returns:
         One cumulative count per bound of `LADDER_BOUNDS_SECONDS`; what lies above the last bound is left to `+Inf`.
     """
-    counts = [0] * len(LADDER_BOUNDS_SECONDS)
+    counts = [0] * len(CLASSIC_BOUNDS_SECONDS)
     for index, count in buckets:
         exponent = index // BUCKETS_PER_DOUBLING + 1
-        rung = max(exponent - LADDER_EXPONENTS.start, 0)
-        if rung < len(counts):
-            counts[rung] += count
+        bound = max(exponent - CLASSIC_EXPONENTS.start, 0)
+        if bound < len(counts):
+            counts[bound] += count
     running = zero_count
-    for rung, count in enumerate(counts):
+    for bound, count in enumerate(counts):
         running += count
-        counts[rung] = running
+        counts[bound] = running
     return counts

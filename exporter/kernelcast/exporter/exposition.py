@@ -16,12 +16,12 @@ from kernelcast.exporter.delivery.publish import HOSTNAME_LABEL, rename_hostname
 from kernelcast.exporter.pipeline import Tick
 from kernelcast.runtime.instruments import WithoutCreated
 from kernelcast.wire.catalogue import Kind, Metric
-from kernelcast.wire.histogram import LADDER_BOUNDS_SECONDS, DurationTotals, ladder_counts
+from kernelcast.wire.histogram import CLASSIC_BOUNDS_SECONDS, DurationTotals, classic_counts
 from kernelcast.wire.identity import Labels
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _TYPES: Final = {Kind.GAUGE: "gauge", Kind.INFO: "gauge", Kind.COUNTER: "counter", Kind.HISTOGRAM: "histogram"}
-_BOUNDS: Final = tuple(repr(bound).removesuffix(".0") for bound in LADDER_BOUNDS_SECONDS)
+_BOUNDS: Final = tuple(repr(bound).removesuffix(".0") for bound in CLASSIC_BOUNDS_SECONDS)
 """Texts of bounds, as exporters in Go and the bridge write them in this format (`1`; OpenMetrics has `1.0`)."""
 
 
@@ -91,7 +91,7 @@ def _lines(sample: Sample, labels: str) -> Iterator[str]:
         return
     comma = "," if labels else ""
     if sample.detailed:
-        for bound, count in zip(_BOUNDS, ladder_counts(value.zero_count, value.buckets.items()), strict=True):
+        for bound, count in zip(_BOUNDS, classic_counts(value.zero_count, value.buckets.items()), strict=True):
             yield f'{name}_bucket{{{labels}{comma}le="{bound}"}} {count}'
     yield f'{name}_bucket{{{labels}{comma}le="+Inf"}} {value.count}'
     yield f"{name}_sum{{{labels}}} {_number(value.sum_seconds)}"

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from kernelcast.probe.conditions.checks import OFF, SWITCH, HintChecks, RejectionReason, at_its_boundary, stale
+from kernelcast.probe.conditions.checks import OFF, SWITCH, HintChecks, HintContext, at_its_boundary, stale
 from kernelcast.probe.outcomes import OutcomeQueue
 from kernelcast.probe.ranks.councils import Councils
 from kernelcast.probe.ranks.leading import APPLIED
@@ -27,7 +27,7 @@ from kernelcast.wire.tuning.approvals import APPROVAL_TYPE, approval_from
 from kernelcast.wire.tuning.experience import EXPERIENCE_TYPE, Experience, experience_from
 from kernelcast.wire.tuning.pauses import LATER
 
-__all__ = ["OFF", "SWITCH", "HintReceiver", "RejectionReason"]
+__all__ = ["OFF", "SWITCH", "HintContext", "HintReceiver"]
 
 MAX_SEEN: Final = 4096
 
@@ -40,14 +40,12 @@ class HintReceiver:
     Hints for collective tunables wait for the meetings of their ranks.
     """
 
-    def __init__(
-        self, tunables: TunableSet, recorder: Recorder, outcomes: OutcomeQueue, ground: RejectionReason
-    ) -> None:
+    def __init__(self, tunables: TunableSet, recorder: Recorder, outcomes: OutcomeQueue, context: HintContext) -> None:
         self._tunables = tunables
         self._recorder = recorder
         self._outcomes = outcomes
-        self._ground = ground
-        self._checks = HintChecks(ground)
+        self._context = context
+        self._checks = HintChecks(context)
         self._lock = threading.Lock()
         self._seen = RecentIds(MAX_SEEN)
         self._waiting: dict[str, Hint] = {}
@@ -56,13 +54,13 @@ class HintReceiver:
         """The hint that is being tried on all ranks."""
         self._stop_reason = self._end_reason = ""
         self._switched_off = self._checks.switched_off()
-        self.councils = Councils(self, recorder, ground, outcomes)
+        self.councils = Councils(self, recorder, context, outcomes)
         """Meetings about collective tunables and spaces."""
         self._searches: tuple[StepSearch, ...] = ()
-        self.kept_values = KeptValues(recorder.progress, ground, outcomes)
+        self.kept_values = KeptValues(recorder.progress, context, outcomes)
         self.learned: Callable[[Experience], None] = lambda _experience: None
         """Takes what searches have found on other nodes."""
-        self.approvals = SearchApprovals(ground, outcomes)
+        self.approvals = SearchApprovals(context, outcomes)
         self.malformed = 0
         """Number of events that were not valid hints."""
 
@@ -95,7 +93,7 @@ class HintReceiver:
             for name, hint in list(self._waiting.items()):
                 if hint.key == key:
                     del self._waiting[name]
-                    reason = self._ground.stop_file.reason(now=True) or "it was withdrawn"
+                    reason = self._context.stop_file.reason(now=True) or "it was withdrawn"
                     self._refuse(hint, reason, OutcomeState.REJECTED)
             tried = self._trial.trial.hint if self._trial is not None else self._together
             if tried is not None and tried.key == key:
@@ -114,9 +112,9 @@ class HintReceiver:
                 return search.reason
         if self._waiting and besides is not None and self._hint_for_this_process_waits():
             return "a hint waits"
-        ground, reason = self._ground, self.councils.reason or self._stop_reason or self._switched_off
-        reason = reason or ground.stop_file.reason() or ground.pauses.spaces()
-        return reason or ("the budget for trials is spent" if ground.budget.exhausted else "")
+        context, reason = self._context, self.councils.reason or self._stop_reason or self._switched_off
+        reason = reason or context.stop_file.reason() or context.pauses.spaces()
+        return reason or ("the budget for trials is spent" if context.budget.exhausted else "")
 
     def close(self) -> None:
         """End an open trial, because the program ends: its candidate is not to blame for that."""
@@ -172,25 +170,25 @@ class HintReceiver:
 
     def stopped(self) -> str:
         """Return the reason for which nothing may be tried; empty if it may."""
-        return self._checks.switched_off() or self._stop_reason or self._ground.stop_file.reason(now=True)
+        return self._checks.switched_off() or self._stop_reason or self._context.stop_file.reason(now=True)
 
     def offers(self, tunables: Iterable[str]) -> Sequence[Offer]:
         """Return the hints that wait for collective tunables; those that have become void are refused."""
         with self._lock:
             hints = [hint for name in tunables if (hint := self._waiting.get(name)) and self._still_fits(hint)]
-        if self._ground.pauses.reason() or self._ground.budget.exhausted:
+        if self._context.pauses.reason() or self._context.budget.exhausted:
             return ()
         return [Offer(hint.hint_id, hint.tunable, hint.value, hint.mode.value) for hint in hints]
 
     def stop_reason(self) -> str:
         """Return the reason for which a trial on all ranks must end; empty if it may go on."""
         with self._lock:
-            order = self._ground.stop_file.reason(now=self._together is not None)
+            order = self._context.stop_file.reason(now=self._together is not None)
             return order or self._end_reason or self.stopped() or self._pause_of_all()
 
     def _pause_of_all(self) -> str:
         """A pause ends a trial on all ranks, because ranks notice it at different steps."""
-        pause = self._ground.pauses.reason() if self._together is not None else ""
+        pause = self._context.pauses.reason() if self._together is not None else ""
         return f"{pause}; {LATER}" if pause else ""
 
     def busy(self, besides: object = None) -> bool:
@@ -200,27 +198,27 @@ class HintReceiver:
 
     def rests(self) -> str:
         """Return the reason for which a search on all ranks must wait; empty if it may go on."""
-        ground, waits = self._ground, self._waiting and self._hint_for_this_process_waits()
-        reason = self.stop_reason() or ground.pauses.spaces() or ("a hint waits" if waits else "")
-        return reason or ("the budget for trials is spent" if ground.budget.exhausted else "")
+        context, waits = self._context, self._waiting and self._hint_for_this_process_waits()
+        reason = self.stop_reason() or context.pauses.spaces() or ("a hint waits" if waits else "")
+        return reason or ("the budget for trials is spent" if context.budget.exhausted else "")
 
     def begun(self, work: Work) -> None:
         """Note that a trial on all ranks begins."""
         with self._lock:
             self._end_reason = ""
-            if journal := self._ground.journal:
-                journal.begin(work.tunable, work.value, self._ground.code_version)
+            if journal := self._context.journal:
+                journal.begin(work.tunable, work.value, self._context.code_version)
             hint = self._waiting.get(work.tunable)
             if hint is None or hint.hint_id != work.trial:
                 return
             self._together = self._waiting.pop(work.tunable)
-        reason = f"tried on all ranks in turn with {work.old}, for at most {self._ground.rules.maximum_new} steps"
+        reason = f"tried on all ranks in turn with {work.old}, for at most {self._context.rules.maximum_new} steps"
         self._outcomes.add(hint, OutcomeState.APPLIED, reason, value=work.value, previous=work.old)
 
     def survived(self, tunable: AnyTunable, value: str) -> None:
         """Note that a value has run a few launches, so it does not end the process."""
-        if journal := self._ground.journal:
-            journal.survived(tunable.name, value, self._ground.code_version)
+        if journal := self._context.journal:
+            journal.survived(tunable.name, value, self._context.code_version)
 
     def ended(self, tunable: AnyTunable, ended: Ended, old: str) -> None:
         """Report the end of a trial on all ranks, and remember it."""
@@ -298,37 +296,37 @@ class HintReceiver:
             tunable.put(hint.value)
             self._outcomes.add(hint, OutcomeState.APPLIED, "as asked", value=tunable.shown, previous=old)
             return
-        if self._ground.journal:
-            self._ground.journal.begin(tunable.name, hint.value, self._ground.code_version)
+        if self._context.journal:
+            self._context.journal.begin(tunable.name, hint.value, self._context.code_version)
         self._begin(Trial(hint, tunable, old, hint.value))
-        reason = f"tried in turn with {old}, for at most {self._ground.rules.maximum_new} steps"
+        reason = f"tried in turn with {old}, for at most {self._context.rules.maximum_new} steps"
         self._outcomes.add(hint, OutcomeState.APPLIED, reason, value=hint.value, previous=old)
 
     def _may_try(self, *, spends: bool = True) -> bool:
-        ground = self._ground
-        spent = spends and ground.budget.exhausted
-        return not (self.busy() or self.councils.reason or ground.pauses.reason() or spent)
+        context = self._context
+        spent = spends and context.budget.exhausted
+        return not (self.busy() or self.councils.reason or context.pauses.reason() or spent)
 
     def _begin(self, trial: Trial) -> None:
-        ground, self._end_reason = self._ground, ""
-        self._trial = RunningTrial(trial, self._recorder, ground.rules, ground.seed, ground.step_clock)
+        context, self._end_reason = self._context, ""
+        self._trial = RunningTrial(trial, self._recorder, context.rules, context.seed, context.step_clock)
 
     def _go_on(self, running: RunningTrial, *, epoch: bool, items: float) -> None:
         running.step_ended(items)
         if not at_its_boundary(running.trial.tunable, epoch=epoch):
             return
-        pause = self._ground.pauses.at_boundary()
+        pause = self._context.pauses.at_boundary()
         # An order to stop withdraws hints, too: the order is the better reason.
-        reason = self._ground.stop_file.reason(now=bool(self._end_reason)) or self._end_reason
+        reason = self._context.stop_file.reason(now=bool(self._end_reason)) or self._end_reason
         if pause and not reason:
-            reason = running.pause(pause, self._ground.clock())
+            reason = running.pause(pause, self._context.clock())
         if reason:
             result: TrialResult | None = running.end(Decision.INCONCLUSIVE, reason)
         elif pause:
             return
         else:
             result = running.boundary()
-            running.spend(self._ground.budget)
+            running.spend(self._context.budget)
         if running.just_survived:
             self.survived(running.trial.tunable, running.trial.new)
         if result is not None:
@@ -345,14 +343,14 @@ class HintReceiver:
     def _finish(self, hint: Hint | None, tunable: AnyTunable, ended: Ended, old: str) -> None:
         """Remember and report the end of a trial; count a rollback unless something else than the value ended it."""
         is_kept = ended.decision == Decision.KEPT.value
-        if journal := self._ground.journal:
-            decision, version = Decision(ended.decision), self._ground.code_version
+        if journal := self._context.journal:
+            decision, version = Decision(ended.decision), self._context.code_version
             by = hint.approved_by if hint else ""
             facts: Any = {"reason": ended.reason, "ratio": ended.ratio, "approved_by": by}
             journal.end(tunable.name, ended.value, decision, version, **facts)
         if not ended.outside:
             tunable.rollbacks = 0 if is_kept else tunable.rollbacks + 1
-            tunable.rolled_back_ns = self._ground.clock()
+            tunable.rolled_back_ns = self._context.clock()
         self.kept_values.trial_ended()
         if is_kept and tunable.terms.scope == "local":
             self.kept_values.kept(tunable, old)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from kernelcast.probe.conditions.pauses import PauseChecks
 from kernelcast.probe.conditions.stop_file import StopFile
-from kernelcast.probe.hints import OFF, HintReceiver, RejectionReason
+from kernelcast.probe.hints import OFF, HintContext, HintReceiver
 from kernelcast.probe.methods.environment import MethodEnvironment
 from kernelcast.probe.methods.selection import MethodSelection
 from kernelcast.probe.outcomes import OutcomeQueue
@@ -128,7 +128,7 @@ class Probe:
         folder = settings.state_directory
         self._journal = memory(Path(folder), settings.program, self._claims, clock) if folder else None
         folders = (str(Path(settings.socket_path).parent), folder)
-        ground = RejectionReason(
+        context = HintContext(
             settings.program,
             settings.rank,
             settings.code_version,
@@ -143,12 +143,12 @@ class Probe:
         )
         self._outcomes = OutcomeQueue(settings.program, settings.rank, clock, self._wake)
         self._left = LeftOutcomes(self._journal.path, settings.rank, clock) if self._journal else None
-        self._desk = HintReceiver(self._tunables, self.recorder, self._outcomes, ground)
-        self._desk.learned = self._learn
-        self.ladder = MethodSelection(
+        self._receiver = HintReceiver(self._tunables, self.recorder, self._outcomes, context)
+        self._receiver.learned = self._learn
+        self.selection = MethodSelection(
             self.recorder, settings.method, MethodEnvironment(each_poll=each_interval) if each_interval else None
         )
-        subject = ReportedProcess(self.recorder, self._tunables, self._outcomes, self._desk, self.ladder)
+        subject = ReportedProcess(self.recorder, self._tunables, self._outcomes, self._receiver, self.selection)
         link = ExporterConnection(settings.socket_path, monotonic)
         warns = each_interval is None
         self._sender = ReportSender(subject, link, settings.interval_seconds, self._hello, warns=warns)
@@ -199,8 +199,8 @@ class Probe:
             start = tunable.kept
             tunable.put(restored.config)
             if terms.granularity != "restart" and restored.config != start:
-                self._desk.kept_values.restored(tunable, start, restored)
-        self._desk.watch(tunable, restored.config if restored else None)
+                self._receiver.kept_values.restored(tunable, start, restored)
+        self._receiver.watch(tunable, restored.config if restored else None)
         return tunable
 
     def space(  # noqa: PLR0913  the terms of a space, each with a default
@@ -228,17 +228,17 @@ class Probe:
         return SpaceServices(
             True,
             self._journal,
-            self._desk.trial_prevented,
+            self._receiver.trial_prevented,
             self.settings.code_version,
             self.settings.rank,
             self.recorder.budget,
             self._report_search,
             self._register_search,
             self.tunable,
-            self._desk.drive,
-            self._desk.approvals.of,
-            self._desk.councils.search_together,
-            self._desk.approvals.refuse,
+            self._receiver.drive,
+            self._receiver.approvals.of,
+            self._receiver.councils.search_together,
+            self._receiver.approvals.refuse,
         )
 
     @property
@@ -264,30 +264,30 @@ class Probe:
             self.recorder.touch()
         self.steps += 1
         self._progress.advance(perf_counter_ns(), items)
-        self._desk.at_boundary(epoch=epoch, items=items or 1.0)
+        self._receiver.at_boundary(epoch=epoch, items=items or 1.0)
 
     def start(self) -> None:
         """Begin to measure, and start the sender."""
-        self.ladder.begin()
+        self.selection.begin()
         self._sender.start()
 
     def stop(self) -> None:
         """Send the last totals and `Bye`, and end, in at most 200 ms; safe to call twice."""
         if not self._silent:
             self._silent = True
-            self._desk.close()
+            self._receiver.close()
             for search in self._searches:
                 search.close("the program ended")
             self._sender.stop(STOP_SECONDS)
             if self._left is not None:
                 self._left.update(self._outcomes.left(), self._origin(self._sender.devices))
-            self.ladder.stop()
+            self.selection.stop()
 
     def abandon(self) -> None:
         """Stop reporting in a forked child; the parent continues unchanged."""
         self._silent = True
         self.observe = self.count = self.sync = _nothing
-        self.ladder.forked()
+        self.selection.forked()
         self.recorder.forked()
         self._sender.abandon()
 
@@ -297,7 +297,7 @@ class Probe:
         One that changes results counts only if a person had approved it.
         """
         kept = self._journal.last_kept(tunable.name, self.settings.code_version) if self._journal else None
-        if kept is None or kept.config not in tunable.allowed or self._desk.stopped():
+        if kept is None or kept.config not in tunable.allowed or self._receiver.stopped():
             return None
         return kept if kept.approved_by or not tunable.terms.needs_approval else None
 
@@ -333,7 +333,7 @@ class Probe:
             pid=os.getpid(),
             rank=settings.rank,
             source=settings.source,
-            method=self.ladder.method,
+            method=self.selection.method,
             version=package_version(),
             code_version=settings.code_version,
             devices=devices,

@@ -65,7 +65,7 @@ def main(arguments: list[str]) -> None:
             for step in range(STEPS):
                 out.write(f"{batch.value}{feed.workers if feed else ''}\n")
                 if step == step_of_hint and not exporter:
-                    running._desk.receive(hint("ranks"))
+                    running._receiver.receive(hint("ranks"))
                 seconds = STEP_SECONDS[batch.value] * drawn.uniform(0.9, 1.1) + (0.001 if feed and feed.workers else 0)
                 time.sleep(SLOWNESS * seconds)
                 if couple():

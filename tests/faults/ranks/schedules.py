@@ -92,11 +92,11 @@ class FailsOnce:
 
     def __init__(self, program: RankProgram) -> None:
         self._program = program
-        self._reason = program.desk.stop_reason
-        program.desk.stop_reason = self._fail  # type: ignore[method-assign]
+        self._reason = program.receiver.stop_reason
+        program.receiver.stop_reason = self._fail  # type: ignore[method-assign]
 
     def _fail(self) -> str:
-        self._program.desk.stop_reason = self._reason  # type: ignore[method-assign]
+        self._program.receiver.stop_reason = self._reason  # type: ignore[method-assign]
         raise ArithmeticError("planted in our own code")
 
 
@@ -149,7 +149,7 @@ class Run:
             self.ours.leave()
             self.theirs.leave()
         except BrokenGroupError:
-            program.desk.close()  # the program's own communication broke, as it would without us
+            program.receiver.close()  # the program's own communication broke, as it would without us
 
     def _program(self, program: RankProgram) -> None:
         schedule, rank = self.schedule, program.rank
@@ -173,7 +173,7 @@ class Run:
                 self.kept[rank].append(tunable.kept)
             if schedule.coupled:
                 self.theirs.gather(rank, "")
-        program.desk.close()
+        program.receiver.close()
 
     def _bring_hints(self, program: RankProgram, step: int, random: Random) -> None:
         schedule, rank = self.schedule, program.rank
@@ -190,7 +190,7 @@ class Run:
             if one.value:
                 program.hear(hint_id=one.hint_id, value=one.value, mode=HintMode.CANARY)
             else:
-                program.desk.receive(withdrawal(KEY, source="/test", time_ns=1_000 * NANOSECONDS))
+                program.receiver.receive(withdrawal(KEY, source="/test", time_ns=1_000 * NANOSECONDS))
         while step not in services.away.get(program.rank, ()) and (event := program.outcomes.first()):
             self.taken[program.rank].append(outcome_from(event))
             program.outcomes.sent(event)
@@ -208,16 +208,16 @@ class Run:
         if fault.kind == "kill":
             raise KilledError
         if fault.kind == "stop":
-            program.desk.stop("an order")
+            program.receiver.stop("an order")
         elif fault.kind == "resume":
-            program.desk.stop("")
+            program.receiver.stop("")
         elif fault.kind == "own":
             FailsOnce(program)
         elif fault.kind == "learn":
             failed = Experience("training", "feed", "NVIDIA A100", "v1", failed=(BANNED,))
-            program.desk.councils.searches.learn(failed)
+            program.receiver.councils.searches.learn(failed)
         elif fault.kind == "withdraw":
-            program.desk.receive(withdrawal(KEY, source="/test", time_ns=1_000 * NANOSECONDS))
+            program.receiver.receive(withdrawal(KEY, source="/test", time_ns=1_000 * NANOSECONDS))
 
     def _survivors(self) -> list[RankProgram]:
         return [program for program in self.programs if program.rank not in self.killed]

@@ -12,7 +12,7 @@ from tests.service.servers import wait_for
 from tests.service.stack import Stack
 
 from kernelcast.cli.hints.known import KnownHints
-from kernelcast.probe.hints import HintReceiver, RejectionReason
+from kernelcast.probe.hints import HintContext, HintReceiver
 from kernelcast.probe.outcomes import OutcomeQueue
 from kernelcast.probe.probe import Probe, ProbeSettings
 from kernelcast.probe.recording.recorder import Recorder
@@ -41,9 +41,9 @@ class Program:
     def __init__(self, path: Path) -> None:
         self.outcomes = OutcomeQueue("training", "", time.time_ns, self._wake)
         recorder, tunables = Recorder(), TunableSet()
-        ground = RejectionReason("training", "", "", lambda: "", {}, time.time_ns)
-        desk = HintReceiver(tunables, recorder, self.outcomes, ground)
-        subject = ReportedProcess(recorder, tunables, self.outcomes, desk)
+        context = HintContext("training", "", "", lambda: "", {}, time.time_ns)
+        receiver = HintReceiver(tunables, recorder, self.outcomes, context)
+        subject = ReportedProcess(recorder, tunables, self.outcomes, receiver)
         self.sender = ReportSender(
             subject, ExporterConnection(str(path), time.monotonic), 0.1, self._hello, warns=False
         )

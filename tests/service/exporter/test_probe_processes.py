@@ -95,7 +95,7 @@ LAUNCHING = """
     from kernelcast import probe
     with installed() as cupy:
         running = probe.start("train", source="simulated")
-        running.ladder._means = environment.MethodEnvironment(contexts=lambda: (0,))
+        running.selection._environment = environment.MethodEnvironment(contexts=lambda: (0,))
         (raw,) = cupy.compile("raw")
         for _ in range(1000):
             raw((1,), (1,), ())
@@ -199,7 +199,7 @@ WAKING = """
             import kernelcast.probe.methods.environment as environment
             (raw,) = cupy.compile("raw")
             from kernelcast.probe.activation import current
-            current._current.probe.ladder._means = environment.MethodEnvironment(contexts=lambda: (0,))
+            current._current.probe.selection._environment = environment.MethodEnvironment(contexts=lambda: (0,))
             raw((1,), (1,), ())
             cupy.gpu.finish()
             from kernelcast import probe
@@ -264,14 +264,14 @@ def test_a_million_launches_hold_no_more_memory_than_a_thousand() -> None:
     code = """
         import gc, sys
         from tests.support.probe.cupy_double import Clock, installed
-        from kernelcast.probe.cupy.method import CupyRung
+        from kernelcast.probe.cupy.method import CupyMethod
         from kernelcast.probe.recording.recorder import Recorder
         from kernelcast.probe.recording.regions import region
         with installed() as cupy:
             clock, recorder = Clock(), Recorder()
-            rung = CupyRung(recorder, clock, lambda: 100.0)
-            rung.sample(1.0)
-            rung.begin()
+            method_used = CupyMethod(recorder, clock, lambda: 100.0)
+            method_used.sample(1.0)
+            method_used.begin()
             (raw,) = cupy.compile("raw")
             def launch(times):
                 for _ in range(times):
@@ -282,7 +282,7 @@ def test_a_million_launches_hold_no_more_memory_than_a_thousand() -> None:
                     cupy.gpu.finish()
                     cupy.gpu.launches.clear()
                     clock.pass_seconds(1)
-                    rung.poll()
+                    method_used.poll()
             launch(10)
             gc.collect()
             before = sys.getallocatedblocks()

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from kernelcast.probe.conditions.stop_file import StopFile
-from kernelcast.probe.hints import HintReceiver, RejectionReason
+from kernelcast.probe.hints import HintContext, HintReceiver
 from kernelcast.probe.outcomes import OutcomeQueue
 from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.probe.tunables import Terms, Tunable, TunableSet
@@ -115,7 +115,7 @@ class RankProgram:
         self.recorder = Recorder()
         self.tunables = TunableSet()
         self.outcomes = OutcomeQueue("training", str(rank), lambda: self.now_ns, lambda: None)
-        self.ground = RejectionReason(
+        self.context = HintContext(
             "training",
             str(rank),
             "v1",
@@ -128,7 +128,7 @@ class RankProgram:
             Journal(directory, "training") if directory else None,
             lambda: self.step_ns,
         )
-        self.desk = HintReceiver(self.tunables, self.recorder, self.outcomes, self.ground)
+        self.receiver = HintReceiver(self.tunables, self.recorder, self.outcomes, self.context)
         self.terms = terms
         self.values: list[int] = []
         self.configurations: list[str] = []
@@ -139,7 +139,7 @@ class RankProgram:
     def register(self, name: str = "batch", restored: str | None = None) -> Tunable[int]:
         tunable = Tunable(name, [48, 64, 128], 48, self.terms)
         self.tunables.add(tunable)
-        self.desk.watch(tunable, restored)
+        self.receiver.watch(tunable, restored)
         self.batch = tunable
         return tunable
 
@@ -155,19 +155,19 @@ class RankProgram:
 
         def announce(name: str, allowed: Sequence[str], value: str, terms: Terms) -> Tunable[str]:
             tunable = Tunable(name, allowed, value, terms)
-            last = self.ground.journal.kept(name, "v1") if self.ground.journal else None
+            last = self.context.journal.kept(name, "v1") if self.context.journal else None
             self.tunables.add(tunable)
-            self.desk.watch(tunable, last)
+            self.receiver.watch(tunable, last)
             return tunable
 
         services = SpaceServices(
             True,
-            self.ground.journal,
-            self.desk.trial_prevented,
+            self.context.journal,
+            self.receiver.trial_prevented,
             "v1",
             str(self.rank),
             announce=announce,
-            search_together=self.desk.councils.search_together,
+            search_together=self.receiver.councils.search_together,
         )
         made = make_space(name, parameters, start, None, None, services, terms=terms, share=share)
         self.space = made
@@ -182,7 +182,7 @@ class RankProgram:
             "expires_at_ns": NOW_NS + 600 * NANOSECONDS,
             "mode": HintMode.CANARY,
         }
-        self.desk.receive(to_event(Hint(**{**facts, **changes}), source="/test", time_ns=NOW_NS))
+        self.receiver.receive(to_event(Hint(**{**facts, **changes}), source="/test", time_ns=NOW_NS))
 
     def step(self, seconds: float, *, items: float = 1.0, epoch: bool = False) -> None:
         """One step of the program that takes this long."""
@@ -192,7 +192,7 @@ class RankProgram:
             self.configurations.append(_shown(self.space.configuration))
         self.step_ns += round(seconds * 1e9)
         self.now_ns += round(seconds * 1e9)
-        self.desk.at_boundary(epoch=epoch, items=items)
+        self.receiver.at_boundary(epoch=epoch, items=items)
 
     def outcomes_of(self, hint_id: str) -> list[Outcome]:
         return [one for one in self.outcomes.history if one.hint_id == hint_id]

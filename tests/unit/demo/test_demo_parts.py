@@ -10,7 +10,7 @@ from kernelcast.cli.demo.state import DemoState
 from kernelcast.cli.demo.workspace import Endpoints, Workspace
 from kernelcast.cli.top.page import KernelStats, read
 from kernelcast.wire.errors import ConfigurationError
-from kernelcast.wire.histogram import LADDER_BOUNDS_SECONDS, DurationTotals, ladder_counts
+from kernelcast.wire.histogram import CLASSIC_BOUNDS_SECONDS, DurationTotals, classic_counts
 
 EXPOSITION = """\
 # TYPE cuda_kernel_launches counter
@@ -90,7 +90,7 @@ def test_quantiles_are_within_a_bucket_of_the_raw_values() -> None:
     for value in values:
         totals.observe(value)
     stats = KernelStats()
-    stats.buckets.update(zip(LADDER_BOUNDS_SECONDS, ladder_counts(0, totals.buckets.items()), strict=True))
+    stats.buckets.update(zip(CLASSIC_BOUNDS_SECONDS, classic_counts(0, totals.buckets.items()), strict=True))
     stats.buckets[math.inf] = totals.count
     for quantile in (0.5, 0.99):
         found, exact = stats.quantile_seconds(quantile), values[int(quantile * 1000) - 1] / 1e9

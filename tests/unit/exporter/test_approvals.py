@@ -18,7 +18,7 @@ from kernelcast.exporter.programs.limits import ProbeLimits
 from kernelcast.exporter.programs.registry import ProbeRegistry
 from kernelcast.exporter.programs.session import ProbeSession
 from kernelcast.exporter.programs.socket import Peer
-from kernelcast.probe.hints import HintReceiver, RejectionReason
+from kernelcast.probe.hints import HintContext, HintReceiver
 from kernelcast.probe.outcomes import OutcomeQueue
 from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.probe.tunables import Terms, Tunable, TunableSet
@@ -59,8 +59,8 @@ class Node:
         self.session = joined
         self.recorder, self.tunables = Recorder(), TunableSet()
         self.outcomes = OutcomeQueue("training", "0", lambda: NOW_NS, lambda: None)
-        facts = RejectionReason("training", "0", "", lambda: "NVIDIA A100", {}, lambda: NOW_NS, seed=1)
-        self.desk = HintReceiver(self.tunables, self.recorder, self.outcomes, facts)
+        facts = HintContext("training", "0", "", lambda: "NVIDIA A100", {}, lambda: NOW_NS, seed=1)
+        self.receiver = HintReceiver(self.tunables, self.recorder, self.outcomes, facts)
         self.batch = Tunable("batch", [32, 64, 128, 256], 32, terms or Terms(kind="batch_size", kernels=(KERNEL,)))
         self.tunables.add(self.batch)
         self.session.take(Tunables((self.batch.claim("", ""),)))
@@ -84,10 +84,10 @@ class Node:
         while (packet := self.session.next_packet) is not None:
             frame = decode(packet)
             assert isinstance(frame, HintFrame)
-            self.desk.receive(frame.event)
+            self.receiver.receive(frame.event)
             self.session.packet_sent()
         self.recorder.observe(KERNEL, 100_000 // self.batch.value)
-        self.desk.at_boundary(epoch=False)
+        self.receiver.at_boundary(epoch=False)
 
     def states(self) -> list[tuple[str, OutcomeState]]:
         found = []
@@ -246,7 +246,7 @@ def test_the_declaration_decides_and_without_one_the_kind(
 def test_a_program_refuses_an_unapproved_value_itself(tmp_path: Path) -> None:
     """An exporter of an earlier revision delivers without asking anybody."""
     node = Node(tmp_path)
-    node.desk.receive(to_event(proposal("h1", "128", mode=HintMode.APPLY), source="/test", time_ns=NOW_NS))
+    node.receiver.receive(to_event(proposal("h1", "128", mode=HintMode.APPLY), source="/test", time_ns=NOW_NS))
     node.step()
     assert node.batch.value == 32
     assert node.states()[-1] == ("h1", OutcomeState.REJECTED)

@@ -12,7 +12,7 @@ from kernelcast.exporter.pipeline import Tick
 from kernelcast.exporter.totals.aggregate import ProgramSamples
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.catalogue.devices import device
-from kernelcast.wire.histogram import LADDER_BOUNDS_SECONDS, DurationTotals
+from kernelcast.wire.histogram import CLASSIC_BOUNDS_SECONDS, DurationTotals
 from kernelcast.wire.identity import Device, labels
 
 DEVICE = Device("node1", "GPU-1")
@@ -60,12 +60,12 @@ def test_gauges_and_counters_keep_their_exact_names() -> None:
     assert values["cuda_sync_wait_seconds_total", key] == 0.25
 
 
-def test_a_detailed_kernel_has_the_classic_ladder() -> None:
+def test_a_detailed_kernel_has_the_classic_buckets() -> None:
     totals = durations(0, 1_000_000, 1_000_000, 200_000_000_000)
     body = render([Sample(kernel.DURATION, labels(kernel="gemm"), 5, totals, 1, detailed=True)])
     values = parsed(body)
     counts = {dict(key[1])["le"]: value for key, value in values.items() if key[0].endswith("_bucket")}
-    assert len(counts) == len(LADDER_BOUNDS_SECONDS) + 1
+    assert len(counts) == len(CLASSIC_BOUNDS_SECONDS) + 1
     assert (counts["0.0009765625"], counts["0.001953125"], counts["64"], counts["+Inf"]) == (1, 3, 3, 4)
     key = frozenset({("kernel", "gemm")})
     assert values["cuda_kernel_duration_seconds_count", key] == 4

@@ -94,16 +94,16 @@ def test_a_program_gives_findings_to_its_searches_whichever_comes_first(tmp_path
         return Experience("hpc", space, failed=("[32]",))
 
     event = experience_event(about("early.launch"), source="/test", time_ns=1)
-    probe._desk.receive(event)
+    probe._receiver.receive(event)
     early = probe.space("early", {"block": [16, 32]}, start={"block": 16}).tuned(launch)
     late = probe.space("late", {"block": [16, 32]}, start={"block": 16}).tuned(launch)
-    probe._desk.receive(experience_event(about("late.launch"), source="/test", time_ns=1))
-    probe._desk.receive({**event, "data": {"failed": 5}})
+    probe._receiver.receive(experience_event(about("late.launch"), source="/test", time_ns=1))
+    probe._receiver.receive({**event, "data": {"failed": 5}})
     for _ in range(20):
         early()
         late()
     assert set(ran) == {16}
-    assert probe._desk.malformed == 1
+    assert probe._receiver.malformed == 1
     probe.abandon()
 
 

@@ -91,7 +91,7 @@ def test_a_stop_ends_a_paused_trial_at_once(tmp_path: Path) -> None:
     run(program, 10)
     pause(tmp_path, "NodeDown fires")
     run(program, 2)
-    program.desk.stop("somebody said so")
+    program.receiver.stop("somebody said so")
     run(program, 1)
     assert program.said()[-1].reason == "somebody said so"
 
@@ -101,7 +101,7 @@ def test_a_file_that_cannot_be_read_pauses(tmp_path: Path) -> None:
     program = Program(directory=tmp_path)
     program.hear()
     assert set(run(program, 10)) == {48}
-    assert "cannot be read" in program.ground.pauses.reason()
+    assert "cannot be read" in program.context.pauses.reason()
 
 
 def test_no_value_is_compared_or_changed_during_a_checkpoint() -> None:

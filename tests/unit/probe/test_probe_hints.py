@@ -7,7 +7,7 @@ import pytest
 
 from kernelcast.probe.conditions.pauses import PauseChecks
 from kernelcast.probe.conditions.stop_file import StopFile
-from kernelcast.probe.hints import HintReceiver, RejectionReason
+from kernelcast.probe.hints import HintContext, HintReceiver
 from kernelcast.probe.outcomes import MAX_WAITING, OutcomeQueue
 from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.probe.tunables import Agreement, Terms, Tunable, TunableSet
@@ -30,7 +30,7 @@ class Program:
         self.recorder = Recorder()
         self.tunables = TunableSet()
         self.outcomes = OutcomeQueue("training", "3", lambda: self.now_ns, lambda: None)
-        ground = RejectionReason(
+        context = HintContext(
             "training",
             "3",
             "v1",
@@ -42,14 +42,14 @@ class Program:
             journal=Journal(directory, "training") if directory else None,
             pauses=PauseChecks([str(directory or "")], "training", clock=lambda: self.now_ns / NANOSECONDS),
         )
-        self.ground = ground
-        self.desk = HintReceiver(self.tunables, self.recorder, self.outcomes, ground)
+        self.context = context
+        self.receiver = HintReceiver(self.tunables, self.recorder, self.outcomes, context)
         self.block = self.register("block_size", terms or Terms(kernels=(KERNEL,)))
 
     def register(self, name: str, terms: Terms) -> Tunable[int]:
         tunable = Tunable(name, [48, 64, 128], 48, terms)
         self.tunables.add(tunable)
-        self.desk.watch(tunable)
+        self.receiver.watch(tunable)
         return tunable
 
     def hear(self, **changes: Any) -> None:
@@ -60,13 +60,13 @@ class Program:
             "value": "128",
             "expires_at_ns": NOW_NS + 600 * NANOSECONDS,
         }
-        self.desk.receive(to_event(Hint(**{**facts, **changes}), source="/test", time_ns=NOW_NS))
+        self.receiver.receive(to_event(Hint(**{**facts, **changes}), source="/test", time_ns=NOW_NS))
 
     def step(self, times: int = 1, *, duration_ns: Callable[[int], int] | None = None, epoch: bool = False) -> None:
         for _ in range(times):
             if duration_ns:
                 self.recorder.observe(KERNEL, duration_ns(self.block.value))
-            self.desk.at_boundary(epoch=epoch)
+            self.receiver.at_boundary(epoch=epoch)
 
     def said(self) -> list[Outcome]:
         found = []
@@ -151,7 +151,7 @@ def run_late(program: Program, steps_late: int, duration_ns: Callable[[int], int
         if len(launches) > steps_late:
             time_ns, configuration = launches.pop(0)
             program.recorder.observe(KERNEL, time_ns, configuration=configuration)
-        program.desk.at_boundary(epoch=False)
+        program.receiver.at_boundary(epoch=False)
     return program.said()[-1]
 
 
@@ -174,7 +174,7 @@ def test_times_of_some_launches_only_are_enough() -> None:
             program.recorder.observe(KERNEL, 1000 if program.block.value == 48 else 800)
         else:
             program.recorder.count(KERNEL, 1)
-        program.desk.at_boundary(epoch=False)
+        program.receiver.at_boundary(epoch=False)
     kept = program.said()[-1]
     assert kept.decision == "kept"
     assert kept.measured_ratio == pytest.approx(0.8)
@@ -198,7 +198,7 @@ def test_time_per_item_decides_where_a_value_changes_the_work() -> None:
     program.hear()
     for _ in range(300):
         program.recorder.observe(KERNEL, 1000 if program.block.value == 48 else 1600)
-        program.desk.at_boundary(epoch=False, items=32 if program.block.value == 48 else 64)
+        program.receiver.at_boundary(epoch=False, items=32 if program.block.value == 48 else 64)
     kept = program.said()[-1]
     assert kept.decision == "kept"
     assert kept.measured_ratio == pytest.approx(0.8)
@@ -213,7 +213,7 @@ def test_step_time_decides_where_a_value_has_no_kernels(monkeypatch: pytest.Monk
     for _ in range(300):
         program.recorder.observe(KERNEL, 1_000_000)
         now_ns[0] += 100_000_000 if program.block.value == 48 else 20_000_000
-        program.desk.at_boundary(epoch=False)
+        program.receiver.at_boundary(epoch=False)
     kept = program.said()[-1]
     assert kept.decision == "kept"
     assert kept.step_time_ratio == pytest.approx(0.2)
@@ -228,7 +228,7 @@ def test_a_gain_in_device_time_that_costs_step_time_is_no_gain(monkeypatch: pyte
     for _ in range(300):
         program.recorder.observe(KERNEL, 1000 if program.block.value == 48 else 800)
         now_ns[0] += 100_000 if program.block.value == 48 else 110_000
-        program.desk.at_boundary(epoch=False)
+        program.receiver.at_boundary(epoch=False)
     ended = program.said()[-1]
     assert ended.decision == "rolled_back"
     assert ended.device_time_ratio == pytest.approx(0.8)
@@ -240,7 +240,7 @@ def test_an_epoch_tunable_is_compared_by_whole_epochs() -> None:
     program.hear()
     for step in range(1200):
         program.recorder.observe(KERNEL, 1000 if program.block.value == 48 else 800)
-        program.desk.at_boundary(epoch=step % 4 == 3)
+        program.receiver.at_boundary(epoch=step % 4 == 3)
     kept = program.said()[-1]
     assert kept.decision == "kept"
     assert kept.measured_ratio == pytest.approx(0.8)
@@ -403,7 +403,7 @@ def test_a_withdrawn_hint_ends_its_trial_with_the_old_value() -> None:
     program.hear()
     while program.block.value == 48:
         program.step(duration_ns=lambda _: 1000)
-    program.desk.receive(withdrawal("training|block_size|", source="/test", time_ns=NOW_NS))
+    program.receiver.receive(withdrawal("training|block_size|", source="/test", time_ns=NOW_NS))
     program.step()
     ended = program.said()[-1]
     assert (ended.state, ended.decision, ended.reason) == (
@@ -420,14 +420,14 @@ def test_stop_ends_a_trial_at_its_next_boundary_and_begins_nothing() -> None:
         program = Program()
         program.hear()
         program.step(1 + steps, duration_ns=lambda block: 1000 if block == 48 else 900)
-        program.desk.stop("hints.stop is there")
+        program.receiver.stop("hints.stop is there")
         program.step()
         assert program.block.value in (48, int(program.said()[-1].value))
         assert program.block.shown == program.block.kept
         program.hear(hint_id="h2", value="64")
         program.step()
         assert program.said()[-1].reason == "hints.stop is there"
-        program.desk.stop("")
+        program.receiver.stop("")
         program.hear(hint_id="h3", value="64", mode=HintMode.APPLY)
         program.step()
         assert program.block.value == 64
@@ -554,9 +554,9 @@ def test_an_agreement_on_a_value_that_is_not_allowed_changes_nothing() -> None:
 
 def test_an_invalid_hint_is_counted() -> None:
     program = Program()
-    program.desk.receive({"specversion": "1.0"})
-    program.desk.receive({})
-    assert program.desk.malformed == 2
+    program.receiver.receive({"specversion": "1.0"})
+    program.receiver.receive({})
+    assert program.receiver.malformed == 2
     assert program.said() == []
 
 
@@ -607,8 +607,8 @@ def test_a_value_that_ended_a_process_is_refused_at_every_later_start(tmp_path: 
     for restart in range(50):
         journal = Journal(tmp_path, "training", running=lambda _: False)
         program = Program(directory=tmp_path)
-        ground = replace(program.ground, journal=journal)
-        program.desk = HintReceiver(program.tunables, program.recorder, program.outcomes, ground)
+        context = replace(program.context, journal=journal)
+        program.receiver = HintReceiver(program.tunables, program.recorder, program.outcomes, context)
         program.hear(hint_id=f"h{restart}")
         program.step(3)
         refused = program.said()[-1]
@@ -621,7 +621,7 @@ def test_a_program_that_ends_in_a_trial_does_not_blame_the_value(tmp_path: Path)
     program.hear()
     while program.block.value == 48:
         program.step(duration_ns=lambda _: 1000)
-    program.desk.close()
+    program.receiver.close()
     assert program.block.value == 48
     assert program.said()[-1].reason == "the program ended"
     assert not Journal(tmp_path, "training", running=lambda _: False).banned("block_size", "128", "v1")
@@ -660,7 +660,7 @@ def test_a_trial_that_an_order_ended_gives_the_order_as_its_reason_and_is_no_rol
     program.hear()
     program.step(5, duration_ns=lambda _: 1000)
     (tmp_path / "hints.stopped").write_text("*\tstopped by ana: maintenance\n")
-    program.desk.receive(withdrawal("training|block_size|", source="/test", time_ns=NOW_NS))
+    program.receiver.receive(withdrawal("training|block_size|", source="/test", time_ns=NOW_NS))
     program.step()
     ended = program.said()[-1]
     assert (ended.state, ended.decision) == (OutcomeState.ROLLED_BACK, "inconclusive")

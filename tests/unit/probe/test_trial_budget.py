@@ -50,12 +50,12 @@ def test_a_trial_costs_what_the_candidate_takes_longer_than_the_kept_value() -> 
 
 def test_no_trial_begins_while_the_budget_is_spent_and_the_hint_waits() -> None:
     program = Program()
-    budget = program.ground.budget
+    budget = program.context.budget
     budget.lose(1e18)
     program.hear()
     assert set(run(program, 20)) == {48}
     assert program.states() == [OutcomeState.RECEIVED]
-    assert program.desk.trial_prevented() == "the budget for trials is spent"
+    assert program.receiver.trial_prevented() == "the budget for trials is spent"
     budget.lost_ns = 0
     run(program, 3)
     assert program.states() == [OutcomeState.APPLIED]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelcast.wire.histogram import LADDER_BOUNDS_SECONDS, DurationTotals, bucket_index, ladder_counts
+from kernelcast.wire.histogram import CLASSIC_BOUNDS_SECONDS, DurationTotals, bucket_index, classic_counts
 
 durations_ns = st.integers(min_value=0, max_value=10**14)
 
@@ -27,8 +27,8 @@ def test_the_classic_buckets_have_the_counts_of_the_raw_values(values: list[int]
     totals = DurationTotals()
     for value in values:
         totals.observe(value)
-    expected = [sum(value <= bound * 1e9 for value in values) for bound in LADDER_BOUNDS_SECONDS]
-    assert ladder_counts(totals.zero_count, totals.buckets.items()) == expected
+    expected = [sum(value <= bound * 1e9 for value in values) for bound in CLASSIC_BOUNDS_SECONDS]
+    assert classic_counts(totals.zero_count, totals.buckets.items()) == expected
 
 
 @given(st.lists(durations_ns, max_size=30), st.lists(durations_ns, max_size=30))

@@ -1,6 +1,6 @@
 """Protobuf: io.prometheus.client.MetricFamily, each with its length before it.
 
-Exponential histograms become native ones, exactly; their classic ladder goes along, for a Prometheus that takes
+Exponential histograms become native ones, exactly; their classic buckets go along, for a Prometheus that takes
 protobuf but no native histograms.
 """
 
@@ -13,7 +13,7 @@ from kernelcast.bridge.expose.protobuf_kernel import max_bytes, write_metrics
 from kernelcast.bridge.pages.page import EncodedExemplars, PageLayout, PageValues
 from kernelcast.bridge.pages.protobuf_fields import varint
 from kernelcast.bridge.tables.columns import HAS_SUM, INTEGER, NOT_A_HISTOGRAM, Int64Array, UInt8Array
-from kernelcast.bridge.tables.exponential import ladders
+from kernelcast.bridge.tables.exponential import classic_bucket_counts
 
 SMALL_BYTES: Final = 64 * 1024
 LARGE_BYTES: Final = 1024 * 1024
@@ -77,7 +77,7 @@ def _chunk(
     numbers = np.where(whole, values.integer[begin:end].astype(np.float64), values.value[begin:end])
     # Absent cannot be said here, and 0 would be a wrong sum.
     numbers[histogram & (flags & HAS_SUM == 0)] = np.nan
-    counts = ladders(values.schema, values.block, values.buckets, begin, end)
+    counts = classic_bucket_counts(values.schema, values.block, values.buckets, begin, end)
     most = max_bytes(page, values, begin, end) + 2 * int(exemplar_ends[last_exemplar] - exemplar_ends[first_exemplar])
     out: UInt8Array = np.empty(most, np.uint8)
     ends: Int64Array = np.zeros(last_family - first_family + 1, np.int64)

@@ -1,7 +1,7 @@
 """Metrics as io.prometheus.client has them, written by machine code.
 
 OTLP's bucket i of scale s covers (base**i, base**(i + 1)], which is Prometheus' bucket i + 1 of schema s. Schemas below
--4 do not exist in Prometheus: such a histogram has its ladder alone.
+-4 do not exist in Prometheus: such a histogram has its classic buckets alone.
 
 Sources: prometheus/client_model, io/prometheus/client/metrics.proto; opentelemetry-specification,
 compatibility/prometheus_and_openmetrics.md, section "Exponential Histograms".
@@ -17,12 +17,12 @@ from kernelcast.bridge.pages.headers import COUNTER_KIND, UNTYPED_KIND
 from kernelcast.bridge.pages.page import EncodedExemplars, PageLayout, PageValues
 from kernelcast.bridge.tables.columns import EXPONENTIAL, NOT_A_HISTOGRAM, Int32Array, Int64Array, UInt8Array
 from kernelcast.bridge.tables.exponential import (
+    CLASSIC_BOUNDS,
     HEADER_WORDS,
     NEGATIVE_LENGTH_WORD,
     NEGATIVE_OFFSET_WORD,
     POSITIVE_LENGTH_WORD,
     POSITIVE_OFFSET_WORD,
-    RUNGS,
     SCALE_WORD,
     ZERO_COUNT_WORD,
     ZERO_THRESHOLD_WORD,
@@ -302,8 +302,8 @@ def write_metrics(  # noqa: C901, PLR0915  one loop over all columns, each a loc
         values: The values.
         marks: Their exemplars.
         span: First series, after the last one, the first one's family; first exemplar, after the last one.
-        derived: The bytes of the values as doubles, the ladders of exponential histograms, the bytes of the blocks and
-            those of the bounds.
+        derived: The bytes of the values as doubles, the classic counts of exponential histograms, the bytes of the
+            blocks and those of the bounds.
         into: Where to, and where the bytes of each family end there.
     """
     starts, kinds, arena, offsets, lengths = page.starts, page.kinds, page.arena, page.label_offset, page.label_length
@@ -312,10 +312,10 @@ def write_metrics(  # noqa: C901, PLR0915  one loop over all columns, each a loc
     marked = (marks.position, marks.bucket, marks.encoded.data, marks.encoded.indptr)
     begin, end, family, mark, last_mark = span
     first_family = family
-    numbers, ladder_counts, word_bytes, bound_bytes = derived
+    numbers, classic_counts, word_bytes, bound_bytes = derived
     out, ends = into
     at = 0
-    ladder = 0
+    first_count = 0
     for i in range(begin, end):
         ahead = min(i + PREFETCH_DISTANCE, end - 1)
         for line in range(offsets[ahead], offsets[ahead] + lengths[ahead], CACHE_LINE):
@@ -350,12 +350,12 @@ def write_metrics(  # noqa: C901, PLR0915  one loop over all columns, each a loc
             if start_ns[i] > 0:
                 at = _time(out, at, tag.HISTOGRAM_START, start_ns[i])
             exponential = schema == EXPONENTIAL
-            counts, first = (ladder_counts, ladder) if exponential else (words, blocks[i])
+            counts, first = (classic_counts, first_count) if exponential else (words, blocks[i])
             bounds = (bound_bytes, indptr[schema], indptr[schema + 1])
             first_mark = mark
             at, mark = _classic(out, at, (counts, first, integer[i]), bounds, marked, (mark, last_mark), i)
             if exponential:
-                ladder += RUNGS
+                first_count += CLASSIC_BOUNDS
                 if words[blocks[i] + SCALE_WORD] >= LOWEST_SCHEMA:
                     at = _native(out, at, words, word_bytes, blocks[i])
                     at = _native_exemplars(out, at, marked, first_mark, mark)

@@ -25,7 +25,7 @@ from kernelcast.bridge.tables.columns import (
     Int64Array,
     UInt8Array,
 )
-from kernelcast.bridge.tables.exponential import RUNGS, ladders
+from kernelcast.bridge.tables.exponential import CLASSIC_BOUNDS, classic_bucket_counts
 from kernelcast.columnar.compiled import copy_bytes, inlined, kernel, prefetch
 
 LINE_BYTES: Final = 26 + 16
@@ -67,7 +67,7 @@ def render(page: PageLayout, values: PageValues, exemplars: EncodedExemplars, be
     floats: FloatArray = np.empty(end - begin, np.float64)
     used, max_bytes = _measure(page, values, begin, end, floats)
     tokens = orjson.dumps(floats[:used], option=orjson.OPT_SERIALIZE_NUMPY)
-    counts = ladders(values.schema, values.block, values.buckets, begin, end)
+    counts = classic_bucket_counts(values.schema, values.block, values.buckets, begin, end)
     first, last = np.searchsorted(exemplars.position, [begin, end]).tolist()
     offsets = exemplars.encoded.indptr
     out: UInt8Array = np.empty(max_bytes + int(offsets[last] - offsets[first]), np.uint8)
@@ -348,7 +348,7 @@ def _write(
         else:
             if sample.schema == EXPONENTIAL:
                 counts = (exponential_counts, first_count)
-                first_count += RUNGS
+                first_count += CLASSIC_BOUNDS
             else:
                 counts = (values.buckets, values.block[i])
             at, exemplar = _write_buckets(out, at, line, sample, values, counts, exemplars, exemplar)

@@ -35,7 +35,7 @@ NO_KEY: Final = 0
 
 NOT_A_HISTOGRAM: Final = -1
 EXPONENTIAL: Final = 0
-"""Schema of exponential histograms, stored as blocks (see `exponential`); text shows the ladder of `wire.histogram`."""
+"""Schema of exponential histograms, stored as blocks (see `exponential`); text shows the bounds of `wire.histogram`."""
 NO_BOUNDS: Final = 1
 """Schema of histograms with count and sum only."""
 

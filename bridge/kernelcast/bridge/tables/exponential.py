@@ -19,7 +19,7 @@ import numpy as np
 
 from kernelcast.bridge.tables.columns import EXPONENTIAL, FloatArray, Int32Array, Int64Array
 from kernelcast.columnar.compiled import allocating_kernel, inlined
-from kernelcast.wire.histogram import LADDER_EXPONENTS
+from kernelcast.wire.histogram import CLASSIC_EXPONENTS
 
 SCALE_WORD: Final = 0
 ZERO_THRESHOLD_WORD: Final = 1
@@ -41,8 +41,8 @@ MAX_SCALE: Final = 8
 ROUNDING_WORDS: Final = 16
 """Block sizes are multiples of this, so that a histogram that gains a bucket now and then keeps its block."""
 
-LOWEST_RUNG: Final = LADDER_EXPONENTS.start
-RUNGS: Final = len(LADDER_EXPONENTS)
+LOWEST_CLASSIC_EXPONENT: Final = CLASSIC_EXPONENTS.start
+CLASSIC_BOUNDS: Final = len(CLASSIC_EXPONENTS)
 WIDEST_SHIFT: Final = 40
 """Buckets of scale -40 cover more than any double; shifting further would only overflow."""
 
@@ -54,8 +54,11 @@ def block_words(positive: int, negative: int) -> int:
 
 
 @inlined
-def _rung(index: int, scale: int) -> int:
-    """Return the first rung at or above a bucket's upper bound, base**(index + 1); RUNGS beyond the last."""
+def _first_bound_above(index: int, scale: int) -> int:
+    """Return the index of the first classic bound at or above the upper bound of a bucket, base**(index + 1).
+
+    It is CLASSIC_BOUNDS if none is.
+    """
     if scale >= 0:
         exponent = (index >> min(scale, 62)) + 1
     else:
@@ -63,59 +66,61 @@ def _rung(index: int, scale: int) -> int:
         shift = min(-scale, WIDEST_SHIFT)
         limit = 1 << (62 - shift)
         if upper >= limit:
-            return RUNGS
-        exponent = upper << shift if upper > -limit else LOWEST_RUNG
-    if exponent <= LOWEST_RUNG:
+            return CLASSIC_BOUNDS
+        exponent = upper << shift if upper > -limit else LOWEST_CLASSIC_EXPONENT
+    if exponent <= LOWEST_CLASSIC_EXPONENT:
         return 0
-    return min(exponent - LOWEST_RUNG, RUNGS)
+    return min(exponent - LOWEST_CLASSIC_EXPONENT, CLASSIC_BOUNDS)
 
 
 @inlined
-def _zero_rung(threshold: float) -> int:
-    """Return the first rung at or above the zero bucket's upper bound."""
+def _first_bound_above_zeros(threshold: float) -> int:
+    """Return the index of the first classic bound at or above the zero bucket's upper bound."""
     k = 0
-    while k < RUNGS and threshold > 2.0 ** (LOWEST_RUNG + k):
+    while k < CLASSIC_BOUNDS and threshold > 2.0 ** (LOWEST_CLASSIC_EXPONENT + k):
         k += 1
     return k
 
 
 @inlined
-def _ladder(words: Int64Array, doubles: FloatArray, block: int, ladder: Int64Array) -> None:
-    """Write one block's cumulative counts; counts above the last rung appear in `+Inf` only."""
-    ladder[:] = 0
+def _fill_classic_counts(words: Int64Array, doubles: FloatArray, block: int, counts: Int64Array) -> None:
+    """Write one block's cumulative counts; counts above the last bound appear in `+Inf` only."""
+    counts[:] = 0
     positive = block + HEADER_WORDS
     negative = positive + words[block + POSITIVE_LENGTH_WORD]
     for j in range(words[block + NEGATIVE_LENGTH_WORD]):
-        ladder[0] += words[negative + j]
-    k = _zero_rung(doubles[block + ZERO_THRESHOLD_WORD])
-    if k < RUNGS:
-        ladder[k] += words[block + ZERO_COUNT_WORD]
+        counts[0] += words[negative + j]
+    k = _first_bound_above_zeros(doubles[block + ZERO_THRESHOLD_WORD])
+    if k < CLASSIC_BOUNDS:
+        counts[k] += words[block + ZERO_COUNT_WORD]
     scale, offset = words[block + SCALE_WORD], words[block + POSITIVE_OFFSET_WORD]
     for j in range(words[block + POSITIVE_LENGTH_WORD]):
-        k = _rung(offset + j, scale)
-        if k < RUNGS:
-            ladder[k] += words[positive + j]
-    for k in range(1, RUNGS):
-        ladder[k] += ladder[k - 1]
+        k = _first_bound_above(offset + j, scale)
+        if k < CLASSIC_BOUNDS:
+            counts[k] += words[positive + j]
+    for k in range(1, CLASSIC_BOUNDS):
+        counts[k] += counts[k - 1]
 
 
 @allocating_kernel
-def _ladders(
+def _classic_bucket_counts(
     schemas: Int32Array, blocks: Int64Array, words: Int64Array, doubles: FloatArray, begin: int, end: int
 ) -> Int64Array:
     rows = 0
     for i in range(begin, end):
         rows += schemas[i] == EXPONENTIAL
-    ladders = np.empty(rows * RUNGS, np.int64)
+    counts = np.empty(rows * CLASSIC_BOUNDS, np.int64)
     at = 0
     for i in range(begin, end):
         if schemas[i] == EXPONENTIAL:
-            _ladder(words, doubles, blocks[i], ladders[at : at + RUNGS])
-            at += RUNGS
-    return ladders
+            _fill_classic_counts(words, doubles, blocks[i], counts[at : at + CLASSIC_BOUNDS])
+            at += CLASSIC_BOUNDS
+    return counts
 
 
-def ladders(schemas: Int32Array, blocks: Int64Array, words: Int64Array, begin: int, end: int) -> Int64Array:
+def classic_bucket_counts(
+    schemas: Int32Array, blocks: Int64Array, words: Int64Array, begin: int, end: int
+) -> Int64Array:
     """Return the cumulative counts of the exponential histograms among the series from begin to end.
 
     Args:
@@ -126,6 +131,6 @@ def ladders(schemas: Int32Array, blocks: Int64Array, words: Int64Array, begin: i
         end: After the last one.
 
     Returns:
-        RUNGS counts for each exponential histogram, concatenated.
+        CLASSIC_BOUNDS counts for each exponential histogram, concatenated.
     """
-    return _ladders(schemas, blocks, words, words.view(np.float64), begin, end)
+    return _classic_bucket_counts(schemas, blocks, words, words.view(np.float64), begin, end)

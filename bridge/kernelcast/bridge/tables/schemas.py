@@ -6,7 +6,7 @@ import numpy as np
 from prometheus_client.utils import floatToGoString
 
 from kernelcast.bridge.tables.columns import EXPONENTIAL, NO_BOUNDS, FloatArray, Int64Array, grown
-from kernelcast.wire.histogram import LADDER_BOUNDS_SECONDS
+from kernelcast.wire.histogram import CLASSIC_BOUNDS_SECONDS
 
 MAX_SCHEMAS: Final = 10_000
 """Largest number of sets of bounds; real fleets have tens. Further ones are refused and counted."""
@@ -36,7 +36,7 @@ class Schemas:
         self.bounds: FloatArray = np.empty(0, np.float64)
         self.texts: tuple[bytes, ...] = ()
         self.plain_texts: tuple[bytes, ...] = ()
-        self.number(np.array(LADDER_BOUNDS_SECONDS))
+        self.number(np.array(CLASSIC_BOUNDS_SECONDS))
         self.number(np.empty(0))
 
     @property

@@ -32,14 +32,14 @@ class KernelStats:
     buckets: dict[float, float] = field(default_factory=lambda: defaultdict(float))
 
     def quantile_seconds(self, quantile: float) -> float | None:
-        """A quantile of the durations, within one rung of the ladder; None without buckets."""
-        rungs = sorted(self.buckets.items())
-        if not rungs or rungs[-1][1] <= 0 or len(rungs) == 1:
+        """A quantile of the durations, within one bucket; None without buckets."""
+        buckets = sorted(self.buckets.items())
+        if not buckets or buckets[-1][1] <= 0 or len(buckets) == 1:
             return None
-        rank = quantile * rungs[-1][1]
-        if rank <= rungs[0][1]:
-            return rungs[0][0]
-        for (low, below), (high, upto) in pairwise(rungs):
+        rank = quantile * buckets[-1][1]
+        if rank <= buckets[0][1]:
+            return buckets[0][0]
+        for (low, below), (high, upto) in pairwise(buckets):
             if rank <= upto:
                 if math.isinf(high):
                     return low

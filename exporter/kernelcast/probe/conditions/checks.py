@@ -20,7 +20,7 @@ ROLLBACK_REST_NS: Final = 3600 * 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class RejectionReason:
+class HintContext:
     """Properties of the process that a hint must match.
 
     Attributes:
@@ -58,33 +58,33 @@ class HintChecks:
     """Finds the reason for which a hint is rejected.
 
     Args:
-        ground: The properties of the process.
+        context: The properties of the process.
     """
 
-    def __init__(self, ground: RejectionReason) -> None:
-        self._ground = ground
+    def __init__(self, context: HintContext) -> None:
+        self._context = context
 
     def expired(self, hint: Hint) -> bool:
         """Whether a hint has expired."""
-        return self._ground.clock() >= hint.expires_at_ns
+        return self._context.clock() >= hint.expires_at_ns
 
     def switched_off(self) -> str:
         """Return the reason for which this process takes no hints; empty if it does."""
-        shown = self._ground.environ.get(SWITCH, "")
+        shown = self._context.environ.get(SWITCH, "")
         return f"{SWITCH} is {shown!r}: this process takes no hints" if shown.strip().lower() in OFF else ""
 
     def not_for_this_process(self, hint: Hint) -> str:
         """Return why a hint is not for this process; empty if it is."""
-        ground = self._ground
-        model = ground.device_model()
-        if hint.program != ground.program or hint.rank not in ("*", ground.rank):
-            return f"it is for {hint.program!r} rank {hint.rank!r}; this is {ground.program!r} rank {ground.rank!r}"
+        context = self._context
+        model = context.device_model()
+        if hint.program != context.program or hint.rank not in ("*", context.rank):
+            return f"it is for {hint.program!r} rank {hint.rank!r}; this is {context.program!r} rank {context.rank!r}"
         if hint.device_model and model and hint.device_model != model:
             return f"it is for {hint.device_model!r}; this process runs on {model!r}"
-        if hint.code_version and hint.code_version != ground.code_version:
-            return f"it is for code version {hint.code_version!r}; this is {ground.code_version!r}"
+        if hint.code_version and hint.code_version != context.code_version:
+            return f"it is for code version {hint.code_version!r}; this is {context.code_version!r}"
         if self.expired(hint):
-            return f"it expired {(ground.clock() - hint.expires_at_ns) / 1e9:.1f} s ago"
+            return f"it expired {(context.clock() - hint.expires_at_ns) / 1e9:.1f} s ago"
         return ""
 
     def reason_to_reject(self, hint: Hint, tunable: AnyTunable) -> str:
@@ -98,7 +98,7 @@ class HintChecks:
             return f"{tunable.name} is collective, and the program gave no way for its ranks to agree"
         if terms.needs_approval and not hint.approved_by and hint.mode is not HintMode.DRY_RUN:
             return f"{tunable.name} changes results, and no person approved it"
-        rest_ns = tunable.rolled_back_ns + ROLLBACK_REST_NS - self._ground.clock()
+        rest_ns = tunable.rolled_back_ns + ROLLBACK_REST_NS - self._context.clock()
         if tunable.rollbacks >= MAX_ROLLBACKS and rest_ns > 0:
             return (
                 f"{tunable.rollbacks} hints in a row for {tunable.name} were rolled back; "
@@ -108,8 +108,8 @@ class HintChecks:
 
     def banned(self, hint: Hint) -> str:
         """Return why a value is never tried on this node; empty if it may be."""
-        journal = self._ground.journal
-        reason = journal.banned(hint.tunable, hint.value, self._ground.code_version) if journal else ""
+        journal = self._context.journal
+        reason = journal.banned(hint.tunable, hint.value, self._context.code_version) if journal else ""
         return f"{hint.value} is not tried: {reason}" if reason else ""
 
 

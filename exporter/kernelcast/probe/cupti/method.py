@@ -1,4 +1,4 @@
-"""The CUPTI rung of the probe's ladder: begins where it is allowed, reports every interval, yields to other profilers.
+"""The measurement method by CUPTI: begins where it is allowed, reports every interval, yields to other profilers.
 
 Opt-in (`KERNELCAST_CUPTI=1`). Everything is done on the probe's own thread, but for the moment in which a profiler that
 the user starts takes CUPTI: then our kinds are disabled, and our buffers brought home, before it begins.
@@ -74,13 +74,13 @@ class ActivityMethod:
         means: What to work with.
     """
 
-    def __init__(self, recorder: Recorder, means: ActivityEnvironment | None = None) -> None:
+    def __init__(self, recorder: Recorder, environment: ActivityEnvironment | None = None) -> None:
         self._recorder = recorder
-        self._means = means or ActivityEnvironment()
+        self._environment = environment or ActivityEnvironment()
         self._lock = threading.Lock()
         self._decoder: ActivityDecoder | None = None
         self._cupti: Cupti | None = None
-        self._absorber = Absorber(recorder, demangled, self._means.capability)
+        self._absorber = Absorber(recorder, demangled, self._environment.capability)
         self._ask_again = 0.0
         self._final = False
         self._due = 0.0
@@ -122,7 +122,7 @@ class ActivityMethod:
             try:
                 if self.state == ACTIVE:
                     self._flush()
-                self._means.watch.release()
+                self._environment.watch.release()
                 self._report(final=True)
             except Exception as error:  # noqa: BLE001  nothing here may reach the program
                 reason = f"unexpected: {type(error).__name__}: {error}"
@@ -149,13 +149,13 @@ class ActivityMethod:
             self._lock.release()
 
     def _open(self) -> None:
-        reason = self._means.watch.injected() or self._means.watch.running()
+        reason = self._environment.watch.injected() or self._environment.watch.running()
         if reason:
             raise CuptiError(reason, SUBSCRIBED_ALREADY)
         if self._decoder is None:
-            decoder = self._means.decoder()
-            self._cupti = self._means.cupti(self._means.environ)
-            decoder.open(self._means.native, self._cupti.next_record, self._cupti.now_ns())
+            decoder = self._environment.decoder()
+            self._cupti = self._environment.cupti(self._environment.environ)
+            decoder.open(self._environment.native, self._cupti.next_record, self._cupti.now_ns())
             self._decoder = decoder
 
     def _begin(self) -> None:
@@ -163,23 +163,23 @@ class ActivityMethod:
         if cupti is None or decoder is None:
             return
         cupti.free_for_us(decoder.callback("kc_subscriber"))
-        if self._means.environ.get("KERNELCAST_CUPTI_LATENCY") == "1":
+        if self._environment.environ.get("KERNELCAST_CUPTI_LATENCY") == "1":
             cupti.latency_timestamps()
         cupti.register(decoder.callback("kc_requested"), decoder.callback("kc_completed"))
         cupti.enable()
-        self._means.watch.on_start(self.yield_to_profiler)
+        self._environment.watch.on_start(self.yield_to_profiler)
         self._become(ACTIVE, "")
 
     def _tick(self) -> None:
-        watch = self._means.watch
+        watch = self._environment.watch
         if self.state == ACTIVE:
             watch.on_start(self.yield_to_profiler)  # modules that were loaded since
             other = watch.running()
             if other:
                 self._yield(other)
-        elif self.state == YIELDED and self._means.clock() >= self._ask_again:
+        elif self.state == YIELDED and self._environment.clock() >= self._ask_again:
             self._return()
-        if self._final or self._means.clock() >= self._due:
+        if self._final or self._environment.clock() >= self._due:
             self._report_in_turn()
 
     def _report_in_turn(self) -> None:
@@ -188,11 +188,11 @@ class ActivityMethod:
             self._cupti.flush()
         self._report(final=self._final)
         self._final = False
-        rest = min((thread_time() - began) * self._means.rest, LONGEST_REST_SECONDS)
-        self._due = self._means.clock() + rest
+        rest = min((thread_time() - began) * self._environment.rest, LONGEST_REST_SECONDS)
+        self._due = self._environment.clock() + rest
 
     def _return(self) -> None:
-        self._ask_again = self._means.clock() + RETURN_SECONDS
+        self._ask_again = self._environment.clock() + RETURN_SECONDS
         try:
             self._open()
             self._begin()
@@ -200,7 +200,7 @@ class ActivityMethod:
             self._become(YIELDED, str(error))
 
     def _yield(self, reason: str) -> None:
-        self._ask_again = self._means.clock() + RETURN_SECONDS
+        self._ask_again = self._environment.clock() + RETURN_SECONDS
         self._final = True
         self._become(YIELDED, reason)
 

@@ -28,7 +28,7 @@ SAMPLING_RATIO: Final = 0.003
 NANOSECONDS: Final = 1_000_000_000
 
 
-class CupyRung:
+class CupyMethod:
     """Hooks CuPy when it is imported, and reports launches to the recorder at each poll.
 
     Args:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from time import monotonic_ns
 from typing import Any, Protocol
 
-from kernelcast.probe.cupy.method import CupyRung
+from kernelcast.probe.cupy.method import CupyMethod
 from kernelcast.probe.methods.budget import Budget
 from kernelcast.probe.process.driver import active_devices
 from kernelcast.probe.process.mappings import mapped_libraries
@@ -41,8 +41,8 @@ def open_cupti(recorder: Recorder) -> CuptiMethod:
     Raises:
         ImportError: It is not installed.
     """
-    rung: CuptiMethod = importlib.import_module("kernelcast.probe.cupti").ActivityMethod(recorder)
-    return rung
+    method_used: CuptiMethod = importlib.import_module("kernelcast.probe.cupti").ActivityMethod(recorder)
+    return method_used
 
 
 def _nothing() -> None:
@@ -59,8 +59,8 @@ class MethodEnvironment:
         contexts: Devices on which this process has a CUDA context.
         libraries: File names of the libraries in this process.
         modules: The imported modules.
-        cupti: Makes the CUPTI rung.
-        cupy: Makes CuPy's rung.
+        cupti: Makes the CUPTI method.
+        cupy: Makes CuPy's method.
         budget: Judges the cost.
         regions: The program's regions.
         each_poll: Called at each poll.
@@ -72,7 +72,7 @@ class MethodEnvironment:
     libraries: Callable[[], frozenset[str]] = mapped_libraries
     modules: Mapping[str, Any] = field(default_factory=lambda: sys.modules)
     cupti: Callable[[Recorder], CuptiMethod] = open_cupti
-    cupy: Callable[[Recorder], CupyRung] = CupyRung
+    cupy: Callable[[Recorder], CupyMethod] = CupyMethod
     budget: Budget = field(default_factory=Budget)
     regions: RegionTable = table
     each_poll: Callable[[], None] = _nothing

@@ -40,11 +40,11 @@ class MethodSelection:
         means: What to work with.
     """
 
-    def __init__(self, recorder: Recorder, method: str = "auto", means: MethodEnvironment | None = None) -> None:
+    def __init__(self, recorder: Recorder, method: str = "auto", environment: MethodEnvironment | None = None) -> None:
         self._recorder = recorder
         self._wanted = method
-        self._means = means or MethodEnvironment()
-        self._cupy = self._means.cupy(recorder)
+        self._environment = environment or MethodEnvironment()
+        self._cupy = self._environment.cupy(recorder)
         self._cupti: CuptiMethod | None = None
         self._cupti_reason = ""
         self._other = ""
@@ -71,7 +71,7 @@ class MethodSelection:
 
     def poll(self) -> None:
         """Report to the recorder; the probe's own thread calls it once an interval."""
-        self._means.each_poll()
+        self._environment.each_poll()
         with self._lock:
             self._tell_regions()
             if self._began and (self._awake or self._wake()):
@@ -102,37 +102,37 @@ class MethodSelection:
             self._cupti.forked()
             self._cupti = None
         self._cupy.stop()
-        self._means.regions.forget()
+        self._environment.regions.forget()
 
     def _wake(self) -> bool:
-        if not self._means.contexts():
+        if not self._environment.contexts():
             return False
         self._awake = True
         self._recorder.touch()
-        if self._wanted == "cupti" or (self._wanted == "auto" and _on(self._means.environ.get(CUPTI_SWITCH, ""))):
+        if self._wanted == "cupti" or (self._wanted == "auto" and _on(self._environment.environ.get(CUPTI_SWITCH, ""))):
             self._take_cupti()
         return True
 
     def _take_cupti(self) -> None:
         try:
-            rung = self._means.cupti(self._recorder)
-            if rung.start() or rung.state == YIELDED:
-                self._cupti = rung
-            self._cupti_reason = rung.reason
-        except Exception as error:  # noqa: BLE001  whatever a driver or a library lacks: the next rung will do
+            method_used = self._environment.cupti(self._recorder)
+            if method_used.start() or method_used.state == YIELDED:
+                self._cupti = method_used
+            self._cupti_reason = method_used.reason
+        except Exception as error:  # noqa: BLE001  whatever a driver or a library lacks: the next method will do
             self._cupti_reason = f"CUPTI cannot be used: {error}"
 
     def _drop_cupti(self, reason: str) -> None:
-        rung, self._cupti = self._cupti, None
-        if rung is not None:
+        method_used, self._cupti = self._cupti, None
+        if method_used is not None:
             self._cupti_reason = reason
-            rung.stop(reason)
+            method_used.stop(reason)
 
     def _measure(self) -> None:
         self._look()
-        budget = self._means.budget
+        budget = self._environment.budget
         before = budget.level
-        level = budget.feed(self._means.clock(), self._recorder.overhead_ns)
+        level = budget.feed(self._environment.clock(), self._recorder.overhead_ns)
         if level is SamplingLevel.OFF and before is not level:
             self._say_off()
         self._apply(level)
@@ -142,11 +142,11 @@ class MethodSelection:
         self._report(level)
 
     def _look(self) -> None:
-        means, now_ns = self._means, self._means.clock()
+        environment, now_ns = self._environment, self._environment.clock()
         if self._looked_ns is None or now_ns - self._looked_ns >= LOOK_SECONDS * NANOSECONDS:
             self._looked_ns = now_ns
-            self._libraries = means.libraries()
-        self._other = other_profiler(means.environ, self._libraries, means.modules)
+            self._libraries = environment.libraries()
+        self._other = other_profiler(environment.environ, self._libraries, environment.modules)
 
     def _apply(self, level: SamplingLevel) -> None:
         if self._cupti is not None and level is not SamplingLevel.FULL:
@@ -180,7 +180,7 @@ class MethodSelection:
             parts.append(self._cupti_reason)
         if self._cupy.hooked and self._cupy.late:
             parts.append("kernels that CuPy had compiled before are not seen")
-        frameworks = [shown for name, shown in FRAMEWORKS.items() if name in self._means.modules]
+        frameworks = [shown for name, shown in FRAMEWORKS.items() if name in self._environment.modules]
         if hidden := [*frameworks, *silent_libraries(self._libraries)]:
             parts.append(f"not seen without CUPTI: {', '.join(hidden)}")
         return "; ".join(parts)
@@ -190,11 +190,11 @@ class MethodSelection:
             self._said_off = True
             _log.warning(
                 "kernelcast probe took %.1f %% of this program's time and switched itself off; the program runs on",
-                100 * self._means.budget.off_at,
+                100 * self._environment.budget.off_at,
             )
 
     def _tell_regions(self) -> None:
-        for row in self._means.regions.growth(self._recorder.home or 0):
+        for row in self._environment.regions.growth(self._recorder.home or 0):
             self._recorder.region(row.name, row.launches, row.gpu_ns, row.wall_ns, row.device)
 
 

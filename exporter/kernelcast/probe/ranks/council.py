@@ -13,7 +13,7 @@ from dataclasses import replace
 from time import perf_counter_ns
 from typing import Any, Final, Protocol
 
-from kernelcast.probe.conditions.checks import RejectionReason
+from kernelcast.probe.conditions.checks import HintContext
 from kernelcast.probe.ranks.cadence import Cadence
 from kernelcast.probe.ranks.followed import FollowedTrial
 from kernelcast.probe.ranks.group import RankGroup, agreement_in, group_from
@@ -87,7 +87,7 @@ class Council:
         group: Exchanges texts.
         member: The process.
         recorder: Measures the kernels.
-        ground: Rules of trials, and the clock of steps.
+        context: Rules of trials, and the clock of steps.
         searches: This rank's part in searches.
         by_epoch: Whether the tunables change at epochs only.
 
@@ -103,7 +103,7 @@ class Council:
         group: RankGroup,
         member: CouncilMember,
         recorder: Recorder,
-        ground: RejectionReason,
+        context: HintContext,
         searches: SearchMember,
         *,
         by_epoch: bool = False,
@@ -114,11 +114,11 @@ class Council:
         self._group = group
         self._member = member
         self._recorder = recorder
-        self._clock = ground.step_clock or perf_counter_ns
+        self._clock = context.step_clock or perf_counter_ns
         self._sender = new_nonce()
         self._tunables: dict[str, AnyTunable] = {}
         self._cadence = Cadence(self._clock)
-        self._leader = Leader(recorder, ground.rules, ground.seed, self._clock)
+        self._leader = Leader(recorder, context.rules, context.seed, self._clock)
         self._searches = searches
         self._leads = True
         self._state = State()

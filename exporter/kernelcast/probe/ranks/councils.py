@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from kernelcast.probe.conditions.checks import RejectionReason
+from kernelcast.probe.conditions.checks import HintContext
 from kernelcast.probe.outcomes import OutcomeQueue
 from kernelcast.probe.ranks.council import Council, CouncilMember
 from kernelcast.probe.ranks.group import agreement_in, group_from
@@ -40,14 +40,12 @@ class Councils:
         searches: The part of this rank in searches.
     """
 
-    def __init__(
-        self, member: CouncilMember, recorder: Recorder, ground: RejectionReason, outcomes: OutcomeQueue
-    ) -> None:
-        self.searches = SearchMember(ground, outcomes)
+    def __init__(self, member: CouncilMember, recorder: Recorder, context: HintContext, outcomes: OutcomeQueue) -> None:
+        self.searches = SearchMember(context, outcomes)
         self.all: tuple[AnyCouncil, ...] = ()
         self._member = member
         self._recorder = recorder
-        self._ground = ground
+        self._context = context
         self._by_group: dict[tuple[int, bool], tuple[object, Council]] = {}
         self._by_tunable: dict[str, ValueCouncil] = {}
 
@@ -91,14 +89,14 @@ class Councils:
         agree = terms.agree or agreement_in(terms.group)
         if agree is not None:
             self._by_tunable[tunable.name] = ValueCouncil(
-                tunable, agree, self._member, self._recorder, self._ground, proposed=restored
+                tunable, agree, self._member, self._recorder, self._context, proposed=restored
             )
         elif terms.group is not None:
             by_epoch = terms.granularity == "epoch"
             key = (id(terms.group), by_epoch)
             if key not in self._by_group:
                 group = group_from(terms.group)
-                council = Council(group, self._member, self._recorder, self._ground, self.searches, by_epoch=by_epoch)
+                council = Council(group, self._member, self._recorder, self._context, self.searches, by_epoch=by_epoch)
                 self._by_group[key] = (terms.group, council)
             council, start = self._by_group[key][1], tunable.kept
             if restored is not None:
@@ -110,12 +108,12 @@ class Councils:
 
     def _until_check_ns(self, tunable: AnyTunable) -> int:
         """Return the time until a restored value is an hour old; 0 if it was kept with another driver."""
-        journal = self._ground.journal
-        last = journal.last_kept(tunable.name, self._ground.code_version) if journal else None
+        journal = self._context.journal
+        last = journal.last_kept(tunable.name, self._context.code_version) if journal else None
         if journal is None or last is None:
             return RECHECK_NS
         due_ns = round(last.time * 1e9) + RECHECK_NS
-        return max(0, due_ns - self._ground.clock()) if last.driver == journal.driver else 0
+        return max(0, due_ns - self._context.clock()) if last.driver == journal.driver else 0
 
     def close(self, reason: str) -> None:
         """End open trials, because the process ends or leaves."""

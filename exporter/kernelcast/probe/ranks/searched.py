@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
-from kernelcast.probe.conditions.checks import RejectionReason
+from kernelcast.probe.conditions.checks import HintContext
 from kernelcast.probe.outcomes import OutcomeQueue
 from kernelcast.probe.ranks.messages import Ended, Work
 from kernelcast.probe.ranks.searching import places_of
@@ -21,13 +21,13 @@ class SearchMember:
     """One rank's part. For the program's thread, but for `learn`, which is for any thread.
 
     Args:
-        ground: The properties of the process.
+        context: The properties of the process.
         outcomes: Takes the outcomes of searches.
     """
 
-    def __init__(self, ground: RejectionReason, outcomes: OutcomeQueue) -> None:
-        self._journal = ground.journal
-        self._code_version = ground.code_version
+    def __init__(self, context: HintContext, outcomes: OutcomeQueue) -> None:
+        self._journal = context.journal
+        self._code_version = context.code_version
         self._outcomes = outcomes
         self._reports = SearchReports(self._report)
         self._tunables: dict[str, AnyTunable] = {}

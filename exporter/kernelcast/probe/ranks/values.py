@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from kernelcast.probe.conditions.checks import RejectionReason
+from kernelcast.probe.conditions.checks import HintContext
 from kernelcast.probe.ranks.council import CouncilMember
 from kernelcast.probe.ranks.group import repeated
 from kernelcast.probe.ranks.leading import APPLIED
@@ -41,23 +41,23 @@ class ValueTrial:
         work: The trial.
         tunable: Its tunable.
         recorder: Measures the kernels.
-        ground: Rules and clock.
+        context: Rules and clock.
         seed: Of the order; the same on all ranks.
 
     Attributes:
         survived: Whether the last boundary completed the first few launches of the value.
     """
 
-    def __init__(self, work: Work, tunable: AnyTunable, recorder: Recorder, ground: RejectionReason, seed: int) -> None:
+    def __init__(self, work: Work, tunable: AnyTunable, recorder: Recorder, context: HintContext, seed: int) -> None:
         self.work = work
         self._tunable = tunable
-        rules = ground.rules
+        rules = context.rules
         # The order goes on after this rank has its verdict, because the other ranks may not have theirs.
         self._schedule = LaunchSchedule(seed, rules)
         self._experiment = Experiment(
             seed=seed, minimum_gain=rules.minimum_gain, maximum_new=rules.maximum_new, rules=rules
         )
-        self._measured = LaunchMeasurement(recorder, tunable.terms.kernels, ground.step_clock)
+        self._measured = LaunchMeasurement(recorder, tunable.terms.kernels, context.step_clock)
         self._candidate_launches = self._meetings_after = 0
         self._launch: Launch | None = None
         self._recorder = recorder
@@ -147,7 +147,7 @@ class ValueCouncil:
         agree: Lets the ranks agree on a value.
         member: The process.
         recorder: Measures the kernels.
-        ground: Rules and clock.
+        context: Rules and clock.
         proposed: A value to begin with, kept in an earlier run.
     """
 
@@ -157,7 +157,7 @@ class ValueCouncil:
         agree: Agreement,
         member: CouncilMember,
         recorder: Recorder,
-        ground: RejectionReason,
+        context: HintContext,
         *,
         proposed: str | None = None,
     ) -> None:
@@ -166,7 +166,7 @@ class ValueCouncil:
         self._agree = agree
         self._member = member
         self._recorder = recorder
-        self._ground = ground
+        self._context = context
         self._settled = proposed or tunable.kept
         self._settling = SETTLING_MEETINGS if proposed is not None else 0
         self._offer: Offer | None = None
@@ -277,7 +277,7 @@ class ValueCouncil:
             work = Work(trial, tunable.name, value, tunable.kept)
             seed = zlib.crc32(f"{tunable.name}|{value}|{tunable.kept}|{self._boundaries}".encode())
             self._stopped = ""
-            self._open = ValueTrial(work, tunable, self._recorder, self._ground, seed)
+            self._open = ValueTrial(work, tunable, self._recorder, self._context, seed)
             self._member.begun(work)
 
     def _end(self, decision: Decision, reason: str, *, outside: bool = False) -> None:

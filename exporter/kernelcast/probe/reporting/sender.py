@@ -76,7 +76,7 @@ class ReportedProcess:
     recorder: Recorder
     tunables: TunableSet
     outcomes: OutcomeQueue
-    desk: HintReceiver
+    receiver: HintReceiver
     measuring: Measuring = field(default_factory=Unmeasured)
 
 
@@ -229,10 +229,10 @@ class ReportSender:
             try:
                 frame = decode(packet)
             except FrameError:
-                self._subject.desk.malformed += 1
+                self._subject.receiver.malformed += 1
                 continue
             if isinstance(frame, HintFrame):
-                self._subject.desk.receive(frame.event)
+                self._subject.receiver.receive(frame.event)
             elif isinstance(frame, OutcomesConfirmed):
                 self._subject.outcomes.confirmed(frame.event_ids)
 

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from kernelcast.probe.conditions.checks import RejectionReason
+from kernelcast.probe.conditions.checks import HintContext
 from kernelcast.probe.outcomes import OutcomeQueue
 from kernelcast.probe.tunables import Tunable
 from kernelcast.probe.tuned.reports import new_id
@@ -49,12 +49,12 @@ class SearchApprovals:
     For any thread.
 
     Args:
-        ground: The properties of the process.
+        context: The properties of the process.
         outcomes: Takes the rejections.
     """
 
-    def __init__(self, ground: RejectionReason, outcomes: OutcomeQueue) -> None:
-        self._ground = ground
+    def __init__(self, context: HintContext, outcomes: OutcomeQueue) -> None:
+        self._context = context
         self._outcomes = outcomes
         self._lock = threading.Lock()
         self._answers: dict[str, Approval] = {}
@@ -68,11 +68,11 @@ class SearchApprovals:
 
     def of(self, space: str) -> Approval | None:
         """Return a person's approval of the search of a space that is in force; None without one."""
-        approval, ground = self._answers.get(space), self._ground
+        approval, context = self._answers.get(space), self._context
         if approval is None:
             return None
-        subject = (ground.program, space, ground.device_model(), ground.code_version)
-        return approval if approval.approves_search(*subject, ground.clock()) else None
+        subject = (context.program, space, context.device_model(), context.code_version)
+        return approval if approval.approves_search(*subject, context.clock()) else None
 
     def refuse(self, space: str, reason: str) -> None:
         """Reject each approval of the search of a space, for a reason."""

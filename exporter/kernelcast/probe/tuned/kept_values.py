@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from math import log
 from typing import Final
 
-from kernelcast.probe.conditions.checks import RejectionReason
+from kernelcast.probe.conditions.checks import HintContext
 from kernelcast.probe.outcomes import OutcomeQueue
 from kernelcast.probe.recording.totals import StepTotals
 from kernelcast.probe.trial import Trial
@@ -88,17 +88,17 @@ class KeptValues:
 
     Args:
         progress: Steps and items of the program.
-        ground: Clock, journal and code version of the process.
+        context: Clock, journal and code version of the process.
         outcomes: Takes the outcomes of checks.
 
     Attributes:
         is_empty: Whether there is no such value.
     """
 
-    def __init__(self, progress: StepTotals, ground: RejectionReason, outcomes: OutcomeQueue) -> None:
-        self._clock = ground.clock
-        self._journal = ground.journal
-        self._code_version = ground.code_version
+    def __init__(self, progress: StepTotals, context: HintContext, outcomes: OutcomeQueue) -> None:
+        self._clock = context.clock
+        self._journal = context.journal
+        self._code_version = context.code_version
         self._outcomes = outcomes
         self._reports = SearchReports(self._report)
         self._pace = Pace(progress)

@@ -29,7 +29,7 @@ from kernelcast.exporter.tpu.source import TpuSource
 from kernelcast.runtime.settings.service import load
 from kernelcast.wire.catalogue.devices import tpu
 from kernelcast.wire.errors import MissingExtraError
-from kernelcast.wire.histogram import LADDER_BOUNDS_SECONDS, DurationTotals, ladder_counts
+from kernelcast.wire.histogram import CLASSIC_BOUNDS_SECONDS, DurationTotals, classic_counts
 
 NOW_NS = 1_800_000_000_000_000_000
 HBM_USED = "tpu.runtime.hbm.memory.usage.bytes"
@@ -127,7 +127,7 @@ def test_a_distribution_becomes_a_histogram_in_seconds(runtime: FakeRuntime) -> 
     assert sample.start_ns == 1_700_000_000 * 10**9 + 5
     page = render([sample]).decode()
     assert "tpu_hlo_execution_seconds_sum" in page
-    found = dict(zip(LADDER_BOUNDS_SECONDS, ladder_counts(0, totals.buckets.items()), strict=True))
+    found = dict(zip(CLASSIC_BOUNDS_SECONDS, classic_counts(0, totals.buckets.items()), strict=True))
     assert (found[2.0**-19], found[2.0**-18], found[2.0**-17]) == (1, 3, 7), "1.9, 3.8 and 7.6 µs"
 
 
@@ -257,7 +257,7 @@ def test_no_bucket_is_lower_than_its_bound_nor_much_higher(
     totals = durations(message, 1_000.0)
     assert complete(totals)
     for bound, count in zip(
-        LADDER_BOUNDS_SECONDS, ladder_counts(totals.zero_count, totals.buckets.items()), strict=True
+        CLASSIC_BOUNDS_SECONDS, classic_counts(totals.zero_count, totals.buckets.items()), strict=True
     ):
         at_most = sum(n for i, n in enumerate(counts[:-1]) if scale * growth**i * 1e-6 <= bound * (1 + 1e-6))
         at_least = sum(n for i, n in enumerate(counts[:-1]) if scale * growth**i * 1e-6 <= bound * (1 - 1e-3))

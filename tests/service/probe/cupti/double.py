@@ -45,7 +45,7 @@ class Double:
     def connect(
         self, decoder: ActivityDecoder, settings: NativeSettings = SMALL, walk: str = "", *, now_ns: int = 0
     ) -> None:
-        """Open a decoder and register its callbacks, without the rung; `now_ns`: CUPTI's clock, 0 for unknown."""
+        """Open a decoder and register its callbacks, without the method; `now_ns`: CUPTI's clock, 0 for unknown."""
         decoder.open(settings, self.address(walk or "cuptiActivityGetNextRecord"), now_ns)
         requested, completed = decoder.callback("kc_requested"), decoder.callback("kc_completed")
         self.library.cuptiActivityRegisterCallbacks(requested, completed)

@@ -1,4 +1,4 @@
-"""The rung: CUPTI found and asked, totals handed on, other profilers given way, forks and ends survived."""
+"""The CUPTI method: CUPTI found and asked, totals handed on, other profilers given way, forks and ends survived."""
 
 import ctypes
 import os
@@ -14,13 +14,13 @@ from tests.service.probe.cupti.records import START_NS, Packer
 from tests.support.waiting import wait_for
 
 from kernelcast.probe.cupti import build
-from kernelcast.probe.cupti import method as rung
+from kernelcast.probe.cupti import method as method_used
 from kernelcast.probe.cupti.library import KINDS, Cupti
 from kernelcast.probe.cupti.method import ACTIVE, OFF, RETURN_SECONDS, YIELDED, ActivityEnvironment, ActivityMethod
 from kernelcast.probe.cupti.native import ActivityDecoder
 from kernelcast.probe.cupti.watch import ProfilerWatch
 from kernelcast.probe.methods.budget import Budget
-from kernelcast.probe.methods.environment import MethodEnvironment as LadderMeans
+from kernelcast.probe.methods.environment import MethodEnvironment as MethodMeans
 from kernelcast.probe.methods.selection import MethodSelection
 from kernelcast.probe.process.demangle import demangled
 from kernelcast.probe.process.mappings import mapped_libraries
@@ -30,7 +30,7 @@ from kernelcast.probe.recording.regions import RegionTable
 
 @dataclass
 class Stage:
-    """A rung with everything around it a double."""
+    """A CUPTI method with everything around it a double."""
 
     folder: Path
     built: Path
@@ -45,10 +45,10 @@ class Stage:
 
     def __post_init__(self) -> None:
         watch = ProfilerWatch(self.environ, self.modules, self.libraries)
-        means = ActivityEnvironment(
+        environment = ActivityEnvironment(
             self.environ, self.decoder, self.cupti, watch, lambda device: (8, 0), lambda: self.seconds, SMALL, self.rest
         )
-        self.rung = ActivityMethod(self.recorder, means)
+        self.method_used = ActivityMethod(self.recorder, environment)
 
     def libraries(self) -> frozenset[str]:
         maps = self.folder / "maps"
@@ -72,29 +72,29 @@ class Stage:
 def stage(built: Path, double: Double, tmp_path: Path) -> Iterator[Stage]:
     stage = Stage(tmp_path, built, double)
     yield stage
-    stage.rung.stop()
+    stage.method_used.stop()
 
 
 def test_it_asks_for_kernels_copies_fills_and_waits_and_stops_asking(stage: Stage) -> None:
-    assert stage.rung.start()
-    assert (stage.rung.state, stage.rung.reason) == (ACTIVE, "")
+    assert stage.method_used.start()
+    assert (stage.method_used.state, stage.method_used.reason) == (ACTIVE, "")
     assert stage.double.enabled() == set(KINDS) == {1, 2, 10, 22, 38}
     assert stage.double.library.double_subscribed() == 0, "a subscription that is kept would empty a user's own trace"
     assert stage.double.library.double_latency() == 0, "queueing times cost, so they are asked for apart"
     stage.launch()
-    stage.rung.stop()
+    stage.method_used.stop()
     assert stage.double.enabled() == set()
     assert stage.double.library.double_flushes(1) == 1
-    assert (stage.rung.state, stage.launches()) == (OFF, 1)
-    stage.rung.stop()
+    assert (stage.method_used.state, stage.launches()) == (OFF, 1)
+    stage.method_used.stop()
 
 
 def test_each_tick_collects_complete_buffers_and_passes_them_on(stage: Stage) -> None:
-    stage.rung.start()
+    stage.method_used.start()
     stage.launch(3)
-    stage.rung.tick()
+    stage.method_used.tick()
     stage.launch(2)
-    stage.rung.tick()
+    stage.method_used.tick()
     assert stage.launches() == 5
     assert stage.double.library.double_flushes(0) == 2
     assert stage.recorder.overhead_ns > 0
@@ -102,25 +102,25 @@ def test_each_tick_collects_complete_buffers_and_passes_them_on(stage: Stage) ->
 
 def test_the_pause_after_a_report_is_proportional_to_its_cost(built: Path, double: Double, tmp_path: Path) -> None:
     stage = Stage(tmp_path, built, double, rest=1e9)
-    assert stage.rung.start()
+    assert stage.method_used.start()
     stage.launch()
-    stage.rung.tick()
+    stage.method_used.tick()
     stage.launch()
     stage.seconds = 9.9
-    stage.rung.tick()
+    stage.method_used.tick()
     assert (stage.launches(), double.library.double_flushes(0)) == (1, 1), "decoded, but not reported yet"
     stage.seconds = 10.0
-    stage.rung.tick()
+    stage.method_used.tick()
     assert stage.launches() == 2
     stage.launch()
-    stage.rung.stop()
+    stage.method_used.stop()
     assert stage.launches() == 3, "the last word does not wait"
 
 
 def test_a_kernel_is_reported_with_all_that_is_known_of_its_launch(stage: Stage) -> None:
     ctypes.CDLL("libstdc++.so.6")
     demangled.cache_clear()  # a test before may have asked while no C++ runtime was loaded
-    stage.rung.start()
+    stage.method_used.start()
     kernel = stage.packer.kernel(
         "_Z4gemmPfi",
         START_NS,
@@ -134,7 +134,7 @@ def test_a_kernel_is_reported_with_all_that_is_known_of_its_launch(stage: Stage)
         graph=5,
     )
     stage.double.bring([kernel])
-    stage.rung.tick()
+    stage.method_used.tick()
     (cell,) = stage.recorder.cells(0)
     name, row = cell.name(), stage.recorder.take(cell)
     assert name.signature == "gemm(float*, int)"
@@ -146,34 +146,37 @@ def test_a_kernel_is_reported_with_all_that_is_known_of_its_launch(stage: Stage)
 
 
 def test_limits_that_the_program_passes_are_named_in_the_states_reason(stage: Stage) -> None:
-    stage.rung.start()
+    stage.method_used.start()
     kernels = [stage.packer.kernel(f"k{at}", START_NS, START_NS + 1) for at in range(4_094)]
     for begin in (0, 2_000, 4_000):
         stage.double.bring(kernels[begin : begin + 2_000])
-        stage.rung.tick()
-    assert (stage.rung.state, stage.rung.reason) == (ACTIVE, "")
+        stage.method_used.tick()
+    assert (stage.method_used.state, stage.method_used.reason) == (ACTIVE, "")
     for _ in range(2):
         stage.double.bring([stage.packer.kernel("one more", START_NS, START_NS + 1)])
-        stage.rung.tick()
-    assert (stage.rung.state, stage.rung.reason) == (ACTIVE, rung.UNNAMED)
+        stage.method_used.tick()
+    assert (stage.method_used.state, stage.method_used.reason) == (ACTIVE, method_used.UNNAMED)
     stage.double.bring(kernels)
-    stage.rung.tick()
-    assert (stage.rung.state, stage.rung.reason) == (ACTIVE, f"{rung.UNNAMED}; {rung.CROWDED}")
+    stage.method_used.tick()
+    assert (stage.method_used.state, stage.method_used.reason) == (
+        ACTIVE,
+        f"{method_used.UNNAMED}; {method_used.CROWDED}",
+    )
     assert stage.recorder.current is not None
-    assert stage.recorder.current.reason == stage.rung.reason
+    assert stage.recorder.current.reason == stage.method_used.reason
 
 
 def test_records_that_cupti_will_not_give_are_lost_records(stage: Stage) -> None:
     stage.double.library.double_breaks(10, 21)
     stage.double.library.double_break_walk(1)
-    stage.rung.start()
+    stage.method_used.start()
     stage.launch(100)
-    stage.rung.tick()
+    stage.method_used.tick()
     assert (stage.launches(), stage.recorder.dropped_records) == (10, 90)
 
 
 def test_copies_fills_waits_gaps_and_states_reach_the_recorder(stage: Stage) -> None:
-    stage.rung.start()
+    stage.method_used.start()
     packer = stage.packer
     stage.double.bring(
         [
@@ -185,7 +188,7 @@ def test_copies_fills_waits_gaps_and_states_reach_the_recorder(stage: Stage) -> 
             packer.sync(3, START_NS, START_NS + 5),
         ]
     )
-    stage.rung.stop()
+    stage.method_used.stop()
     counters = stage.recorder.counters(0, dropped_frames=0)
     assert counters.memcpy == (
         ("d2h", "false", 200, 1, 20),
@@ -200,16 +203,16 @@ def test_copies_fills_waits_gaps_and_states_reach_the_recorder(stage: Stage) -> 
 
 
 def test_records_that_are_lost_are_counted(stage: Stage) -> None:
-    stage.rung.start()
+    stage.method_used.start()
     stage.double.library.double_take(SMALL.buffers)
     stage.launch(4)
-    stage.rung.tick()
+    stage.method_used.tick()
     assert stage.recorder.dropped_records == 4
 
 
 def test_queueing_times_are_asked_for_before_kernels(stage: Stage) -> None:
     stage.environ["KERNELCAST_CUPTI_LATENCY"] = "1"
-    stage.rung.start()
+    stage.method_used.start()
     assert stage.double.library.double_latency() == 1
 
 
@@ -224,10 +227,10 @@ def test_queueing_times_are_asked_for_before_kernels(stage: Stage) -> None:
 )
 def test_a_refusal_becomes_a_reason(stage: Stage, call: int, error: int, state: str, reason: str) -> None:
     stage.double.library.double_answer(call, error)
-    assert not stage.rung.start()
-    assert stage.rung.state == state
+    assert not stage.method_used.start()
+    assert stage.method_used.state == state
     with pytest.raises(AssertionError, match=reason):
-        raise AssertionError(stage.rung.reason)
+        raise AssertionError(stage.method_used.reason)
     assert stage.double.enabled() == set()
     expected = 1 if state == YIELDED else 0
     assert wait_for(lambda: threads_called("kc-cupti") == expected), "joined threads are listed a moment longer"
@@ -242,14 +245,14 @@ def threads_called(name: str) -> int:
 
 
 def test_an_error_while_running_ends_the_probe_and_the_program_continues(stage: Stage) -> None:
-    stage.rung.start()
+    stage.method_used.start()
     stage.double.library.double_answer(FLUSH, 7)
-    stage.rung.tick()
-    assert stage.rung.state == OFF
-    assert "cuptiActivityFlushAll answered 7" in stage.rung.reason
+    stage.method_used.tick()
+    assert stage.method_used.state == OFF
+    assert "cuptiActivityFlushAll answered 7" in stage.method_used.reason
     assert stage.double.enabled() == set()
-    stage.rung.tick()
-    stage.rung.stop()
+    stage.method_used.tick()
+    stage.method_used.stop()
 
 
 @pytest.mark.parametrize(
@@ -268,10 +271,10 @@ def test_a_tool_that_came_with_the_process_keeps_cupti(
 ) -> None:
     stage.environ.update(environ)
     stage.maps = maps
-    assert not stage.rung.start()
-    assert (stage.rung.state, reason in stage.rung.reason) == (YIELDED, True)
+    assert not stage.method_used.start()
+    assert (stage.method_used.state, reason in stage.method_used.reason) == (YIELDED, True)
     assert stage.double.library.double_flushes(0) == 0
-    stage.rung.tick()
+    stage.method_used.tick()
     assert stage.double.enabled() == set()
 
 
@@ -286,26 +289,26 @@ def torch_profiler(seen: list[set[int]], double: Double) -> ModuleType:
 def test_pytorchs_profiler_finds_cupti_free_and_ours_comes_back_after_it(stage: Stage) -> None:
     seen: list[set[int]] = []
     module = torch_profiler(seen, stage.double)
-    stage.rung.start()
+    stage.method_used.start()
     stage.modules["torch.autograd.profiler"] = module
-    stage.rung.tick()
+    stage.method_used.tick()
     stage.launch()
     module._prepare_profiler("config", "activities")
     assert seen == [set()], "our kinds are off before the profiler begins"
     assert stage.double.library.double_flushes(1) == 1
-    assert (stage.rung.state, stage.rung.reason) == (YIELDED, "PyTorch's profiler runs")
-    stage.rung.tick()
+    assert (stage.method_used.state, stage.method_used.reason) == (YIELDED, "PyTorch's profiler runs")
+    stage.method_used.tick()
     assert stage.launches() == 1, "earlier records are reported"
     module._enable_profiler()
     stage.seconds += RETURN_SECONDS
-    stage.rung.tick()
-    assert (stage.rung.state, stage.double.enabled()) == (YIELDED, set())
+    stage.method_used.tick()
+    assert (stage.method_used.state, stage.double.enabled()) == (YIELDED, set())
     module._disable_profiler()
     stage.seconds += RETURN_SECONDS
-    stage.rung.tick()
-    assert (stage.rung.state, stage.double.enabled()) == (ACTIVE, set(KINDS))
+    stage.method_used.tick()
+    assert (stage.method_used.state, stage.double.enabled()) == (ACTIVE, set(KINDS))
     stage.launch()
-    stage.rung.stop()
+    stage.method_used.stop()
     assert stage.launches() == 2
     module._prepare_profiler()
     assert not hasattr(module._prepare_profiler, "__wrapped__"), "nothing of ours is left behind"
@@ -314,26 +317,26 @@ def test_pytorchs_profiler_finds_cupti_free_and_ours_comes_back_after_it(stage: 
 def test_who_keeps_the_subscription_keeps_cupti(stage: Stage) -> None:
     module = torch_profiler([], stage.double)
     stage.modules["torch.autograd.profiler"] = module
-    stage.rung.start()
+    stage.method_used.start()
     module._prepare_profiler()
     module._disable_profiler()
     stage.double.library.double_answer(SUBSCRIBE, 39)
     stage.seconds += RETURN_SECONDS
-    stage.rung.tick()
-    assert stage.rung.state == YIELDED
-    assert "subscribed" in stage.rung.reason
+    stage.method_used.tick()
+    assert stage.method_used.state == YIELDED
+    assert "subscribed" in stage.method_used.reason
 
 
 def test_a_profiler_found_running_is_left_alone(stage: Stage) -> None:
-    stage.rung.start()
+    stage.method_used.start()
     module = torch_profiler([], stage.double)
     module._is_profiler_enabled = True  # type: ignore[attr-defined]
     stage.modules["torch.autograd.profiler"] = module
-    stage.rung.tick()
-    assert stage.rung.state == YIELDED
+    stage.method_used.tick()
+    assert stage.method_used.state == YIELDED
     assert stage.double.enabled() == set(KINDS), "they are the other's kinds now"
     assert stage.double.library.double_flushes(0) == 0
-    stage.rung.stop()
+    stage.method_used.stop()
     assert stage.double.enabled() == set(KINDS)
 
 
@@ -345,86 +348,86 @@ def test_an_error_of_the_users_profiler_is_the_users(stage: Stage) -> None:
 
     module._prepare_profiler = fail  # type: ignore[attr-defined]
     stage.modules["torch.autograd.profiler"] = module
-    stage.rung.start()
+    stage.method_used.start()
     with pytest.raises(RuntimeError, match="theirs"):
         module._prepare_profiler()
-    assert stage.rung.state == YIELDED
+    assert stage.method_used.state == YIELDED
 
 
 def test_jaxs_profiler_server_keeps_cupti(stage: Stage) -> None:
     module = ModuleType("jax._src.profiler")
     module._profiler_server = object()  # type: ignore[attr-defined]
     stage.modules["jax._src.profiler"] = module
-    assert not stage.rung.start()
-    assert "JAX's profiler server runs" in stage.rung.reason
+    assert not stage.method_used.start()
+    assert "JAX's profiler server runs" in stage.method_used.reason
 
 
 def test_a_forked_child_makes_no_calls(stage: Stage) -> None:
-    stage.rung.start()
+    stage.method_used.start()
     before = stage.double.library.double_flushes(0)
     child = os.fork()
     if child == 0:
-        stage.rung.forked()
-        stage.rung.tick()
-        stage.rung.stop()
+        stage.method_used.forked()
+        stage.method_used.tick()
+        stage.method_used.stop()
         silent = stage.double.library.double_flushes(0) == before and stage.double.enabled() == set(KINDS)
-        os._exit(0 if silent and stage.rung.state == OFF else 1)
+        os._exit(0 if silent and stage.method_used.state == OFF else 1)
     assert os.waitpid(child, 0)[1] == 0
     stage.launch()
-    stage.rung.tick()
+    stage.method_used.tick()
     assert stage.launches() == 1
 
 
 def test_a_profiler_that_starts_while_a_tick_hangs_waits_a_moment_only(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rung, "LOCK_SECONDS", 0.01)
-    stage.rung.start()
-    with stage.rung._lock:
-        asked = threading.Thread(target=stage.rung.yield_to_profiler, args=("it",))
+    monkeypatch.setattr(method_used, "LOCK_SECONDS", 0.01)
+    stage.method_used.start()
+    with stage.method_used._lock:
+        asked = threading.Thread(target=stage.method_used.yield_to_profiler, args=("it",))
         asked.start()
         asked.join(5)
         assert not asked.is_alive()
-    assert stage.rung.state == ACTIVE
+    assert stage.method_used.state == ACTIVE
 
 
-def test_the_ladder_takes_it_where_it_is_asked_for_and_lets_it_go_at_the_end(stage: Stage) -> None:
-    surroundings = LadderMeans(
+def test_the_selection_takes_it_where_it_is_asked_for_and_lets_it_go_at_the_end(stage: Stage) -> None:
+    surroundings = MethodMeans(
         environ={"KERNELCAST_CUPTI": "1"},
         contexts=lambda: (0,),
         libraries=frozenset,
         modules={},
-        cupti=lambda _: stage.rung,
+        cupti=lambda _: stage.method_used,
         budget=Budget(),
         regions=RegionTable(),
     )
-    ladder = MethodSelection(stage.recorder, "auto", surroundings)
-    ladder.begin()
-    ladder.poll()
-    assert (ladder.method, stage.rung.state) == ("cupti", ACTIVE)
+    selection = MethodSelection(stage.recorder, "auto", surroundings)
+    selection.begin()
+    selection.poll()
+    assert (selection.method, stage.method_used.state) == ("cupti", ACTIVE)
     stage.launch(3)
-    ladder.poll()
+    selection.poll()
     assert stage.launches() == 3
     stage.launch()
-    ladder.finish()
-    assert (stage.launches(), stage.rung.state, stage.double.enabled()) == (4, OFF, set())
+    selection.finish()
+    assert (stage.launches(), stage.method_used.state, stage.double.enabled()) == (4, OFF, set())
 
 
 def test_the_double_is_found_by_its_path_and_measured(built: Path, tmp_path: Path, double: Double) -> None:
     environ = {"KERNELCAST_CUPTI_LIBRARY": str(double.path), "PATH": ""}
     recorder = Recorder()
-    means = ActivityEnvironment(
+    environment = ActivityEnvironment(
         environ,
         lambda: ActivityDecoder(copied(built / build.LIBRARY_NAME, tmp_path)),
         watch=ProfilerWatch({}, {}, frozenset),
     )
-    found = ActivityMethod(recorder, means)
+    found = ActivityMethod(recorder, environment)
     assert found.start(), found.reason
     found.stop()
 
 
 def test_only_who_asks_gets_cupti() -> None:
-    assert [rung.wanted({"KERNELCAST_CUPTI": text}) for text in ("1", "true", "On")] == [True] * 3
-    assert [rung.wanted(environ) for environ in ({}, {"KERNELCAST_CUPTI": ""}, {"KERNELCAST_CUPTI": "0"})] == [
+    assert [method_used.wanted({"KERNELCAST_CUPTI": text}) for text in ("1", "true", "On")] == [True] * 3
+    assert [method_used.wanted(environ) for environ in ({}, {"KERNELCAST_CUPTI": ""}, {"KERNELCAST_CUPTI": "0"})] == [
         False
     ] * 3

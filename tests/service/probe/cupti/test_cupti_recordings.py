@@ -1,4 +1,4 @@
-"""Recorded jobs of others as raw activity records, through the whole rung; the replay adds up the same by itself."""
+"""Recorded jobs of others as raw activity records, through the whole method; the replay adds up the same by itself."""
 
 import gzip
 import json
@@ -45,10 +45,10 @@ def read(name: str) -> Trace:
 
 
 def measured(name: str, trace: Trace, double: Double, built: Path, folder: Path) -> Recorder:
-    """The recorder after the rung has had the recording's events in slices, each slice on several threads at once."""
+    """The recorder after the method has had the recording's events in slices, each slice on several threads at once."""
     recorder, packer = Recorder(), Packer()
     native = NativeSettings(buffer_bytes=64 * 1024, buffers=64, window_ns=10**12)
-    means = ActivityEnvironment(
+    environment = ActivityEnvironment(
         {},
         lambda: ActivityDecoder(copied(built / build.LIBRARY_NAME, folder)),
         lambda _: Cupti(double.library),
@@ -57,14 +57,14 @@ def measured(name: str, trace: Trace, double: Double, built: Path, folder: Path)
         native=native,
         rest=0,
     )
-    rung = ActivityMethod(recorder, means)
-    assert rung.start(), rung.reason
+    method_used = ActivityMethod(recorder, environment)
+    assert method_used.start(), method_used.reason
     records = records_of(trace, packer, shift_ns=START_NS - trace.start_ns)
     for begin in range(0, len(records), 3_000):
         piece = records[begin : begin + 3_000]
         double.bring(*(piece[thread::THREADS] for thread in range(THREADS)))
-        rung.tick()
-    rung.stop()
+        method_used.tick()
+    method_used.stop()
     assert (recorder.refused, recorder.dropped_records) == (0, 0)
     return recorder
 
@@ -114,7 +114,7 @@ def test_busy_idle_and_overlap_are_the_unions_of_the_recordings_intervals(
 
 
 def idle_at_the_ends(trace: Trace, device: int) -> int:
-    """The replay counts from the recording's first moment to its last, the rung from the device's own."""
+    """The replay counts from the recording's first moment to its last, the method from the device's own."""
     every = [trace.launches.spans, trace.copies.spans, trace.memsets]
     starts = [int(spans.start_ns[spans.device == device].min()) for spans in every if (spans.device == device).any()]
     ends = [int(spans.end_ns[spans.device == device].max()) for spans in every if (spans.device == device).any()]

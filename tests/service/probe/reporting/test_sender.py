@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.support.waiting import Stopwatch
 
-from kernelcast.probe.hints import HintReceiver, RejectionReason
+from kernelcast.probe.hints import HintContext, HintReceiver
 from kernelcast.probe.outcomes import OutcomeQueue
 from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.probe.reporting.connection import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, ExporterConnection
@@ -87,10 +87,10 @@ class Program:
         self.recorder = Recorder()
         self.tunables = TunableSet()
         self.outcomes = OutcomeQueue("training", "", lambda: 1, lambda: None)
-        ground = RejectionReason("training", "", "", lambda: "", {}, lambda: 1)
-        self.desk = HintReceiver(self.tunables, self.recorder, self.outcomes, ground)
+        context = HintContext("training", "", "", lambda: "", {}, lambda: 1)
+        self.receiver = HintReceiver(self.tunables, self.recorder, self.outcomes, context)
         self.link = ExporterConnection(str(path), lambda: self.seconds)
-        subject = ReportedProcess(self.recorder, self.tunables, self.outcomes, self.desk)
+        subject = ReportedProcess(self.recorder, self.tunables, self.outcomes, self.receiver)
         self.devices: tuple[DeviceClaim, ...] = (DeviceClaim("GPU-1"),)
         self.sender = ReportSender(subject, self.link, 1.0, lambda: Hello("training", "n1", 1, 7, devices=self.devices))
 
@@ -319,12 +319,12 @@ def test_a_hint_is_received_and_its_outcome_sent(program: Program, exporter: Exp
         exporter.connection.send(packet)
     exporter.connection.send(b"garbage")
     program.sender.round()
-    program.desk.at_boundary(epoch=False)
+    program.receiver.at_boundary(epoch=False)
     program.sender.round()
     frames = exporter.frames()
     states = [outcome_from(frame.event).state for frame in frames if isinstance(frame, OutcomeFrame)]
     assert states == [OutcomeState.RECEIVED, OutcomeState.APPLIED]
-    assert program.desk.malformed == 1
+    assert program.receiver.malformed == 1
     tunables = [frame.tunables[0].value for frame in frames if isinstance(frame, Tunables)]
     assert tunables == ["32", "64"]
 

@@ -113,7 +113,7 @@ def test_an_exponential_histogram_becomes_the_native_one_that_the_specification_
     assert (histogram.start_timestamp.seconds, histogram.start_timestamp.nanos) == (0, 1)
 
 
-def test_a_scale_finer_than_prometheus_has_is_merged_and_one_coarser_leaves_the_ladder() -> None:
+def test_a_scale_finer_than_prometheus_has_is_merged_and_one_coarser_leaves_the_classic_buckets() -> None:
     fine = Shown()
     fine.read(exponential(scale=10, offset=-3, positive=[1, 2, 4, 8, 16, 32]))
     histogram = read(fine.store.snapshot())[0].metric[0].histogram

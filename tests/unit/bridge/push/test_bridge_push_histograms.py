@@ -14,7 +14,7 @@ from tests.support.push.push_bench import MS, Bench, exports, name_of, read_v1, 
 from kernelcast.bridge.push.remote_write.rows import WritePayload
 from kernelcast.columnar import Sample
 from kernelcast.wire.catalogue import kernel
-from kernelcast.wire.histogram import DurationTotals, ladder_counts
+from kernelcast.wire.histogram import DurationTotals, classic_counts
 
 
 def histogram_export(point: dict[str, Any], *, explicit: bool, count: int) -> bytes:
@@ -130,12 +130,12 @@ def test_bounds_that_change_make_other_series_and_the_end_marks_the_last_ones() 
     assert all(math.isnan(value) for value in ended.values())
 
 
-def test_receivers_without_native_histograms_get_the_classic_ladder_of_our_own_pages() -> None:
+def test_receivers_without_native_histograms_get_the_classic_buckets_of_our_own_pages() -> None:
     totals = DurationTotals()
     for duration_ns in (0, 900, 5_000, 5_000, 3_000_000_000, 10**12):
         totals.observe(duration_ns)
     sample = Sample(kernel.DURATION, (("kernel", "k"),), 10 * MS, totals, MS, detailed=True)
     found = classic(Bench(native_histograms=False).payloads(*exports(sample)))
     counts = [value for name, value in found.items() if "_bucket" in name]
-    assert counts == [*ladder_counts(totals.zero_count, totals.buckets.items()), totals.count]
+    assert counts == [*classic_counts(totals.zero_count, totals.buckets.items()), totals.count]
     assert found["cuda_kernel_duration_seconds_count"] == 6

@@ -15,7 +15,7 @@ from kernelcast.bridge.tables.schemas import MAX_BOUNDS, Schemas
 from kernelcast.bridge.tables.slots import SeriesLimits
 from kernelcast.columnar import Resource, Sample, encode
 from kernelcast.wire.catalogue import kernel
-from kernelcast.wire.histogram import LADDER_BOUNDS_SECONDS, DurationTotals, ladder_counts
+from kernelcast.wire.histogram import CLASSIC_BOUNDS_SECONDS, DurationTotals, classic_counts
 
 KERNEL = (("kernel", "gemm"),)
 NAME = "cuda_kernel_duration_seconds"
@@ -30,16 +30,16 @@ durations = st.lists(st.one_of(st.integers(0, 10**6), st.integers(0, 10**12)), m
 
 
 @given(durations)
-def test_the_ladder_counts_exactly_the_durations_at_or_below_each_bound(durations_ns: list[int]) -> None:
+def test_classic_buckets_count_exactly_the_durations_at_or_below_each_bound(durations_ns: list[int]) -> None:
     totals = DurationTotals()
     for duration in durations_ns:
         totals.observe(duration)
     shown = Shown()
     shown.read(exported(totals, detailed=True))
-    assert [*shown.buckets(NAME)] == [*LADDER_BOUNDS_SECONDS, math.inf]
-    expected = ladder_counts(totals.zero_count, totals.buckets.items())
+    assert [*shown.buckets(NAME)] == [*CLASSIC_BOUNDS_SECONDS, math.inf]
+    expected = classic_counts(totals.zero_count, totals.buckets.items())
     assert [*shown.buckets(NAME).values()] == [*expected, len(durations_ns)]
-    exact = [sum(duration <= bound * 1e9 for duration in durations_ns) for bound in LADDER_BOUNDS_SECONDS]
+    exact = [sum(duration <= bound * 1e9 for duration in durations_ns) for bound in CLASSIC_BOUNDS_SECONDS]
     assert expected == exact
     assert shown.value("sum", NAME) == totals.sum_seconds
 
@@ -56,7 +56,7 @@ def upper_exponent(index: int, scale: int) -> float:
     st.integers(0, 4),
     st.sampled_from([0.0, 1e-9, 0.01, 1e9]),
 )
-def test_no_scale_overstates_a_rung_and_nothing_is_lost(
+def test_no_scale_overstates_a_bucket_and_nothing_is_lost(
     scale: int, offset: int, positive: Sequence[int], negative: Sequence[int], zero: int, threshold: float
 ) -> None:
     shown = Shown()

@@ -8,7 +8,7 @@ import pytest
 from tests.support.probe.cupy_double import Clock, CudaError, Cupy, Gpu, installed
 
 from kernelcast.probe.cupy.hook import FunctionStandIn, calibrate
-from kernelcast.probe.cupy.method import CupyRung
+from kernelcast.probe.cupy.method import CupyMethod
 from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.probe.recording.regions import current, region, table
 
@@ -18,16 +18,16 @@ class Rig:
         self.cupy = cupy
         self.clock = Clock()
         self.recorder = Recorder()
-        self.rung = CupyRung(self.recorder, self.clock, lambda: 100.0)
+        self.method_used = CupyMethod(self.recorder, self.clock, lambda: 100.0)
 
     def begin(self, share: float = 1.0) -> "Rig":
-        self.rung.sample(share)
-        self.rung.begin()
+        self.method_used.sample(share)
+        self.method_used.begin()
         return self
 
     def poll(self, seconds: float = 1.0) -> None:
         self.clock.pass_seconds(seconds)
-        self.rung.poll()
+        self.method_used.poll()
 
     def cell(self, signature: str, device: int = 0) -> Any:
         return next(cell for cell in self.recorder.cells(device) if cell.signature == signature)
@@ -43,7 +43,7 @@ def cupy() -> Iterator[Cupy]:
 def rig(cupy: Cupy) -> Iterator[Rig]:
     made = Rig(cupy)
     yield made
-    made.rung.stop()
+    made.method_used.stop()
     table.forget()
 
 
@@ -119,7 +119,7 @@ def test_trouble_of_the_probe_with_cuda_costs_times_and_no_launch(rig: Rig, cupy
         rig.poll()
     assert len(cupy.gpu.launches) == 500
     assert rig.cell("raw").launches == 500
-    assert (rig.rung.failures > 0) is (call == "eventCreateWithFlags")
+    assert (rig.method_used.failures > 0) is (call == "eventCreateWithFlags")
 
 
 def test_nothing_is_recorded_into_a_graph_and_captured_launches_count_as_unseen(rig: Rig, cupy: Cupy) -> None:
@@ -230,11 +230,11 @@ def test_overhead_is_charged(rig: Rig, cupy: Cupy) -> None:
 def test_retired_it_is_cupys_own_way_to_launch(rig: Rig, cupy: Cupy) -> None:
     rig.begin()
     (raw,) = cupy.compile("raw")
-    rig.rung.attend(wanted=False)
+    rig.method_used.attend(wanted=False)
     assert type(raw).__call__ is cupy.modules["cupy.cuda.function"].Function.__call__
     assert type(raw).linear_launch is cupy.modules["cupy.cuda.function"].Function.linear_launch
     raw((1,), (1,), ())
-    rig.rung.attend(wanted=True)
+    rig.method_used.attend(wanted=True)
     raw((1,), (1,), ())
     rig.poll()
     assert rig.cell("raw").launches == 1
@@ -246,7 +246,7 @@ def test_stopped_it_leaves_cupy_as_it_was(rig: Rig, cupy: Cupy) -> None:
     rig.begin()
     assert isinstance(compiler.function, FunctionStandIn)
     assert compiler.function.LinkState is object
-    rig.rung.stop()
+    rig.method_used.stop()
     assert (compiler.function, stream._BaseStream.begin_capture, stream._BaseStream.end_capture) == before
 
 
@@ -264,7 +264,7 @@ def test_more_kernels_than_are_kept_apart_are_counted_as_other(cupy: Cupy, monke
     for function in cupy.compile("a", "b", "c", "d"):
         function((1,), (1,), ())
     rig.poll()
-    rig.rung.stop()
+    rig.method_used.stop()
     assert {cell.signature: cell.launches for cell in rig.recorder.cells(0)} == {"a": 1, "b": 1, "other": 2}
 
 
@@ -280,7 +280,7 @@ def test_the_rate_is_held_however_much_is_launched(rig: Rig, cupy: Cupy) -> None
         rig.poll()
     timed = sum(cell.durations.count for cell in rig.recorder.cells(0))
     assert timed <= 200 * 4
-    assert rig.rung.sampled_ratio < 0.05
+    assert rig.method_used.sampled_ratio < 0.05
 
 
 def test_cuda_is_asked_in_a_mode_that_breaks_no_capture(cupy: Cupy, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,7 +296,7 @@ def test_cuda_is_asked_in_a_mode_that_breaks_no_capture(cupy: Cupy, monkeypatch:
     cupy.compile("raw")
     rig.poll()
     rig.poll()
-    rig.rung.stop()
+    rig.method_used.stop()
     assert modes == [2]
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests.support.probe.cupy_double import Clock, Cupy, installed
 
 from kernelcast.probe.cupti import ActivityMethod
-from kernelcast.probe.cupy.method import CupyRung
+from kernelcast.probe.cupy.method import CupyMethod
 from kernelcast.probe.methods.budget import Budget, SamplingLevel
 from kernelcast.probe.methods.environment import MethodEnvironment, open_cupti
 from kernelcast.probe.methods.selection import MethodSelection
@@ -53,18 +53,18 @@ class Rig:
         self.cupti = cupti
         self.budget = Budget()
         self.regions = RegionTable()
-        means = MethodEnvironment(
+        environment = MethodEnvironment(
             environ=environ,
             clock=self.clock,
             contexts=lambda: self.contexts,
             libraries=lambda: self.libraries,
             modules=self.modules,
             cupti=self._cupti,
-            cupy=lambda recorder: CupyRung(recorder, self.clock, lambda: 100.0),
+            cupy=lambda recorder: CupyMethod(recorder, self.clock, lambda: 100.0),
             budget=self.budget,
             regions=self.regions,
         )
-        self.ladder = MethodSelection(self.recorder, method, means)
+        self.selection = MethodSelection(self.recorder, method, environment)
 
     def _cupti(self, _recorder: Recorder) -> Cupti:
         if self.cupti is None:
@@ -74,7 +74,7 @@ class Rig:
     def poll(self, seconds: float = 1.0, spent_ns: int = 0) -> tuple[str, str, str]:
         self.clock.pass_seconds(seconds)
         self.recorder.charge(spent_ns)
-        self.ladder.poll()
+        self.selection.poll()
         status = self.recorder.current
         return (status.method, status.state, status.reason) if status else ("", "", "")
 
@@ -88,33 +88,33 @@ def cupy() -> Iterator[Cupy]:
 def test_before_there_is_a_context_nothing_is_logged_or_sent() -> None:
     rig = Rig()
     rig.contexts = ()
-    rig.ladder.begin()
+    rig.selection.begin()
     assert rig.poll() == ("", "", "")
     assert [rig.recorder.touched, rig.recorder.current] == [False, None]
     rig.contexts = (0,)
     rig.poll()
     assert rig.recorder.touched
-    rig.ladder.stop()
+    rig.selection.stop()
 
 
 def test_cupy_is_timed_by_events(cupy: Cupy) -> None:
     rig = Rig()
-    rig.ladder.begin()
+    rig.selection.begin()
     cupy.compile("raw")
     method, state, reason = rig.poll()
     assert (method, state) == ("event", "active")
     assert reason == "kernels that CuPy had compiled before are not seen"
-    assert rig.ladder.method == "event"
-    rig.ladder.stop()
+    assert rig.selection.method == "event"
+    rig.selection.stop()
 
 
 def test_a_program_that_measures_itself_is_left_alone(cupy: Cupy) -> None:
     before = cupy.modules["cupy.cuda.compiler"].function
     for method in ("manual", "my own timers"):
         rig = Rig(method)
-        rig.ladder.begin()
+        rig.selection.begin()
         assert rig.poll() == ("", "", "")
-        assert rig.ladder.method == method
+        assert rig.selection.method == method
         assert cupy.modules["cupy.cuda.compiler"].function is before
 
 
@@ -122,15 +122,15 @@ def test_a_method_that_sees_nothing_reports_the_reason() -> None:
     rig = Rig()
     rig.modules["torch"] = ModuleType("torch")
     rig.libraries = frozenset({"libcublas.so.12", "libnccl.so.2", "libc.so.6"})
-    rig.ladder.begin()
+    rig.selection.begin()
     assert rig.poll() == ("count", "off", "not seen without CUPTI: PyTorch, cuBLAS, NCCL")
     assert rig.recorder.devices() == []
-    rig.ladder.stop()
+    rig.selection.stop()
 
 
 def test_cupti_is_used_only_where_it_is_asked_for(cupy: Cupy) -> None:
     for rig in (Rig("cupti", cupti=Cupti()), Rig("auto", cupti=Cupti(), KERNELCAST_CUPTI="1")):
-        rig.ladder.begin()
+        rig.selection.begin()
         assert rig.poll() == ("cupti", "active", "")
         assert rig.cupti is not None
         assert rig.cupti.calls == ["start", "tick"]
@@ -138,46 +138,46 @@ def test_cupti_is_used_only_where_it_is_asked_for(cupy: Cupy) -> None:
         raw((1,), (1,), ())
         rig.poll()
         assert not any(map(rig.recorder.cells, rig.recorder.devices())), "CUPTI sees them, so the hook must not"
-        rig.ladder.stop()
+        rig.selection.stop()
         assert rig.cupti.calls[-1] == "stop: the program ends"
     unasked = Rig("auto", cupti=Cupti())
-    unasked.ladder.begin()
+    unasked.selection.begin()
     assert unasked.poll()[0] == "event"
-    unasked.ladder.stop()
+    unasked.selection.stop()
 
 
-def test_without_cupti_the_next_rung_serves_and_says_why(cupy: Cupy) -> None:
+def test_without_cupti_the_next_method_serves_and_says_why(cupy: Cupy) -> None:
     for rig, why in (
         (Rig("cupti"), "no CUPTI here"),
         (Rig("cupti", cupti=Cupti("off", "not permitted")), "not permitted"),
     ):
-        rig.ladder.begin()
+        rig.selection.begin()
         method, state, reason = rig.poll()
         assert (method, state) == ("event", "active")
         assert why in reason
-        rig.ladder.stop()
+        rig.selection.stop()
 
 
-def test_cupti_that_yields_keeps_its_rung_and_is_said_to() -> None:
+def test_cupti_that_yields_stays_selected_and_is_said_to() -> None:
     rig = Rig("cupti", cupti=Cupti("yielded", "PyTorch's profiler runs"))
-    rig.ladder.begin()
+    rig.selection.begin()
     assert rig.poll() == ("cupti", "yielded", "PyTorch's profiler runs")
-    rig.ladder.stop()
+    rig.selection.stop()
 
 
 def test_cupti_that_costs_too_much_gives_way_to_events(cupy: Cupy) -> None:
     rig = Rig("cupti", cupti=Cupti())
-    rig.ladder.begin()
+    rig.selection.begin()
     for _ in range(7):
         method, state, reason = rig.poll(spent_ns=15_000_000)
     assert (method, state) == ("event", "backed_off")
     assert "CUPTI cost too much" in reason
-    rig.ladder.stop()
+    rig.selection.stop()
 
 
 def test_beside_another_profiler_launches_are_only_counted(cupy: Cupy) -> None:
     rig = Rig(NSYS_PROFILING_SESSION_ID="7")
-    rig.ladder.begin()
+    rig.selection.begin()
     (raw,) = cupy.compile("raw")
     rig.poll()
     for _ in range(500):
@@ -188,7 +188,7 @@ def test_beside_another_profiler_launches_are_only_counted(cupy: Cupy) -> None:
     assert not cupy.gpu.recorded
     (cell,) = rig.recorder.cells(0)
     assert cell.launches == 500
-    rig.ladder.stop()
+    rig.selection.stop()
 
 
 def test_pytorchs_profiler_is_yielded_to_for_as_long_as_it_runs(cupy: Cupy) -> None:
@@ -196,18 +196,18 @@ def test_pytorchs_profiler_is_yielded_to_for_as_long_as_it_runs(cupy: Cupy) -> N
     profiler = ModuleType("torch.autograd.profiler")
     profiler.__dict__["_is_profiler_enabled"] = True
     rig.modules["torch.autograd.profiler"] = profiler
-    rig.ladder.begin()
+    rig.selection.begin()
     assert rig.poll()[:2] == ("count", "yielded")
     profiler.__dict__["_is_profiler_enabled"] = False
     assert rig.poll()[:2] == ("event", "active")
-    rig.ladder.stop()
+    rig.selection.stop()
 
 
 def test_at_two_per_cent_it_is_off_says_so_once_and_the_hook_is_gone(
     cupy: Cupy, caplog: pytest.LogCaptureFixture
 ) -> None:
     rig = Rig()
-    rig.ladder.begin()
+    rig.selection.begin()
     (raw,) = cupy.compile("raw")
     for _ in range(7):
         method, state, _ = rig.poll(spent_ns=40_000_000)
@@ -224,23 +224,23 @@ def test_at_two_per_cent_it_is_off_says_so_once_and_the_hook_is_gone(
     assert [record.message for record in caplog.records] == [
         "kernelcast probe took 4.0 % of this program's time and switched itself off; the program runs on"
     ]
-    rig.ladder.stop()
+    rig.selection.stop()
 
 
 def test_regions_are_reported_with_every_method() -> None:
     rig = Rig("manual")
     rig.regions.totals("forward").wall_ns += 7
-    rig.ladder.poll()
+    rig.selection.poll()
     assert rig.recorder.counters(0, dropped_frames=0).regions == (("forward", 0, 0, 7),)
 
 
 def test_a_forked_child_lets_go_of_everything_without_a_call(cupy: Cupy) -> None:
     rig = Rig("cupti", cupti=Cupti())
-    rig.ladder.begin()
+    rig.selection.begin()
     (raw,) = cupy.compile("raw")
     rig.poll()
     rig.regions.totals("forward").wall_ns += 7
-    rig.ladder.forked()
+    rig.selection.forked()
     assert rig.cupti is not None
     assert rig.cupti.calls[-1] == "forked"
     assert type(raw).__call__ is cupy.modules["cupy.cuda.function"].Function.__call__

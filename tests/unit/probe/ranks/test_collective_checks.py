@@ -38,7 +38,7 @@ class Ranks:
 
         def body(program: RankProgram) -> None:
             drawn, number = random.Random(program.rank), 0
-            journal = program.ground.journal
+            journal = program.context.journal
             program.register(restored=journal.kept("batch", "v1") if journal else None)
             for steps, times in parts:
                 for _ in range(steps):
@@ -47,7 +47,7 @@ class Ranks:
                     program.step(times[program.batch.value] * drawn.lognormvariate(0, 0.01))
                     number += 1
                 program.step(HOUR)
-            program.desk.close()
+            program.receiver.close()
 
         Job(self.programs).run(body)
         assert same([program.values for program in self.programs])

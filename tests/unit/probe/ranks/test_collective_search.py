@@ -49,7 +49,7 @@ class Ranks:
                 if (deed := self.at.get((program.rank, step))) is not None:
                     deed(program)
                 program.step(self.seconds(program.space.configuration) * drawn.lognormvariate(0, noise))
-            program.desk.close()
+            program.receiver.close()
 
         Job(self.programs).run(body)
 
@@ -185,7 +185,7 @@ def test_a_remembered_configuration_is_checked_instead_of_a_search(tmp_path: Pat
 
 def test_a_stop_on_one_rank_rests_the_search_on_all_and_it_goes_on_afterwards() -> None:
     ranks = Ranks()
-    ranks.at = {(3, 100): lambda one: one.desk.stop("an order"), (3, 400): lambda one: one.desk.stop("")}
+    ranks.at = {(3, 100): lambda one: one.receiver.stop("an order"), (3, 400): lambda one: one.receiver.stop("")}
     ranks.run(2500)
     assert same(ranks.shown)
     assert len(set(ranks.shown[0][20:100])) > 1

@@ -275,7 +275,7 @@ def test_a_trial_on_all_ranks_counts_in_the_budget_of_each() -> None:
     job, _ = job_of(2)
 
     def body(program: RankProgram) -> None:
-        program.recorder.budget = program.ground.budget
+        program.recorder.budget = program.context.budget
         program.register()
         program.hear()
         for _ in range(300):
@@ -283,8 +283,8 @@ def test_a_trial_on_all_ranks_counts_in_the_budget_of_each() -> None:
 
     job.run(body)
     for program in job.programs:
-        assert program.ground.budget.lost_ns == pytest.approx(3 * 3.9e9, rel=0.01)
-        assert program.ground.budget.exhausted
+        assert program.context.budget.lost_ns == pytest.approx(3 * 3.9e9, rel=0.01)
+        assert program.context.budget.exhausted
 
 
 def test_no_trial_begins_on_all_ranks_while_one_has_spent_its_budget() -> None:
@@ -293,7 +293,7 @@ def test_no_trial_begins_on_all_ranks_while_one_has_spent_its_budget() -> None:
     def body(program: RankProgram) -> None:
         program.register()
         if program.rank:
-            program.ground.budget.lose(1e18)
+            program.context.budget.lose(1e18)
         program.hear()
         for _ in range(100):
             program.step(0.1)

@@ -33,7 +33,7 @@ def approval(**changes: Any) -> Approval:
 
 
 def hear(training: Training, answer: Approval) -> None:
-    training.probe._desk.receive(approval_event(answer, source="/test"))
+    training.probe._receiver.receive(approval_event(answer, source="/test"))
 
 
 def batch_of(training: Training, **changes: Any) -> ProgramSpace:

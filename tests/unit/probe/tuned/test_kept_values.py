@@ -63,7 +63,7 @@ class Training:
 
     def hear(self, value: str = "128") -> None:
         hint = Hint(f"h{self.seconds}", "train", "block", value, self.now_ns() + 600 * NANOSECONDS)
-        self.probe._desk.receive(to_event(hint, source="/test", time_ns=1))
+        self.probe._receiver.receive(to_event(hint, source="/test", time_ns=1))
 
     def checks(self) -> list[tuple[str, str]]:
         own = (one for one in self.probe.outcomes if one.hint_id.startswith(SEARCH_PREFIX))
@@ -175,7 +175,7 @@ def test_a_hint_goes_first_and_a_stop_ends_the_check_with_the_kept_value(trainin
     training.hear("64")
     training.run(3, gain=0.0)
     assert training.probe.outcomes[-1].state is OutcomeState.RECEIVED, "it waits for the end of the check"
-    training.probe._desk.stop("an order")
+    training.probe._receiver.stop("an order")
     training.run(2, gain=0.0)
     assert training.checks() == [("applied", ""), ("rolled_back", "inconclusive")]
     training.run(300, gain=0.0)

@@ -47,7 +47,7 @@ class Training:
     def hear(self, tunable: str, value: str, **changes: Any) -> None:
         expires_ns = 4_000_000_000 * NANOSECONDS
         hint = replace(Hint(f"{tunable} {value}", "train", tunable, value, expires_ns), **changes)
-        self.probe._desk.receive(to_event(hint, source="/test", time_ns=1))
+        self.probe._receiver.receive(to_event(hint, source="/test", time_ns=1))
 
 
 @pytest.fixture
@@ -186,7 +186,7 @@ def test_a_collective_space_is_tried_on_all_ranks_at_once(tmp_path: Path) -> Non
         terms = SpaceTerms("step", "collective", meetings.of(rank.rank), changes_results=True)
         spaces[rank.rank] = running.space("batch", SIZES, start={"size": 64}, terms=terms)
         hint = Hint("h1", "train", "batch", "size=128", 4_000_000_000 * NANOSECONDS, approved_by="ana")
-        running._desk.receive(to_event(hint, source="/test", time_ns=1))
+        running._receiver.receive(to_event(hint, source="/test", time_ns=1))
         for _ in range(40):
             running.step(items=64)
 

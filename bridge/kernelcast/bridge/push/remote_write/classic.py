@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 
 from kernelcast.bridge.push.remote_write.histograms import HistogramArrays, arrays_of
 from kernelcast.bridge.push.remote_write.known import UNSEEN, Known
-from kernelcast.bridge.push.remote_write.native import RUNGS, ladders
+from kernelcast.bridge.push.remote_write.native import CLASSIC_BOUNDS, classic_bucket_counts
 from kernelcast.bridge.push.remote_write.rows import STALE_BITS, SampleRows
 from kernelcast.bridge.tables.columns import FloatArray, Int64Array
 from kernelcast.columnar import EXPLICIT, HAS_SUM, NO_RECORDED_VALUE, HistogramColumns
-from kernelcast.wire.histogram import LADDER_BOUNDS_SECONDS
+from kernelcast.wire.histogram import CLASSIC_BOUNDS_SECONDS
 
-LADDER: Final = np.array(LADDER_BOUNDS_SECONDS)
+_BOUNDS: Final = np.array(CLASSIC_BOUNDS_SECONDS)
 NO_BUCKETS: Final[FloatArray] = np.zeros(0)
 
 
@@ -37,7 +37,7 @@ def classic_rows(columns: HistogramColumns, rows: NDArray[np.intp], times: Point
     """
     explicit = bool(columns.flags[rows[0]] & EXPLICIT)
     stale = (columns.flags[rows] & NO_RECORDED_VALUE) != 0
-    sets = [_bounds(columns, row) if explicit else LADDER for row in rows.tolist()]
+    sets = [_bounds(columns, row) if explicit else _BOUNDS for row in rows.tolist()]
     groups = [
         known.group(wire, bounds, absent=absent)
         for wire, bounds, absent in zip(columns.series[rows].tolist(), sets, stale.tolist(), strict=True)
@@ -46,7 +46,7 @@ def classic_rows(columns: HistogramColumns, rows: NDArray[np.intp], times: Point
     width = np.array([group[1] for group in groups], np.int64)
     table = _ClassicRows(width)
     valued = rows[~stale]
-    finite = _explicit_counts(columns, valued) if explicit else _ladder_counts(arrays_of(columns), valued)
+    finite = _explicit_counts(columns, valued) if explicit else _classic_counts(arrays_of(columns), valued)
     table.put_buckets(finite, ~stale)
     table.put(width, columns.count[rows].astype(np.float64))
     table.put(width + 1, columns.total[rows])
@@ -101,7 +101,7 @@ def _explicit_counts(columns: HistogramColumns, rows: NDArray[np.intp]) -> Float
     return np.concatenate([*parts, NO_BUCKETS]).astype(np.float64)
 
 
-def _ladder_counts(points: HistogramArrays, rows: NDArray[np.intp]) -> FloatArray:
-    counts: Int64Array = np.zeros((len(rows), RUNGS), np.int64)
-    ladders(points, rows.astype(np.int64), counts)
+def _classic_counts(points: HistogramArrays, rows: NDArray[np.intp]) -> FloatArray:
+    counts: Int64Array = np.zeros((len(rows), CLASSIC_BOUNDS), np.int64)
+    classic_bucket_counts(points, rows.astype(np.int64), counts)
     return counts.astype(np.float64).ravel()

@@ -10,7 +10,7 @@ from kernelcast.bridge.push.remote_write.histograms import HistogramArrays, UInt
 from kernelcast.bridge.tables.columns import Int64Array, UInt8Array
 from kernelcast.columnar import EXPLICIT
 from kernelcast.columnar.compiled import allocating_kernel, inlined, kernel
-from kernelcast.wire.histogram import LADDER_EXPONENTS
+from kernelcast.wire.histogram import CLASSIC_EXPONENTS
 
 SOUND = 0
 MALFORMED = 1
@@ -20,8 +20,8 @@ FINEST = 8
 COARSEST = -4
 LONGEST_GAP = 2
 """Empty buckets that cost less within a span than a new span would."""
-LOWEST_RUNG = LADDER_EXPONENTS.start
-RUNGS = len(LADDER_EXPONENTS)
+LOWEST_CLASSIC_EXPONENT = CLASSIC_EXPONENTS.start
+CLASSIC_BOUNDS = len(CLASSIC_EXPONENTS)
 WIDEST_SHIFT = 40
 """Beyond any double's exponent."""
 
@@ -259,27 +259,30 @@ def examine(points: HistogramArrays, stale: UInt8Array, out: UInt8Array) -> None
 
 
 @inlined
-def rung(index: int, scale: int) -> int:
-    """The first rung of the ladder at or above a bucket's upper bound, base**(index + 1); RUNGS above the last one."""
+def first_bound_above(index: int, scale: int) -> int:
+    """The index of the first classic bound at or above the upper bound of a bucket, base**(index + 1).
+
+    It is CLASSIC_BOUNDS if none is.
+    """
     if scale >= 0:
         exponent = (index >> min(scale, 62)) + 1
     else:
         upper = index + 1
         shift = min(-scale, WIDEST_SHIFT)
         if abs(upper) >= 1 << (62 - WIDEST_SHIFT):
-            return RUNGS if upper > 0 else 0
+            return CLASSIC_BOUNDS if upper > 0 else 0
         exponent = upper << shift
-    return max(0, min(exponent - LOWEST_RUNG, RUNGS))
+    return max(0, min(exponent - LOWEST_CLASSIC_EXPONENT, CLASSIC_BOUNDS))
 
 
 @kernel
-def ladders(points: HistogramArrays, rows: Int64Array, out: Int64Array) -> None:
-    """Cumulative counts at each bound of the classic ladder.
+def classic_bucket_counts(points: HistogramArrays, rows: Int64Array, out: Int64Array) -> None:
+    """Cumulative counts at each classic bound.
 
     Args:
         points: Exponential histograms that add up.
         rows: Which.
-        out: Shape (len(rows), RUNGS), gets the counts; what lies above the last bound is in the count alone.
+        out: Shape (len(rows), CLASSIC_BOUNDS), gets the counts; what lies above the last bound is in the count alone.
     """
     positive_ends, positive, positive_offset = points.positive_indptr, points.positive, points.positive_offset
     negative_ends, negative = points.negative_indptr, points.negative
@@ -290,13 +293,13 @@ def ladders(points: HistogramArrays, rows: Int64Array, out: Int64Array) -> None:
         for j in range(negative_ends[row], negative_ends[row + 1]):
             out[i, 0] += np.int64(negative[j])
         k = 0
-        while k < RUNGS and thresholds[row] > 2.0 ** (LOWEST_RUNG + k):
+        while k < CLASSIC_BOUNDS and thresholds[row] > 2.0 ** (LOWEST_CLASSIC_EXPONENT + k):
             k += 1
-        if k < RUNGS:
+        if k < CLASSIC_BOUNDS:
             out[i, k] += np.int64(zeros[row])
         for j in range(positive_ends[row], positive_ends[row + 1]):
-            k = rung(positive_offset[row] + (j - positive_ends[row]), scales[row])
-            if k < RUNGS:
+            k = first_bound_above(positive_offset[row] + (j - positive_ends[row]), scales[row])
+            if k < CLASSIC_BOUNDS:
                 out[i, k] += np.int64(positive[j])
-        for k in range(1, RUNGS):
+        for k in range(1, CLASSIC_BOUNDS):
             out[i, k] += out[i, k - 1]
