@@ -11,10 +11,12 @@ from kernelcast.exporter.simulate.program import BAD_BLOCK_SIZE, Program
 from kernelcast.exporter.totals.report import ProcessReport
 from kernelcast.wire.frames import KernelRow, Status, TunableClaim, VariantRow
 from kernelcast.wire.histogram import DurationTotals
-from kernelcast.wire.identity import SIMULATED, Device, Process
+from kernelcast.wire.identity import SIMULATED, Device, Process, Versions
 
 METHOD: Final = "simulation"
 VERSION: Final = "simulated"
+DRIVER_VERSION: Final = "570.124.06"
+_VERSIONS: Final = Versions(image="simulated/train:1", cuda="12.8", driver=DRIVER_VERSION)
 _ACTIVE: Final = Status(method=METHOD, state="active", reason="", sample_ratio=1.0)
 _FIRST_PID: Final = 10_000
 _PIDS_OF_A_GPU: Final = 1_000
@@ -96,6 +98,7 @@ class SimulatedProcess:
             tunables=self._tunables,
             method=METHOD,
             version=VERSION,
+            versions=_VERSIONS,
             status=_ACTIVE,
             final=final,
         )

@@ -5,7 +5,7 @@ Names, labels and types of the series come from the code that a real node runs, 
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Self
 
 from kernelcast.columnar import Sample
 from kernelcast.exporter.attribution.programs import ProgramUsers
@@ -22,9 +22,8 @@ from kernelcast.exporter.programs.process import ProbeProcess
 from kernelcast.exporter.simulate.nodes.kernel_log import SimulatedLog, SimulatedPosition
 from kernelcast.exporter.simulate.nodes.owners import SimulatedOwners
 from kernelcast.exporter.simulate.nodes.ports import PortTraffic, port_readings
+from kernelcast.exporter.simulate.process import DRIVER_VERSION
 from kernelcast.wire.identity import SIMULATED, Device
-
-DRIVER_VERSION: Final = "570.124.06"
 
 
 @dataclass(slots=True)
