@@ -42,7 +42,7 @@ _NEAR_DEGREES: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Screen:
+class TopScreen:
     """The whole screen, with fewer columns on a narrow terminal.
 
     Attributes:
@@ -61,11 +61,11 @@ class Screen:
 
 
 def render(view: TopView, *, most_kernels: int = 12, below: Sequence[RenderableType] = ()) -> RenderableType:
-    """The whole screen; the parameters are the attributes of `Screen`."""
-    return Screen(view, most_kernels, below)
+    """The whole screen; the parameters are the attributes of `TopScreen`."""
+    return TopScreen(view, most_kernels, below)
 
 
-def _screen(screen: Screen, width: int) -> RenderableType:
+def _screen(screen: TopScreen, width: int) -> RenderableType:
     view = screen.view
     lower = Table.grid(expand=True, padding=(0, 1))
     lower.add_column(ratio=1)
