@@ -106,8 +106,11 @@ class Watcher:
                     raise Violation("a series on two replicas", f"{named} on {other} and {number}")
 
     def topic_deleted(self) -> None:
-        """Note whether a replica was behind when the topic of delta series was deleted; call it before."""
-        running = [one for one in self.replicas if one.site is not None]
+        """Note whether a replica was behind when the topic of delta series was deleted; call it before.
+
+        Only the model knows that of each replica: with real processes nothing is excused for it.
+        """
+        running = [one for one in self.replicas if getattr(one, "site", None) is not None]
         self.deleted_unread = not all(
             one.has_read_all(producer) and not one.suspended for one in running for producer in self.producers
         )
@@ -208,11 +211,13 @@ class Watcher:
 
         The killed one had read more than its last snapshot has, and Kafka has deleted the messages between.
         """
+        if self._grouped or not self.deleted_unread:
+            return False
         others = [one for one in self.replicas if one is not replica and one.site is not None]
         made_seconds = replica.cluster.made_seconds.get(DELTAS, 0.0)
         survived = any(one.started_seconds < made_seconds for one in others)
         again = producer.topic_id != seen.topic_id and replica.started_seconds >= made_seconds
-        return not self._grouped and self.deleted_unread and again and survived
+        return again and survived
 
     def _is_read_in_any_order(self, producer: Producer) -> bool:
         """Whether points of two live processes with the same attributes lie in several partitions.
