@@ -42,7 +42,6 @@ class Replica:
         polls: How often it reads in a turn; few make it lag.
         dropped: Delta points that bridges here have counted as not added; those of dead ones, too.
         site: The bridge; None while none runs.
-        started_seconds: When it was started last.
     """
 
     cluster: Cluster
@@ -56,7 +55,6 @@ class Replica:
     dropped: float = 0.0
     site: Site | None = None
     client: Client | None = None
-    started_seconds: float = 0.0
     clock: SkewedClock = field(init=False)
 
     def __post_init__(self) -> None:
@@ -71,7 +69,7 @@ class Replica:
         """Start a bridge."""
         if self.site is not None:
             return
-        self.started_seconds = self.cluster.joined_seconds = self.cluster.clock.seconds
+        self.cluster.joined_seconds = self.cluster.clock.seconds
         grouped = self.mode == "group"
         share = Share(self.number, self.count) if self.mode == "sharded" else None
         owner = f"sharded-{self.number}" if self.mode == "sharded" else self.mode

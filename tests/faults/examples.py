@@ -159,9 +159,6 @@ EXAMPLES: Final = {
     "totals of deltas: a topic is made again while no bridge runs, and has more points than before": _schedule(
         {**_ALONE, "mode": "replica"}, ("delete", 1, 0), ("kill", 0, 0), ("create", 1, 0), ("wait", 0, 27)
     ),
-    "totals of deltas: a topic is made again, and of two replicas one was killed and one suspended": _schedule(
-        {**_GROUP, "mode": "replica"}, ("suspend", 0, 0), ("wait", 0, 6), ("kill", 1, 0), ("delete", 1, 0)
-    ),
     "totals of deltas: a key moves to another replica from a partition without a leader": _schedule(
         {**_GROUP, "partitions": 2},
         ("leader_lost", 3, 0),

@@ -59,7 +59,6 @@ class Watcher:
     Attributes:
         grace_seconds: See `GRACE_SECONDS`.
         lifetime_seconds: How long the series of a partition that falls silent may be exposed at the most.
-        deleted_unread: Whether a running replica had not read all of the topic of delta series when it was deleted.
     """
 
     replicas: list[Replica]
@@ -68,7 +67,6 @@ class Watcher:
     since: dict[tuple[int, Named], float] = field(default_factory=dict)
     grace_seconds: float = GRACE_SECONDS
     lifetime_seconds: float = TTL_SECONDS + MARGIN_SECONDS
-    deleted_unread: bool = False
 
     @property
     def _grouped(self) -> bool:
@@ -104,16 +102,6 @@ class Watcher:
                 older = min(value, pages[other][named], key=lambda one: written.get(one, 0.0))
                 if other != number and not self._excused(named, other, number, value=older):
                     raise Violation("a series on two replicas", f"{named} on {other} and {number}")
-
-    def topic_deleted(self) -> None:
-        """Note whether a replica was behind when the topic of delta series was deleted; call it before.
-
-        Only the model knows that of each replica: with real processes nothing is excused for it.
-        """
-        running = [one for one in self.replicas if getattr(one, "site", None) is not None]
-        self.deleted_unread = not all(
-            one.has_read_all(producer) and not one.suspended for one in running for producer in self.producers
-        )
 
     def interrupted(self, names: Collection[str] = TOTALS, producer: int | None = None) -> None:
         """Note that what Prometheus has not seen yet of some delta series may never be seen.
@@ -188,10 +176,6 @@ class Watcher:
             seen.topic_id = producer.topic_id  # the total has begun at 0 with the topic that was made again
             if value >= seen.value:
                 seen.missing += seen.value
-        elif value < seen.value and self._continues_older_total(replica, producer, seen):
-            seen.topic_id, seen.value = producer.topic_id, value
-            seen.missing += producer.deltas - seen.increase
-            return
         if seen.excused:  # the points received in between are unknown; those of new attributes may be hidden
             of_new, unread = producer.deltas - producer.deltas_before_change, replica.unread(producer)
             seen.excused, seen.missing = False, seen.missing + unread
@@ -205,19 +189,6 @@ class Watcher:
             )
             raise Violation("more is counted than was written", f"{detail}, the truth is {producer.deltas}")
         seen.value = value
-
-    def _continues_older_total(self, replica: Replica, producer: Producer, seen: Seen) -> bool:
-        """Whether a replica that was killed continues the totals of another one, which had read less of the old topic.
-
-        The killed one had read more than its last snapshot has, and Kafka has deleted the messages between.
-        """
-        if self._grouped or not self.deleted_unread:
-            return False
-        others = [one for one in self.replicas if one is not replica and one.site is not None]
-        made_seconds = replica.cluster.made_seconds.get(DELTAS, 0.0)
-        survived = any(one.started_seconds < made_seconds for one in others)
-        again = producer.topic_id != seen.topic_id and replica.started_seconds >= made_seconds
-        return again and survived
 
     def _is_read_in_any_order(self, producer: Producer) -> bool:
         """Whether points of two live processes with the same attributes lie in several partitions.

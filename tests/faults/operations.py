@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tests.faults.bridges import MAX_STEPS, Replica
 from tests.faults.invariants import Violation
-from tests.faults.producers import DELTAS, TOPICS, Producer
+from tests.faults.producers import DELTAS, TOPICS, TOTALS, Producer
 from tests.faults.world import HOUR_SECONDS, MODES, Operation, Setting, World
 
 MAX_PARTITIONS: Final = 6
@@ -72,9 +72,7 @@ class Operations:
     def delete(self, which: int, _amount: int) -> None:
         """A topic is deleted."""
         topic = TOPICS[which % 2]
-        if topic == DELTAS:
-            self._world.watcher.topic_deleted()
-            self._world.watcher.interrupted()
+        self._world.watcher.interrupted(TOTALS if topic == DELTAS else ())
         self._world.cluster.delete(topic)
 
     def create(self, which: int, amount: int) -> None:

@@ -54,32 +54,3 @@ def test_points_of_the_last_seconds_may_be_unread() -> None:
     producer.write()
     assert producer.written_since(bridge.cluster.clock.seconds - 2) == 1
     assert producer.written_since(bridge.cluster.clock.seconds - 20) == 4
-
-
-@pytest.mark.parametrize("unread", [True, False])
-def test_a_replica_may_continue_an_older_total_only_if_another_was_behind_when_the_topic_was_deleted(
-    *, unread: bool
-) -> None:
-    """Six delta points were seen; then the topic was made again, and the total goes on from the fifth of them."""
-    watcher, bridge = excused_after(6, unread=0)
-    watcher.seen[0, TOTAL] = Seen(value=6, increase=6, topic_id=1)
-    bridge.site, bridge.started_seconds, bridge.suspended = object(), 20.0, False
-    other = SimpleNamespace(number=1, mode="replica", site=object(), started_seconds=0.0, suspended=unread)
-    other.has_read_all = lambda _producer: True
-    watcher.replicas.append(cast("Any", other))
-    watcher.topic_deleted()
-    cluster = bridge.cluster
-    cluster.delete(DELTAS)
-    cluster.clock.seconds += 10
-    cluster.create(DELTAS, 1)
-    (producer,) = watcher.producers
-    bridge.started_seconds = cluster.clock.seconds + 1
-    producer.write()
-    if not unread:
-        with pytest.raises(Violation, match="more is counted than was written"):
-            scraped(watcher, bridge, 5)
-        return
-    assert scraped(watcher, bridge, 5) == 6
-    assert watcher.seen[0, TOTAL].missing == 1
-    producer.write()
-    assert scraped(watcher, bridge, 6) == 7

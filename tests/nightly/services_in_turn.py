@@ -37,7 +37,7 @@ ALERTS: Final = {
 }
 """`simulate` publishes as the exporter of a node with GPUs does."""
 MODEL_NAMES: Final = {"simulate": "exporter"}
-"""What the panels' model calls a service, where its process has another name."""
+"""Names of services in the panels' model, by the name of their process where it differs."""
 SETTINGS: Final = {"bridge": {"ttl_seconds": 40.0, "ttl_floor_seconds": 20.0}}
 QUIET_SECONDS: Final = 20
 """Consequences come up to 13 s after their cause."""

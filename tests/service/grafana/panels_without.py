@@ -19,7 +19,7 @@ _SUFFIX: Final = re.compile(r"_(bucket|sum|count)$")
 
 @dataclass(frozen=True, slots=True)
 class Panels:
-    """What the panels showed while everything ran, and which metrics there were.
+    """The panels' answers at one moment, and the metrics that there were.
 
     Attributes:
         metrics: Names of the metrics with a present value.

@@ -13,7 +13,7 @@ START = 1_700_000_000
 
 
 def lines(count: int, *, every: int = 60, seed: int = 1) -> list[str]:
-    """Rows of noise around 50, one every so many seconds."""
+    """Rows of noise around 50, at a fixed interval."""
     values = np.random.default_rng(seed).normal(50, 5, count)
     return [f"{START + every * index},{value:.3f}" for index, value in enumerate(values)]
 

@@ -187,7 +187,7 @@ def was_restarted(
     owner, other = series.writer[slot], tables.wires.writer[wire]
     if owner != OWN and origin.append_ms < writers.first_ms[owner]:
         return False
-    if owner == OWN or not 0 < writers.first_ms[other] < writers.first_ms[owner]:
+    if owner == OWN or writers.first_ms[other] >= writers.first_ms[owner]:
         return True
     same_message = origin.append_ms == writers.append_ms[other] and time_ns == writers.time_ns[other]
     return bool(same_message or clamp(time_ns, origin.append_ms, rules.tolerance_ns) > writers.time_ns[other])

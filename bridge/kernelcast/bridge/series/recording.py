@@ -96,8 +96,7 @@ def note_append(tables: Tables, writer: int, producer: int, origin: PointOrigin,
     writers = tables.writers
     append_ms, known_ms = origin.append_ms, writers.append_ms[writer]
     writers.time_ns[writer] = max(time_ns, writers.time_ns[writer])
-    if writers.first_ms[writer] == 0 or append_ms < writers.first_ms[writer]:
-        writers.first_ms[writer] = append_ms
+    writers.first_ms[writer] = min(append_ms, writers.first_ms[writer])
     if append_ms > known_ms:
         former = writers.partition[writer]
         writers.append_ms[writer], writers.partition[writer] = append_ms, origin.partition

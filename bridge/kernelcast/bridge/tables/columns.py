@@ -213,12 +213,16 @@ class ProducerColumns(NamedTuple):
     conflicts: Int64Array
 
 
+NEVER: Final = np.iinfo(np.int64).max
+"""Later than every append time."""
+
+
 class WriterColumns(NamedTuple):
     """Writers, one row per resource and scope, or per format, job and instance.
 
     Attributes:
         append_ms: Newest append time of its points that were not refused as a second writer's; 0 before the first.
-        first_ms: Oldest such append time; 0 before the first message.
+        first_ms: Oldest such append time; NEVER before the first point.
         time_ns: Newest event time of these points; one in the future counts as the append time.
         interval_ms: Longest gap between such append times, decreasing with time; 0 before two points.
         host: Hash of the host that its resource names; 0 if it names none.
@@ -314,7 +318,7 @@ def empty_producers(capacity: int) -> ProducerColumns:
 def empty_writers(capacity: int) -> WriterColumns:
     """Make rows of writers without points."""
     times, small = np.zeros((3, capacity), np.int64), np.zeros((3, capacity), np.int32)
-    return WriterColumns(*times, *small)
+    return WriterColumns(*times, *small)._replace(first_ms=np.full(capacity, NEVER, np.int64))
 
 
 def copy_into(larger: C, smaller: C) -> C:

@@ -46,5 +46,6 @@ class Writers:
     def sweep(self, in_use: NDArray[np.bool_]) -> None:
         """Forget writers that no series refers to; `in_use` by number."""
         gone = self._interning.sweep(in_use)
-        for column in self.columns:
-            column[gone] = 0
+        empty = empty_writers(1)
+        for name in self.columns._fields:
+            getattr(self.columns, name)[gone] = getattr(empty, name)[0]

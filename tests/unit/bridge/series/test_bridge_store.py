@@ -320,7 +320,7 @@ actions = st.one_of(
         st.sampled_from(SERIES),
         st.integers(0, 1),
         points,
-        st.tuples(st.integers(0, 2), st.integers(0, 5), st.integers(1, 5_000)),  # 0 is no append time
+        st.tuples(st.integers(0, 2), st.integers(0, 5), st.integers(0, 5_000)),
     ),
     st.tuples(st.just("expose"), st.integers(0, 2), st.booleans()),
     st.tuples(st.just("drop"), st.integers(0, 2)),
@@ -334,6 +334,14 @@ def ahead(time_ms: int, origin: tuple[int, int, int]) -> tuple[Any, ...]:
 
 @example(
     [("put", 0, 0, Point(0, 0, 0, 0), (0, 1, 0)), ("expose", 0, True), ahead(0, (0, 0, 0)), ahead(2001, (0, 0, 0))]
+)
+@example(
+    [
+        ("put", 0, 0, Point(0, 0, 0, 0), (0, 0, 0)),
+        ("put", 0, 0, Point(0, 0, 0, 0), (0, 0, 1)),
+        ("expose", 0, True),
+        ("put", 0, 1, Point(0, None, 0, 1_000_000), (1, 0, 0)),
+    ]
 )
 @example([("put", 0, 0, Point(0, 0, 0, 0), (1, 0, 1)), ahead(1, (0, 0, 0)), ("expose", 0, True)])
 @given(st.lists(actions, max_size=25))
