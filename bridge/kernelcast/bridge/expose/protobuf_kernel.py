@@ -54,7 +54,7 @@ NEWLINE: Final = 0x0A
 LETTER_N: Final = 0x6E
 
 NANOSECONDS_PER_SECOND: Final = 1_000_000_000
-MarkColumns = tuple[Int64Array, Int32Array, UInt8Array, Int64Array]
+ExemplarArrays = tuple[Int64Array, Int32Array, UInt8Array, Int64Array]
 """The columns of `EncodedExemplars`."""
 
 
@@ -143,30 +143,30 @@ def _time(out: UInt8Array, at: int, number: int, time_ns: int) -> int:
 
 
 @inlined
-def _mark(  # noqa: PLR0913, PLR0917  arrays in, arrays out
+def _write_exemplar(  # noqa: PLR0913, PLR0917  compiled functions share no object
     out: UInt8Array,
     at: int,
     number: int,
-    marks: MarkColumns,
-    mark: int,
+    exemplars: ExemplarArrays,
+    exemplar: int,
     series: int,
     bucket: int,
 ) -> tuple[int, int]:
     """Write a sample's exemplar, if the next one is its; returns where it ends, and which exemplar comes next."""
-    positions, buckets, encoded, ends = marks
-    if positions[mark] == series and buckets[mark] == bucket:
+    positions, buckets, encoded, ends = exemplars
+    if positions[exemplar] == series and buckets[exemplar] == bucket:
         out[at] = number
-        return copy_bytes(out, at + 1, encoded, ends[mark], ends[mark + 1]), mark + 1
-    return at, mark
+        return copy_bytes(out, at + 1, encoded, ends[exemplar], ends[exemplar + 1]), exemplar + 1
+    return at, exemplar
 
 
 @inlined
-def _native_exemplars(out: UInt8Array, at: int, marks: MarkColumns, first: int, last: int) -> int:
-    encoded, ends = marks[2], marks[3]
-    for mark in range(first, last):
+def _native_exemplars(out: UInt8Array, at: int, exemplars: ExemplarArrays, first: int, last: int) -> int:
+    encoded, ends = exemplars[2], exemplars[3]
+    for exemplar in range(first, last):
         out[at] = tag.HISTOGRAM_EXEMPLAR
         out[at + 1] = tag.HISTOGRAM_EXEMPLAR_HIGH
-        at = copy_bytes(out, at + 2, encoded, ends[mark], ends[mark + 1])
+        at = copy_bytes(out, at + 2, encoded, ends[exemplar], ends[exemplar + 1])
     return at
 
 
@@ -247,13 +247,13 @@ def _native(out: UInt8Array, at: int, words: Int64Array, word_bytes: UInt8Array,
 
 
 @inlined
-def _classic(  # noqa: PLR0913, PLR0917  arrays in, arrays out
+def _classic(  # noqa: PLR0913, PLR0917  compiled functions share no object
     out: UInt8Array,
     at: int,
     counts: tuple[Int64Array, int, int],
     bounds: tuple[UInt8Array, int, int],
-    marked: MarkColumns,
-    mark_and_last: tuple[int, int],
+    exemplars: ExemplarArrays,
+    exemplar_and_stop: tuple[int, int],
     series: int,
 ) -> tuple[int, int]:
     """Write classic buckets.
@@ -263,11 +263,11 @@ def _classic(  # noqa: PLR0913, PLR0917  arrays in, arrays out
         at: The position there.
         counts: Cumulative counts, where the series' start, and its count.
         bounds: Bytes of the bounds; the first, and after the last of the series.
-        marked: Exemplars.
-        mark_and_last: The next of them, and after the last one.
+        exemplars: The exemplars.
+        exemplar_and_stop: Index of the exemplar to write next, and the one after the last.
         series: The series.
     """
-    mark, last_mark = mark_and_last
+    exemplar, exemplar_stop = exemplar_and_stop
     for bound in range(bounds[1], bounds[2] + 1):
         highest = bound == bounds[2]
         out[at] = tag.HISTOGRAM_BUCKET
@@ -280,17 +280,17 @@ def _classic(  # noqa: PLR0913, PLR0917  arrays in, arrays out
             at = copy_bytes(out, at + 1, INFINITE, 0, 8)
         else:
             at = copy_bytes(out, at + 1, bounds[0], 8 * bound, 8 * bound + 8)
-        if mark < last_mark:
-            at, mark = _mark(out, at, tag.BUCKET_EXEMPLAR, marked, mark, series, bound - bounds[1])
+        if exemplar < exemplar_stop:
+            at, exemplar = _write_exemplar(out, at, tag.BUCKET_EXEMPLAR, exemplars, exemplar, series, bound - bounds[1])
         at = close_message(out, bucket, at)
-    return at, mark
+    return at, exemplar
 
 
 @kernel
 def write_metrics(  # noqa: C901, PLR0915  one loop over all columns, each a local
     page: PageLayout,
     values: PageValues,
-    marks: EncodedExemplars,
+    source: EncodedExemplars,
     span: tuple[int, int, int, int, int],
     derived: tuple[UInt8Array, Int64Array, UInt8Array, UInt8Array],
     into: tuple[UInt8Array, Int64Array],
@@ -300,7 +300,7 @@ def write_metrics(  # noqa: C901, PLR0915  one loop over all columns, each a loc
     Args:
         page: The text around the values.
         values: The values.
-        marks: Their exemplars.
+        source: Their exemplars.
         span: First series, after the last one, the first one's family; first exemplar, after the last one.
         derived: The bytes of the values as doubles, the classic counts of exponential histograms, the bytes of the
             blocks and those of the bounds.
@@ -309,8 +309,8 @@ def write_metrics(  # noqa: C901, PLR0915  one loop over all columns, each a loc
     starts, kinds, arena, offsets, lengths = page.starts, page.kinds, page.arena, page.label_offset, page.label_length
     integer, schemas, start_ns = values.integer, values.schema, values.start_ns
     blocks, words, indptr = values.block, values.buckets, values.indptr
-    marked = (marks.position, marks.bucket, marks.encoded.data, marks.encoded.indptr)
-    begin, end, family, mark, last_mark = span
+    exemplars = (source.position, source.bucket, source.encoded.data, source.encoded.indptr)
+    begin, end, family, exemplar, exemplar_stop = span
     first_family = family
     numbers, classic_counts, word_bytes, bound_bytes = derived
     out, ends = into
@@ -337,8 +337,8 @@ def write_metrics(  # noqa: C901, PLR0915  one loop over all columns, each a loc
             out[at + 3] = tag.SINGLE_VALUE
             at = copy_bytes(out, at + 4, numbers, number, number + 8)
             if counter:
-                if mark < last_mark:
-                    at, mark = _mark(out, at, tag.COUNTER_EXEMPLAR, marked, mark, i, 0)
+                if exemplar < exemplar_stop:
+                    at, exemplar = _write_exemplar(out, at, tag.COUNTER_EXEMPLAR, exemplars, exemplar, i, 0)
                 if start_ns[i] > 0:
                     at = _time(out, at, tag.COUNTER_START, start_ns[i])
         else:
@@ -352,12 +352,14 @@ def write_metrics(  # noqa: C901, PLR0915  one loop over all columns, each a loc
             exponential = schema == EXPONENTIAL
             counts, first = (classic_counts, first_count) if exponential else (words, blocks[i])
             bounds = (bound_bytes, indptr[schema], indptr[schema + 1])
-            first_mark = mark
-            at, mark = _classic(out, at, (counts, first, integer[i]), bounds, marked, (mark, last_mark), i)
+            first_exemplar = exemplar
+            at, exemplar = _classic(
+                out, at, (counts, first, integer[i]), bounds, exemplars, (exemplar, exemplar_stop), i
+            )
             if exponential:
                 first_count += CLASSIC_BOUNDS
                 if words[blocks[i] + SCALE_WORD] >= LOWEST_SCHEMA:
                     at = _native(out, at, words, word_bytes, blocks[i])
-                    at = _native_exemplars(out, at, marked, first_mark, mark)
+                    at = _native_exemplars(out, at, exemplars, first_exemplar, exemplar)
         at = close_message(out, metric, close_message(out, body, at))
     ends[family - first_family] = at
