@@ -9,10 +9,12 @@ The environment variable KERNELCAST_WHEEL says for which platform:
 `python -m release.wheels` builds all of them.
 """
 
+import ast
 import base64
 import hashlib
 import importlib.util
 import io
+import itertools
 import json
 import os
 import sys
@@ -20,7 +22,7 @@ import sysconfig
 import tempfile
 import tokenize
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,6 +43,8 @@ PLATFORMS: Final = ("x86_64", "aarch64")
 PACKAGE: Final = Path("exporter/kernelcast/probe/cupti")
 CLI: Final = Path("core/kernelcast/cli")
 CODE: Final = "kernelcast"
+IMPORTED: Final = "kernelcast/probe/"
+"""What users' programs import: an editor shows them the strings below its names."""
 RULE_TESTS: Final = "rules/tests/"
 """Of the rules that we ship: users change and test their own."""
 FILES: Final = {"grafana": "kernelcast/grafana/files", "deploy": "kernelcast/cli/files"}
@@ -138,17 +142,20 @@ class _Compressor:
 
 
 def _shrink(wheel: Path) -> None:
-    """Write a wheel again: better compressed, and its Python files without comments: 16 KB, for linters mostly.
+    """Write a wheel again: better compressed, and its Python files without what only readers of the sources see: 48 KB.
 
-    The files, their order, their times and their line numbers stay. libdeflate saves 40 KB of 2 MB; where its package
-    is not installed, as for someone who installs from a checkout, zlib's highest level has to do.
+    That is comments, linters' mostly, and strings below a constant or field, which Python drops; docstrings stay, and
+    so do those strings in `IMPORTED`. The files, their order, their times and their line numbers stay. libdeflate saves
+    40 KB of 2 MB; where its package is not installed, as for someone who installs from a checkout, zlib's highest
+    level has to do.
     """
     packed, changed = wheel.with_suffix(".packed"), dict[str, bytes]()
     with zipfile.ZipFile(wheel) as before, zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as after:
         for entry in before.infolist():
             body = before.read(entry)
             if entry.filename.endswith(".py"):
-                body = changed[entry.filename] = _without_comments(body)
+                imported = entry.filename.startswith(IMPORTED)
+                body = changed[entry.filename] = _without_comments(body, [] if imported else _texts_of_names(body))
             elif entry.filename.endswith(".dist-info/RECORD"):
                 body = _record(body.decode(), changed).encode()
             entry.compress_type, entry.file_size = zipfile.ZIP_DEFLATED, len(body)
@@ -160,15 +167,27 @@ def _shrink(wheel: Path) -> None:
     packed.replace(wheel)
 
 
-def _without_comments(source: bytes) -> bytes:
-    if b"#" not in source:
-        return source
+def _without_comments(source: bytes, texts: Iterable[tuple[int, int]]) -> bytes:
     lines = source.decode().split("\n")
     for token in tokenize.tokenize(io.BytesIO(source).readline):
         if token.type == tokenize.COMMENT:
             row, column = token.start
             lines[row - 1] = lines[row - 1][:column].rstrip()
+    for first, last in texts:
+        lines[first - 1 : last] = [""] * (last - first + 1)
     return "\n".join(lines).encode()
+
+
+def _texts_of_names(source: bytes) -> Iterator[tuple[int, int]]:
+    """The first and last line, from 1, of each string below an assignment, alone on its lines."""
+    for node in ast.walk(ast.parse(source)):
+        body = getattr(node, "body", [])
+        for before, text in itertools.pairwise(body if isinstance(body, list) else []):
+            if not isinstance(before, ast.Assign | ast.AnnAssign):
+                continue
+            match text:
+                case ast.Expr(value=ast.Constant(value=str()), lineno=first, end_lineno=int(last)):
+                    yield first, last
 
 
 def _record(text: str, changed: Mapping[str, bytes]) -> str:

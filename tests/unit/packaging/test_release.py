@@ -53,8 +53,18 @@ def test_a_wheel_is_compressed_further_and_has_the_same_files_without_comments(
     hook_module: ModuleType, tmp_path: Path
 ) -> None:
     path, record = tmp_path / "a.whl", "a-1.dist-info/RECORD"
-    content = {f"{number}.py": (f"{number} = {number % 7}\n" * 500).encode() for number in range(20)}
-    written = {**content, "0.py": b"# why\n" + content["0.py"], record: b"0.py,sha256=?,1\n1.py,sha256=!,1\n"}
+    content = {f"{number}.py": (f"n{number} = {number % 7}\n" * 500).encode() for number in range(20)}
+    described = (
+        b'"""A module."""\nSIZE = 3\n"""Of a page;\nin bytes."""\ndef size():\n    """Stays."""\n    return SIZE\n'
+    )
+    content["kernelcast/probe/a.py"] = described
+    content["1.py"] = b'"""A module."""\nSIZE = 3\n\n\ndef size():\n    """Stays."""\n    return SIZE\n'
+    written = {
+        **content,
+        "0.py": b"# why\n" + content["0.py"],
+        "1.py": described,
+        record: b"0.py,sha256=?,1\n1.py,sha256=!,1\n",
+    }
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as wheel:
         for name, text in written.items():
             wheel.writestr(zipfile.ZipInfo(name, (2020, 2, 2, 0, 0, 0)), text)
