@@ -205,7 +205,8 @@ def _node_parts(assembly: DaemonAssembly, state: StateFile | None) -> NodeParts:
     users = stack.enter_context(CurrentUsers(settings, assembly.registry))
     if nvml is not None and assembly.is_of_this_machine:
         nvml.users = users
-    server = _probe_server(settings, assembly.hostname, nvml, assembly.registry, state)
+    server = _probe_server(assembly, nvml, state)
+    server.name_images(users.image_of_pid)
     others = _other_sources(assembly, nvml)
     writing = stack.enter_context(DeviceMetrics(settings, has_gpus=nvml is not None))
     programs = ProgramUsers(server.processes, users.labels_of_pid)
@@ -260,20 +261,14 @@ def _gpus(nvml: NvmlSource | None, counts: DaemonCounts, writing: DeviceMetrics)
     return [] if nvml is None else [KnownGpus(nvml, lambda: counts.device_metrics(off=writing.off))]
 
 
-def _probe_server(
-    settings: ExporterSettings,
-    hostname: str,
-    nvml: NvmlSource | None,
-    registry: CollectorRegistry,
-    state: StateFile | None,
-) -> ProbeServer:
-    resolver = DeviceResolver(hostname, lambda: nvml.devices if nvml is not None else ())
+def _probe_server(assembly: DaemonAssembly, nvml: NvmlSource | None, state: StateFile | None) -> ProbeServer:
+    resolver = DeviceResolver(assembly.hostname, lambda: nvml.devices if nvml is not None else ())
     server = ProbeServer(
-        settings.socket_path,
+        assembly.settings.socket_path,
         clock=time.time_ns,
-        registry=registry,
+        registry=assembly.registry,
         devices=resolver,
-        allowed_uids=settings.allowed_uids,
+        allowed_uids=assembly.settings.allowed_uids,
     )
     if state is not None:
         server.keep(state.final_reports, state.hint_receivers, state.outcome_log)

@@ -94,6 +94,8 @@ class ExporterSettings(ServiceSettings):
             dcgm-exporter does under the same name; otherwise once, with the labels on which all agree.
         kubernetes_pod_label_allowlist_regex: Labels of pods whose keys match one of these become labels of their GPUs'
             series; empty for none. Needs the right to list pods.
+        kubernetes_images: Whether to query the image of each program's container, whose change is a deploy; needs
+            the right to list pods.
             kubernetes_api_url: URL of the API server; if empty, the address in every pod's environment.
             kubernetes_node_name: The node's name in Kubernetes; if empty, `hostname`.
             kernel_log: Whether to count XIDs in the kernel's log as well, including those without a running exporter;
@@ -145,6 +147,7 @@ class ExporterSettings(ServiceSettings):
     kubernetes_virtual_gpus: bool = False
     job_mapping_directory: Path | None = None
     kubernetes_pod_label_allowlist_regex: tuple[Pattern, ...] = ()
+    kubernetes_images: bool = False
     kubernetes_api_url: str = ""
     kubernetes_node_name: str = ""
     kernel_log: OnOff = "off"

@@ -1,14 +1,17 @@
-"""Labels of pods from an API server, over HTTP, on the series of the GPUs that the pods have."""
+"""Labels of pods and images of containers from an API server, over HTTP."""
 
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from tests.support.exporter.cgroup_node import ID, UID, Node
+from tests.support.exporter.gpus import GPU_0
 
 from kernelcast.exporter.attribution import Attribution, AttributionSettings
 from kernelcast.exporter.attribution.pod_labels import (
@@ -44,6 +47,14 @@ class FakeApiServer(ThreadingHTTPServer):
     def add(self, name: str, namespace: str = "team", node: str = "node-1", **labels: str) -> None:
         self.pods.append({"metadata": {"name": name, "namespace": namespace, "labels": labels}, "node": node})
 
+    def run(self, name: str, container: str, image: str, image_id: str) -> None:
+        """A pod with one container, as its kubelet reports it."""
+        self.add(name)
+        self.pods[-1]["status"] = {
+            "containerStatuses": [{"name": container, "image": image, "imageID": image_id}],
+            "initContainerStatuses": None,
+        }
+
 
 class _Handler(BaseHTTPRequestHandler):
     server: FakeApiServer
@@ -64,7 +75,9 @@ class _Handler(BaseHTTPRequestHandler):
         own = [one for one in self.server.pods if f"spec.nodeName={one['node']}" == selector]
         first = int(query.get("continue", ["0"])[0])
         more = {"continue": str(first + 2)} if first + 2 < len(own) else {}
-        items = [{"metadata": one["metadata"]} for one in own[first : first + 2]]
+        metadata_only = "PartialObjectMetadataList" in self.headers["Accept"]
+        parts = ("metadata",) if metadata_only else ("metadata", "status")
+        items = [{part: one[part] for part in parts if part in one} for one in own[first : first + 2]]
         return json.dumps({"kind": "PartialObjectMetadataList", "metadata": more, "items": items}).encode()
 
     def log_message(self, *_: object) -> None:
@@ -100,6 +113,64 @@ def test_only_allowed_labels_of_this_nodes_pods_are_taken_from_every_page(api: F
     assert labels.of(Container("team", "train-2", "c")) == {}
     assert labels.of(Container("team", "elsewhere", "c")) is None
     assert len(api.asked) == 2
+
+
+DIGEST = "sha256:" + "0123456789abcdef" * 4
+
+
+@pytest.mark.parametrize(
+    ("image", "image_id", "shown"),
+    [
+        ("registry/train:1.4", f"registry/train@{DIGEST}", "registry/train:1.4@0123456789ab"),
+        ("registry/train:1.4", f"docker-pullable://registry/train@{DIGEST}", "registry/train:1.4@0123456789ab"),
+        ("registry/train:1.4", DIGEST, "registry/train:1.4@0123456789ab"),
+        (f"registry/train@{DIGEST}", f"registry/train@{DIGEST}", "registry/train@0123456789ab"),
+        (DIGEST, DIGEST, "0123456789ab"),
+        ("registry/train:1.4", "an-id-of-another-form", "registry/train:1.4"),
+        ("a" * 300 + ":9", f"a@{DIGEST}", "a" * 185 + ":9@0123456789ab"),
+        ("train:\n1", f"a@{DIGEST}", "train:1@0123456789ab"),
+    ],
+)
+def test_an_image_is_its_reference_with_the_beginning_of_its_digest(
+    api: FakeApiServer, account: Path, image: str, image_id: str, shown: str
+) -> None:
+    api.run("train-0", "torch", image, image_id)
+    found = PodLabelReader(ApiServer("node-1", api.url, account), (), images=True).read()
+    assert found.images == {Container("team", "train-0", "torch"): shown}
+    assert found.of(Container("team", "train-0", "torch")) == {}, "no label is taken without a pattern"
+
+
+def test_whole_pods_are_asked_for_where_images_are_wanted_and_in_smaller_pages(
+    api: FakeApiServer, account: Path
+) -> None:
+    api.run("train-0", "torch", "train:1", f"train@{DIGEST}")
+    assert not reader(api, account).read().images
+    PodLabelReader(ApiServer("node-1", api.url, account), (), images=True).read()
+    assert [headers["Accept"].startswith("application/json;as=Partial") for headers in api.headers] == [True, False]
+    assert [query["limit"] for query in api.asked] == [["500"], ["250"]]
+
+
+def test_a_container_that_has_no_image_yet_is_not_known(api: FakeApiServer, account: Path) -> None:
+    api.run("train-0", "torch", "train:1", "")
+    assert PodLabelReader(ApiServer("node-1", api.url, account), (), images=True).read().images == {}
+
+
+def test_a_process_has_the_image_of_its_container_once_its_pod_is_known(
+    api: FakeApiServer, account: Path, tmp_path: Path
+) -> None:
+    node = Node(tmp_path / "node")
+    node.process(7, f"/kubepods/burstable/pod{UID}/{ID}")
+    node.process(8, "/user.slice")
+    settings = replace(node.settings, api_server=ApiServer("node-1", api.url, account), images=True)
+    made = Attribution(settings, on_error=node.errors.append)
+    made.refresh()
+    assert made.image_of_pid(7) == ""
+    node.log_of("train-0", "team", "torch", ID)
+    api.run("train-0", "torch", "train:1", f"train@{DIGEST}")
+    made.refresh()
+    assert (made.image_of_pid(7), made.image_of_pid(8), made.image_of_pid(9)) == ("train:1@0123456789ab", "", "")
+    assert made.labels_of_pid(GPU_0, 7) == {"pod": "train-0", "namespace": "team", "container": "torch"}
+    assert not Attribution(node.settings, on_error=node.errors.append).image_of_pid(7), "images are off by default"
 
 
 def test_the_request_is_cheap_for_the_api_server(api: FakeApiServer, account: Path) -> None:
@@ -180,7 +251,9 @@ def test_the_labels_of_a_pod_are_bounded_and_a_pattern_matches_anywhere_as_with_
 
 def test_a_process_in_a_pod_carries_the_pods_labels_beside_its_name(api: FakeApiServer, account: Path) -> None:
     api.add("train-0", app="train", pod="a label that claims to be the name")
-    settings = AttributionSettings(pod_labels=(ApiServer("node-1", api.url, account), ("^app$", "^pod$")))
+    settings = AttributionSettings(
+        api_server=ApiServer("node-1", api.url, account), pod_label_patterns=("^app$", "^pod$")
+    )
     made = Attribution(settings, on_error=lambda _source: None)
     container = Container("team", "train-0", "main")
     assert "app" not in made._labels_of_container(container)

@@ -70,6 +70,10 @@ class CurrentUsers:
         """See `Attribution.labels_of_pid`."""
         return self._now.labels_of_pid(gpu, pid)
 
+    def image_of_pid(self, pid: int) -> str:
+        """See `Attribution.image_of_pid`."""
+        return self._now.image_of_pid(pid)
+
     def _attribution(self, places: AttributionSettings) -> Attribution:
         return Attribution(places, on_error=lambda source: self._errors[source].inc())
 
@@ -80,16 +84,16 @@ def _places(settings: ExporterSettings) -> AttributionSettings:
         socket=settings.pod_resources_socket,
         shared_gpus=settings.kubernetes_virtual_gpus,
         job_directory=settings.job_mapping_directory,
-        pod_labels=_pod_labels(settings),
+        api_server=_api_server(settings),
+        pod_label_patterns=settings.kubernetes_pod_label_allowlist_regex,
+        images=settings.kubernetes_images,
     )
 
 
-def _pod_labels(settings: ExporterSettings) -> tuple[ApiServer, tuple[str, ...]] | None:
-    patterns = settings.kubernetes_pod_label_allowlist_regex
-    if not patterns:
+def _api_server(settings: ExporterSettings) -> ApiServer | None:
+    if not settings.kubernetes_pod_label_allowlist_regex and not settings.kubernetes_images:
         return None
-    node_name = settings.kubernetes_node_name or settings.hostname or platform.node()
-    return ApiServer(node_name, settings.kubernetes_api_url), patterns
+    return ApiServer(settings.kubernetes_node_name or settings.hostname or platform.node(), settings.kubernetes_api_url)
 
 
 class Ages(Collector):

@@ -93,7 +93,9 @@ class AttributionSettings:
         shared_gpus: A GPU with several containers has each series once for each (dcgm-exporter's
             KUBERNETES_VIRTUAL_GPUS); otherwise once, with the labels on which all agree.
         job_directory: dcgm-exporter's mapping directory; None where there is none.
-        pod_labels: The API server, and patterns of the keys of labels that are taken; None takes none.
+        api_server: Whom to ask for pods; None where neither their labels nor their images are wanted.
+        pod_label_patterns: Of the keys of labels that are taken.
+        images: Whether to ask for the images of containers.
         logs: The kubelet's log directories.
         proc: Processes.
         passwd: Users.
@@ -104,7 +106,9 @@ class AttributionSettings:
     socket: Path = KUBELET_SOCKET
     shared_gpus: bool = False
     job_directory: Path | None = None
-    pod_labels: tuple[ApiServer, tuple[str, ...]] | None = None
+    api_server: ApiServer | None = None
+    pod_label_patterns: tuple[str, ...] = ()
+    images: bool = False
     logs: Path = LOGS
     proc: Path = PROC
     passwd: Path = PASSWD
@@ -144,7 +148,7 @@ class Attribution:
         sources: list[Refreshed[Any]] = [self._users]
         if self._settings.kubernetes != "off":
             sources += [self._pods, self._names]
-            if self._settings.pod_labels is not None:
+            if self._settings.api_server is not None:
                 sources.append(self._pod_labels)
         if self._settings.job_directory is not None:
             sources.append(self._jobs)
@@ -210,6 +214,22 @@ class Attribution:
             found["user"] = user_of(pid, self._users.value, self._settings.proc)
         return {name: value for name, value in found.items() if value}
 
+    def image_of_pid(self, pid: int) -> str:
+        """The image of the container in which a process runs; empty where it is not known, or not yet.
+
+        Args:
+            pid: In this process's own pid namespace.
+        """
+        if not self._settings.images or (member := membership(pid, self._settings.proc)) is None or not member.pod_uid:
+            return ""
+        found = self._names.value.of(member)
+        if found is None or not found.name:
+            self._names.soon()
+            return ""
+        image = self._pod_labels.value.images.get(found)
+        self._ask_ahead(found, known=image is not None)
+        return image or ""
+
     def _labels_of_gpu(self, gpu: AttributedGpu) -> tuple[Mapping[str, str], ...]:
         uses = [{**self._labels_of_pod(use.container), **use.labels()} for use in self._uses(gpu)]
         if not uses:
@@ -232,15 +252,19 @@ class Attribution:
 
     def _labels_of_pod(self, container: Container) -> Mapping[str, str]:
         """Return labels from the pod's own labels; an unknown pod is queried once, ahead of the next refresh."""
-        if self._settings.pod_labels is None:
+        if not self._settings.pod_label_patterns:
             return NO_LABELS
         found = self._pod_labels.value.of(container)
-        if found is None and container not in self._missed and len(self._missed) < MAX_MISSED:
+        self._ask_ahead(container, known=found is not None)
+        return found or NO_LABELS
+
+    def _ask_ahead(self, container: Container, *, known: bool) -> None:
+        """Ask the API server before the next refresh, once for each container of which its last answer said nothing."""
+        if known:
+            self._missed.discard(container)
+        elif container not in self._missed and len(self._missed) < MAX_MISSED:
             self._missed.add(container)
             self._pod_labels.soon()
-        elif found is not None:
-            self._missed.discard(container)
-        return found or NO_LABELS
 
     def _uses(self, gpu: AttributedGpu) -> tuple[Use, ...]:
         names = names_of(gpu.uuid, gpu.device, gpu.index, gi_id=gpu.gi_id, mig_uuids=gpu.mig_uuids)
@@ -269,9 +293,10 @@ class Attribution:
         return read_users(self._settings.passwd)
 
     def _pod_label_reader(self) -> Callable[[], PodLabels | None]:
-        if self._settings.pod_labels is None:
+        wanted = self._settings
+        if wanted.api_server is None:
             return lambda: None
-        return PodLabelReader(*self._settings.pod_labels).read
+        return PodLabelReader(wanted.api_server, wanted.pod_label_patterns, images=wanted.images).read
 
     def _job_reader(self, on_error: ErrorListener) -> Callable[[], Jobs | None]:
         directory = self._settings.job_directory

@@ -1,8 +1,10 @@
-"""Labels of the node's pods, from the Kubernetes API server; only those that the operator allows.
+"""Labels of the node's pods, and images of their containers, from the Kubernetes API server.
 
-dcgm-exporter: `--kubernetes-enable-pod-labels` and `--kubernetes-pod-label-allowlist-regex`. One list request asks for
-the metadata of this node's pods from the API server's cache (`resourceVersion=0`). No redirect is followed and no proxy
-used: the token goes to the one address that was given.
+Labels: only those that the operator allows, as dcgm-exporter's `--kubernetes-enable-pod-labels` and
+`--kubernetes-pod-label-allowlist-regex`. One list request asks for this node's pods from the API server's cache
+(`resourceVersion=0`): for their metadata alone, or for whole pods where images are wanted, which are in their status.
+No redirect is followed and no proxy used: the token goes to the one address that was given. `Attribution` calls `read`
+on a thread of its own.
 """
 
 import http.client
@@ -11,8 +13,8 @@ import os
 import re
 import ssl
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
@@ -26,15 +28,22 @@ TIMEOUT_SECONDS: Final = 10.0
 DEADLINE_SECONDS: Final = 30.0
 """Of all pages together."""
 PAGE_PODS: Final = 500
+PAGE_WHOLE_PODS: Final = 250
+"""A whole pod has some ten KiB, its metadata a tenth of that."""
 MAX_PAGES: Final = 20
 MAX_BYTES: Final = 16 * 2**20
 """Of one page."""
 READ_BYTES: Final = 2**16
 MAX_LABELS: Final = 32
 """Of one pod, after the allow-list."""
+MAX_IMAGE_CHARACTERS: Final = 200
+"""Of an image's end, where its tag and digest are."""
+DIGEST_DIGITS: Final = 12
+"""Of an image's digest, as many as Docker shows: a tag that was pushed again has another digest."""
 PREFIX: Final = "pod_label_"
 """Before a name that another label of ours has, as with dcgm-exporter."""
 METADATA_ONLY: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1, application/json"
+WHOLE_PODS: Final = "application/json"
 LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 _NOT_IN_A_NAME: Final = re.compile(r"[^a-zA-Z0-9_]")
@@ -67,13 +76,15 @@ class ApiServerError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PodLabels:
-    """Labels by pod.
+    """Labels by pod, and images by container.
 
     Attributes:
         pods: Under names that Prometheus allows.
+        images: As `train:1.4@abcdef012345`: reference, then the beginning of the digest, as far as they are known.
     """
 
     pods: Mapping[Pod, Mapping[str, str]]
+    images: Mapping[Container, str] = field(default_factory=dict)
 
     def of(self, container: Container) -> Mapping[str, str] | None:
         """The labels of a container's pod; None where the pod is not known."""
@@ -116,19 +127,21 @@ class ApiServer:
 
 
 class PodLabelReader:
-    """Reads the labels of this node's pods; one request at a time.
+    """Reads the labels of this node's pods, and the images of their containers; one request at a time.
 
     Args:
         server: Whom to ask.
-        patterns: A label is taken where one of these is found in its key, as with dcgm-exporter; at least one.
+        patterns: A label is taken where one of these is found in its key, as with dcgm-exporter.
+        images: Read images, too.
     """
 
-    def __init__(self, server: ApiServer, patterns: Iterable[str]) -> None:
+    def __init__(self, server: ApiServer, patterns: Iterable[str], *, images: bool = False) -> None:
         self._server = server
         self._patterns = [re.compile(pattern) for pattern in patterns]
+        self._images = images
 
     def read(self) -> PodLabels:
-        """The allowed labels of every pod of the node.
+        """The allowed labels of every pod of the node, and the image of each container that has started.
 
         Raises:
             ApiServerError: The API server cannot be asked, or refuses.
@@ -137,6 +150,7 @@ class PodLabelReader:
         """
         deadline = time.monotonic() + DEADLINE_SECONDS
         pods: dict[Pod, Mapping[str, str]] = {}
+        images: dict[Container, str] = {}
         token = ""
         for _ in range(MAX_PAGES):
             page = self._page(token, deadline)
@@ -144,10 +158,11 @@ class PodLabelReader:
                 metadata = item.get("metadata") or {}
                 pod = str(metadata.get("namespace", "")), str(metadata.get("name", ""))
                 pods[pod] = self.allowed(metadata.get("labels") or {})
+                images.update(_images(pod, item.get("status") or {}))
             token = (page.get("metadata") or {}).get("continue") or ""
             if not token:
                 break
-        return PodLabels(pods)
+        return PodLabels(pods, images)
 
     def allowed(self, found: Mapping[str, str]) -> Mapping[str, str]:
         """The labels whose keys are allowed, under names that Prometheus allows and that no other label has."""
@@ -157,11 +172,15 @@ class PodLabelReader:
                 labels.setdefault(label_name(key), str(found[key]))
         return {name: value for name, value in labels.items() if value}
 
+    @property
+    def _page_pods(self) -> int:
+        return PAGE_WHOLE_PODS if self._images else PAGE_PODS
+
     def _page(self, token: str, deadline: float) -> dict[str, Any]:
         url = urlsplit(self._server.address())
-        query = {"fieldSelector": f"spec.nodeName={self._server.node_name}", "limit": str(PAGE_PODS)}
+        query = {"fieldSelector": f"spec.nodeName={self._server.node_name}", "limit": str(self._page_pods)}
         query |= {"continue": token} if token else {"resourceVersion": "0"}
-        headers = {"Accept": METADATA_ONLY, "Authorization": f"Bearer {self._token()}"}
+        headers = {"Accept": WHOLE_PODS if self._images else METADATA_ONLY, "Authorization": f"Bearer {self._token()}"}
         connection = self._connection(url.scheme, url.hostname or "", url.port)
         try:
             connection.request("GET", f"{url.path.rstrip('/')}/api/v1/pods?{urlencode(query)}", headers=headers)
@@ -171,7 +190,7 @@ class PodLabelReader:
                         f"the API server answered {answer.status} {answer.reason}; the exporter's service account has "
                         "to be allowed to list pods"
                     )
-                page = json.loads(_body(answer, deadline))
+                page = json.loads(_body(answer, deadline, self._page_pods))
         finally:
             connection.close()
         if not isinstance(page, dict):
@@ -195,14 +214,32 @@ def label_name(key: str) -> str:
     return f"{PREFIX}{name}" if name in _TAKEN or name[:1].isdigit() or name.startswith("__") else name
 
 
-def _body(answer: http.client.HTTPResponse, deadline: float) -> bytes:
+def _images(pod: Pod, status: Mapping[str, Any]) -> Iterator[tuple[Container, str]]:
+    """The images of a pod's containers that have been started; the kubelet writes `imageID` when it has pulled one."""
+    namespace, name = pod
+    for group in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"):
+        for container in status.get(group) or ():
+            if image_id := str(container.get("imageID") or ""):
+                yield Container(namespace, name, str(container.get("name", ""))), _image(container, image_id)
+
+
+def _image(container: Mapping[str, Any], image_id: str) -> str:
+    """An image's reference, without the digest that it may have, and the first digits of its digest."""
+    reference = str(container.get("image") or "").partition("@")[0]
+    digest = image_id.rpartition("sha256:")[2][:DIGEST_DIGITS] if "sha256:" in image_id else ""
+    # An image that the runtime knows by its digest alone has that in place of a reference.
+    whole = digest if not reference or reference.startswith("sha256:") else "@".join(filter(None, (reference, digest)))
+    return "".join(character for character in whole if character.isprintable())[-MAX_IMAGE_CHARACTERS:]
+
+
+def _body(answer: http.client.HTTPResponse, deadline: float, pods: int) -> bytes:
     parts: list[bytes] = []
     size_bytes = 0
     while part := answer.read(READ_BYTES):
         parts.append(part)
         size_bytes += len(part)
         if size_bytes > MAX_BYTES:
-            raise ApiServerError(f"the API server's answer has more than {MAX_BYTES} bytes for {PAGE_PODS} pods")
+            raise ApiServerError(f"the API server's answer has more than {MAX_BYTES} bytes for {pods} pods")
         if time.monotonic() > deadline:
             raise ApiServerError(f"the API server's answer took more than {DEADLINE_SECONDS:.0f} s")
     return b"".join(parts)

@@ -53,12 +53,19 @@ class RegisteredProcess:
         peer: Its credentials from the kernel.
         connection: The number of its connection; None while it is disconnected.
         away_since_ns: When it was disconnected, Unix nanoseconds.
+        image: Of its container, as the orchestrator knows it; empty while that is not known.
     """
 
     session: ProbeSession
     peer: Peer
     connection: int | None
     away_since_ns: int = 0
+    image: str = ""
+
+
+def _no_image(_pid: int) -> str:
+    """No image is known."""
+    return ""
 
 
 class ProbeRegistry:
@@ -71,6 +78,7 @@ class ProbeRegistry:
         ended: Returns whether a pid has ended; passed in for tests.
 
     Attributes:
+        image_of: Returns the image of the container in which a pid runs, without waiting; empty while it is not known.
         receivers: The users whose processes got each hint.
         keep_unsaved: Whether new sessions keep the reports of a poll until `saved` is called.
     """
@@ -86,6 +94,7 @@ class ProbeRegistry:
         self._limits = limits
         self._counts = counts
         self._ended = ended
+        self.image_of: Callable[[int], str] = _no_image
         self.receivers = HintReceivers()
         self.keep_unsaved = False
         self._entries: dict[str, RegisteredProcess] = {}
@@ -255,11 +264,18 @@ class ProbeRegistry:
                 absent_ns = now_ns - entry.away_since_ns
                 away_too_long = absent_ns >= self._limits.absence_seconds * NANOSECONDS
                 session.ended = away_too_long or self._ended(entry.peer.pid)
-            found.extend(session.reports())
+            found.extend(self._with_image(report, entry) for report in session.reports())
             if session.ended:
                 del self._entries[nonce]
         self._counts.processes.set(len(self._entries))
         return tuple(found)
+
+    def _with_image(self, report: ProcessReport, entry: RegisteredProcess) -> ProcessReport:
+        """Add the image of the process's container, unless the program has named one; it never changes in its life."""
+        if report.versions.image or not entry.peer.pid:
+            return report
+        entry.image = entry.image or self.image_of(entry.peer.pid)
+        return replace(report, versions=replace(report.versions, image=entry.image)) if entry.image else report
 
     def saved(self) -> None:
         """Note that the state on disk holds the last `reports`."""

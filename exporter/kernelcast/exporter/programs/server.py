@@ -102,6 +102,14 @@ class ProbeServer:
         self._registry.restore(outcome_log.restore())
         self._registry.keep_unsaved = True
 
+    def name_images(self, image_of: Callable[[int], str]) -> None:
+        """Add the images of containers to reports. Call it before `start`.
+
+        Args:
+            image_of: Returns the image of the container in which a pid runs; called under the lock, so it may not wait.
+        """
+        self._registry.image_of = image_of
+
     def start(self) -> None:
         """Open the socket and start the thread.
 

@@ -187,3 +187,37 @@ def test_processes_on_a_time_sliced_gpu_carry_the_pod_that_each_belongs_to(tmp_p
 def by_pod(samples: list[Sample], name: str) -> Mapping[str, object]:
     rows = [sample for sample in samples if sample.metric.prometheus_name == name]
     return {dict(sample.attributes)["pod"]: sample.value for sample in rows}
+
+
+def test_the_image_of_a_programs_container_is_asked_for_until_it_is_known_and_never_again(host: Host) -> None:
+    asked: list[int] = []
+    images = {4001: ""}
+
+    def image_of(pid: int) -> str:
+        asked.append(pid)
+        return images[pid]
+
+    host.registry.image_of = image_of
+    session = host.join("a", 4001)
+
+    def shown() -> list[str]:
+        host.launch(session, len(asked) + 1)
+        host.launches()
+        samples = [sample for group in host.aggregator.samples(NOW_NS) for sample in group.samples]
+        return [dict(one.attributes)["image"] for one in samples if one.metric is kernel.PROGRAM_INFO]
+
+    assert shown() == []
+    images[4001] = "train:1@0123456789ab"
+    assert shown() == ["train:1@0123456789ab"]
+    images[4001] = ""
+    assert shown() == ["train:1@0123456789ab"]
+    assert asked == [4001, 4001]
+
+
+def test_the_image_that_a_program_names_itself_wins(host: Host) -> None:
+    host.registry.image_of = lambda _pid: "from the API server"
+    hello = Hello("train", "a", 1, 1, image="named:1", devices=(DeviceClaim(UUID_0),))
+    joined = host.registry.join(hello, Peer(4001, 0), 1)
+    assert not isinstance(joined, RejectedProcess)
+    host.launch(joined, 1)
+    assert [report.versions.image for report in host.registry.reports(NOW_NS)] == ["named:1"]
