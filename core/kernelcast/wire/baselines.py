@@ -1,7 +1,8 @@
-"""Baselines of kernels that the nodes of a fleet share, as CloudEvents on `kernelcast.baselines`.
+"""Baselines of kernels that the nodes of a fleet share: their data, to CloudEvents on `kernelcast.baselines` and back.
 
-The topic is compacted: one record for each kernel, configuration and device model, which has the part of each node. Two
-writers of a record may replace each other's; merging takes the newest part of each node, so nothing is lost for long.
+Predictors write and read them. The topic is compacted, with one record for each kernel, configuration and device model;
+it has a part for each node. Two predictors may replace each other's record. Each merges what it reads with its own
+parts (`merge` keeps the newest part of each node) and writes again, so no part is lost for long.
 """
 
 import math
@@ -15,6 +16,7 @@ BASELINE_TYPE: Final = "dev.kernelcast.baseline.v1"
 MAX_NODES: Final = 64
 """Parts in a record; with more nodes those with the newest parts are kept. 64 are enough for a median."""
 MAX_TEXT_CHARACTERS: Final = 512
+"""Longest text in a record: a kernel's label has at most 89 characters, a variant 128, a program's name 128."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,7 @@ def merge(first: KernelBaseline, second: KernelBaseline) -> KernelBaseline:
 
 
 def _age(part: NodeBaseline) -> tuple[Any, ...]:
-    """Order of parts; every field counts, so that the result does not depend on the order of arrival."""
+    """Return the sort key of a part: its time, then every field, so that the order of arrival does not matter."""
     return part.time_ns, *(getattr(part, item.name) for item in fields(part))
 
 

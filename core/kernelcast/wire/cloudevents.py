@@ -1,4 +1,7 @@
-"""The envelope of CloudEvents 1.0 in structured JSON: made, written, read and checked.
+"""The envelope of CloudEvents 1.0 in structured JSON: made, written, read and checked. Pure functions.
+
+`wire.events`, `wire.baselines` and `wire.tuning` define the data that it carries; the services write it to Kafka, and
+exporter and probe exchange it in frames.
 
 Source: cloudevents/spec, formats/json-format.md and bindings/kafka-protocol-binding.md (structured content mode).
 """
@@ -13,9 +16,10 @@ from kernelcast.wire.errors import EventError
 SPEC_VERSION: Final = "1.0"
 CONTENT_TYPE: Final = "application/cloudevents+json; charset=utf-8"
 MAX_EVENT_BYTES: Final = 48 * 1024
-"""A hint must fit into one probe frame."""
+"""A hint must fit into one frame on the probe's socket (64 KiB), with its header."""
 
 NANOSECONDS: Final = 1_000_000_000
+"""In a second."""
 
 
 def envelope(
@@ -47,6 +51,7 @@ def encode_event(event: dict[str, Any]) -> bytes:
 
     Raises:
         EventError: Longer than `MAX_EVENT_BYTES`.
+        ValueError: A number in it is NaN or infinite.
     """
     body = json.dumps(event, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
     if len(body) > MAX_EVENT_BYTES:

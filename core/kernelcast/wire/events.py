@@ -1,4 +1,15 @@
-"""Events of hints, their outcomes, alerts, findings and marks: their data, to CloudEvents and back."""
+"""Data of hints, outcomes, alerts, findings and marks: frozen values, converted to CloudEvents and back.
+
+::
+
+    Hint      predictor -> exporter -> program
+    Outcome   program -> exporter -> predictor
+    Alert     Alertmanager -> bridge -> exporter
+    Finding   predictor -> `kernelcast findings`
+    Mark      `kernelcast findings` -> predictor
+
+Readers ignore fields that they do not know, so that a newer writer can add some.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -25,7 +36,8 @@ ALERT_TYPE: Final = "dev.kernelcast.alert.v1"
 FINDING_TYPE: Final = "dev.kernelcast.finding.v1"
 MARK_TYPE: Final = "dev.kernelcast.mark.v1"
 WITHDRAWAL_TYPE: Final = "dev.kernelcast.hint.withdrawn.v1"
-"""A hint was withdrawn; only between exporter and program. Its subject is the hint's record key, it has no data."""
+"""Type of an event that withdraws a hint; only the exporter sends it, to a program. Its subject is the hint's record
+key; it has no data."""
 SEARCH_PREFIX: Final = "search-"
 """Beginning of the ids of outcomes that belong to no hint: the program searched a space by itself."""
 
@@ -39,7 +51,11 @@ class HintMode(StrEnum):
 
 
 class OutcomeState(StrEnum):
-    """States of a hint in a program, in their possible order."""
+    """States of a hint in a program, in their possible order.
+
+    A hint is first received. It then ends as rejected, expired or superseded (by a newer one for its tunable), or goes
+    on: to `dry_run` (reported, not applied), or to applied, after which its trial ends in kept or rolled back.
+    """
 
     RECEIVED = "received"
     REJECTED = "rejected"
@@ -76,11 +92,11 @@ class Hint:
         rank: `*` for all ranks.
         kernel: The label of the kernel it should make faster.
         expires_at_ns: Unix nanoseconds; after that it is refused.
-        mode: How far the program may go.
-        expected_ratio: New kernel time over old that is expected; below 1 is faster.
-        expected_interval: Its interval.
+        mode: Limit of the program's action.
+        expected_ratio: Expected kernel time with the new value over that with the old; below 1 is faster.
+        expected_interval: Its 95 % interval.
         confidence: Between 0 and 1.
-        evidence: Why.
+        evidence: Facts from which the rule concluded it.
         approval: `required` where a person has to approve it first (`wire.tuning.approvals`); empty otherwise.
         approved_by: Who approved it; the exporter fills it in when it delivers the hint.
         granularity: When the tunable may change: `call`, `step`, `epoch` or `restart`; empty where it is not known.
@@ -171,7 +187,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """One alert of an Alertmanager webhook notification, with the fields that all of its alerts share."""
+    """One alert of an Alertmanager webhook notification, with the notification's fields (`receiver` to the end).
+
+    Names and texts are Alertmanager's; times are RFC 3339.
+    """
 
     fingerprint: str
     status: str
@@ -341,6 +360,7 @@ _READERS: Final[Mapping[type[EventData], Mapping[str, Callable[[Any], Any]]]] = 
 
 
 def _check(data: EventData | FindingEvidence) -> None:
+    """Raise TypeError where a field has another type than it declares: JSON can hold anything."""
     for item in fields(data):
         value = getattr(data, item.name)
         if item.type in ("str", str) and not isinstance(value, str):

@@ -1,6 +1,7 @@
-"""Findings of the predictor about series or groups of them, and what people answer; both travel on one topic.
+"""Findings of the predictor about series or groups of them, and the marks with which people answer them: their data.
 
-A finding is written when it begins, whenever its state changes, and when it is over. A mark answers one finding.
+Both travel on the topic `kernelcast.findings` (`wire.events` converts them). The predictor writes a finding when it
+begins, whenever its state changes, and when it is over. `kernelcast findings mark` writes a mark.
 """
 
 from dataclasses import dataclass
@@ -10,7 +11,11 @@ from kernelcast.wire.catalogue.meanings import Cause
 
 
 class FindingState(StrEnum):
-    """States of a finding, in their possible order."""
+    """States of a finding.
+
+    A finding about a limit is predicted, and passed once the value has crossed the limit. A fault that exists already,
+    such as an XID, is observed. Each ends as over.
+    """
 
     PREDICTED = "predicted"
     PASSED = "passed"
@@ -45,7 +50,11 @@ class Verdict(StrEnum):
 
 
 class EndReason(StrEnum):
-    """Reason for the end of a finding."""
+    """Reason for the end of a finding.
+
+    Cleared: it no longer holds. Accepted: a person marked it so. Undone: the deploy behind it was taken back, or its
+    kernels are as fast as before. Program ended: its program runs no more.
+    """
 
     CLEARED = "cleared"
     ACCEPTED = "accepted"
@@ -103,7 +112,7 @@ class Finding:
         updated_ns: Time of this state.
         ended_ns: End; 0 while it lasts.
         series: Number of series that it explains.
-        held: Whether its page is held back because the fleet's budget of pages is spent.
+        held: Whether it does not page, because the fleet has had as many pages as the settings allow.
         evidence: The facts behind it.
         end_reason: Why it is over; None while it lasts.
     """

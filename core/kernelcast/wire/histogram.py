@@ -1,8 +1,9 @@
-"""Durations as they travel: exact count, sum and sum of squares, and exponential buckets of scale 3.
+"""Durations as all parts exchange them: exact count, sum and sum of squares, and exponential buckets of scale 3.
 
+The probe and the exporter count with it, the encoder sends it, and the bridge converts buckets to classic ones.
 Bucket `i` covers (BASE**i, BASE**(i+1)] seconds with BASE = 2**(1/8), about 9 % wide, as OTLP's exponential histogram
 defines it (opentelemetry-proto, metrics.proto, ExponentialHistogramDataPoint). Every eighth bound is a power of two, so
-the conversion to classic bounds below is exact, never interpolated.
+the conversion to classic bounds is exact, never interpolated.
 """
 
 from bisect import bisect_left
@@ -44,7 +45,7 @@ def bucket_index(duration_ns: int) -> int:
 
 @dataclass(slots=True)
 class DurationTotals:
-    """Sum, count and histogram of durations; cumulative, and two can be added without loss.
+    """Sum, count and histogram of durations; two can be added without loss. Not thread-safe; its owner locks.
 
     Attributes:
         count: Number of durations.
@@ -112,7 +113,7 @@ def classic_counts(zero_count: int, buckets: Iterable[tuple[int, int]]) -> list[
         buckets: Scale-3 bucket indices with their counts, in any order.
 
     Returns:
-        One cumulative count per bound of `LADDER_BOUNDS_SECONDS`; what lies above the last bound is left to `+Inf`.
+        One cumulative count for each of `CLASSIC_BOUNDS_SECONDS`; durations above the last bound are in none (`+Inf`).
     """
     counts = [0] * len(CLASSIC_BOUNDS_SECONDS)
     for index, count in buckets:

@@ -1,4 +1,7 @@
-"""Identities of measurements: the GPU, the process, the program."""
+"""Identities of measurements: the GPU, the process, its versions.
+
+The exporter and the probe make them from what they measure; they become labels of series.
+"""
 
 import os
 import re
@@ -16,8 +19,10 @@ SOURCES: Final = (LIVE, REPLAYED, SIMULATED, CPU)
 """Values of the label `source`; it stands on every series that does not come from a live GPU."""
 
 PROGRAM_PATTERN: Final = re.compile(r"[^\x00-\x1f\x7f]{1,128}")
+"""Names of programs and nodes: no control characters, because files hold one name a line, with a tab after it."""
 
 VERSION_LABELS: Final = ("code_version", "image", "cuda_version", "driver_version")
+"""Labels of `kernelcast_program_info`, in the order of `Versions`' fields."""
 
 Labels = tuple[tuple[str, str], ...]
 """Label names and values, sorted by name, without empty values (Prometheus does not tell empty from absent)."""
@@ -128,7 +133,7 @@ class Versions:
 
     @classmethod
     def of_labels(cls, found: Mapping[str, str]) -> "Versions":
-        """The versions in the labels of a series."""
+        """The versions in the labels of a series; the inverse of `labels`."""
         return cls(*(found.get(name, "") for name in VERSION_LABELS))
 
 

@@ -1,5 +1,6 @@
-"""Kernel names: one identity per kernel across runs and hosts, and a label short enough for Prometheus.
+"""Names of kernels: one identity for each across runs and hosts, its label for Prometheus, and its class.
 
+The probe and the exporter call `normalise` for each new kernel, and `variant` for each use; all functions are pure.
 The identity is the normalised, demangled, full signature, because a Kineto trace has no mangled names. The label is its
 readable head and a hash of the whole: of 170 names in one real trace, 41 share their first 80 characters.
 """
@@ -13,18 +14,22 @@ NORMALISATION_VERSION: Final = 1
 """Changes whenever `normalise` would give an existing kernel another identity."""
 
 OTHER: Final = "other"
-"""The `kernel` label of all kernels beyond the cap."""
+"""The `kernel` label of all kernels beyond the limit of kernels for a program and GPU (`exporter.kernels`)."""
 
 HEAD_CHARACTERS: Final = 80
+"""Of the signature, in a label: people recognise a kernel by it."""
 HASH_DIGITS: Final = 8
+"""Hexadecimal digits of the hash in a label: two of 10,000 kernels have the same with a probability of 1 %."""
 MAX_VARIANT_CHARACTERS: Final = 128
 MAX_REGION_CHARACTERS: Final = 48
-"""Of a variant: a long region leaves room for the rest."""
+"""Of the region's name in a variant: a long one leaves room for the rest."""
 
 COMPUTE: Final = "compute"
 COLLECTIVE: Final = "collective"
 MEMORY: Final = "memory"
 
+# What `normalise` replaces: anonymous namespaces (`_GLOBAL__N__5c1…`), addresses (`0x7f12ab34`), numbers of generated
+# kernels (`triton_poi_fused_add_3`).
 _ANONYMOUS: Final = re.compile(r"_GLOBAL__N__[0-9A-Za-z_]*?(?=::|$)|_INTERNAL_[0-9a-f]{8}_[0-9A-Za-z_]*?(?=::|$)")
 _ADDRESS: Final = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
 _GENERATED: Final = re.compile(r"(?P<stem>\b(?:triton_\w+?|\w*fusion))(?:[_.]\d+)+(?=\b|$)")
@@ -79,6 +84,7 @@ such as `allreduce` alone would also match reductions within one GPU.
 """
 LOCAL_RULES: Final = (("triton", "fused"),)
 """Names that are never of a collective: Inductor names a fused kernel after the operators around it."""
+# In a mangled name, the length of a namespace stands before it: `30_GLOBAL__N__0000…`.
 _GENERATED_NAMESPACE: Final = re.compile(r"(?<!\d)(\d{1,5})(?=_GLOBAL__N_|_INTERNAL_)")
 _MEMORY: Final = re.compile(
     r"memcpy|memset|direct_copy_kernel|CatArrayBatchedCopy|\bcopy_kernel|FillFunctor|fillBuffer|copyBuffer",

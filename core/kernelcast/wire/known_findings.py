@@ -1,4 +1,7 @@
-"""Contents of the topic of findings: the newest state of each finding, and the newest answer to it."""
+"""Contents of the topic of findings as one reader has them: the newest state of each finding, and its newest mark.
+
+The predictor and `kernelcast findings` each fill one from the topic's messages.
+"""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +14,7 @@ from kernelcast.wire.findings import Finding, Mark
 
 @dataclass(slots=True)
 class KnownFindings:
-    """Findings and marks as read so far; messages may come in any order.
+    """Findings and marks as read so far; messages may come in any order. One thread uses it.
 
     Attributes:
         findings: The newest state of each finding, by its id.

@@ -1,7 +1,8 @@
-"""Files that travel with the code: dashboards and rules, and the examples of a deployment.
+"""Files that are installed with the code (dashboards and rules, examples of a deployment): finds and copies them.
 
-A wheel holds them in a folder `files` of the package that serves them; `hatch_build.py` puts them there. A checkout,
-and an installation in place, hold them where they are edited.
+`kernelcast grafana files`, `kernelcast config` and the bridge's pages in a browser use it. A wheel has the files in a
+folder `files` of the package that serves them (`hatch_build.py` puts them there); a checkout has them where they are
+edited.
 """
 
 import shutil

@@ -1,4 +1,7 @@
-"""Recognition of events that were written more than once: delivery is at least once, and a repeat has the same id."""
+"""Recognises events that were written more than once: delivery is at least once, and a repeat has the same id.
+
+Readers of outcomes and hints (exporter, probe, predictor) ask it before they count an event.
+"""
 
 from collections import OrderedDict
 from collections.abc import Iterable

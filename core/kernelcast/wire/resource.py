@@ -1,4 +1,4 @@
-"""Resource attributes of OTLP that kernelcast's own services add."""
+"""Attributes of OTLP resources that kernelcast adds: the exporter sends them, the bridge tells hosts apart by them."""
 
 from typing import Final
 

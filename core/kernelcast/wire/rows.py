@@ -1,4 +1,8 @@
-"""Kernel totals as packed rows: what flows over the probe's socket all the time, so it is compact and quick to read."""
+"""Totals of kernels as packed rows: the frames that a program sends at every interval, so they are compact.
+
+The probe packs them, the exporter's socket thread unpacks them; both through `encode` and `decode` of `wire.frames`.
+A body is `_ROWS`, then the rows: each is a `_ROW` with its `_BUCKET`s, or a `_VARIANT` with its text.
+"""
 
 import struct
 from collections.abc import Callable, Iterator
@@ -8,13 +12,17 @@ from typing import ClassVar, Final, NamedTuple, TypeVar
 from kernelcast.wire.errors import FrameError
 from kernelcast.wire.histogram import DurationTotals
 
-_ROWS: Final = struct.Struct("<HH")  # device index, rows
+_ROWS: Final = struct.Struct("<HH")
+"""Header of a body: index of the device, number of rows."""
 _ROW: Final = struct.Struct("<QQQQQQQQQQH")
-"""Kernel, launches, count, sum_ns, squares (low, high), zero_count, queue_delays, queue_delay_ns, graph_launches,
-buckets."""
-_BUCKET: Final = struct.Struct("<hQ")  # scale-3 index, count
-_VARIANT: Final = struct.Struct("<QQQQQH")  # kernel, count, sum_ns, squares (low, high), bytes of the text after it
+"""Kernel, launches, count, sum_ns, squares (low, high 64 bits), zero_count, queue_delays, queue_delay_ns,
+graph_launches, number of buckets after it."""
+_BUCKET: Final = struct.Struct("<hQ")
+"""Scale-3 index, count."""
+_VARIANT: Final = struct.Struct("<QQQQQH")
+"""Kernel, count, sum_ns, squares (low, high 64 bits), bytes of the text after it."""
 _LOW: Final = 2**64 - 1
+"""Mask of the lower half: a sum of squares needs up to 128 bits, so it is two fields."""
 _Row = TypeVar("_Row")
 
 

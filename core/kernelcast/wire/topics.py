@@ -1,4 +1,8 @@
-"""The topics on Kafka: their keys, values, clean-up and settings; `kernelcast topics apply` makes them so."""
+"""The topics on Kafka: their keys, values, clean-up policies and settings.
+
+Services take the names from here. `kernelcast topics apply` creates the topics with these settings, and
+`kernelcast doctor` compares them.
+"""
 
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -32,6 +36,7 @@ class Topic:
         retention_ms: Kafka's `retention.ms`, where the policy deletes; None leaves the broker's default.
         partitions: Number of partitions, fixed at creation.
         help: Content of the topic, for people.
+        extra: Further topic settings, by Kafka's names.
     """
 
     name: str
@@ -140,4 +145,5 @@ TOPICS: Final = (
     DEADLETTER,
 )
 METRIC_TOPICS: Final = (DEVICE, KERNELS, FORECASTS)
+"""Topics of OTLP metrics, which the bridge reads unless its settings name others."""
 EVENT_TOPICS: Final = (HINTS, OUTCOMES, ALERTS)

@@ -1,4 +1,7 @@
-"""Every metric kernelcast emits, once. Docs, dashboards, rules and tests read this table."""
+"""Every metric that kernelcast emits, as one table of rows.
+
+Services make their metrics from the rows; documents, dashboards, rules and tests read them.
+"""
 
 from types import MappingProxyType
 from typing import Final

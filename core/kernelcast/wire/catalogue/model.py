@@ -1,4 +1,4 @@
-"""The row of the catalogue: one metric."""
+"""The row of the catalogue: one metric, with its kind."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -30,8 +30,8 @@ class Metric:
         otlp_name: As it travels through Kafka; empty for a daemon's own metrics, which do not.
         unit: UCUM, as OTLP has it; empty for DCGM's names, so that no translator renames them.
         labels: Names of its labels.
-        source: Where the values come from, for `docs/metrics.md`.
-        exposed: False for what travels but never reaches Prometheus unless asked for.
+        source: Origin of the values, for `docs/metrics.md`.
+        exposed: False for a metric that the predictor alone reads from Kafka; the bridge does not expose it.
     """
 
     prometheus_name: str

@@ -69,7 +69,7 @@ def translate(otlp_name: str, unit: str, kind: Kind, *, suffixes: bool = True) -
 
 
 def travels(otlp_name: str, kind: Kind, help: str, *, unit: str, labels: tuple[str, ...], source: str) -> Metric:  # noqa: A002  the field's name
-    """A row whose Prometheus name follows from its OTLP name."""
+    """A row of a metric that goes through Kafka; its Prometheus name follows from its OTLP name."""
     return Metric(translate(otlp_name, unit, kind), kind, help, otlp_name, unit, labels, source)
 
 

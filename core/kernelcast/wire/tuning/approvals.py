@@ -1,7 +1,7 @@
 """Approvals: a hint that changes a program's results, or needs a restart, takes effect only after a person approved it.
 
-The answer of a person travels as a CloudEvent on the topic of orders, because a service that may write hints must not
-be able to approve them.
+`kernelcast hints approve` and `reject` write a person's answer; the exporter reads it and then delivers the hint. It is
+a CloudEvent on the topic of orders, because a service that may write hints must not be able to approve them.
 """
 
 from collections.abc import Mapping
@@ -20,10 +20,8 @@ RESTART: Final = "restart"
 """Granularity of tunables that change at a restart only: no program takes such a hint, somebody rolls it out."""
 RESULT_KINDS: Final = frozenset({"batch_size", "precision", "checkpointing"})
 """Kinds of tunables that change a program's results, unless the program declares otherwise."""
-
-
 SEARCH_ID: Final = "search"
-"""Begin of `Approval.hint_id` where a person approves the search of a space."""
+"""Beginning of `Approval.hint_id` where a person approves the search of a space."""
 
 
 class ApprovalState(StrEnum):
@@ -165,4 +163,5 @@ def _check(event_id: str, given: Mapping[str, Any]) -> None:
 
 
 def _subject(one: Approval | Hint) -> tuple[str, ...]:
+    """Return the fields that an approval and its hint must have in common."""
     return one.program, one.tunable, one.value, one.device_model, one.code_version

@@ -1,6 +1,7 @@
-"""Findings of searches of one space on all nodes: configurations that failed, and those that were kept.
+"""Results of all nodes' searches of one space: configurations that failed, and configurations that were kept.
 
-The predictor writes it for each space, device model and code version; exporters pass it on to programs.
+The predictor collects them from outcomes and writes one event for each space, device model and code version. Exporters
+pass it on to programs, which skip the failed ones and begin with the kept ones.
 """
 
 from dataclasses import asdict, dataclass
@@ -12,8 +13,10 @@ from kernelcast.wire.errors import EventError
 EXPERIENCE_TYPE: Final = "dev.kernelcast.experience.v1"
 MAX_FAILED: Final = 256
 MAX_KEPT: Final = 5
+"""Configurations of each list: the event must fit into one frame on the probe's socket."""
 PROVED_NODES: Final = 2
-"""Nodes on which a configuration must have been kept before all others begin with it."""
+"""Nodes on which a configuration must have been kept before all other nodes begin with it. Until then one node, named
+in `KeptElsewhere.second`, begins with it, so that a value that suits one node only does not spread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +26,7 @@ class KeptElsewhere:
     Attributes:
         value: The configuration, as text.
         nodes: Number of nodes that kept it.
-        second: Node that is to prove it next; empty once enough have.
+        second: The node that tries it next; empty once `PROVED_NODES` have kept it.
     """
 
     value: str
@@ -37,7 +40,7 @@ class KeptElsewhere:
 
 @dataclass(frozen=True, slots=True)
 class Experience:
-    """Findings about one space.
+    """Results of the searches of one space.
 
     Attributes:
         program, space, device_model, code_version: Their subject; the space with function and shape.

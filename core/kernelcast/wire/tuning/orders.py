@@ -1,7 +1,8 @@
 """Orders of people to stop trials of hints, and the file with which a node passes them to its programs.
 
-An order travels as a CloudEvent on a topic of its own. The topic of hints is no place for it: readers of hints refuse
-other types of event, and a person who may stop trials need not be able to start them.
+`kernelcast hints stop` and `resume` write an order, a CloudEvent on the topic of orders. Exporters read it and write
+`STOPPED_FILE`; the probe reads the file. The topic of hints is unsuitable for orders: readers of hints refuse other
+types of event, and a person who may stop trials need not be able to start them.
 """
 
 from collections.abc import Mapping
@@ -14,12 +15,15 @@ from kernelcast.wire.identity import PROGRAM_PATTERN
 
 STOP_TYPE: Final = "dev.kernelcast.stop.v1"
 ANY: Final = "*"
+"""As a program or node: all of them."""
 STOPPED_FILE: Final = "hints.stopped"
 """Beside the probe's socket; the exporter writes it, a line for each program: its name or `*`, a tab, the reason."""
 LIFTED_BY: Final = "`kernelcast hints resume` lifts it"
 """End of the reason of an outcome where an order ended a trial: the value may be tried again later."""
 MAX_FILE_BYTES: Final = 256 * 1024
+"""Largest file that a program reads: some thousand names and reasons."""
 MAX_REASON_CHARACTERS: Final = 500
+"""Of a reason in a sentence: it must stay one line in logs and in the file."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""Pauses: while one lasts no trial begins, and an open one goes on later, with the kept value until then.
+"""Names and texts of pauses. During a pause no trial begins, and an open one waits, with the kept value, until its end.
 
 The exporter writes the paused programs of its node to files beside the probe's socket, in the form of the file of
-stopped programs (`kernelcast.wire.tuning.orders`).
+stopped programs (`wire.tuning.orders`); the probe reads them.
 """
 
 from typing import Final

@@ -1,4 +1,7 @@
-"""The site's policy for trials: what programs may do, and when; the predictor writes it, exporters read it."""
+"""The site's policy for trials: what programs may do, and when.
+
+The predictor writes it from its settings to `kernelcast.policy`; exporters read it.
+"""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -15,6 +18,7 @@ POLICY_TYPE: Final = "dev.kernelcast.policy.v1"
 POLICY_KEY: Final = "policy"
 MAX_PROGRAMS: Final = 1024
 MAX_WINDOWS: Final = 64
+"""With these limits the event stays below `MAX_EVENT_BYTES` for names of usual length."""
 _WINDOW: Final = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
 _MINUTES_OF_A_DAY: Final = 24 * 60
 
@@ -94,6 +98,7 @@ def policy_from(event: dict[str, Any]) -> Policy:
 
 
 def _contains(window: str, minute: int) -> bool:
+    """Whether a minute of the day lies in a window; `22:00-06:00` spans midnight."""
     found = _WINDOW.fullmatch(window)
     if found is None:
         return False
