@@ -46,9 +46,9 @@ from kernelcast.predictor.series.subjects import Form, Subject
 from kernelcast.predictor.series.windows import Windows
 from kernelcast.probe.reporting.left_outcomes import LeftOutcomes, Origin
 from kernelcast.wire import cloudevents, events, frames
+from kernelcast.wire.frames import KernelRow, KernelRows, VariantRow, VariantRows
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.identity import Device, Process
-from kernelcast.wire.rows import KernelRow, KernelRows, VariantRow, VariantRows
 
 SECOND_NS: Final = 1_000_000_000
 DURATIONS_NS: Final = (0, 900, 1_000_003, 7_500_000)

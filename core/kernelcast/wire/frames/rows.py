@@ -1,7 +1,7 @@
-"""Totals of kernels as packed rows: the frames that a program sends at every interval, so they are compact.
+"""Totals of kernels and variants as packed rows: a program sends these frames at every interval, so they are compact.
 
-The probe packs them, the exporter's socket thread unpacks them; both through `encode` and `decode` of `wire.frames`.
-A body is `_ROWS`, then the rows: each is a `_ROW` with its `_BUCKET`s, or a `_VARIANT` with its text.
+`codec.encode` calls `pack`, `codec.decode` calls `unpack`. A body is a `_ROWS` header, then the rows: each is a `_ROW`
+with its `_BUCKET`s, or a `_VARIANT` with its text. All numbers are little-endian.
 """
 
 import struct

@@ -1,0 +1,161 @@
+"""Frames to packets and back: `encode` and `decode`, pure functions that both ends of the probe's socket call.
+
+The socket is SOCK_SEQPACKET: one frame is one packet, so a reader never sees half of one. Each packet begins with
+`HEADER`; a control frame's JSON follows, or packed rows (`wire.frames.rows`). Example, a `Bye`::
+
+    4b 43  02  08  7b 22 72 65 61 73 6f 6e 22 3a 22 65 78 69 74 22 7d
+    "KC", version, type, {"reason":"exit"}
+"""
+
+import json
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, fields
+from sys import float_info
+from typing import Any, Final, TypeVar
+
+from kernelcast.wire.errors import FrameError
+from kernelcast.wire.frames.messages import (
+    Bye,
+    Counters,
+    DeviceClaim,
+    Frame,
+    Hello,
+    HintFrame,
+    KernelName,
+    Names,
+    OutcomeFrame,
+    OutcomesConfirmed,
+    Status,
+    TunableClaim,
+    Tunables,
+)
+from kernelcast.wire.frames.rows import KernelRows, VariantRows, pack, unpack
+from kernelcast.wire.histogram import DurationTotals
+
+MAGIC: Final = b"KC"
+PROTOCOL_VERSION: Final = 2
+"""Rises when an old reader would misread a frame. A new frame type or JSON field does not raise it."""
+MAX_FRAME_BYTES: Final = 64 * 1024
+"""Well under the default socket buffer (net.core.wmem_default, 208 KiB), so one frame always fits."""
+HEADER: Final = struct.Struct("<2sBB")
+"""Magic, protocol version, frame type."""
+
+# How a type number is read: control frames from JSON, the others from packed rows.
+_CONTROL: Final = {
+    kind.TYPE: kind
+    for kind in (Hello, Names, Counters, Tunables, HintFrame, OutcomeFrame, OutcomesConfirmed, Bye, Status)
+}
+_PACKED: Final[dict[int, type[KernelRows | VariantRows]]] = {kind.TYPE: kind for kind in (KernelRows, VariantRows)}
+_NESTED: Final[dict[str, type[Any]]] = {"devices": DeviceClaim, "names": KernelName, "tunables": TunableClaim}
+"""Classes of the records in a field, by the field's name."""
+_KINDS: Final[dict[Any, tuple[type, ...]]] = {int: (int,), str: (str,), float: (int, float)}
+"""Types that JSON may give for a declared type; a bool is never a number."""
+_Item = TypeVar("_Item")
+
+
+def encode(frame: Frame) -> Iterator[bytes]:
+    """Packets for a frame; `KernelRows`, `VariantRows` and `Names` that are too long become several frames.
+
+    Raises:
+        FrameError: A single item is longer than a frame may be.
+    """
+    head = HEADER.pack(MAGIC, PROTOCOL_VERSION, frame.TYPE)
+    if isinstance(frame, KernelRows | VariantRows):
+        yield from (head + body for body in pack(frame, MAX_FRAME_BYTES - HEADER.size))
+        return
+    body = json.dumps(asdict(frame), separators=(",", ":"), ensure_ascii=False).encode()
+    if len(head) + len(body) <= MAX_FRAME_BYTES:
+        yield head + body
+    elif isinstance(frame, Names) and len(frame.names) > 1:
+        for half in _halves(frame.names):
+            yield from encode(Names(half))
+    else:
+        raise FrameError(
+            f"{type(frame).__name__} frame is {len(body)} bytes; the limit is {MAX_FRAME_BYTES}; "
+            "shorten names or register fewer tunables"
+        )
+
+
+def decode(packet: bytes) -> Frame:
+    """The frame in a packet.
+
+    Raises:
+        FrameError: Not a frame of this protocol version, or one that breaks it.
+    """
+    if len(packet) > MAX_FRAME_BYTES:
+        raise FrameError(f"frame is {len(packet)} bytes; the limit is {MAX_FRAME_BYTES}; use the probe of this version")
+    if len(packet) < HEADER.size:
+        raise FrameError(f"frame is {len(packet)} bytes; a header is {HEADER.size}; it was cut off")
+    magic, version, kind = HEADER.unpack_from(packet)
+    if magic != MAGIC or version != PROTOCOL_VERSION:
+        raise FrameError(
+            f"frame starts with {magic!r} version {version}; expected {MAGIC!r} version {PROTOCOL_VERSION}; "
+            "install the same kernelcast in the program and on the node"
+        )
+    body = packet[HEADER.size :]
+    if kind in _PACKED:
+        return unpack(_PACKED[kind], body)
+    if kind not in _CONTROL:
+        raise FrameError(f"frame type is {kind}; known types are 1 to 11; install the same kernelcast on both sides")
+    return _decode_control(_CONTROL[kind], body)
+
+
+def _decode_control(kind: type[Any], body: bytes) -> Frame:
+    try:
+        values = json.loads(body)
+        # JSON can spell half a surrogate pair, which no label, record key or protobuf text can hold.
+        json.dumps(values, ensure_ascii=False).encode()
+        known = {item.name for item in fields(kind)}
+        arguments = {name: _thaw(name, value) for name, value in values.items() if name in known}
+        frame: Frame = kind(**arguments)
+        _check_types(frame)
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        raise FrameError(f"{kind.__name__} frame is malformed: {error}; it is ignored") from error
+    return frame
+
+
+def _check_types(frame: Any) -> None:
+    """Raise where a field has another type, or a number is infinite, NaN or beyond 64 bits."""
+    for item in fields(frame):
+        value = getattr(frame, item.name)
+        allowed = _KINDS.get(item.type)
+        if allowed and (not isinstance(value, allowed) or isinstance(value, bool)):
+            raise TypeError(f"{item.name} is {value!r}, not {allowed[-1].__name__}")
+        if isinstance(value, int) and not -(2**63) <= value < 2**64:
+            raise ValueError(f"{item.name} is {value}, beyond 64 bits")
+        if isinstance(value, float) and not abs(value) <= float_info.max:
+            raise ValueError(f"{item.name} is {value}, not a number")
+
+
+def _thaw(name: str, value: Any) -> Any:
+    """Convert the value of a field from JSON: lists to tuples, nested records to their classes."""
+    if name == "launch_gaps" and value is not None:
+        return _thaw_durations(value)
+    if not isinstance(value, list):
+        return value
+    kind = _NESTED.get(name)
+    if kind is None:
+        return tuple(_thaw("", item) for item in value)
+    known = {item.name for item in fields(kind)}
+    items = tuple(kind(**{key: _thaw(key, part) for key, part in item.items() if key in known}) for item in value)
+    for item in items:
+        _check_types(item)
+    return items
+
+
+def _thaw_durations(value: dict[str, Any]) -> DurationTotals:
+    buckets = {int(index): count for index, count in value["buckets"].items()}
+    count, sum_ns, squares, zero_count = (value[name] for name in ("count", "sum_ns", "sum_squares_ns2", "zero_count"))
+    numbers = (count, sum_ns, squares, zero_count, *buckets.values())
+    if not all(type(number) is int and number >= 0 for number in numbers):
+        raise ValueError("durations are no whole numbers from 0 on")
+    totals = DurationTotals(count, sum_ns, squares, zero_count, buckets)
+    if totals.zero_count + sum(buckets.values()) != totals.count:
+        raise ValueError(f"durations count {totals.count} but their buckets do not add up to it")
+    return totals
+
+
+def _halves(items: Sequence[_Item]) -> tuple[tuple[_Item, ...], tuple[_Item, ...]]:
+    middle = len(items) // 2
+    return tuple(items[:middle]), tuple(items[middle:])

@@ -1,0 +1,270 @@
+"""The frames on the probe's socket as frozen values: the contents of each, with its type number on the wire.
+
+A program sends `Hello` first, then `Names` before any row that uses them, `KernelRows`, `VariantRows`, `Counters`,
+`Status`, `Tunables`, `OutcomeFrame` and at its end `Bye`. The exporter sends `HintFrame`, and `OutcomesConfirmed` if
+`Hello` asks for it. All totals are cumulative since the process began: the next frame that arrives makes good a lost
+one, and an exporter that restarts has all totals again after one interval.
+
+The probe's sending thread (`probe.reporting`) makes the values, and the exporter's socket thread
+(`exporter.programs.session`) reads them. A field that a reader does not know is ignored; a new field needs a default.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final
+
+from kernelcast.wire.frames.rows import KernelRows, VariantRows
+from kernelcast.wire.histogram import DurationTotals
+from kernelcast.wire.identity import Versions
+
+MAX_VARIANTS: Final = 64
+"""Variants of one kernel that a process counts separately; the rest are summed as `other`."""
+MEMSET: Final = "memset"
+"""Kind of `Counters.memcpy` for fills of memory, which CUDA counts apart from copies."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceClaim:
+    """A GPU as the process sees it; the exporter adds missing values from NVML.
+
+    Attributes:
+        uuid: NVML's UUID of the GPU, or of the MIG device.
+        gpu: The index that CUDA gives it.
+        model_name: The model, as NVML names it.
+        gi_id: The number of the GPU instance, on a MIG device.
+    """
+
+    uuid: str
+    gpu: str = "0"
+    model_name: str = ""
+    gi_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """Identity of the reporting process: the first frame of a connection.
+
+    Attributes:
+        program, nonce, start_ns, pid, rank, source: Those of `wire.identity.Process`.
+        method: Measurement method; `Status` replaces it.
+        version: Version of the probe.
+        code_version, image, cuda_version, driver_version: Versions that the process runs on; empty if unknown.
+        devices: GPUs that it uses; `device` of later frames is an index into them.
+        wants_confirmations: Whether the process understands `OutcomesConfirmed`.
+    """
+
+    TYPE: ClassVar = 1
+
+    program: str
+    nonce: str
+    start_ns: int
+    pid: int
+    rank: str = ""
+    source: str = ""
+    method: str = "manual"
+    version: str = ""
+    code_version: str = ""
+    devices: tuple[DeviceClaim, ...] = ()
+    wants_confirmations: bool = False
+    image: str = ""
+    cuda_version: str = ""
+    driver_version: str = ""
+
+    @property
+    def versions(self) -> Versions:
+        """Versions that the process runs on."""
+        return Versions(self.code_version, self.image, self.cuda_version, self.driver_version)
+
+
+@dataclass(frozen=True, slots=True)
+class KernelName:
+    """A kernel's identity and the launch configuration last seen.
+
+    Attributes:
+        kernel: The number that rows refer to.
+        signature: Normalised.
+        grid: Blocks, as `64x1x1`; empty where unknown.
+        block: Threads, as `128x1x1`; empty where unknown.
+        registers: Per thread.
+        shared_memory_bytes: Per block, static and dynamic together.
+        local_memory_bytes: Per thread.
+        occupancy: Theoretical occupancy: resident warps per capacity of a multiprocessor, 0 to 1; 0 if unknown.
+    """
+
+    kernel: int
+    signature: str
+    grid: str = ""
+    block: str = ""
+    registers: int = 0
+    shared_memory_bytes: int = 0
+    local_memory_bytes: int = 0
+    occupancy: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Numbers and names of kernels; rows refer to the numbers."""
+
+    TYPE: ClassVar = 2
+
+    names: tuple[KernelName, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """Totals of one device that belong to no kernel; cumulative, except `pools`.
+
+    Attributes:
+        device: Index into `Hello.devices`.
+        memcpy: Rows of kind (`h2d`, `d2h`, `d2d`, `p2p`, `h2h`, `MEMSET` for fills), pinned (`true`, `false`, empty),
+            bytes, operations, ns.
+        sync: Rows of type, calls and ns waited.
+        device_time: Rows of state and ns.
+        overhead_ns: Time of the program's threads that the probe used.
+        dropped_frames: Frames that could not be sent.
+        launch_gaps: Idle times of the device between two activities; None if the method does not measure them.
+        pools: Rows of pool (`device`, `pinned`), state (`used`, `free`, `total`, `limit`) and bytes, as of now.
+        regions: Rows of region, launches within it, their GPU time in ns, and wall time in ns.
+        unseen: Rows of reason and launches that the method knows of but cannot time or name; not in any kernel's row.
+        dropped_records: Activity records that were lost before they could be added up.
+        steps: Steps that the program has ended; on the device that it used first.
+        items: Units of work, such as samples, that it said these steps processed.
+        step_ns: Wall time between the ends of consecutive steps.
+        trial_lost_ns: Time that trials have cost beyond the kept values.
+        trial_allowed_ns: Limit of that time so far; 0 where the process has no trials.
+    """
+
+    TYPE: ClassVar = 4
+
+    device: int
+    memcpy: tuple[tuple[str, str, int, int, int], ...] = ()
+    sync: tuple[tuple[str, int, int], ...] = ()
+    device_time: tuple[tuple[str, int], ...] = ()
+    overhead_ns: int = 0
+    dropped_frames: int = 0
+    launch_gaps: DurationTotals | None = None
+    pools: tuple[tuple[str, str, int], ...] = ()
+    regions: tuple[tuple[str, int, int, int], ...] = ()
+    unseen: tuple[tuple[str, int], ...] = ()
+    dropped_records: int = 0
+    steps: int = 0
+    items: int = 0
+    step_ns: int = 0
+    trial_lost_ns: int = 0
+    trial_allowed_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Present measurement method of the process; a later frame replaces it.
+
+    Attributes:
+        method: `cupti`, `event`, `count` or `manual`.
+        state: `active`, `backed_off`, `off`, `yielded` or `dormant`.
+        reason: Why, in at most 200 characters.
+        sample_ratio: Share of launches that the method tries to time, 0 to 1.
+    """
+
+    TYPE: ClassVar = 10
+
+    method: str
+    state: str
+    reason: str = ""
+    sample_ratio: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class TunableClaim:
+    """A tunable as the program registered it; the program itself refuses a hint outside `allowed`.
+
+    Attributes:
+        name: Unique in the program.
+        value: Its present value, as text.
+        allowed: Values that a hint may propose.
+        kind: Meaning of the value, such as `batch_size`; rules propose by it.
+        scope: `local`, or `collective` if all ranks change together.
+        granularity: When it may change: `call`, `step`, `epoch` or `restart`.
+        kernels: Signatures of the kernels that it affects; empty for all.
+        device_model: Model of the process's GPU.
+        code_version: Version of the program.
+        changes_results: The program's declaration; None where it made none.
+    """
+
+    name: str
+    value: str
+    allowed: tuple[str, ...]
+    kind: str = "generic"
+    scope: str = "local"
+    granularity: str = "step"
+    kernels: tuple[str, ...] = ()
+    device_model: str = ""
+    code_version: str = ""
+    changes_results: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tunables:
+    """All tunables of the process; sent whenever one of them changes."""
+
+    TYPE: ClassVar = 5
+
+    tunables: tuple[TunableClaim, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HintFrame:
+    """A hint for this process: a CloudEvent as `kernelcast.wire.events` writes it."""
+
+    TYPE: ClassVar = 6
+
+    event: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeFrame:
+    """Outcome of a hint: a CloudEvent, encoded by `kernelcast.wire.events`."""
+
+    TYPE: ClassVar = 7
+
+    event: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomesConfirmed:
+    """Ids of outcome events that need not be sent again: Kafka has acknowledged them, or they are refused for good.
+
+    The first one of a connection may have none; it says that this exporter confirms outcomes.
+    """
+
+    TYPE: ClassVar = 11
+
+    event_ids: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the ids, which JSON can spell as anything."""
+        if not all(isinstance(one, str) for one in self.event_ids):
+            raise TypeError(f"event_ids is {self.event_ids!r}, not a list of texts")
+
+
+@dataclass(frozen=True, slots=True)
+class Bye:
+    """The process ends; its totals are final."""
+
+    TYPE: ClassVar = 8
+
+    reason: str = "exit"
+
+
+Frame = (
+    Hello
+    | Names
+    | KernelRows
+    | Counters
+    | Tunables
+    | HintFrame
+    | OutcomeFrame
+    | OutcomesConfirmed
+    | Bye
+    | VariantRows
+    | Status
+)
+"""Any frame."""
