@@ -89,7 +89,7 @@ def baseline_from(event: dict[str, Any]) -> KernelBaseline:
     """
     data = data_of(event, BASELINE_TYPE)
     try:
-        return _baseline(data)
+        return _read_baseline(data)
     except (KeyError, OverflowError, TypeError, ValueError) as error:
         raise EventError(f"event {event['id']} has unusable data: {error}; it is refused") from error
 
@@ -103,28 +103,28 @@ def merge(first: KernelBaseline, second: KernelBaseline) -> KernelBaseline:
     if first.key != second.key:
         raise ValueError(f"baselines of {first.key!r} and {second.key!r} cannot be merged; merge those of one key")
     newest: dict[str, NodeBaseline] = {}
-    for part in sorted((*first.nodes, *second.nodes), key=_age):
+    for part in sorted((*first.nodes, *second.nodes), key=_order_key):
         newest[part.hostname] = part
-    kept = sorted(newest.values(), key=_age)[-MAX_NODES:]
+    kept = sorted(newest.values(), key=_order_key)[-MAX_NODES:]
     return KernelBaseline(
         first.kernel, first.configuration, first.device_model, tuple(sorted(kept, key=lambda one: one.hostname))
     )
 
 
-def _age(part: NodeBaseline) -> tuple[Any, ...]:
+def _order_key(part: NodeBaseline) -> tuple[Any, ...]:
     """Return the sort key of a part: its time, then every field, so that the order of arrival does not matter."""
     return part.time_ns, *(getattr(part, item.name) for item in fields(part))
 
 
-def _baseline(data: dict[str, Any]) -> KernelBaseline:
+def _read_baseline(data: dict[str, Any]) -> KernelBaseline:
     if len(data["nodes"]) > MAX_NODES:
         raise ValueError(f"nodes has {len(data['nodes'])} parts; the limit is {MAX_NODES}")
-    nodes = sorted((_node(part) for part in data["nodes"]), key=lambda one: one.hostname)
+    nodes = sorted((_read_node(part) for part in data["nodes"]), key=lambda one: one.hostname)
     kernel, configuration, model = (_text(data, name) for name in ("kernel", "configuration", "device_model"))
     return KernelBaseline(kernel, configuration, model, tuple(nodes))
 
 
-def _node(part: dict[str, Any]) -> NodeBaseline:
+def _read_node(part: dict[str, Any]) -> NodeBaseline:
     count, time_ns = part["count"], part.get("time_ns", 0)
     median, spread = float(part["median_seconds"]), float(part["spread_ratio"])
     if not all(isinstance(number, int) and not isinstance(number, bool) for number in (count, time_ns)):

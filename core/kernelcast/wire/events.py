@@ -278,7 +278,7 @@ def _data(event: dict[str, Any], kind: type[_Data]) -> _Data:
         data = kind(
             **{name: _READERS[kind].get(name, _unchanged)(value) for name, value in values.items() if name in known}
         )
-        _check(data)
+        _check_types(data)
     except (TypeError, ValueError) as error:
         raise EventError(f"event {event['id']} has unusable data: {error}; it is refused") from error
     return data
@@ -307,28 +307,28 @@ def _number(value: Any) -> float | None:
     return None if value is None else float(value)
 
 
-def _times(value: Any) -> tuple[float | None, float | None, float | None] | None:
+def _quantiles(value: Any) -> tuple[float | None, float | None, float | None] | None:
     if value is None:
         return None
     early, median, late = value
     return _number(early), _number(median), _number(late)
 
 
-def _pairs(value: Any) -> tuple[tuple[str, str], ...]:
+def _label_pairs(value: Any) -> tuple[tuple[str, str], ...]:
     pairs = tuple((name, text) for name, text in value)
     if not all(isinstance(text, str) for pair in pairs for text in pair):
         raise TypeError(f"labels are {value!r}, not pairs of texts")
     return pairs
 
 
-def _fact(value: Any) -> FindingEvidence:
+def _finding_evidence(value: Any) -> FindingEvidence:
     known = {item.name for item in fields(FindingEvidence)}
     given = {name: one for name, one in value.items() if name in known}
-    given["labels"] = _pairs(given.get("labels", ()))
+    given["labels"] = _label_pairs(given.get("labels", ()))
     for name in ("value", "reference"):
         given[name] = _number(given.get(name))
     fact = FindingEvidence(**given)
-    _check(fact)
+    _check_types(fact)
     return fact
 
 
@@ -345,13 +345,13 @@ _READERS: Final[Mapping[type[EventData], Mapping[str, Callable[[Any], Any]]]] = 
         "state": FindingState,
         "severity": Severity,
         "scope": Scope,
-        "labels": _pairs,
+        "labels": _label_pairs,
         "value": _number,
         "limit": _number,
         "probability": _number,
-        "seconds_to_limit": _times,
+        "seconds_to_limit": _quantiles,
         "held": bool,
-        "evidence": lambda value: tuple(map(_fact, value)),
+        "evidence": lambda value: tuple(map(_finding_evidence, value)),
         "end_reason": lambda value: None if value is None else EndReason(value),
     },
     Mark: {"verdict": Verdict},
@@ -359,7 +359,7 @@ _READERS: Final[Mapping[type[EventData], Mapping[str, Callable[[Any], Any]]]] = 
 """Functions that read the fields that JSON has no type for."""
 
 
-def _check(data: EventData | FindingEvidence) -> None:
+def _check_types(data: EventData | FindingEvidence) -> None:
     """Raise TypeError where a field has another type than it declares: JSON can hold anything."""
     for item in fields(data):
         value = getattr(data, item.name)

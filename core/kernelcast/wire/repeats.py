@@ -26,7 +26,7 @@ class RecentIds:
     """
 
     def __init__(self, most: int = MAX_EVENT_IDS) -> None:
-        self._most = most
+        self._limit = most
         self._ids: OrderedDict[str, None] = OrderedDict()
 
     def __len__(self) -> int:
@@ -42,7 +42,7 @@ class RecentIds:
         if event_id in self._ids:
             return False
         self._ids[event_id] = None
-        if len(self._ids) > self._most:
+        if len(self._ids) > self._limit:
             self._ids.popitem(last=False)
         return True
 

@@ -74,11 +74,11 @@ class Rule:
     source: str = ""
 
 
-def _least(feature: Feature, limit: float) -> Condition:
+def _at_least(feature: Feature, limit: float) -> Condition:
     return Condition(feature, ComparisonOperator.AT_LEAST, limit)
 
 
-def _most(feature: Feature, limit: float) -> Condition:
+def _at_most(feature: Feature, limit: float) -> Condition:
     return Condition(feature, ComparisonOperator.AT_MOST, limit)
 
 
@@ -93,7 +93,7 @@ _SLOWER: Final = 1.1
 _SLOWER_THAN_FLEET: Final = 1.07
 _KNOWN_PROGRAM: Final = 900.0
 
-_MATCHED_CLOCK: Final = _least(Feature.CLOCK_RATIO, _MATCHED)
+_MATCHED_CLOCK: Final = _at_least(Feature.CLOCK_RATIO, _MATCHED)
 
 
 def _of_xids(
@@ -106,16 +106,16 @@ def _of_xids(
 
 
 _FAULTS: Final = (
-    Rule(Cause.TELEMETRY_LOST, (_most(Feature.GPU_UP, 0.5),), page=True),
+    Rule(Cause.TELEMETRY_LOST, (_at_most(Feature.GPU_UP, 0.5),), page=True),
     Rule(
         Cause.TELEMETRY_LOST,
-        (_least(Feature.SILENT_INTERVALS, 5), _most(Feature.NODE_SILENT_INTERVALS, 2)),
+        (_at_least(Feature.SILENT_INTERVALS, 5), _at_most(Feature.NODE_SILENT_INTERVALS, 2)),
         page=True,
         source="GWDG, Fail quietly (arXiv 2603.28781): a GPU that leaves the bus loses its metrics first",
     ),
     Rule(
         Cause.TELEMETRY_LOST,
-        (_least(Feature.METRICS_LOST, 1),),
+        (_at_least(Feature.METRICS_LOST, 1),),
         source="NVSentinel issue 1748: a failing GPU stalls its monitor",
     ),
     _of_xids(Cause.MEMORY_ERRORS, XidSubject.MEMORY, page=True),
@@ -127,49 +127,49 @@ _FAULTS: Final = (
     _of_xids(Excuse.APPLICATION_XID, XidSubject.PROGRAM),
     Rule(
         Cause.XID,
-        (_least(Feature.XID_CODE, 1),),
+        (_at_least(Feature.XID_CODE, 1),),
         topic=MeaningQuestion.XID,
         evidence=(Feature.XID_COUNT, Feature.RECOVERY_ACTION),
         source=_XID_CATALOGUE,
     ),
     Rule(
         Cause.XID,
-        (_least(Feature.RECOVERY_ACTION, 1),),
+        (_at_least(Feature.RECOVERY_ACTION, 1),),
         page=True,
         topic=MeaningQuestion.XID,
         source="NVML, field 230: the driver asks for a reset or a reboot",
     ),
-    Rule(Cause.MEMORY_ERRORS, (_least(Feature.DOUBLE_BIT_ERRORS, 1),), page=True, source=_REMAPPING),
-    Rule(Cause.MEMORY_ERRORS, (_least(Feature.SINGLE_BIT_ERRORS, 60), _least(Feature.SINGLE_BIT_RATIO, 10))),
-    Rule(Cause.ROW_REMAPPING, (_least(Feature.REMAP_FAILURE, 1),), page=True, source=_REMAPPING),
+    Rule(Cause.MEMORY_ERRORS, (_at_least(Feature.DOUBLE_BIT_ERRORS, 1),), page=True, source=_REMAPPING),
+    Rule(Cause.MEMORY_ERRORS, (_at_least(Feature.SINGLE_BIT_ERRORS, 60), _at_least(Feature.SINGLE_BIT_RATIO, 10))),
+    Rule(Cause.ROW_REMAPPING, (_at_least(Feature.REMAP_FAILURE, 1),), page=True, source=_REMAPPING),
     Rule(
         Cause.ROW_REMAPPING,
-        (_least(Feature.UNCORRECTABLE_REMAPS, 1),),
+        (_at_least(Feature.UNCORRECTABLE_REMAPS, 1),),
         evidence=(Feature.PENDING_RETIREMENTS,),
         source=_REMAPPING,
     ),
-    Rule(Cause.ROW_REMAPPING, (_least(Feature.CORRECTABLE_REMAPS, 1),), source=_REMAPPING),
-    Rule(Cause.ROW_REMAPPING, (_least(Feature.PENDING_RETIREMENTS, 1),), source=_REMAPPING),
-    Rule(Cause.NVLINK, (_least(Feature.NVLINKS_DOWN, 1),), page=True),
-    Rule(Cause.NVLINK, (_least(Feature.NVLINK_ERRORS, 100),)),
+    Rule(Cause.ROW_REMAPPING, (_at_least(Feature.CORRECTABLE_REMAPS, 1),), source=_REMAPPING),
+    Rule(Cause.ROW_REMAPPING, (_at_least(Feature.PENDING_RETIREMENTS, 1),), source=_REMAPPING),
+    Rule(Cause.NVLINK, (_at_least(Feature.NVLINKS_DOWN, 1),), page=True),
+    Rule(Cause.NVLINK, (_at_least(Feature.NVLINK_ERRORS, 100),)),
     Rule(
         Cause.PCIE_LINK,
-        (_most(Feature.PCIE_WIDTH_RATIO, _HALF),),
+        (_at_most(Feature.PCIE_WIDTH_RATIO, _HALF),),
         page=True,
         source="NVSentinel issue 890: links that came up with fewer lanes, without an XID",
     ),
     Rule(
         Cause.PCIE_LINK,
-        (_most(Feature.PCIE_GENERATION_RATIO, 0.99), _least(Feature.UTILIZATION, 20)),
+        (_at_most(Feature.PCIE_GENERATION_RATIO, 0.99), _at_least(Feature.UTILIZATION, 20)),
         source="NVSentinel issue 890; an idle GPU lowers its generation to save power",
     ),
-    Rule(Cause.PCIE_ERRORS, (_least(Feature.PCIE_REPLAYS, 60), _least(Feature.PCIE_REPLAY_RATIO, 10))),
+    Rule(Cause.PCIE_ERRORS, (_at_least(Feature.PCIE_REPLAYS, 60), _at_least(Feature.PCIE_REPLAY_RATIO, 10))),
 )
 
 _SPEED: Final = (
     Rule(
         Cause.POWER_BRAKE,
-        (_least(Feature.POWER_BRAKE_SHARE, _HALF),),
+        (_at_least(Feature.POWER_BRAKE_SHARE, _HALF),),
         page=True,
         topic=MeaningQuestion.SPEED,
         evidence=(Feature.CLOCK_RATIO, Feature.POWER_CAP_RATIO, Feature.DURATION_RATIO),
@@ -177,7 +177,7 @@ _SPEED: Final = (
     ),
     Rule(
         Cause.THERMAL,
-        (_least(Feature.HARDWARE_THERMAL_SHARE, _HALF),),
+        (_at_least(Feature.HARDWARE_THERMAL_SHARE, _HALF),),
         page=True,
         topic=MeaningQuestion.SPEED,
         evidence=(Feature.LIMIT_MARGIN, Feature.THERMAL_MARGIN, Feature.CLOCK_RATIO, Feature.DURATION_RATIO),
@@ -185,7 +185,7 @@ _SPEED: Final = (
     ),
     Rule(
         Cause.THERMAL,
-        (_least(Feature.SOFTWARE_THERMAL_SHARE, _HALF), _most(Feature.CLOCK_RATIO, _MATCHED)),
+        (_at_least(Feature.SOFTWARE_THERMAL_SHARE, _HALF), _at_most(Feature.CLOCK_RATIO, _MATCHED)),
         page=True,
         topic=MeaningQuestion.SPEED,
         evidence=(Feature.LIMIT_MARGIN, Feature.THERMAL_MARGIN, Feature.DURATION_RATIO),
@@ -193,7 +193,7 @@ _SPEED: Final = (
     ),
     Rule(
         Cause.HARDWARE_SLOWDOWN,
-        (_least(Feature.HARDWARE_SLOWDOWN_SHARE, _HALF),),
+        (_at_least(Feature.HARDWARE_SLOWDOWN_SHARE, _HALF),),
         page=True,
         topic=MeaningQuestion.SPEED,
         evidence=(Feature.CLOCK_RATIO, Feature.DURATION_RATIO),
@@ -201,54 +201,54 @@ _SPEED: Final = (
     ),
     Rule(
         Excuse.SOFTWARE_POWER_CAP,
-        (_least(Feature.POWER_CAP_SHARE, _HALF), _most(Feature.CLOCK_RATIO, _MATCHED)),
+        (_at_least(Feature.POWER_CAP_SHARE, _HALF), _at_most(Feature.CLOCK_RATIO, _MATCHED)),
         topic=MeaningQuestion.SPEED,
         source=_POWER_CAP,
     ),
     Rule(
         Cause.CLOCK_LOW,
-        (_most(Feature.CLOCK_RATIO, 0.9),),
+        (_at_most(Feature.CLOCK_RATIO, 0.9),),
         page=True,
         topic=MeaningQuestion.SPEED,
         evidence=(Feature.UTILIZATION, Feature.DURATION_RATIO),
     ),
     Rule(
         Cause.THERMAL,
-        (_least(Feature.SOFTWARE_THERMAL_SHARE, _HALF), _most(Feature.FLEET_CLOCK_RATIO, _MATCHED)),
+        (_at_least(Feature.SOFTWARE_THERMAL_SHARE, _HALF), _at_most(Feature.FLEET_CLOCK_RATIO, _MATCHED)),
         topic=MeaningQuestion.SPEED,
         evidence=(Feature.LIMIT_MARGIN, Feature.THERMAL_MARGIN, Feature.FLEET_RATIO),
         source=_NVML,
     ),
     Rule(
         Excuse.SOFTWARE_POWER_CAP,
-        (_least(Feature.POWER_CAP_SHARE, _HALF), _most(Feature.FLEET_CLOCK_RATIO, _MATCHED)),
+        (_at_least(Feature.POWER_CAP_SHARE, _HALF), _at_most(Feature.FLEET_CLOCK_RATIO, _MATCHED)),
         topic=MeaningQuestion.SPEED,
         source=_POWER_CAP,
     ),
     Rule(
         Cause.CLOCK_LOW,
-        (_least(Feature.FLEET_RATIO, _SLOWER_THAN_FLEET), _most(Feature.FLEET_CLOCK_RATIO, _MATCHED)),
+        (_at_least(Feature.FLEET_RATIO, _SLOWER_THAN_FLEET), _at_most(Feature.FLEET_CLOCK_RATIO, _MATCHED)),
         topic=MeaningQuestion.SPEED,
         evidence=(Feature.UTILIZATION,),
     ),
     Rule(
         Cause.AGEING,
-        (_least(Feature.FLEET_RATIO, _SLOWER_THAN_FLEET), _most(Feature.PROGRAMS, 1)),
+        (_at_least(Feature.FLEET_RATIO, _SLOWER_THAN_FLEET), _at_most(Feature.PROGRAMS, 1)),
         topic=MeaningQuestion.SPEED,
         evidence=(Feature.FLEET_CLOCK_RATIO, Feature.UTILIZATION),
         source="SC22, Not all GPUs are created equal (arXiv 2208.11035): outliers are 1.5 times as slow",
     ),
     Rule(
         Excuse.FIRST_MINUTES,
-        (_least(Feature.DURATION_RATIO, _SLOWER), _most(Feature.PROCESS_AGE, _KNOWN_PROGRAM)),
+        (_at_least(Feature.DURATION_RATIO, _SLOWER), _at_most(Feature.PROCESS_AGE, _KNOWN_PROGRAM)),
         topic=MeaningQuestion.SPEED,
     ),
     Rule(
         Cause.CONTENTION,
         (
-            _least(Feature.DURATION_RATIO, _SLOWER),
-            _least(Feature.PROGRAMS, 2),
-            _least(Feature.MOVED_SHARE, _HALF),
+            _at_least(Feature.DURATION_RATIO, _SLOWER),
+            _at_least(Feature.PROGRAMS, 2),
+            _at_least(Feature.MOVED_SHARE, _HALF),
             _MATCHED_CLOCK,
         ),
         page=True,
@@ -256,14 +256,14 @@ _SPEED: Final = (
     ),
     Rule(
         Cause.AGEING,
-        (_least(Feature.DURATION_RATIO, _SLOWER), _MATCHED_CLOCK, _most(Feature.PROGRAMS, 1)),
+        (_at_least(Feature.DURATION_RATIO, _SLOWER), _MATCHED_CLOCK, _at_most(Feature.PROGRAMS, 1)),
         page=True,
         topic=MeaningQuestion.SPEED,
         evidence=(Feature.PEER_RATIO, Feature.UTILIZATION),
     ),
     Rule(
         Cause.AGEING,
-        (_least(Feature.DURATION_CERTAINTY, 4), _least(Feature.DURATION_RATIO, 1.03), _MATCHED_CLOCK),
+        (_at_least(Feature.DURATION_CERTAINTY, 4), _at_least(Feature.DURATION_RATIO, 1.03), _MATCHED_CLOCK),
         page=True,
         topic=MeaningQuestion.SPEED,
         evidence=(Feature.PEER_RATIO, Feature.UTILIZATION),
@@ -271,49 +271,49 @@ _SPEED: Final = (
     ),
     Rule(
         Cause.AGEING,
-        (_least(Feature.PEER_RATIO, _SLOWER), _MATCHED_CLOCK, _most(Feature.PROGRAMS, 1)),
+        (_at_least(Feature.PEER_RATIO, _SLOWER), _MATCHED_CLOCK, _at_most(Feature.PROGRAMS, 1)),
         topic=MeaningQuestion.SPEED,
         evidence=(Feature.DURATION_RATIO,),
         source="SC22, Not all GPUs are created equal (arXiv 2208.11035): outliers are 1.5 times as slow",
     ),
     Rule(
         Cause.KERNEL_SLOWDOWN,
-        (_least(Feature.DURATION_RATIO, _SLOWER),),
+        (_at_least(Feature.DURATION_RATIO, _SLOWER),),
         page=True,
         topic=MeaningQuestion.SPEED,
         evidence=(Feature.PEER_RATIO,),
     ),
 )
 # A version has its own baseline: what changed with it, and what slows it down now, are two findings.
-_DEPLOY: Final = (Rule(Cause.DEPLOY, (_least(Feature.DEPLOY_RATIO, _SLOWER),)),)
+_DEPLOY: Final = (Rule(Cause.DEPLOY, (_at_least(Feature.DEPLOY_RATIO, _SLOWER),)),)
 
 _LEVELS: Final = (
-    Rule(Cause.THERMAL, (_most(Feature.LIMIT_MARGIN, 0),), page=True, topic=MeaningQuestion.HEAT),
-    Rule(Cause.THERMAL, (_most(Feature.THERMAL_MARGIN, 0),), page=True, topic=MeaningQuestion.HEAT),
+    Rule(Cause.THERMAL, (_at_most(Feature.LIMIT_MARGIN, 0),), page=True, topic=MeaningQuestion.HEAT),
+    Rule(Cause.THERMAL, (_at_most(Feature.THERMAL_MARGIN, 0),), page=True, topic=MeaningQuestion.HEAT),
     Rule(
         Cause.THERMAL,
-        (_least(Feature.HEAT_CERTAINTY, 4), _most(Feature.HOURS_TO_LIMIT, 24)),
+        (_at_least(Feature.HEAT_CERTAINTY, 4), _at_most(Feature.HOURS_TO_LIMIT, 24)),
         page=True,
         topic=MeaningQuestion.HEAT,
         evidence=(Feature.LIMIT_MARGIN, Feature.POWER_RATIO),
     ),
     Rule(
         Cause.LOAD,
-        (_least(Feature.POWER_RATIO, _SLOWER), _most(Feature.LIMIT_MARGIN, 10)),
+        (_at_least(Feature.POWER_RATIO, _SLOWER), _at_most(Feature.LIMIT_MARGIN, 10)),
         topic=MeaningQuestion.HEAT,
         evidence=(Feature.UTILIZATION,),
     ),
     Rule(
         Cause.MEMORY_LEAK,
         (
-            _least(Feature.LEAK_CERTAINTY, 4),
-            _most(Feature.HOURS_TO_FULL, 24),
-            _most(Feature.MEMORY_FALL, 0.05),
+            _at_least(Feature.LEAK_CERTAINTY, 4),
+            _at_most(Feature.HOURS_TO_FULL, 24),
+            _at_most(Feature.MEMORY_FALL, 0.05),
         ),
         page=True,
     ),
-    Rule(Cause.LOAD, (_least(Feature.UTILIZATION, 95), _least(Feature.UTILIZATION_RATIO, _SLOWER))),
-    Rule(Cause.UNKNOWN, (_least(Feature.BEYOND_LIMIT, 1),), topic=MeaningQuestion.LAST),
+    Rule(Cause.LOAD, (_at_least(Feature.UTILIZATION, 95), _at_least(Feature.UTILIZATION_RATIO, _SLOWER))),
+    Rule(Cause.UNKNOWN, (_at_least(Feature.BEYOND_LIMIT, 1),), topic=MeaningQuestion.LAST),
 )
 
 RULES: Final[tuple[Rule, ...]] = (*_FAULTS, *_SPEED, *_DEPLOY, *_LEVELS)

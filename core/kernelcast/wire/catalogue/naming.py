@@ -78,7 +78,7 @@ def _with_suffixes(words: Sequence[str], unit: str, kind: Kind) -> list[str]:
     for part in _unit_parts(unit, kind):
         if part == ["ratio"]:
             suffixed = _without(suffixed, "ratio")
-        if not _contains(suffixed, part):
+        if not _contains_words(suffixed, part):
             suffixed += part
     if kind is Kind.COUNTER:
         suffixed = [*_without(suffixed, "total"), "total"]
@@ -97,7 +97,7 @@ def _unit_parts(unit: str, kind: Kind) -> tuple[list[str], list[str]]:
     return _WORD.findall(UNIT_WORDS.get(head, head)), ["per", *per_words] if per_words else []
 
 
-def _contains(words: Sequence[str], part: Sequence[str]) -> bool:
+def _contains_words(words: Sequence[str], part: Sequence[str]) -> bool:
     return any(list(words[at : at + len(part)]) == list(part) for at in range(len(words) - len(part) + 1))
 
 

@@ -107,7 +107,7 @@ def _decode_control(kind: type[Any], body: bytes) -> Frame:
         # JSON can spell half a surrogate pair, which no label, record key or protobuf text can hold.
         json.dumps(values, ensure_ascii=False).encode()
         known = {item.name for item in fields(kind)}
-        arguments = {name: _thaw(name, value) for name, value in values.items() if name in known}
+        arguments = {name: _from_json(name, value) for name, value in values.items() if name in known}
         frame: Frame = kind(**arguments)
         _check_types(frame)
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
@@ -128,23 +128,23 @@ def _check_types(frame: Any) -> None:
             raise ValueError(f"{item.name} is {value}, not a number")
 
 
-def _thaw(name: str, value: Any) -> Any:
+def _from_json(name: str, value: Any) -> Any:
     """Convert the value of a field from JSON: lists to tuples, nested records to their classes."""
     if name == "launch_gaps" and value is not None:
-        return _thaw_durations(value)
+        return _durations_from_json(value)
     if not isinstance(value, list):
         return value
     kind = _NESTED.get(name)
     if kind is None:
-        return tuple(_thaw("", item) for item in value)
+        return tuple(_from_json("", item) for item in value)
     known = {item.name for item in fields(kind)}
-    items = tuple(kind(**{key: _thaw(key, part) for key, part in item.items() if key in known}) for item in value)
+    items = tuple(kind(**{key: _from_json(key, part) for key, part in item.items() if key in known}) for item in value)
     for item in items:
         _check_types(item)
     return items
 
 
-def _thaw_durations(value: dict[str, Any]) -> DurationTotals:
+def _durations_from_json(value: dict[str, Any]) -> DurationTotals:
     buckets = {int(index): count for index, count in value["buckets"].items()}
     count, sum_ns, squares, zero_count = (value[name] for name in ("count", "sum_ns", "sum_squares_ns2", "zero_count"))
     numbers = (count, sum_ns, squares, zero_count, *buckets.values())

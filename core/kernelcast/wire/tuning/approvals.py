@@ -148,14 +148,14 @@ def approval_from(event: dict[str, Any]) -> Approval:
     """
     values = data_of(event, APPROVAL_TYPE)
     given = {item.name: values[item.name] for item in fields(Approval) if item.name in values}
-    _check(event["id"], given)
+    _check_types(event["id"], given)
     try:
         return Approval(**{**given, "state": ApprovalState(given.get("state", ApprovalState.APPROVED))})
     except (TypeError, ValueError) as error:
         raise EventError(f"event {event['id']} has unusable data: {error}; it is refused") from error
 
 
-def _check(event_id: str, given: Mapping[str, Any]) -> None:
+def _check_types(event_id: str, given: Mapping[str, Any]) -> None:
     for name, value in given.items():
         kind = int if name == "most" or name.endswith("_ns") else str
         if not isinstance(value, kind) or isinstance(value, bool):

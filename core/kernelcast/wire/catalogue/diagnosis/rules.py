@@ -156,7 +156,7 @@ class DiagnosisRule:
         return self.thresholds[0].signal
 
 
-def _least(signal: Signal, limit: float) -> Threshold:
+def _at_least(signal: Signal, limit: float) -> Threshold:
     return Threshold(signal, limit)
 
 
@@ -170,7 +170,7 @@ _KINETO: Final = "PyTorch Profiler, tb_plugin data.py"
 RULES: Final[tuple[DiagnosisRule, ...]] = (
     DiagnosisRule(
         "memory_nearly_full",
-        (_least(Signal.MEMORY_USED_RATIO, 0.95),),
+        (_at_least(Signal.MEMORY_USED_RATIO, 0.95),),
         Advice(
             "Halve the batch size or recompute activations: GPU memory is nearly full.",
             kinds=("batch_size",),
@@ -181,7 +181,7 @@ RULES: Final[tuple[DiagnosisRule, ...]] = (
     ),
     DiagnosisRule(
         "input_bound",
-        (_least(Signal.DATA_WAIT_SHARE, 0.05),),
+        (_at_least(Signal.DATA_WAIT_SHARE, 0.05),),
         Advice(
             "Use more loader workers or prefetch more: the program waits for its input.",
             kinds=("loader_workers", "prefetch"),
@@ -190,7 +190,7 @@ RULES: Final[tuple[DiagnosisRule, ...]] = (
     ),
     DiagnosisRule(
         "communication_bound",
-        (_least(Signal.COLLECTIVE_SHARE, 0.1),),
+        (_at_least(Signal.COLLECTIVE_SHARE, 0.1),),
         Advice(
             "Use larger buckets, or accumulate gradients: collectives are not hidden behind compute.",
             kinds=("bucket_size",),
@@ -199,7 +199,7 @@ RULES: Final[tuple[DiagnosisRule, ...]] = (
     ),
     DiagnosisRule(
         "transfer_bound",
-        (_least(Signal.COPY_SHARE, 0.4),),
+        (_at_least(Signal.COPY_SHARE, 0.4),),
         Advice(
             "Keep data on the GPU, or copy from a pinned pool on a stream of its own: copies take most of the time.",
             kinds=("pinned_memory",),
@@ -209,7 +209,7 @@ RULES: Final[tuple[DiagnosisRule, ...]] = (
     ),
     DiagnosisRule(
         "pageable_copies",
-        (_least(Signal.PAGEABLE_SHARE, 0.5), _least(Signal.COPY_SHARE, 0.05)),
+        (_at_least(Signal.PAGEABLE_SHARE, 0.5), _at_least(Signal.COPY_SHARE, 0.05)),
         Advice(
             "Pin the host memory that is copied from: pageable copies block the program.",
             kinds=("pinned_memory",),
@@ -219,7 +219,11 @@ RULES: Final[tuple[DiagnosisRule, ...]] = (
     ),
     DiagnosisRule(
         "launch_bound",
-        (_least(Signal.IDLE_SHARE, 0.3), _below(Signal.KERNEL_SECONDS, 10e-6), _below(Signal.LAUNCH_GAP_SECONDS, 1e-4)),
+        (
+            _at_least(Signal.IDLE_SHARE, 0.3),
+            _below(Signal.KERNEL_SECONDS, 10e-6),
+            _below(Signal.LAUNCH_GAP_SECONDS, 1e-4),
+        ),
         Advice(
             "Use CUDA graphs or fuse kernels: kernels are shorter than the time to launch them.",
             kinds=("cuda_graph",),
@@ -229,19 +233,19 @@ RULES: Final[tuple[DiagnosisRule, ...]] = (
     ),
     DiagnosisRule(
         "host_bound",
-        (_least(Signal.IDLE_SHARE, 0.5), _least(Signal.LAUNCH_GAP_SECONDS, 1e-4)),
+        (_at_least(Signal.IDLE_SHARE, 0.5), _at_least(Signal.LAUNCH_GAP_SECONDS, 1e-4)),
         Advice("Time the host's part of a step: the GPU waits for the program in long gaps."),
         "Holistic Trace Analysis, host wait in the breakdown of idle time; limits: own",
     ),
     DiagnosisRule(
         "host_synchronisation",
-        (_least(Signal.SYNC_WAIT_SHARE, 0.1), _least(Signal.IDLE_SHARE, 0.1)),
+        (_at_least(Signal.SYNC_WAIT_SHARE, 0.1), _at_least(Signal.IDLE_SHARE, 0.1)),
         Advice("Drop calls that wait for the GPU (.item(), .cpu(), synchronize): it idles while the host catches up."),
         "Holistic Trace Analysis, host wait in the breakdown of idle time; shares: own",
     ),
     DiagnosisRule(
         "occupancy_limits_bandwidth",
-        (_least(Signal.DRAM_ACTIVE, 0.5), _below(Signal.DRAM_ACTIVE, 0.8), _below(Signal.SM_OCCUPANCY, 0.3)),
+        (_at_least(Signal.DRAM_ACTIVE, 0.5), _below(Signal.DRAM_ACTIVE, 0.8), _below(Signal.SM_OCCUPANCY, 0.3)),
         Advice("Raise occupancy: memory is busy and few warps hide its latency.", kinds=("block_size",)),
         "DCGM, profiling metrics (a peak of DRAM_ACTIVE is about 0.8); lower limits: own",
     ),
@@ -257,7 +261,11 @@ RULES: Final[tuple[DiagnosisRule, ...]] = (
     ),
     DiagnosisRule(
         "room_for_larger_batch",
-        (_least(Signal.IDLE_SHARE, 0.5), _below(Signal.MEMORY_USED_RATIO, 0.8), _below(Signal.DATA_WAIT_SHARE, 0.05)),
+        (
+            _at_least(Signal.IDLE_SHARE, 0.5),
+            _below(Signal.MEMORY_USED_RATIO, 0.8),
+            _below(Signal.DATA_WAIT_SHARE, 0.05),
+        ),
         Advice(
             "Try a batch twice as large: the GPU idles half of the time, and its memory has room.",
             kinds=("batch_size",),
@@ -267,7 +275,7 @@ RULES: Final[tuple[DiagnosisRule, ...]] = (
     ),
     DiagnosisRule(
         "tensor_cores_unused",
-        (_least(Signal.FP32_ACTIVE, 0.1), _below(Signal.TENSOR_ACTIVE, 0.01)),
+        (_at_least(Signal.FP32_ACTIVE, 0.1), _below(Signal.TENSOR_ACTIVE, 0.01)),
         Advice(
             "Try TF32, then BF16: matrix work runs on the FP32 pipe alone, if there is any.",
             kinds=("precision",),
@@ -278,7 +286,7 @@ RULES: Final[tuple[DiagnosisRule, ...]] = (
     ),
     DiagnosisRule(
         "unequal_ranks",
-        (_least(Signal.RANK_SPREAD, 0.1),),
+        (_at_least(Signal.RANK_SPREAD, 0.1),),
         Advice("Divide the work again: ranks wait for the busiest one."),
         "own",
     ),
