@@ -1,4 +1,7 @@
-"""Metrics of the bridge itself, on its `/metrics`; they are not sent through Kafka."""
+"""Metrics of the bridge itself, on its `/metrics`; they do not travel through Kafka.
+
+The bridge makes counters and gauges from these rows (`bridge/instruments.py` and others). Panels and rules name them.
+"""
 
 from typing import Final
 

@@ -1,8 +1,9 @@
 """Rules that find the cause of a degradation from features, as a table.
 
-The first rule of a topic that holds decides for its topic; rules without a topic are independent of each other.
-An excuse is a rule that names a reason why there is no cause, and ends its topic.
-A condition on a feature that is not known does not hold. A limit without a source was chosen by us.
+The predictor (`causes/find.py`) tests the rules in order, for each GPU and program on it, at each cycle. Rules of one
+topic answer one question (`MeaningQuestion`), and the first that holds decides; rules without a topic are independent.
+An excuse is a result that names the reason for which there is no cause; it ends its topic as a cause does. A condition
+on an unknown feature does not hold. A limit without a source was chosen by us.
 """
 
 import math
@@ -27,7 +28,7 @@ class ComparisonOperator(StrEnum):
 
 
 class Excuse(StrEnum):
-    """Reasons why a row has no cause."""
+    """Reasons for which a degradation has no cause that needs action."""
 
     NO_DATA = "no_data"
     NORMAL = "normal"
@@ -88,10 +89,14 @@ _REMAPPING: Final = "NVIDIA GPU memory error management (docs.nvidia.com/deploy/
 _POWER_CAP: Final = "NVSentinel issues 1447 and 1708: the cap is active under any heavy load"
 _BRAKE: Final = "NVSentinel issue 1666: 9 of 288 nodes were braked for 36 hours"
 _MATCHED: Final = 0.97
+"""From this ratio on, the SM clock counts as equal to its usual value."""
 _HALF: Final = 0.5
 _SLOWER: Final = 1.1
+"""Ratio of a duration, power or utilisation to its reference from which on it counts as changed."""
 _SLOWER_THAN_FLEET: Final = 1.07
+"""As `_SLOWER`, against other nodes: usual durations of many launches spread less than present ones."""
 _KNOWN_PROGRAM: Final = 900.0
+"""Seconds after the start of a process in which slow kernels are warm-up, not a cause."""
 
 _MATCHED_CLOCK: Final = _at_least(Feature.CLOCK_RATIO, _MATCHED)
 
@@ -99,7 +104,7 @@ _MATCHED_CLOCK: Final = _at_least(Feature.CLOCK_RATIO, _MATCHED)
 def _of_xids(
     result: Cause | Excuse, part: XidSubject, *, page: bool = False, evidence: tuple[Feature, ...] = ()
 ) -> Rule:
-    """A rule for the XIDs of a part that are urgent, or for those that are not."""
+    """Return a rule for the XIDs about a part: the urgent ones if `page`, else the others."""
     members = xids.numbers(part, urgent=page)
     condition = Condition(Feature.XID_CODE, ComparisonOperator.ONE_OF, members=members)
     return Rule(result, (condition,), page=page, topic=MeaningQuestion.XID, evidence=evidence, source=_XID_CATALOGUE)

@@ -1,4 +1,7 @@
-"""`docs/metrics.md`, from the catalogue: `python -m kernelcast.wire.catalogue.document` prints it."""
+"""Writes `docs/metrics.md` from the catalogue: `python -m kernelcast.wire.catalogue.document` prints it.
+
+`make docs` runs it in a checkout, and `make lint` compares its output with the file.
+"""
 
 import sys
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,7 @@
-"""The metrics of Exporter processes about themselves, on their own `/metrics`; they do not travel through Kafka."""
+"""Metrics of the exporter itself, on its `/metrics`; they do not travel through Kafka.
+
+The exporter makes counters and gauges from these rows (`exporter/counts.py` and others). Panels and rules name them.
+"""
 
 from typing import Final
 

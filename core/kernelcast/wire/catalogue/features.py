@@ -1,4 +1,8 @@
-"""Features of a GPU or of a program on it: the figures that rules about causes compare, and where to look them up."""
+"""Features of a GPU or of a program on it, as a table: the figures that rules about causes compare, and their origins.
+
+The predictor computes them (`causes/features.py` and its neighbours); `cause_rules` compares them; a finding shows them
+as evidence, with the metric in which a person can look the figure up.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

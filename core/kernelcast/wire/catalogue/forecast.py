@@ -1,4 +1,8 @@
-"""Metrics that the predictor writes to `kernelcast.forecasts`: forecasts, predicted degradation, issued hints."""
+"""Metrics that the predictor writes to `kernelcast.forecasts`: forecasts, predicted degradation, issued hints.
+
+`predictor/publish.py` makes samples of these rows; the bridge exposes them. A *threshold* is the limit of the series;
+it *passes* when the value crosses it.
+"""
 
 from typing import Final
 
@@ -7,7 +11,7 @@ from kernelcast.wire.catalogue.model import Kind
 from kernelcast.wire.catalogue.naming import travels
 
 SUBJECT_LABELS: Final = (*KERNEL_LABELS, "metric")
-"""Whose future: the labels of the series forecast, and `metric`, its Prometheus name."""
+"""Labels of a forecast's subject: those of its series, and `metric`, the series' Prometheus name."""
 
 _PREDICTOR: Final = "predictor"
 

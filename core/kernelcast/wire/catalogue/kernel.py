@@ -1,4 +1,7 @@
-"""Metrics of programs on their GPUs, written by the node's exporter."""
+"""Metrics of programs on their GPUs. The exporter writes them (`totals/emit.py`) from the totals that probes report.
+
+A variant is one use of a kernel: launch configuration, region and type of data (`wire.kernels.variant`).
+"""
 
 from typing import Final
 

@@ -1,6 +1,7 @@
-"""Judgement of metrics: which direction is bad, where the limit comes from, and the cause of a breach.
+"""Judgement of metrics, as a table: which direction is bad, where the limit comes from, and the cause of a breach.
 
-Thresholds, causes, documents and tests read this table; a metric that is not in it needs a threshold from the user.
+The predictor takes limits and causes from it, `kernelcast findings` the causes. A metric that is not in it is judged
+only if the user's settings give it a threshold.
 """
 
 from collections.abc import Mapping
@@ -41,7 +42,7 @@ class Cause(StrEnum):
 
 
 class MeaningQuestion(StrEnum):
-    """Questions that have one answer at a time."""
+    """Topics of rules for causes: questions that have one answer at a time."""
 
     SPEED = "why work takes longer"
     XID = "which XID occurred"
@@ -89,6 +90,7 @@ def _fault(cause: Cause, *companions: Metric, below: bool = False) -> Meaning:
 
 
 OTHER: Final = Meaning(Cause.UNKNOWN)
+"""Meaning of metrics that the table does not have."""
 MEANINGS: Final[Mapping[str, Meaning]] = MappingProxyType(
     {
         device.GPU_TEMP.prometheus_name: Meaning(
@@ -161,7 +163,7 @@ MEANINGS: Final[Mapping[str, Meaning]] = MappingProxyType(
 """By Prometheus name. Rows without a limit and without `own_ratio` are judged by rules, see `cause_rules`."""
 
 SCORE_CLASSES: Final = ("temperature", "memory", "utilisation", "kernel", "other")
-"""Classes of metrics by which forecasts are scored. Stored scores have their places as numbers: add at the end."""
+"""Classes of metrics by which forecasts are scored. Stored scores have their indices: add at the end."""
 _CLASS_OF_CAUSE: Final[Mapping[Cause, str]] = MappingProxyType(
     {
         Cause.THERMAL: "temperature",

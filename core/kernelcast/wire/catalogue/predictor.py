@@ -1,4 +1,7 @@
-"""The metrics of predictor processes about themselves, on their own `/metrics`; they do not travel through Kafka."""
+"""Metrics of the predictor itself, on its `/metrics`; they do not travel through Kafka.
+
+The predictor makes counters and gauges from these rows (`predictor/measures.py`). Panels and rules name them.
+"""
 
 from typing import Final
 

@@ -1,4 +1,7 @@
-"""Metrics of every daemon itself, on its `/metrics`; they are not sent through Kafka."""
+"""Metrics that every daemon has of itself, on its `/metrics`; they do not travel through Kafka.
+
+`kernelcast.runtime` makes counters and gauges from these rows: its producer, consumer, dead letters and web server.
+"""
 
 from typing import Final
 

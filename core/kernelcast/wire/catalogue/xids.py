@@ -1,8 +1,9 @@
-"""XIDs, the error numbers of NVIDIA's driver, with the action that each one asks for.
+"""XIDs, the error numbers of NVIDIA's driver, as a table with the first action after each.
 
-Alert rules and the rules for causes read this table. A number that is not in it has no known action: look it up.
-Replacing a GPU is the action of no single number: a failed row remapping, or an error that returns after the reset,
-asks for it. 109 (context switch timeout) is left out: NVSentinel resets the GPU, the device plugin goes on using it.
+Alert rules (`grafana/rules/gpu_errors.py`), the panel of errors and the rules for causes read it. A number that is not
+in it has no known action. No single number asks for a replacement of the GPU: a failed row remapping asks for it, or an
+error that returns after the reset. 109 (context switch timeout) is left out, because sources differ: NVSentinel resets
+the GPU, the device plugin goes on using it.
 """
 
 from collections.abc import Mapping
@@ -20,7 +21,7 @@ _PLUGIN: Final = "NVIDIA/k8s-device-plugin, internal/rm/health.go: the GPU stays
 
 
 class Action(StrEnum):
-    """First action after an XID, from the least to the most."""
+    """First action after an XID, from the smallest to the largest."""
 
     WATCH = "watch"
     RESTART_PROGRAM = "restart the program"

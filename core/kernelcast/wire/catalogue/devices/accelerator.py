@@ -1,6 +1,7 @@
-"""The few rows that GPUs and TPUs share, so that a mixed fleet stands on one dashboard; each has more rows of its own.
+"""Metrics that GPUs and TPUs share, so that one dashboard shows a mixed fleet; each kind has more rows of its own.
 
-A GPU in MIG mode stands here as its instances, never as both, so that sums over a fleet are right.
+The exporter derives them from its readings of NVML (`nvml/accelerators.py`) and of the TPU runtime (`tpu/source.py`).
+For a GPU in MIG mode they are those of its instances, never of both, so that sums over a fleet are right.
 """
 
 from typing import Final

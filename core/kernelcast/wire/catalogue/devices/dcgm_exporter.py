@@ -1,4 +1,6 @@
-"""Rows that dcgm-exporter computes itself, under its names, labels and meaning; written where the table names them.
+"""Metrics that dcgm-exporter computes itself, under its names and labels and with its meaning.
+
+The exporter writes them if its counters table names them (`exporter/nvml/windows.py` counts the events in a window).
 
 Source: dcgm-exporter, internal/pkg/collector: expcollector.go, xid_collector.go, clock_events_collector.go and
 p2p_status_collector.go.
@@ -10,6 +12,7 @@ from kernelcast.wire.catalogue.devices.device import DEVICE_LABELS
 from kernelcast.wire.catalogue.model import Kind, Metric
 
 WINDOW_LABEL: Final = "window_size_in_ms"
+"""Length of the window in which events are counted."""
 
 
 def _row(field: str, help: str, source: str, *labels: str) -> Metric:  # noqa: A002  the field's name

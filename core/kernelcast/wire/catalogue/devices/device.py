@@ -1,5 +1,7 @@
 """Device metrics under dcgm-exporter's names, units and labels, so that existing dashboards and alerts work unchanged.
 
+The exporter reads them from NVML, in the order of `exporter/nvml/sampling/fields.py`.
+
 Source of names, kinds and help: dcgm-exporter 4.8.2, etc/default-counters.csv and etc/dcp-metrics-included.csv.
 """
 
@@ -22,7 +24,7 @@ DEVICE_LABELS: Final = (
     "source",
 )
 USER_LABELS: Final = ("pod", "namespace", "container", "hpc_job")
-"""Who uses the device, on every row of it while that is known; see `exporter.attribution`."""
+"""Labels of the device's user, on every row of the device while the user is known; see `exporter.attribution`."""
 
 NVML_VERSION_LABEL: Final = "DCGM_FI_NVML_VERSION"
 BRAND_LABEL: Final = "DCGM_FI_DEV_BRAND"
@@ -47,6 +49,7 @@ OPT_IN_LABELS: Final = MappingProxyType(
 """On every series of a GPU where the counters table names them with the type `label`; dcgm-exporter's help of each."""
 
 XID_LABELS: Final = (*DEVICE_LABELS, "err_code", "err_msg")
+"""Labels of DCGM_FI_DEV_XID_ERRORS, as dcgm-exporter has them."""
 
 
 def dcgm(field: str, help: str, nvml: str, kind: Kind = Kind.GAUGE) -> Metric:  # noqa: A002  the field's name

@@ -1,4 +1,7 @@
-"""Estimates of kernels' energy: a GPU's measured energy, divided by GPU time."""
+"""Estimates of kernels' energy: the measured energy of a GPU, divided by GPU time.
+
+The exporter computes them (`exporter/totals/energy.py`).
+"""
 
 from typing import Final
 

@@ -1,4 +1,7 @@
-"""GPU metrics beyond DCGM's rows: XIDs as events, processes, throttling by reason, and the rows that a GPU lacks."""
+"""GPU metrics beyond DCGM's: XIDs as events, processes, active reasons to lower clocks, rows that a GPU lacks.
+
+The exporter's NVML source writes them; those of the kernel's log come from `exporter/kernel_log`.
+"""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Ports of InfiniBand and RoCE adapters, as the kernel counts them in /sys/class/infiniband.
+"""Metrics of the ports of InfiniBand and RoCE adapters, which `exporter/infiniband` reads from /sys/class/infiniband.
 
 node_exporter has the same files as `node_infiniband_*`; see docs/exporter.md for which of the two to use.
 """

@@ -1,4 +1,7 @@
-"""Each NVLink of a GPU. DCGM has a field for each number of a link; a label lets one query ask for all of them."""
+"""Metrics of each NVLink of a GPU, from the exporter's NVML source.
+
+DCGM has a field for each number of a link; here the link is a label, so that one query asks for all links.
+"""
 
 from typing import Final
 

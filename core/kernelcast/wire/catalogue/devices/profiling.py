@@ -1,4 +1,4 @@
-"""Profiling rows of DCGM that NVML's GPM gives on Hopper and later GPUs.
+"""Profiling metrics under DCGM's names, which the exporter reads from NVML's GPM, on Hopper and later GPUs.
 
 Source of names and help: dcgm-exporter 4.8.2, etc/dcp-metrics-included.csv; dcgm_fields.h for those it leaves out.
 """
@@ -9,6 +9,7 @@ from kernelcast.wire.catalogue.devices.device import dcgm
 from kernelcast.wire.catalogue.model import Metric
 
 _DOUBT: Final = "; MiB/s by nvml.h and taken so here, DCGM passes the number on as bytes"
+"""Note in `docs/metrics.md` on rates whose unit the two sources disagree about."""
 
 
 def _gpm(field: str, help: str, metric_id: int, doubt: str = "") -> Metric:  # noqa: A002  the field's name
@@ -56,6 +57,7 @@ NVLINK_TX_BYTES: Final = _gpm(
     "NVLINK_TX_BYTES", "The rate of data transmitted over NVLink, in bytes per second.", 61, _DOUBT
 )
 DECODERS: Final = 8
+"""GPM has metrics of eight NVDEC engines, numbers 30 to 37."""
 NVDEC_ACTIVE: Final = tuple(
     _gpm(f"NVDEC{index}_ACTIVE", f"Ratio of cycles the video decoder {index} is active.", 30 + index)
     for index in range(DECODERS)

@@ -1,4 +1,4 @@
-"""TPU metrics, as the runtime of a program (libtpu) gives them; absent while no program has the TPU.
+"""TPU metrics, which `exporter/tpu` reads from the runtime (libtpu) of the program that uses the TPU.
 
 Source of the runtime's names: tpu-info 0.14.2 (AI-Hypercomputer/cloud-accelerator-diagnostics, tpu_info/metrics.py).
 """

@@ -1,4 +1,7 @@
-"""`docs/diagnosis.md`, from the catalogue: `python -m kernelcast.wire.catalogue.diagnosis.document` prints it."""
+"""Writes `docs/diagnosis.md` from the rules: `python -m kernelcast.wire.catalogue.diagnosis.document` prints it.
+
+`make docs` runs it in a checkout, and `make lint` compares its output with the file.
+"""
 
 import sys
 from collections.abc import Iterator

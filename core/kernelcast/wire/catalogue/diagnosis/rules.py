@@ -1,7 +1,9 @@
 """Rules that say what to change in a program, as a table: signals, thresholds, advice, and where each comes from.
 
-A rule holds when all its conditions hold. A condition on a signal that is not measured does not hold, and the signal is
-named as missing. No rule states a gain: a figure from the literature is no figure of this program.
+The predictor computes the signals and tests the rules for each program on each GPU (`tuning/diagnosis.py`); its tuning
+rules take the advice's kinds and direction. A rule holds when all its thresholds hold. A threshold on a signal that is
+not measured does not hold, and the signal is published as missing. No rule states a gain: a figure from the literature
+is no figure of this program.
 """
 
 from collections.abc import Mapping
@@ -140,7 +142,7 @@ class DiagnosisRule:
 
     Attributes:
         name: Its name, as published.
-        thresholds: All must hold; the first one decides and is shown as evidence.
+        thresholds: All must hold; the value of the first one's signal is published as evidence.
         advice: What to change.
         source: Where the thresholds come from; `own` was chosen by us.
     """
@@ -152,7 +154,7 @@ class DiagnosisRule:
 
     @property
     def decides(self) -> Signal:
-        """Signal that is shown first."""
+        """Signal of the first threshold."""
         return self.thresholds[0].signal
 
 
