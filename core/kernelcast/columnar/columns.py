@@ -1,4 +1,8 @@
-"""Output of the decoder: the points of a batch as arrays."""
+"""The decoder's output: the points of one batch of messages, as numpy arrays.
+
+`Decoder.decode` makes them for the bridge and the predictor. They are copies that belong to the caller: the decoder
+keeps no reference, so any thread may have them.
+"""
 
 from dataclasses import dataclass, field
 from typing import Final

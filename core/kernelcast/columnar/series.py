@@ -1,4 +1,7 @@
-"""The identity of a series: everything that distinguishes two series, and nothing that may change in one's life."""
+"""The identity of a series: everything that distinguishes two series, and nothing that may change in the life of one.
+
+The decoder makes identities; the bridge and the predictor name series by them.
+"""
 
 from dataclasses import dataclass, field
 from enum import IntEnum

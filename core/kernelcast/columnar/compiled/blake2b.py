@@ -1,7 +1,8 @@
-"""BLAKE2b's rounds for four messages at once, as vector instructions.
+"""BLAKE2b's rounds for four messages at once, as vector instructions; the bridge hashes label sets with it.
 
 hashlib takes a microsecond for each short message, most of it for the calls. Four messages side by side share every
-instruction: numba would not find these vectors in a loop, so the instructions are written out here.
+instruction. numba would not find these vectors in a loop, so the instructions are generated here. The caller is
+`bridge/tables/hashing.py`.
 
 Source: RFC 7693, section 3.2.
 """
@@ -27,6 +28,7 @@ MESSAGE_ROW: Final = 2 * STATE_WORDS
 """First of the rows of `work` that hold a block of each message; the rows before it hold the words that are mixed."""
 WORK_ROWS: Final = MESSAGE_ROW + MESSAGE_WORDS
 
+# The initial words of the state (RFC 7693, section 2.6).
 INITIAL: Final = (
     0x6A09E667F3BCC908,
     0xBB67AE8584CAA73B,
@@ -78,6 +80,7 @@ def _rotated(builder: Any, value: Any, bits: int) -> Any:
 
 
 def _mix(builder: Any, v: list[Any], words: tuple[int, int, int, int], x: Any, y: Any) -> None:
+    """Generate the mixing function G of RFC 7693, section 3.1; `x` and `y` are words of the message."""
     a, b, c, d = words
     for message, first, second in ((x, 32, 24), (y, 16, 63)):
         v[a] = builder.add(builder.add(v[a], v[b]), message)

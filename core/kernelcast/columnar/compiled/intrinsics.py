@@ -1,6 +1,6 @@
-"""Operations that numba's Python lacks, each an instruction or two or one call into C.
+"""Operations that numba's Python lacks, each an instruction or two or one call into C; compiled functions call them.
 
-No index is checked here, whatever numba's settings are: the callers must have checked all ranges.
+They check no index, whatever numba's settings are: the callers must have checked all ranges.
 """
 
 from typing import TYPE_CHECKING, Any, cast

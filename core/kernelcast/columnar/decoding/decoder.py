@@ -1,4 +1,8 @@
-"""Decodes OTLP messages to columns, by the compiled walk and, for unusual messages, by protobuf's parser."""
+"""Decodes OTLP messages to columns: with the compiled walk, and unusual messages with protobuf's parser.
+
+The consuming threads of the bridge and the predictor each have one `Decoder`. In: message values from Kafka. Out:
+`columns.Decoded`, in which a number identifies a series; `identity` and `identities` give its name and labels.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -35,7 +39,7 @@ CHUNK_BYTES = 1024 * 1024
 """Messages are laid end to end this many bytes at a time: few calls, and the copy stays in the processor's cache."""
 
 END = b"\0"
-"""numpy makes no array of no bytes."""
+"""One byte after the messages: numpy makes no array of no bytes."""
 
 DEFAULT_LIMITS = DecoderLimits()
 
@@ -43,9 +47,9 @@ DEFAULT_LIMITS = DecoderLimits()
 class Decoder:
     """Converts OTLP messages to columns and assigns a number to every series.
 
-    A message is decoded completely or not at all. A message with unusual parts, or with new ones that are not plain
-    (see `walk.plain`), is also parsed by protobuf, and protobuf decides whether it is valid. Not thread-safe: one
-    decoder per consumer thread. Releases the GIL.
+    A message is decoded completely or not at all. protobuf also parses a message with unusual parts, or with new ones
+    that are not plain (see `walk.plain`), and decides whether it is valid. Not thread-safe: each consuming thread has
+    its own decoder. Compiled code releases the GIL.
 
     Args:
         max_identities: Largest number of known wire identities; a message with further ones is refused. One takes
@@ -159,7 +163,10 @@ class Decoder:
     def _chunks(
         self, messages: Sequence[bytes], failures: list[tuple[int, DecodeError]]
     ) -> Iterator[tuple[int, list[bytes]]]:
-        """Runs of messages of about CHUNK_BYTES, each with its first one's index; one too long fails and ends a run."""
+        """Yield runs of messages of about CHUNK_BYTES, each with the index of its first message.
+
+        A message that is too long is a failure and ends a run.
+        """
         first, size = 0, 0
         chunk: list[bytes] = []
         for index, message in enumerate(messages):
@@ -197,7 +204,7 @@ class Decoder:
             at += 1
 
     def _walk(self, joined: UInt8Array, ends: NDArray[np.int64], at: int) -> tuple[int, MessageStatus]:
-        """Walk on from a message, lengthening arrays as asked, until one stops it for another reason."""
+        """Walk on from message `at`, and enlarge arrays on demand, until a message stops it for another reason."""
         while True:
             at, code = entries.batch(self._state, joined, ends, at)
             status = MessageStatus(code)
@@ -226,7 +233,7 @@ class Decoder:
             raise refusals.over_limit(status, self._state.control, where)
 
     def _decode_odd(self, index: int, message: bytes, where: int) -> None:
-        """Decode what protobuf makes of a message that the walk does not take."""
+        """Decode a message that the walk does not read, in the form in which protobuf rewrites it."""
         rewritten = np.frombuffer(foreign.canonical(message, where) + END, np.uint8)
         self._state.control[MESSAGE] = index
         _, status = self._walk(rewritten, np.array([len(rewritten) - len(END)], np.int64), 0)
@@ -235,7 +242,7 @@ class Decoder:
         self._keep_exemplars(rewritten)
 
     def _keep_exemplars(self, walked: UInt8Array) -> None:
-        """Copy the exemplars noted since the last call, while the bytes are there in which they lie."""
+        """Copy the exemplars that the walk has noted since the last call; `walked` are the bytes that it has read."""
         noted = self._state.exemplars[len(self._raw_exemplars) : self._state.control[EXEMPLARS]]
         spans = zip(noted["start"].tolist(), noted["stop"].tolist(), strict=True)
         self._raw_exemplars += [walked[start:stop].tobytes() for start, stop in spans]

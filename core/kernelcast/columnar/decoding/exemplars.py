@@ -1,4 +1,4 @@
-"""Exemplars of points, decoded when somebody asks for them."""
+"""Exemplars of points, decoded on demand: the bridge calls `exemplars_of` for the points that it keeps."""
 
 from dataclasses import dataclass
 from typing import Any, Final

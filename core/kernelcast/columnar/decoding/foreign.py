@@ -1,4 +1,8 @@
-"""Checks and rewrites messages that the walk refuses, by protobuf's parser, which decides whether they are valid."""
+"""Checks and rewrites messages that the walk does not read; protobuf's parser decides whether they are valid.
+
+The `Decoder` alone calls it: `check` for a message with bytes that the walk cannot verify, `canonical` for one that it
+cannot read.
+"""
 
 from google.protobuf.message import DecodeError as ProtobufError
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest

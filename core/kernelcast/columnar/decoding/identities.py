@@ -1,9 +1,9 @@
-"""Turns numbers of the decoder's series into identities: resource, scope, metric and attributes, as Python objects.
+"""Converts numbers of the decoder's series to identities: resource, scope, metric and attributes, as Python objects.
 
-The decoder has two stores of entries (`walk.layout.Store`): series, and contexts. The parent of a
-series is a metric, the metric's parent is a scope, and the scope's is a resource, all three entries of contexts. The
-bytes of a resource or scope are its protobuf message as received, those of a metric a key (`METRIC_KEY_HEADER` in
-`walk.lookup` shows its layout), and those of a series' attributes the fields of a point that hold them.
+The decoder has two stores of entries (`walk.layout.Store`), series and contexts. The parent of a series is a metric,
+the metric's parent is a scope, and the scope's is a resource; these three are entries of contexts. The bytes of a
+resource or scope are its protobuf message as received; those of a metric are a key (`METRIC_KEY_HEADER` in
+`walk.lookup` shows its layout); those of a series' attributes are the fields of a point that hold them.
 """
 
 import struct
@@ -59,7 +59,7 @@ class Identities:
     """Reads identities from the decoder's stores, and caches the parts that series share.
 
     It belongs to one `Decoder`, and only the thread that decodes uses it. Scopes and resources are cached by the number
-    of their entry; another one that gets the same number later has another stamp.
+    of their entry. A number may be reused; then the new entry has another stamp, which shows that the cache is stale.
     """
 
     def __init__(self) -> None:

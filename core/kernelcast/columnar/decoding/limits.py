@@ -1,4 +1,4 @@
-"""Limits of one message; a message beyond them is refused."""
+"""Limits of one message; the decoder refuses a message beyond them."""
 
 from dataclasses import dataclass
 

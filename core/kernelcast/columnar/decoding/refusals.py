@@ -1,4 +1,4 @@
-"""Error texts for messages that exceed a limit."""
+"""Errors for messages that exceed a limit; the decoder raises them as the reason of a dead letter."""
 
 from kernelcast.columnar.columns import Int64Array
 from kernelcast.columnar.decoding.limits import DecoderLimits

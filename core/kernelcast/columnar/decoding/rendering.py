@@ -1,4 +1,4 @@
-"""Attribute values as text, the way OpenTelemetry's Prometheus translation writes them.
+"""Converts attribute values to text, as OpenTelemetry's Prometheus translation writes them; `identities` calls it.
 
 Source: opentelemetry-collector, pdata/pcommon/value.go, `Value.AsString`.
 """

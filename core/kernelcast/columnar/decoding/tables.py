@@ -1,4 +1,7 @@
-"""Creates and enlarges the arrays of the compiled decoder, and makes the decoder's output from them."""
+"""Creates and enlarges the arrays of the compiled decoder, and copies its output out of them.
+
+The `Decoder` alone calls it, between calls of compiled functions, which cannot allocate. Nothing here keeps state.
+"""
 
 import secrets
 from collections.abc import Sequence
@@ -39,6 +42,7 @@ from kernelcast.columnar.walk.layout import (
     WalkState,
 )
 
+# Sizes at the start; each array doubles when it is full.
 INITIAL_ENTRIES = 1024
 INITIAL_ARENA_BYTES = 64 * 1024
 INITIAL_ROWS = 4096
@@ -46,7 +50,7 @@ INITIAL_BUCKETS = 4096
 INITIAL_EXEMPLARS = 256
 
 KEPT_BYTES = 64 * 1024 * 1024
-"""Scratch up to this stays between batches: a million and a half number points."""
+"""An output array up to this size stays between batches: a million and a half number points."""
 
 A = TypeVar("A", bound=NDArray[Any])
 
@@ -146,7 +150,7 @@ def grouped(store: Store, numbers: Int32Array) -> tuple[Int32Array, Int32Array]:
 
 
 def cut_numbers(rows: RecordArray) -> NumberColumns:
-    """A caller's own columns of the rows."""
+    """Copy the rows of number points to columns."""
     bits = rows["bits"].copy()
     flags = rows["flags"].copy()
     value = bits.view(np.float64)
@@ -167,7 +171,7 @@ def cut_numbers(rows: RecordArray) -> NumberColumns:
 
 
 def cut_histograms(rows: RecordArray, data: UInt64Matrix) -> HistogramColumns:
-    """A caller's own columns of the rows and of their buckets."""
+    """Copy the rows of histogram points, and their CSR data, to columns."""
     indptr = {name: _indptr(rows[f"{name}_end"]) for name in ("positive", "negative", "bounds", "buckets")}
 
     def cut(slot: int, name: str) -> NDArray[np.uint64]:
@@ -198,7 +202,7 @@ def cut_histograms(rows: RecordArray, data: UInt64Matrix) -> HistogramColumns:
 
 
 def cut_exemplars(rows: RecordArray, raw: Sequence[bytes]) -> ExemplarColumns:
-    """A caller's own columns of the rows, with their bytes."""
+    """Copy the rows of points with exemplars to columns, with the exemplars' bytes."""
     return ExemplarColumns(rows["row"].copy(), rows["histogram"].copy(), tuple(raw))
 
 

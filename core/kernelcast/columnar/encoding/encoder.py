@@ -1,4 +1,8 @@
-"""Samples to OTLP export requests, split between points before they grow too long."""
+"""Encodes samples as OTLP export requests, split between points before a request grows too long.
+
+The exporter (`delivery/publish.py`) and the predictor (`publish.py`) call `encode` once an interval, on the thread that
+publishes. In: a resource and its samples. Out: `Export`s, the values of Kafka messages.
+"""
 
 import struct
 from collections.abc import Iterable, Iterator
@@ -18,11 +22,13 @@ NESTING_BYTES = 6
 KNOWN_ATTRIBUTES = 65_536
 """Size of the cache of encoded label sets, which lasts between exports; more than a node has series."""
 
+# Field number of the attributes in each message of a point.
 NUMBER_ATTRIBUTES = 7
 HISTOGRAM_ATTRIBUTES = 9
 EXPONENTIAL_ATTRIBUTES = 1
 
 _START, _TIME, _AS_DOUBLE, _AS_INTEGER = (number << 3 | fields.FIXED64 for number in (2, 3, 4, 6))
+# A tag before each number: time and value; with `SINCE`, the start first.
 _INTEGER = struct.Struct("<BQBq")
 _DOUBLE = struct.Struct("<BQBd")
 _SINCE_INTEGER = struct.Struct("<BQBQBq")
@@ -41,8 +47,8 @@ def encode(
     """Export requests of all samples; metrics in the order of their first sample, samples of each in theirs.
 
     Args:
-        resource: Who writes.
-        samples: All are taken before the first export is given, so that points of one metric lie together.
+        resource: The writer.
+        samples: All are read before the first export is yielded, so that points of one metric lie together.
         scope: The instrumentation scope's name.
         max_bytes: No export is longer, unless one point alone is.
 
@@ -86,7 +92,7 @@ def _by_metric(samples: Iterable[Sample]) -> dict[tuple[Metric, bool], tuple[Poi
 
 
 class _Request:
-    """One export request in the making; its size is reckoned from above, lengths at their longest."""
+    """One export request that is being built. Its size is an upper bound: each length counts with its longest form."""
 
     def __init__(self, resource: Resource, scope: str) -> None:
         self._head = fields.delimited(1, *(_key_value(1, key, value) for key, value in resource.attributes))
@@ -99,13 +105,13 @@ class _Request:
         self.points = 0
 
     def open(self, metric: Metric, kind: PointType) -> None:
-        """Begin a metric; it takes no room until a point comes."""
+        """Begin a metric; it is written only if a point follows."""
         self._finish_metric()
         self._opened = (metric, kind)
         self._overhead = len(_metric_fields(metric)) + len(_container_fields(kind, metric)) + 2 * NESTING_BYTES
 
     def size_with(self, point_field: bytes) -> int:
-        """At most how long the request would be with one more point."""
+        """Return an upper bound of the request's bytes with one more point."""
         return self._size + len(point_field) + (0 if self._open_points else self._overhead)
 
     def add(self, point_field: bytes, size: int) -> None:
@@ -115,7 +121,7 @@ class _Request:
         self.points += 1
 
     def take_all(self, point_fields: list[bytes], max_bytes: int) -> bool:
-        """Add all points of the opened metric, if they fit together; False where they must be looked at one by one."""
+        """Add all points of the opened metric if they fit; False where the caller must add them one by one."""
         size = self._size + self._overhead + sum(map(len, point_fields))
         if size > max_bytes:
             return False
@@ -196,7 +202,7 @@ def _number(sample: Sample) -> bytes:
 
 
 def plain_number(sample: Sample) -> bytes:
-    """`delimited_first(_number(sample))` at once; empty where the sample is not simply a number, or cannot travel."""
+    """Return `delimited_first(_number(sample))`, faster; empty if the sample is no plain number, or out of range."""
     _metric, attributes, time_ns, value, start_ns, detailed = sample
     if detailed or (type(value) is not float and type(value) is not int):
         return b""

@@ -1,4 +1,7 @@
-"""Series that were there and are no more: said once, so that readers need not wait for their time-to-live."""
+"""Series that exist no longer: each is sent once without a value, so that readers need not wait for their time-to-live.
+
+The exporter and the predictor pass all samples of a group through `EndedSeries.complete` before they encode them.
+"""
 
 from collections.abc import Container, Hashable, Iterable, Mapping
 from typing import Final, Generic, TypeVar
@@ -17,7 +20,7 @@ Group = TypeVar("Group", bound=Hashable)
 
 
 class EndedSeries(Generic[Group]):
-    """Compares each group's samples with its previous ones, and ends the series that are missing; not thread-safe.
+    """Compares each group's samples with its previous ones, and ends the series that are missing. For one thread.
 
     ::
 

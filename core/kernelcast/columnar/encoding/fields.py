@@ -1,4 +1,4 @@
-"""Protobuf fields as bytes."""
+"""Protobuf fields as bytes: pure functions, from which the encoder builds messages."""
 
 import struct
 from typing import Final
@@ -10,6 +10,8 @@ _TIMES: Final = struct.Struct("<BQBQ")
 VARINT: Final = 0
 FIXED64: Final = 1
 DELIMITED: Final = 2
+"""Wire types of protobuf. A field's tag is its number, shifted by three bits, and the wire type: field 2 as FIXED64 is
+`0x11`."""
 _FIRST: Final = 1 << 3 | DELIMITED
 
 

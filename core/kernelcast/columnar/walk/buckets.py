@@ -1,4 +1,4 @@
-"""Reads packed arrays of buckets and bounds into CSR data, within limits."""
+"""Reads packed arrays of buckets and bounds into CSR data, within limits; `histograms` calls it for each point."""
 
 import numpy as np
 
@@ -19,7 +19,10 @@ from kernelcast.columnar.walk.stream import varint
 
 @routine
 def fixed64_run(state: WalkState, slot: int, b: UInt8Array, run: tuple[int, int]) -> int:
-    """Append a packed run of fixed64, b[run[0]:run[1]], to the CSR data whose length is in `control[slot]`."""
+    """Append a packed run of fixed64, b[run[0]:run[1]], to the CSR data whose length is in `control[slot]`.
+
+    The row of `data` is `slot - POSITIVE`. Returns OK or a status; with a status, the length is as before.
+    """
     length = (run[1] - run[0]) // 8
     at = state.control[slot]
     if length > state.control[MAX_BUCKETS]:
@@ -34,7 +37,7 @@ def fixed64_run(state: WalkState, slot: int, b: UInt8Array, run: tuple[int, int]
 
 @routine
 def varint_run(state: WalkState, slot: int, b: UInt8Array, run: tuple[int, int]) -> int:
-    """Append a packed run of varints; otherwise like `fixed64_run`."""
+    """Append a packed run of varints; otherwise the same as `fixed64_run`."""
     p, end = run
     first = state.control[slot]
     at = first

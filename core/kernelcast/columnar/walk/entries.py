@@ -1,4 +1,4 @@
-"""Entry points: the compiled functions that Python code calls."""
+"""Entry points of the compiled decoder: the functions that `Decoder` and `decoding.tables` call from Python."""
 
 import numpy as np
 
@@ -12,13 +12,13 @@ from kernelcast.columnar.walk.stream import equal, hash_bytes
 
 @kernel
 def batch(state: WalkState, b: UInt8Array, ends: Int64Array, first: int) -> tuple[int, int]:
-    """See `walk.batch`."""
+    """Read messages that lie end to end; see `messages.batch`."""
     return walk.batch(state, b, ends, first)
 
 
 @kernel
 def roll_back(state: WalkState) -> None:
-    """See `walk.roll_back`."""
+    """Take back the message that the last `batch` stopped at; see `messages.roll_back`."""
     walk.roll_back(state)
 
 
@@ -36,19 +36,19 @@ def release(state: WalkState, numbers: Int32Array) -> int:
 
 @kernel
 def compact(store: Store, arena: UInt8Array) -> None:
-    """See `intern.compact`."""
+    """Copy the entries in use to a new arena; see `intern.compact`."""
     intern.compact(store, arena)
 
 
 @kernel
 def relocate(series: Store, contexts: Store) -> None:
-    """See `intern.relocate`."""
+    """Update the positions of the series' bytes after `compact`; see `intern.relocate`."""
     intern.relocate(series, contexts)
 
 
 @kernel
 def rehash(store: Store) -> None:
-    """See `intern.rehash`."""
+    """Fill an empty table of slots from the entries; see `intern.rehash`."""
     intern.rehash(store)
 
 

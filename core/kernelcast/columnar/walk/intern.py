@@ -1,4 +1,9 @@
-"""Interning of byte strings: a hash table over an arena that assigns, frees and reuses numbers."""
+"""Interning of byte strings: a hash table over an arena that assigns, frees and reuses numbers.
+
+`lookup` finds and adds entries with it, `messages` takes back those of a message that failed, `entries` frees series.
+The slots are a linear-probing table of numbers. Example: in a table of 4 slots whose mask is 3, an entry with hash 6
+lies in slot 2, or in the next free one after it (3, 0, 1).
+"""
 
 import numpy as np
 
@@ -24,6 +29,7 @@ from kernelcast.columnar.walk.layout import (
 from kernelcast.columnar.walk.stream import equal, hash_bytes
 
 _MULTIPLIER = np.uint64(0xD6E8FEB86659FD93)
+"""An odd constant with as many ones as zeros, about: it spreads small numbers over 64 bits."""
 
 
 @routine
@@ -148,7 +154,11 @@ def relocate(series: Store, contexts: Store) -> None:
 
 @routine
 def remove(store: Store, number: int) -> None:
-    """Remove an entry from the table. Entries after it move up, so that churn leaves no deleted slots behind."""
+    """Remove an entry from the table.
+
+    Entries after it move up, so that series that come and go leave no deleted slots behind. One moves into the hole
+    unless its home slot lies after the hole, where `find` would then not reach it.
+    """
     mask = len(store.slots) - 1
     hole = signed(store.entries[number].hash & np.uint64(mask))
     while store.slots[hole] != number:
@@ -197,7 +207,7 @@ def release_series(state: WalkState, number: int) -> None:
 
 @routine
 def begin(store: Store) -> None:
-    """Record the state at the begin of a message, for `undo`."""
+    """Record the state at the beginning of a message, for `undo`."""
     store.counters[FRESH] = 0
     store.counters[ARENA_MARK] = store.counters[ARENA_USED]
 

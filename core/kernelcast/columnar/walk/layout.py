@@ -1,7 +1,8 @@
 """Layout of the compiled decoder's arrays, and the meaning of each slot of its control arrays.
 
-The arrays are few, because one compiled function passes each array to another as seven arguments. Between calls, Python
-replaces arrays that are too small by larger ones.
+`decoding.tables` makes the arrays, the functions of `walk` read and write them. They are few, because one compiled
+function passes each array to another as seven arguments. Compiled code cannot allocate: between calls, Python replaces
+arrays that are too small by larger ones.
 """
 
 from enum import IntEnum
@@ -17,7 +18,11 @@ UInt64Matrix = NDArray[np.uint64]
 
 
 class MessageStatus(IntEnum):
-    """Result for one message. GROW_*: an array is too small; Python enlarges it and repeats the message."""
+    """Result for one message.
+
+    ODD: the walk does not read it; protobuf decides, and rewrites it. GROW_*: an array is too small; Python enlarges it
+    and repeats the message. The others are refusals.
+    """
 
     OK = 0
     ODD = -1
@@ -55,7 +60,7 @@ BUCKETS_UNMATCHED: Final = int(MessageStatus.BUCKETS_UNMATCHED)
 BOUNDS_UNSORTED: Final = int(MessageStatus.BOUNDS_UNSORTED)
 GROW_EXEMPLARS: Final = int(MessageStatus.GROW_EXEMPLARS)
 
-# Control: where the walk stands.
+# Slots of `WalkState.control`. First those that a message advances, and that `roll_back` resets.
 ROWS: Final = 0  # number points so far
 HISTOGRAM_ROWS: Final = 1
 POSITIVE: Final = 2  # length so far of each CSR's data
@@ -64,13 +69,13 @@ BOUNDS: Final = 4
 BUCKETS: Final = 5
 UNSUPPORTED: Final = 6
 EXEMPLARS: Final = 7  # points so far that have some
-PROGRESS: Final = 8  # how many of the slots above a message rolls back
-MARKS: Final = 8  # their values when the message began
-WHERE: Final = 16  # byte of the message at which the walk last entered a field
-VERIFY: Final = 17  # 1: protobuf must agree before the message counts
+PROGRESS: Final = 8  # number of the slots above
+MARKS: Final = 8  # first of as many slots with their values when the message began
+WHERE: Final = 16  # position at which the walk last entered a field, for error texts
+VERIFY: Final = 17  # 1: the message counts only if protobuf accepts it
 POINTS: Final = 18  # points of this message, of every kind
-LAST_SERIES: Final = 19  # of the point before, whose successor the next point probably is
-LAST_METRIC: Final = 20
+LAST_SERIES: Final = 19  # number of the last point's series; its successor probably is the next point's
+LAST_METRIC: Final = 20  # the same of metrics
 RESOURCE_START: Final = 21  # bytes of the enclosing resource and scope, and their contexts, -1 until a point needs them
 RESOURCE_STOP: Final = 22
 RESOURCE: Final = 23
@@ -82,7 +87,7 @@ MAX_BUCKETS: Final = 28
 MAX_IDENTITY_BYTES: Final = 29
 MAX_IDENTITIES: Final = 30
 MESSAGE: Final = 31  # index of the message, as the caller counts
-SHORT_OF: Final = 32  # with GROW_SERIES and GROW_CONTEXTS: of what
+SHORT_OF: Final = 32  # with GROW_SERIES and GROW_CONTEXTS: ENTRIES or ARENA
 SCHEMA_START: Final = 33  # bytes of the enclosing scope's schema URL
 SCHEMA_STOP: Final = 34
 QUANTILE: Final = 35  # bits of the quantile whose row is written

@@ -3,7 +3,8 @@
 Numbers form a tree: a resource, its scopes, their metrics, and the series of a metric. Attribute bytes have numbers of
 their own, because the metrics of one thing, such as a GPU, have the same attributes: a series is a pair of numbers.
 
-Lookups guess first: producers send metrics and series in the same order each time, so each entry remembers its
+`messages` calls `metric_context` once for each metric; the readers of points call `attributes` or `series_of` for each
+point. Lookups guess first: producers send metrics and series in the same order each time, so each entry remembers its
 `successor`, the entry that followed it last time. The bytes are always compared, so a wrong guess costs one comparison
 and the hash table is searched instead.
 """

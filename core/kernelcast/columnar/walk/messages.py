@@ -1,4 +1,12 @@
-"""Walks a message down to its data points; fields may be in any order, except repeated ones."""
+"""Walks a message down to its data points; fields may be in any order, except repeated ones.
+
+`batch`, called through `entries`, reads many messages::
+
+    message (ExportMetricsServiceRequest) > resource_metrics > scope_metrics > metric > container > container_points
+
+Each level reads its header fields first, wherever they stand, then the repeated fields of the level below. A second
+occurrence of a single field is left to protobuf (status ODD).
+"""
 
 import numpy as np
 
@@ -51,18 +59,22 @@ SUMMARY = 90
 METADATA = 98
 
 NOWHERE = (0, 0)
+"""Range of a field that the message does not have. No field starts at 0, because its tag and length precede it."""
 
 
 @routine
 def check_text(state: WalkState, b: UInt8Array, start: int, stop: int) -> None:
-    """Text that becomes no identity: only protobuf says whether it is UTF-8, so it is asked unless all is ASCII."""
+    """Have protobuf check a text that becomes no identity, unless it is ASCII: the walk does not know UTF-8."""
     if not is_ascii(b, start, stop):
         state.control[VERIFY] = 1
 
 
 @routine
 def container_header(b: UInt8Array, tag: int, p: int, end: int) -> tuple[int, int, int]:
-    """Count of points or a status below 0, temporality, monotonicity; the last two follow the points on the wire."""
+    """Return the number of points or a status below 0, temporality, monotonicity.
+
+    They are read before any point, because on the wire temporality and monotonicity follow the points.
+    """
     points = 0
     temporality = 0
     monotonic = 0
@@ -286,7 +298,7 @@ def message(state: WalkState, b: UInt8Array, p: int, end: int) -> int:
 
 @routine
 def roll_back(state: WalkState) -> None:
-    """Take back everything the present message has done."""
+    """Take back everything that the present message has added: rows, CSR data, entries."""
     for slot in range(PROGRESS):
         state.control[slot] = state.control[MARKS + slot]
     undo(state)

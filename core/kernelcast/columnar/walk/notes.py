@@ -1,4 +1,4 @@
-"""Records the byte ranges of points' exemplars; points without exemplars, which are most, cost nothing."""
+"""Records the byte ranges of points' exemplars, which `Decoder` then copies; points without exemplars cost nothing."""
 
 from kernelcast.columnar.compiled import routine, signed
 from kernelcast.columnar.walk.layout import EXEMPLARS, GROW_EXEMPLARS, ODD, OK, VERIFY, WalkState

@@ -1,4 +1,4 @@
-"""A data point of a gauge or a sum: bytes to a row."""
+"""Reads a data point of a gauge or a sum to a row of `WalkState.numbers`; `messages` calls it once for each point."""
 
 import numpy as np
 

@@ -1,7 +1,7 @@
-"""Reads protobuf's wire format, with cursors that only advance and never pass the enclosing end.
+"""Reads protobuf's wire format, with positions that only advance and never pass the enclosing end.
 
-A position below 0 means that this reader does not accept the bytes. protobuf accepts some of them (tags or lengths of
-more bytes than needed, groups), so the caller passes the message to protobuf.
+Every reader of `walk` calls it. A position below 0 means that this reader does not accept the bytes. protobuf accepts
+some of them (tags or lengths of more bytes than needed, groups), so the caller passes the message to protobuf.
 """
 
 import numpy as np
@@ -17,6 +17,7 @@ FIXED32 = 5
 LENGTH_BYTES = 4
 """A length in more bytes than this exceeds any message we take, or is written wastefully."""
 
+# Constants of the hash: odd, with about as many ones as zeros.
 _LEFT = np.uint64(0x9E3779B97F4A7C15)
 _RIGHT = np.uint64(0xD6E8FEB86659FD93)
 
