@@ -80,7 +80,7 @@ _SERIES: Final = (
     "SharedIdentities",
     "Temporality",
 )
-_HOMES: Final = {
+_MODULES: Final = {
     **dict.fromkeys(_COLUMNS, "columns"),
     **dict.fromkeys(_SERIES, "series"),
     **dict.fromkeys(("Export", "Resource", "Sample"), "encoding.samples"),
@@ -94,9 +94,9 @@ _HOMES: Final = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
     globals()[name] = value
     return value
 

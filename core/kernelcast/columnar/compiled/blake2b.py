@@ -97,8 +97,8 @@ def _mix_round(_typing: Any, work: Any, orders: Any, _first: Any) -> Any:
         )
 
         def place(row: Any) -> Any:
-            at = builder.gep(work_data, [builder.mul(row, _WORD(LANES))])
-            return builder.bitcast(at, _VECTOR.as_pointer())
+            address = builder.gep(work_data, [builder.mul(row, _WORD(LANES))])
+            return builder.bitcast(address, _VECTOR.as_pointer())
 
         def message(position: int) -> Any:
             row = builder.load(builder.gep(order_data, [builder.add(arguments[2], _WORD(position))]))

@@ -57,7 +57,7 @@ def _signed(_typing: Any, value: Any) -> Any:
     return types.int64(value), generate
 
 
-def _copy_bytes(_typing: Any, target: Any, _at: Any, source: Any, _start: Any, _stop: Any) -> Any:
+def _copy_bytes(_typing: Any, target: Any, _position: Any, source: Any, _start: Any, _stop: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         into = context.make_array(signature.args[0])(context, builder, arguments[0])
         out_of = context.make_array(signature.args[2])(context, builder, arguments[2])
@@ -71,7 +71,7 @@ def _copy_bytes(_typing: Any, target: Any, _at: Any, source: Any, _start: Any, _
     return types.int64(target, types.int64, source, types.int64, types.int64), generate
 
 
-def _prefetch(_typing: Any, source: Any, _at: Any) -> Any:
+def _prefetch(_typing: Any, source: Any, _position: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, arguments[0])
         pointer = builder.gep(array.data, [arguments[1]])
@@ -116,7 +116,7 @@ signed = cast("Callable[[Any], int]", intrinsic(_signed))
 does not change a uint64."""
 
 copy_bytes = cast("Callable[[UInt8Array, int, UInt8Array, int, int], int]", intrinsic(_copy_bytes))
-"""Copy `source[start:stop]` to `target[at:]`, which do not overlap, and return where the copy ends.
+"""Copy `source[start:stop]` to `target[position:]`, which do not overlap, and return where the copy ends.
 
 The caller has checked that there is room. One memcpy, where a loop tests every index for being negative.
 """

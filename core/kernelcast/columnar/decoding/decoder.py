@@ -188,30 +188,30 @@ class Decoder:
     def _decode_chunk(self, first: int, chunk: list[bytes], failures: list[tuple[int, DecodeError]]) -> None:
         joined = np.frombuffer(b"".join([*chunk, END]), np.uint8)
         ends = np.cumsum(np.fromiter(map(len, chunk), np.int64, len(chunk)))
-        at = 0
+        index = 0
         while True:
             self._state.control[MESSAGE] = first
-            at, status = self._walk(joined, ends, at)
-            if at == len(chunk):
-                self._keep_exemplars(joined)
+            index, status = self._walk(joined, ends, index)
+            if index == len(chunk):
+                self._copy_exemplars(joined)
                 return
             if status is not MessageStatus.OK:  # it may be walked in other bytes
-                self._keep_exemplars(joined)
+                self._copy_exemplars(joined)
             try:
-                self._settle(first + at, chunk[at], status, int(ends[at]) - len(chunk[at]))
+                self._finish_message(first + index, chunk[index], status, int(ends[index]) - len(chunk[index]))
             except DecodeError as error:
-                failures.append((first + at, error))
-            at += 1
+                failures.append((first + index, error))
+            index += 1
 
-    def _walk(self, joined: UInt8Array, ends: NDArray[np.int64], at: int) -> tuple[int, MessageStatus]:
-        """Walk on from message `at`, and enlarge arrays on demand, until a message stops it for another reason."""
+    def _walk(self, joined: UInt8Array, ends: NDArray[np.int64], index: int) -> tuple[int, MessageStatus]:
+        """Walk on from message `index`, and enlarge arrays on demand, until a message stops it for another reason."""
         while True:
-            at, code = entries.batch(self._state, joined, ends, at)
+            index, code = entries.batch(self._state, joined, ends, index)
             status = MessageStatus(code)
             if not self._grow(status):
-                return at, status
+                return index, status
 
-    def _settle(self, index: int, message: bytes, status: MessageStatus, start: int) -> None:
+    def _finish_message(self, index: int, message: bytes, status: MessageStatus, start: int) -> None:
         """Finish a message that stopped the walk.
 
         Raises:
@@ -239,9 +239,9 @@ class Decoder:
         _, status = self._walk(rewritten, np.array([len(rewritten) - len(END)], np.int64), 0)
         if status is not MessageStatus.OK:
             raise refusals.over_limit(status, self._state.control, where)
-        self._keep_exemplars(rewritten)
+        self._copy_exemplars(rewritten)
 
-    def _keep_exemplars(self, walked: UInt8Array) -> None:
+    def _copy_exemplars(self, walked: UInt8Array) -> None:
         """Copy the exemplars that the walk has noted since the last call; `walked` are the bytes that it has read."""
         noted = self._state.exemplars[len(self._raw_exemplars) : self._state.control[EXEMPLARS]]
         spans = zip(noted["start"].tolist(), noted["stop"].tolist(), strict=True)

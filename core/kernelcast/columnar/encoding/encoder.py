@@ -58,7 +58,7 @@ def encode(
     request = _Request(resource, scope)
     for (metric, _detailed), (kind, points) in _by_metric(samples).items():
         request.open(metric, kind)
-        if request.take_all(points, max_bytes):
+        if request.add_all(points, max_bytes):
             continue
         for field in points:
             size = request.size_with(field)
@@ -120,7 +120,7 @@ class _Request:
         self._open_points.append(point_field)
         self.points += 1
 
-    def take_all(self, point_fields: list[bytes], max_bytes: int) -> bool:
+    def add_all(self, point_fields: list[bytes], max_bytes: int) -> bool:
         """Add all points of the opened metric if they fit; False where the caller must add them one by one."""
         size = self._size + self._overhead + sum(map(len, point_fields))
         if size > max_bytes:

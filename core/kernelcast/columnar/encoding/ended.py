@@ -35,13 +35,13 @@ class EndedSeries(Generic[Group]):
     def __init__(self, *, patience: int = 1, exclusive: Container[str] = ()) -> None:
         self._patience = patience
         self._exclusive = exclusive
-        self._said: dict[Group, _Known] = {}
+        self._previous: dict[Group, _Known] = {}
         self._missed: dict[Group, dict[_Series, tuple[Metric, int]]] = {}
 
     @property
     def groups(self) -> tuple[Group, ...]:
         """Groups with a series that has not ended."""
-        return tuple(self._said)
+        return tuple(self._previous)
 
     def complete(self, group: Group, samples: Iterable[Sample], time_ns: int) -> list[Sample]:
         """The samples, and one without a value for each gauge or info series that the group no longer has.
@@ -51,29 +51,31 @@ class EndedSeries(Generic[Group]):
             samples: The group's present samples.
             time_ns: Time of the samples, Unix nanoseconds.
         """
-        said = list(samples)
-        now = {(one.metric.prometheus_name, one.attributes): one.metric for one in said if one.metric.kind in _STATES}
-        before, missed = self._said.get(group, {}), self._missed.get(group, {})
+        completed = list(samples)
+        now = {
+            (one.metric.prometheus_name, one.attributes): one.metric for one in completed if one.metric.kind in _STATES
+        }
+        before, missed = self._previous.get(group, {}), self._missed.get(group, {})
         misses = {series: (before[series], 1) for series in before.keys() - now.keys()}
         misses |= {series: (missed[series][0], missed[series][1] + 1) for series in missed.keys() - now.keys()}
         present = {self._without_exclusive(series) for series in now} if misses else set[_Series]()
-        gone = {
+        ended = {
             series: metric
             for series, (metric, count) in misses.items()
             if count >= self._patience or self._without_exclusive(series) in present
         }
-        self._keep(group, now, {series: known for series, known in misses.items() if series not in gone})
-        said += [Sample(metric, series[1], time_ns, None) for series, metric in sorted(gone.items(), key=_order)]
-        return said
+        self._keep(group, now, {series: known for series, known in misses.items() if series not in ended})
+        completed += [Sample(metric, series[1], time_ns, None) for series, metric in sorted(ended.items(), key=_order)]
+        return completed
 
     def _without_exclusive(self, series: _Series) -> _Series:
         name, attributes = series
         return name, tuple(pair for pair in attributes if pair[0] not in self._exclusive)
 
     def _keep(self, group: Group, now: _Known, missed: dict[_Series, tuple[Metric, int]]) -> None:
-        self._said[group], self._missed[group] = now, missed
+        self._previous[group], self._missed[group] = now, missed
         if not now and not missed:
-            del self._said[group], self._missed[group]
+            del self._previous[group], self._missed[group]
 
 
 def _order(ended: tuple[_Series, Metric]) -> _Series:

@@ -24,14 +24,14 @@ def fixed64_run(state: WalkState, slot: int, b: UInt8Array, run: tuple[int, int]
     The row of `data` is `slot - POSITIVE`. Returns OK or a status; with a status, the length is as before.
     """
     length = (run[1] - run[0]) // 8
-    at = state.control[slot]
+    position = state.control[slot]
     if length > state.control[MAX_BUCKETS]:
         return TOO_MANY_BUCKETS
-    if at + length > state.data.shape[1]:
+    if position + length > state.data.shape[1]:
         return GROW_BUCKETS
     for i in range(length):
-        state.data[slot - POSITIVE, at + i] = load64(b, run[0] + 8 * i)
-    state.control[slot] = at + length
+        state.data[slot - POSITIVE, position + i] = load64(b, run[0] + 8 * i)
+    state.control[slot] = position + length
     return OK
 
 
@@ -40,18 +40,18 @@ def varint_run(state: WalkState, slot: int, b: UInt8Array, run: tuple[int, int])
     """Append a packed run of varints; otherwise the same as `fixed64_run`."""
     p, end = run
     first = state.control[slot]
-    at = first
+    position = first
     while p < end:
-        if at - first >= state.control[MAX_BUCKETS]:
+        if position - first >= state.control[MAX_BUCKETS]:
             return TOO_MANY_BUCKETS
-        if at >= state.data.shape[1]:
+        if position >= state.data.shape[1]:
             return GROW_BUCKETS
         word, p = varint(b, p, end)
         if p < 0:
             return ODD
-        state.data[slot - POSITIVE, at] = word
-        at += 1
-    state.control[slot] = at
+        state.data[slot - POSITIVE, position] = word
+        position += 1
+    state.control[slot] = position
     return OK
 
 

@@ -65,7 +65,7 @@ def shortage(store: Store, length: int) -> int:
 
 
 @routine
-def take_number(store: Store) -> int:
+def assign_number(store: Store) -> int:
     """Return an unused number: the last freed one, else the next new one."""
     counters = store.counters
     if counters[FREE] > 0:
@@ -86,7 +86,7 @@ def append(store: Store, b: UInt8Array, p: int, length: int) -> None:
 def new_entry(store: Store, parent: int, hashed: np.uint64) -> int:
     """Add an entry without bytes and return its number; it is not in the table, and `shortage` has found room."""
     counters = store.counters
-    number = take_number(store)
+    number = assign_number(store)
     store.entries[number].hash = hashed
     store.entries[number].parent = parent
     store.entries[number].extra = 0
@@ -206,14 +206,14 @@ def release_series(state: WalkState, number: int) -> None:
 
 
 @routine
-def begin(store: Store) -> None:
-    """Record the state at the beginning of a message, for `undo`."""
+def begin_message(store: Store) -> None:
+    """Record the state at the beginning of a message, for `undo_message`."""
     store.counters[FRESH] = 0
     store.counters[ARENA_MARK] = store.counters[ARENA_USED]
 
 
 @routine
-def undo(state: WalkState) -> None:
+def undo_message(state: WalkState) -> None:
     """Remove every entry that the present message added."""
     series, contexts = state.series, state.contexts
     for i in range(series.counters[FRESH] - 1, -1, -1):
@@ -232,15 +232,15 @@ def undo(state: WalkState) -> None:
 @routine
 def compact(store: Store, arena: UInt8Array) -> None:
     """Copy the entries in use to a new arena, which is large enough."""
-    at = 0
+    offset = 0
     for number in range(store.counters[USED]):
         if store.entries[number].parent != UNUSED:
             start = store.entries[number].offset
             length = store.entries[number].length + store.entries[number].extra
-            copy_bytes(arena, at, store.arena, start, start + length)
-            store.entries[number].offset = at
-            at += length
-    store.counters[ARENA_USED] = at
+            copy_bytes(arena, offset, store.arena, start, start + length)
+            store.entries[number].offset = offset
+            offset += length
+    store.counters[ARENA_USED] = offset
     store.counters[WASTE] = 0
 
 

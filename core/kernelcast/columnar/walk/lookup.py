@@ -119,15 +119,15 @@ def metric_key(
         key[3 + i] = (name_length >> (8 * i)) & 0xFF
         key[7 + i] = (unit_length >> (8 * i)) & 0xFF
     copy_bytes(key, METRIC_KEY_HEADER, b, name[0], name[1])
-    at = METRIC_KEY_HEADER + name_length
-    copy_bytes(key, at, b, unit[0], unit[1])
-    copy_bytes(key, at + unit_length, b, schema, schema + schema_length)
-    at += unit_length + schema_length
+    position = METRIC_KEY_HEADER + name_length
+    copy_bytes(key, position, b, unit[0], unit[1])
+    copy_bytes(key, position + unit_length, b, schema, schema + schema_length)
+    position += unit_length + schema_length
     if kind[0] == SUMMARY_TYPE and kind[1] == QUANTILE_PART:
         for i in range(QUANTILE_BYTES):
-            key[at + i] = (state.control[QUANTILE] >> (8 * i)) & 0xFF
-        at += QUANTILE_BYTES
-    return at
+            key[position + i] = (state.control[QUANTILE] >> (8 * i)) & 0xFF
+        position += QUANTILE_BYTES
+    return position
 
 
 @routine

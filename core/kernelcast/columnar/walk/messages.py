@@ -13,7 +13,7 @@ import numpy as np
 from kernelcast.columnar.columns import Int64Array, UInt8Array
 from kernelcast.columnar.compiled import routine, signed, spliced
 from kernelcast.columnar.walk.histograms import explicit_point, exponential_point
-from kernelcast.columnar.walk.intern import begin, undo
+from kernelcast.columnar.walk.intern import begin_message, undo_message
 from kernelcast.columnar.walk.layout import (
     GROW_HISTOGRAMS,
     GROW_NUMBERS,
@@ -301,7 +301,7 @@ def roll_back(state: WalkState) -> None:
     """Take back everything that the present message has added: rows, CSR data, entries."""
     for slot in range(PROGRESS):
         state.control[slot] = state.control[MARKS + slot]
-    undo(state)
+    undo_message(state)
 
 
 @spliced
@@ -323,8 +323,8 @@ def batch(state: WalkState, b: UInt8Array, ends: Int64Array, first: int) -> tupl
     for i in range(first, len(ends)):
         for slot in range(PROGRESS):
             control[MARKS + slot] = control[slot]
-        begin(state.series)
-        begin(state.contexts)
+        begin_message(state.series)
+        begin_message(state.contexts)
         control[VERIFY] = 0
         control[POINTS] = 0
         control[MESSAGE] = base + i

@@ -98,7 +98,7 @@ def _unit_parts(unit: str, kind: Kind) -> tuple[list[str], list[str]]:
 
 
 def _contains_words(words: Sequence[str], part: Sequence[str]) -> bool:
-    return any(list(words[at : at + len(part)]) == list(part) for at in range(len(words) - len(part) + 1))
+    return any(list(words[start : start + len(part)]) == list(part) for start in range(len(words) - len(part) + 1))
 
 
 def _without(words: Sequence[str], word: str) -> list[str]:
