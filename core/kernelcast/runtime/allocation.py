@@ -1,4 +1,7 @@
-"""Settings of the C library's allocator; each returns False where the C library does not have the setting."""
+"""Settings of the C library's allocator, which the bridge and the exporter choose once, at their start.
+
+Each function returns False where the C library does not have the setting (musl); then nothing changes.
+"""
 
 import ctypes
 from typing import Final
@@ -7,7 +10,8 @@ LARGE_BYTES: Final = 4 * 1024 * 1024
 """Blocks from this size on are mapped each by itself. numpy asks for huge pages from the same size on, so a new block
 costs few page faults."""
 KEPT_BYTES: Final = 16 * 1024 * 1024
-"""More than one batch of messages needs, from librdkafka's buffers to decoded columns."""
+"""Free memory that stays at the end of the heap: more than one batch of messages needs, from librdkafka's buffers to
+decoded columns."""
 M_MMAP_THRESHOLD: Final = -3
 M_TRIM_THRESHOLD: Final = -1
 M_ARENA_MAX: Final = -8

@@ -1,6 +1,7 @@
 """Shared parts of the daemons' commands: options, exit codes, and the display of errors.
 
-A service's command::
+The command modules of exporter, bridge and predictor decorate their function with `daemon`; other commands of
+`kernelcast` use `command`. Example::
 
     @daemon
     def bridge(options: DaemonOptions, *, shard: Annotated[str | None, typer.Option("--shard")] = None) -> None:

@@ -1,4 +1,4 @@
-"""Exit of commands: an error message on standard error, and an exit code."""
+"""Exit codes of commands, and the error message on standard error that precedes one; `command` calls it."""
 
 import sys
 from typing import Final

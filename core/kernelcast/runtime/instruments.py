@@ -1,4 +1,7 @@
-"""A daemon's own metrics, made from their rows in the catalogue: names, help and labels stand there only."""
+"""Makes a daemon's own metrics from their rows in the catalogue, which alone hold names, help and labels.
+
+Each part of a daemon calls it once, when it is made, with the registry that `/metrics` shows.
+"""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,7 @@
-"""Imports of libraries without optional parts that a daemon never uses but would keep in memory."""
+"""Imports libraries without optional parts that a daemon never uses but would keep in memory.
+
+`cli/app.py` calls it before it imports a daemon.
+"""
 
 import importlib
 import sys

@@ -1,4 +1,7 @@
-"""Shutdown by signals, and reloading of the configuration on SIGHUP."""
+"""Shutdown by signals, and reloading of the configuration on SIGHUP.
+
+A daemon's command makes one `Shutdown` and passes it to its loops.
+"""
 
 import os
 import signal
@@ -14,7 +17,8 @@ STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 class Shutdown:
     """An event that SIGTERM and SIGINT set; a second signal ends the process at once.
 
-    Usable without signals: `request()` is all that a test needs.
+    Any thread may request a stop, wait for it, or ask for a reload. The callbacks of a reload run on the thread that
+    calls `reload_if_asked` or iterates over `every`. Signals are optional: tests call `request()`.
     """
 
     def __init__(self, *, exit_now: Callable[[int], Any] = os._exit) -> None:
@@ -25,7 +29,7 @@ class Shutdown:
 
     @property
     def requested(self) -> bool:
-        """Whether somebody asked to stop."""
+        """Whether a stop was requested."""
         return self._event.is_set()
 
     def request(self) -> None:

@@ -1,7 +1,8 @@
 """Structured logs on standard error: a constant message, its data in fields; logfmt or JSON.
 
-Our own lines go through structlog, those of libraries (uvicorn, librdkafka) through the standard library; both end in
-one handler, so both look alike and both are limited when they repeat.
+A daemon's command calls `configure` once; each module calls `get_logger` when it is imported, or when it needs one. Our
+own lines go through structlog, those of libraries (uvicorn, librdkafka) through the standard library. Both end in one
+handler, so they look alike, and both are limited when they repeat.
 """
 
 import logging
@@ -61,7 +62,7 @@ def get_logger(name: str) -> BoundLogger:
 
 
 class _StandardError(logging.StreamHandler[TextIO]):
-    """Writes to what standard error is at that moment, which tests and daemons exchange."""
+    """Writes each line to the `sys.stderr` of that moment: tests and daemons replace it."""
 
     def __init__(self) -> None:
         logging.Handler.__init__(self)
@@ -80,7 +81,7 @@ def _timestamp() -> Processor:
 
 
 def _suppressed(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Say how many lines like this one were held back since the last."""
+    """Add the number of equal lines that `RepeatLimit` has held back since the last one."""
     held_back = getattr(event.get("_record"), "suppressed", 0)
     if held_back:
         event["suppressed"] = held_back

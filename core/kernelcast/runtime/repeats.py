@@ -1,4 +1,7 @@
-"""A repeating log line is written once in ten seconds, with how many like it were held back."""
+"""Limits repeated log lines: a line is written once in ten seconds, with the number of equal lines held back since.
+
+`logging.configure` adds the filter to the process's only handler.
+"""
 
 import logging
 import re
@@ -8,12 +11,16 @@ from typing import Final
 
 INTERVAL_SECONDS: Final = 10.0
 MAX_LINES_REMEMBERED: Final = 1_024
+"""Different lines; with more, the one that passed longest ago is forgotten."""
 
 _DIGITS: Final = re.compile(r"\d+")
 
 
 class RepeatLimit(logging.Filter):
-    """Drops a log line if the same text (without numbers) passed in the last ten seconds; keeps all debug lines."""
+    """Drops a log line if the same text (without numbers) passed in the last ten seconds; keeps all debug lines.
+
+    Any thread that logs calls it, without a lock: the worst result of a race is one line more or a wrong count.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         super().__init__()

@@ -1,5 +1,6 @@
-"""Notifications to systemd: readiness, state, and a watchdog that the progress of each part feeds.
+"""Notifications to systemd: readiness, state, and a watchdog that the progress of each loop feeds.
 
+A daemon's command makes one `ServiceManager` from its environment, and each loop that must not hang gets a part of it.
 Protocol: sd_notify(3), one datagram for each notification to the socket that `NOTIFY_SOCKET` names.
 """
 
@@ -20,7 +21,9 @@ STATUS_SECONDS: Final = 5.0
 WAIT_SECONDS: Final = 10.0
 """Longest single wait of a part whose period is not known."""
 _NOTES_PER_PERIOD: Final = 4
+"""Notes within the watchdog's period, so that a late one does no harm."""
 _MAX_STATUS_CHARACTERS: Final = 400
+"""`systemctl status` shows one line."""
 
 Check = Callable[[], tuple[bool, str]]
 Send = Callable[[bytes], object]
@@ -61,8 +64,9 @@ class ServiceLoop:
 class ServiceManager:
     """Sends the state of this process to systemd; without `NOTIFY_SOCKET` it does nothing.
 
-    `READY=1` is sent when each part has progressed once. `WATCHDOG=1` is sent when each part has progressed since the
-    last one, so one part that hangs ends the notes, and systemd restarts the service. Sending never blocks or raises.
+    A part is a loop of the service. `READY=1` is sent when each part has progressed once. `WATCHDOG=1` is sent when
+    each part has progressed since the last one: if one part hangs, no further note is sent, and systemd restarts the
+    service. Sending never blocks or raises. Any thread may use it, except `report`, which is for one.
 
     Args:
         send: Sends one datagram; None without a service manager.

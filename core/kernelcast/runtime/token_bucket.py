@@ -1,4 +1,7 @@
-"""A token bucket: a burst at once, then one token in each interval."""
+"""A token bucket: allows a burst at once, then one event in each interval.
+
+It limits dead letters, HTTP requests and wrong passwords.
+"""
 
 import threading
 import time

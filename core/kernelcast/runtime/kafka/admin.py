@@ -1,7 +1,8 @@
-"""Administration of topics: reads the broker's topics, and applies the contract to them.
+"""Administration of topics: reads the broker's topics, and applies the contract (`wire.topics`) to them.
 
-The embedded broker has no administration (it names no controller): its topics are created when their metadata is
-requested, and settings cannot be changed.
+`kernelcast topics`, `doctor`, `hints` and `findings` use it, each in the command's only thread. The embedded broker has
+no administration (it names no controller): it creates a topic when the topic's metadata is requested, and its settings
+cannot be changed.
 """
 
 import time
@@ -30,6 +31,7 @@ from kernelcast.wire.topics import TOPICS, Topic
 
 REQUEST_TIMEOUT_SECONDS: Final = 10.0
 VISIBLE_TIMEOUT_SECONDS: Final = 30.0
+"""Time within which a created topic must be in the broker's metadata, where clients look for it."""
 _POLL_SECONDS: Final = 0.1
 
 
@@ -51,7 +53,7 @@ class TopicState:
 
 
 class TopicResult(Enum):
-    """Result of `apply_topics` for a topic."""
+    """Result of `apply_topics` for a topic; `TOUCHED`: its metadata was requested, see `Admin.touch`."""
 
     CREATED = "created"
     ALTERED = "altered"
@@ -88,7 +90,7 @@ _AT_LEAST: Final = ("max.message.bytes",)
 
 
 class Admin:
-    """Administration of one cluster."""
+    """Administration of one cluster. For one thread."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         """Prepare; it connects at the first request.

@@ -1,4 +1,7 @@
-"""Protocols of the parts of Kafka's clients and messages that services use, so that tests can pass lists and fakes."""
+"""Protocols of the parts of Kafka's clients and messages that services use, so that tests can pass lists and fakes.
+
+`producer.Producer`, `consumer.Consumer` and confluent_kafka's messages satisfy them.
+"""
 
 from collections.abc import Iterable, Sequence
 from typing import Protocol

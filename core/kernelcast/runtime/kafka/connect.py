@@ -1,4 +1,7 @@
-"""Converts our settings to librdkafka's properties, and its errors to ours."""
+"""Makes librdkafka's clients from our settings, and converts its errors to ours.
+
+Every client of this package is made by `connect`; `--check-config` calls `check`.
+"""
 
 import logging
 import re
@@ -22,6 +25,7 @@ MAX_MESSAGE_BYTES: Final = 9 * 1024 * 1024
 """Above `max.message.bytes` of the largest topics (8 MiB), so that the topic's limit decides."""
 
 _COMMON: Final = {"log.connection.close": "false", "socket.keepalive.enable": "true"}
+"""Brokers close idle connections, which is no error. Keep-alives find a broker that died without closing any."""
 
 PRODUCER_PROPERTIES: Final[Mapping[str, str]] = MappingProxyType(
     {

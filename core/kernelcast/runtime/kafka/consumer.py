@@ -1,4 +1,7 @@
-"""A batch consumer: separates messages from errors, calls back for rebalances, commits offsets only on demand."""
+"""The consumer of all services: reads batches, calls back for rebalances, commits offsets only on demand.
+
+Each consuming thread of exporter, bridge and predictor has its own; `kernelcast findings` and `hints` read with one.
+"""
 
 import ctypes
 import threading

@@ -1,4 +1,7 @@
-"""Sends messages that cannot be used to `kernelcast.deadletter` with the reason, so that they never stop a consumer."""
+"""Sends messages that cannot be used to `kernelcast.deadletter` with the reason, so that they never stop a consumer.
+
+The consuming threads of exporter, bridge and predictor call `DeadLetters.send`.
+"""
 
 import hashlib
 import time
@@ -23,8 +26,10 @@ MAX_VALUE_BYTES: Final = MAX_MESSAGE_BYTES - HEADROOM_BYTES
 
 MAX_ERROR_CHARACTERS: Final = 1_000
 MAX_KEY_BYTES: Final = 16 * 1024
+"""With the error and the origin in the headers, a key stays within `HEADROOM_BYTES`."""
 RATE_PER_SECOND: Final = 50.0
 BURST: Final = 500
+"""Dead letters at once, after a quiet time."""
 
 
 class DeadLetters:

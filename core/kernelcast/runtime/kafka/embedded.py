@@ -1,8 +1,8 @@
-"""A broker inside this process: librdkafka's mock cluster, which other processes can connect to as well.
+"""A broker inside this process: librdkafka's mock cluster, to which other processes can connect, too.
 
-It keeps about 5 MiB per partition and has no CreateTopics, no time index, no compaction and no append time: it is for
-demos and tests. Topics are created when their metadata is queried. The first member of a group waits 3 s; one that
-joins later waits for a session's time-out.
+`kernelcast demo`, `tune-replay --through kafka` and tests use it. It keeps about 5 MiB per partition and has no
+CreateTopics, no time index, no compaction and no append time. It creates a topic when the topic's metadata is queried.
+The first member of a group waits 3 s; one that joins later waits until a session times out.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,8 @@
-"""Follows whole topics from their first message on, without a group."""
+"""Follows whole topics from their first message on, without a group.
+
+The predictor reads hints, outcomes, orders, findings and baselines with it: a `TopicFollower` passes each message to a
+function.
+"""
 
 import time
 from collections.abc import Callable, Sequence
@@ -8,6 +12,7 @@ from kernelcast.runtime.kafka.replay import ReplayConsumer
 
 BATCH: Final = 500
 RETRY_SECONDS: Final = 5.0
+"""Time between two looks for a topic that does not exist, or after an error."""
 QUIET_SECONDS: Final = 10.0
 """Time without a message or an error after which the end was reached: compaction may have removed the last offsets."""
 

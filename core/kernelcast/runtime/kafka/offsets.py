@@ -1,4 +1,4 @@
-"""Queries about topics, partitions and offsets. They change nothing, and need no partitions to be read."""
+"""Queries about topics, partitions and offsets: the part of a consumer that changes nothing and reads no partition."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -11,6 +11,7 @@ from kernelcast.runtime.kafka.connect import broker_errors, connect
 from kernelcast.runtime.settings.service import KafkaSettings
 
 REQUEST_TIMEOUT_SECONDS: Final = 5.0
+"""Of a query; a consuming thread waits for it, so it is short."""
 
 
 class OffsetQueries:
@@ -112,7 +113,11 @@ class OffsetQueries:
             return list(self._client.offsets_for_times(asked, timeout=timeout_seconds)) if asked else []
 
     def _beyond_index(self, partition: TopicPartition, timeout_seconds: float) -> TopicPartition:
-        """Distinguish `no message is that young` from `this broker has no time index`; both are -1."""
+        """Return the offset of a partition for which the broker answered -1.
+
+        The answer means "no message is that young", or "this broker has no time index". A query for time 0 tells them
+        apart: with an index it finds the first message.
+        """
         low, high = self.watermarks(partition, timeout_seconds=timeout_seconds)
         if low < high and self._offsets_at([partition], 0, timeout_seconds)[0].offset < 0:
             return TopicPartition(partition.topic, partition.partition, OFFSET_BEGINNING)

@@ -1,4 +1,7 @@
-"""A producer that never blocks its caller for long, and counts the result of every message."""
+"""The producer of all services: it never blocks its caller for long, and counts the result of every message.
+
+librdkafka sends in threads of its own; `send`, `poll` and `flush` deliver its answers on the thread that calls them.
+"""
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,7 +26,7 @@ DeliveryListener = Callable[["Undelivered | None"], None]
 _HOPELESS: Final = frozenset(
     (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_RECORD)
 )
-"""Permanent errors: sending the message again gives the same error."""
+"""Permanent errors of a message: sending it again gives the same error."""
 
 FULL_QUEUE_WAIT_SECONDS: Final = 0.05
 """Time that `send` waits for room in the queue; then the message is dropped and counted."""
@@ -54,6 +57,8 @@ class Undelivered(str):
 
 class Producer:
     """Writes to Kafka; safe for several threads.
+
+    librdkafka's idempotent producer refuses all messages after a fatal error; then the client is replaced by a new one.
 
     Attributes:
         sent: Messages with an answer from Kafka that is not a permanent refusal, for all topics together.

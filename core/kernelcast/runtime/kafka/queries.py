@@ -1,4 +1,7 @@
-"""Queries of a consumer through an administration client: newest timestamps, ids of topics."""
+"""Queries through an administration client, which a consumer's client does not have: newest timestamps, ids of topics.
+
+`offsets.OffsetQueries` calls them on the consumer's thread.
+"""
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress

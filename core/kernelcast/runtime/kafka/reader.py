@@ -1,4 +1,4 @@
-"""Reads partitions in batches, and separates messages from errors."""
+"""Reads assigned partitions in batches, and separates messages from errors: the part of a consumer without a group."""
 
 import time
 from collections.abc import Sequence

@@ -1,10 +1,13 @@
-"""Receives batches of messages: the first one after a pause at once, further ones together."""
+"""Receives batches of messages: the first message after a pause at once, further ones together.
+
+`reader.PartitionReader` uses it for services whose latency matters (`prompt`).
+"""
 
 from collections.abc import Callable
 from typing import Any, Final
 
 WORTH_A_BATCH: Final = 16
-"""Handling a batch costs about as much as handling this many small messages: after a smaller one the next may grow."""
+"""Messages from which on a batch is not small: handling a batch costs about as much as handling this many messages."""
 
 
 class PromptReceiver:

@@ -1,12 +1,18 @@
-"""Reads a topic from any offset to its present end, without a group."""
+"""Reads a topic from any offset to its present end, without a group.
+
+Services read their state with it when they start; `kernelcast hints` and `findings` read the topics that they show.
+"""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Protocol
 
 READ_SECONDS: Final = 0.2
+"""Time-out of one call of `consume`."""
 LONGEST_READ_SECONDS: Final = 60.0
+"""A service that starts must not wait longer for its state; it goes on with what it has read."""
 QUIET_SECONDS: Final = 3.0
+"""Time without a message that counts as the end, where the consumer does not report it."""
 _BATCH: Final = 200
 TO_THE_END: Final = {"enable.partition.eof": "true", "fetch.wait.max.ms": "10"}
 """Properties of a reader that stops at the end. A broker answers the requests of a connection one after the other, so

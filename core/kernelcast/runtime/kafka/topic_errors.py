@@ -1,4 +1,4 @@
-"""The last error of each topic that a producer writes to, for readiness checks and pages."""
+"""The last error of each topic that a producer writes to; the producer's readiness check shows it."""
 
 import threading
 import time

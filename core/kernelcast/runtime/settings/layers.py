@@ -1,4 +1,7 @@
-"""Layers of settings: defaults, a YAML file, the environment, flags; later ones override, each value has an origin."""
+"""Merges a service's settings from layers: defaults, a YAML file, the environment, flags. Later layers override.
+
+`service.load` calls `gather`, validates the result, and has `problems` name the origin of each wrong value.
+"""
 
 import difflib
 from collections.abc import Collection, Iterator, Mapping

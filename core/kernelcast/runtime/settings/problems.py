@@ -1,4 +1,7 @@
-"""Validation errors as sentences: path, value, limit, remedy."""
+"""Converts pydantic's validation errors to sentences: path, value, limit, remedy.
+
+`service.load` and `web.config` call `explain`, and raise its text as a ConfigurationError.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""Masks secrets: values of secret names, and user and password in an address."""
+"""Masks secrets in texts that are printed or logged: values of secret names, and user and password in an address.
+
+Logs, error messages and the settings' representation use it. Pure functions.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -23,7 +26,7 @@ _SECRET_PARTS: Final = (
     "headers",
 )
 _NESTED: Final = 20
-"""Levels of a value that are printed; settings have five."""
+"""Levels of a nested value that are printed, a bound on recursion; settings have five."""
 
 # Lengths are bounded, so that no text takes longer than its length allows.
 _USER_INFO: Final = re.compile(

@@ -1,4 +1,7 @@
-"""YAML files that people write: read whole, bounded, with the line of every mistake."""
+"""Reads YAML files that people write: whole, up to a limit, with the line of every mistake.
+
+`layers` reads the settings file with it, `web.config` the web configuration file.
+"""
 
 from collections.abc import Hashable
 from pathlib import Path
@@ -9,6 +12,7 @@ import yaml
 from kernelcast.wire.errors import ConfigurationError
 
 MAX_FILE_BYTES: Final = 1024 * 1024
+"""A larger file is probably no settings file."""
 
 
 def read_yaml(path: Path, *, option: str) -> dict[str, Any]:
@@ -40,7 +44,7 @@ def read_yaml(path: Path, *, option: str) -> dict[str, Any]:
 
 
 class _OnceOnlyLoader(yaml.SafeLoader):
-    """PyYAML takes the last of two equal keys without a word; a settings file must not hide one."""
+    """A loader that refuses equal keys in a mapping. PyYAML's own takes the last one without a message."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002 - PyYAML's signature
         seen: set[str] = set()

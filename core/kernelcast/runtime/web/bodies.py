@@ -1,4 +1,4 @@
-"""Reads the bodies of requests, each up to a limit, so that no client fills the memory."""
+"""Reads the bodies of requests, each up to a limit, so that no client fills the memory; the bridge's routes call it."""
 
 from http import HTTPStatus
 

@@ -1,4 +1,7 @@
-"""Runs a synchronous endpoint on a few threads of its own, so that it does not use up those of other endpoints."""
+"""Runs a synchronous endpoint on a few threads of its own, so that it does not use up those of other endpoints.
+
+The web server runs `/metrics` with it, because a scrape may wait for the bridge's lock.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -11,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 THREADS: Final = 8
+"""Requests that are answered at one time; the others wait on the event loop."""
 MAX_WAITING: Final = 400
 """Above the expected number of simultaneous scrapes, below the limit of connections."""
 LONGEST_WAIT_SECONDS: Final = 10.0

@@ -1,7 +1,9 @@
 """The web configuration file of Prometheus's exporter-toolkit: TLS, client certificates, users, headers, rate limit.
 
-Format: https://github.com/prometheus/exporter-toolkit/blob/master/docs/web-configuration.md. What we cannot do is
-refused, never ignored; docs/web.md lists it.
+The web server reads it at the start and after each change (`watched`). A setting that we do not support is refused,
+never ignored; docs/web.md lists them.
+
+Format: https://github.com/prometheus/exporter-toolkit/blob/master/docs/web-configuration.md.
 """
 
 import re

@@ -1,6 +1,8 @@
-"""Counts a web server's connections from `accept` to `close` and decides which of them goes when the server is full.
+"""Counts a web server's connections from `accept` to `close`, and chooses the one to close when the server is full.
 
-It works on sockets, below TLS: a client that never finishes its handshake holds a file descriptor like any other.
+`server.WebServer` accepts through `Listener`; `patience.PatientProtocol` reports whose turn it is on each connection.
+All of it runs on the event loop's thread. It works on sockets, below TLS: a client that never finishes its handshake
+holds a file descriptor like any other.
 """
 
 import asyncio
@@ -14,11 +16,11 @@ from typing import Any, Final
 
 MAX_CONNECTIONS: Final = 512
 RESERVE: Final = 64
-"""Connections beyond the limit, for probes: one can only come when every other is being answered."""
+"""Connections beyond the limit, for probes. They are used only while the server is answering all the others."""
 GRACE_SECONDS: Final = 1.0
 """A connection that waits for less is new: its request is probably on its way."""
 _IPV6_PREFIX_BITS: Final = 64
-"""One customer is given a whole /64, so it counts as one address."""
+"""Providers assign a whole /64 to one customer, so it counts as one address."""
 
 Endpoints = tuple[Any, Any]
 """A connection's two addresses, the client's first, as the socket and the transport give them."""
@@ -31,10 +33,10 @@ class HttpConnection:
     Attributes:
         connected: Its socket.
         origin: The address that it counts for.
-        endpoints: What its transport knows it by.
-        waiting_since: When the client's turn began (to shake hands, to send a request, to read); None while the server
-            is at work for it.
-        deadline: Closes it unless a protocol takes it over.
+        endpoints: Its two addresses, by which it is found from its transport.
+        waiting_since: Time, in the event loop's seconds, at which the client's turn began (to shake hands, to send a
+            request, to read); None while the server works for it.
+        deadline: Timer that closes it unless a protocol takes it over; None from then on.
     """
 
     connected: socket.socket
@@ -48,16 +50,17 @@ class HttpConnection:
 class OpenConnections:
     """The open connections of one server. For the event loop's thread only, except `limit` before the start.
 
-    While the server is full, the origin with the most connections gives up the one that has waited longest for its
-    client. So a flood pays for itself, and one address may have all places as long as no other asks for one. Others
-    with at least half as many connections are not spared if theirs have waited and the first origin's are new: 300
-    scrapers that come at once must not push each other out beside an attacker's 300 silent connections.
+    While the server is full, a new connection replaces the one that has waited longest for its client, of the origin
+    (client address) with the most connections. So a client that opens too many loses its own, and one address may have
+    all places while no other asks for one. Origins with at least half as many connections can lose one as well, if
+    theirs have waited and the first origin's are new: 300 scrapers behind one address that connect at once must not
+    replace each other's connections beside an attacker's 300 silent ones.
 
     Attributes:
-        limit: How many may be open.
-        reserve: How many more while all of those are being answered; they are for probes.
-        opening_seconds: How long a client may take to be ready for its first request.
-        count: Notes a connection that was closed (`evicted`) or not taken (`refused`) because the server was full.
+        limit: Largest number of open connections.
+        reserve: Further connections while the server is answering all of those; they are for probes.
+        opening_seconds: Time in which a client must be ready for its first request.
+        count: Counts a connection that was closed (`evicted`) or not accepted (`refused`) because the server was full.
     """
 
     limit: int = MAX_CONNECTIONS
@@ -110,7 +113,7 @@ class OpenConnections:
             self._forget(one)
 
     def taken_over(self, transport: asyncio.BaseTransport) -> None:
-        """Leave the patience with a client to the protocol: its connection is ready for a request."""
+        """Stop the timer of a connection that is ready for a request: its protocol has time limits of its own."""
         one = self._of(transport)
         if one is not None and one.deadline is not None:
             one.deadline.cancel()
@@ -129,7 +132,7 @@ class OpenConnections:
             one.waiting_since = None
 
     def close_opening(self) -> None:
-        """Close the connections that no protocol knows yet, so that a server that stops need not wait for them."""
+        """Close the connections that no protocol has taken over yet, so that a stop need not wait for them."""
         for one in list(self._open.values()):
             if one.deadline is not None:
                 self._shut(one)
@@ -180,7 +183,7 @@ class Listener(socket.socket):
         return listener
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """Accept a connection, at another's cost if the server is full.
+        """Accept a connection; if the server is full, another one is closed for it.
 
         Raises:
             BlockingIOError: There is none, or no room for it; asyncio tries again in the next round of its loop.
@@ -200,7 +203,7 @@ class Listener(socket.socket):
 
 
 class _Counted(socket.socket):
-    """An accepted connection's socket; says when it is closed."""
+    """The socket of an accepted connection; reports to `connections` when it is closed."""
 
     connections: OpenConnections
 

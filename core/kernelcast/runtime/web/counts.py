@@ -1,4 +1,4 @@
-"""The web server's own metrics."""
+"""The web server's own metrics; `guard` and `connections` count in them, on the event loop's thread."""
 
 from collections.abc import Collection
 from typing import Final

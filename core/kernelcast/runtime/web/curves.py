@@ -1,7 +1,8 @@
 """Several elliptic curves for one TLS server; Python's `ssl` (before 3.15) can set only one in a context.
 
-So there is a context for each curve, and the one for a connection is chosen when the client's first message has come:
-the first curve of the list that the client offers. OpenSSL does the rest of the handshake with that message.
+`tls_config` makes a `CurvesContext` if the file names several. It has a context for each curve, and chooses the one of
+a connection when the client's first message (ClientHello) has come: the first curve of the list that the client offers.
+OpenSSL then does the handshake with that message.
 
 Formats: RFC 8446, sections 4.1.2 (ClientHello), 4.2.7 (supported_groups) and 5.1 (records); RFC 8422, section 5.1.1.
 """
@@ -20,10 +21,12 @@ CURVES: Final = MappingProxyType(
     }
 )
 """Go's names, with OpenSSL's and the number in the protocol."""
+# Numbers of the protocol: type of a record, type of a handshake message, type of an extension.
 _HANDSHAKE: Final = 22
 _CLIENT_HELLO: Final = 1
 _SUPPORTED_GROUPS: Final = 10
 _LARGEST_HELLO_BYTES: Final = 64 * 1024
+"""Real ones have some hundred bytes; a longer one is not parsed."""
 
 
 class CurvesContext(ssl.SSLContext):
@@ -86,6 +89,8 @@ def offered_curves(data: bytes) -> tuple[int, ...] | None:
     Returns:
         Their numbers; none where the client names none or sends something else; None while more bytes are needed.
     """
+    # A record: type (1 byte), version (2), length (2), then a part of the message, which may span several records. The
+    # message: type (1), length (3), content.
     message, position = b"", 0
     while len(message) < 4 or len(message) < 4 + int.from_bytes(message[1:4], "big"):
         if data[position : position + 1] not in (b"", bytes([_HANDSHAKE])) or len(data) > _LARGEST_HELLO_BYTES:
@@ -107,6 +112,8 @@ def _groups(message: bytes) -> tuple[int, ...]:
     """The extension `supported_groups` of a whole ClientHello; nothing if there is none."""
     if message[0] != _CLIENT_HELLO:
         return ()
+    # Before the extensions: header (4 bytes), version (2), random (32), and with their lengths before them (1, 2 and 1
+    # bytes) session id, cipher suites and compression methods. The extensions' own length has 2 bytes.
     position = 4 + 2 + 32
     position += 1 + message[position]
     position += 2 + int(struct.unpack_from(">H", message, position)[0])

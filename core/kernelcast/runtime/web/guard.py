@@ -1,4 +1,7 @@
-"""Decides which requests the web server serves: configuration, connections, rate, users, and size limits."""
+"""Decides which requests the web server serves: web configuration, connections, rate, users, and size limits.
+
+It is the ASGI middleware around all routes, on the event loop's thread.
+"""
 
 from collections.abc import Callable
 from typing import Final
@@ -36,7 +39,11 @@ _LOGINS: Final = {
 
 
 class Guard:
-    """ASGI middleware: refuses requests that may not or cannot be served, and adds the configured headers."""
+    """ASGI middleware: refuses requests that may not or cannot be served, and adds the configured headers.
+
+    For the event loop's thread. In order, a request needs: room among the connections, a valid web configuration, a
+    token of the rate limit, a login, and a body that is not too large.
+    """
 
     def __init__(
         self,
@@ -50,8 +57,8 @@ class Guard:
         """Guard an application.
 
         Args:
-            app: What serves the requests that are let in.
-            watched: The web configuration; None lets everybody in.
+            app: Serves the requests that are not refused.
+            watched: The web configuration; None demands no login.
             max_body_bytes: The largest body.
             full: Whether the limit of connections is reached, so that only probes are served.
             counts: Counts responses and refusals.
@@ -128,7 +135,7 @@ class Guard:
         return PlainTextResponse(text, status_code=status, headers=_RETRY)
 
     async def _drain(self, receive: Receive) -> None:
-        """Read some more of a body that is refused: a client whose connection breaks while it sends sees no answer."""
+        """Read more of a refused body: a client whose connection breaks while it sends does not read the answer."""
         drained_bytes, more = 0, True
         while more and drained_bytes <= self._max_body_bytes:
             message = await receive()

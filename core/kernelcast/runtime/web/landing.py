@@ -1,4 +1,7 @@
-"""The landing page of a daemon: its state, the age of its data, problems, and links."""
+"""The landing page of a daemon: its state, the age of its data, problems, and links.
+
+The web server calls `page` for each request to `/`; the service gives it `Fact`s.
+"""
 
 import html
 from collections.abc import Callable, Iterable, Mapping, Sequence

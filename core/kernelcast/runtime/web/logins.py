@@ -1,4 +1,4 @@
-"""Basic authentication against bcrypt hashes, with bounds on what wrong passwords cost.
+"""Basic authentication against bcrypt hashes, with limits on the cost of wrong passwords; `guard` calls it.
 
 bcrypt is slow on purpose: 60 ms of a core at cost 10. So results are cached, one hash is computed at a time, addresses
 take turns, and an address that keeps sending wrong passwords is refused with 429 before anything is computed.
@@ -20,6 +20,7 @@ from kernelcast.runtime.token_bucket import TokenBucket
 
 CACHED_SUCCESSES: Final = 1000
 CACHED_FAILURES: Final = 100
+"""Digests of credentials whose result is known; a scraper sends the same ones each time, right or wrong."""
 MAX_WAITING: Final = 64
 """Hashes that wait, over all addresses."""
 MAX_WAITING_PER_ADDRESS: Final = 8
@@ -28,9 +29,10 @@ WRONG_PASSWORD_BURST: Final = 10
 """Wrong passwords that an address may send before it is slowed down to one in `WRONG_INTERVAL_SECONDS`."""
 WRONG_INTERVAL_SECONDS: Final = 1.0
 REMEMBERED_ADDRESSES: Final = 1000
+"""Addresses with a bucket of wrong passwords; of more, the one that was used longest ago is forgotten."""
 
 _UNKNOWN_USER_HASH: Final = b"$2b$10$HNhQjuuURwVCxkr07.kjcupLAhJ7MTTkwUGTA99MeORbVBAre4YP6"
-"""Compared for users who do not exist, so that the time of an answer does not tell who does. Its password was
+"""Compared for users who do not exist, so that the time of an answer does not show which users exist. Its password was
 random and is unknown; a constant costs no hash at each start."""
 
 
@@ -46,7 +48,7 @@ class LoginResult(Enum):
 
 
 class QueueFullError(Exception):
-    """A hash may not wait in line."""
+    """Too many hashes wait; the verdict says which limit was reached."""
 
     def __init__(self, verdict: LoginResult) -> None:
         super().__init__(verdict)
@@ -99,7 +101,7 @@ class Logins:
         return await self._first(digest, lambda: self._matches(password, hashed) and user in users, address)
 
     async def _first(self, digest: bytes, compare: Callable[[], bool], address: str) -> LoginResult:
-        """Compare for all requests that carry the same credentials meanwhile."""
+        """Compare once; requests that come meanwhile with the same credentials wait for this result."""
         result: asyncio.Future[LoginResult] = asyncio.get_running_loop().create_future()
         self._running[digest] = result
         verdict = LoginResult.QUEUE_LIMIT
@@ -136,7 +138,7 @@ class Logins:
 
 
 class _Recent:
-    """The digests that were used last."""
+    """A bounded set of digests; of too many, the one that was used longest ago is dropped."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -155,7 +157,10 @@ class _Recent:
 
 
 class HashLine:
-    """Lets one hash be computed at a time; addresses take turns, so one that waits for many delays another by one."""
+    """A queue in which one hash is computed at a time. For the event loop's thread.
+
+    Addresses take turns: an address that waits for many hashes delays another one by one hash only.
+    """
 
     def __init__(self) -> None:
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()

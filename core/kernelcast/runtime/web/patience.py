@@ -1,4 +1,4 @@
-"""Time limit for receiving a request; uvicorn itself waits for ever.
+"""uvicorn's protocol with a time limit for receiving a request; uvicorn itself waits for ever.
 
 Without it, a few hundred silent connections would use up the server's limit, and Prometheus could not scrape it.
 """
@@ -13,9 +13,10 @@ from kernelcast.runtime.web.connections import OpenConnections
 
 
 class PatientProtocol(H11Protocol):
-    """One connection; its time counts from its beginning, and again from the end of each response.
+    """The protocol of one connection. The time limit runs from its beginning, and again from the end of each response.
 
-    It also notes in `connections` whose turn it is, the client's or the server's.
+    It also reports to `connections` whose turn it is, the client's or the server's. asyncio calls its methods on the
+    event loop's thread.
     """
 
     request_seconds: ClassVar[float]

@@ -1,4 +1,8 @@
-"""The HTTP side of a daemon: `/metrics`, `/-/healthy`, `/-/ready`, a landing page, and the service's own routes."""
+"""The HTTP server of a daemon: `/metrics`, `/-/healthy`, `/-/ready`, a landing page, and the service's own routes.
+
+Each service makes one `WebServer`, starts it before its loops, and stops it last. Requests pass `connections`, then
+`guard`, then Starlette's routes.
+"""
 
 import asyncio
 import contextlib
@@ -38,12 +42,16 @@ Metrics = CollectorRegistry | Callable[[Request], Response]
 Check = Callable[[], tuple[bool, str]]
 
 MAX_BODY_BYTES: Final = 8 * 1024 * 1024
+"""Of a request: a notification of Alertmanager, or a query of a browser."""
 MAX_HEADER_BYTES: Final = 64 * 1024
 REQUEST_SECONDS: Final = 15.0
+"""Time in which a client must send a request; Prometheus' requests come at once."""
 TICK_SECONDS: Final = 1.0
+"""Period in which the loop renews the header `Date`, and reports progress."""
 START_SECONDS: Final = 10.0
 STOP_SECONDS: Final = 5.0
 _OPEN_REQUESTS_SECONDS: Final = 3
+"""Of `STOP_SECONDS`, the time for open requests to end; the rest is for closing."""
 
 
 def always() -> tuple[bool, str]:
@@ -58,8 +66,8 @@ class WebServer:
         address: `HOST:PORT` as bound, once started.
         progressed: Called once a second by the loop that answers requests; must not block; set it before `start()`.
         request_seconds: How long a client may take to send a request; then its connection is closed.
-        connections: Those that are open, and how many may be.
-        scrapes: Runs `/metrics`, and bounds how many wait for it.
+        connections: The open connections, with their limit.
+        scrapes: Runs `/metrics`, and limits the number of waiting requests.
     """
 
     def __init__(  # noqa: PLR0913  parts, most of them optional
@@ -78,11 +86,12 @@ class WebServer:
         Args:
             settings: Where, and with which web configuration file.
             title: The service's name without ours, for the landing page and `kernelcast_build_info`.
-            metrics: A registry, or what answers `/metrics`; called on a thread, a few at a time.
+            metrics: A registry, or a function that answers `/metrics`; called on a few threads at a time.
             routes: The service's own, with endpoints that are coroutines, as synchronous ones share 40 threads; the
                 landing page shows the first line of an endpoint's docstring; no routes out of the schema.
-            healthy: Whether the process works, and why not; called on the event loop, so it must not wait for a lock.
-            ready: Whether it is of use yet, and why not; called in the same way.
+            healthy: Whether the process works, and the reason if not; called on the event loop, so it must not wait
+                for a lock.
+            ready: The same of whether it is of use yet.
             facts: Facts of now for the landing page; called on a thread.
 
         Raises:

@@ -1,6 +1,6 @@
-"""`tls_server_config` of the web configuration file, and the `ssl` context that it asks for.
+"""`tls_server_config` of the web configuration file, and the `ssl` context that is made from it.
 
-Go's names for cipher suites and curves: https://pkg.go.dev/crypto/tls#pkg-constants.
+`config` reads and checks it. Go's names for cipher suites and curves: https://pkg.go.dev/crypto/tls#pkg-constants.
 """
 
 import contextlib

@@ -1,4 +1,8 @@
-"""Reads the web configuration file again whenever it, or a certificate that it names, changes."""
+"""The web configuration file as it is now: reads it again whenever it, or a certificate that it names, has changed.
+
+`guard` asks for the configuration at each request, asyncio for the TLS context at each connection; both on the event
+loop's thread.
+"""
 
 import ssl
 from pathlib import Path
@@ -15,9 +19,9 @@ Stamp = tuple[int, int, int, int] | None
 class WatchedConfig:
     """A web configuration file and its certificates, as they are now.
 
-    While one of them is wrong, `current` raises, so no request is served: an administrator who breaks the file must not
-    thereby open the door. `tls` never raises: a handshake that fails would leave the client without a reason, so it
-    uses the last context that worked, and the request gets its 500.
+    While one of them is wrong, `current` raises and no request is served: a mistake in the file must not let requests
+    in without a login. `tls` uses the last context that worked, so that the handshake succeeds and the client reads the
+    reason in the answer 500. For the event loop's thread.
     """
 
     def __init__(self, path: Path) -> None:
@@ -103,7 +107,7 @@ class WatchedContext(ssl.SSLContext):
 
 
 def _stamp(path: Path) -> Stamp:
-    """Changes with the file: its content, its rights, or another file in its place."""
+    """Return a value that differs after any change of the file: its content, its rights, or another file instead."""
     try:
         found = path.stat()
     except OSError:
