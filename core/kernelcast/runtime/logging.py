@@ -98,16 +98,16 @@ def _hide_secrets(_logger: Any, _method: str, event: MutableMapping[str, Any]) -
 def _hide_userinfo(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """Take user and password out of every address: those of libraries' lines and of tracebacks, too."""
     for name, value in event.items():
-        event[name] = _fit(value)
+        event[name] = _masked(value)
     return event
 
 
-def _fit(value: Any) -> Any:
+def _masked(value: Any) -> Any:
     if isinstance(value, str):
         return without_userinfo(value)
     if isinstance(value, dict):
-        return {name: _fit(item) for name, item in value.items()}
-    return [_fit(item) for item in value] if isinstance(value, list | tuple) else value
+        return {name: _masked(item) for name, item in value.items()}
+    return [_masked(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _rendering(form: str) -> list[Processor]:

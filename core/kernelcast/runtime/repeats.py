@@ -31,7 +31,7 @@ class RepeatLimit(logging.Filter):
         """Decide on a record; one that passes says in `suppressed` how many did not."""
         if record.levelno <= logging.DEBUG:
             return True
-        key = (record.name, record.levelno, _gist(record))
+        key = (record.name, record.levelno, _comparable_text(record))
         now = self._clock()
         passed_at, held_back = self._seen.get(key, (float("-inf"), 0))
         if now - passed_at < INTERVAL_SECONDS:
@@ -45,7 +45,7 @@ class RepeatLimit(logging.Filter):
         return True
 
 
-def _gist(record: logging.LogRecord) -> str:
+def _comparable_text(record: logging.LogRecord) -> str:
     """Return the text by which lines are compared: the message and its text fields, without numbers."""
     if isinstance(record.msg, dict):
         fields = sorted((name, value) for name, value in record.msg.items() if isinstance(value, str) and name != "ts")

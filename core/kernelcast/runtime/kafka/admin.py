@@ -218,7 +218,7 @@ def apply_topics(
         return [_touch(admin, topic) for topic in topics]
     present = admin.topics()
     changes = [
-        _settle(admin, topic, state, partitions)
+        _alter_to_contract(admin, topic, state, partitions)
         if (state := present.get(topic.name)) is not None
         else admin.create(topic, partitions=partitions or topic.partitions, replication_factor=replication_factor)
         for topic in topics
@@ -240,7 +240,7 @@ def _touch(admin: Admin, topic: Topic) -> TopicChange:
     )
 
 
-def _settle(admin: Admin, topic: Topic, state: TopicState, partitions: int | None) -> TopicChange:
+def _alter_to_contract(admin: Admin, topic: Topic, state: TopicState, partitions: int | None) -> TopicChange:
     differing = differences(topic, state)
     if differing:
         try:

@@ -61,11 +61,11 @@ class Consumer(PartitionReader):
         own["error_cb"] = connection.note
         properties = consumer_properties(settings, {**own, **(overrides or {})})
         effective = {**properties, **settings.properties}
-        self._nameless = "group.instance.id" not in effective
+        self._is_dynamic_member = "group.instance.id" not in effective
         self._new_protocol = effective.get(GROUP_PROTOCOL) == "consumer"
         self._cooperative = self._new_protocol or "cooperative" in effective.get("partition.assignment.strategy", "")
         self._group_id = group_id
-        self._leaves = self._abandoned = False
+        self._leaves_on_close = self._abandoned = False
         self._revoking = threading.Lock()
         self._closed = True  # until there is something to close
         made = connect(client, settings, properties=properties)
@@ -83,7 +83,7 @@ class Consumer(PartitionReader):
             }
         with broker_errors("subscribing"):
             self._client.subscribe(list(topics), **callbacks)
-        self._leaves = self._nameless
+        self._leaves_on_close = self._is_dynamic_member
 
     def settled(self) -> bool:
         """Whether the group is stable and its assignment to this member equals the partitions being read.
@@ -147,7 +147,7 @@ class Consumer(PartitionReader):
             )
 
     def _close_client(self) -> None:
-        if self._leaves and not self._failed and not self._client.assignment():
+        if self._leaves_on_close and not self._failed and not self._client.assignment():
             # librdkafka 2.16 does not report to Kafka that a member without partitions leaves, and the others wait
             # until its session times out. It does report a member that has unsubscribed.
             self._client.unsubscribe()

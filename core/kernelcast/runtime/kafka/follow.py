@@ -46,8 +46,8 @@ class TopicFollower:
         self._take = take
         self._monotonic = monotonic
         self._retry_at = 0.0
-        self._left: dict[tuple[str, int], int] | None = None
-        self._heard = 0.0
+        self._unread_ends: dict[tuple[str, int], int] | None = None
+        self._last_answer_seconds = 0.0
         self.caught_up = self.missing = False
 
     def poll(self, timeout_seconds: float) -> int:
@@ -56,28 +56,30 @@ class TopicFollower:
         Raises:
             BrokerError: Kafka does not answer.
         """
-        if self._left is None and self._monotonic() >= self._retry_at:
+        if self._unread_ends is None and self._monotonic() >= self._retry_at:
             self._retry_at = self._monotonic() + RETRY_SECONDS
-            self._left = self._begin()
-            self._heard = self._monotonic()
-        if self._left is None:
+            self._unread_ends = self._assign_all()
+            self._last_answer_seconds = self._monotonic()
+        if self._unread_ends is None:
             return 0
         messages, errors = self._reader.consume(BATCH, timeout_seconds)
         for message in messages:
             self._take(message)
             where = (message.topic(), message.partition())
-            if message.offset() + 1 >= self._left.get(where, 0):
-                self._left.pop(where, None)
+            if message.offset() + 1 >= self._unread_ends.get(where, 0):
+                self._unread_ends.pop(where, None)
         if messages or errors:
-            self._heard = self._monotonic()
-        self.caught_up = self.caught_up or not self._left or self._monotonic() - self._heard >= QUIET_SECONDS
+            self._last_answer_seconds = self._monotonic()
+        self.caught_up = (
+            self.caught_up or not self._unread_ends or self._monotonic() - self._last_answer_seconds >= QUIET_SECONDS
+        )
         return len(messages)
 
     def close(self, timeout_seconds: float) -> None:
         """Stop reading; waits for the client at most this long."""
         self._reader.close(timeout_seconds)
 
-    def _begin(self) -> dict[tuple[str, int], int] | None:
+    def _assign_all(self) -> dict[tuple[str, int], int] | None:
         """Assign all partitions; returns the end offset of each with messages, or None while a topic is missing."""
         left = {}
         found = [self._reader.partitions(topic) for topic in self._topics]

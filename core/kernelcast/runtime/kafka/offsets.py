@@ -24,14 +24,14 @@ class OffsetQueries:
 
     def __init__(self, settings: KafkaSettings, client: Any) -> None:
         self._settings, self._client = settings, client
-        self._asking: Any = None
+        self._separate_client: Any = None
         self._rebalancing = False
         self._has_controller: bool | None = None
 
     def partitions(self, topic: str, *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS) -> list[TopicPartition]:
         """Return every partition of a topic, in order; none if the topic does not exist."""
         with broker_errors(f"asking for the partitions of {topic}"):
-            found = self._knows_topics().list_topics(topic, timeout=timeout_seconds).topics[topic]
+            found = self._metadata_client().list_topics(topic, timeout=timeout_seconds).topics[topic]
         return [] if found.error is not None else [TopicPartition(topic, number) for number in sorted(found.partitions)]
 
     def leaders(self, *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS) -> dict[tuple[str, int], int]:
@@ -73,7 +73,7 @@ class OffsetQueries:
         """
         found = self._offsets_at(partitions, max(0, time_ns // 1_000_000), timeout_seconds)
         return [
-            partition if partition.offset >= 0 else self._beyond_index(partition, timeout_seconds)
+            partition if partition.offset >= 0 else self._offset_without_entry(partition, timeout_seconds)
             for partition in found
         ]
 
@@ -92,7 +92,7 @@ class OffsetQueries:
         with broker_errors("asking for the newest timestamps"):
             return queries.newest_timestamps_ms(self._admin(), partitions, timeout_seconds)
 
-    def _knows_topics(self) -> Any:
+    def _metadata_client(self) -> Any:
         """Return the client for queries of topics: a separate one inside a callback.
 
         If a client of confluent_kafka is queried for topics while its `consume` serves a callback, it loses the state
@@ -101,9 +101,9 @@ class OffsetQueries:
         return self._admin() if self._rebalancing else self._client
 
     def _admin(self) -> Any:
-        if self._asking is None:
-            self._asking = connect(AdminClient, self._settings, properties={"log_level": "0"})
-        return self._asking
+        if self._separate_client is None:
+            self._separate_client = connect(AdminClient, self._settings, properties={"log_level": "0"})
+        return self._separate_client
 
     def _offsets_at(
         self, partitions: Sequence[TopicPartition], time_ms: int, timeout_seconds: float
@@ -112,7 +112,7 @@ class OffsetQueries:
         with broker_errors("asking for offsets by time"):
             return list(self._client.offsets_for_times(asked, timeout=timeout_seconds)) if asked else []
 
-    def _beyond_index(self, partition: TopicPartition, timeout_seconds: float) -> TopicPartition:
+    def _offset_without_entry(self, partition: TopicPartition, timeout_seconds: float) -> TopicPartition:
         """Return the offset of a partition for which the broker answered -1.
 
         The answer means "no message is that young", or "this broker has no time index". A query for time 0 tells them

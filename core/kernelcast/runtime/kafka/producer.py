@@ -23,7 +23,7 @@ Headers = Sequence[tuple[str, bytes]]
 DeliveryListener = Callable[["Undelivered | None"], None]
 """Called with None once Kafka has acknowledged a message, else with the reason."""
 
-_HOPELESS: Final = frozenset(
+_PERMANENT: Final = frozenset(
     (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_RECORD)
 )
 """Permanent errors of a message: sending it again gives the same error."""
@@ -31,7 +31,7 @@ _HOPELESS: Final = frozenset(
 FULL_QUEUE_WAIT_SECONDS: Final = 0.05
 """Time that `send` waits for room in the queue; then the message is dropped and counted."""
 
-_OURS: Final = frozenset((KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT))  # noqa: SLF001  librdkafka's local errors
+_PURGED: Final = frozenset((KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT))  # noqa: SLF001  librdkafka's local errors
 """Errors of messages that `close` has dropped."""
 
 OUTCOMES: Final = ("sent", "acknowledged", "failed", "refused", "dropped")
@@ -97,13 +97,13 @@ class Producer:
         self._log = structlog.stdlib.get_logger("kafka.producer")
         self._lock = threading.Lock()
         self._known: set[str] = set()
-        self._trouble = self._refusal = ""
+        self._connection_error = self._access_error = ""
         self._topic_errors = TopicErrors()
         self._settings, self._client_id, self._make = settings, client_id, client
         self._properties = properties
         self.sent = self.acknowledged = self.failed = self.refused = self.dropped = 0
         for topic in topics:
-            self._introduce(topic)
+            self._create_counters(topic)
         self._client = self._connect()
         gauge(runtime.PRODUCER_QUEUE, registry).set_function(lambda: len(self))
 
@@ -127,12 +127,12 @@ class Producer:
             on_delivery: Called with the result, on a thread that sends, polls or flushes.
             partition: The partition, if several keys must be in one; None selects it by the key.
         """
-        self._introduce(topic)
+        self._create_counters(topic)
 
         def delivered(error: KafkaError | None, _message: Message) -> None:
-            self._settle(topic, error)
+            self._count_answer(topic, error)
             if on_delivery is not None:
-                on_delivery(None if error is None else Undelivered(error.str(), final=error.code() in _HOPELESS))
+                on_delivery(None if error is None else Undelivered(error.str(), final=error.code() in _PERMANENT))
 
         parts: dict[str, Any] = {"key": key, "value": value, "headers": list(headers)}
         if partition is not None:
@@ -169,7 +169,7 @@ class Producer:
         A topic that refuses messages fails the check until Kafka has confirmed another message of it; see
         `TopicErrors`.
         """
-        trouble = self._trouble or self._topic_errors.text()
+        trouble = self._connection_error or self._topic_errors.text()
         return not trouble, trouble
 
     def __len__(self) -> int:
@@ -194,12 +194,12 @@ class Producer:
                 if not refusal.fatal():
                     too_large = refusal.code() == KafkaError.MSG_SIZE_TOO_LARGE
                     return ("too_large" if too_large else "refused"), refusal.str()
-                self._start_again(refusal)
+                self._replace_client(refusal)
             else:
                 return "", ""
         return "queue_full", "the queue towards Kafka is full; is Kafka reachable and quick enough?"
 
-    def _start_again(self, refusal: KafkaError) -> None:
+    def _replace_client(self, refusal: KafkaError) -> None:
         """Replace the client: an idempotent producer accepts no more messages after a fatal error."""
         with self._lock:
             self._log.error("producer restarted", reason=refusal.str(), lost=len(self._client))
@@ -207,29 +207,29 @@ class Producer:
         broken.purge()
         broken.flush(1.0)
 
-    def _settle(self, topic: str, error: KafkaError | None) -> None:
+    def _count_answer(self, topic: str, error: KafkaError | None) -> None:
         if error is None:
-            self._trouble = self._refusal = ""
+            self._connection_error = self._access_error = ""
             self._topic_errors.confirmed(topic)
             self._count(topic, "sent")
             self._count(topic, "acknowledged")
             return
-        self._count(topic, "refused" if error.code() in _HOPELESS else "sent")
+        self._count(topic, "refused" if error.code() in _PERMANENT else "sent")
         self._count(topic, "failed")
-        if error.code() not in _OURS:
+        if error.code() not in _PURGED:
             self._topic_errors.failed(topic, error.str())
         self._log.warning("message not delivered", topic=topic, reason=error.str())
 
     def _on_error(self, error: KafkaError) -> None:
         code = error.code()
         if code == KafkaError._AUTHENTICATION:  # noqa: SLF001 - how librdkafka names its local errors
-            self._trouble = self._refusal = f"Kafka refuses our credentials: {error.str()}"
+            self._connection_error = self._access_error = f"Kafka refuses our credentials: {error.str()}"
         elif code == KafkaError._SSL:  # noqa: SLF001 - as above
-            self._trouble = self._refusal = f"no TLS connection to Kafka: {error.str()}"
+            self._connection_error = self._access_error = f"no TLS connection to Kafka: {error.str()}"
         elif code == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - as above
-            self._trouble = self._refusal or f"no broker of {self._settings.bootstrap_servers} answers"
+            self._connection_error = self._access_error or f"no broker of {self._settings.bootstrap_servers} answers"
 
-    def _introduce(self, topic: str) -> None:
+    def _create_counters(self, topic: str) -> None:
         if topic in self._known:
             return
         self._known.add(topic)

@@ -6,7 +6,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-WORTH_A_BATCH: Final = 16
+SMALL_BATCH_MESSAGES: Final = 16
 """Messages from which on a batch is not small: handling a batch costs about as much as handling this many messages."""
 
 
@@ -33,6 +33,6 @@ class PromptReceiver:
         if received and max_messages > 1:
             wait_seconds = min(max(0.0, self._due_seconds - self._monotonic()), timeout_seconds)
             received += self._consume(max_messages - 1, wait_seconds)
-            is_small = len(received) < WORTH_A_BATCH
+            is_small = len(received) < SMALL_BATCH_MESSAGES
             self._due_seconds = self._monotonic() + (timeout_seconds if is_small else 0.0)
         return received

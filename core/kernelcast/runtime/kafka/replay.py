@@ -66,22 +66,26 @@ def to_end(
     Raises:
         BrokerError: Kafka does not answer.
     """
-    left: dict[int, int] = {}
-    begun = []
+    unread_ends: dict[int, int] = {}
+    unread = []
     for partition in partitions:
         low, high = reader.watermarks(partition)
         partition.offset = max(low, partition.offset)
         if high > partition.offset:
-            left[partition.partition] = high
-            begun.append(partition)
-    reader.assign(begun)
-    began = heard = monotonic()
-    while left and monotonic() - began < LONGEST_READ_SECONDS and monotonic() - heard <= QUIET_SECONDS:
+            unread_ends[partition.partition] = high
+            unread.append(partition)
+    reader.assign(unread)
+    begin_seconds = last_message_seconds = monotonic()
+    while (
+        unread_ends
+        and monotonic() - begin_seconds < LONGEST_READ_SECONDS
+        and monotonic() - last_message_seconds <= QUIET_SECONDS
+    ):
         messages, _ = reader.consume(_BATCH, READ_SECONDS)
         for message in messages:
-            heard = monotonic()
+            last_message_seconds = monotonic()
             yield message
-            if message.offset() + 1 >= left.get(message.partition(), 0):
-                left.pop(message.partition(), None)
+            if message.offset() + 1 >= unread_ends.get(message.partition(), 0):
+                unread_ends.pop(message.partition(), None)
         for end in reader.ends():
-            left.pop(end.partition, None)
+            unread_ends.pop(end.partition, None)

@@ -54,7 +54,7 @@ class BoundedEndpoint:
         """Answer with the endpoint's response, or refuse the request."""
         if self._waiting >= self.max_waiting:
             return self._refusal("waiting", f"{self._waiting} requests wait already, the limit")
-        if not await self._turn():
+        if not await self._wait_for_thread():
             return self._refusal("waited", f"it has waited for {self.longest_wait_seconds:g} s, the limit")
         try:
             if await request.is_disconnected():
@@ -63,7 +63,7 @@ class BoundedEndpoint:
         finally:
             self._running.release()
 
-    async def _turn(self) -> bool:
+    async def _wait_for_thread(self) -> bool:
         """Wait for a thread; returns whether there is one. A caller that gets True must release it."""
         self._waiting += 1
         try:

@@ -101,7 +101,7 @@ class OpenConnections:
         """Count a connection that was just accepted."""
         loop = asyncio.get_running_loop()
         one = HttpConnection(connected, origin_of(client), (client, connected.getsockname()), loop.time())
-        one.deadline = loop.call_later(self.opening_seconds, self._overdue, one)
+        one.deadline = loop.call_later(self.opening_seconds, self._close_overdue, one)
         self._open[connected] = self._by_endpoints[one.endpoints] = one
         self._by_origin[one.origin] += 1
 
@@ -148,7 +148,7 @@ class OpenConnections:
         self.count("evicted")
         self._shut(one)
 
-    def _overdue(self, one: HttpConnection) -> None:
+    def _close_overdue(self, one: HttpConnection) -> None:
         one.deadline = None
         self._shut(one)
 

@@ -85,7 +85,7 @@ class Guard:
         await self._guarded(scope, receive, counted)
 
     async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refusal = self._without_room(scope)
+        refusal = self._connection_refusal(scope)
         if refusal is None and self._watched is not None:
             try:
                 config = self._watched.current()
@@ -93,7 +93,7 @@ class Guard:
                 refusal = PlainTextResponse(_INVALID, status_code=500)
             else:
                 send = _with_headers(send, config.http_server_config.headers)
-                refusal = self._over_rate(scope, config.rate_limit) or await self._stranger(scope, config)
+                refusal = self._rate_refusal(scope, config.rate_limit) or await self._login_refusal(scope, config)
         if refusal is not None:
             await refusal(scope, receive, send)
             return
@@ -104,13 +104,13 @@ class Guard:
             return
         await self._app(scope, self._limited(receive), send)
 
-    def _without_room(self, scope: Scope) -> Response | None:
+    def _connection_refusal(self, scope: Scope) -> Response | None:
         if scope["path"] in PROBES or not self._full():
             return None
         self._counts.refused("connections")
         return PlainTextResponse(_FULL, status_code=503, headers={**_RETRY, "Connection": "close"})
 
-    def _over_rate(self, scope: Scope, rate: RateLimit) -> Response | None:
+    def _rate_refusal(self, scope: Scope, rate: RateLimit) -> Response | None:
         if rate != self._rate:
             self._rate = rate
             self._bucket = TokenBucket(rate.interval, rate.burst) if rate.interval else None
@@ -119,7 +119,7 @@ class Guard:
         self._counts.refused("rate_limit")
         return PlainTextResponse(_RATE, status_code=429, headers=_RETRY)
 
-    async def _stranger(self, scope: Scope, config: WebConfig) -> Response | None:
+    async def _login_refusal(self, scope: Scope, config: WebConfig) -> Response | None:
         """The refusal of a request that does not name a user with the right password."""
         if not config.basic_auth_users:
             return None

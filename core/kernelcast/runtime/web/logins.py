@@ -74,7 +74,7 @@ class Logins:
         self._right = _Recent(CACHED_SUCCESSES)
         self._wrong = _Recent(CACHED_FAILURES)
         self._secret = os.urandom(32)
-        self._line = HashLine()
+        self._queue = HashQueue()
         self._running: dict[bytes, asyncio.Future[LoginResult]] = {}
         self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
 
@@ -98,9 +98,9 @@ class Logins:
             return LoginResult.WRONG
         if (running := self._running.get(digest)) is not None:
             return await asyncio.shield(running)
-        return await self._first(digest, lambda: self._matches(password, hashed) and user in users, address)
+        return await self._compare_once(digest, lambda: self._matches(password, hashed) and user in users, address)
 
-    async def _first(self, digest: bytes, compare: Callable[[], bool], address: str) -> LoginResult:
+    async def _compare_once(self, digest: bytes, compare: Callable[[], bool], address: str) -> LoginResult:
         """Compare once; requests that come meanwhile with the same credentials wait for this result."""
         result: asyncio.Future[LoginResult] = asyncio.get_running_loop().create_future()
         self._running[digest] = result
@@ -117,7 +117,7 @@ class Logins:
         if not bucket.take():
             return LoginResult.ADDRESS_LIMIT
         try:
-            async with self._line.turn(address):
+            async with self._queue.turn(address):
                 right = await asyncio.to_thread(compare)
         except QueueFullError as full:
             bucket.give_back()
@@ -156,7 +156,7 @@ class _Recent:
             self._digests.popitem(last=False)
 
 
-class HashLine:
+class HashQueue:
     """A queue in which one hash is computed at a time. For the event loop's thread.
 
     Addresses take turns: an address that waits for many hashes delays another one by one hash only.
@@ -179,7 +179,7 @@ class HashLine:
         try:
             yield
         finally:
-            self._pass_on()
+            self._wake_next()
 
     async def _wait(self, address: str) -> None:
         own = self._waiting.get(address, ())
@@ -193,10 +193,10 @@ class HashLine:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self._pass_on()
+                self._wake_next()
             raise
 
-    def _pass_on(self) -> None:
+    def _wake_next(self) -> None:
         while self._waiting:
             address, line = self._waiting.popitem(last=False)
             turn = line.popleft()

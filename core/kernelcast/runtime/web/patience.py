@@ -21,7 +21,7 @@ class PatientProtocol(H11Protocol):
 
     request_seconds: ClassVar[float]
     server_connections: ClassVar[OpenConnections]
-    _overdue: asyncio.TimerHandle | None = None
+    _deadline: asyncio.TimerHandle | None = None
     _answering = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
@@ -63,12 +63,12 @@ class PatientProtocol(H11Protocol):
         self._stop_waiting()
         self._answering = False
         self.server_connections.waits(self.transport)
-        self._overdue = self.loop.call_later(self.request_seconds, self.transport.close)
+        self._deadline = self.loop.call_later(self.request_seconds, self.transport.close)
 
     def _stop_waiting(self) -> None:
-        if self._overdue is not None:
-            self._overdue.cancel()
-            self._overdue = None
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
 
 def patient_protocol(request_seconds: float, connections: OpenConnections) -> type[H11Protocol]:

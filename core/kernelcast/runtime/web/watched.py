@@ -32,7 +32,7 @@ class WatchedConfig:
         """
         self._path = path
         self._log = structlog.stdlib.get_logger("web")
-        self._trouble = ""
+        self._error = ""
         self._files: tuple[Path, ...] = (path,)
         self._stamps: tuple[Stamp, ...] = ()
         self._config = WebConfig()
@@ -54,8 +54,8 @@ class WatchedConfig:
         """
         if self._stamps != tuple(_stamp(path) for path in self._files):
             self._read_again()
-        if self._trouble:
-            raise ConfigurationError(self._trouble)
+        if self._error:
+            raise ConfigurationError(self._error)
         return self._config
 
     def tls(self) -> ssl.SSLContext:
@@ -74,10 +74,10 @@ class WatchedConfig:
         try:
             self._read()
         except ConfigurationError as error:
-            self._trouble = str(error)
-            self._log.error("web configuration refused", reason=self._trouble)
+            self._error = str(error)
+            self._log.error("web configuration refused", reason=self._error)
         else:
-            self._trouble = ""
+            self._error = ""
             self._log.info("web configuration read again", path=str(self._path))
 
     def _read(self) -> None:

@@ -1,7 +1,7 @@
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from kernelcast.runtime.kafka.receiving import WORTH_A_BATCH, PromptReceiver
+from kernelcast.runtime.kafka.receiving import SMALL_BATCH_MESSAGES, PromptReceiver
 
 AT_ONCE, POLL_SECONDS = 200, 0.05
 
@@ -49,8 +49,8 @@ def test_messages_that_come_one_by_one_make_batches_at_least_a_time_out_apart() 
 
 def test_a_backlog_is_read_in_full_batches_without_a_wait() -> None:
     reading, queue = receiver()
-    queue.messages = list(range(AT_ONCE + WORTH_A_BATCH))
-    assert [len(reading.consume(AT_ONCE, POLL_SECONDS)) for _ in range(2)] == [AT_ONCE, WORTH_A_BATCH]
+    queue.messages = list(range(AT_ONCE + SMALL_BATCH_MESSAGES))
+    assert [len(reading.consume(AT_ONCE, POLL_SECONDS)) for _ in range(2)] == [AT_ONCE, SMALL_BATCH_MESSAGES]
     assert queue.waited_seconds == [0.0] * 4
     assert reading.consume(AT_ONCE, POLL_SECONDS) == []
     assert queue.waited_seconds[-1] == POLL_SECONDS

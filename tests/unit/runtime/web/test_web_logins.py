@@ -9,7 +9,7 @@ import pytest
 
 from kernelcast.runtime.web import logins as web_logins
 from kernelcast.runtime.web.connections import origin_of
-from kernelcast.runtime.web.logins import HashLine, LoginResult, Logins, QueueFullError
+from kernelcast.runtime.web.logins import HashQueue, LoginResult, Logins, QueueFullError
 
 USERS = {"prometheus": "$2b$04$right"}
 
@@ -138,7 +138,7 @@ def test_a_waiter_that_gives_up_does_not_end_other_waits() -> None:
 
 
 def test_an_address_with_one_login_waits_for_one_hash_of_an_address_with_many() -> None:
-    line, order = HashLine(), []
+    line, order = HashQueue(), []
 
     async def one(address: str) -> None:
         async with line.turn(address):
@@ -155,7 +155,7 @@ def test_an_address_with_one_login_waits_for_one_hash_of_an_address_with_many() 
 
 
 def test_the_line_is_bounded_for_one_address_and_in_all() -> None:
-    line = HashLine()
+    line = HashQueue()
 
     async def scenario() -> None:
         async with line.turn("first"):
@@ -171,7 +171,7 @@ def test_the_line_is_bounded_for_one_address_and_in_all() -> None:
     run(scenario)
 
 
-async def enter(line: HashLine, address: str) -> None:
+async def enter(line: HashQueue, address: str) -> None:
     async with line.turn(address):
         pass
 
