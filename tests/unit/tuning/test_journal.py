@@ -1,9 +1,14 @@
 """The journal: kept configurations, and those that ended a process, across restarts."""
 
+import fcntl
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from kernelcast.tuning.experiment import Decision
-from kernelcast.tuning.journal import Journal, JournalMachine, JournalProcess
+from kernelcast.tuning.journal import Journal, JournalMachine, JournalProcess, lines
 from kernelcast.tuning.journal.journal import COMPACT_BYTES
 
 
@@ -158,3 +163,39 @@ def test_what_an_earlier_version_kept_later_counts(tmp_path: Path) -> None:
     earlier = Journal(tmp_path, "training", JournalProcess("node", 1, "start of 1"), clock=lambda: 2000.0)
     earlier.end("block", "64", Decision.KEPT)
     assert on(tmp_path, "NVIDIA A100").kept("block") == "64"
+
+
+def test_a_line_that_is_written_while_the_file_is_replaced_is_in_the_new_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "journal"
+    lines.append(path, {"line": 1})
+    lock = fcntl.flock
+
+    def replace_first(descriptor: int, operation: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", lock)
+        lines.replace(path, lambda: [{"line": 1}])  # another process: this one has opened the file and not locked it
+        lock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", replace_first)
+    lines.append(path, {"line": 2})
+    assert list(lines.read(path)) == [{"line": 1}, {"line": 2}]
+
+
+def test_a_line_that_another_process_writes_during_the_start_survives_the_compaction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, other = journal(tmp_path), journal(tmp_path, pid=3)
+    while not first.path.exists() or first.path.stat().st_size <= COMPACT_BYTES:
+        first.end("block", "64", Decision.ROLLED_BACK, reason="x" * 200)
+    read = lines.read
+
+    def read_and_begin(path: Path) -> Iterator[dict[str, Any]]:
+        yield from read(path)
+        monkeypatch.setattr(lines, "read", read)
+        other.begin("block", "1024")
+
+    monkeypatch.setattr(lines, "read", read_and_begin)
+    journal(tmp_path, pid=2)
+    assert first.path.stat().st_size < COMPACT_BYTES
+    assert "ended when it was tried" in journal(tmp_path, pid=4).banned("block", "1024")

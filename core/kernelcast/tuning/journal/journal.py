@@ -223,11 +223,21 @@ class Journal:
             for line in lines.read(self.path):
                 self._take(line)
             if self.path.stat().st_size > COMPACT_BYTES:
-                lines.replace(self.path, self._lines())
+                lines.replace(self.path, self._read_again)
         except FileNotFoundError:
             pass
         except (OSError, ValueError):
             self.failures += 1
+
+    def _read_again(self) -> list[dict[str, Any]]:
+        """Read the file again, with the lines that other processes have appended since; return the state as lines."""
+        found = list(lines.read(self.path))
+        self._entries.clear()
+        self._kept.clear()
+        self._begun.clear()
+        for line in found:
+            self._take(line)
+        return self._lines()
 
     def _take(self, line: dict[str, Any]) -> None:
         if line.get("version") != VERSION:

@@ -5,7 +5,7 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ LARGEST_BYTES: Final = 1 << 20
 """Of the file that is read; of a longer one, the end is read."""
 LOCK_TRIES: Final = 5
 LOCK_SECONDS: Final = 0.001
+APPENDING: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT
 
 
 def read(path: Path) -> Iterator[dict[str, Any]]:
@@ -38,25 +39,30 @@ def append(path: Path, *added: dict[str, Any]) -> None:
         OSError: The file cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = _open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    descriptor = _open_shared(path)
     try:
         os.write(descriptor, b"".join(map(_encoded, added)))
     finally:
         os.close(descriptor)
 
 
-def replace(path: Path, lines: Iterable[dict[str, Any]]) -> None:
-    """Replace the file by these lines, unless another process does so or appends at this moment.
+def replace(path: Path, make: Callable[[], Iterable[dict[str, Any]]]) -> None:
+    """Replace the content of the file, unless another process replaces it or appends at this moment.
+
+    Args:
+        path: The file.
+        make: Returns the new lines. It is called under the exclusive lock: what it reads is all that was written.
 
     Raises:
-        OSError: The file cannot be written.
+        OSError: The file cannot be written, or another process has it locked.
     """
     descriptor = os.open(path, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        written = path.with_suffix(f".{os.getpid()}.new")
-        written.write_bytes(b"".join(map(_encoded, lines)))
-        written.replace(path)
+        if _is_current(descriptor, path):
+            written = path.with_suffix(f".{os.getpid()}.new")
+            written.write_bytes(b"".join(map(_encoded, make())))
+            written.replace(path)
     finally:
         os.close(descriptor)
 
@@ -65,17 +71,28 @@ def _encoded(line: dict[str, Any]) -> bytes:
     return json.dumps(line, separators=(",", ":"), allow_nan=False).encode() + b"\n"
 
 
-def _open(path: Path, flags: int) -> int:
-    """Open with a shared lock, so that no line is lost in a replacement; waits at most some milliseconds for it."""
-    for attempt in range(LOCK_TRIES):
-        descriptor = os.open(path, flags, 0o644)
+def _open_shared(path: Path) -> int:
+    """Open a file to append, with a shared lock, so that no line is lost in a replacement.
+
+    A lock belongs to the file, not to its path. If the file was replaced between `open` and `flock`, the lock is that
+    of the old file, and the path is opened again. After some milliseconds the file is opened without a lock, because
+    the program must not wait.
+    """
+    for _ in range(LOCK_TRIES):
+        descriptor = os.open(path, APPENDING, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
-            if attempt == LOCK_TRIES - 1:
-                break
-            os.close(descriptor)
             time.sleep(LOCK_SECONDS)
         else:
-            break
-    return descriptor
+            if _is_current(descriptor, path):
+                return descriptor
+        os.close(descriptor)
+    return os.open(path, APPENDING, 0o644)
+
+
+def _is_current(descriptor: int, path: Path) -> bool:
+    """Whether a path still leads to an open file."""
+    with contextlib.suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    return False

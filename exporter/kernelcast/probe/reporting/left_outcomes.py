@@ -66,7 +66,9 @@ class LeftOutcomes:
             if new:
                 lines.append(self.path, *new)
             if delivered:
-                lines.replace(self.path, [line for line in self._lines() if line["event"]["id"] not in delivered])
+                lines.replace(
+                    self.path, lambda: [line for line in self._lines() if line["event"]["id"] not in delivered]
+                )
         except (OSError, ValueError):
             self.failures += 1
 
