@@ -165,6 +165,15 @@ def test_what_an_earlier_version_kept_later_counts(tmp_path: Path) -> None:
     assert on(tmp_path, "NVIDIA A100").kept("block") == "64"
 
 
+def test_a_line_with_an_unusable_time_hides_no_other_line(tmp_path: Path) -> None:
+    first = journal(tmp_path)
+    lines.append(first.path, *({"version": 1, "space": "block", "time": time} for time in ("soon", [1], 10**400)))
+    first.end("block", "128", Decision.KEPT)
+    second = journal(tmp_path, pid=2)
+    assert second.kept("block") == "128"
+    assert not second.failures
+
+
 def test_a_line_that_is_written_while_the_file_is_replaced_is_in_the_new_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,6 +22,8 @@ VERSION: Final = 1
 COMPACT_BYTES: Final = 256 * 1024
 MOST_ENTRIES: Final = 4096
 MAX_DEVICE: Final = 256
+LATEST_SECONDS: Final = 1e12
+"""Unix time above which a line's time is unusable."""
 MOST_PROCESSES: Final = 64
 """Processes that are remembered for one configuration: more than a node has ranks."""
 STAT_START_TIME: Final = 19
@@ -249,7 +251,7 @@ class Journal:
             state,
             str(line.get("reason", "")),
             line.get("ratio"),
-            float(line.get("time") or 0.0),
+            _seconds(line.get("time")),
             by if isinstance(by, dict) else {},
         )
         if state == Decision.KEPT.value:
@@ -310,6 +312,12 @@ class Journal:
             for by in self._begun.get(one, {}).values()
         ]
         return found + begun
+
+
+def _seconds(time_value: Any) -> float:
+    """Return the time of a line, Unix seconds; 0 where it is none, because JSON can hold anything."""
+    usable = isinstance(time_value, int | float) and 0 <= time_value <= LATEST_SECONDS
+    return float(time_value) if usable else 0.0
 
 
 def this_process() -> JournalProcess:
