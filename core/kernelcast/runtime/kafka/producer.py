@@ -185,25 +185,28 @@ class Producer:
     ) -> tuple[str, str]:
         """Pass a message to librdkafka; returns cause and reason if it refuses it."""
         for wait_seconds in (FULL_QUEUE_WAIT_SECONDS, 0.0):
+            client = self._client
             try:
-                self._client.produce(topic, on_delivery=delivered, **message)
+                client.produce(topic, on_delivery=delivered, **message)
             except BufferError:
-                self._client.poll(wait_seconds)
+                client.poll(wait_seconds)
             except KafkaException as error:
                 refusal: KafkaError = error.args[0]
                 if not refusal.fatal():
                     too_large = refusal.code() == KafkaError.MSG_SIZE_TOO_LARGE
                     return ("too_large" if too_large else "refused"), refusal.str()
-                self._replace_client(refusal)
+                self._replace_client(client, refusal)
             else:
                 return "", ""
         return "queue_full", "the queue towards Kafka is full; is Kafka reachable and quick enough?"
 
-    def _replace_client(self, refusal: KafkaError) -> None:
-        """Replace the client: an idempotent producer accepts no more messages after a fatal error."""
+    def _replace_client(self, broken: Any, refusal: KafkaError) -> None:
+        """Replace a client that accepts no more messages, unless another thread has done so already."""
         with self._lock:
-            self._log.error("producer restarted", reason=refusal.str(), lost=len(self._client))
-            broken, self._client = self._client, self._connect()
+            if self._client is not broken:
+                return
+            self._log.error("producer restarted", reason=refusal.str(), lost=len(broken))
+            self._client = self._connect()
         broken.purge()
         broken.flush(1.0)
 

@@ -1,0 +1,59 @@
+"""The producer after a fatal error of librdkafka: it replaces its client, once."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from kernelcast.runtime.kafka.producer import Producer
+from kernelcast.runtime.settings.service import KafkaSettings
+
+
+class FakeClient:
+    """librdkafka's producer; `refuse` is called for each message, and may raise."""
+
+    def __init__(self, refuse: Callable[[], None]) -> None:
+        self._refuse = refuse
+        self.values: list[bytes] = []
+        self.is_purged = False
+
+    def produce(self, _topic: str, *, value: bytes, **_rest: Any) -> None:
+        self._refuse()
+        self.values.append(value)
+
+    def poll(self, _timeout_seconds: float) -> None:
+        """Serve nothing."""
+
+    def purge(self) -> None:
+        self.is_purged = True
+
+    def flush(self, _timeout_seconds: float) -> int:
+        return 0
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_fatal_error_replaces_the_client_once_however_many_threads_meet_it(threads: int) -> None:
+    clients: list[FakeClient] = []
+    left = threads
+
+    def refuse() -> None:
+        nonlocal left
+        left -= 1
+        if left > 0:  # another thread sends before this one has seen the error
+            producer.send("topic", key=None, value=b"second")
+        raise KafkaException(KafkaError(KafkaError._FATAL, "fenced", fatal=True))
+
+    def make(_config: Any, **_rest: Any) -> FakeClient:
+        clients.append(FakeClient((lambda: None) if clients else refuse))
+        return clients[-1]
+
+    producer = Producer(KafkaSettings(), client_id="test", client=make)
+    producer.send("topic", key=None, value=b"first")
+    assert len(clients) == 2
+    assert len(clients[1].values) == threads
+    assert clients[0].is_purged
+    assert not clients[1].is_purged
