@@ -38,8 +38,9 @@ class RepeatLimit(logging.Filter):
             self._seen[key] = (passed_at, held_back + 1)
             return False
         record.suppressed = held_back
+        # Two steps that cannot raise: another thread may have made the limit forget the key by now.
+        self._seen.pop(key, None)
         self._seen[key] = (now, 0)
-        self._seen.move_to_end(key)
         while len(self._seen) > MAX_LINES_REMEMBERED:
             self._seen.popitem(last=False)
         return True

@@ -3,8 +3,9 @@
 import io
 import json
 import logging
+from collections import OrderedDict
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 import structlog
@@ -114,6 +115,20 @@ def test_debug_lines_are_not_limited() -> None:
         get_logger("bridge").debug("tick")
 
     assert len(stream.getvalue().splitlines()) == 3
+
+
+class EvictingLines(OrderedDict[Any, Any]):
+    """Loses each line at once, as if another thread had logged a thousand others."""
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        super().__setitem__(key, value)
+        super().__delitem__(key)
+
+
+def test_a_line_passes_even_if_another_thread_makes_the_limit_forget_it() -> None:
+    limit = RepeatLimit(lambda: 0.0)
+    limit._seen = EvictingLines()
+    assert limit.filter(logging.LogRecord("name", logging.INFO, "path", 1, "text", None, None))
 
 
 def test_the_next_line_that_passes_shows_the_count() -> None:
