@@ -1,12 +1,16 @@
-"""A tuning campaign: ask for configurations, race them, prove the best one against the kept one.
+"""A tuning campaign: asks for configurations, compares the best ones, and proves the best against the kept one.
 
-A campaign is independent of the place where configurations run. `next` returns a request; `measured`, `failed` or
-`refused` answers it::
+A campaign is independent of the place where configurations run, and runs nothing itself. Its caller (the probe inside a
+program, or `kernelcast tune-replay`) takes a request from `next`, runs it, and answers with `measured`, `failed` or
+`refused`::
 
     campaign = Campaign(space, seed=1, budget=200)
     while (request := campaign.next()) is not None:
         campaign.measured([run(space.configuration(request.ordinal)) for _ in range(request.launches)])
     space.configuration(campaign.kept)
+
+Phases: measure the start; explore (`Search` proposes); run the best few in turn and drop the slower ones; prove at most
+two by an `Experiment`. A cost is a time over that of the start.
 """
 
 from collections import deque
@@ -27,6 +31,7 @@ from kernelcast.tuning.times import LaunchTimes, cut_mean
 __all__ = ["Campaign", "CampaignRules", "LaunchRequest", "Proved"]
 
 USUAL_BUDGET: Final = 200
+"""Budget for which `CampaignRules.launches` is meant; a larger budget allows more launches in proportion."""
 NO_ANSWERS: Final = 3
 """Refusals of new configurations in a row, or useless proposals, after which the campaign measures no other."""
 
@@ -46,13 +51,13 @@ class Campaign:
         search: A search of your own, by ask and tell; by default the one that suits space and budget.
 
     Attributes:
-        kept: The configuration in force: the start until a verdict replaces it.
-        best: The fastest configuration by estimate; not proved.
+        kept: Ordinal of the configuration in force: the start until a verdict replaces it.
+        best: Ordinal of the fastest configuration by estimate; not proved.
         verdicts: The verdicts.
         failures: Reasons of failing configurations.
         proving: Whether an experiment runs.
         promising: Configurations that are worth an experiment, fastest first, once the comparison has ended.
-        suggest_ms: Processor time of each suggestion with the search's bookkeeping of its result.
+        suggest_ms: Processor time of each suggestion, and of the search's `tell` that follows.
     """
 
     def __init__(
@@ -92,8 +97,7 @@ class Campaign:
     def resume(self, known: Mapping[int, float | None]) -> None:
         """Use the results of an earlier campaign on this device; call it before the first answer.
 
-        They count to the budget and are not measured again, but for the best few. Without a time of the start they
-        are not used.
+        They count to the budget. Only the best few are measured again. Without a time of the start they are not used.
 
         Args:
             known: `results()` of the earlier campaign.

@@ -1,4 +1,4 @@
-"""Requests of a campaign, their answers, its verdicts and its limits."""
+"""Values between a campaign and its caller: requests, answers, verdicts, and the campaign's limits."""
 
 from dataclasses import dataclass
 
@@ -41,7 +41,7 @@ class CampaignRules:
 
 @dataclass(frozen=True, slots=True)
 class LaunchRequest:
-    """A configuration to run, and how often in a row."""
+    """A configuration to run, and the number of launches in a row."""
 
     ordinal: int
     launches: int
@@ -49,7 +49,7 @@ class LaunchRequest:
 
 @dataclass(frozen=True, slots=True)
 class Proved:
-    """A verdict with the configurations that it compares."""
+    """A verdict with the ordinals of the candidate and of the kept configuration (`against`) that it compares."""
 
     ordinal: int
     against: int
@@ -61,7 +61,7 @@ class Proved:
 
 @dataclass(frozen=True, slots=True)
 class LaunchAnswer:
-    """The result of a request."""
+    """The result of a request: times of its launches, or the reason for which it failed or was not run."""
 
     times: tuple[float, ...] = ()
     failed: str = ""

@@ -24,6 +24,7 @@ from kernelcast.tuning.experiment import Arm, Decision, Experiment, ExperimentVe
 
 SET: Final = "KERNELCAST_SET"
 KEPT, FAILED, USAGE, NOT_KEPT = 0, 1, 2, 3
+"""Exit codes."""
 PROCESSES: Final = Rules(discarded=0, kept_launches=1, maximum_new=40)
 """A process has nothing left of the one before: no run is discarded, and a block has four."""
 

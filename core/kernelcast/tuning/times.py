@@ -1,4 +1,7 @@
-"""Times of configurations that were measured at different moments, made comparable."""
+"""Times of configurations that were measured at different moments, made comparable: `Campaign` adds and reads them.
+
+Configurations are known by their ordinal in the space. Times are logarithms inside, ratios to the reference outside.
+"""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -10,8 +13,11 @@ from typing import Final
 MIN_DRIFT: Final = 0.02
 """Range of the reference's log level below which it counts as noise."""
 NOISE_FACTOR: Final = 4.0
+"""The range must also be this many times the noise of the reference within one visit."""
 SPIKE: Final = 2.0
+"""Times above this many medians are cut."""
 COLD_SAMPLE: Final = 50
+"""Configurations, the newest, from which the ratio of cold launches is computed."""
 COLD_EVERY: Final = 16
 """Launches after which the ratio of cold launches is computed again."""
 
@@ -31,10 +37,10 @@ def cut_mean(values: Sequence[float]) -> float:
 
 
 class LaunchTimes:
-    """Launches of all configurations, corrected for drift by a reference that is measured again and again.
+    """Launches of all configurations, corrected for drift by a reference that is measured repeatedly. For one thread.
 
-    The level between two visits of the reference is interpolated. Cold launches are corrected by the median ratio of
-    the first launch to the later ones.
+    The level is the logarithm of the reference's time; between two measurements (visits) of the reference it is
+    interpolated. Cold launches are corrected by the median ratio of the first launch to the later ones.
 
     Args:
         reference: The configuration that is measured again.

@@ -1,4 +1,8 @@
-"""One candidate configuration against the kept one."""
+"""Compares one candidate configuration with the kept one, until a verdict.
+
+The probe's trials, `Campaign` and `tuning.runs` use it. Inside: `schedule` plans launches, `comparison` matches their
+times and judges, with `blocks`, `evidence`, `noise` and `lag`; `experiment` combines two measures.
+"""
 
 from kernelcast.tuning.experiment.arms import Arm, Decision, ExperimentVerdict, Rules
 from kernelcast.tuning.experiment.experiment import Experiment

@@ -1,4 +1,4 @@
-"""Values of an experiment: its two arms, its settings and its verdict."""
+"""Values of an experiment, for its callers: the two arms, the settings, the verdict."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -58,7 +58,7 @@ class Rules:
     Attributes:
         minimum_gain: Smallest gain worth keeping: 0.01 is 1 % less time per item.
         maximum_new: Most launches or steps on the candidate, discarded ones included.
-        level: Coverage of the interval; holds at every look.
+        level: Coverage of the interval; holds at every analysis.
         discarded: Launches after a change of configuration that are not compared.
         kept_launches: Launches of the kept configuration in a slot of a block.
         candidate_launches: Launches of the candidate in a slot of a block.
@@ -66,7 +66,7 @@ class Rules:
             if the noise of the kept configuration does not explain it.
         harmful_ratio: A candidate is dropped when the median of at least three blocks is above this, with the same
             condition.
-        minimum_blocks: Blocks before the candidate can be kept.
+        minimum_blocks: Blocks after which a candidate can be kept.
         maximum_pending: Launches of the candidate without a record, above which the kept configuration runs.
     """
 

@@ -1,4 +1,8 @@
-"""Compares the two arms block by block, in time per item."""
+"""The two arms block by block, in log time per item: `comparison` fills the blocks and takes their log-ratios.
+
+A block holds launches of both arms in a counterbalanced order (kept, candidate, candidate, kept, or the reverse), so
+that a steady drift cancels out. Each half of it compares the two arms.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,7 +16,9 @@ SLOPE_PAIRS: Final = 8
 """Neighbouring launches of one arm with different items, from which the effect of the items is estimated."""
 
 SMALLEST_ITEM_CHANGE: Final = 0.02
+"""Change of log items below which a slope would be mostly noise."""
 DIFFERENT_ITEMS_ERRORS: Final = 4.0
+"""Standard errors from which on the mean difference of log items is no chance, but part of the candidate."""
 
 
 class LaunchRecord(NamedTuple):

@@ -1,4 +1,8 @@
-"""Compares the two arms by one measure: matches records with launches, completes blocks, and judges them."""
+"""Compares the two arms by one measure: matches records with launches, completes blocks, and judges them.
+
+`Experiment` has one for each measure. In: planned launches (`expect`) and their times (`record`), in order of launch.
+Out: `decision`. An *analysis* tests all complete blocks; it is an interim analysis until the last one.
+"""
 
 from collections import OrderedDict
 from math import inf, isfinite, log
@@ -13,13 +17,17 @@ from kernelcast.tuning.experiment.noise import Noise
 from kernelcast.tuning.experiment.schedule import Launch, LaunchRole
 
 HARM_BLOCKS: Final = 3
+"""Blocks from which on a candidate that is clearly slower is dropped."""
 BASELINE_RECORDS: Final = 2
+"""Times of the kept configuration that the race needs."""
 MAX_UNRECORDED: Final = 4096
+"""Launches that wait for their times; of more, the oldest counts as never timed."""
 LOOK_EVERY: Final = 2
+"""Blocks between two interim analyses, which take processor time in the program."""
 
 
 class ComparisonDecision(NamedTuple):
-    """A decision with its reason; `last`: it was made at the last look."""
+    """A decision with its reason; `last`: the last analysis made it."""
 
     decision: Decision
     reason: str
@@ -36,8 +44,8 @@ class Comparison:
 
     Attributes:
         finding: The decision; None before it.
-        pending_new: Launches of the candidate that have no record yet.
-        race_open: Launches of the race that have no record yet.
+        pending_new: Number of launches of the candidate without a record yet.
+        race_open: Number of launches of the race without a record yet.
     """
 
     def __init__(self, rules: Rules, *, attributed: bool = False) -> None:
@@ -86,13 +94,13 @@ class Comparison:
             self._skip(oldest)
 
     def end_of_blocks(self) -> None:
-        """Take the last look as soon as all blocks are complete: no further block will begin."""
+        """Make the last analysis as soon as all blocks are complete: no further block will begin."""
         self._no_more_blocks = True
         if self._complete():
             self._look()
 
     def end_of_records(self) -> None:
-        """Take the last look now: no further record will come."""
+        """Make the last analysis now: no further record will come."""
         self._no_more_blocks = True
         while self._waiting:
             self._skip(next(iter(self._waiting)))
@@ -108,7 +116,7 @@ class Comparison:
         return ratio(estimate(values)), interval
 
     def proved_slower(self) -> bool:
-        """Whether the candidate costs, by this measure, as much as would be worth keeping as a gain."""
+        """Whether the candidate is proved slower, by an estimate of at least the smallest gain worth keeping."""
         if not self._differences:
             return False
         values = self._values()

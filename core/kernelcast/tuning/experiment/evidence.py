@@ -5,9 +5,9 @@ log-ratio is `null`, then a block's contrast minus `null` is as likely positive 
 drift, load with a period, autocorrelation, spikes. The score of a contrast is bounded (Huber), so one spike counts
 little. For scores x with symmetric signs, exp(a*sum(x) - a**2*sum(x**2)/2) is a supermartingale for every a, and so is
 its mean over a half-normal distribution of a > 0. That mean is the e-value: under the null it exceeds 1/alpha at any
-look, ever, with probability at most alpha. One look has a sharper test: the last one, at a number of blocks that no
-measurement has influenced. There the sum of the scores is compared with a normal distribution of the same variance.
-Half of the permitted error is spent on the e-value at all looks, half on the last look.
+analysis, ever, with probability at most alpha. The last analysis, at a number of blocks that no measurement has
+influenced, has a sharper test: it compares the sum of the scores with a normal distribution of the same variance. Half
+of the permitted error is spent on the e-value at all analyses, half on the last one.
 
 Sources: de la Pena, A General Class of Exponential Inequalities for Martingales and Ratios, Annals of Probability 27
 (1999), lemma 6.1; Howard et al., Time-uniform Chernoff bounds, Probability Surveys 17 (2020), section 5 (mixtures);
@@ -26,10 +26,12 @@ MIXTURE: Final = 4.0
 """Weight of small effects in the bound: it is tight where the scores' squares add up to some times this."""
 
 SCALE_OF_MEDIAN: Final = 1.4826
+"""Standard deviation over median magnitude, of normal noise."""
 TOLERANCE: Final = 1e-5
 """Of a log-ratio: estimates and bounds are exact to 0.001 %."""
 
 DOUBLINGS: Final = 24
+"""Of the step in the search for a bound; beyond them the data give none."""
 
 
 Blocks = Sequence[Sequence[float]]
@@ -40,7 +42,7 @@ class SequentialTest:
     """Tests and bounds that share one level.
 
     Args:
-        level: Coverage of an interval, and 1 minus twice the error of a test, over all looks together.
+        level: Coverage of an interval, and 1 minus twice the error of a test, over all analyses together.
     """
 
     def __init__(self, level: float) -> None:
@@ -48,11 +50,11 @@ class SequentialTest:
         self._last_limit = NormalDist().inv_cdf(1 - (1 - level) / 4)
 
     def below(self, blocks: Blocks, null: float, *, last: bool) -> bool:
-        """Whether the data prove that the true log-ratio lies below `null`; `last`: this is the last look."""
+        """Whether the data prove that the true log-ratio lies below `null`; `last`: this is the last analysis."""
         return self._proved(*_score(blocks, null), last=last)
 
     def above(self, blocks: Blocks, null: float, *, last: bool) -> bool:
-        """Whether the data prove that the true log-ratio lies above `null`; `last`: this is the last look."""
+        """Whether the data prove that the true log-ratio lies above `null`; `last`: this is the last analysis."""
         total, squares = _score(blocks, null)
         return self._proved(-total, squares, last=last)
 

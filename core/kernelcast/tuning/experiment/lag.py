@@ -1,7 +1,7 @@
-"""Finds out whether times follow the configuration later than it changes.
+"""Finds the number of launches by which times follow the configuration late; `comparison` asks before a decision.
 
-A host that runs ahead of its device measures in one step the work of an earlier one. Then the times of the candidate
-stand beside launches of the kept configuration, and a comparison can have the wrong sign. The order of the arms is
+A host that runs ahead of its device measures in one step the work of an earlier one. Then times of the candidate are
+recorded for launches of the kept configuration, and a comparison can have the wrong sign. The order of the arms is
 random, so the change of the times correlates with the change of the arm at the true lag, and hardly at others.
 """
 
@@ -9,16 +9,17 @@ from statistics import median
 from typing import Final
 
 LONGEST: Final = 16
-"""Launches; a queue of more steps than this is not seen."""
+"""Longest lag that is found, in launches."""
 FACTOR: Final = 1.3
 """A later response counts if it is this many times the immediate one: noise hardly reaches that in a decided case."""
 ABOVE_NOISE: Final = 3.5
 """It must also be this many times the median response of all lags."""
 CLIP: Final = 4.0
+"""Changes are cut at this many medians, so that a spike counts little."""
 
 
 class Lag:
-    """Collects launches in order, and finds the lag of the times' response."""
+    """Collects launches in order, and finds the lag with which times follow the arm. For one thread."""
 
     def __init__(self) -> None:
         self._new: list[bool] = []

@@ -1,7 +1,7 @@
-"""The noise of the kept configuration, which a quick rejection of a candidate must exceed.
+"""The noise of the kept configuration, which the quick rejections of a candidate must exceed; `comparison` asks for it.
 
-A slow candidate is dropped after two launches or three blocks. On a busy machine one launch takes twice the time of the
-next by itself; there such a difference says nothing yet.
+A slow candidate is dropped after two launches or three blocks. On a busy machine one launch can take twice the time of
+the next without any change; there such a difference proves nothing yet.
 """
 
 from math import sqrt
@@ -11,6 +11,7 @@ from typing import Final
 from kernelcast.tuning.experiment.arms import Rules
 
 FEWEST: Final = 3
+"""Differences of neighbouring launches that an estimate needs."""
 NORMAL: Final = 1.4826
 """Standard deviation over median magnitude, of normal noise."""
 
@@ -18,7 +19,9 @@ RACE_DEVIATIONS: Final = 2.5
 """Both of two launches in a row exceed this by chance in 1 of 25,000 races, where the noise is normal."""
 
 MEDIAN_ERROR: Final = 1.25
+"""Standard error of a median over that of a mean, for normal noise."""
 HARM_ERRORS: Final = 3.0
+"""Standard errors that the median of some blocks exceeds by chance in 1 of 700 cases, with normal noise."""
 
 
 class Noise:

@@ -1,4 +1,10 @@
-"""Order of launches in an experiment: baseline, race, then counterbalanced blocks in random order with random gaps."""
+"""Order of launches in an experiment: baseline, race, then counterbalanced blocks in random order with random gaps.
+
+`Experiment` takes each launch from a `LaunchSchedule`. Example, with two kept and one candidate launch in a slot (k,
+c), a discarded launch after each change (x), and a gap of one idle launch (i)::
+
+    baseline k k k k, race c c c, block i kk xc c xkk, block xc xkk kk xc
+"""
 
 from collections import deque
 from dataclasses import dataclass
@@ -9,9 +15,13 @@ from typing import Final
 from kernelcast.tuning.experiment.arms import Arm, Rules
 
 BASELINE_LAUNCHES: Final = 4
+"""Launches of the kept configuration at the start; the race is compared with their times."""
 RACE_LAUNCHES: Final = 3
+"""Launches of the candidate before the first block; a much slower candidate is dropped after two of them."""
 LONGEST_GAP: Final = 2
+"""Idle launches before a block are 0 to 2, at random, so that no period of the load stays in step with the blocks."""
 RACE_BLOCK: Final = -1
+"""Number of the block of launches before the first one."""
 
 
 class LaunchRole(Enum):
@@ -20,6 +30,7 @@ class LaunchRole(Enum):
     IDLE = "idle"
     """Runs the kept configuration between blocks; its time describes the noise only."""
     DISCARDED = "discarded"
+    """The first after a change of configuration; its time is not used."""
     RACE = "race"
     COMPARED = "compared"
 

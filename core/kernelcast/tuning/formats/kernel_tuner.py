@@ -1,4 +1,7 @@
-"""Recorded spaces: Kernel Tuner cache files, with every configuration measured."""
+"""Reads and writes recorded spaces: Kernel Tuner cache files, with every configuration measured.
+
+The oracle of `tune-replay` answers from one; `measurements` reads them as well.
+"""
 
 import gzip
 import json
@@ -14,8 +17,10 @@ from kernelcast.tuning.space import Value
 from kernelcast.wire.errors import ConfigurationError
 
 MAX_FILE_BYTES: Final = 1 << 30
+"""Of the decompressed content, because a small file can unpack to any length."""
 COMPILE: Final = "compile"
 RUNTIME: Final = "runtime"
+"""Values of `Recorded.failed`: the configuration did not compile, or failed when it ran."""
 
 
 @dataclass(frozen=True, slots=True)

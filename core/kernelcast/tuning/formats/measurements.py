@@ -1,4 +1,7 @@
-"""Measurements of a campaign as JSON, for the next campaign on this or another device."""
+"""Measurements of a campaign as JSON: one campaign writes them, the next one, on this or another device, reads them.
+
+The probe's `replayed` search and `kernelcast tune-replay --warm-from` use it.
+"""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""A journal of configurations that this node has tried or kept; the next start reads it without any service."""
+"""A journal of the configurations that a node has tried or kept; a program reads it at its next start."""
 
 from kernelcast.tuning.journal.journal import Journal, JournalMachine, JournalProcess, KeptConfiguration, this_process
 

@@ -1,7 +1,9 @@
 """The journal of a program on a node: configurations that were tried, kept or banned.
 
-A line is written before a candidate first runs. If the process then ends without another line about it, the candidate
-is held responsible: the next process finds the line, and never tries that configuration again.
+The probe has one: the program's threads write it, and the sender's thread reads it when a hint comes. A line is written
+before a candidate first runs. If the process then ends without another line about it, the candidate is held
+responsible: the next process finds the line, and never tries that configuration again. All ranks of a node append to
+one file.
 """
 
 import hashlib
@@ -19,9 +21,13 @@ from kernelcast.tuning.experiment import Decision
 from kernelcast.tuning.journal import lines
 
 VERSION: Final = 1
+"""Of the lines; lines of another version are ignored."""
 COMPACT_BYTES: Final = 256 * 1024
+"""Size from which on a start replaces the file by the present state."""
 MOST_ENTRIES: Final = 4096
+"""Configurations in memory; of more, the one that was written longest ago is forgotten."""
 MAX_DEVICE: Final = 256
+"""Characters of a device's name in a line."""
 LATEST_SECONDS: Final = 1e12
 """Unix time above which a line's time is unusable."""
 MOST_PROCESSES: Final = 64
@@ -57,7 +63,10 @@ class JournalMachine:
 
 @dataclass(slots=True)
 class JournalEntry:
-    """State of one configuration of a space."""
+    """State of one configuration of a space: the fields of its last line.
+
+    `state` is `begin`, `survived`, `interrupted`, `taken_back`, or the value of a `Decision`.
+    """
 
     state: str
     reason: str = ""
@@ -84,9 +93,10 @@ class KeptConfiguration:
 
 
 class Journal:
-    """Reads and writes the journal of one program. No method raises; a journal that cannot be written remembers less.
+    """Reads and writes the journal of one program. No method raises; what cannot be written is lost at the end.
 
-    Each device model has its own configurations. Lines of earlier versions have no device, and count for all.
+    A configuration is *banned* if it failed, or if its process ended while it ran for the first time. Each device model
+    has its own configurations. Lines of earlier versions have no device, and count for all.
 
     Args:
         directory: Folder of the journals of this node.

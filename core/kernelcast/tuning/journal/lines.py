@@ -1,4 +1,8 @@
-"""Lines of a journal file: one JSON object each, appended by every process of a program on a node."""
+"""Lines of a journal file: one JSON object each, appended by every process of a program on a node.
+
+`Journal` and the probe's outcomes that wait for an exporter are stored so. Locks of the file (flock) order appending
+(shared) and replacing (exclusive).
+"""
 
 import contextlib
 import fcntl
@@ -13,6 +17,7 @@ LARGEST_BYTES: Final = 1 << 20
 """Of the file that is read; of a longer one, the end is read."""
 LOCK_TRIES: Final = 5
 LOCK_SECONDS: Final = 0.001
+"""Wait between two tries for the lock; five milliseconds in all, because the program waits, too."""
 APPENDING: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT
 
 

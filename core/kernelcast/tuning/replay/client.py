@@ -1,4 +1,7 @@
-"""The tuner's side of the oracle's protocol: one connection for one seed."""
+"""The tuner's side of the oracle's protocol: one connection for one seed.
+
+`run.replay` uses it, and the probe inside `tune-replay --through kafka`.
+"""
 
 import socket
 from collections.abc import Mapping, Sequence
@@ -13,6 +16,7 @@ from kernelcast.tuning.space import Space, Value
 from kernelcast.wire.errors import OracleError, SpaceError
 
 TIMEOUT_SECONDS: Final = 600.0
+"""Of one answer: an oracle may compile and run a configuration for it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,13 @@
-"""JSON objects, one a line, over a Unix socket."""
+"""JSON objects, one a line, over a Unix socket: both sides of the oracle's protocol read and write with it."""
 
 import json
 import socket
 from typing import Any, Final
 
 MAX_LINE_BYTES: Final = 1 << 28
+"""The answer with the space is one line: every valid configuration in it."""
 _PART_BYTES: Final = 1 << 18
+"""Bytes of one read from the socket."""
 
 
 class JsonLines:

@@ -1,7 +1,8 @@
 """Answers of the oracle to one connection: it measures configurations from a recording and logs every request.
 
-A connection replays one seed. Times are single launches drawn from the recorded ones; the first launch of a
-configuration is cold. The budget counts different configurations, failing ones and the start included.
+`server` calls `Session.answer` on the connection's thread. A connection replays one seed. Times are single launches
+drawn from the recorded ones; the first launch of a configuration is cold. The budget counts different configurations,
+failing ones and the start included.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,11 +15,13 @@ from kernelcast.tuning.formats.kernel_tuner import KernelTunerRecording, Recorde
 from kernelcast.tuning.space import Value
 
 MAX_LAUNCHES: Final = 64
+"""Of one request."""
 START_SHARES: Final = (0.45, 0.55)
 """The start is drawn between these quantiles of the times: an average configuration, as an untuned program has."""
 DECISIONS: Final = frozenset({"kept", "rolled_back", "inconclusive", "failed"})
 MAX_VERDICTS: Final = 1000
 MAX_REQUESTS: Final = 1_000_000
+"""Of one connection; limits of the log's size."""
 
 Log = Callable[[Mapping[str, Any]], None]
 Configuration = tuple[Value, ...]

@@ -1,4 +1,4 @@
-"""One seed: a campaign whose requests the oracle answers."""
+"""Replays one seed: a campaign whose requests the oracle answers; `kernelcast tune-replay` calls it for each seed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

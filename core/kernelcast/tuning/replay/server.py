@@ -13,6 +13,7 @@ from kernelcast.wire.errors import ConfigurationError
 
 MAX_CONNECTIONS: Final = 64
 MAX_REQUEST_BYTES: Final = 1 << 20
+"""A request has one configuration: at most 64 values of 256 characters."""
 _POLL_SECONDS: Final = 0.1
 
 

@@ -1,4 +1,7 @@
-"""The command `kernelcast tune-replay`."""
+"""The command `kernelcast tune-replay`: starts an oracle if none is given, replays all seeds, prints one JSON document.
+
+`cli/tune_replay.py` calls `main` and gives it the loop of services behind `--through kafka`.
+"""
 
 import argparse
 import json
@@ -23,6 +26,7 @@ from kernelcast.wire.errors import ConfigurationError, KernelcastError, OracleEr
 
 MAX_SEEDS: Final = 10_000
 _END_SECONDS: Final = 10
+"""Time for the oracle to end."""
 DESCRIPTION: Final = """\
 Tune against a recording that the tuner cannot read. An oracle, a process of its own, answers each measurement with the
 time of a recorded launch: one that runs already (--measure), or one that is started for CACHEFILE. Seeds are
@@ -49,7 +53,7 @@ exit code: 0 if all seeds ended, 1 if one did not, 2 for an option or file that 
 Replay = Callable[[int], SeedResult]
 """Replays a seed."""
 Loop = Callable[[Path, argparse.Namespace], AbstractContextManager[Replay]]
-"""Makes what replays seeds against the oracle of a socket."""
+"""Makes the `Replay` for the oracle of a socket; its context holds the services between tuner and oracle."""
 
 
 def main(arguments: Sequence[str], loops: Mapping[str, Loop] = MappingProxyType({})) -> int:
@@ -152,9 +156,7 @@ def _check(options: argparse.Namespace) -> None:
     named_search(options.search, Space.restricted("check", {"x": [1]}, start={"x": 1}), seed=0, budget=1)
     if not 1 <= options.seeds <= MAX_SEEDS:
         raise ConfigurationError(f"--seeds is {options.seeds}; it is between 1 and {MAX_SEEDS:,}")
-    if options.measure is not None and not options.measure.removeprefix("unix:"):
-        raise ConfigurationError(f"--measure is {options.measure}; give unix:SOCKET, such as unix:/tmp/oracle")
-    if options.measure is not None and not options.measure.startswith("unix:"):
+    if options.measure is not None and (not options.measure.startswith("unix:") or options.measure == "unix:"):
         raise ConfigurationError(f"--measure is {options.measure}; give unix:SOCKET, such as unix:/tmp/oracle")
     if options.measure is not None and options.log is not None:
         raise ConfigurationError(

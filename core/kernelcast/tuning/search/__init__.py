@@ -1,4 +1,8 @@
-"""Search of a space by ask and tell: a sweep of small ones, a model-guided search of large ones."""
+"""Search of a space by ask and tell: a sweep of small spaces, a model-guided search of large ones.
+
+A campaign asks for a configuration, runs it, and tells its cost: its time over the start's. Configurations are known by
+their ordinal (`space.Space`).
+"""
 
 from kernelcast.tuning.search.choice import (
     OWN,

@@ -1,4 +1,7 @@
-"""The candidates of the guided search: who joins, who leaves, and how much each is worth."""
+"""The candidates of the guided search: configurations that are not measured yet, ranked by their expected improvement.
+
+`guided.GuidedSearch` has random configurations and neighbours of good ones join, and asks for the best.
+"""
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
@@ -13,15 +16,16 @@ from kernelcast.tuning.search.surrogate import Surrogate, UnmeasuredConfiguratio
 from kernelcast.tuning.space import Space
 
 FRESH_TRIALS: Final = 50
+"""Random draws of a new configuration; after them all are searched, because few are left."""
 SAFE: Final = 0.97
-"""Least probability of working of a configuration that is asked for whatever the model expects of its time."""
+"""Least probability of working of a configuration that is asked for without regard to its predicted time."""
 REBUILT: Final = 32
 """Candidates that stay when the model is built again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Worth:
-    """The exponents of a candidate's worth, and the logarithm of the best time.
+    """Parameters of the acquisition function: two exponents, and the logarithm of the best time.
 
     Attributes:
         best: Logarithm of the best time.
@@ -35,7 +39,7 @@ class Worth:
 
 
 class CandidatePool:
-    """Candidates with their part of the model. For one thread."""
+    """Candidates, each with its column of the model's solved system (`surrogate`). For one thread."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The search that suits a space and a budget."""
+"""Chooses the search that suits a space and a budget, or that has a name; campaigns and commands call it."""
 
 from collections.abc import Sequence
 from functools import partial

@@ -1,7 +1,8 @@
 """Probability that a configuration fails: a logistic regression on the values' ranks and their products.
 
-Launches fail where a product of parameters exceeds a resource: threads times registers, tiles times shared memory.
-Products of ranks describe such a limit with few coefficients, so that few failures are enough to avoid the next.
+`candidates` lowers the rank of candidates by it. Launches fail where a product of parameters exceeds a resource:
+threads times registers, tiles times shared memory. Products of ranks describe such a limit with few coefficients, so
+that few failures are enough to avoid the next.
 """
 
 from collections.abc import Sequence
@@ -14,12 +15,18 @@ from typing import Final
 from kernelcast.tuning.space import Space
 
 MAX_PRODUCTS: Final = 66
+"""Largest number of products: the pairs of twelve coordinates. A space with more coordinates has no products."""
 RIDGE: Final = 0.3
+"""Weight of the squared coefficients in the loss."""
 RATE: Final = 0.5
+"""Step size of AdaGrad."""
 SAMPLE: Final = 24
+"""Results of each kind that a step uses, so that a suggestion stays cheap."""
 STEPS: Final = 8
 NEGLIGIBLE: Final = 1e-3
+"""Errors below it change no coefficient."""
 PRIOR_LOGIT: Final = -4.0
+"""Constant term at the start: 2 % of configurations fail."""
 
 
 class Failing:

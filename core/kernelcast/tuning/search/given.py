@@ -1,4 +1,4 @@
-"""A search that the program gives: an object that proposes configurations by name and value."""
+"""Adapts a search object of the user's program, which proposes configurations by name and value, to `choice.Search`."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Protocol

@@ -1,9 +1,9 @@
 """Search of a large space: local and evolutionary moves, chosen by a model.
 
 Candidates are neighbours of the best configurations, neighbours of the best one for each value of a parameter with few
-values, and random ones. A Gaussian process predicts their times, a logistic regression whether they fail, and the
-candidate with the largest expected improvement is asked for, less what its expected slowdown and its chance of failing
-take from it. The tests show that it never asks for a configuration twice or for an invalid one.
+values (a *niche*), and random ones. A Gaussian process predicts their times, a logistic regression whether they fail.
+The search asks for the candidate with the largest expected improvement, reduced by its expected slowdown and its
+probability of failing (`candidates.CandidatePool`). It never asks for a configuration twice or for an invalid one.
 """
 
 from collections.abc import Sequence
@@ -20,8 +20,11 @@ from kernelcast.tuning.search.weights import WeightLearner
 from kernelcast.tuning.space import Space
 
 SPREAD_TRIALS: Final = 20
+"""Random configurations of which the least similar is chosen, at the start."""
 REBUILD_SHARE: Final = 4
+"""The model is built again after a fourth of its observations is new, at the earliest."""
 UNHELPFUL_SEEDS: Final = 2
+"""Seeds in a row without an improvement, after which the others are dropped."""
 HELD_UNTIL: Final = 100
 """Observations after which the model learns the results of other devices' configurations."""
 

@@ -1,9 +1,9 @@
-"""Similarity of two configurations: a product over the parameters of a table of their values' similarity.
+"""Similarity of two configurations: the product over the parameters of a table of their values' similarity.
 
-Two values of a number parameter are the more alike the closer their ranks are. Integers with five or more values have a
-second term, the power of two that divides them: on a GPU 128 is often closer to 256 than to 112. A difference in one
-parameter lowers the similarity to a floor and not to 0, so that the effects of the other parameters are learnt from all
-configurations.
+It is the kernel function (covariance) of the Gaussian process in `surrogate`. Two values of a number parameter are the
+more similar the closer their ranks are. Integers with five or more values have a second term, the power of two that
+divides them: on a GPU 128 is often closer to 256 than to 112. A difference in one parameter lowers the similarity to a
+floor and not to 0, so that the effects of the other parameters are learnt from all configurations.
 """
 
 from collections.abc import Sequence
@@ -13,10 +13,14 @@ from typing import Final
 from kernelcast.tuning.space import Parameter, Space
 
 FLOOR: Final = 0.4
+"""Similarity of the most different values of a parameter."""
 POWERS_FLOOR: Final = 0.6
+"""The same of the term for powers of two."""
 MANY_VALUES: Final = 5
+"""Values from which on an integer parameter has that term."""
 WEIGHT_MIN: Final = 0.05
 WEIGHT_MAX: Final = 40.0
+"""With these weights a term has no effect, or sets all but equal values to its floor."""
 
 Table = list[list[float]]
 
@@ -88,6 +92,7 @@ def log_prior(weights: Sequence[float]) -> float:
 
 
 def _decay(distance: float) -> float:
+    """Return the Matérn function of smoothness 3/2: 1 for distance 0, falling to 0 (Rasmussen & Williams, 4.17)."""
     scaled = 1.7 * distance
     return (1 + scaled) * exp(-scaled)
 
@@ -103,6 +108,7 @@ def _ranks(parameter: Parameter) -> list[float] | None:
 
 
 def _powers_of_two(parameter: Parameter) -> list[float] | None:
+    """Return the exponent of the power of two that divides each value, over the largest; None where it says little."""
     values = parameter.values
     if len(values) < MANY_VALUES or not all(type(value) is int and value > 0 for value in values):
         return None

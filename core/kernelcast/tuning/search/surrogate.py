@@ -1,7 +1,10 @@
 """Gaussian process over configurations that were measured, extended by one observation at a time.
 
+`guided` adds observations, `candidates` reads predictions, `weights` compares likelihoods. A *place* is the index of a
+value among its parameter's values.
+
 Rasmussen & Williams, Gaussian Processes for Machine Learning, algorithm 2.1, with a constant mean estimated by
-generalised least squares. `factor` is the Cholesky factor of the similarity matrix; every candidate keeps its own
+generalised least squares. `_factor` is the Cholesky factor of the similarity matrix; every candidate keeps its own
 column of the solved system, so that a new observation costs O(n) a candidate.
 """
 
@@ -17,7 +20,16 @@ NUGGET: Final = 2e-3
 
 
 class UnmeasuredConfiguration:
-    """A configuration that is not measured yet, with its part of the solved system."""
+    """A configuration that is not measured yet, with its column of the solved system.
+
+    Attributes:
+        ordinal: Its ordinal in the space.
+        places: Its places, of the parameters that vary.
+        solved: The column: L⁻¹ k, with the Cholesky factor L and the similarities k to all observations.
+        mean_part, unit_part, squares: Products of the column with the solved times, with the solved ones, with itself;
+            from them `candidates` computes the predicted mean and variance.
+        version, working: Probability of working, and the version of `failing.Failing` that it belongs to.
+    """
 
     __slots__ = ("mean_part", "ordinal", "places", "solved", "squares", "unit_part", "version", "working")
 

@@ -7,7 +7,7 @@ from kernelcast.tuning.space import Space
 
 
 class Sweep:
-    """Asks for the start, the seeds, then all other configurations."""
+    """Asks for the start, the seeds, then all other configurations. For one thread."""
 
     def __init__(self, space: Space, *, seed: int, seeds: Sequence[int] = ()) -> None:
         others = list(space.ordinals)

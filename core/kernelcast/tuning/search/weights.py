@@ -1,4 +1,4 @@
-"""Learns the weights of the similarity, one trial at a time."""
+"""Learns the weights of the similarity, one trial at a time: `guided` calls `improve` after each observation."""
 
 from collections.abc import Mapping, Sequence
 from math import inf
@@ -9,18 +9,21 @@ from kernelcast.tuning.search.settings import Settings
 from kernelcast.tuning.search.similarity import WEIGHT_MAX, WEIGHT_MIN, Similarity
 from kernelcast.tuning.search.surrogate import evidence
 
+# Numbers of observations: below the first no weight is tried; up to the second all weights are tried twice at each
+# call; up to the third once; up to the fourth one trial at every second call, beyond it at every fourth.
 LEAST: Final = 4
 FEW: Final = 10
 SOME: Final = 16
 MANY: Final = 40
 FACTORS: Final = (0.4, 2.5)
+"""Factors by which a trial changes a weight."""
 
 
 class WeightLearner:
-    """Raises or lowers one weight after the other where that makes the observations more likely.
+    """Raises or lowers one weight after the other where that makes the observations more likely. For one thread.
 
-    With few observations it tries all weights at each call; later it makes one trial at every second, then at every
-    fourth call, so that a suggestion stays cheap.
+    With few observations it tries all weights at each call; later it tries one, and not at every call, so that a
+    suggestion stays cheap.
     """
 
     def __init__(self, similarity: Similarity, *, settings: Settings, random: Random) -> None:

@@ -1,4 +1,4 @@
-"""One configuration of a space, as programs see it."""
+"""One configuration of a space, as programs and restrictions see it: a mapping whose parameters are attributes, too."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -6,6 +6,7 @@ from typing import Any, Final
 from kernelcast.tuning.space.parameters import Value
 
 RESERVED: Final = frozenset({*dir(Mapping), "_values"})
+"""Names that stay methods: a parameter of this name has no attribute."""
 
 
 class Configuration(Mapping[str, Any]):

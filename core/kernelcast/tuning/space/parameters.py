@@ -1,4 +1,4 @@
-"""Parameters of a search space and their values."""
+"""Parameters of a search space and their values, checked; `Space` is made of them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,6 +12,7 @@ Value = bool | int | float | str
 MAX_PARAMETERS: Final = 64
 MAX_VALUES: Final = 4096
 MAX_TEXT: Final = 256
+"""Characters of a name or value. These limits bound the size of documents and journals."""
 
 
 @dataclass(frozen=True)
