@@ -159,10 +159,10 @@ class Campaign:
         answer = yield LaunchRequest(start, 1 + self.rules.repeats)
         if not answer.times:
             return
-        self._tell(start)
+        self._report(start)
         yield from self._use_known()
         yield from self._explore()
-        getattr(self._search, "close", _nothing)()
+        getattr(self._search, "close", _no_close)()
         finalists = yield from self._compare()
         self.best = finalists[0]
         self.promising = tuple(one for one in finalists if one != self.kept and self._is_worth_keeping(one))
@@ -183,12 +183,12 @@ class Campaign:
         for ordinal in again:
             yield LaunchRequest(ordinal, 1 + self.rules.repeats)
             if ordinal in self.times.measured or ordinal in self.failures:
-                self._tell(ordinal)
+                self._report(ordinal)
 
     def _explore(self) -> Steps:
         refusals = 0
         while self.evaluations < self._budget and refusals < NO_ANSWERS:
-            ordinal = self._ask()
+            ordinal = self._next_new()
             if ordinal is None:
                 return
             if self._is_known(ordinal) or ordinal not in self.space:
@@ -201,12 +201,12 @@ class Campaign:
             if answer.times and self._close_to_best(ordinal):
                 yield LaunchRequest(ordinal, self.rules.repeats)
             if not answer.refused:
-                self._tell(ordinal)
+                self._report(ordinal)
 
     def _is_known(self, ordinal: int) -> bool:
         return ordinal in self.times.measured or ordinal in self.failures or ordinal in self._known
 
-    def _ask(self) -> int | None:
+    def _next_new(self) -> int | None:
         while self._offered:
             offered = self._offered.popleft()
             if not self._is_known(offered):
@@ -216,7 +216,7 @@ class Campaign:
         self.suggest_ms.append((thread_time_ns() - began) / 1e6)
         return ordinal
 
-    def _tell(self, ordinal: int) -> None:
+    def _report(self, ordinal: int) -> None:
         began = thread_time_ns()
         cost = self.times.estimate(ordinal) if ordinal in self.times.measured else None
         if cost is not None and (self.best == ordinal or cost < self.times.estimate(self.best)):
@@ -239,10 +239,10 @@ class Campaign:
         for turn in range(self.rules.final_rounds):
             if len(racing) < 2:
                 break
-            taken = yield from self._round(racing)
-            racing = [ordinal for ordinal in racing if ordinal in taken]
-            level = median(taken.values()) if taken else 1.0
-            for ordinal, time in taken.items():
+            round_times = yield from self._round(racing)
+            racing = [ordinal for ordinal in racing if ordinal in round_times]
+            level = median(round_times.values()) if round_times else 1.0
+            for ordinal, time in round_times.items():
                 ratios[ordinal].append(time / level)
             if turn >= 3:
                 racing = _survivors(racing, ratios)
@@ -251,12 +251,12 @@ class Campaign:
 
     def _round(self, racing: Sequence[int]) -> Generator[LaunchRequest, LaunchAnswer, dict[int, float]]:
         """Run each once, in random order."""
-        taken = {}
+        round_times = {}
         for ordinal in self._random.sample(racing, len(racing)):
             answer = yield LaunchRequest(ordinal, 1)
             if answer.times:
-                taken[ordinal] = answer.times[0]
-        return taken
+                round_times[ordinal] = answer.times[0]
+        return round_times
 
     def _repeat_single(self) -> Steps:
         """Run those again that are near the best by one launch alone, which may have been a slow one."""
@@ -314,5 +314,5 @@ def _survivors(racing: Sequence[int], ratios: Mapping[int, Sequence[float]]) -> 
     return [one for one in racing if means[one] - means[best] <= 3 * hypot(errors[one], errors[best]) + 1e-4]
 
 
-def _nothing() -> None:
+def _no_close() -> None:
     """Close a search that has nothing to close."""

@@ -8,7 +8,7 @@ import pytest
 from kernelcast.tuning.search import GuidedSearch, Search, Sweep, search_for
 from kernelcast.tuning.search.failing import Failing
 from kernelcast.tuning.search.settings import Settings
-from kernelcast.tuning.search.similarity import Similarity, likeness
+from kernelcast.tuning.search.similarity import Similarity, similarity_of
 from kernelcast.tuning.search.surrogate import Surrogate, UnmeasuredConfiguration
 from kernelcast.tuning.space import Configuration, Space
 
@@ -205,10 +205,10 @@ def test_similarity_falls_with_distance_and_a_power_of_two_is_near_another() -> 
     values: dict[str, list[Any]] = {"x": list(range(16, 272, 16)), "flag": [False, True], "kind": ["a", "b", "c"]}
     similarity = Similarity(Space.restricted("s", values, start={"x": 16, "flag": False, "kind": "a"}))
     tables = similarity.tables()
-    assert likeness(tables, (7, 0, 0), (7, 0, 0)) == 1
-    assert likeness(tables, (7, 0, 0), (15, 0, 0)) > likeness(tables, (7, 0, 0), (14, 0, 0))
-    assert likeness(tables, (0, 0, 0), (2, 0, 0)) > likeness(tables, (0, 0, 0), (14, 0, 0))
-    assert likeness(tables, (0, 0, 0), (0, 0, 1)) == likeness(tables, (0, 0, 0), (0, 0, 2)) < 1
+    assert similarity_of(tables, (7, 0, 0), (7, 0, 0)) == 1
+    assert similarity_of(tables, (7, 0, 0), (15, 0, 0)) > similarity_of(tables, (7, 0, 0), (14, 0, 0))
+    assert similarity_of(tables, (0, 0, 0), (2, 0, 0)) > similarity_of(tables, (0, 0, 0), (14, 0, 0))
+    assert similarity_of(tables, (0, 0, 0), (0, 0, 1)) == similarity_of(tables, (0, 0, 0), (0, 0, 2)) < 1
 
 
 def test_the_chance_of_failing_is_learnt_from_few_failures() -> None:

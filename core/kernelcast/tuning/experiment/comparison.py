@@ -1,7 +1,7 @@
 """Compares the two arms by one measure: matches records with launches, completes blocks, and judges them.
 
 `Experiment` has one for each measure. In: planned launches (`expect`) and their times (`record`), in order of launch.
-Out: `decision`. An *analysis* tests all complete blocks; it is an interim analysis until the last one.
+Out: `result`. An *analysis* tests all complete blocks; it is an interim analysis until the last one.
 """
 
 from collections import OrderedDict
@@ -22,7 +22,7 @@ BASELINE_RECORDS: Final = 2
 """Times of the kept configuration that the race needs."""
 MAX_UNRECORDED: Final = 4096
 """Launches that wait for their times; of more, the oldest counts as never timed."""
-LOOK_EVERY: Final = 2
+ANALYSE_EVERY: Final = 2
 """Blocks between two interim analyses, which take processor time in the program."""
 
 
@@ -43,17 +43,17 @@ class Comparison:
         attributed: Each time is known to be that of its launch, so that no lag is searched for.
 
     Attributes:
-        finding: The decision; None before it.
+        result: The decision; None before it.
         pending_new: Number of launches of the candidate without a record yet.
         race_open: Number of launches of the race without a record yet.
     """
 
     def __init__(self, rules: Rules, *, attributed: bool = False) -> None:
-        self.finding: ComparisonDecision | None = None
+        self.result: ComparisonDecision | None = None
         self.pending_new = self.race_open = 0
         self._rules = rules
         self._test = SequentialTest(rules.level)
-        self._log_worth = log(1 - rules.minimum_gain)
+        self._log_minimum_gain = log(1 - rules.minimum_gain)
         self._waiting: OrderedDict[int, Launch] = OrderedDict()
         self._baseline: list[float] = []
         self._race: list[float] = []
@@ -81,11 +81,11 @@ class Comparison:
 
     def record(self, arm: Arm, seconds: float, items: float, number: int | None) -> None:
         """Add the time of a launch; launches before it that have no record will get none."""
-        launch = self._take(arm, number)
+        launch = self._match(arm, number)
         if launch is None:
             return
         if seconds > 0 and items > 0 and isfinite(seconds) and isfinite(items):
-            self._use(launch, log(seconds / items), log(items))
+            self._add_time(launch, log(seconds / items), log(items))
         self._close(launch)
 
     def skip_before(self, number: int) -> None:
@@ -97,14 +97,14 @@ class Comparison:
         """Make the last analysis as soon as all blocks are complete: no further block will begin."""
         self._no_more_blocks = True
         if self._complete():
-            self._look()
+            self._analyse()
 
     def end_of_records(self) -> None:
         """Make the last analysis now: no further record will come."""
         self._no_more_blocks = True
         while self._waiting:
             self._skip(next(iter(self._waiting)))
-        self._look()
+        self._analyse()
 
     def measured(self, *, last: bool) -> tuple[float | None, tuple[float, float] | None]:
         """Return the ratio and its interval; None where there is none."""
@@ -120,12 +120,12 @@ class Comparison:
         if not self._differences:
             return False
         values = self._values()
-        return self._test.above(values, 0.0, last=False) and estimate(values) >= -self._log_worth
+        return self._test.above(values, 0.0, last=False) and estimate(values) >= -self._log_minimum_gain
 
     def _values(self) -> list[tuple[float, ...]]:
         return contrasts(self._differences, self._slope.value())
 
-    def _take(self, arm: Arm, number: int | None) -> Launch | None:
+    def _match(self, arm: Arm, number: int | None) -> Launch | None:
         if number is None:
             number = next((launch.number for launch in self._waiting.values() if launch.arm is arm), -1)
         if number not in self._waiting or self._waiting[number].arm is not arm:
@@ -142,7 +142,7 @@ class Comparison:
     def _skip(self, number: int) -> None:
         self._close(self._forget(number))
 
-    def _use(self, launch: Launch, log_time: float, log_items: float) -> None:
+    def _add_time(self, launch: Launch, log_time: float, log_items: float) -> None:
         self._lag.timed(launch.number, log_time)
         if launch.role is not LaunchRole.DISCARDED and launch.arm is Arm.KEPT:
             self._noise.add(launch.number, log_time)
@@ -167,7 +167,7 @@ class Comparison:
         if slower > allowed:
             limit = f"the limit is {ratio(allowed):.3g}"
             reason = f"two launches in a row took at least {ratio(slower):.2f} times the kept time; {limit}"
-            self._find(ComparisonDecision(Decision.ROLLED_BACK, reason, ratio(slower)))
+            self._conclude(ComparisonDecision(Decision.ROLLED_BACK, reason, ratio(slower)))
 
     def _close(self, launch: Launch) -> None:
         if launch.role is not LaunchRole.COMPARED:
@@ -179,21 +179,21 @@ class Comparison:
         del self._blocks[launch.block]
         if differences := block.differences():
             self._differences.append(differences)
-        self._look()
+        self._analyse()
 
     def _complete(self) -> bool:
         if not self._no_more_blocks or self._blocks:
             return False
         return not any(one.role is LaunchRole.COMPARED for one in self._waiting.values())
 
-    def _look(self) -> None:
+    def _analyse(self) -> None:
         last = self._complete()
         count = len(self._differences)
-        if self.finding is not None:
+        if self.result is not None:
             return
         if not count:
             if last:
-                self._find(
+                self._conclude(
                     ComparisonDecision(Decision.INCONCLUSIVE, "no block has a timed launch of both configurations")
                 )
             return
@@ -202,28 +202,30 @@ class Comparison:
             middle = median([value for block in values for value in block])
             if middle > max(log(self._rules.harmful_ratio), self._noise.harm_limit(self._rules, count)):
                 reason = f"the median of {count} blocks is {ratio(middle):.3f} times the kept time"
-                self._find(ComparisonDecision(Decision.ROLLED_BACK, reason, ratio(middle)))
+                self._conclude(ComparisonDecision(Decision.ROLLED_BACK, reason, ratio(middle)))
                 return
-        if last or (count >= self._rules.minimum_blocks and count % LOOK_EVERY == 0):
+        if last or (count >= self._rules.minimum_blocks and count % ANALYSE_EVERY == 0):
             self._judge(values, last=last)
 
     def _judge(self, values: list[tuple[float, ...]], *, last: bool) -> None:
         gain = f"{self._rules.minimum_gain:.1%}"
-        if self._test.below(values, self._log_worth, last=last):
-            self._find(ComparisonDecision(Decision.KEPT, f"at least {gain} faster is proved", last=last))
-        elif self._test.above(values, self._log_worth, last=last):
-            self._find(ComparisonDecision(Decision.ROLLED_BACK, f"a gain of {gain} is excluded", last=last))
-        elif last and self._test.below(values, 0.0, last=True) and estimate(values) <= self._log_worth:
-            self._find(ComparisonDecision(Decision.KEPT, f"proved faster, and the estimate reaches {gain}", last=True))
+        if self._test.below(values, self._log_minimum_gain, last=last):
+            self._conclude(ComparisonDecision(Decision.KEPT, f"at least {gain} faster is proved", last=last))
+        elif self._test.above(values, self._log_minimum_gain, last=last):
+            self._conclude(ComparisonDecision(Decision.ROLLED_BACK, f"a gain of {gain} is excluded", last=last))
+        elif last and self._test.below(values, 0.0, last=True) and estimate(values) <= self._log_minimum_gain:
+            self._conclude(
+                ComparisonDecision(Decision.KEPT, f"proved faster, and the estimate reaches {gain}", last=True)
+            )
         elif last:
             reason = f"neither a gain of {gain} nor its absence was proved"
-            self._find(ComparisonDecision(Decision.INCONCLUSIVE, reason, last=True))
+            self._conclude(ComparisonDecision(Decision.INCONCLUSIVE, reason, last=True))
 
-    def _find(self, finding: ComparisonDecision) -> None:
-        if self.finding is not None:
+    def _conclude(self, result: ComparisonDecision) -> None:
+        if self.result is not None:
             return
-        guarded = not self._attributed and finding.decision is not Decision.INCONCLUSIVE
-        if guarded and self.blocks >= HARM_BLOCKS and (lag := self._lag.found()):
+        guarded = not self._attributed and result.decision is not Decision.INCONCLUSIVE
+        if guarded and self.blocks >= HARM_BLOCKS and (lag := self._lag.value()):
             reason = f"times follow the configuration {lag} launches later; wait for the device in each step"
-            finding = ComparisonDecision(Decision.INCONCLUSIVE, reason, last=finding.last)
-        self.finding = finding
+            result = ComparisonDecision(Decision.INCONCLUSIVE, reason, last=result.last)
+        self.result = result

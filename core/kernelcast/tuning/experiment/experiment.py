@@ -131,21 +131,21 @@ class Experiment:
         return bool(first.race_open) or schedule.exhausted or first.pending_new > self.rules.maximum_pending
 
     def _conclude(self) -> None:
-        if self._first.finding is not None:
-            self._decide(self._first.finding)
+        if self._first.result is not None:
+            self._decide(self._first.result)
 
-    def _decide(self, finding: ComparisonDecision) -> None:
+    def _decide(self, result: ComparisonDecision) -> None:
         if self._verdict is not None:
             return
-        measured, interval = self._first.measured(last=finding.last)
+        measured, interval = self._first.measured(last=result.last)
         second, second_interval = self._second.measured(last=True)
-        if finding.decision is Decision.KEPT and self._second.proved_slower():
-            reason = f"{finding.reason}, but the second measure is {second:.3f} times that of the kept configuration"
-            finding = ComparisonDecision(Decision.ROLLED_BACK, reason)
+        if result.decision is Decision.KEPT and self._second.proved_slower():
+            reason = f"{result.reason}, but the second measure is {second:.3f} times that of the kept configuration"
+            result = ComparisonDecision(Decision.ROLLED_BACK, reason)
         self._verdict = ExperimentVerdict(
-            finding.decision,
-            finding.reason,
-            ratio=finding.ratio or measured,
+            result.decision,
+            result.reason,
+            ratio=result.ratio or measured,
             interval=interval,
             second_ratio=second,
             second_interval=second_interval,

@@ -8,13 +8,13 @@ random, so the change of the times correlates with the change of the arm at the 
 from statistics import median
 from typing import Final
 
-LONGEST: Final = 16
+MAX_LAG_LAUNCHES: Final = 16
 """Longest lag that is found, in launches."""
-FACTOR: Final = 1.3
+MIN_RESPONSE_RATIO: Final = 1.3
 """A later response counts if it is this many times the immediate one: noise hardly reaches that in a decided case."""
-ABOVE_NOISE: Final = 3.5
+MIN_NOISE_RATIO: Final = 3.5
 """It must also be this many times the median response of all lags."""
-CLIP: Final = 4.0
+CLIP_MEDIANS: Final = 4.0
 """Changes are cut at this many medians, so that a spike counts little."""
 
 
@@ -34,18 +34,18 @@ class Lag:
         """Add a launch's time."""
         self._times[number] = log_time
 
-    def found(self) -> int:
+    def value(self) -> int:
         """Return the launches by which times follow the arm; 0 if they follow at once or with the next launch."""
         times = self._times
         changes = {number: time - times[number - 1] for number, time in times.items() if number - 1 in times}
         if not changes:
             return 0
-        limit = CLIP * median([abs(change) for change in changes.values()])
+        limit = CLIP_MEDIANS * median([abs(change) for change in changes.values()])
         clipped = {number: min(max(change, -limit), limit) for number, change in changes.items()}
-        responses = [abs(self._response(clipped, lag)) for lag in range(LONGEST + 1)]
-        later = max(range(2, LONGEST + 1), key=responses.__getitem__)
+        responses = [abs(self._response(clipped, lag)) for lag in range(MAX_LAG_LAUNCHES + 1)]
+        later = max(range(2, MAX_LAG_LAUNCHES + 1), key=responses.__getitem__)
         noise = median(responses[2:])
-        clear = responses[later] > max(FACTOR * max(responses[:2]), ABOVE_NOISE * noise)
+        clear = responses[later] > max(MIN_RESPONSE_RATIO * max(responses[:2]), MIN_NOISE_RATIO * noise)
         return later if clear else 0
 
     def _response(self, changes: dict[int, float], lag: int) -> float:

@@ -10,9 +10,9 @@ from typing import Final
 
 from kernelcast.tuning.experiment.arms import Rules
 
-FEWEST: Final = 3
+MIN_CHANGES: Final = 3
 """Differences of neighbouring launches that an estimate needs."""
-NORMAL: Final = 1.4826
+DEVIATION_OF_MEDIAN: Final = 1.4826
 """Standard deviation over median magnitude, of normal noise."""
 
 RACE_DEVIATIONS: Final = 2.5
@@ -40,7 +40,7 @@ class Noise:
     @property
     def deviation(self) -> float:
         """The standard deviation; 0 while too little is known."""
-        return NORMAL * median(self._changes) / sqrt(2) if len(self._changes) >= FEWEST else 0.0
+        return DEVIATION_OF_MEDIAN * median(self._changes) / sqrt(2) if len(self._changes) >= MIN_CHANGES else 0.0
 
     def race_limit(self) -> float:
         """Return the log-ratio that two launches in a row hardly exceed by chance."""

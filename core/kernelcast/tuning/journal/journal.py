@@ -127,7 +127,7 @@ class Journal:
         self._running = running or is_running
         self._entries: OrderedDict[tuple[Key, str], JournalEntry] = OrderedDict()
         self._kept: dict[Key, KeptConfiguration] = {}
-        self._begun: dict[tuple[Key, str], dict[str, dict[str, Any]]] = {}
+        self._open_starts: dict[tuple[Key, str], dict[str, dict[str, Any]]] = {}
         """Processes that have begun with a configuration and noted nothing since: ranks of a node share the file."""
         self._machine = machine or JournalMachine()
         self._found_device: str | None = None
@@ -178,7 +178,7 @@ class Journal:
         keys = self._keys(space, code_version)
         if not self._device:  # it may be any of those that have run the configuration
             keys = tuple(key for key, one in self._entries if one == config and key[:2] == (space, code_version))
-        return next(filter(None, (self._ban((key, config)) for key in keys)), "")
+        return next(filter(None, (self._ban_reason((key, config)) for key in keys)), "")
 
     def tried(self, space: str, code_version: str, since: float) -> set[str]:
         """Return the configurations that have begun to run, or were decided, at or after a time, Unix seconds."""
@@ -195,13 +195,13 @@ class Journal:
         """Return the key of this device, and that of lines without a device."""
         return tuple(dict.fromkeys(((space, code_version, self._device), (space, code_version, ""))))
 
-    def _ban(self, place: tuple[Key, str]) -> str:
+    def _ban_reason(self, place: tuple[Key, str]) -> str:
         entry = self._entries.get(place)
         if entry is None:
             return ""
         if entry.state == Decision.FAILED.value:
             return f"it failed before: {entry.reason}"
-        if any(map(self._has_ended, self._begun.get(place, {}).values())):
+        if any(map(self._has_ended, self._open_starts.get(place, {}).values())):
             return "the process ended when it was tried before"
         return ""
 
@@ -224,7 +224,7 @@ class Journal:
             **{name: value for name, value in (("device", self._device), ("driver", self.driver)) if value},
             **{name: value for name, value in facts.items() if value not in (None, "")},
         }
-        self._take(line)
+        self._apply(line)
         try:
             lines.append(self.path, line)
         except (OSError, ValueError):
@@ -233,7 +233,7 @@ class Journal:
     def _load(self) -> None:
         try:
             for line in lines.read(self.path):
-                self._take(line)
+                self._apply(line)
             if self.path.stat().st_size > COMPACT_BYTES:
                 lines.replace(self.path, self._read_again)
         except FileNotFoundError:
@@ -246,12 +246,12 @@ class Journal:
         found = list(lines.read(self.path))
         self._entries.clear()
         self._kept.clear()
-        self._begun.clear()
+        self._open_starts.clear()
         for line in found:
-            self._take(line)
+            self._apply(line)
         return self._lines()
 
-    def _take(self, line: dict[str, Any]) -> None:
+    def _apply(self, line: dict[str, Any]) -> None:
         if line.get("version") != VERSION:
             return
         key = (str(line.get("space", "")), str(line.get("code_version", "")), str(line.get("device", "")))
@@ -277,23 +277,23 @@ class Journal:
         if known is not None and known.state == Decision.FAILED.value and state not in ("begin", Decision.KEPT.value):
             entry = known
         self._entries[key, config] = entry
-        self._note_process((key, config), state, entry.by)
+        self._record_process((key, config), state, entry.by)
         while len(self._entries) > MOST_ENTRIES:
             oldest, _ = self._entries.popitem(last=False)
-            self._begun.pop(oldest, None)
+            self._open_starts.pop(oldest, None)
 
-    def _note_process(self, place: tuple[Key, str], state: str, by: dict[str, Any]) -> None:
+    def _record_process(self, place: tuple[Key, str], state: str, by: dict[str, Any]) -> None:
         """Note that a process has begun with a configuration, or is done with it; a decision counts for all of them."""
         process = f"{by.get('host')} {by.get('pid')} {by.get('start')}"
         if state == "begin":
-            begun = self._begun.setdefault(place, {})
-            begun[process] = by
-            while len(begun) > MOST_PROCESSES:
-                del begun[next(iter(begun))]
+            starts = self._open_starts.setdefault(place, {})
+            starts[process] = by
+            while len(starts) > MOST_PROCESSES:
+                del starts[next(iter(starts))]
         elif state in (Decision.KEPT.value, Decision.FAILED.value, "taken_back"):
-            self._begun.pop(place, None)
-        elif (begun := self._begun.get(place, {})).pop(process, None) is not None and not begun:
-            del self._begun[place]
+            self._open_starts.pop(place, None)
+        elif (starts := self._open_starts.get(place, {})).pop(process, None) is not None and not starts:
+            del self._open_starts[place]
 
     def _lines(self) -> list[dict[str, Any]]:
         """Return the present state as lines; kept configurations come last, so that no later line changes them."""
@@ -316,12 +316,12 @@ class Journal:
             }
             for one in order
         ]
-        begun = [
+        starts = [
             {**line, "state": "begin", "by": by}
             for one, line in zip(order, found, strict=True)
-            for by in self._begun.get(one, {}).values()
+            for by in self._open_starts.get(one, {}).values()
         ]
-        return found + begun
+        return found + starts
 
 
 def _seconds(time_value: Any) -> float:

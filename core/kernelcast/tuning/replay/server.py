@@ -66,12 +66,12 @@ def serve(
                     log({"refused": f"more than {MAX_CONNECTIONS} connections at once"})
                     continue
                 connection.settimeout(None)
-                threading.Thread(target=_converse, args=(connection, session(log), slots), daemon=True).start()
+                threading.Thread(target=_serve_connection, args=(connection, session(log), slots), daemon=True).start()
         finally:
             path.unlink(missing_ok=True)
 
 
-def _converse(connection: socket.socket, session: Session, slots: threading.BoundedSemaphore) -> None:
+def _serve_connection(connection: socket.socket, session: Session, slots: threading.BoundedSemaphore) -> None:
     lines = JsonLines(connection, limit_bytes=MAX_REQUEST_BYTES)
     try:
         with connection:

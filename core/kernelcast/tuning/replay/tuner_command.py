@@ -78,9 +78,9 @@ def main(arguments: Sequence[str], loops: Mapping[str, Loop] = MappingProxyType(
     runs: list[dict[str, Any]] = []
     code = 0
     try:
-        with stopping(), _oracle(options) as path, loop(path, options) as replay_seed:
+        with stopping(), _oracle_socket(options) as path, loop(path, options) as replay_seed:
             for seed in range(options.first_seed, options.first_seed + options.seeds):
-                run, progress = _seed(seed, replay_seed)
+                run, progress = _replay_seed(seed, replay_seed)
                 runs.append(run)
                 sys.stderr.write(progress)
     except Stopped as stopped:
@@ -106,7 +106,7 @@ def _tuner_alone(path: Path, options: argparse.Namespace) -> Iterator[Replay]:
     yield replayed
 
 
-def _seed(seed: int, replay_seed: Replay) -> tuple[dict[str, Any], str]:
+def _replay_seed(seed: int, replay_seed: Replay) -> tuple[dict[str, Any], str]:
     """Replay one seed; return its part of the document and a line for people."""
     try:
         run = replay_seed(seed)
@@ -123,7 +123,7 @@ def _seed(seed: int, replay_seed: Replay) -> tuple[dict[str, Any], str]:
 
 
 @contextmanager
-def _oracle(options: argparse.Namespace) -> Iterator[Path]:
+def _oracle_socket(options: argparse.Namespace) -> Iterator[Path]:
     """The socket of the oracle; one that is started here ends with the block."""
     if options.measure is not None:
         yield Path(options.measure.removeprefix("unix:"))

@@ -24,7 +24,7 @@ REBUILT: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Worth:
+class Acquisition:
     """Parameters of the acquisition function: two exponents, and the logarithm of the best time.
 
     Attributes:
@@ -101,7 +101,9 @@ class CandidatePool:
                 if not left:
                     return
 
-    def best_switched(self, elites: Sequence[int], column: int, worth: Worth, seen: Container[int]) -> int | None:
+    def best_switched(
+        self, elites: Sequence[int], column: int, acquisition: Acquisition, seen: Container[int]
+    ) -> int | None:
         """Return the best of some configurations after changing one parameter; None without a new and safe one."""
         stride, count = self._space.strides[column], self._space.counts[column]
         found = {
@@ -115,7 +117,9 @@ class CandidatePool:
             self._admit(ordinal)
         safe = [ordinal for ordinal in new if self._working(self._pool[ordinal]) > SAFE]
         level = self._surrogate.level()
-        return max(safe, key=lambda ordinal: self._worth(self._pool[ordinal], level, worth), default=None)
+        return max(
+            safe, key=lambda ordinal: self._acquisition_value(self._pool[ordinal], level, acquisition), default=None
+        )
 
     def _admit(self, ordinal: int) -> None:
         if ordinal not in self._pool:
@@ -123,34 +127,40 @@ class CandidatePool:
             self._surrogate.admit(candidate)
             self._pool[ordinal] = candidate
 
-    def best(self, worth: Worth) -> int:
+    def best(self, acquisition: Acquisition) -> int:
         """Return the candidate that is worth most; drop those worth least."""
         level = self._surrogate.level()
-        ranked = sorted(self._pool.values(), key=lambda one: self._worth(one, level, worth), reverse=True)
+        ranked = sorted(
+            self._pool.values(), key=lambda one: self._acquisition_value(one, level, acquisition), reverse=True
+        )
         for candidate in ranked[self._settings.pool :]:
             del self._pool[candidate.ordinal]
         return ranked[0].ordinal
 
-    def shrink(self, worth: Worth) -> None:
+    def shrink(self, acquisition: Acquisition) -> None:
         """Keep the best few, whose parts of the model are then empty, because the model is built again."""
         level = self._surrogate.level()
-        ranked = sorted(self._pool.values(), key=lambda one: self._worth(one, level, worth), reverse=True)
+        ranked = sorted(
+            self._pool.values(), key=lambda one: self._acquisition_value(one, level, acquisition), reverse=True
+        )
         self._pool = {candidate.ordinal: candidate for candidate in ranked[:REBUILT]}
         for candidate in self._pool.values():
             candidate.clear()
 
-    def _worth(self, candidate: UnmeasuredConfiguration, level: tuple[float, float], worth: Worth) -> float:
+    def _acquisition_value(
+        self, candidate: UnmeasuredConfiguration, level: tuple[float, float], acquisition: Acquisition
+    ) -> float:
         """Expected improvement (Jones et al. 1998) of the logarithm of the time, for a working and not too slow one."""
         mean, variance = level
         predicted = mean + candidate.mean_part - mean * candidate.unit_part
         deviation = sqrt(max(1 - candidate.squares, 1e-9) * variance)
-        gain = (worth.best - predicted) / deviation
+        gain = (acquisition.best - predicted) / deviation
         if gain < -30:
             return 0.0
         improvement = deviation * (gain * 0.5 * erfc(-gain / sqrt(2)) + exp(-gain * gain / 2) / sqrt(2 * pi))
-        slowdown = max(0.0, predicted + deviation * deviation / 2 - worth.best)
-        works: float = self._working(candidate) ** worth.caution
-        return improvement * works * exp(-worth.exposure * slowdown)
+        slowdown = max(0.0, predicted + deviation * deviation / 2 - acquisition.best)
+        works: float = self._working(candidate) ** acquisition.caution
+        return improvement * works * exp(-acquisition.exposure * slowdown)
 
     def _working(self, candidate: UnmeasuredConfiguration) -> float:
         if candidate.version != self._failing.version:

@@ -11,10 +11,10 @@ from math import inf, log
 from random import Random
 from typing import Final
 
-from kernelcast.tuning.search.candidates import CandidatePool, Worth
+from kernelcast.tuning.search.candidates import Acquisition, CandidatePool
 from kernelcast.tuning.search.failing import Failing
 from kernelcast.tuning.search.settings import Settings
-from kernelcast.tuning.search.similarity import Similarity, likeness
+from kernelcast.tuning.search.similarity import Similarity, similarity_of
 from kernelcast.tuning.search.surrogate import Surrogate
 from kernelcast.tuning.search.weights import WeightLearner
 from kernelcast.tuning.space import Space
@@ -25,7 +25,7 @@ REBUILD_SHARE: Final = 4
 """The model is built again after a fourth of its observations is new, at the earliest."""
 UNHELPFUL_SEEDS: Final = 2
 """Seeds in a row without an improvement, after which the others are dropped."""
-HELD_UNTIL: Final = 100
+WITHHELD_UNTIL: Final = 100
 """Observations after which the model learns the results of other devices' configurations."""
 
 
@@ -50,11 +50,11 @@ class GuidedSearch:
             space, self._similarity, self._surrogate, self._failing, settings=self._settings, random=self._random
         )
         self._learner = WeightLearner(self._similarity, settings=self._settings, random=self._random)
-        self._first = [one for one in dict.fromkeys(seeds) if one != space.start]
+        self._seeds = [one for one in dict.fromkeys(seeds) if one != space.start]
         self._unhelpful = 0
         self._best_seed = inf
-        self._trying: set[int] = set()
-        self._held: dict[int, float | None] = {}
+        self._asked_seeds: set[int] = set()
+        self._withheld: dict[int, float | None] = {}
         self._seen: set[int] = set()
         self._observed: dict[int, float | None] = {}
         self._logs: dict[int, float] = {}
@@ -62,7 +62,7 @@ class GuidedSearch:
         self._solved: dict[int, list[float]] = {}
         self._niches: dict[tuple[int, int], int] = {}
         self._best = inf
-        self._slow = 0.0
+        self._failing_log_time = 0.0
         self._turn = 0
         self._switches = [
             column for column in self._similarity.columns if space.counts[column] <= self._settings.switch_values
@@ -83,12 +83,12 @@ class GuidedSearch:
 
     def tell(self, ordinal: int, cost: float | None) -> None:
         """Add the cost of a configuration, asked for or not; None for one that failed."""
-        if ordinal in self._trying:
-            self._hold(ordinal, cost)
+        if ordinal in self._asked_seeds:
+            self._withhold(ordinal, cost)
             return
-        if self._held and len(self._observed) >= HELD_UNTIL:
-            held, self._held = self._held, {}
-            for seed, value in held.items():
+        if self._withheld and len(self._observed) >= WITHHELD_UNTIL:
+            withheld, self._withheld = self._withheld, {}
+            for seed, value in withheld.items():
                 self.tell(seed, value)
         self._seen.add(ordinal)
         self._candidates.discard(ordinal)
@@ -97,7 +97,7 @@ class GuidedSearch:
         self._observed[ordinal] = cost
         self._failing.add(places, failed=cost is None)
         if cost is not None:
-            self._note(ordinal, places, log(cost))
+            self._record_time(ordinal, places, log(cost))
         if len(self._observed) < self._settings.spread or not self._logs:
             return
         self._weights_changed |= self._learner.improve(self._logs, self._places)
@@ -107,19 +107,19 @@ class GuidedSearch:
         else:
             self._add(ordinal, solved)
 
-    def _hold(self, ordinal: int, cost: float | None) -> None:
+    def _withhold(self, ordinal: int, cost: float | None) -> None:
         """Keep the result of another device's configuration from the model for a time.
 
         Where the devices differ, a model that begins with a good local optimum does not leave it; without, the search
         is as good as a cold one, and the campaign still has the seed's result.
         """
-        self._trying.discard(ordinal)
-        self._held[ordinal] = cost
+        self._asked_seeds.discard(ordinal)
+        self._withheld[ordinal] = cost
         value = inf if cost is None else log(cost)
         self._unhelpful = 0 if value < min(self._best, self._best_seed) else self._unhelpful + 1
         self._best_seed = min(self._best_seed, value)
 
-    def _note(self, ordinal: int, places: tuple[int, ...], value: float) -> None:
+    def _record_time(self, ordinal: int, places: tuple[int, ...], value: float) -> None:
         self._logs[ordinal] = value
         self._best = min(self._best, value)
         for column, place in enumerate(places):
@@ -131,14 +131,14 @@ class GuidedSearch:
     def _next(self) -> int:
         if self._space.start not in self._seen:
             return self._space.start
-        while self._first and self._unhelpful < UNHELPFUL_SEEDS:
-            ordinal = self._first.pop(0)
+        while self._seeds and self._unhelpful < UNHELPFUL_SEEDS:
+            ordinal = self._seeds.pop(0)
             if ordinal not in self._seen:
-                self._trying.add(ordinal)
+                self._asked_seeds.add(ordinal)
                 return ordinal
-        self._first.clear()
+        self._seeds.clear()
         if len(self._observed) < self._settings.spread or not self._logs:
-            return self._unlike()
+            return self._least_similar()
         self._turn += 1
         if (switched := self._switched()) is not None:
             return switched
@@ -146,16 +146,16 @@ class GuidedSearch:
         weights = self._surrogate.weights()
         for elite in self._elites():
             self._candidates.admit_neighbours(elite, weights, self._seen)
-        return self._candidates.best(self._worth())
+        return self._candidates.best(self._acquisition())
 
-    def _unlike(self) -> int:
+    def _least_similar(self) -> int:
         """Return, of some random configurations, the one least similar to all that were measured."""
         tables = self._similarity.tables()
         found = []
         for _ in range(SPREAD_TRIALS):
             ordinal = self._candidates.fresh(self._seen)
             places = self._similarity.project(self._space.places(ordinal))
-            near = max((likeness(tables, places, other) for other in self._places.values()), default=0.0)
+            near = max((similarity_of(tables, places, other) for other in self._places.values()), default=0.0)
             found.append((near, ordinal))
         return min(found)[1]
 
@@ -178,17 +178,17 @@ class GuidedSearch:
         column = self._switches[self._turn // settings.switch_every % len(self._switches)]
         ranked = sorted(self._logs, key=self._logs.__getitem__)[: 4 * settings.switched]
         elites = self._random.sample(ranked, min(settings.switched, len(ranked)))
-        worth = Worth(self._best, 0.0, self._worth().caution)
-        return self._candidates.best_switched(elites, column, worth, self._seen)
+        acquisition = Acquisition(self._best, 0.0, self._acquisition().caution)
+        return self._candidates.best_switched(elites, column, acquisition, self._seen)
 
-    def _worth(self) -> Worth:
+    def _acquisition(self) -> Acquisition:
         settings = self._settings
         share = min(len(self._observed) / settings.late, 1.0)
         if self._turn % settings.explore_every == 0:
             exposure = settings.exposure
         else:
             exposure = settings.exposure + share * (settings.late_exposure - settings.exposure)
-        return Worth(self._best, exposure, settings.caution + share * (settings.late_caution - settings.caution))
+        return Acquisition(self._best, exposure, settings.caution + share * (settings.late_caution - settings.caution))
 
     def _must_rebuild(self) -> bool:
         count = len(self._surrogate.points)
@@ -197,9 +197,9 @@ class GuidedSearch:
 
     def _rebuild(self) -> None:
         logs = sorted(self._logs.values())
-        self._slow = logs[int(self._settings.failing_quantile * (len(logs) - 1))]
+        self._failing_log_time = logs[int(self._settings.failing_quantile * (len(logs) - 1))]
         if self._surrogate.points:
-            self._candidates.shrink(self._worth())
+            self._candidates.shrink(self._acquisition())
         self._solved.clear()
         self._surrogate.clear()
         for ordinal in self._points():
@@ -208,7 +208,7 @@ class GuidedSearch:
         self._since_rebuild = 0
 
     def _add(self, ordinal: int, solved: list[float] | None = None) -> None:
-        value = self._logs.get(ordinal, self._slow)
+        value = self._logs.get(ordinal, self._failing_log_time)
         self._surrogate.add(self._places[ordinal], value, candidates=self._candidates.current(), solved=solved)
 
     def _points(self) -> list[int]:

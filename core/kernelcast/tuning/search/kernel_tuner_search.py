@@ -104,8 +104,8 @@ class KernelTunerSearch:
         self._options = dict(options or {})
         self._numbers = OwnRandomNumbers(seed)
         self._space = space
-        self._first = list(dict.fromkeys((space.start, *seeds)))[::-1]
-        self._rest = Sweep(space, seed=seed)
+        self._seeds = list(dict.fromkeys((space.start, *seeds)))[::-1]
+        self._sweep = Sweep(space, seed=seed)
         self._known: dict[int, float] = {}
         self._asked: set[int] = set()
         self._waiting: int | None = None
@@ -123,8 +123,8 @@ class KernelTunerSearch:
 
     def ask(self) -> int | None:
         """Return a valid configuration that was neither asked for nor measured; None when there is no other."""
-        while self._first:
-            ordinal = self._first.pop()
+        while self._seeds:
+            ordinal = self._seeds.pop()
             if ordinal not in self._asked:
                 return self._noted(ordinal)
         with self._numbers:
@@ -145,9 +145,9 @@ class KernelTunerSearch:
 
     def _unasked(self) -> int | None:
         """Return a configuration that the strategy has left out."""
-        ordinal = self._rest.ask()
+        ordinal = self._sweep.ask()
         while ordinal is not None and ordinal in self._asked:
-            ordinal = self._rest.ask()
+            ordinal = self._sweep.ask()
         return None if ordinal is None else self._noted(ordinal)
 
     def tell(self, ordinal: int, cost: float | None) -> None:

@@ -50,7 +50,7 @@ class OptunaSearch:
         self._optuna.logging.set_verbosity(self._optuna.logging.WARNING)
         self._space = space
         self._random = Random(f"optuna {seed}")
-        self._waiting = list(dict.fromkeys((space.start, *seeds)))[::-1]
+        self._seeds = list(dict.fromkeys((space.start, *seeds)))[::-1]
         self._known: set[int] = set()
         self._highest = 1.0
         made = self._optuna.distributions
@@ -66,8 +66,8 @@ class OptunaSearch:
 
     def ask(self) -> int | None:
         """Return a valid configuration that was neither asked for nor measured; None when there is no other."""
-        while self._waiting:
-            ordinal = self._waiting.pop()
+        while self._seeds:
+            ordinal = self._seeds.pop()
             if ordinal not in self._known:
                 self._known.add(ordinal)
                 return ordinal

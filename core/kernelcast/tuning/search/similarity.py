@@ -78,7 +78,7 @@ class Similarity:
         return tuple([places[column] for column in self.columns])
 
 
-def likeness(tables: list[Table], one: Sequence[int], two: Sequence[int]) -> float:
+def similarity_of(tables: list[Table], one: Sequence[int], two: Sequence[int]) -> float:
     """Return the similarity of two configurations, 1 for equal ones."""
     value = 1.0
     for table, a, b in zip(tables, one, two, strict=True):

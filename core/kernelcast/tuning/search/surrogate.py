@@ -85,10 +85,10 @@ class Surrogate:
         unit = (1 - sum(map(mul, row, self._unit))) / diagonal
         lines = [table[place] for table, place in zip(self._tables, places, strict=True)]
         for candidate in candidates:
-            like = 1.0
+            covariance = 1.0
             for line, place in zip(lines, candidate.places, strict=True):
-                like *= line[place]
-            part = (like - sum(map(mul, row, candidate.solved))) / diagonal
+                covariance *= line[place]
+            part = (covariance - sum(map(mul, row, candidate.solved))) / diagonal
             candidate.solved.append(part)
             candidate.mean_part += part * mean
             candidate.unit_part += part * unit
@@ -149,7 +149,7 @@ class Surrogate:
                 total[place] += part
         found = []
         for table, row, total in zip(self._tables, rows, sums, strict=True):
-            scaled = [one / like for one, like in zip(total, row, strict=True)]
+            scaled = [one / covariance for one, covariance in zip(total, row, strict=True)]
             found.append([sum(map(mul, scaled, line)) for line in table])
         return found
 
@@ -157,10 +157,10 @@ class Surrogate:
         rows = [table[place] for table, place in zip(self._tables, places, strict=True)]
         solved: list[float] = []
         for point, factor, diagonal in zip(self.points, self._factor, self._diagonal, strict=True):
-            like = 1.0
+            covariance = 1.0
             for line, place in zip(rows, point, strict=True):
-                like *= line[place]
-            solved.append((like - sum(map(mul, factor, solved))) / diagonal)
+                covariance *= line[place]
+            solved.append((covariance - sum(map(mul, factor, solved))) / diagonal)
         return solved
 
 
@@ -176,10 +176,10 @@ def evidence(
         lines = [table[place] for table, place in zip(tables, point, strict=True)]
         row: list[float] = []
         for other, earlier, below in zip(points, factor, diagonals, strict=False):
-            like = 1.0
+            covariance = 1.0
             for line, place in zip(lines, other, strict=True):
-                like *= line[place]
-            row.append((like - sum(map(mul, earlier, row))) / below)
+                covariance *= line[place]
+            row.append((covariance - sum(map(mul, earlier, row))) / below)
         diagonal = sqrt(max(1 + NUGGET - sum(map(mul, row, row)), NUGGET))
         means.append((value - sum(map(mul, row, means))) / diagonal)
         units.append((1 - sum(map(mul, row, units))) / diagonal)

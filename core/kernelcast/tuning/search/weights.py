@@ -11,10 +11,10 @@ from kernelcast.tuning.search.surrogate import evidence
 
 # Numbers of observations: below the first no weight is tried; up to the second all weights are tried twice at each
 # call; up to the third once; up to the fourth one trial at every second call, beyond it at every fourth.
-LEAST: Final = 4
-FEW: Final = 10
-SOME: Final = 16
-MANY: Final = 40
+MIN_OBSERVATIONS: Final = 4
+TWICE_UNTIL: Final = 10
+ONCE_UNTIL: Final = 16
+EVERY_SECOND_UNTIL: Final = 40
 FACTORS: Final = (0.4, 2.5)
 """Factors by which a trial changes a weight."""
 
@@ -44,14 +44,14 @@ class WeightLearner:
             places: The places of these configurations' values.
         """
         count, axes = len(logs), len(self._similarity.weights)
-        if count < LEAST or not axes or count > self._settings.learning_until:
+        if count < MIN_OBSERVATIONS or not axes or count > self._settings.learning_until:
             return False
-        if count > SOME and count % (2 if count <= MANY else 4):
+        if count > ONCE_UNTIL and count % (2 if count <= EVERY_SECOND_UNTIL else 4):
             return False
-        if count <= SOME or not self._left:
+        if count <= ONCE_UNTIL or not self._left:
             self._choose(logs, places)
         self._left -= 1
-        trials = 2 * axes if count <= FEW else axes if count <= SOME else 1
+        trials = 2 * axes if count <= TWICE_UNTIL else axes if count <= ONCE_UNTIL else 1
         return sum(self._try() for _ in range(trials)) > 0
 
     def _choose(self, logs: Mapping[int, float], places: Mapping[int, tuple[int, ...]]) -> None:
