@@ -49,7 +49,7 @@ def test_an_unwritable_path_is_refused_at_once(option: str, tmp_path: Path, caps
 def test_a_broker_on_which_the_topics_cannot_be_made_is_not_used(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    refused = TopicChange("kernelcast.device", TopicResult.FAILED, "not authorised")
+    refused = TopicChange("kernelcast.device", TopicResult.FAILED, remark="not authorised")
     monkeypatch.setattr(command, "apply_topics", lambda _settings: [refused])
     assert run(["demo", "--source", "simulate", "--broker", "kafka:9092"]) == 1
     assert "kernelcast.device could not be made or set: not authorised" in capsys.readouterr().err
