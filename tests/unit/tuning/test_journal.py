@@ -208,3 +208,14 @@ def test_a_line_that_another_process_writes_during_the_start_survives_the_compac
     journal(tmp_path, pid=2)
     assert first.path.stat().st_size < COMPACT_BYTES
     assert "ended when it was tried" in journal(tmp_path, pid=4).banned("block", "1024")
+
+
+def test_a_candidate_that_begins_on_another_thread_does_not_disturb_a_question(tmp_path: Path) -> None:
+    journal(tmp_path, pid=2).begin("block", "1024")
+
+    def is_running(_process: JournalProcess) -> bool:
+        asked.begin("block", "1024")  # as another thread of the program would at this moment
+        return True
+
+    asked = Journal(tmp_path, "training", JournalProcess("node", 1, "start"), running=is_running)
+    assert not asked.banned("block", "1024")

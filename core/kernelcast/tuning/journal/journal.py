@@ -10,6 +10,7 @@ import hashlib
 import os
 import re
 import socket
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -96,7 +97,8 @@ class Journal:
     """Reads and writes the journal of one program. No method raises; what cannot be written is lost at the end.
 
     A configuration is *banned* if it failed, or if its process ended while it ran for the first time. Each device model
-    has its own configurations. Lines of earlier versions have no device, and count for all.
+    has its own configurations. Lines of earlier versions have no device, and count for all. Any thread may use it: a
+    lock orders changes, and questions read copies.
 
     Args:
         directory: Folder of the journals of this node.
@@ -124,6 +126,7 @@ class Journal:
         self.path = directory / f"{readable}-{hashlib.sha256(program.encode()).hexdigest()[:8]}.jsonl"
         self._process = process or this_process()
         self._clock = clock
+        self._lock = threading.Lock()
         self._running = running or is_running
         self._entries: OrderedDict[tuple[Key, str], JournalEntry] = OrderedDict()
         self._kept: dict[Key, KeptConfiguration] = {}
@@ -177,13 +180,14 @@ class Journal:
         """Return the reason for which a configuration is never tried again; empty if it may be."""
         keys = self._keys(space, code_version)
         if not self._device:  # it may be any of those that have run the configuration
-            keys = tuple(key for key, one in self._entries if one == config and key[:2] == (space, code_version))
+            keys = tuple(key for key, one in tuple(self._entries) if one == config and key[:2] == (space, code_version))
         return next(filter(None, (self._ban_reason((key, config)) for key in keys)), "")
 
     def tried(self, space: str, code_version: str, since: float) -> set[str]:
         """Return the configurations that have begun to run, or were decided, at or after a time, Unix seconds."""
         keys = self._keys(space, code_version)
-        return {config for (key, config), entry in self._entries.items() if key in keys and entry.time >= since}
+        entries = tuple(self._entries.items())
+        return {config for (key, config), entry in entries if key in keys and entry.time >= since}
 
     @property
     def _device(self) -> str:
@@ -201,7 +205,7 @@ class Journal:
             return ""
         if entry.state == Decision.FAILED.value:
             return f"it failed before: {entry.reason}"
-        if any(map(self._has_ended, self._open_starts.get(place, {}).values())):
+        if any(map(self._has_ended, tuple(self._open_starts.get(place, {}).values()))):
             return "the process ended when it was tried before"
         return ""
 
@@ -224,7 +228,8 @@ class Journal:
             **{name: value for name, value in (("device", self._device), ("driver", self.driver)) if value},
             **{name: value for name, value in facts.items() if value not in (None, "")},
         }
-        self._apply(line)
+        with self._lock:
+            self._apply(line)
         try:
             lines.append(self.path, line)
         except (OSError, ValueError):
