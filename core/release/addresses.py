@@ -1,13 +1,12 @@
 """Everything that depends on where the project is published, made from one value.
 
 The value is `repository` of `[tool.kernelcast]` in pyproject.toml: the repository's address, such as
-`https://HOST/OWNER/NAME`, and empty until there is one. From it come the package's `[project.urls]`, the absolute links
-of the README as package indexes show it, and the contact in `SECURITY.md`.
+`https://HOST/OWNER/NAME`, and empty until there is one. From it come the package's `[project.urls]` and the absolute
+links of the README as package indexes show it (both in `hatch_build.py`, which loads this file by its path), and the
+contact in `SECURITY.md`. So this file imports the standard library alone.
 
     python -m release.addresses            # writes SECURITY.md
     python -m release.addresses --check    # exits with 1 where it is not up to date
-
-`hatch_build.py` loads this file by its path, so it imports the standard library alone.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Prints the changelog of one release, such as for its announcement.
+"""Prints the changelog of one release, such as for its announcement; `release.wheels` asks it for the release's date.
 
 python -m release.changelog [VERSION]        # without one: the version in pyproject.toml
 """

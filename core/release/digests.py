@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 _OURS: Final = "kernelcast"
+"""Name of our own image, which gets no digest."""
 _IMAGE: Final = re.compile(
     r"^(?P<before>ARG BASE=|\s+image: )(?P<name>[a-z0-9][\w./-]*(?::[\w.-]+)?)(?P<old>@sha256:[0-9a-f]{64})?$",
     re.MULTILINE,

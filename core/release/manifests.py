@@ -19,7 +19,10 @@ CHART: Final = ROOT / "deploy" / "helm" / "kernelcast"
 MANIFESTS: Final = ROOT / "deploy" / "kubernetes"
 NAMESPACE: Final = "kernelcast"
 KUBERNETES: Final = "1.34.0"
+"""Version for which helm renders."""
 VALUES: Final = ("checksums=false", "image.tag=latest")
+"""Values of the chart that differ from its defaults: plain manifests must not change with each configuration."""
+# The comment at the top of each manifest.
 _FIRST: Final = MappingProxyType(
     {
         "exporter": "The exporter on GPU nodes, without rights: `kubectl apply -f deploy/kubernetes/exporter.yaml`\n"

@@ -35,11 +35,14 @@ RANGE: Final = "3m"
 RANGES: Final = {"hints": "10m"}
 """Time range of a picture: the demo keeps its hint soon after its start."""
 PREDICTED: Final = "\nkernelcast_degradation_time_to_threshold_seconds{"
+"""Part of the bridge's page once the fault is predicted."""
 START_SECONDS: Final = 900.0
+"""Longest start of the demo: it may compile first."""
 PREDICTION_SECONDS: Final = 300.0
 ANNOUNCED_SECONDS: Final = 45.0
 """Time from the prediction until its alert fires, and graphs have something to show."""
 DRAWING_MILLISECONDS: Final = 20_000
+"""Chromium's virtual time for the page's scripts and requests."""
 BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome")
 WIDTH, HEIGHT = 1366, 1100
 QUANTISER: Final = "pngquant"

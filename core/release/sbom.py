@@ -1,6 +1,8 @@
 """Prints a bill of materials of this Python environment and its Debian packages, as CycloneDX 1.6: `python sbom.py`.
 
-Standard library alone, so that any environment can describe itself. The same environment gives the same bytes.
+The build of the image runs it. It imports the standard library alone, so that any environment can describe itself. The
+same environment gives the same bytes.
+
 Source: https://cyclonedx.org/docs/1.6/json/; package URLs as in https://github.com/package-url/purl-spec.
 """
 

@@ -1,8 +1,8 @@
-"""Runs a step of `make` and prints one line every few seconds in place of its output, which it keeps for a failure.
+"""Runs a step of `make` and prints one line every few seconds in place of its output, which it prints after a failure.
 
     python -m release.step "installing packages" -- COMMAND ARGUMENT…
 
-It runs before anything is installed, so it imports the standard library alone.
+The Makefile runs it before anything is installed, so it imports the standard library alone.
 """
 
 import subprocess
@@ -14,9 +14,12 @@ from pathlib import Path
 from typing import Final
 
 EVERY_SECONDS: Final = 4.0
+"""Time between two lines."""
 CHECK_SECONDS: Final = 0.1
 WIDTH: Final = 110
+"""Characters of a line."""
 INTERRUPTED: Final = 130
+"""Exit code after Ctrl-C: 128 and the number of SIGINT."""
 
 
 def report(

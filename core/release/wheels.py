@@ -2,7 +2,7 @@
 
     python -m release.wheels [--output dist]
 
-The wheels are built from the unpacked source distribution, as an installer would build them. The compiler, the judge
+The wheels are built from the unpacked source distribution, as an installer would build them. The compiler, auditwheel
 and hatchling are the dependency group `release`; they are installed in an environment of their own below `build/`, so a
 package index is needed the first time.
 """
@@ -30,6 +30,7 @@ VARIABLE: Final = "KERNELCAST_WHEEL"
 """See `hatch_build.py`, which reads it."""
 MAX_WHEEL_BYTES: Final = 2_000_000
 """A wheel goes into every GPU program's environment."""
+# auditwheel's sentence about the oldest platform that the wheel runs on.
 _CONSISTENT: Final = re.compile(r'following platform tag:\s*"([^"]+)"')
 
 

@@ -1,4 +1,4 @@
-"""The `kernelcast` command; also `python -m kernelcast.cli`."""
+"""Entry point of the `kernelcast` command; also `python -m kernelcast.cli`."""
 
 import sys
 

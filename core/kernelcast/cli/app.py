@@ -1,7 +1,8 @@
 """Finds commands by name and runs them; nothing is imported before it is asked for, so that `--help` is instant.
 
-Services announce their commands as entry points of the group `kernelcast.commands`: a plain function for typer, or a
-`typer.Typer` with sub-commands.
+`__main__` calls `run` with the command line; the demo calls it to render configurations. Services announce their
+commands as entry points of the group `kernelcast.commands`: a plain function for typer, or a `typer.Typer` with
+sub-commands.
 """
 
 import difflib
@@ -22,6 +23,7 @@ from kernelcast.runtime.lean_imports import import_structlog_without_rich
 from kernelcast.wire.errors import ConfigurationError, KernelcastError, MissingExtraError
 
 GROUP: Final = "kernelcast.commands"
+"""Group of entry points."""
 PROGRAM: Final = "kernelcast"
 
 
@@ -30,9 +32,9 @@ class Listing:
     """A command as `--help` shows it.
 
     Attributes:
-        help: One line for people; written here, as reading it from the command would import it.
-        extra: What `pip install 'kernelcast[…]'` brings everything it needs.
-        target: `module:object`, for commands that are part of the command line itself.
+        help: One line for people. It is written here, because reading it from the command would import the command.
+        extra: The extra (`pip install 'kernelcast[…]'`) that installs everything that the command needs.
+        target: `module:object` of a command that is no entry point of a service.
         daemon: Whether it runs until a signal stops it.
         plain: Whether it parses its arguments itself and needs no extra: a function of them that returns the exit code.
     """
@@ -116,13 +118,13 @@ def run(arguments: Sequence[str], *, found: Iterable[EntryPoint] | None = None) 
     except KernelcastError as error:
         return report(error)
     except BrokenPipeError:
-        # Whoever read our output has gone; Python would complain once more when it flushes at exit.
+        # The reader of our output has ended (`| head`). Python would report it once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_RUN_TIME
 
 
 def _commands(found: Iterable[EntryPoint]) -> dict[str, str]:
-    """Targets of all commands by name, in the order of the listing, others behind."""
+    """Return the targets of all commands by name: first those of the listing, in its order, then the others."""
     installed = {point.name: point.value for point in found}
     listed = {name: listing.target or installed.get(name, "") for name, listing in LISTINGS.items()}
     return {**listed, **{name: installed[name] for name in sorted(installed.keys() - listed.keys())}}

@@ -1,4 +1,4 @@
-"""`kernelcast config`: the example settings, and the other files for a deployment that come with this version."""
+"""`kernelcast config`: prints or writes the example settings and the other files for a deployment of this version."""
 
 from pathlib import Path
 from typing import Annotated, Final

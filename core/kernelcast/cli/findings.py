@@ -1,4 +1,7 @@
-"""`kernelcast findings list|mark`: shows the predictor's findings, and records the answers of people to them."""
+"""`kernelcast findings list|mark`: shows the predictor's findings, and records the answers of people to them.
+
+Both read the topic of findings to its end; `mark` then writes one event to it. One thread, as in every command here.
+"""
 
 import json
 import time

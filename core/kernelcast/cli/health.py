@@ -1,6 +1,6 @@
 """`kernelcast health URL…`: asks a daemon's probe, for containers whose engine cannot do it itself.
 
-It imports the standard library alone, so that a container engine can run it every few seconds.
+A container engine runs it every few seconds and reads its exit code. So it imports the standard library alone.
 """
 
 import argparse

@@ -1,4 +1,7 @@
-"""Kafka's settings, options and tables of commands that read or write a topic, and how they write an event."""
+"""Shared parts of commands that read or write a topic: options, settings of Kafka, tables, and the writing of an event.
+
+`findings`, `hints` and `topics` use it.
+"""
 
 import getpass
 import os
@@ -18,8 +21,11 @@ from kernelcast.wire.cloudevents import encode_event
 from kernelcast.wire.errors import BrokerError, ConfigurationError
 
 SEND_SECONDS: Final = 10.0
+"""Time in which Kafka must confirm an event."""
 MAX_NAMED: Final = 5
+"""Ids that an error message lists."""
 ENDS_AND_NO_LOG: Final = {"enable.partition.eof": "true", "log_level": "2"}
+"""Properties of a reader whose librdkafka reports the end of a partition, and logs critical errors only."""
 TO_THE_END_AND_NO_LOG: Final = {**ENDS_AND_NO_LOG, **TO_THE_END}
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="Settings file (YAML).")]
@@ -64,7 +70,7 @@ def show_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Write a table to a terminal, tab-separated lines to anything else."""
     if not sys.stdout.isatty():
         for row in (head, *rows):
-            typer.echo("	".join(row))
+            typer.echo("\t".join(row))
         return
     table = Table(*head)
     for row in rows:

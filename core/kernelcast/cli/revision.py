@@ -1,4 +1,4 @@
-"""The commit that this installation was built from.
+"""The commit that this installation was built from, for `kernelcast --version`.
 
 `hatch_build.py` loads this file by its path, so it imports the standard library alone.
 """

@@ -1,4 +1,4 @@
-"""`kernelcast topics list|apply`: compares Kafka's topics with the contract, and applies it."""
+"""`kernelcast topics list|apply`: compares Kafka's topics with the contract (`wire.topics`), and applies it."""
 
 import sys
 from collections.abc import Sequence

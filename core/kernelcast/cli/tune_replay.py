@@ -1,4 +1,9 @@
-"""The command `kernelcast tune-replay`, with the loop of services that `--through kafka` puts between."""
+"""The command `kernelcast tune-replay`, with the services that `--through kafka` starts between program and verdict.
+
+Without that option, `tuning.replay.tuner_command` does all of it. With it, a program with the probe (`probe.replayed`)
+tunes; its outcomes go through an exporter and Kafka, and a predictor reads them. The verdicts of the document are those
+read back from Kafka.
+"""
 
 import argparse
 import json
@@ -29,9 +34,11 @@ if TYPE_CHECKING:
 READY_SECONDS: Final = 180.0
 """The first start of the predictor on a machine compiles for about a minute."""
 SEED_SECONDS: Final = 600.0
+"""Longest wait for the messages of one seed, and for the end of its program."""
 READ_SECONDS: Final = 0.2
 MAX_MESSAGES: Final = 500
 SERVICES: Final = ("predictor", "exporter")
+"""In the order of their start: the predictor compiles while the exporter starts."""
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -1,4 +1,7 @@
-"""The demo's processes: started in order, watched, and stopped in reverse."""
+"""The demo's child processes: started in order, watched, and stopped in reverse order.
+
+`run.Demo` and `tune-replay --through kafka` use a `Supervisor`, from the main thread alone.
+"""
 
 import ctypes
 import os
@@ -15,25 +18,26 @@ HEALTHY: Final = ("running", "done", "stopped")
 """States without a fault."""
 
 STOP_SECONDS: Final = 12.0
+"""Time between SIGTERM and SIGKILL: a service flushes its producer and leaves its group within it."""
 _LIBC: Final = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG: Final = 1
-"""prctl(2)."""
+"""Number of the option in prctl(2)."""
 
 KERNELCAST: Final = (sys.executable, "-m", "kernelcast.cli")
 
 
 @dataclass(slots=True)
 class DemoProcess:
-    """One process of the demo.
+    """One process of the demo. Its state: not started, running, then stopped, done or `exited CODE`.
 
     Attributes:
         name: For people, and for its log's name.
-        command: What runs.
-        log: Where its output goes.
+        command: Its command line.
+        log: File of its output.
         ends: Whether it may end by itself with 0 (a replay does).
-        environ: What its environment has beside ours.
-        process: While it runs, and after.
-        stopped: Whether it ended because we asked.
+        environ: Variables that its environment has besides ours.
+        process: The process, from its start on.
+        stopped: Whether the demo has stopped it.
     """
 
     name: str
@@ -85,7 +89,7 @@ class DemoProcess:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
     def stop(self) -> None:
-        """SIGTERM, then SIGKILL to its whole session when it does not follow."""
+        """Send SIGTERM, and SIGKILL to its whole session if it has not ended in time."""
         process = self.process
         if process is None or process.poll() is not None:
             return
@@ -126,7 +130,7 @@ class Supervisor:
         return {child.name: child.exit_code for child in self.children}
 
     def kill(self) -> None:
-        """SIGKILL to all at once, for a user who will not wait."""
+        """Send SIGKILL to all at once, for a user who pressed Ctrl-C twice."""
         for child in self.children:
             if child.process is not None and child.exit_code is None:
                 os.killpg(child.process.pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""The command `kernelcast demo`."""
+"""The command `kernelcast demo`: its options, the broker, and the screen around one `run.Demo`."""
 
 import math
 import os

@@ -1,4 +1,7 @@
-"""Hints, outcomes, alerts and dead letters, read from Kafka as they come."""
+"""Hints, outcomes, alerts and dead letters of a demo, read from Kafka by a thread of its own.
+
+`state.Gatherer` takes copies of the newest ones, on the main thread.
+"""
 
 import threading
 from collections import deque
@@ -13,6 +16,7 @@ from kernelcast.wire.repeats import RecentIds, event_key
 from kernelcast.wire.topics import ALERTS, DEADLETTER, HINTS, OUTCOMES
 
 KEPT: Final = 1000
+"""Events in memory; of more, the oldest is dropped."""
 TOPICS: Final = (HINTS.name, OUTCOMES.name, ALERTS.name)
 
 
@@ -25,7 +29,12 @@ class Seen:
 
 
 class EventLog:
-    """The newest events of this run, kept by a thread of its own."""
+    """The newest events of this run. Its own thread adds them; any thread may read copies (`of`).
+
+    Args:
+        settings: Settings of the connection.
+        since_ms: Time before which events belong to earlier runs, Unix milliseconds.
+    """
 
     def __init__(self, settings: KafkaSettings, since_ms: int) -> None:
         self._settings = settings

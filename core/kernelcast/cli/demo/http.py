@@ -1,4 +1,4 @@
-"""Small HTTP requests to the demo's own endpoints on loopback."""
+"""HTTP requests to the demo's own endpoints on loopback; a service that does not answer is None, not an exception."""
 
 import http.client
 import json

@@ -1,9 +1,10 @@
 """Records that numba's cache holds the machine code of all compiled functions, so that a demo need not check it.
 
-The check imports numba and every module with compiled functions, in processes of their own: two seconds of a core. The
-record is a file with a digest of all that a cached function depends on, and of the names of the cache's files. If the
-digest differs, the demo starts the processes, and writes the file when they have ended. If it matches although code is
-missing, the services compile the missing functions themselves, and only start later.
+`run.Demo` asks it before it starts the services. The check itself imports numba and every module with compiled
+functions, in processes of their own: two seconds of a core. The record is a file with a digest of all that a cached
+function depends on, and of the names of the cache's files. If the digest differs, the demo starts the processes, and
+writes the file when they have ended. If it matches although code is missing, the services compile the missing functions
+themselves, and only start later.
 """
 
 import hashlib
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 COMPILERS: Final = ("numba", "llvmlite", "numpy")
+"""Packages whose versions change the machine code."""
 CPU_FIELDS: Final = ("vendor_id", "model name", "stepping", "flags", "CPU implementer", "CPU part", "Features")
 """Fields of /proc/cpuinfo on x86 and ARM: machine code is made for a model and its instructions."""
 NUMBA_PREFIX: Final = "NUMBA_"

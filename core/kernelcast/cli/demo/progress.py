@@ -1,4 +1,7 @@
-"""Progress of a start that takes long: one line every few seconds, as a sign that it does not hang."""
+"""Progress of a start that takes long: one line every few seconds, as a sign that it does not hang.
+
+`run.Demo` reports its steps to a `StartProgress`, which prints on the main thread.
+"""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,7 @@
-"""One run of the demo: start everything, watch it, settle, stop in order."""
+"""One run of the demo: starts everything, watches it, waits until the last data have arrived, stops in order.
+
+`command` makes one `Demo` and calls `run`, on the main thread.
+"""
 
 import json
 import subprocess
@@ -27,10 +30,12 @@ READY_SECONDS: Final = 180.0
 COMPILING: Final = tuple((sys.executable, "-m", "kernelcast.bridge.warm_up", part) for part in ("decoder", "series"))
 """Commands that compile beside each other, as numba uses one core of a process."""
 SETTLE_SECONDS: Final = 20.0
+"""Longest wait at the end until Prometheus has the last data."""
 SHORT_SETTLE_SECONDS: Final = 8.0
-"""For a user who pressed Ctrl-C: enough for the last numbers to reach Prometheus, and a second Ctrl-C ends it."""
+"""The same after Ctrl-C; a second Ctrl-C ends it."""
 
 LOOK_SECONDS: Final = 1.0
+"""Time between two readings of the state."""
 EXAMPLE_PROGRAM: Final = "example"
 
 Show = Callable[[DemoState], None]
@@ -42,9 +47,9 @@ class DemoOptions:
 
     Attributes:
         source: The source of the measurements.
-        kernels: Cap of kernel names per program and GPU, or `all`.
+        kernels: Limit of kernel names per program and GPU, or `all`.
         speed: Replay speed, or `max`.
-        duration_seconds: When to stop, counted from when everything is ready; None runs until Ctrl-C.
+        duration_seconds: Time until the stop, from the moment when everything is ready; None runs until Ctrl-C.
         program: Command that runs in place of the example program; empty for none.
         example: Whether a program runs beside the source: the example with a badly tuned kernel, or `program`.
         servers: Whether Prometheus and Alertmanager are started where they are found.
@@ -64,11 +69,11 @@ class DemoOptions:
 
 
 class Demo:
-    """A run on a broker that is already there.
+    """A run on a broker that is already there. For the main thread.
 
     Args:
-        options: What to run.
-        directory: Takes configurations, logs and states.
+        options: The options.
+        directory: Folder of configurations, logs and states.
         addresses: One for each of the three services, Prometheus and Alertmanager, reserved until the run ends.
         bootstrap_servers: The broker.
         broker: Its kind: `embedded` or `kafka`.

@@ -1,4 +1,7 @@
-"""Sources of the demo's data: a real GPU, a recording, or a simulation; a banner always names which."""
+"""Sources of the demo's data: a real GPU, a recording, or a simulation; a banner always names which.
+
+`command` chooses one from `--source`.
+"""
 
 import importlib
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""State of the demo, gathered once a second for the terminal, the progress lines and the summary."""
+"""State of the demo, gathered once a second for the terminal, the progress lines and the summary.
+
+`run.Demo` calls `Gatherer.gather` on the main thread; `view` and `summary` read the `DemoState`.
+"""
 
 import time
 from dataclasses import dataclass, field
@@ -22,7 +25,22 @@ SECONDS_QUERY = f"sum({kernel.DURATION.prometheus_name}_sum)"
 
 @dataclass(slots=True)
 class DemoState:
-    """One moment of the demo."""
+    """The newest state of the demo; `Gatherer` changes it, on the main thread.
+
+    Attributes:
+        source: Source of the data.
+        workspace: Its folder and endpoints.
+        broker: `embedded` or `kafka`.
+        elapsed_seconds: Time since everything was ready.
+        view: The state of the screen.
+        reachable: Whether the bridge answered last time.
+        hints, outcomes, alerts: Events from Kafka, oldest first.
+        dead_letters: Their number.
+        processes: State of each process, by name.
+        prometheus_launches, prometheus_seconds: Kernel launches and GPU time in Prometheus; None without an answer.
+        peak_degradations: Highest probability of each predicted degradation, with its labels.
+        peak_forecasts: Highest number of forecast series.
+    """
 
     source: DemoSource
     workspace: Workspace
@@ -55,7 +73,7 @@ class Gatherer:
         self._events = events
 
     def gather(self, elapsed_seconds: float) -> DemoState:
-        """Look at everything once; what does not answer keeps its last values and is marked unreachable."""
+        """Read everything once. A part that does not answer keeps its last values and is marked unreachable."""
         state = self.state
         body = fetch(f"http://{state.workspace.endpoints.bridge}/metrics")
         state.reachable = body is not None

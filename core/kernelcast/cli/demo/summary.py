@@ -1,4 +1,4 @@
-"""Summary of a run of the demo, as text and as JSON."""
+"""Summary of a run of the demo, as text and as JSON; `run.Demo` makes it at the end, `command` prints and writes it."""
 
 import json
 from collections import Counter
@@ -9,6 +9,7 @@ from kernelcast.cli.demo.state import DemoState
 from kernelcast.cli.top.screen import subject_of
 
 HOTTEST = 5
+"""Kernels with the most GPU time in the summary."""
 
 
 def summarise(state: DemoState, published: dict[str, Any] | None, exits: dict[str, int | None]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The demo's screen: that of `kernelcast top`, with the demo's processes and addresses below it."""
+"""The demo's screen: that of `kernelcast top`, with the demo's processes and addresses below it; `command` shows it."""
 
 from typing import Any
 
@@ -13,6 +13,7 @@ from kernelcast.cli.top import screen
 
 _STYLES = {"nvml": "bold black on green", "simulate": "bold black on yellow"}
 RECENT = 3
+"""Hints on the screen, the newest."""
 
 
 def render(state: DemoState) -> RenderableType:

@@ -1,4 +1,7 @@
-"""The demo's folder: free ports, one `kernelcast.yaml` for all services, rules and configurations for the servers."""
+"""The demo's folder: free ports, one `kernelcast.yaml` for all services, rules and configurations for the servers.
+
+`run.Demo` and `tune-replay --through kafka` write it before they start a service.
+"""
 
 import shutil
 import socket
@@ -15,6 +18,7 @@ from kernelcast.cli.app import run
 from kernelcast.wire.errors import KernelcastError
 
 SCRAPE_SECONDS: Final = 1
+"""Prometheus' scrape interval in the demo."""
 GRAPH_STEP_SECONDS: Final = 5.0
 """Shortest step of a graph; a rate is of four steps, and must see several messages of the sources."""
 PROMETHEUS: Final = ("prometheus",)

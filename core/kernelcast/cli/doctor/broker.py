@@ -1,4 +1,4 @@
-"""Kafka: whether it can be reached, has our topics, and agrees with this machine about the time."""
+"""Checks of Kafka: whether it can be reached, has our topics, and agrees with this machine about the time."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -14,11 +14,12 @@ from kernelcast.wire.errors import BrokerAccessError, KernelcastError
 from kernelcast.wire.topics import STATE, TOPICS
 
 MAX_SKEW_SECONDS: Final = 2.0
+"""Difference of the clocks up to which event times and append times can be compared."""
 _CLOCK_TIMEOUT_SECONDS: Final = 10.0
 
 
 def check_broker(settings: KafkaSettings, *, probe_clock: bool) -> Iterator[CheckResult]:
-    """Look at Kafka.
+    """Check Kafka.
 
     Args:
         settings: Settings of the connection.

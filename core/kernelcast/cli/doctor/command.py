@@ -1,4 +1,8 @@
-"""`kernelcast doctor`: checks this machine, and says what to do."""
+"""`kernelcast doctor`: runs all checks of this machine, and prints each result with a remedy.
+
+Each `check_…` function of this package yields `CheckResult`s. They run one after the other on the main thread; those of
+the driver run on a thread with a time limit (`limit.within`).
+"""
 
 import json
 import os
@@ -20,6 +24,7 @@ from kernelcast.runtime.exits import EXIT_CONFIGURATION, EXIT_RUN_TIME
 from kernelcast.runtime.settings.service import load
 
 STATE_BYTES: Final = 64 * 2**20
+"""Room that the exporter's totals need on disk."""
 _STYLES: Final = {CheckLevel.OK: "green", CheckLevel.WARN: "yellow", CheckLevel.FAIL: "bold red"}
 
 

@@ -1,11 +1,11 @@
-"""Findings of the doctor's checks, each with a remedy."""
+"""Results of the doctor's checks, each with a remedy."""
 
 from dataclasses import dataclass
 from enum import Enum
 
 
 class CheckLevel(Enum):
-    """Severity of a finding."""
+    """Severity of a result; `FAIL` gives the command exit code 1 or 2."""
 
     OK = "ok"
     WARN = "warn"

@@ -1,4 +1,4 @@
-"""The NVIDIA driver, what NVML and GPM give on these GPUs, and whether kernels may be traced."""
+"""Checks of the NVIDIA driver: NVML, profiling rows through GPM on these GPUs, and the right to trace kernels."""
 
 from collections.abc import Callable, Iterator
 from importlib import import_module

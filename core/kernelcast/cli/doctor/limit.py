@@ -1,4 +1,7 @@
-"""Time limit for checks that may hang: a faulty driver may never return, and the doctor must report that."""
+"""Time limit for checks that may hang: a faulty driver may never return, and the doctor must report that.
+
+`command` runs the checks of the driver through it.
+"""
 
 import threading
 from collections.abc import Callable, Iterable

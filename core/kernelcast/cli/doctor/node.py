@@ -1,4 +1,4 @@
-"""Checks of this machine for exporter and probes: the socket between them, the web configuration file."""
+"""Checks of this machine for exporter and probes: the socket between them, and the web configuration file."""
 
 import os
 import stat

@@ -1,4 +1,4 @@
-"""Checks which values NVML gives for each GPU, and why others are missing."""
+"""Checks of the values that NVML gives for each GPU, with the reasons for missing ones."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Python, the extras that are installed, and the tools beside them."""
+"""Checks of Python, the installed extras, and Prometheus' tools."""
 
 import shutil
 import sys

@@ -20,6 +20,7 @@ MEBIBYTE: Final = 2**20
 _HERE: Final = "127.0.0.1"
 _TIMEOUT_SECONDS: Final = 2.0
 _READ_BYTES: Final = 256 * 1024
+"""Beginning of a page in which a dcgm-exporter's metrics are looked for."""
 _DCGM_MARK: Final = b"DCGM_FI_"
 
 Fetch = Callable[[str], bytes]

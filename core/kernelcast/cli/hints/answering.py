@@ -1,4 +1,4 @@
-"""Writes a person's answer to a hint that changes results."""
+"""Writes a person's answer to a hint that changes results, or about a search; `command` calls it."""
 
 import time
 

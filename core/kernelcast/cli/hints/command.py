@@ -1,4 +1,7 @@
-"""`kernelcast hints list|watch|explain|export|report|stop|resume|approve[-search]|reject[-search]`."""
+"""`kernelcast hints list|watch|explain|export|report|stop|resume|approve[-search]|reject[-search]`.
+
+Each command reads the topics it needs to their end (`reading`), and prints (`sentences`, `values`) or writes one event.
+"""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""Hints joined with their outcomes, as read from their topics."""
+"""Hints joined with their outcomes, stop orders and approvals, as read from their topics by one command."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -25,6 +25,7 @@ Event = Hint | Outcome | StopOrder | Approval
 
 NANOSECONDS_PER_MILLISECOND: Final = 1_000_000
 REFUSED: Final = (OutcomeState.REJECTED, OutcomeState.EXPIRED, OutcomeState.SUPERSEDED)
+"""States of a hint that was never tried; the reason says more than the state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class HintRecord:
     Attributes:
         hint_id: Its id.
         hint: The hint; None if a newer one has replaced it on the compacted topic.
-        issued_ns: When Kafka got it, Unix nanoseconds; 0 if the hint is not known.
+        issued_ns: Its append time, Unix nanoseconds; 0 if the hint is not known.
         answers: Its outcomes, oldest first.
         approval: The newest answer of a person; None without one.
     """

@@ -1,4 +1,4 @@
-"""Hints, outcomes and orders in words."""
+"""Hints, outcomes, orders and approvals as sentences, for `list`, `watch` and `explain`. Pure functions."""
 
 from collections.abc import Iterator
 

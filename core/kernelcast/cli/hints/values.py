@@ -14,7 +14,9 @@ from kernelcast.wire.events import Hint, Outcome, OutcomeState
 from kernelcast.wire.tuning.approvals import RESTART
 
 DECIDED: Final = (OutcomeState.KEPT, OutcomeState.ROLLED_BACK)
+"""States after which an approved hint no longer waits for its roll-out."""
 MAX_REASON_CHARACTERS: Final = 200
+"""Of an outcome's reason; the verdict comes from standard input and may have any length."""
 FIELDS: Final = (
     "hint_id", "time", "program", "rank", "hostname", "uuid", "device_model", "code_version", "tunable", "value",
     "previous", "measured_ratio", "interval_low", "interval_high", "gain_ratio", "pairs", "step_time_ratio",

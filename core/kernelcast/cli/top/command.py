@@ -1,4 +1,7 @@
-"""The command `kernelcast top`."""
+"""The command `kernelcast top`: reads a page of an exporter or a bridge, again and again, and draws it.
+
+Everything runs on the main thread. A page goes through `page.read` into a `view.TopView`, which `screen.render` draws.
+"""
 
 import json
 import math
@@ -27,11 +30,13 @@ from kernelcast.wire.errors import ConfigurationError, PageError
 
 SMALLEST_INTERVAL_SECONDS: Final = 0.5
 LIVE_SECONDS: Final = 2.0
+"""Default time between two readings of the live screen."""
 ONCE_SECONDS: Final = 11.0
 """Longer than the exporter's interval, so that two readings differ."""
 _AGE_SECONDS: Final = 1.0
-"""The screen is drawn as often, as it shows the age of the figures."""
+"""Longest time between two drawings: the screen shows the age of the figures in seconds."""
 _LINES_BESIDE_KERNELS: Final = 26
+"""Lines of a full screen that the table of kernels and the rows of GPUs do not need."""
 
 
 @command
@@ -80,7 +85,7 @@ def top(  # noqa: PLR0913  a command line's options
 
 
 class PageReader:
-    """Reads one server into a view."""
+    """Reads the page of one server, and alerts of a Prometheus, into a view. For one thread."""
 
     def __init__(self, url: str, access: ServerCredentials, prometheus_url: str = "") -> None:
         self._url, self._access = url, access
@@ -103,7 +108,7 @@ class PageReader:
         self.view.alerts = self._alerts()
 
     def read_or_note(self, now_seconds: float) -> None:
-        """The same; what fails is noted on the view, whose figures become old."""
+        """Do the same as `read`; a failure becomes the view's `error`, and its figures become old."""
         try:
             self.read(now_seconds)
             self.view.error = ""
@@ -177,7 +182,7 @@ def _live(reader: PageReader, interval: float) -> None:
 
 @contextmanager
 def keyboard() -> Iterator[Callable[[float], str]]:
-    """Keys without Enter, as they are pressed; the terminal is as before at the end."""
+    """Yield a function that returns pressed keys without waiting for Enter; restores the terminal at the end."""
     try:
         descriptor = sys.stdin.fileno()
         before = termios.tcgetattr(descriptor)
@@ -193,7 +198,7 @@ def keyboard() -> Iterator[Callable[[float], str]]:
 
 
 class Keys:
-    """Keys of a terminal."""
+    """Reads keys of a terminal."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor

@@ -1,4 +1,7 @@
-"""Reads the `/metrics` page of an exporter or a bridge: GPUs, kernels, programs, forecasts, hints, producers."""
+"""Reads the `/metrics` page of an exporter or a bridge: GPUs, kernels, programs, forecasts, hints, producers.
+
+`top` and the demo call `read` for each page.
+"""
 
 import math
 from collections import defaultdict
@@ -13,6 +16,7 @@ from prometheus_client.samples import Sample
 from kernelcast.wire.catalogue import bridge, exporter, forecast, forecast_scores, kernel, predictor
 from kernelcast.wire.catalogue.devices import device, gpu
 
+# A page of a large bridge has a million lines; only those whose names begin so are parsed.
 FAMILIES: Final = (*device.ROWS, gpu.GPU_UP, *kernel.ROWS, *forecast.ROWS, *forecast_scores.ROWS)
 _DURATION: Final = kernel.DURATION.prometheus_name
 _OWN: Final = (exporter.TICKS, predictor.SWEEPS, bridge.PRODUCER_UP, bridge.PRODUCER_AGE)
@@ -49,7 +53,7 @@ class KernelStats:
 
 @dataclass(slots=True)
 class ScrapedPage:
-    """One look at `/metrics`.
+    """The content of `/metrics` at one time.
 
     Attributes:
         gpus: (Hostname, gpu) to DCGM name to value.

@@ -1,4 +1,7 @@
-"""Rates of kernels from pages over time: launches and GPU time a second, and the mean duration against before."""
+"""Rates of kernels from pages over time: launches and GPU time a second, and the mean duration against before.
+
+`view.TopView` keeps a `History` of the newest pages.
+"""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -48,7 +51,7 @@ class KernelNow:
 
 @dataclass(slots=True)
 class History:
-    """Pages of the last time, oldest first.
+    """Pages of the last `NOW_SECONDS`, oldest first; at least the two newest. For one thread.
 
     Attributes:
         changed_seconds: When the exporter's or predictor's count of intervals last rose; None while it is unknown.
@@ -109,7 +112,7 @@ class History:
 
 
 def _kernel(name: str, new: KernelStats, old: KernelStats | None, span_seconds: float) -> KernelNow:
-    """A kernel that is new began at 0; one whose totals fell began again, and all of them are of now."""
+    """Return a kernel's rates. A new kernel began at 0; one whose totals fell was started again and began at 0."""
     if old is None or new.launches < old.launches or new.count < old.count:
         old = KernelStats()
     count, seconds, launches = new.count - old.count, new.seconds - old.seconds, new.launches - old.launches

@@ -17,6 +17,7 @@ from kernelcast.cli.top.view import TopView
 from kernelcast.wire.catalogue.devices import device, gpu
 
 ABSENT: Final = "–"  # noqa: RUF001  a dash for an absent value
+# Rows of each table; the rest is left out.
 MAX_GPUS: Final = 16
 MAX_HINTS: Final = 5
 MAX_PREDICTIONS: Final = 10

@@ -1,4 +1,7 @@
-"""The state of the terminal's screen; nothing here needs a terminal."""
+"""The state behind the screen of `top` and the demo: pages, user's choices, alerts; nothing here needs a terminal.
+
+`command` and the demo fill a `TopView`; `screen` draws it, and `--json` prints its `document`.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -10,8 +13,10 @@ from kernelcast.cli.top.rates import History, KernelNow
 SORTS: Final = ("time", "change", "launches", "mean", "name")
 """Orders of the kernels: share of GPU time now, slower than before, launches a second, mean duration, name."""
 OLD_SECONDS: Final = 60.0
+"""Age from which on figures are marked as old: several intervals of an exporter."""
 _UNKNOWN: Final = {"probability": None, "seconds_left": None, "crossed_seconds_ago": None}
 _ANSWERS: Final = ("kept", "rolled_back", "rejected", "applied", "received")
+"""States of a hint, the last one first: the first that the page has is the state of a hint."""
 
 
 @dataclass(slots=True)
@@ -73,14 +78,14 @@ class Alerts:
 
 @dataclass(slots=True)
 class TopView:
-    """One moment.
+    """State of the screen at one moment. For the thread that shows it.
 
     Attributes:
-        title: Where the figures come from.
-        history: The pages of the last time.
-        now_seconds: The present.
+        title: Address of the page, or the demo's banner.
+        history: The newest pages.
+        now_seconds: The present, Unix seconds.
         alerts: Alerts that fire.
-        error: Why the newest page could not be read; empty if it was.
+        error: The reason why the newest page could not be read; empty if it was.
         controls: The user's choices.
         source_style: Style of the title.
     """

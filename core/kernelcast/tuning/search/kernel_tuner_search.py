@@ -110,6 +110,7 @@ class KernelTunerSearch:
         self._asked: set[int] = set()
         self._waiting: int | None = None
         self._has_ended = False
+        self._repeated = 0
         self._requests: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[float | None] = queue.SimpleQueue()
         values = {parameter.name: list(parameter.values) for parameter in space.parameters}
@@ -205,8 +206,6 @@ class KernelTunerSearch:
         result = dict(zip(names, values, strict=True))
         failed = {"__error__": import_module("kernel_tuner.util").RuntimeFailedConfig()}
         return {**result, "time": cost} if cost is not None and cost < inf else {**result, **failed}
-
-    _repeated = 0
 
 
 def _message(problem: str) -> str:
