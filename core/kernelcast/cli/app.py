@@ -170,9 +170,9 @@ def _invoke(name: str, target: str, arguments: Sequence[str]) -> int:
                 command = app
             command(list(arguments), prog_name=f"{PROGRAM} {name}")
     except ModuleNotFoundError as error:
-        raise _missing(name, error) from error
+        raise _missing_extra(name, error) from error
     except SystemExit as end:
-        return _code(end)
+        return _exit_code(end)
     return 0
 
 
@@ -192,7 +192,7 @@ def _load(target: str) -> Callable[..., Any]:
     return command
 
 
-def _missing(name: str, error: ModuleNotFoundError) -> MissingExtraError:
+def _missing_extra(name: str, error: ModuleNotFoundError) -> MissingExtraError:
     module = error.name or "a module"
     if module.partition(".")[0] == PROGRAM:
         return MissingExtraError(f"{PROGRAM} {name} is not part of this installation: {module} is missing")
@@ -200,7 +200,7 @@ def _missing(name: str, error: ModuleNotFoundError) -> MissingExtraError:
     return MissingExtraError(f"{PROGRAM} {name} needs {module}: pip install '{PROGRAM}[{extra}]'")
 
 
-def _code(end: SystemExit) -> int:
+def _exit_code(end: SystemExit) -> int:
     if end.code is None:
         return 0
     return end.code if isinstance(end.code, int) else EXIT_CONFIGURATION

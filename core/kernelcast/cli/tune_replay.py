@@ -69,25 +69,25 @@ def through_kafka(oracle: Path, options: argparse.Namespace) -> Iterator[tuner_c
     supervisor = Supervisor()
     temporary = tempfile.TemporaryDirectory(prefix="kernelcast-tune-")
     with temporary as folder, reserved_addresses(3) as addresses, EmbeddedBroker() as broker:
-        place = Workspace(Path(folder), Endpoints(*addresses), broker.bootstrap_servers)
-        place.write_config(nvml="off", kernels="10")
+        workspace = Workspace(Path(folder), Endpoints(*addresses), broker.bootstrap_servers)
+        workspace.write_config(nvml="off", kernels="10")
         try:
-            _start_services(supervisor, place)
-            yield lambda seed: _replay(seed, oracle, options, place, supervisor)
+            _start_services(supervisor, workspace)
+            yield lambda seed: _replay(seed, oracle, options, workspace, supervisor)
         finally:
             supervisor.stop()
 
 
-def _start_services(supervisor: "Supervisor", place: "Workspace") -> None:
+def _start_services(supervisor: "Supervisor", workspace: "Workspace") -> None:
     from kernelcast.cli.demo.children import KERNELCAST, DemoProcess  # noqa: PLC0415
     from kernelcast.cli.demo.http import answers  # noqa: PLC0415
 
     for name in SERVICES:
-        command = (*KERNELCAST, name, "--config", str(place.config))
-        supervisor.start(DemoProcess(name, command, place.log(name)))
+        command = (*KERNELCAST, name, "--config", str(workspace.config))
+        supervisor.start(DemoProcess(name, command, workspace.log(name)))
     deadline = time.monotonic() + READY_SECONDS
     for name in SERVICES:
-        while not answers(f"http://{getattr(place.endpoints, name)}/-/ready"):
+        while not answers(f"http://{getattr(workspace.endpoints, name)}/-/ready"):
             _check(supervisor)
             if time.monotonic() > deadline:
                 raise KernelcastError(f"the {name} was not ready within {READY_SECONDS:g} s")
@@ -96,11 +96,11 @@ def _start_services(supervisor: "Supervisor", place: "Workspace") -> None:
 
 def _check(supervisor: "Supervisor") -> None:
     for child in supervisor.failed():
-        raise KernelcastError(f"the {child.name} {child.state}; its log ends with:\n{child.last_words()}")
+        raise KernelcastError(f"the {child.name} {child.state}; its log ends with:\n{child.log_end()}")
 
 
 def _replay(
-    seed: int, oracle: Path, options: argparse.Namespace, place: "Workspace", supervisor: "Supervisor"
+    seed: int, oracle: Path, options: argparse.Namespace, workspace: "Workspace", supervisor: "Supervisor"
 ) -> SeedResult:
     """Replay one seed by a program, and read its verdicts from Kafka.
 
@@ -111,7 +111,7 @@ def _replay(
     command = [sys.executable, "-m", "kernelcast.probe.replayed", str(oracle), "--program", name]
     command += ["--seed", str(seed), "--budget", str(options.budget), "--search", options.search]
     command += [word for path in options.warm_from for word in ("--warm-from", str(path))]
-    own = {"KERNELCAST_SOCKET": str(place.socket), "KERNELCAST_PROBE_INTERVAL_SECONDS": "0.1"}
+    own = {"KERNELCAST_SOCKET": str(workspace.socket), "KERNELCAST_PROBE_INTERVAL_SECONDS": "0.1"}
     pipe = subprocess.PIPE
     environ = {**os.environ, **own}
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environ, start_new_session=True) as process:
@@ -121,7 +121,9 @@ def _replay(
                 process.wait()
                 raise KernelcastError(f"the program ended with exit code {process.returncode}; its reason is above")
             found = json.loads(line)
-            run = delivered(found, _arrived(found, name, place.bootstrap_servers, lambda: _check(supervisor)), seed)
+            run = delivered(
+                found, _wait_for_messages(found, name, workspace.bootstrap_servers, lambda: _check(supervisor)), seed
+            )
             last = run.document["verdicts"]
             process.communicate(json.dumps({"verdicts": last, "kept": run.document["kept"]}) + "\n", SEED_SECONDS)
         finally:
@@ -131,7 +133,7 @@ def _replay(
     return run
 
 
-def _arrived(
+def _wait_for_messages(
     found: dict[str, Any], program: str, bootstrap_servers: str, check: Callable[[], None]
 ) -> dict[tuple[str, str], Outcome]:
     """Wait until Kafka has every outcome that a program has reported, and the predictor's findings from them.
@@ -142,20 +144,20 @@ def _arrived(
     from kernelcast.runtime.kafka.consumer import Consumer  # noqa: PLC0415
     from kernelcast.runtime.settings.service import KafkaSettings  # noqa: PLC0415
 
-    arrivals = ProgramMessages(program, found)
+    messages = ProgramMessages(program, found)
     deadline = time.monotonic() + SEED_SECONDS
     reader = Consumer(KafkaSettings(bootstrap_servers=bootstrap_servers), group_id="kernelcast-tune-replay")
     try:
         _read_from_the_beginning(reader)
-        while not arrivals.complete:
+        while not messages.complete:
             check()
             if time.monotonic() > deadline:
-                raise KernelcastError(f"within {SEED_SECONDS:g} s {arrivals.missing}")
+                raise KernelcastError(f"within {SEED_SECONDS:g} s {messages.missing}")
             for message in reader.consume(MAX_MESSAGES, READ_SECONDS)[0]:
-                arrivals.take(message.topic() or "", message.value() or b"")
+                messages.add(message.topic() or "", message.value() or b"")
     finally:
         reader.close()
-    return arrivals.outcomes
+    return messages.outcomes
 
 
 def _read_from_the_beginning(reader: "Consumer") -> None:
@@ -183,8 +185,8 @@ class ProgramMessages:
         self._experience: Experience | None = None
         self.outcomes: dict[tuple[str, str], Outcome] = {}
 
-    def take(self, topic: str, value: bytes) -> None:
-        """Take one message."""
+    def add(self, topic: str, value: bytes) -> None:
+        """Add one message."""
         try:
             event = decode_event(value)
             if topic == OUTCOMES.name:

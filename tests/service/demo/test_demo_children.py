@@ -16,8 +16,8 @@ def test_children_stop_in_reverse_and_one_that_dies_is_noticed(tmp_path: Path) -
     )
     assert supervisor.wait_for(dying, 20)
     assert supervisor.failed() == [dying]
-    assert "no luck" in dying.last_words()
-    while "up" not in steady.last_words():
+    assert "no luck" in dying.log_end()
+    while "up" not in steady.log_end():
         time.sleep(0.02)
     assert supervisor.stop() == {"steady": 0, "dying": 1}
 

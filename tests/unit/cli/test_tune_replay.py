@@ -48,19 +48,19 @@ def test_a_seed_ends_once_every_outcome_and_the_predictors_findings_have_arrived
         (b"no event", "1 of 3 outcomes did not reach Kafka"),
         (KEPT, "the predictor has not written its findings from them"),
     ):
-        arrivals.take(OUTCOMES.name, value)
+        arrivals.add(OUTCOMES.name, value)
         assert arrivals.missing == missing
     for value in (learnt(), learnt("[9]", program="another"), b"no event", BEGUN):
-        arrivals.take(POLICY.name, value)
+        arrivals.add(POLICY.name, value)
         assert not arrivals.complete
-    arrivals.take(POLICY.name, learnt("[9]"))
+    arrivals.add(POLICY.name, learnt("[9]"))
     assert arrivals.complete
 
 
 def test_the_document_has_the_verdicts_that_kafka_delivered() -> None:
     arrivals = ProgramMessages("p", FOUND)
     for value in (BEGUN, FAILED, KEPT, KEPT):
-        arrivals.take(OUTCOMES.name, value)
+        arrivals.add(OUTCOMES.name, value)
     run = delivered(FOUND, arrivals.outcomes, 3)
     verdict = {"config": [2], "against": [1], "decision": "kept", "ratio": 0.5, "interval": [0.4, 0.6]}
     assert run.document == {**FOUND["run"], "kept": [2], "verdicts": [verdict]}

@@ -11,7 +11,7 @@ def test_a_line_is_printed_every_four_seconds_and_not_more_often() -> None:
     lines: list[str] = []
     progress = StartProgress(lines.append, monotonic=lambda: next(clock))
     for step in ("a", "b", "c", "d", "e"):
-        progress.at(step)
+        progress.report(step)
     assert lines == ["    4 s  b", "    8 s  e"]
 
 

@@ -82,7 +82,7 @@ class DemoProcess:
             return "stopped"
         return "done" if self.ends and self.exit_code == 0 else f"exited {self.exit_code}"
 
-    def last_words(self, lines: int = 6) -> str:
+    def log_end(self, lines: int = 6) -> str:
         """The end of its log."""
         if not self.log.exists():
             return ""

@@ -21,7 +21,7 @@ TOPICS: Final = (HINTS.name, OUTCOMES.name, ALERTS.name)
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class LoggedEvent:
     """One event, with its topic."""
 
     topic: str
@@ -39,7 +39,7 @@ class EventLog:
     def __init__(self, settings: KafkaSettings, since_ms: int) -> None:
         self._settings = settings
         self._since_ms = since_ms
-        self._events: deque[Seen] = deque(maxlen=KEPT)
+        self._events: deque[LoggedEvent] = deque(maxlen=KEPT)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="demo-events", daemon=True)
         self._outcome_ids = RecentIds()
@@ -56,7 +56,7 @@ class EventLog:
 
     def of(self, topic: str) -> list[dict[str, Any]]:
         """The events of one topic, oldest first."""
-        return [seen.event for seen in list(self._events) if seen.topic == topic]
+        return [logged.event for logged in list(self._events) if logged.topic == topic]
 
     def _run(self) -> None:
         consumer = Consumer(self._settings, group_id="kernelcast-demo")
@@ -66,13 +66,13 @@ class EventLog:
                 partition.offset = consumer.watermarks(partition)[0]
             consumer.assign(partitions)
             while not self._stop.is_set():
-                self._take(consumer)
+                self._add_messages(consumer)
         except BrokerError:
             return  # the broker is gone: the demo is ending, or its panel shows that nothing comes
         finally:
             consumer.close()
 
-    def _take(self, consumer: Consumer) -> None:
+    def _add_messages(self, consumer: Consumer) -> None:
         messages, _ = consumer.consume(200, 0.3)
         for message in messages:
             if message.timestamp()[1] < self._since_ms:
@@ -85,4 +85,4 @@ class EventLog:
             except EventError:
                 continue  # the services count it and send it to the dead letters; the demo ignores it
             if message.topic() != OUTCOMES.name or self._outcome_ids.add(event_key(event)):
-                self._events.append(Seen(str(message.topic()), event))
+                self._events.append(LoggedEvent(str(message.topic()), event))

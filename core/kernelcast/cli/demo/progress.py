@@ -23,7 +23,7 @@ class StartProgress:
         self._monotonic = monotonic
         self._began = self._written = monotonic()
 
-    def at(self, step: str) -> None:
+    def report(self, step: str) -> None:
         """Take note of the present step; it is printed if nothing was for some seconds."""
         now = self._monotonic()
         if now - self._written >= EVERY_SECONDS:

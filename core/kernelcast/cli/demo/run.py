@@ -34,7 +34,7 @@ SETTLE_SECONDS: Final = 20.0
 SHORT_SETTLE_SECONDS: Final = 8.0
 """The same after Ctrl-C; a second Ctrl-C ends it."""
 
-LOOK_SECONDS: Final = 1.0
+GATHER_SECONDS: Final = 1.0
 """Time between two readings of the state."""
 EXAMPLE_PROGRAM: Final = "example"
 
@@ -133,7 +133,9 @@ class Demo:
             started = time.monotonic()
             gatherer = Gatherer(self.state, self._supervisor, events)
             self._watch(gatherer, shutdown, show, started)
-            self._settle(gatherer, show, started, SHORT_SETTLE_SECONDS if shutdown.requested else SETTLE_SECONDS)
+            self._wait_for_last_data(
+                gatherer, show, started, SHORT_SETTLE_SECONDS if shutdown.requested else SETTLE_SECONDS
+            )
             exits = self._supervisor.stop()
         return summary.summarise(self.state, self._published(), exits)
 
@@ -166,7 +168,7 @@ class Demo:
                 if shutdown.requested:
                     for process in compiling:
                         process.terminate()
-                progress.at(f"compiling; ready so far: {_compiled(log)}")
+                progress.report(f"compiling; ready so far: {_compiled(log)}")
                 shutdown.wait(0.1)
         if any(process.returncode for process in compiling) and not shutdown.requested:
             raise KernelcastError(f"compiling failed: {log.read_text(errors='replace')[-2000:]}")
@@ -217,14 +219,14 @@ class Demo:
             self._check()
             if limit is not None and elapsed_seconds >= limit:
                 return
-            remaining = LOOK_SECONDS if limit is None else min(LOOK_SECONDS, max(0.05, limit - elapsed_seconds))
+            remaining = GATHER_SECONDS if limit is None else min(GATHER_SECONDS, max(0.05, limit - elapsed_seconds))
             shutdown.wait(remaining)
 
     def kill(self) -> None:
         """End every process at once."""
         self._supervisor.kill()
 
-    def _settle(self, gatherer: Gatherer, show: Show, started: float, limit_seconds: float) -> None:
+    def _wait_for_last_data(self, gatherer: Gatherer, show: Show, started: float, limit_seconds: float) -> None:
         """Stop the sources of data, and wait until Prometheus has the last of it, or until the time limit."""
         for child in reversed(self._supervisor.children):
             if child.name in ("example", "source"):
@@ -238,7 +240,7 @@ class Demo:
             if seen == previous and (not self._prometheus or (seen[1] or 0.0) == seen[0]):
                 return
             previous = seen
-            time.sleep(1.5 * LOOK_SECONDS)
+            time.sleep(1.5 * GATHER_SECONDS)
 
     def _start(self, name: str, command: tuple[str, ...], *, ends: bool = False, environ: Any = None) -> DemoProcess:
         child = DemoProcess(name, command, self.workspace.log(name), ends=ends, environ=environ or {})
@@ -250,13 +252,13 @@ class Demo:
             self._check()
             if time.monotonic() > deadline:
                 child = next(each for each in self._supervisor.children if each.name == name)
-                raise KernelcastError(f"{name} was not ready within {READY_SECONDS:.0f} s; {_ending(child)}")
-            progress.at(f"waiting for the {name}")
+                raise KernelcastError(f"{name} was not ready within {READY_SECONDS:.0f} s; {_log_end(child)}")
+            progress.report(f"waiting for the {name}")
             shutdown.wait(0.1)
 
     def _check(self) -> None:
         for child in self._supervisor.failed():
-            raise KernelcastError(f"{child.name} {child.state}; {_ending(child)}")
+            raise KernelcastError(f"{child.name} {child.state}; {_log_end(child)}")
 
     @property
     def _published_path(self) -> Path:
@@ -275,8 +277,8 @@ def _compiled(log: Path) -> str:
     return ", ".join(one[1] for one in words if one[:1] == ["ready"] and len(one) > 1) or "nothing yet"
 
 
-def _ending(child: DemoProcess) -> str:
-    return f"its log (--directory keeps it) ends with:\n{child.last_words()}"
+def _log_end(child: DemoProcess) -> str:
+    return f"its log (--directory keeps it) ends with:\n{child.log_end()}"
 
 
 def simulation(faults: Sequence[str]) -> tuple[str, ...]:

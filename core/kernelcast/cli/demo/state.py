@@ -80,7 +80,7 @@ class Gatherer:
         state.view.now_seconds = time.time()
         state.view.error = "" if body is not None or state.view.history.page is None else "the bridge does not answer"
         if body is not None:
-            self._take(read(body))
+            self._add_page(read(body))
         state.elapsed_seconds = elapsed_seconds
         state.hints = self._events.of(HINTS.name)
         state.outcomes = self._events.of(OUTCOMES.name)
@@ -106,7 +106,7 @@ class Gatherer:
         except PageError:
             return Alerts(None, "Prometheus does not answer yet")
 
-    def _take(self, snapshot: ScrapedPage) -> None:
+    def _add_page(self, snapshot: ScrapedPage) -> None:
         state = self.state
         state.view.history.add(state.view.now_seconds, snapshot)
         state.peak_forecasts = max(state.peak_forecasts, snapshot.forecasts)

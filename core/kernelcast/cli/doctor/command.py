@@ -51,7 +51,7 @@ def doctor(
     flags = {"kafka.bootstrap_servers": bootstrap_servers}
     kafka = load("doctor", DoctorSettings, path=config, flags=flags, environ=os.environ).kafka
     own = {"socket_path": str(socket) if socket is not None else None}
-    place = load("exporter", NodeSettings, path=config, flags=own, environ=os.environ)
+    node_settings = load("exporter", NodeSettings, path=config, flags=own, environ=os.environ)
     findings = [
         *software.check_python(),
         *software.check_extras(),
@@ -59,12 +59,12 @@ def doctor(
         *within(rows.check_rows, name="nvml rows"),
         *gpu.check_cupti(),
         *broker.check_broker(kafka, probe_clock=probe_clock),
-        *_check_node(place),
+        *_check_node(node_settings),
         *node.check_web_config(web_config_file),
         *software.check_tools(),
     ]
     if as_json:
-        typer.echo(json.dumps([_plain(finding) for finding in findings], indent=2))
+        typer.echo(json.dumps([_as_json(finding) for finding in findings], indent=2))
     else:
         _show(findings)
     failed = [finding for finding in findings if finding.level is CheckLevel.FAIL]
@@ -72,29 +72,29 @@ def doctor(
         raise typer.Exit(EXIT_CONFIGURATION if any(finding.wrong_settings for finding in failed) else EXIT_RUN_TIME)
 
 
-def _check_node(place: NodeSettings) -> Iterator[CheckResult]:
+def _check_node(node_settings: NodeSettings) -> Iterator[CheckResult]:
     """The exporter's surroundings, as its settings name them."""
-    yield from node.check_socket(place.socket_path)
-    yield from surroundings.check_dcgm_exporter(place.dcgm_exporter_url)
-    yield from surroundings.check_kubelet(place.pod_resources_socket)
-    yield from surroundings.check_jobs(place.job_mapping_directory)
-    if place.tpu != "off":
-        yield from surroundings.check_tpu(place.tpu_ports)
+    yield from node.check_socket(node_settings.socket_path)
+    yield from surroundings.check_dcgm_exporter(node_settings.dcgm_exporter_url)
+    yield from surroundings.check_kubelet(node_settings.pod_resources_socket)
+    yield from surroundings.check_jobs(node_settings.job_mapping_directory)
+    if node_settings.tpu != "off":
+        yield from surroundings.check_tpu(node_settings.tpu_ports)
     yield from surroundings.check_directory(
         "state directory",
-        place.state_directory,
+        node_settings.state_directory,
         needed_bytes=STATE_BYTES,
         without="a crash resets every counter; set exporter.state_directory",
     )
     yield from surroundings.check_directory(
         "spool",
-        place.spool_directory,
-        needed_bytes=place.spool.max_bytes,
+        node_settings.spool_directory,
+        needed_bytes=node_settings.spool.max_bytes,
         without="what does not fit into memory while Kafka is away is lost; set exporter.spool.directory",
     )
 
 
-def _plain(finding: CheckResult) -> dict[str, str]:
+def _as_json(finding: CheckResult) -> dict[str, str]:
     return {
         "check": finding.check,
         "level": finding.level.value,

@@ -74,7 +74,7 @@ def top(  # noqa: PLR0913  a command line's options
     if as_json and not once:
         raise ConfigurationError("--json needs --once: one document, not a stream")
     access = ServerCredentials(username, password_file, ca_file)
-    reader = PageReader(_found(address, access), access, base_url(prometheus) if prometheus else "")
+    reader = PageReader(_find_server(address, access), access, base_url(prometheus) if prometheus else "")
     reader.view.controls.sort, reader.view.controls.text = sort, text
     if once:
         _once(reader, seconds, as_json=as_json)
@@ -128,7 +128,7 @@ class PageReader:
         return Alerts()
 
 
-def _found(address: str, access: ServerCredentials) -> str:
+def _find_server(address: str, access: ServerCredentials) -> str:
     """The URL that is asked: the given one, or the first on this machine that answers.
 
     Raises:

@@ -98,7 +98,9 @@ class History:
         if not self._pages:
             return []
         (_, old), (_, new) = self._pages[0], self._pages[-1]
-        return [_kernel(name, stats, old.kernels.get(name), self.span_seconds) for name, stats in new.kernels.items()]
+        return [
+            _kernel_rates(name, stats, old.kernels.get(name), self.span_seconds) for name, stats in new.kernels.items()
+        ]
 
     def programs(self) -> dict[str, float | None]:
         """Launches a second of each program; None before there are two pages."""
@@ -111,7 +113,7 @@ class History:
         }
 
 
-def _kernel(name: str, new: KernelStats, old: KernelStats | None, span_seconds: float) -> KernelNow:
+def _kernel_rates(name: str, new: KernelStats, old: KernelStats | None, span_seconds: float) -> KernelNow:
     """Return a kernel's rates. A new kernel began at 0; one whose totals fell was started again and began at 0."""
     if old is None or new.launches < old.launches or new.count < old.count:
         old = KernelStats()
