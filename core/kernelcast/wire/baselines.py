@@ -1,8 +1,8 @@
 """Baselines of kernels that the nodes of a fleet share: their data, to CloudEvents on `kernelcast.baselines` and back.
 
 Predictors write and read them. The topic is compacted, with one record for each kernel, configuration and device model;
-it has a part for each node. Two predictors may replace each other's record. Each merges what it reads with its own
-parts (`merge` keeps the newest part of each node) and writes again, so no part is lost for long.
+it has a part for each node. Two predictors may replace each other's record. Each merges the records that it reads with
+its own parts (`merge` keeps the newest part of each node) and writes again, so no part is lost for long.
 """
 
 import math

@@ -1,6 +1,6 @@
 """Identities of measurements: the GPU, the process, its versions.
 
-The exporter and the probe make them from what they measure; they become labels of series.
+The exporter and the probe make them; they become labels of series.
 """
 
 import os

@@ -1,4 +1,7 @@
-"""Attributes of OTLP resources that kernelcast adds: the exporter sends them, the bridge tells hosts apart by them."""
+"""Attributes of OTLP resources that kernelcast adds.
+
+The exporter sends them; the bridge distinguishes hosts by them.
+"""
 
 from typing import Final
 

@@ -115,8 +115,8 @@ class OffsetQueries:
     def _offset_without_entry(self, partition: TopicPartition, timeout_seconds: float) -> TopicPartition:
         """Return the offset of a partition for which the broker answered -1.
 
-        The answer means "no message is that young", or "this broker has no time index". A query for time 0 tells them
-        apart: with an index it finds the first message.
+        The answer means "no message is that young", or "this broker has no time index". A query for time 0 shows which:
+        with an index it finds the first message.
         """
         low, high = self.watermarks(partition, timeout_seconds=timeout_seconds)
         if low < high and self._offsets_at([partition], 0, timeout_seconds)[0].offset < 0:

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 READ_SECONDS: Final = 0.2
 """Time-out of one call of `consume`."""
 LONGEST_READ_SECONDS: Final = 60.0
-"""A service that starts must not wait longer for its state; it goes on with what it has read."""
+"""A service that starts must not wait longer for its state; it goes on with the messages that it has read."""
 QUIET_SECONDS: Final = 3.0
 """Time without a message that counts as the end, where the consumer does not report it."""
 _BATCH: Final = 200

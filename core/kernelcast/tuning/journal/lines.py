@@ -56,7 +56,7 @@ def replace(path: Path, make: Callable[[], Iterable[dict[str, Any]]]) -> None:
 
     Args:
         path: The file.
-        make: Returns the new lines. It is called under the exclusive lock: what it reads is all that was written.
+        make: Returns the new lines. It is called under the exclusive lock, so it reads every line that was written.
 
     Raises:
         OSError: The file cannot be written, or another process has it locked.

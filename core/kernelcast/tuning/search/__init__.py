@@ -1,6 +1,6 @@
 """Search of a space by ask and tell: a sweep of small spaces, a model-guided search of large ones.
 
-A campaign asks for a configuration, runs it, and tells its cost: its time over the start's. Configurations are known by
+A campaign asks for a configuration, and reports its cost: its time over the start's. Configurations are known by
 their ordinal (`space.Space`).
 """
 
