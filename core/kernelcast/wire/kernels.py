@@ -1,9 +1,10 @@
 """Names of kernels: one identity for each across runs and hosts, its label for Prometheus, and its class.
 
-The probe and the exporter call `normalise` for each new kernel, and `variant` for each use; all functions are pure.
-The identity is the normalised, demangled, full signature, because a Kineto trace has no mangled names. The label is its
-readable head and a hash of the whole: of 170 names in one real trace, 41 share their first 80 characters.
+The probe and the exporter call `normalise` for each new kernel, and `variant` for each use. All functions are pure.
 """
+
+# The identity is the normalised, demangled, full signature, because a Kineto trace has no mangled names. The label is
+# its readable head and a hash of the whole: of 170 names in one real trace, 41 share their first 80 characters.
 
 import hashlib
 import re

@@ -1,11 +1,12 @@
 """Records that numba's cache holds the machine code of all compiled functions, so that a demo need not check it.
 
-`run.Demo` asks it before it starts the services. The check itself imports numba and every module with compiled
-functions, in processes of their own: two seconds of a core. The record is a file with a digest of all that a cached
-function depends on, and of the names of the cache's files. If the digest differs, the demo starts the processes, and
-writes the file when they have ended. If it matches although code is missing, the services compile the missing functions
-themselves, and only start later.
+`run.Demo` asks it before it starts the services.
 """
+
+# The check itself imports numba and every module with compiled functions, in processes of their own: two seconds of a
+# core. The record is a file with a digest of all that a cached function depends on, and of the names of the cache's
+# files. If the digest differs, the demo starts the processes, and writes the file when they have ended. If it matches
+# although code is missing, the services compile the missing functions themselves, and only start later.
 
 import hashlib
 import os

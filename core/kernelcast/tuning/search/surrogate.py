@@ -2,11 +2,11 @@
 
 `guided` adds observations, `candidates` reads predictions, `weights` compares likelihoods. A *place* is the index of a
 value among its parameter's values.
-
-Rasmussen & Williams, Gaussian Processes for Machine Learning, algorithm 2.1, with a constant mean estimated by
-generalised least squares. `_factor` is the Cholesky factor of the similarity matrix; every candidate keeps its own
-column of the solved system, so that a new observation costs O(n) a candidate.
 """
+
+# Rasmussen & Williams, Gaussian Processes for Machine Learning, algorithm 2.1, with a constant mean estimated by
+# generalised least squares. `_factor` is the Cholesky factor of the similarity matrix; every candidate keeps its own
+# column of the solved system, so that a new observation costs O(n) a candidate.
 
 from collections.abc import Sequence
 from math import log, sqrt
