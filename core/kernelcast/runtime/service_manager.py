@@ -122,7 +122,7 @@ class ServiceManager:
         with self._lock:
             self._missing.discard(name)
             now = self._clock()
-            if self._missing or now < self._note_due:
+            if self._missing or now < self._note_due:  # a part is missing, or the last note was a moment ago
                 return
             self._missing = set(self._parts)
             self._note_due = now + self.slice_seconds

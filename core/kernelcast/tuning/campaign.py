@@ -154,6 +154,8 @@ class Campaign:
         except StopIteration:
             self._request = None
 
+    # The phases. Each is a generator: `yield LaunchRequest` hands a request to `next`, and returns the caller's answer.
+    # `_send` has added the answer's times or failure before the generator goes on.
     def _run(self) -> Steps:
         start = self.space.start
         answer = yield LaunchRequest(start, 1 + self.rules.repeats)
@@ -185,6 +187,8 @@ class Campaign:
             if ordinal in self.times.measured or ordinal in self.failures:
                 self._report(ordinal)
 
+    # Measure configurations that the search proposes, once each; those near the best get more launches at once. A visit
+    # of the start after every ten shows drift.
     def _explore(self) -> Steps:
         refusals = 0
         while self.evaluations < self._budget and refusals < NO_ANSWERS:
@@ -244,7 +248,7 @@ class Campaign:
             level = median(round_times.values()) if round_times else 1.0
             for ordinal, time in round_times.items():
                 ratios[ordinal].append(time / level)
-            if turn >= 3:
+            if turn >= 3:  # a standard deviation needs some values
                 racing = _survivors(racing, ratios)
         order = sorted(racing, key=lambda one: cut_mean(ratios[one]) if ratios[one] else 1.0)
         return [*order, *[one for one in ranked if one not in racing]]
@@ -267,6 +271,7 @@ class Campaign:
             if single[ordinal] < self.rules.drop_ratio * best:
                 yield LaunchRequest(ordinal, 1)
 
+    # Experiments, the fastest first, until one is kept: at most `proofs`, and only within the limit of launches.
     def _prove_all(self, ranked: Sequence[int]) -> Steps:
         for ordinal in ranked[: self.rules.proofs]:
             room = self.rules.launches * max(1.0, self._allowed / USUAL_BUDGET) - self.times.launches
@@ -311,6 +316,7 @@ def _survivors(racing: Sequence[int], ratios: Mapping[int, Sequence[float]]) -> 
     best = min(racing, key=means.__getitem__, default=None)
     if best is None:
         return []
+    # 1e-4: equal times, as of a recording, have no error at all.
     return [one for one in racing if means[one] - means[best] <= 3 * hypot(errors[one], errors[best]) + 1e-4]
 
 

@@ -47,6 +47,7 @@ class KernelStats:
             if rank <= upto:
                 if math.isinf(high):
                     return low
+                # Bounds are powers of two, so the interpolation within a bucket is geometric.
                 return float(low * (high / low) ** ((rank - below) / (upto - below)))
         return None
 

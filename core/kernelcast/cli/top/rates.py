@@ -120,6 +120,7 @@ def _kernel_rates(name: str, new: KernelStats, old: KernelStats | None, span_sec
     count, seconds, launches = new.count - old.count, new.seconds - old.seconds, new.launches - old.launches
     mean = seconds / count if count else None
     rate = launches / span_seconds if span_seconds else None
+    # Launches a second times mean duration: all launches count, although only some were timed.
     busy = rate * mean if rate is not None and mean is not None else 0.0 if rate == 0 else None
     return KernelNow(
         name,

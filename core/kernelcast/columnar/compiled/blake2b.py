@@ -89,6 +89,8 @@ def _mix(builder: Any, v: list[Any], words: tuple[int, int, int, int], x: Any, y
         v[b] = _rotated(builder, builder.xor(v[b], v[c]), second)
 
 
+# numba calls it with the types of the arguments, and then `generate` to emit LLVM code for a call. `work` and `orders`
+# are arrays; `row` of `work` is one vector: the same word of each of the four messages.
 def _mix_round(_typing: Any, work: Any, orders: Any, _first: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         work_data, order_data = (

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from kernelcast.columnar.columns import UInt8Array
 
-# Private twins with public, typed names: numba calls the function with types, its callers with values.
+# Each operation is a private function and, below, a public typed name for it. numba calls the private function with the
+# types of the arguments; it returns the operation's signature and a function that emits LLVM code for one call.
 
 
 def _load64(_typing: Any, buffer: Any, _position: Any) -> Any:

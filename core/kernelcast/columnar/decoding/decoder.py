@@ -218,10 +218,9 @@ class Decoder:
             DecodeError: It cannot be used; nothing of it remains.
         """
         where = max(0, int(self._state.control[WHERE]) - start)
-        if status in (
-            MessageStatus.ODD,
-            MessageStatus.OFFSET_OUT_OF_RANGE,
-        ):  # the offset, too, may be another after a merge
+        # ODD: the walk does not read the message. OFFSET_OUT_OF_RANGE: protobuf may merge two offsets to a valid one.
+        # OK: the walk has read it, and protobuf must say whether its new parts are valid. Others: over a limit.
+        if status in (MessageStatus.ODD, MessageStatus.OFFSET_OUT_OF_RANGE):
             self._decode_odd(index, message, where)
         elif status is MessageStatus.OK:
             try:

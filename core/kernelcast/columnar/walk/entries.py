@@ -68,6 +68,7 @@ def group(store: Store, numbers: Int32Array, table: Int32Array, groups: Int32Arr
     Returns:
         The number of groups.
     """
+    # `table` is a hash table with linear probing: slot to group. Two entries with equal bytes end in one slot.
     found, mask = 0, len(table) - 1
     seed = np.uint64(store.counters[SEED])
     for i in range(len(numbers)):

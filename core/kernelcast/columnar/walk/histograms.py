@@ -135,6 +135,7 @@ def shared_field(state: WalkState, row: int, b: UInt8Array, p: int, end: int) ->
 def explicit_point(state: WalkState, metric: int, b: UInt8Array, p: int, end: int) -> int:  # noqa: C901, PLR0911, PLR0912  one switch over tags
     """Read a HistogramDataPoint from p to end."""
     row = open_row(state)
+    # The buckets are copied at the end, when it is known that there are not two fields of a kind.
     series = -1
     flags = EXPLICIT
     counts = (0, 0)

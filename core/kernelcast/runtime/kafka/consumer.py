@@ -65,8 +65,8 @@ class Consumer(PartitionReader):
         self._new_protocol = effective.get(GROUP_PROTOCOL) == "consumer"
         self._cooperative = self._new_protocol or "cooperative" in effective.get("partition.assignment.strategy", "")
         self._group_id = group_id
-        self._leaves_on_close = self._abandoned = False
-        self._revoking = threading.Lock()
+        self._leaves_on_close = self._abandoned = False  # abandoned: `close` gave up, so no callback may run any more
+        self._revoking = threading.Lock()  # held during `Rebalance.revoked`, which `close` may call on its own thread
         self._closed = True  # until there is something to close
         made = connect(client, settings, properties=properties)
         super().__init__(settings, made, connection=connection, registry=registry, prompt=prompt)

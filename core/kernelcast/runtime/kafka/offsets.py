@@ -25,7 +25,7 @@ class OffsetQueries:
     def __init__(self, settings: KafkaSettings, client: Any) -> None:
         self._settings, self._client = settings, client
         self._separate_client: Any = None
-        self._rebalancing = False
+        self._rebalancing = False  # inside a callback of `consume`, see `_metadata_client`
         self._has_controller: bool | None = None
 
     def partitions(self, topic: str, *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS) -> list[TopicPartition]:

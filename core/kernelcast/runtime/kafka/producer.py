@@ -96,7 +96,9 @@ class Producer:
         self._drops = counter(runtime.PRODUCER_DROPPED, registry)
         self._log = structlog.stdlib.get_logger("kafka.producer")
         self._lock = threading.Lock()
-        self._known: set[str] = set()
+        self._known: set[str] = set()  # topics whose counters exist
+        # The newest error of the connection; an access error (TLS, login) stays, because librdkafka reports "all
+        # brokers down" after it, which says less. Both end with the next acknowledgement.
         self._connection_error = self._access_error = ""
         self._topic_errors = TopicErrors()
         self._settings, self._client_id, self._make = settings, client_id, client

@@ -44,7 +44,7 @@ class PartitionReader(OffsetQueries):
         self._errors = counter(runtime.CONSUMER_ERRORS, registry if registry is not None else CollectorRegistry())
         self._log = structlog.stdlib.get_logger("kafka.consumer")
         self._connection = connection
-        self._failed = False
+        self._failed = False  # after a fatal error, which no request can follow
         self._ends: list[TopicPartition] = []
 
     def assign(self, partitions: Sequence[TopicPartition]) -> None:

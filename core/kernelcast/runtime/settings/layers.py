@@ -48,6 +48,7 @@ class Layers:
             for key, item in value.items():
                 self.put((*keys, str(key)), item, name=f"{name}.{key}", source=source)
             return
+        # A later layer may replace a plain value by a mapping, or the reverse.
         node = self.values
         for key in keys[:-1]:
             child = node.get(key)

@@ -140,6 +140,7 @@ class OpenConnections:
     def _of(self, transport: asyncio.BaseTransport) -> HttpConnection | None:
         return self._by_endpoints.get((transport.get_extra_info("peername"), transport.get_extra_info("sockname")))
 
+    # Sort key of eviction, largest first: no longer new, then of the origin with the most, then waiting longest.
     def _rank(self, one: HttpConnection) -> tuple[bool, int, float]:
         waited_seconds = asyncio.get_running_loop().time() - (one.waiting_since or 0.0)
         return waited_seconds >= GRACE_SECONDS, self._by_origin[one.origin], waited_seconds

@@ -113,6 +113,7 @@ class Logins:
         return verdict
 
     async def _compare(self, digest: bytes, compare: Callable[[], bool], address: str) -> LoginResult:
+        # Each hash costs a token, and a right password gives it back: only wrong ones use the bucket up.
         bucket = self._bucket(address)
         if not bucket.take():
             return LoginResult.ADDRESS_LIMIT
@@ -192,7 +193,7 @@ class HashQueue:
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
+            if turn.done() and not turn.cancelled():  # the turn had come already, so it goes to the next one
                 self._wake_next()
             raise
 

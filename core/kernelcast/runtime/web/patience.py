@@ -33,6 +33,7 @@ class PatientProtocol(H11Protocol):
     def handle_events(self) -> None:
         """Process received data; once a request is complete, the time limit ends."""
         super().handle_events()
+        # h11's state of the client: IDLE before a request, SEND_BODY within one; any other means that it is complete.
         if not self._answering and self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
             self._stop_waiting()
             self._answering = True

@@ -159,6 +159,7 @@ class Comparison:
     def _block(self, launch: Launch) -> Block:
         return self._blocks.setdefault(launch.block, Block(self._rules.block_launches))
 
+    # Drop a candidate whose last two launches were both much slower than the baseline.
     def _judge_race(self) -> None:
         if len(self._race) < 2 or len(self._baseline) < BASELINE_RECORDS:
             return
@@ -169,6 +170,7 @@ class Comparison:
             reason = f"two launches in a row took at least {ratio(slower):.2f} times the kept time; {limit}"
             self._conclude(ComparisonDecision(Decision.ROLLED_BACK, reason, ratio(slower)))
 
+    # A launch has its record, or will get none. The last one of a block completes the block.
     def _close(self, launch: Launch) -> None:
         if launch.role is not LaunchRole.COMPARED:
             return
@@ -181,6 +183,7 @@ class Comparison:
             self._differences.append(differences)
         self._analyse()
 
+    # Whether the present analysis is the last one: no block is open, and none will begin.
     def _complete(self) -> bool:
         if not self._no_more_blocks or self._blocks:
             return False
@@ -207,6 +210,8 @@ class Comparison:
         if last or (count >= self._rules.minimum_blocks and count % ANALYSE_EVERY == 0):
             self._judge(values, last=last)
 
+    # Kept: proved faster by the smallest gain; or, at the end, proved faster at all with an estimate of that gain.
+    # Rolled back: that gain is excluded.
     def _judge(self, values: list[tuple[float, ...]], *, last: bool) -> None:
         gain = f"{self._rules.minimum_gain:.1%}"
         if self._test.below(values, self._log_minimum_gain, last=last):

@@ -124,6 +124,7 @@ class Experiment:
         """Return the verdict; None before it."""
         return self._verdict
 
+    # Between blocks, launches of the kept configuration fill the time until enough records have come.
     def _must_wait(self) -> bool:
         schedule, first = self._schedule, self._first
         if not schedule.at_block_boundary:

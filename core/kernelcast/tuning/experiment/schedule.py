@@ -93,6 +93,7 @@ class LaunchSchedule:
             self._plan_block()
         return self._launch(*self._planned.popleft())
 
+    # A gap, then four slots in the order ABBA or BAAB. After each change of the arm, launches are discarded.
     def _plan_block(self) -> None:
         block, self.blocks = self.blocks, self.blocks + 1
         last = self._last

@@ -129,6 +129,8 @@ class Session:
         """Return the mean time of a configuration that runs, without drift."""
         return self.recording.typical[configuration] * self._field(configuration)
 
+    # A sum of random sine waves over pairs of parameters: neighbours get similar factors, and the best configuration
+    # is another one than in the recording.
     def _field(self, configuration: Configuration) -> float:
         if not self.disturbance.field:
             return 1.0

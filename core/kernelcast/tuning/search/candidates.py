@@ -155,7 +155,7 @@ class CandidatePool:
         predicted = mean + candidate.mean_part - mean * candidate.unit_part
         deviation = sqrt(max(1 - candidate.squares, 1e-9) * variance)
         gain = (acquisition.best - predicted) / deviation
-        if gain < -30:
+        if gain < -30:  # the density would be 0 in a double
             return 0.0
         improvement = deviation * (gain * 0.5 * erfc(-gain / sqrt(2)) + exp(-gain * gain / 2) / sqrt(2 * pi))
         slowdown = max(0.0, predicted + deviation * deviation / 2 - acquisition.best)

@@ -60,6 +60,7 @@ class GuidedSearch:
         self._logs: dict[int, float] = {}
         self._places: dict[int, tuple[int, ...]] = {}
         self._solved: dict[int, list[float]] = {}
+        # By column and place of a parameter with few values: the fastest configuration with that value.
         self._niches: dict[tuple[int, int], int] = {}
         self._best = inf
         self._failing_log_time = 0.0

@@ -90,6 +90,7 @@ def similarity_of(tables: list[Table], one: Sequence[int], two: Sequence[int]) -
 
 def log_prior(weights: Sequence[float]) -> float:
     """Return the logarithm of the weights' prior density, up to a constant."""
+    # Log-normal: the median weight is exp(0.5), the logarithm's standard deviation is 2.
     return -sum((log(weight) - 0.5) ** 2 for weight in weights) / 8
 
 
@@ -114,6 +115,7 @@ def _powers_of_two(parameter: Parameter) -> list[float] | None:
     values = parameter.values
     if len(values) < MANY_VALUES or not all(type(value) is int and value > 0 for value in values):
         return None
+    # `v & -v` is the lowest set bit: 96 gives 32, so 5. Above 64 a larger power means nothing more.
     powers = [min(log2(int(value) & -int(value)), 6.0) for value in values]
     top = max(powers)
     if not top or len(set(powers)) > len(values) // 2:

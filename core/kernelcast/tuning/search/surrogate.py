@@ -123,6 +123,7 @@ class Surrogate:
     def level(self) -> tuple[float, float]:
         """Return the constant mean and the variance."""
         mean = self._cross / self._units
+        # 0.02 and 0.2 are a weak prior: a variance of 0.1, with the weight of a fifth of an observation.
         variance = (self._squares - mean * self._cross + 0.02) / (len(self.points) + 0.2)
         return mean, max(variance, 1e-8)
 
@@ -185,6 +186,7 @@ def evidence(
         units.append((1 - sum(map(mul, row, units))) / diagonal)
         factor.append(row)
         diagonals.append(diagonal)
+    # The same prior of the variance as in `Surrogate.level`.
     cross, unit = sum(map(mul, means, units)), sum(map(mul, units, units))
     rest = sum(map(mul, means, means)) - cross * cross / unit
     variance = (rest + 0.02) / (len(points) + 0.2)
