@@ -139,7 +139,7 @@ class HintRecord:
 
 @dataclass(slots=True)
 class KnownHints:
-    """Hints, outcomes and stop orders as read so far; messages of different topics may come in any order.
+    """Hints, outcomes and orders as read so far; messages of different topics may come in any order. For one thread.
 
     Attributes:
         records: By id of the hint.

@@ -90,6 +90,7 @@ def source_digest(module: str) -> str:
     return digest.hexdigest()
 
 
+# numba calls the classes below when a function is first called, under its global lock for compiling.
 class _ReadOnlyLocator(_CacheLocator):
     """The last of numba's locators, used where no folder can be written; there may be one to read."""
 

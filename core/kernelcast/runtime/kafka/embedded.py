@@ -23,7 +23,7 @@ _START_TIMEOUT_SECONDS: Final = 10.0
 
 
 class EmbeddedBroker:
-    """A Kafka broker for the duration of a block, on a free port of 127.0.0.1.
+    """A Kafka broker for the duration of a block, on a free port of 127.0.0.1. librdkafka serves it on its own threads.
 
     ::
 

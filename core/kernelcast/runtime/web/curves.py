@@ -54,7 +54,7 @@ class CurvesContext(ssl.SSLContext):
 
 
 class _ChoosingObject:
-    """An `SSLObject` that chooses its context when the ClientHello is there."""
+    """An `SSLObject` that chooses its context when the ClientHello is there. asyncio calls it on its event loop."""
 
     def __init__(
         self, by_curve: tuple[tuple[int, ssl.SSLContext], ...], incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO

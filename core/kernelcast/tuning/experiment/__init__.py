@@ -1,7 +1,8 @@
 """Compares one candidate configuration with the kept one, until a verdict.
 
 The probe's trials, `Campaign` and `tuning.runs` use it. Inside: `schedule` plans launches, `comparison` matches their
-times and judges, with `blocks`, `evidence`, `noise` and `lag`; `experiment` combines two measures.
+times and judges, with `blocks`, `evidence`, `noise` and `lag`; `experiment` combines two measures. Each object is for
+one thread.
 """
 
 from kernelcast.tuning.experiment.arms import Arm, Decision, ExperimentVerdict, Rules

@@ -94,7 +94,7 @@ class KeptConfiguration:
 
 
 class Journal:
-    """Reads and writes the journal of one program. No method raises; what cannot be written is lost at the end.
+    """Reads and writes the journal of one program. No method raises; what cannot be written is lost with the process.
 
     A configuration is *banned* if it failed, or if its process ended while it ran for the first time. Each device model
     has its own configurations. Lines of earlier versions have no device, and count for all. Any thread may use it: a

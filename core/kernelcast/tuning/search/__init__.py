@@ -1,7 +1,7 @@
 """Search of a space by ask and tell: a sweep of small spaces, a model-guided search of large ones.
 
 A campaign asks for a configuration, and reports its cost: its time over the start's. Configurations are known by
-their ordinal (`space.Space`).
+their ordinal (`space.Space`). A search is for one thread.
 """
 
 from kernelcast.tuning.search.choice import (

@@ -28,7 +28,7 @@ Restriction = Callable[[Configuration], Any]
 class Space:
     """A named set of valid configurations, one of which is the start.
 
-    Immutable. Make it with `restricted`, `listed` or `from_document`.
+    Immutable, so any thread may use it. Make it with `restricted`, `listed` or `from_document`.
 
     Attributes:
         name: The space's name.
