@@ -10,7 +10,6 @@ import hashlib
 import os
 import re
 import socket
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -97,8 +96,8 @@ class Journal:
     """Reads and writes the journal of one program. No method raises; what cannot be written is lost with the process.
 
     A configuration is *banned* if it failed, or if its process ended while it ran for the first time. Each device model
-    has its own configurations. Lines of earlier versions have no device, and count for all. Any thread may use it: a
-    lock orders changes, and questions read copies.
+    has its own configurations. Lines of earlier versions have no device, and count for all. Any thread may use it:
+    questions read copies. It has no lock, which a forked child could find locked for ever.
 
     Args:
         directory: Folder of the journals of this node.
@@ -126,7 +125,6 @@ class Journal:
         self.path = directory / f"{readable}-{hashlib.sha256(program.encode()).hexdigest()[:8]}.jsonl"
         self._process = process or this_process()
         self._clock = clock
-        self._lock = threading.Lock()
         self._running = running or is_running
         self._entries: OrderedDict[tuple[Key, str], JournalEntry] = OrderedDict()
         self._kept: dict[Key, KeptConfiguration] = {}
@@ -228,8 +226,7 @@ class Journal:
             **{name: value for name, value in (("device", self._device), ("driver", self.driver)) if value},
             **{name: value for name, value in facts.items() if value not in (None, "")},
         }
-        with self._lock:
-            self._apply(line)
+        self._apply(line)
         try:
             lines.append(self.path, line)
         except (OSError, ValueError):
@@ -294,7 +291,7 @@ class Journal:
             starts = self._open_starts.setdefault(place, {})
             starts[process] = by
             while len(starts) > MOST_PROCESSES:
-                del starts[next(iter(starts))]
+                starts.pop(next(iter(starts)), None)  # another thread may have removed it
         elif state in (Decision.KEPT.value, Decision.FAILED.value, "taken_back"):
             self._open_starts.pop(place, None)
         elif (starts := self._open_starts.get(place, {})).pop(process, None) is not None and not starts:
