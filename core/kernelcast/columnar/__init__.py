@@ -1,7 +1,7 @@
 """OTLP metrics, encoded with splitting and decoded into arrays.
 
 A name's module is imported when the name is first used: a process that only encodes, like the exporter on every GPU
-node, pays neither for numpy nor for the compiler of the decoder, which take 70 MiB. Source: PEP 562.
+node, imports neither numpy nor the decoder's compiler, which take 70 MiB. Source: PEP 562.
 """
 
 from importlib import import_module

@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    # Whoever encodes needs these classes too, and no arrays.
+    # Encoders use these classes, too, and import no numpy.
     from kernelcast.columnar.columns import Int32Array
 
 Attributes = tuple[tuple[str, str], ...]
@@ -42,7 +42,7 @@ class SeriesIdentity:
     """A series in canonical form: equal however a producer ordered its attributes; hashable.
 
     Values that are not strings are text, as OpenTelemetry's Prometheus translation renders them: integers, doubles and
-    booleans plainly, bytes in base64, arrays and maps as JSON. Of a key that stands twice, the last value counts.
+    booleans plainly, bytes in base64, arrays and maps as JSON. Of a key that occurs twice, the last value counts.
 
     Attributes:
         resource: The resource's attributes.

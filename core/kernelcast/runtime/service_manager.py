@@ -32,7 +32,7 @@ _log = get_logger(__name__)
 
 
 class ServiceLoop:
-    """One loop of a service, which reports that it goes on; any thread may use it."""
+    """One loop of a service, which reports its progress; any thread may use it."""
 
     def __init__(self, manager: "ServiceManager", name: str) -> None:
         self._manager = manager

@@ -99,7 +99,7 @@ class Finding:
     Attributes:
         finding_id: Unique, and the same for as long as the finding lasts.
         cause: Why.
-        state: Where it stands.
+        state: Its present state.
         severity: How urgent it is.
         scope: Its extent.
         labels: Labels of the series, or those that its series share, sorted pairs.

@@ -16,7 +16,7 @@ REPLAYED: Final = "replayed"
 SIMULATED: Final = "simulated"
 CPU: Final = "cpu"
 SOURCES: Final = (LIVE, REPLAYED, SIMULATED, CPU)
-"""Values of the label `source`; it stands on every series that does not come from a live GPU."""
+"""Values of the label `source`; every series that does not come from a live GPU has it."""
 
 PROGRAM_PATTERN: Final = re.compile(r"[^\x00-\x1f\x7f]{1,128}")
 """Names of programs and nodes: no control characters, because files hold one name a line, with a tab after it."""

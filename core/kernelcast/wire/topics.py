@@ -19,7 +19,7 @@ MAX_EXPORT_BYTES: Final = 512 * 1024
 
 MAX_MESSAGE_BYTES: Final = 1_048_588
 """The largest message that a topic must accept at least, unless it names more: Kafka's own default of
-`max.message.bytes`. A topic that takes less refuses exports, each of them, for good."""
+`max.message.bytes`. A topic with a lower limit refuses exports permanently."""
 
 DAY_MS: Final = 24 * 60 * 60 * 1000
 

@@ -55,7 +55,7 @@ def check_extras(
 
 
 def check_tools(which: Callable[[str], str | None] = shutil.which) -> Iterator[CheckResult]:
-    """Whether Prometheus's own tools are at hand."""
+    """Whether Prometheus's own tools are installed."""
     for tool, use in TOOLS:
         path = which(tool)
         if path is None:

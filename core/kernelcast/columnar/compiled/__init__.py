@@ -1,4 +1,4 @@
-"""Everything that the project knows of numba: decorators, operations of one instruction, machine code on disk.
+"""The project's only interface to numba: decorators, operations of one instruction, machine code on disk.
 
 No other module imports numba or llvmlite (`tests/unit/columnar/test_numba_imports.py`).
 """

@@ -64,7 +64,7 @@ def not_on_disk(modules: Sequence[str]) -> list[str]:
     """Names of the functions in modules that have no machine code on disk for this processor.
 
     Args:
-        modules: Beginnings of module names; modules that are not imported are not looked at.
+        modules: Beginnings of module names; only imported modules count.
     """
     theirs = (each for each in _DISPATCHERS if each.py_func.__module__.startswith(tuple(modules)))
     return [_name(each) for each in theirs if not _is_on_disk(each)]

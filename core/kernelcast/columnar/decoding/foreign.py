@@ -26,8 +26,8 @@ def check(message: bytes, where: int) -> None:
 def canonical(message: bytes, where: int) -> bytes:
     """The same export request as protobuf understands it and writes it.
 
-    What stands twice is merged or the last one wins, arrays are packed, attributes lie together, groups and other
-    unknown fields are gone.
+    Equal fields are merged, or the last one counts; arrays are packed; attributes lie together; groups and other
+    unknown fields are left out.
 
     Args:
         message: An export request.

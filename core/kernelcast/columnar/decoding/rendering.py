@@ -31,7 +31,7 @@ def as_text(value: AnyValue) -> str:
 
 
 def json_text(value: AnyValue) -> str:  # noqa: PLR0911  one switch over kinds of value
-    """A value as JSON without spaces; maps sorted by key, of a key that stands twice the last; bytes in base64."""
+    """A value as JSON without spaces; maps sorted by key, with the last value of an equal key; bytes in base64."""
     kind = value.WhichOneof("value")
     if kind == "array_value":
         return "[" + ",".join(json_text(item) for item in value.array_value.values) + "]"

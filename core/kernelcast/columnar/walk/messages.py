@@ -158,7 +158,7 @@ def container(
 
 @spliced
 def metric(state: WalkState, b: UInt8Array, p: int, end: int) -> int:  # noqa: C901, PLR0911, PLR0912  one switch over tags
-    """Read a Metric: its texts first, wherever they stand, then its data."""
+    """Read a Metric: first its texts, at any position, then its data."""
     name = NOWHERE
     description = NOWHERE
     unit = NOWHERE
@@ -176,7 +176,7 @@ def metric(state: WalkState, b: UInt8Array, p: int, end: int) -> int:  # noqa: C
         start, p = delimited(b, p + 1, end)
         if p < 0:
             return ODD
-        # A second one of a kind is merged or wins, as protobuf has it: let protobuf do it.
+        # protobuf merges two fields of a kind, or takes the last one; it rewrites the message.
         if tag == FIRST:
             if name[0] > 0:
                 return ODD
@@ -220,14 +220,14 @@ def header(state: WalkState, b: UInt8Array, p: int, end: int) -> tuple[int, tupl
         if tag == FIRST:
             found = (start, p)
         else:
-            schema = (start, p)  # of two, the last wins
+            schema = (start, p)  # of two, the last one counts
             check_text(state, b, start, p)
     return OK, found, schema
 
 
 @spliced
 def scope_metrics(state: WalkState, b: UInt8Array, p: int, end: int) -> int:
-    """Read a ScopeMetrics: its scope first, wherever it stands, then its metrics."""
+    """Read a ScopeMetrics: first its scope, at any position, then its metrics."""
     status, scope, schema = header(state, b, p, end)
     if status < 0:
         return status
@@ -254,7 +254,7 @@ def scope_metrics(state: WalkState, b: UInt8Array, p: int, end: int) -> int:
 
 @spliced
 def resource_metrics(state: WalkState, b: UInt8Array, p: int, end: int) -> int:
-    """Read a ResourceMetrics: its resource first, wherever it stands, then its scopes."""
+    """Read a ResourceMetrics: first its resource, at any position, then its scopes."""
     status, resource, _ = header(state, b, p, end)
     if status < 0:
         return status
@@ -303,7 +303,7 @@ def roll_back(state: WalkState) -> None:
 
 @spliced
 def batch(state: WalkState, b: UInt8Array, ends: Int64Array, first: int) -> tuple[int, int]:
-    """Read messages that lie end to end, from number `first`, until one needs more than this walk can give.
+    """Read messages that lie end to end, until one stops the walk: with a status, or for protobuf to check it.
 
     Args:
         state: The decoder's arrays.

@@ -12,8 +12,8 @@ def note_exemplar(state: WalkState, histogram: int, row: int, start: int, stop: 
         state: The decoder's arrays.
         histogram: 1 for a histogram's point, 0 for a number.
         row: The point's.
-        start: Where the field's tag stands.
-        stop: Where the field ends.
+        start: Position of the field's tag.
+        stop: Position after the field.
     """
     control = state.control
     control[VERIFY] = 1

@@ -27,7 +27,7 @@ _HEADERS: Final[Mapping[str, tuple[str, ...]]] = {
     "X-Frame-Options": ("deny", "sameorigin"),
     "X-XSS-Protection": (),
 }
-"""Those that can be set, and the values that they can have; none: any."""
+"""Headers that can be set, with their allowed values; an empty tuple allows any value."""
 _BCRYPT: Final = re.compile(r"\$2[aby]\$(0[4-9]|1\d)\$[./A-Za-z0-9]{53}")
 """Hashes with a cost above 19 take minutes a request, so they are refused as mistakes."""
 _DURATION: Final = re.compile(r"(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+")
@@ -90,8 +90,8 @@ class WebConfig(Section):
     Attributes:
         tls_server_config: TLS; None serves plain HTTP.
         http_server_config: Headers to send with every response.
-        basic_auth_users: bcrypt hashes of passwords, by user; empty lets everybody in.
-        rate_limit: How many requests are served.
+        basic_auth_users: bcrypt hashes of passwords, by user; empty demands no login.
+        rate_limit: Limit of requests.
     """
 
     tls_server_config: TlsConfig | None = None

@@ -36,7 +36,7 @@ class Fact:
     Attributes:
         name: A few words.
         text: The figure, with its age where it is not of now.
-        wrong: Whether somebody should do something about it.
+        wrong: Whether it needs an action; it is then listed under "Wrong now".
     """
 
     name: str

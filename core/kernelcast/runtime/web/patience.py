@@ -73,7 +73,7 @@ class PatientProtocol(H11Protocol):
 
 
 def patient_protocol(request_seconds: float, connections: OpenConnections) -> type[H11Protocol]:
-    """Uvicorn's protocol, closing connections whose next request is not there, body included, within a time limit."""
+    """Return uvicorn's protocol with a time limit for the next request of each connection, its body included."""
     return type(
         "PatientProtocol", (PatientProtocol,), {"request_seconds": request_seconds, "server_connections": connections}
     )

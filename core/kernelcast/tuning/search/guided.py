@@ -161,7 +161,7 @@ class GuidedSearch:
         return min(found)[1]
 
     def _elites(self) -> list[int]:
-        """Return two configurations whose neighbours are looked at: one of the best, and the best of a niche."""
+        """Return two configurations whose neighbours become candidates: one of the best, and the best of a niche."""
         ranked = sorted(self._logs, key=self._logs.__getitem__)[: self._settings.elites]
         one = ranked[0] if self._turn % 2 else ranked[self._turn // 2 % len(ranked)]
         niches = list(self._niches.values()) or ranked

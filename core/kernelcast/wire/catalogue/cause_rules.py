@@ -60,7 +60,7 @@ class Rule:
     Attributes:
         result: Cause that it finds, or the reason why there is none.
         conditions: All must hold.
-        page: Whether it wakes somebody; else it is a ticket.
+        page: Whether the finding is a page; else it is a ticket.
         topic: Question that it answers; None for a rule of its own.
         evidence: Features that show it, beside those of the conditions.
         source: Origin of its limits.

@@ -24,7 +24,7 @@ class Metric:
     """One metric that kernelcast emits.
 
     Attributes:
-        prometheus_name: As it stands on `/metrics`.
+        prometheus_name: Its name on `/metrics`.
         kind: Its kind.
         help: One line for people.
         otlp_name: As it travels through Kafka; empty for a daemon's own metrics, which do not.

@@ -124,7 +124,7 @@ class Counters:
         launch_gaps: Idle times of the device between two activities; None if the method does not measure them.
         pools: Rows of pool (`device`, `pinned`), state (`used`, `free`, `total`, `limit`) and bytes, as of now.
         regions: Rows of region, launches within it, their GPU time in ns, and wall time in ns.
-        unseen: Rows of reason and launches that the method knows of but cannot time or name; not in any kernel's row.
+        unseen: Rows of reason and number of launches that the method counts but cannot time or name.
         dropped_records: Activity records that were lost before they could be added up.
         steps: Steps that the program has ended; on the device that it used first.
         items: Units of work, such as samples, that it said these steps processed.
@@ -230,7 +230,7 @@ class OutcomeFrame:
 
 @dataclass(frozen=True, slots=True)
 class OutcomesConfirmed:
-    """Ids of outcome events that need not be sent again: Kafka has acknowledged them, or they are refused for good.
+    """Ids of outcome events that need not be sent again: Kafka has acknowledged them, or refuses them permanently.
 
     The first one of a connection may have none; it says that this exporter confirms outcomes.
     """

@@ -17,7 +17,7 @@ APPROVAL_TYPE: Final = "dev.kernelcast.approval.v1"
 REQUIRED: Final = "required"
 """Value of `Hint.approval` where a person has to approve."""
 RESTART: Final = "restart"
-"""Granularity of tunables that change at a restart only: no program takes such a hint, somebody rolls it out."""
+"""Granularity of tunables that change at a restart only: no program tries such a hint, a person rolls it out."""
 RESULT_KINDS: Final = frozenset({"batch_size", "precision", "checkpointing"})
 """Kinds of tunables that change a program's results, unless the program declares otherwise."""
 SEARCH_ID: Final = "search"
