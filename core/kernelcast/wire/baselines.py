@@ -29,7 +29,7 @@ class NodeBaseline:
         spread_ratio: Robust standard deviation over the median.
         count: Intervals that went into it.
         code_version: Version of the program; empty where it is not known.
-        time_ns: When it was learnt, Unix nanoseconds.
+        time_ns: Time at which it was learnt, Unix nanoseconds.
         program: Program that launched the kernel; empty where it is not known, or where several did.
         sm_clock_mhz: Usual SM clock of these GPUs under load; 0 where it is not known.
     """

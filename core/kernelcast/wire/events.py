@@ -98,7 +98,7 @@ class Hint:
         confidence: Between 0 and 1.
         evidence: Facts from which the rule concluded it.
         approval: `required` where a person has to approve it first (`wire.tuning.approvals`); empty otherwise.
-        approved_by: Who approved it; the exporter fills it in when it delivers the hint.
+        approved_by: The person who approved it; the exporter fills it in when it delivers the hint.
         granularity: When the tunable may change: `call`, `step`, `epoch` or `restart`; empty where it is not known.
     """
 
@@ -136,15 +136,15 @@ class Outcome:
         program: The program.
         rank: Its rank.
         tunable: The tunable.
-        state: What happened.
-        reason: Why, for people.
+        state: The state that the hint has reached.
+        reason: The reason, for people.
         value: The tunable's value after it.
         previous: Its value before.
         measured_ratio: Kernel time with the new value over that with the old; None where it was not measured.
         measured_interval: Its 95 % interval.
-        pairs: How many interleaved pairs were measured.
-        hostname: Where; the exporter fills it in.
-        uuid: On which GPU; the exporter fills it in.
+        pairs: Number of interleaved pairs that were measured.
+        hostname: The node; the exporter fills it in.
+        uuid: UUID of the GPU; the exporter fills it in.
         decision: The experiment's decision: `kept`, `rolled_back`, `inconclusive` or `failed`; empty before it. Its
             state is `rolled_back` for all but the first, so that earlier readers close the hint.
         step_time_ratio: Time of a step per item with the new value over that with the old; None if not measured.

@@ -98,9 +98,9 @@ class Finding:
 
     Attributes:
         finding_id: Unique, and the same for as long as the finding lasts.
-        cause: Why.
+        cause: Its cause.
         state: Its present state.
-        severity: How urgent it is.
+        severity: Its urgency.
         scope: Its extent.
         labels: Labels of the series, or those that its series share, sorted pairs.
         metric: Prometheus name of the series that shows it best.
@@ -114,7 +114,7 @@ class Finding:
         series: Number of series that it explains.
         held: Whether it does not page, because the fleet has had as many pages as the settings allow.
         evidence: The facts behind it.
-        end_reason: Why it is over; None while it lasts.
+        end_reason: Reason for its end; None while it lasts.
     """
 
     finding_id: str
@@ -144,9 +144,9 @@ class Mark:
     Attributes:
         finding_id: The finding.
         verdict: The answer.
-        by: Who gave it.
+        by: The person.
         note: Remark, for people.
-        time_ns: When, Unix nanoseconds.
+        time_ns: Its time, Unix nanoseconds.
     """
 
     finding_id: str

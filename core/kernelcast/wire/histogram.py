@@ -53,7 +53,7 @@ class DurationTotals:
         count: Number of durations.
         sum_ns: Their sum in nanoseconds, exact.
         sum_squares_ns2: The sum of their squares in square nanoseconds, exact.
-        zero_count: How many of them were 0 ns (a clock too coarse to see them).
+        zero_count: Number of durations of 0 ns (the clock was too coarse).
         buckets: Scale-3 bucket index to count, without empty buckets.
     """
 

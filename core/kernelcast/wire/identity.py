@@ -46,7 +46,7 @@ class Device:
         model_name: The product's name; label `modelName`.
         gi_id: MIG GPU instance id; empty without MIG.
         gi_profile: MIG profile such as `1g.18gb`; empty without MIG.
-        mig_uuids: What CUDA calls the instance: UUIDs of its compute instances. No label; programs name them.
+        mig_uuids: CUDA's names of the instance: UUIDs of its compute instances. No label; programs report them.
     """
 
     hostname: str
@@ -91,7 +91,7 @@ class Process:
     Attributes:
         program: The user's name of the job; the key on `kernelcast.kernels`.
         rank: Its rank in a distributed job, as text; empty for a single process.
-        pid: As the process sees it (every pod may be pid 1), for people only.
+        pid: Its number in its own namespace (each pod may have a pid 1), for people only.
         nonce: Random number, generated at start and after a fork, that distinguishes processes.
         start_ns: Time when it began to count, Unix nanoseconds.
         source: One of `SOURCES`.

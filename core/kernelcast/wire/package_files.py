@@ -21,7 +21,7 @@ def package_files(package: Path, checkout: Path) -> Path:
 
     Args:
         package: The package's folder.
-        checkout: Where a checkout has these files.
+        checkout: Their folder in a checkout.
 
     Raises:
         ConfigurationError: Neither is there.
@@ -37,7 +37,7 @@ def copy_files(source: Path, target: Path, *, without: Collection[str] = ()) -> 
 
     Args:
         source: The folder.
-        target: Where its content goes; made if needed.
+        target: Folder of the copies; made if needed.
         without: Names directly below `source` that stay behind.
 
     Raises:

@@ -21,7 +21,7 @@ class DemoSource:
     Attributes:
         kind: `nvml`, `simulate`, `kineto` or `nsys`.
         path: The recording; None where there is none.
-        reason: Why this one, for people.
+        reason: Reason for the choice, for people.
     """
 
     kind: str

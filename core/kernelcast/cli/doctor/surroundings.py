@@ -88,8 +88,8 @@ def check_tpu(
     """Whether this node has TPUs, and whether their runtime answers: it does while a program has them.
 
     Args:
-        ports: Where it may listen on this node; none takes the runtime's own default.
-        devices: Where a TPU's device files are, `accel0` and so on.
+        ports: Ports of the runtime on this node; none takes the runtime's own default.
+        devices: Folder of a TPU's device files, `accel0` and so on.
         connect: Tries an address.
         present: Says whether a module is installed.
     """

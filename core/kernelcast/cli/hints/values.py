@@ -63,7 +63,7 @@ def outcome_of(record: HintRecord, verdict: str) -> Outcome:
 
     Args:
         record: The hint.
-        verdict: What `python -m kernelcast.tuning.runs` has printed.
+        verdict: The output of `python -m kernelcast.tuning.runs`.
 
     Raises:
         ConfigurationError: The hint is for a value that programs change by themselves, it is not approved, or the

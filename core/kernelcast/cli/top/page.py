@@ -61,7 +61,7 @@ class ScrapedPage:
         kernels: Label `kernel` to its totals.
         programs: Names of the programs seen, with their launches.
         sources: Values of the label `source` on GPUs and kernels; empty for live data.
-        forecasts: How many forecast series there are.
+        forecasts: Number of forecast series.
         judged: Series about which predictors can say whether a breach is probable.
         degradations: Labels and probability of each predicted degradation.
         seconds_left: Labels and median seconds to the threshold of each.

@@ -54,7 +54,7 @@ class History:
     """Pages of the last `NOW_SECONDS`, oldest first; at least the two newest. For one thread.
 
     Attributes:
-        changed_seconds: When the exporter's or predictor's count of intervals last rose; None while it is unknown.
+        changed_seconds: Time of the last rise of the exporter's or predictor's count of intervals; None if unknown.
     """
 
     changed_seconds: float | None = None

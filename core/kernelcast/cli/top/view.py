@@ -69,7 +69,7 @@ class Alerts:
 
     Attributes:
         firing: Their labels; None where nothing is known.
-        reason: Why nothing is known.
+        reason: The reason for which nothing is known.
     """
 
     firing: Sequence[Mapping[str, str]] | None = None

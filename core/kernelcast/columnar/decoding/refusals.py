@@ -19,7 +19,7 @@ def over_limit(status: MessageStatus, control: Int64Array, where: int) -> Decode
     """The error for a status of the walk.
 
     Args:
-        status: Why it stopped.
+        status: The reason for which the walk stopped.
         control: The walk's control array, for the limits.
         where: The byte of the message it had reached.
     """

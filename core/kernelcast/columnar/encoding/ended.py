@@ -27,7 +27,7 @@ class EndedSeries(Generic[Group]):
         samples = ended.complete("train", samples, now_ns)
 
     Args:
-        patience: How many times in a row a series may be missing before it has ended, at least 1.
+        patience: Calls of `complete` in a row without a series after which it has ended, at least 1.
         exclusive: Labels that have one value at a time: a missing series ends at once where its group has one that
             differs only in these labels.
     """

@@ -41,7 +41,7 @@ class Sample(NamedTuple):
     Attributes:
         metric: The catalogue's row.
         attributes: The series' labels, sorted by key, each key once.
-        time_ns: When it was measured, Unix nanoseconds.
+        time_ns: Time of the measurement, Unix nanoseconds.
         value: int travels as `as_int`, float as `as_double`; DurationTotals as a histogram; None says that a gauge or
             info series has ended (OTLP's no-recorded-value).
         start_ns: Start of the cumulative series, Unix nanoseconds; 0 for gauges.

@@ -84,7 +84,7 @@ class Logins:
         Args:
             users: bcrypt hashes by user.
             authorization: The header's value.
-            address: Where the request comes from.
+            address: Origin of the request (`connections.origin_of`).
         """
         credentials = _credentials(authorization)
         if credentials is None:

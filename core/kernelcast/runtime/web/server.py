@@ -65,7 +65,7 @@ class WebServer:
     Attributes:
         address: `HOST:PORT` as bound, once started.
         progressed: Called once a second by the loop that answers requests; must not block; set it before `start()`.
-        request_seconds: How long a client may take to send a request; then its connection is closed.
+        request_seconds: Time in which a client must send a request; then its connection is closed.
         connections: The open connections, with their limit.
         scrapes: Runs `/metrics`, and limits the number of waiting requests.
     """
@@ -84,7 +84,7 @@ class WebServer:
         """Prepare to serve.
 
         Args:
-            settings: Where, and with which web configuration file.
+            settings: Address to listen on, and the web configuration file.
             title: The service's name without ours, for the landing page and `kernelcast_build_info`.
             metrics: A registry, or a function that answers `/metrics`; called on a few threads at a time.
             routes: The service's own, with endpoints that are coroutines, as synchronous ones share 40 threads; the

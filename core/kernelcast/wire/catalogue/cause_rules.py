@@ -42,7 +42,7 @@ class Condition:
 
     Attributes:
         feature: The feature.
-        comparison: How it is compared.
+        comparison: The comparison.
         limit: Compared with it by `AT_LEAST` and `AT_MOST`.
         members: Compared with it by `ONE_OF`.
     """

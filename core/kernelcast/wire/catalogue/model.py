@@ -27,7 +27,7 @@ class Metric:
         prometheus_name: Its name on `/metrics`.
         kind: Its kind.
         help: One line for people.
-        otlp_name: As it travels through Kafka; empty for a daemon's own metrics, which do not.
+        otlp_name: Its name on Kafka; empty for a daemon's own metrics, which do not go through Kafka.
         unit: UCUM, as OTLP has it; empty for DCGM's names, so that no translator renames them.
         labels: Names of its labels.
         source: Origin of the values, for `docs/metrics.md`.

@@ -160,7 +160,7 @@ class Status:
     Attributes:
         method: `cupti`, `event`, `count` or `manual`.
         state: `active`, `backed_off`, `off`, `yielded` or `dormant`.
-        reason: Why, in at most 200 characters.
+        reason: Reason for the state, at most 200 characters.
         sample_ratio: Share of launches that the method tries to time, 0 to 1.
     """
 

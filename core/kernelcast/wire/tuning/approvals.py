@@ -42,9 +42,9 @@ class Approval:
             has no value; without device model or code version it counts for each.
         state: `approved`, or `withdrawn` if the person rejects it.
         expires_at_ns: Expiry of the hint, Unix nanoseconds.
-        reason: Why, for people.
-        by: Who answered.
-        time_ns: When, Unix nanoseconds.
+        reason: The reason, for people.
+        by: The person.
+        time_ns: Its time, Unix nanoseconds.
         most: Of a search, the number of different candidates that it covers.
     """
 

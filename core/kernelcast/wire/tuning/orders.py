@@ -34,9 +34,9 @@ class StopOrder:
         program: The program; `*` is every program.
         node: The node, as its exporter names it; `*` is every node.
         in_force: False: the order was lifted.
-        reason: Why, for people.
-        by: Who gave it.
-        time_ns: When, Unix nanoseconds.
+        reason: The reason, for people.
+        by: The person.
+        time_ns: Its time, Unix nanoseconds.
     """
 
     program: str = ANY

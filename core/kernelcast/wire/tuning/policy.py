@@ -38,7 +38,7 @@ class Policy:
     Attributes:
         modes: Mode by program; `*` is for the programs that are not named, without it `tune`.
         quiet_hours: Times of day, UTC, in which nothing is tried, such as `22:00-06:00`.
-        time_ns: When it was written, Unix nanoseconds.
+        time_ns: Time of its writing, Unix nanoseconds.
     """
 
     modes: Mapping[str, Mode] = field(default_factory=dict)

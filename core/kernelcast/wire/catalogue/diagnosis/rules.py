@@ -125,7 +125,7 @@ class Advice:
     Attributes:
         text: One sentence, for people.
         kinds: Kinds of tunables that carry it out.
-        direction: How their value changes.
+        direction: Direction in which their value changes.
         changes_results: Whether the program's results may change; a person has to approve it.
     """
 
@@ -142,8 +142,8 @@ class DiagnosisRule:
     Attributes:
         name: Its name, as published.
         thresholds: All must hold; the value of the first one's signal is published as evidence.
-        advice: What to change.
-        source: Where the thresholds come from; `own` was chosen by us.
+        advice: The proposed change.
+        source: Origin of the thresholds; `own`: chosen by us.
     """
 
     name: str
