@@ -98,6 +98,6 @@ def _open_shared(path: Path) -> int:
 
 def _is_current(descriptor: int, path: Path) -> bool:
     """Whether a path still leads to an open file."""
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(OSError):
         return os.path.samestat(os.fstat(descriptor), path.stat())
     return False
