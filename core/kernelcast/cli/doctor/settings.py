@@ -1,4 +1,4 @@
-"""The part of the settings that the doctor reads, with the exporter's names for its paths and addresses."""
+"""The part of the settings that `kernelcast doctor` reads, with the exporter's names for its paths and addresses."""
 
 from pathlib import Path
 from typing import Final

@@ -1,4 +1,4 @@
-"""Reads the topics of hints, outcomes and orders: to their present end, or as messages come."""
+"""Reads the topics of hints, outcomes and orders for `command`: to their present end, or as messages come."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,6 +15,7 @@ from kernelcast.wire.errors import BrokerError
 from kernelcast.wire.topics import HINTS, ORDERS, OUTCOMES, Topic
 
 CLIENT: Final = "kernelcast-hints"
+"""Name of the client and its group, and source of the events that it writes."""
 READ_SECONDS: Final = 0.2
 MAX_MESSAGES: Final = 500
 

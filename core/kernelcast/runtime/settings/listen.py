@@ -1,4 +1,4 @@
-"""Listen addresses as Prometheus's tools write them: `HOST:PORT`, `:PORT`, `[::1]:PORT`."""
+"""Parses listen addresses as Prometheus's tools write them: `HOST:PORT`, `:PORT`, `[::1]:PORT`."""
 
 from typing import Final
 

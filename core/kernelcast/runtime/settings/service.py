@@ -1,6 +1,7 @@
 """Settings of all daemons: flags > `KERNELCAST_*` environment > one YAML file > defaults.
 
-A service subclasses `ServiceSettings` with its own fields and gives `web` its default port::
+Each command calls `load` once. A service subclasses `ServiceSettings` with its own fields and gives `web` its default
+port::
 
     class BridgeSettings(ServiceSettings):
         web: WebSettings = WebSettings(listen_address=":19401")
