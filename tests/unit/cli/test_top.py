@@ -17,7 +17,7 @@ from kernelcast.cli.top.rates import NOW_SECONDS, History
 from kernelcast.cli.top.screen import render
 from kernelcast.cli.top.target import ServerCredentials, base_url, firing_alerts
 from kernelcast.cli.top.view import Alerts, TopView
-from kernelcast.wire.errors import ConfigurationError
+from kernelcast.wire.errors import ConfigurationError, PageError
 
 GPU = 'Hostname="n0",gpu="1",source="simulated"'
 UP = 'kernelcast_producer_up{instance="n0",job="kernelcast-exporter"} 1\n'
@@ -203,6 +203,15 @@ def test_without_the_heartbeat_an_empty_answer_is_not_calm(monkeypatch: pytest.M
     assert firing_alerts("http://prometheus/api/v1", ServerCredentials()) == []
     prometheus(monkeypatch, {"alertname": "Watchdog"}, {"alertname": "KernelcastGpuHot"})
     assert firing_alerts("http://prometheus/api/v1", ServerCredentials()) == [{"alertname": "KernelcastGpuHot"}]
+
+
+@pytest.mark.parametrize(
+    "body", ['{"data": {"result": [1]}}', '{"data": {"result": 1}}', '{"data": {"result": [{}]}}', "[]"]
+)
+def test_an_answer_that_is_not_prometheus_is_an_error_with_a_remedy(body: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(target, "get", lambda _url, _access: body)
+    with pytest.raises(PageError, match="is not the API of a Prometheus"):
+        firing_alerts("http://other/api/v1", ServerCredentials())
 
 
 def test_keys_sort_pause_filter_and_quit() -> None:

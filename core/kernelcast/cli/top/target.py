@@ -146,6 +146,6 @@ def _query(api_url: str, expression: str, access: ServerCredentials) -> list[dic
     body = get(f"{api_url}/query?{urllib.parse.urlencode(parameters)}", access)
     try:
         result: list[Any] = json.loads(body)["data"]["result"]
+        return [dict(item["metric"]) for item in result]
     except (ValueError, KeyError, TypeError):
         raise PageError(f"{api_url} is not the API of a Prometheus; check --prometheus") from None
-    return [dict(item["metric"]) for item in result]
