@@ -29,7 +29,8 @@ SKIPPED_SHARE: Final = 0.3
 UPDATES: Final = 128
 MIN_BLOCK: Final = 8
 """After t intervals the quantiles are computed again each `max(MIN_BLOCK, t / UPDATES)`, whatever comes later."""
-BYTES_AT_ONCE: Final = 256 * 2**20
+BYTES_AT_ONCE: Final = 16 * 2**20
+"""Forecasts of a group of rows by all methods have about this size; larger ones exceed the processor's cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +60,10 @@ def forecast(
         seasons: Candidate lengths of seasons, intervals.
         fitted: Fitted models of the same series; None for none.
     """
-    group = max(1, BYTES_AT_ONCE // (8 * 30 * (1 + len(seasons)) * max(1, panel.length)))
     methods = installed()
     parts = [
         _forecast(panel.values[rows], lead, levels, seasons, methods, models_of(fitted, lead, rows))
-        for rows in row_groups(panel.rows, group)
+        for rows in row_groups(panel, seasons)
     ]
     return LeadForecast(
         np.concatenate([part.center for part in parts]),
@@ -109,10 +109,11 @@ def forecasts_of(
     return found if had.all() else {name: np.where(had, values, np.nan) for name, values in found.items()}
 
 
-def row_groups(rows: int, group: int) -> Iterator[slice]:
-    """Yield rows in groups of at most `group`."""
-    for begin in range(0, rows, group):
-        yield slice(begin, min(begin + group, rows))
+def row_groups(panel: Panel, seasons: Sequence[int]) -> Iterator[slice]:
+    """Yield the rows of a panel in groups of about `BYTES_AT_ONCE`: 30 methods, and as many for each season."""
+    group = max(1, BYTES_AT_ONCE // (8 * 30 * (1 + len(seasons)) * max(1, panel.length)))
+    for begin in range(0, panel.rows, group):
+        yield slice(begin, min(begin + group, panel.rows))
 
 
 def models_of(fitted: FittedPanel | None, lead: int, rows: slice) -> dict[str, Floats]:

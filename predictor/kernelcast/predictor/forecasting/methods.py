@@ -30,46 +30,90 @@ TRENDS: Final = ((0.3, 0.1, 0.9), (0.3, 0.05, 0.98), (0.1, 0.02, 0.99))
 """Weights of level and slope, and damping."""
 REVERSIONS: Final = ((0.6, 0.9), (0.6, 0.97), (0.6, 1.0), (0.1, 0.99), (0.1, 1.0))
 """Weight of a new deviation from the seasonal profile, and the share of it that is left an interval later."""
+DEVIATION_CYCLES: Final = (1, 4)
+"""Cycles of which the seasonal profile is the mean from which a deviation is taken."""
 
 
-def built_in(values: Floats, lead: int, seasons: Sequence[int]) -> dict[str, Floats]:
-    """Last value, medians, exponential smoothing without and with damped trend, and seasonal methods.
+class BuiltIn:
+    """The built-in methods on one array: what does not depend on the lead is computed once, when first needed.
+
+    These are the last value, medians, exponential smoothing without and with damped trend, seasonal methods. For one
+    thread.
 
     Args:
         values: float64, shape (n, t), without gaps.
-        lead: Intervals from the origin to the forecast.
-        seasons: Lengths of seasons, intervals. Forecasts by the shortest begin with the first value of the same phase,
-            those by others after two cycles.
     """
-    found = {NAIVE: values}
-    found |= {f"median of {length}": rolling_median(values, length) for length in MEDIANS}
-    found |= {f"smoothing {alpha}": exponential_mean(values, alpha) for alpha in WEIGHTS}
-    for alpha, beta, phi in TRENDS:
-        level, slope = damped_trend(values, alpha, beta, phi)
-        found[f"trend {alpha} {beta} {phi}"] = level + slope * phi * (1 - phi**lead) / (1 - phi)
-    for season in seasons:
-        first = 2 * season + lead - 1 if season > min(seasons) else -lead % season
-        if season > 1 and values.shape[1] > first:
-            seasonal = _seasonal(values, lead, season)
-            for each in seasonal.values():
-                each[:, :first] = np.nan
-            found |= seasonal
-    return found
+
+    def __init__(self, values: Floats) -> None:
+        self._values = values
+        self._levels: dict[str, Floats] = {}
+        self._trends: dict[str, tuple[float, Floats, Floats]] = {}
+        self._deviations: dict[tuple[int, int, float], Floats] = {}
+
+    def __call__(self, values: Floats, lead: int, seasons: Sequence[int]) -> dict[str, Floats]:
+        """Forecasts by method.
+
+        Args:
+            values: The array of `__init__`.
+            lead: Intervals from the origin to the forecast.
+            seasons: Lengths of seasons, intervals. Forecasts by the shortest begin with the first value of the same
+                phase, those by others after two cycles.
+        """
+        self._smooth()
+        found = dict(self._levels)
+        for name, (phi, level, slope) in self._trends.items():
+            found[name] = level + slope * phi * (1 - phi**lead) / (1 - phi)
+        for season in seasons:
+            first = 2 * season + lead - 1 if season > min(seasons) else -lead % season
+            if season > 1 and values.shape[1] > first:
+                seasonal = self._seasonal(lead, season)
+                for each in seasonal.values():
+                    each[:, :first] = np.nan
+                found |= seasonal
+        return found
+
+    def _smooth(self) -> None:
+        """Compute the methods that know no season, for every lead."""
+        if self._levels:
+            return
+        values = self._values
+        self._levels[NAIVE] = values
+        self._levels |= {f"median of {length}": rolling_median(values, length) for length in MEDIANS}
+        self._levels |= {f"smoothing {alpha}": exponential_mean(values, alpha) for alpha in WEIGHTS}
+        for alpha, beta, phi in TRENDS:
+            self._trends[f"trend {alpha} {beta} {phi}"] = (phi, *damped_trend(values, alpha, beta, phi))
+
+    def _seasonal(self, lead: int, season: int) -> dict[str, Floats]:
+        """Means of earlier seasons, alone and with a share of the present deviation from them."""
+        profiles = {cycles: seasonal_mean(self._values, season, lead, cycles) for cycles in (1, 3, 4, 6)}
+        found = {f"season {season} mean of {cycles}": profiles[cycles].copy() for cycles in (1, 3, 6)}
+        for cycles in DEVIATION_CYCLES:
+            for alpha, share in REVERSIONS:
+                recent = self._deviation(season, cycles, alpha)
+                found[f"season {season} mean of {cycles} deviation {alpha} {share}"] = (
+                    profiles[cycles] + recent * share**lead
+                )
+        return found
+
+    def _deviation(self, season: int, cycles: int, alpha: float) -> Floats:
+        """The smoothed deviation from the mean of earlier seasons, at every interval."""
+        key = season, cycles, alpha
+        if key not in self._deviations:
+            expected = lagged(seasonal_mean(self._values, season, season, cycles), season)
+            deviation = np.nan_to_num(self._values - expected, nan=0.0)
+            for each in {each for each, _ in REVERSIONS}:
+                self._deviations[season, cycles, each] = exponential_mean(deviation, each)
+        return self._deviations[key]
 
 
-def _seasonal(values: Floats, lead: int, season: int) -> dict[str, Floats]:
-    """Means of earlier seasons, alone and with a share of the present deviation from them."""
-    profiles = {cycles: seasonal_mean(values, season, lead, cycles) for cycles in (1, 3, 4, 6)}
-    found = {f"season {season} mean of {cycles}": profiles[cycles] for cycles in (1, 3, 6)}
-    for cycles in (1, 4):
-        expected = lagged(seasonal_mean(values, season, season, cycles), season)
-        deviation = np.nan_to_num(values - expected, nan=0.0)
-        for alpha, share in REVERSIONS:
-            recent = exponential_mean(deviation, alpha)
-            found[f"season {season} mean of {cycles} deviation {alpha} {share}"] = (
-                profiles[cycles] + recent * share**lead
-            )
-    return found
+def built_in(values: Floats, lead: int, seasons: Sequence[int]) -> dict[str, Floats]:
+    """The built-in methods for one lead; `for_leads` shares their work between leads."""
+    return BuiltIn(values)(values, lead, seasons)
+
+
+def for_leads(methods: Sequence[Methods], values: Floats) -> tuple[Methods, ...]:
+    """The methods for several leads of one array; the built-in ones compute once what all leads share."""
+    return tuple(BuiltIn(values) if method is built_in else method for method in methods)
 
 
 @cache

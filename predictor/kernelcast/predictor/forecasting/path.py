@@ -20,7 +20,7 @@ from kernelcast.predictor.forecasting.combination import (
     weighted_median,
 )
 from kernelcast.predictor.forecasting.deep.panel import FittedPanel
-from kernelcast.predictor.forecasting.methods import NAIVE, installed
+from kernelcast.predictor.forecasting.methods import NAIVE, for_leads, installed
 from kernelcast.predictor.forecasting.panel import Panel
 from kernelcast.predictor.forecasting.rolling import begun, forward_filled
 from kernelcast.predictor.forecasting.selection import selected
@@ -28,7 +28,6 @@ from kernelcast.predictor.forecasting.selection import selected
 EACH_LEAD: Final = 48
 """Up to this lead each has its own weights; beyond it only leads that grow by `GROWTH`, others use the last one's."""
 GROWTH: Final = 1.15
-BYTES_AT_ONCE: Final = 256 * 2**20
 
 
 def forecast_path(
@@ -46,10 +45,9 @@ def forecast_path(
     Returns:
         Medians, shape (n, leads), and quantiles, shape (levels, n, leads), NaN where a series is too short for them.
     """
-    group = max(1, BYTES_AT_ONCE // (8 * 30 * (1 + len(seasons)) * max(1, panel.length)))
     parts = [
         _path(panel.values[rows], leads, levels, seasons, partial(models_of, fitted, rows=rows))
-        for rows in row_groups(panel.rows, group)
+        for rows in row_groups(panel, seasons)
     ]
     return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts], axis=1)
 
@@ -73,16 +71,14 @@ def forecast_leads(
     Returns:
         Medians, shape (n, leads), and quantiles, shape (levels, n, leads), NaN where a series is too short for them.
     """
-    group = max(1, BYTES_AT_ONCE // (8 * 30 * (1 + len(seasons)) * max(1, panel.length)))
     medians, quantiles = (
         np.full((panel.rows, len(leads)), np.nan),
         np.full((len(levels), panel.rows, len(leads)), np.nan),
     )
-    methods = installed()
-    for rows in row_groups(panel.rows, group):
+    for rows in row_groups(panel, seasons):
         values = panel.values[rows]
         filled, known, had = forward_filled(values), ~np.isnan(values), begun(values)
-        floor = lowest(filled)
+        methods, floor = for_leads(installed(), filled), lowest(filled)
         for place, lead in enumerate(leads):
             found = forecasts_of(methods, filled, had, lead, seasons)
             center = combined(found, filled, known, lead)
@@ -110,8 +106,8 @@ def _path(
     seasons: Sequence[int],
     fitted: Callable[[int], dict[str, Floats]],
 ) -> tuple[Floats, Floats]:
-    filled, known, had, methods = forward_filled(values), ~np.isnan(values), begun(values), installed()
-    floor = lowest(filled)
+    filled, known, had = forward_filled(values), ~np.isnan(values), begun(values)
+    methods, floor = for_leads(installed(), filled), lowest(filled)
     center = np.empty((len(values), leads))
     own = [lead for lead in own_leads(leads) if lead == 1 or values.shape[1] > lead + MIN_ERRORS]
     offsets = np.full((len(levels), len(values), len(own)), np.nan)

@@ -50,6 +50,21 @@ def _start(values: Any) -> dict[str, float]:
     return {"initial_level": float(values[0, 0]), "initial_trend": 0.0}
 
 
+@given(
+    st.integers(0, 10_000), st.lists(st.integers(1, 40), min_size=1, max_size=4), st.sampled_from([(), (6,), (6, 15)])
+)
+def test_methods_that_share_their_work_between_leads_forecast_as_each_lead_alone(
+    seed: int, leads: list[int], seasons: tuple[int, ...]
+) -> None:
+    values = 20 + np.cumsum(noise(3, 50, seed), axis=1)
+    (shared,) = methods.for_leads([methods.built_in], values)
+    for lead in leads:
+        found, alone = shared(values, lead, seasons), methods.built_in(values, lead, seasons)
+        assert list(found) == list(alone)
+        for name in alone:
+            np.testing.assert_array_equal(found[name], alone[name])
+
+
 def test_exponential_mean_is_its_recursion() -> None:
     values, level = noise(1, 30), 0.0
     expected = []
