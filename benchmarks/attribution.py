@@ -45,7 +45,7 @@ def resident_mib() -> float:
     return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE_BYTES / MIB
 
 
-def furnish(root: Path) -> None:
+def write_node_files(root: Path) -> None:
     """Processes, pods and jobs in a directory."""
     for directory in ("log/pods", "log/containers", "jobs", "proc"):
         (root / directory).mkdir(parents=True)
@@ -100,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)
-        furnish(root)
+        write_node_files(root)
         command = [sys.executable, "-c", KUBELET, str(root / "kubelet.sock")]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as kubelet:
             assert kubelet.stdout is not None

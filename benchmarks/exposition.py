@@ -17,7 +17,7 @@ import numpy as np
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from kernelcast.bridge.expose.compress import Packing
+from kernelcast.bridge.expose.compress import PageCompressor
 from kernelcast.bridge.expose.formats import encode, text
 from kernelcast.bridge.expose.negotiate import Coding, Format
 from kernelcast.bridge.series.store import SeriesStore
@@ -155,7 +155,7 @@ def main() -> None:
     snapshot_seconds, _ = best(options.runs, store.snapshot)
 
     def page(format_: Format, coding: Coding = Coding.IDENTITY) -> int:
-        return sum(len(piece) for piece in Packing(coding).pieces(encode(store.snapshot(), format_)))
+        return sum(len(piece) for piece in PageCompressor(coding).pieces(encode(store.snapshot(), format_)))
 
     others = {
         name: best(options.runs, partial(page, format_, coding))

@@ -58,7 +58,7 @@ def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE_BYTES
 
 
-def bring(decoder: Decoder, store: SeriesStore, bodies: Sequence[bytes], turn: int) -> float:
+def store_messages(decoder: Decoder, store: SeriesStore, bodies: Sequence[bytes], turn: int) -> float:
     """Store messages; the seconds of the processor that decoder and store took."""
     began = time.process_time()
     for begin in range(0, len(bodies), MESSAGES_AT_ONCE):
@@ -82,9 +82,9 @@ def main() -> None:
     store.expose(0, exposed=True)
     bodies = [message(node, 10**9) for node in range(nodes)]
     before = resident_bytes()
-    arrival_seconds = bring(decoder, store, bodies, 0)
+    arrival_seconds = store_messages(decoder, store, bodies, 0)
     held = resident_bytes() - before
-    known_seconds = bring(decoder, store, bodies, 1)
+    known_seconds = store_messages(decoder, store, bodies, 1)
     lengths = store.snapshot().layout.label_length
     series = len(lengths)
     figures: dict[str, float] = {

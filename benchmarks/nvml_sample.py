@@ -62,7 +62,7 @@ class Remembered:
         return answer
 
 
-def milliseconds(nvml: Any, tell: Callable[[int], None], samples: int, rounds: int) -> float:
+def milliseconds(nvml: Any, set_time: Callable[[int], None], samples: int, rounds: int) -> float:
     """Processor time of a sample, the smallest of the rounds."""
     sampler = Sampler(NotedNvml(nvml, CallBoard()), SamplerOptions(names=False)).start()
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -71,7 +71,7 @@ def milliseconds(nvml: Any, tell: Callable[[int], None], samples: int, rounds: i
         began = time.process_time()
         for _ in range(count):
             second += 1
-            tell(second * SECOND_NS)
+            set_time(second * SECOND_NS)
             send(nowhere, {"reading": sampler.sample(second * SECOND_NS).to_json()})
         if count == samples:
             best = min(best, (time.process_time() - began) / count * 1000)
@@ -90,11 +90,11 @@ def main() -> None:
     now_ns = [0]
     recording = Recording(tuple(moments(options.gpus)))
 
-    def tell(time_ns: int) -> None:
+    def set_time(time_ns: int) -> None:
         now_ns[0] = time_ns
 
     result = {
-        name: round(milliseconds(nvml, tell, options.samples, options.rounds), 3)
+        name: round(milliseconds(nvml, set_time, options.samples, options.rounds), 3)
         for name, nvml in (
             ("played recording, ms", RecordedNvml(recording, clock=lambda: now_ns[0])),
             ("remembered answers, ms", Remembered(RecordedNvml(recording, clock=lambda: now_ns[0]))),

@@ -28,7 +28,7 @@ from tests.support.ports import free_ports
 
 from kernelcast.runtime.kafka.embedded import EmbeddedBroker
 
-LOOK_SECONDS = 0.1
+POLL_SECONDS = 0.1
 QUIET_SECONDS = 3.0
 LIMIT_SECONDS = 900.0
 QUIET_SHARE = 0.2
@@ -47,7 +47,7 @@ class Start:
         everything_cpu_seconds: Processor time until nothing is left to compile.
         resident_mib: Resident memory of the bridge, once nothing is left to compile.
         anonymous_mib: The part of it that no file backs.
-        most_resident_mib: The most that all its processes held at one look.
+        most_resident_mib: The most that all its processes held at one poll.
     """
 
     ready_seconds: float
@@ -67,7 +67,7 @@ class Watched:
         self._cpu_seconds: dict[int, float] = {}
         self.most_resident_mib = 0.0
 
-    def look(self) -> float:
+    def read_processes(self) -> float:
         """Processor seconds of all of them so far."""
         if self.process.poll() is not None:
             raise SystemExit(f"the bridge ended with {self.process.returncode}; start it by hand to see why")
@@ -84,7 +84,7 @@ class Watched:
 
     @property
     def own_cpu_seconds(self) -> float:
-        """Of them, the bridge's own at the last look."""
+        """Of them, the bridge's own at the last poll."""
         return self._cpu_seconds[self.process.pid]
 
     def children(self) -> list[int]:
@@ -111,24 +111,24 @@ def start(python: str, bootstrap_servers: str, cache: Path) -> Start:
     """Start a bridge, wait until it has compiled everything, and stop it."""
     address = f"127.0.0.1:{free_ports(1)[0]}"
     options = ["--kafka.bootstrap-servers", bootstrap_servers, "--web.listen-address", address]
-    begun = time.perf_counter()
+    began = time.perf_counter()
     watched = Watched(
         [python, "-m", "kernelcast.cli", "bridge", *options], {**os.environ, "NUMBA_CACHE_DIR": str(cache)}
     )
     try:
         while not is_ready(f"http://{address}/-/ready"):
-            watched.look()
-            time.sleep(LOOK_SECONDS)
-            if time.perf_counter() - begun > LIMIT_SECONDS:
+            watched.read_processes()
+            time.sleep(POLL_SECONDS)
+            if time.perf_counter() - began > LIMIT_SECONDS:
                 raise SystemExit(f"the bridge was not ready after {LIMIT_SECONDS:.0f} s")
-        ready_seconds, ready_cpu_seconds = time.perf_counter() - begun, watched.look()
+        ready_seconds, ready_cpu_seconds = time.perf_counter() - began, watched.read_processes()
         ready_own_cpu_seconds = watched.own_cpu_seconds
         settle(watched)
         return Start(
             ready_seconds,
             ready_cpu_seconds,
             ready_own_cpu_seconds,
-            watched.look(),
+            watched.read_processes(),
             watched.status("VmRSS"),
             watched.status("RssAnon"),
             watched.most_resident_mib,
@@ -140,10 +140,10 @@ def start(python: str, bootstrap_servers: str, cache: Path) -> Start:
 
 def settle(watched: Watched) -> None:
     """Wait until it uses hardly any processor time for some seconds."""
-    quiet_since, before = time.perf_counter(), watched.look()
+    quiet_since, before = time.perf_counter(), watched.read_processes()
     while time.perf_counter() - quiet_since < QUIET_SECONDS:
         time.sleep(1.0)
-        now = watched.look()
+        now = watched.read_processes()
         if now - before > QUIET_SHARE or watched.children():
             quiet_since = time.perf_counter()
         before = now

@@ -50,13 +50,13 @@ def main() -> int:
             for number in range(len(results), options.campaigns):
                 campaign = Campaign(stack, launcher, f"cnn-{number}", options.patience)
                 results.append(campaign.run(Settings()))
-                print(_story(number, results[-1]), flush=True)
+                print(_campaign_text(number, results[-1]), flush=True)
                 _write(options.json, rows, results)
     print("\n" + " | ".join(HEAD), flush=True)
     kept = [(number, claim) for number, result in enumerate(results) for claim in result.claims]
     for place, (number, claim) in enumerate(kept):
         if place >= len(rows):
-            rows.append(_again(number, claim, launcher, options, random))
+            rows.append(_measured_again(number, claim, launcher, options, random))
             _write(options.json, rows, results)
         print(" | ".join(str(rows[place][name]) for name in rows[place] if name != "pairs"), flush=True)
     if compared := [row for row in rows if row["within"] is not None]:
@@ -81,7 +81,7 @@ def _write(path: Path | None, rows: list[dict[str, Any]], results: list[Campaign
         path.write_text(json.dumps(found, indent=1, default=str) + "\n")
 
 
-def _again(
+def _measured_again(
     number: int, claim: Claim, launcher: Launcher, options: argparse.Namespace, random: Random
 ) -> dict[str, Any]:
     """Measure a kept change by whole runs with and without it, in random order within each pair."""
@@ -113,7 +113,7 @@ def _interval(ratio: Ratio) -> str:
     return f"{ratio.low:.3f} to {ratio.high:.3f}"
 
 
-def _story(number: int, result: CampaignResult) -> str:
+def _campaign_text(number: int, result: CampaignResult) -> str:
     lines = [f"campaign {number}, load {os.getloadavg()[0]:.1f}: last verdict after {result.seconds:.0f} s"]
     for one in result.outcomes:
         ratio = "" if one.measured_ratio is None else f" {one.measured_ratio:.3f} {one.measured_interval}"

@@ -105,10 +105,10 @@ class Campaign:
         command = self._launcher.command(planted, "--epochs", "1000000", "--program", self._name)
         program = self._stack.background(self._name, *command, environ=environ)
         try:
-            self._expect(lambda: self._ended(DIAGNOSED))
-            self._try("threads", "1")
-            self._try(*WORSE)
-            self._expect(lambda: self._open() is None)
+            self._wait_for(lambda: self._ended(DIAGNOSED))
+            self._propose_and_wait("threads", "1")
+            self._propose_and_wait(*WORSE)
+            self._wait_for(lambda: self._hint_on_trial() is None)
             result.seconds = time.monotonic() - began
             result.stop_seconds = self._stop_in_the_middle()
             epochs = self._epochs(program)
@@ -121,22 +121,22 @@ class Campaign:
         result.restarted = self._launcher.run(planted, 1, program=self._name, tuning_directory=str(self._memory))[0]
         return result
 
-    def _try(self, tunable: str, value: str) -> None:
+    def _propose_and_wait(self, tunable: str, value: str) -> None:
         """Propose a value, and wait for the end of its trial."""
         hint_id = self._send(tunable, value)
-        self._expect(lambda: self._state(hint_id) in ENDS)
+        self._wait_for(lambda: self._state(hint_id) in ENDS)
 
     def _stop_in_the_middle(self) -> float | None:
         """Stop the trial that is open, of any hint; returns the seconds until its outcome."""
         self._send("bucket_mb", "5.0")
-        self._expect(lambda: self._open() is not None)
-        hint_id = self._open()
+        self._wait_for(lambda: self._hint_on_trial() is not None)
+        hint_id = self._hint_on_trial()
         if hint_id is None:
             return None
         began = time.monotonic()
         bootstrap = ("--kafka.bootstrap-servers", self._stack.bootstrap_servers)
         kernelcast("hints", "stop", "--program", self._name, *bootstrap)
-        self._expect(lambda: self._state(hint_id) in ENDS)
+        self._wait_for(lambda: self._state(hint_id) in ENDS)
         return time.monotonic() - began
 
     def _send(self, tunable: str, value: str) -> str:
@@ -162,7 +162,7 @@ class Campaign:
             return None
         return next((state for state in states if state not in ENDS), states[0])
 
-    def _open(self) -> str | None:
+    def _hint_on_trial(self) -> str | None:
         """Return the hint that is being tried."""
         records = [one for one in self._known().records.values() if one.program == self._name]
         tried = [one.hint_id for one in records if self._state(one.hint_id) is OutcomeState.APPLIED]
@@ -180,7 +180,7 @@ class Campaign:
     def _epochs(self, program: ServerProcess) -> list[Epoch]:
         return epochs_of(program.log.read_text(errors="replace")) if program.log.exists() else []
 
-    def _expect(self, condition: Callable[[], bool]) -> bool:
+    def _wait_for(self, condition: Callable[[], bool]) -> bool:
         deadline = time.monotonic() + self._patience_seconds
         while time.monotonic() < deadline:
             if condition():

@@ -31,7 +31,7 @@ from kernelcast.bridge.browser.batch import MAX_QUERIES
 from kernelcast.bridge.browser.prometheus import PrometheusProxy
 from kernelcast.bridge.browser.settings import PagesSettings
 from kernelcast.bridge.browser.site import PageSite
-from kernelcast.bridge.expose.compress import Packing
+from kernelcast.bridge.expose.compress import PageCompressor
 from kernelcast.bridge.expose.formats import encode
 from kernelcast.bridge.expose.negotiate import Coding, Format
 from kernelcast.bridge.warm_up import warm_up, warm_up_the_rest
@@ -133,8 +133,8 @@ def scrape_cpu_seconds(series: int) -> float:
     times = []
     for _ in range(3):
         began = time.process_time()
-        packing = Packing(Coding.GZIP)
-        total = sum(len(piece) for piece in packing.pieces(encode(store.snapshot(), Format.TEXT, created=False)))
+        compressor = PageCompressor(Coding.GZIP)
+        total = sum(len(piece) for piece in compressor.pieces(encode(store.snapshot(), Format.TEXT, created=False)))
         times.append(time.process_time() - began)
         if not total:
             raise RuntimeError("the page is empty")

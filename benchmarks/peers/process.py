@@ -11,7 +11,7 @@ from typing import Final
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 CPU_CLOCK: Final = 2
 """Kind of the clock that counts a process's user and system time: CPUCLOCK_SCHED in Linux's posix-timers.h."""
-LOOK_SECONDS: Final = 0.05
+POLL_SECONDS: Final = 0.05
 BUSY_RATIO: Final = 0.25
 """A process that uses more of one core than this is at work; what each of them uses at rest is a few per cent."""
 
@@ -58,9 +58,9 @@ class Watch:
 
     def __init__(self, process: Process) -> None:
         self._process = process
-        self._began = self._looked = time.monotonic()
+        self._began = self._polled = time.monotonic()
         self._began_cpu = self._seen_cpu = process.cpu_seconds()
-        self.seconds = LOOK_SECONDS
+        self.seconds = POLL_SECONDS
         self.cpu_seconds = 0.0
 
     def until_rest(self, *, quiet_seconds: float, timeout_seconds: float) -> None:
@@ -74,12 +74,12 @@ class Watch:
             TimeoutError: It was still at work.
         """
         busy_at = time.monotonic()
-        while self._looked - busy_at < quiet_seconds:
-            time.sleep(LOOK_SECONDS)
+        while self._polled - busy_at < quiet_seconds:
+            time.sleep(POLL_SECONDS)
             now, cpu = time.monotonic(), self._process.cpu_seconds()
-            if cpu - self._seen_cpu > BUSY_RATIO * (now - self._looked):
+            if cpu - self._seen_cpu > BUSY_RATIO * (now - self._polled):
                 busy_at = now
                 self.seconds, self.cpu_seconds = now - self._began, cpu - self._began_cpu
-            self._seen_cpu, self._looked = cpu, now
+            self._seen_cpu, self._polled = cpu, now
             if now - self._began > timeout_seconds:
                 raise TimeoutError(f"the process was still at work after {timeout_seconds} s")

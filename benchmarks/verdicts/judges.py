@@ -61,7 +61,7 @@ class AlternatingJudge:
 
     WARM_UP: Final = 1
     MEASURED: Final = 2
-    LOOKS: Final = (15, 30)
+    EVALUATED_PAIRS: Final = (15, 30)
     KEEP_BELOW: Final = 0.99
     ABORT_ABOVE: Final = 1.2
     ABORT_PAIRS: Final = 3
@@ -101,11 +101,11 @@ class AlternatingJudge:
         pairs, middle = len(self._ratios), median(self._ratios)
         if pairs >= self.ABORT_PAIRS and middle > log(self.ABORT_ABOVE):
             self._decision = Decision.ROLLED_BACK
-        elif pairs in self.LOOKS:
+        elif pairs in self.EVALUATED_PAIRS:
             ordered = sorted(self._ratios)
             if ordered[pairs - _rank(pairs)] < log(self.KEEP_BELOW):
                 self._decision = Decision.KEPT
-            elif middle >= log(self.KEEP_BELOW) or pairs == self.LOOKS[-1]:
+            elif middle >= log(self.KEEP_BELOW) or pairs == self.EVALUATED_PAIRS[-1]:
                 self._decision = Decision.ROLLED_BACK
 
 

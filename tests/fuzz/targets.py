@@ -58,7 +58,7 @@ def points_of(source: Any, decoded: Decoded, message: int) -> Iterator[readings.
     """The number points of a message, as a reading gives them."""
     columns = decoded.numbers
     for i in np.flatnonzero(columns.message == message).tolist():
-        named = source.interner.of(int(columns.series[i]))
+        named = source.interner.identity(int(columns.series[i]))
         labels = {key: _plain(value) for key, value in _LABEL.findall(named.labels.decode())}
         yield readings.point(named.family.name, labels, float(columns.value[i]), int(columns.time_ns[i]))
 
@@ -126,7 +126,7 @@ def _exemplars_as_the_client_reads_them(source: Any, message: bytes, decoded: De
     noted, numbers = decoded.exemplars, decoded.numbers
     rows = zip(noted.row.tolist(), noted.histogram.tolist(), noted.raw, strict=True)
     found = sorted(
-        (source.interner.of(int(numbers.series[row])).family.name, readings.bits(one.value))
+        (source.interner.identity(int(numbers.series[row])).family.name, readings.bits(one.value))
         for row, histogram, raw in rows
         if not histogram and numbers.message[row] == index
         for one in exemplars_of(PointType.SUM, raw)

@@ -43,18 +43,18 @@ class CountedByProducer:
     def count(self, producer: Name, kind: str, count: int) -> None:
         """Add to a producer's count."""
         if count:
-            self._counter.labels(*self._listed(producer), kind).inc(count)
+            self._counter.labels(*self._counted_as(producer), kind).inc(count)
 
-    def _listed(self, producer: Name) -> Name:
+    def _counted_as(self, producer: Name) -> Name:
         now_seconds = self._monotonic()
         known = self._counted_seconds
-        if known.pop(producer, None) is None and len(known) >= MAX_PRODUCERS and not self._made_room(now_seconds):
+        if known.pop(producer, None) is None and len(known) >= MAX_PRODUCERS and not self._removed_idle(now_seconds):
             return OTHERS
         if producer != OTHERS:
             known[producer] = now_seconds  # at the end: the first is the one without a new count for longest
         return producer
 
-    def _made_room(self, now_seconds: float) -> bool:
+    def _removed_idle(self, now_seconds: float) -> bool:
         oldest = next(iter(self._counted_seconds))
         if now_seconds - self._counted_seconds[oldest] < IDLE_SECONDS:
             return False

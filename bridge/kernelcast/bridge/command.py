@@ -14,7 +14,7 @@ from kernelcast.runtime.command import DaemonOptions, daemon
 from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.runtime.service_manager import ServiceManager
 
-LOOK_SECONDS: Final = 0.5
+SUPERVISION_SECONDS: Final = 0.5
 YOUNG_OBJECTS: Final = 50_000
 """Number of new container objects that starts a collection of young objects. Python's default of 700 is passed 100
 times while one long message of JSON is read, although none of its objects is garbage yet."""
@@ -56,7 +56,7 @@ def supervise(service: Bridge, shutdown: Shutdown, manager: ServiceManager) -> N
         KernelcastError: The consumer has ended.
     """
     loop = manager.part("main")
-    for _ in shutdown.every(LOOK_SECONDS):
+    for _ in shutdown.every(SUPERVISION_SECONDS):
         service.wait(0)
         manager.report(service.readiness)
         loop.progressed()

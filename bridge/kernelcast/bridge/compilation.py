@@ -99,7 +99,7 @@ class Compilation:
         self._log = structlog.stdlib.get_logger("bridge")
         self._second: SecondProcess | None = None
         self._lines: Iterator[str] = iter(())
-        self._awaited: set[str] = set()
+        self._parts_of_second: set[str] = set()
         self._missing: list[str] = []
         self._done = 0
         self._lock = threading.Lock()
@@ -111,14 +111,16 @@ class Compilation:
         self._missing = [name for name in names if self._machine.not_on_disk(self._parts[name].modules)]
         needed = [name for name in self._missing if name in NEEDED_TO_BE_READY]
         if self._missing:
-            self._begin([name for name in self._missing if name != needed[0]] if needed else self._missing)
+            self._start_second_process(
+                [name for name in self._missing if name != needed[0]] if needed else self._missing
+            )
         for name in NEEDED_TO_BE_READY:
-            self._finish(name)
+            self._finish_part(name)
 
     def finish_the_rest(self) -> None:
         """Return when everything else is compiled as well."""
         for name in NEEDED_LATER:
-            self._finish(name)
+            self._finish_part(name)
         for _ in self._lines:
             pass  # read to the end, so that the second process can exit
         not_kept = code_cache.not_kept()
@@ -136,7 +138,7 @@ class Compilation:
             if self._second is not None:
                 self._second.stop()
 
-    def _begin(self, others: Sequence[str]) -> None:
+    def _start_second_process(self, others: Sequence[str]) -> None:
         """Log what takes long, and let a second process compile some parts."""
         for_second = others if self._machine.cores > 1 and self._machine.is_writable() else ()
         self._log.info(
@@ -154,12 +156,12 @@ class Compilation:
             except OSError as error:
                 self._log.warning("a second process to compile with did not start", reason=str(error))
                 return
-            self._lines, self._awaited = self._second.lines(), set(for_second)
+            self._lines, self._parts_of_second = self._second.lines(), set(for_second)
 
-    def _finish(self, name: str) -> None:
+    def _finish_part(self, name: str) -> None:
         started = time.perf_counter()
-        if name in self._awaited:
-            self._await(name)
+        if name in self._parts_of_second:
+            self._wait_for_second_process(name)
         self._parts[name].compile()
         if name in self._missing:
             self._done += 1
@@ -170,13 +172,13 @@ class Compilation:
                 seconds=round(time.perf_counter() - started, 1),
             )
 
-    def _await(self, name: str) -> None:
+    def _wait_for_second_process(self, name: str) -> None:
         """Wait until the second process has compiled a part, or has ended."""
         last = ""
         for line in self._lines:
             words = line.split()
             if words[:1] == [READY] and len(words) > 1:
-                self._awaited.discard(words[1])
+                self._parts_of_second.discard(words[1])
                 if words[1] == name:
                     return
             elif words:
@@ -184,7 +186,7 @@ class Compilation:
         if not self._stopped:
             self._log.warning(
                 "the second process to compile with ended early; this one compiles",
-                left=sorted(self._awaited),
+                left=sorted(self._parts_of_second),
                 said=last,
             )
-        self._awaited = set()
+        self._parts_of_second = set()

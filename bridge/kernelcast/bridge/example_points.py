@@ -45,7 +45,7 @@ def example_points(times: tuple[int, ...] = (2,)) -> tuple[Decoded, MessageColum
         times: Of the points of each series; each point's interval begins 1 ns before.
     """
     rows = BatchRows()
-    rows.begin()
+    rows.begin_message()
     for time_ns in times:
         for series, value in ((GAUGE, 0.5), (SUM, 1)):
             rows.start_ns[len(rows.series)] = time_ns - 1
@@ -57,5 +57,5 @@ def example_points(times: tuple[int, ...] = (2,)) -> tuple[Decoded, MessageColum
             HistogramPoint(SUM_AND_COUNT, time_ns, 1, 1.0, time_ns - 1),
             HistogramPoint(EXPONENTIAL, time_ns, 2, 1.0, time_ns - 1, zero_count=1, positive=(1,), explicit=False),
         ]
-    rows.end(0, DecoderLimits())
+    rows.end_message(0, DecoderLimits())
     return rows.columns(()), MessageColumns(np.zeros(1, np.int32), *(np.ones(1, np.int64) for _ in range(3)))

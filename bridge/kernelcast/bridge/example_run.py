@@ -21,23 +21,23 @@ from kernelcast.columnar import Decoded, Decoder, Resource, Sample, Temporality,
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.histogram import DurationTotals
 
-__all__ = ["deltas", "protobuf", "push", "series_and_text", "take_messages_through"]
+__all__ = ["deltas", "protobuf", "push", "run_messages_through", "series_and_text"]
 
 
 def series_and_text() -> None:
     """Call what stores points and writes pages of text."""
-    _take_examples_through((Format.TEXT, Format.OPENMETRICS))
+    _run_examples((Format.TEXT, Format.OPENMETRICS))
     LabelIndex.warm_up()
 
 
 def protobuf() -> None:
     """Call what writes pages of protobuf."""
-    _take_examples_through((Format.PROTOBUF,))
+    _run_examples((Format.PROTOBUF,))
 
 
-def _take_examples_through(formats: Iterable[Format]) -> None:
+def _run_examples(formats: Iterable[Format]) -> None:
     decoded, messages = example_points()
-    _take_through(decoded, messages, ExampleSource(Temporality.CUMULATIVE), formats)
+    _run_through_store(decoded, messages, ExampleSource(Temporality.CUMULATIVE), formats)
 
 
 def deltas() -> None:
@@ -50,7 +50,7 @@ def deltas() -> None:
     again.free(again.rows.in_use())
 
 
-def take_messages_through() -> None:
+def run_messages_through() -> None:
     """Messages as Kafka brings them, through every part of the bridge."""
     totals = DurationTotals()
     totals.observe(1_000)
@@ -64,10 +64,10 @@ def take_messages_through() -> None:
     bodies = [export.body for export in encode(resource, samples, scope="")]
     decoder = Decoder()
     messages = MessageColumns(np.zeros(len(bodies), np.int32), *(np.ones(len(bodies), np.int64) for _ in range(3)))
-    _take_through(decoder.decode(bodies), messages, decoder, Format)
+    _run_through_store(decoder.decode(bodies), messages, decoder, Format)
 
 
-def _take_through(
+def _run_through_store(
     decoded: Decoded, messages: MessageColumns, source: IdentitySource, formats: Iterable[Format]
 ) -> None:
     store = SeriesStore(SeriesLimits(), producers=ProducerRules())

@@ -12,7 +12,7 @@ from kernelcast.wire.catalogue.bridge import PRODUCER_AGE, PRODUCER_UP
 _AGE, _UP = PRODUCER_AGE.prometheus_name, PRODUCER_UP.prometheus_name
 _VIEW: Final = SeriesView(names=frozenset({_AGE, _UP}))
 OLD_SECONDS: Final = 60.0
-NAMED: Final = 5
+MAX_NAMED: Final = 5
 """Silent producers that are named; further ones are counted."""
 
 
@@ -38,7 +38,7 @@ def facts(store: SnapshotSource, lines: int, *, hidden: bool) -> list[Fact]:
             known = dict(labels)
             up[f"{known.get('job', '')} {known.get('instance', '')}"] = bool(value)
     silent = sorted(name for name, alive in up.items() if not alive)
-    named = ", ".join(silent[:NAMED]) + (f" and {len(silent) - NAMED} more" if len(silent) > NAMED else "")
+    named = ", ".join(silent[:MAX_NAMED]) + (f" and {len(silent) - MAX_NAMED} more" if len(silent) > MAX_NAMED else "")
     newest = min(ages, default=None)
     return [
         Fact("Newest sample", "no producer was seen yet", wrong=False)

@@ -70,7 +70,7 @@ def group_of(settings: BridgeSettings, share: Share | None) -> str:
     return settings.group_id if settings.mode == "group" else f"{settings.group_id}-replica"
 
 
-LITTLE_IN_FLIGHT: Final[Mapping[str, str]] = MappingProxyType(
+SMALL_FETCH_BUFFERS: Final[Mapping[str, str]] = MappingProxyType(
     {
         # Fetched messages that wait to be read, in KiB; a fetch that has begun comes on top of it.
         "queued.max.messages.kbytes": "4096",
@@ -83,7 +83,7 @@ LITTLE_IN_FLIGHT: Final[Mapping[str, str]] = MappingProxyType(
 
 def properties_of(settings: BridgeSettings) -> Mapping[str, str]:
     """Return the properties of librdkafka that a mode needs."""
-    properties = {**REPORT_PARTITION_ENDS, **LITTLE_IN_FLIGHT}
+    properties = {**REPORT_PARTITION_ENDS, **SMALL_FETCH_BUFFERS}
     if settings.group_protocol == "consumer":
         properties["group.protocol"] = "consumer"
     if settings.group_instance_id is not None:

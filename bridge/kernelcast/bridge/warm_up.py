@@ -105,7 +105,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _checked() -> int:
-    _example("take_messages_through")()
+    _example("run_messages_through")()
     compiled = code_cache.compiled_here()
     if compiled:
         sys.stderr.write(

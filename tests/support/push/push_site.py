@@ -231,7 +231,7 @@ class PushSite:
     def _wait(self, seconds: float) -> bool:
         if seconds:
             self.waits.append(seconds)
-        return self.backlog.hold(seconds, stopping=lambda: self.stopping)
+        return self.backlog.wait(seconds, stopping=lambda: self.stopping)
 
     def push_all(self) -> None:
         while self.pusher.step():

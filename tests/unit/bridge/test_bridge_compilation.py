@@ -138,7 +138,7 @@ def test_the_check_of_an_image_fails_and_names_the_compiled_parts(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(warm_up, "PARTS", {"decoder": CompilationUnit((), lambda: None)})
-    monkeypatch.setattr(example_run, "take_messages_through", lambda: None)
+    monkeypatch.setattr(example_run, "run_messages_through", lambda: None)
     monkeypatch.setattr(code_cache, "compiled_here", list)
     assert warm_up.main(["--check"]) == 0
     monkeypatch.setattr(code_cache, "compiled_here", lambda: ["kernelcast.columnar.walk.entries.batch"])
@@ -170,7 +170,7 @@ def test_messages_need_nothing_that_the_example_points_have_not_compiled(
     assert warm_up.main([]) == 0
     assert capsys.readouterr().out.split()[::3] == ["ready", "ready"]
     before = signatures()
-    example_run.take_messages_through()
+    example_run.run_messages_through()
     decoder = Decoder()
     _, messages = example_points()
     Accumulator(Order(0, 1, 1), max_series=3).accumulate(decoder.decode([delta_message()]), messages, decoder)

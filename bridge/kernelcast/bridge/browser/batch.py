@@ -1,8 +1,8 @@
 """Answers all queries of a page in one request, and asks each query once for all viewers of a scrape interval.
 
-The page sends a JSON list of queries. Each part of the answer has a head (`HEAD`: number of the query in the list, HTTP
-status, 1 for gzip, bytes of the body) and a body, as it was received: the page unpacks it. A query that takes long has
-no part; the page asks for it again, so that the others are drawn meanwhile.
+The page sends a JSON list of queries. Each part of the answer has a head (`PART_HEADER`: number of the query in the
+list, HTTP status, 1 for gzip, bytes of the body) and a body, as it was received: the page unpacks it. A query that
+takes long has no part; the page asks for it again, so that the others are drawn meanwhile.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from starlette.responses import JSONResponse, Response
 from kernelcast.bridge.browser.connections import ForwardedAnswer
 from kernelcast.runtime.web.bodies import RefusedBodyError, read_body
 
-HEAD: Final = struct.Struct(">HHBI")
+PART_HEADER: Final = struct.Struct(">HHBI")
 MAX_QUERIES: Final = 64
 MAX_REQUEST_BYTES: Final = 256 * 1024
 MAX_KEPT_BYTES: Final = 16 * 1024 * 1024
@@ -30,16 +30,16 @@ GATHER_SECONDS: Final = 0.5
 
 
 @dataclass(slots=True)
-class _Asked:
+class _SharedQuery:
     """A query that was asked.
 
     Attributes:
-        until: When it is asked again, by the monotonic clock.
+        expires_seconds: When it is asked again, by the monotonic clock.
         task: Asks it.
         answer: The answer, once there is one.
     """
 
-    until: float
+    expires_seconds: float
     task: "asyncio.Task[ForwardedAnswer]"
     answer: ForwardedAnswer | None = None
 
@@ -64,7 +64,7 @@ class QueryBatch:
             clock: Monotonic seconds.
         """
         self._ask, self._keep_seconds, self._clock = ask, keep_seconds, clock
-        self._asked: dict[str, _Asked] = {}
+        self._queries: dict[str, _SharedQuery] = {}
         self.kept_bytes = 0
 
     async def answer(self, request: Request) -> Response:
@@ -81,43 +81,47 @@ class QueryBatch:
             return _refused(HTTPStatus.BAD_REQUEST, "the body must be a JSON list of strings")
         if not 0 < len(queries) <= MAX_QUERIES:
             return _refused(HTTPStatus.BAD_REQUEST, f"{len(queries)} queries; a request has 1 to {MAX_QUERIES}")
-        asked = [self._asked_once(query) for query in queries]
+        asked = [self._shared_query(query) for query in queries]
         waiting = {one.task for one in asked if one.answer is None}
         if waiting:  # a viewer that leaves stops no query, as others may wait for it
             await asyncio.wait(waiting, timeout=GATHER_SECONDS)
             if not any(one.answer for one in asked):
                 await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         headers = {"content-type": "application/octet-stream", "cache-control": "no-store"}
-        return Response(b"".join(_parts(asked)), headers=headers)
+        return Response(b"".join(_encoded_parts(asked)), headers=headers)
 
-    def _asked_once(self, query: str) -> _Asked:
+    def _shared_query(self, query: str) -> _SharedQuery:
         now = self._clock()
-        found = self._asked.get(query)
-        if found is not None and (found.until > now or found.answer is None):
-            return found
-        if found is not None:
-            self._forget(query)
-        while (oldest := next(iter(self._asked.items()), None)) and oldest[1].until <= now and oldest[1].answer:
-            self._forget(oldest[0])
-        made = self._asked[query] = _Asked(now + self._keep_seconds, asyncio.create_task(self._answered(query)))
+        known = self._queries.get(query)
+        if known is not None and (known.expires_seconds > now or known.answer is None):
+            return known
+        if known is not None:
+            self._drop(query)
+        while (
+            (oldest := next(iter(self._queries.items()), None))
+            and oldest[1].expires_seconds <= now
+            and oldest[1].answer
+        ):
+            self._drop(oldest[0])
+        made = self._queries[query] = _SharedQuery(now + self._keep_seconds, asyncio.create_task(self._run(query)))
         return made
 
-    async def _answered(self, query: str) -> ForwardedAnswer:
+    async def _run(self, query: str) -> ForwardedAnswer:
         try:
             answer = await self._ask(query)
         except Exception as error:  # noqa: BLE001  a part without an answer would leave its viewers waiting
             structlog.stdlib.get_logger("bridge.pages").exception("a query failed")
             answer = ForwardedAnswer(500, "", "", json.dumps({"error": f"the bridge failed: {error!r}"}).encode())
-        self._asked[query].answer = answer
+        self._queries[query].answer = answer
         self.kept_bytes += len(answer.body)
         if answer.status != HTTPStatus.OK:
-            self._forget(query)
+            self._drop(query)
         while self.kept_bytes > MAX_KEPT_BYTES:
-            self._forget(next(key for key, one in self._asked.items() if one.answer is not None))
+            self._drop(next(key for key, one in self._queries.items() if one.answer is not None))
         return answer
 
-    def _forget(self, query: str) -> None:
-        answer = self._asked.pop(query).answer
+    def _drop(self, query: str) -> None:
+        answer = self._queries.pop(query).answer
         self.kept_bytes -= len(answer.body) if answer is not None else 0
 
 
@@ -125,9 +129,9 @@ def _refused(status: int, reason: str) -> Response:
     return JSONResponse({"status": "error", "error": reason}, status_code=status)
 
 
-def _parts(asked: list[_Asked]) -> Iterator[bytes]:
+def _encoded_parts(asked: list[_SharedQuery]) -> Iterator[bytes]:
     for number, one in enumerate(asked):
         if one.answer is not None:
             body = one.answer.body
-            yield HEAD.pack(number, one.answer.status, one.answer.content_encoding == "gzip", len(body))
+            yield PART_HEADER.pack(number, one.answer.status, one.answer.content_encoding == "gzip", len(body))
             yield body

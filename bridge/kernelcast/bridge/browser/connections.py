@@ -51,7 +51,7 @@ class ConnectionPool:
         """
         parts = urlsplit(url)
         self._host, self._port = parts.hostname or "", parts.port
-        self._named = parts.netloc.rpartition("@")[2]
+        self._host_header = parts.netloc.rpartition("@")[2]
         self._path, self._tls = parts.path, tls if parts.scheme == "https" else None
         self._timeout_seconds, self._max_bytes = timeout_seconds, max_bytes
         self._idle: list[http.client.HTTPConnection] = []
@@ -74,7 +74,7 @@ class ConnectionPool:
                 return self._exchange(connection, path, body, headers, deadline)
             except (http.client.RemoteDisconnected, ConnectionError):
                 pass  # the server closed an idle connection: ask on a new one
-        return self._exchange(self._new(), path, body, headers, deadline)
+        return self._exchange(self._new_connection(), path, body, headers, deadline)
 
     def close(self) -> None:
         """Close the idle connections."""
@@ -82,7 +82,7 @@ class ConnectionPool:
             while self._idle:
                 self._idle.pop().close()
 
-    def _new(self) -> http.client.HTTPConnection:
+    def _new_connection(self) -> http.client.HTTPConnection:
         if self._tls is not None:
             return http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout_seconds, context=self._tls)
         return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout_seconds)
@@ -99,8 +99,8 @@ class ConnectionPool:
         try:
             if connection.sock is None:
                 connection.connect()
-            _limit(connection, deadline)
-            connection.sock.sendall(self._head(path, headers, len(body)) + body)
+            _limit_next_read(connection, deadline)
+            connection.sock.sendall(self._request_head(path, headers, len(body)) + body)
             response = http.client.HTTPResponse(connection.sock, method="POST")
             response.begin()
             data = bytearray()
@@ -108,7 +108,7 @@ class ConnectionPool:
                 data += part
                 if len(data) > self._max_bytes:
                     raise AnswerTooLargeError
-                _limit(connection, deadline)
+                _limit_next_read(connection, deadline)
             kept = not response.will_close
             response.close()  # `read1` leaves it open at the end of the body, and the connection with it
             return ForwardedAnswer(
@@ -124,22 +124,22 @@ class ConnectionPool:
             else:
                 connection.close()
 
-    def _head(self, path: str, headers: Mapping[str, str], length: int) -> bytes:
-        lines = [f"POST {self._path}{path} HTTP/1.1", f"Host: {self._named}", f"Content-Length: {length}"]
+    def _request_head(self, path: str, headers: Mapping[str, str], length: int) -> bytes:
+        lines = [f"POST {self._path}{path} HTTP/1.1", f"Host: {self._host_header}", f"Content-Length: {length}"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         if any("\r" in line or "\n" in line for line in lines):
             raise http.client.HTTPException("a header of the request has a line break")
         return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 
-def _limit(connection: http.client.HTTPConnection, deadline: float) -> None:
+def _limit_next_read(connection: http.client.HTTPConnection, deadline: float) -> None:
     """Let the next read take the rest of the time.
 
     Raises:
         TimeoutError: There is none left.
     """
-    left = deadline - time.monotonic()
-    if left <= 0:
+    remaining_seconds = deadline - time.monotonic()
+    if remaining_seconds <= 0:
         raise TimeoutError
     if connection.sock is not None:
-        connection.sock.settimeout(left)
+        connection.sock.settimeout(remaining_seconds)

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from kernelcast.bridge.browser.connections import ForwardedAnswer
 from kernelcast.bridge.browser.models import PageModel, page_model
 from kernelcast.bridge.browser.queries import Vector
-from kernelcast.bridge.browser.ring import SampleRing, run
+from kernelcast.bridge.browser.ring import SampleRing, read_at_intervals
 from kernelcast.bridge.browser.screen_model import Screen
 from kernelcast.bridge.browser.screens import SCREENS, families
 from kernelcast.bridge.browser.settings import PagesSettings
@@ -73,7 +73,7 @@ class LocalPages:
         if self._thread.is_alive():
             self._thread.join(5)
 
-    def about(self) -> dict[str, Any]:
+    def ring_status(self) -> dict[str, Any]:
         """Size and limits of the ring, for the head of each page."""
         ring = self.ring
         return {
@@ -93,15 +93,15 @@ class LocalPages:
 
     async def ask(self, query: str) -> ForwardedAnswer:
         """Answer `local?parameters`, where `answer` names the parameters."""
-        given = dict(parse_qsl(query.partition("?")[2]))
-        screen = self._screens.get(given.get("uid", ""))
-        panel = given.get("panel", "")
+        parameters = dict(parse_qsl(query.partition("?")[2]))
+        screen = self._screens.get(parameters.get("uid", ""))
+        panel = parameters.get("panel", "")
         number = int(panel) if panel.isascii() and panel.isdigit() and len(panel) < 5 else 0
-        target = screen.target(number, given.get("ref", "")) if screen is not None else None
+        target = screen.target(number, parameters.get("ref", "")) if screen is not None else None
         if target is None:
             return _json(404, {"status": "error", "error": "no page has this query"})
         vector = await anyio.to_thread.run_sync(target.evaluate, self.ring, limiter=self._threads)
-        result = matrix(vector) if given.get("range") else instant(vector, self._clock())
+        result = matrix(vector) if parameters.get("range") else instant(vector, self._clock())
         return _json(200, {"status": "success", "data": {"result": result}})
 
     def _run(self) -> None:
@@ -112,7 +112,7 @@ class LocalPages:
             return True
 
         try:
-            run(self.ring, self._source, clock=self._clock, wait=wait)
+            read_at_intervals(self.ring, self._source, clock=self._clock, wait=wait)
         except Exception:  # noqa: BLE001  the pages say that there is no data; the bridge goes on
             structlog.stdlib.get_logger("bridge.pages").exception("the pages' readings have ended")
 
@@ -124,7 +124,9 @@ def instant(vector: Vector, now_seconds: float) -> list[dict[str, Any]]:
     newest = [(labels, float(values[-1])) for labels, values in vector.series.items() if not math.isnan(values[-1])]
     newest.sort(key=lambda item: -item[1])
     time_seconds = round(float(vector.times[-1]), 3)
-    return [{"metric": dict(labels), "value": [time_seconds, _text(value)]} for labels, value in newest[:MAX_SERIES]]
+    return [
+        {"metric": dict(labels), "value": [time_seconds, _sample_text(value)]} for labels, value in newest[:MAX_SERIES]
+    ]
 
 
 def matrix(vector: Vector) -> list[dict[str, Any]]:
@@ -133,7 +135,7 @@ def matrix(vector: Vector) -> list[dict[str, Any]]:
     answer = []
     for labels, values in list(vector.series.items())[:MAX_SERIES]:
         points = [
-            [moment, _text(value)]
+            [moment, _sample_text(value)]
             for moment, value in zip(times, values.tolist(), strict=True)
             if not math.isnan(value)
         ]
@@ -146,7 +148,7 @@ def _json(status: int, body: dict[str, Any]) -> ForwardedAnswer:
     return ForwardedAnswer(status, "application/json", "", json.dumps(body, separators=(",", ":")).encode())
 
 
-def _text(value: float) -> str:
+def _sample_text(value: float) -> str:
     if math.isinf(value):
         return "+Inf" if value > 0 else "-Inf"
     return repr(value)

@@ -82,7 +82,7 @@ class PrometheusProxy:
                 max_bytes=settings.max_response_bytes,
             ).ask
         )
-        self._places = asyncio.Semaphore(settings.concurrent_queries)
+        self._free_queries = asyncio.Semaphore(settings.concurrent_queries)
         # A query through anyio's threads costs 0.1 ms of processor time more.
         self._threads = ThreadPoolExecutor(settings.concurrent_queries, "pages")
         self._waiting = 0
@@ -102,23 +102,23 @@ class PrometheusProxy:
         """Ask Prometheus `kind?parameters`; the answer says why, where it could not be asked."""
         path, _, text = query.partition("?")
         try:
-            return await self._in_turn(path, checked(path, parameters_in(text)), coding)
+            return await self._forward_in_turn(path, checked(path, parameters_in(text)), coding)
         except RefusedQueryError as refusal:
             body = json.dumps({"status": "error", "error": str(refusal)}).encode()
             return ForwardedAnswer(refusal.status, "application/json", "", body)
 
-    async def _in_turn(self, path: str, parameters: Mapping[str, str], coding: str) -> ForwardedAnswer:
+    async def _forward_in_turn(self, path: str, parameters: Mapping[str, str], coding: str) -> ForwardedAnswer:
         if self._waiting >= MAX_WAITING:
             raise RefusedQueryError(503, f"{MAX_WAITING} queries wait for Prometheus already; try again in 2 s")
         self._waiting += 1
         try:
             async with asyncio.timeout(self._settings.timeout_seconds):
-                await self._places.acquire()
+                await self._free_queries.acquire()
             try:
                 running = asyncio.get_running_loop()
                 return await running.run_in_executor(self._threads, self._forward, path, parameters, coding)
             finally:
-                self._places.release()
+                self._free_queries.release()
         except TimeoutError:
             raise RefusedQueryError(
                 504, f"Prometheus did not answer within {self._settings.timeout_seconds:g} s (pages.timeout_seconds)"
@@ -157,14 +157,14 @@ def parameters_in(text: str) -> list[tuple[str, str]]:
     return [(_decoded(name), _decoded(value)) for name, _, value in parts]
 
 
-def _kept(change: Callable[[str], str]) -> Callable[[str], str]:
+def _cached(change: Callable[[str], str]) -> Callable[[str], str]:
     """A function of a text that keeps its answers: a page asks the same queries again at each refresh."""
-    keeping = lru_cache(MAX_KEPT_TEXTS)(change)
-    return lambda text: keeping(text) if len(text) <= MAX_KEPT_CHARACTERS else change(text)
+    cached = lru_cache(MAX_KEPT_TEXTS)(change)
+    return lambda text: cached(text) if len(text) <= MAX_KEPT_CHARACTERS else change(text)
 
 
-_decoded: Final = _kept(unquote_plus)
-_encoded: Final = _kept(quote_plus)
+_decoded: Final = _cached(unquote_plus)
+_encoded: Final = _cached(quote_plus)
 
 
 def checked(path: str, given: list[tuple[str, str]]) -> dict[str, str]:

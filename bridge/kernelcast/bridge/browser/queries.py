@@ -53,14 +53,14 @@ class Last:
 
     Attributes:
         name: Sample name.
-        how: How series with the same labels `by` become one; empty leaves the series as they are.
+        aggregation: How series with the same labels `by` become one; empty leaves the series as they are.
         by: Labels that remain.
         equal: Label values that select series; "" selects series without the label.
         unequal: Label values that exclude series.
     """
 
     name: str
-    how: Aggregation = ""
+    aggregation: Aggregation = ""
     by: tuple[str, ...] = ()
     equal: tuple[tuple[str, str], ...] = ()
     unequal: tuple[tuple[str, str], ...] = ()
@@ -68,7 +68,7 @@ class Last:
     @property
     def promql(self) -> str:
         """The same query in PromQL."""
-        return _aggregated(self, self.selector)
+        return _aggregated_promql(self, self.selector)
 
     @property
     def names(self) -> frozenset[str]:
@@ -92,7 +92,7 @@ class Last:
         """Evaluate it at every time of the ring."""
         window = self.selected(ring)
         named = tuple((("__name__", self.name), *labels) for labels in window.labels)
-        return _grouped(self, Window(window.times, named if not self.how else window.labels, window.values))
+        return _aggregate(self, Window(window.times, named if not self.aggregation else window.labels, window.values))
 
     def _selects(self, labels: Mapping[str, str]) -> bool:
         return all(labels.get(label, "") == value for label, value in self.equal) and not any(
@@ -113,7 +113,7 @@ class Rate:
     @property
     def promql(self) -> str:
         """The same query in PromQL."""
-        return _aggregated(self.of, f"rate({self.of.selector}[{RATE_SECONDS}s])")
+        return _aggregated_promql(self.of, f"rate({self.of.selector}[{RATE_SECONDS}s])")
 
     @property
     def names(self) -> frozenset[str]:
@@ -123,7 +123,7 @@ class Rate:
     def evaluate(self, ring: SampleRing) -> Vector:
         """Evaluate it at every time of the ring."""
         window = self.of.selected(ring)
-        return _grouped(self.of, Window(window.times, window.labels, rates(window.times, window.values)))
+        return _aggregate(self.of, Window(window.times, window.labels, rates(window.times, window.values)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ class Top:
         np.put_along_axis(kept, order[: self.count], values=True, axis=0)
         cut = np.where(kept, values, np.nan)
         series = {labels: cut[place] for place, labels in enumerate(vector.series)}
-        return Vector(vector.times, _present(series))
+        return Vector(vector.times, _without_empty(series))
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +223,7 @@ class Join:
                 for labels, values in left.series.items()
                 if labels in right.series
             }
-        return Vector(times, _present(series))
+        return Vector(times, _without_empty(series))
 
 
 _OPERATIONS: Final[Mapping[str, Callable[[FloatArray, FloatArray], FloatArray]]] = {
@@ -241,16 +241,16 @@ _REDUCTIONS: Final[Mapping[str, Callable[[FloatArray], FloatArray]]] = {
 }
 
 
-def _aggregated(of: Last, inner: str) -> str:
-    if not of.how:
+def _aggregated_promql(of: Last, inner: str) -> str:
+    if not of.aggregation:
         return inner
-    return f"{of.how} by ({', '.join(of.by)}) ({inner})" if of.by else f"{of.how}({inner})"
+    return f"{of.aggregation} by ({', '.join(of.by)}) ({inner})" if of.by else f"{of.aggregation}({inner})"
 
 
-def _grouped(of: Last, window: Window) -> Vector:
+def _aggregate(of: Last, window: Window) -> Vector:
     """Series with the same labels `by` as one."""
-    if not of.how:
-        return Vector(window.times, _present(dict(zip(window.labels, window.values, strict=True))))
+    if not of.aggregation:
+        return Vector(window.times, _without_empty(dict(zip(window.labels, window.values, strict=True))))
     groups: dict[Labels, list[int]] = {}
     for place, labels in enumerate(window.labels):
         kept = tuple(pair for pair in labels if pair[0] in of.by and pair[1])
@@ -258,11 +258,11 @@ def _grouped(of: Last, window: Window) -> Vector:
     series = {}
     for labels, places in groups.items():
         values = window.values[places]
-        series[labels] = np.where(np.isnan(values).all(axis=0), np.nan, _REDUCTIONS[of.how](values))
-    return Vector(window.times, _present(series))
+        series[labels] = np.where(np.isnan(values).all(axis=0), np.nan, _REDUCTIONS[of.aggregation](values))
+    return Vector(window.times, _without_empty(series))
 
 
-def _present(series: Mapping[Labels, FloatArray]) -> dict[Labels, FloatArray]:
+def _without_empty(series: Mapping[Labels, FloatArray]) -> dict[Labels, FloatArray]:
     return {labels: values for labels, values in series.items() if not np.isnan(values).all()}
 
 
@@ -288,25 +288,25 @@ def rates(times: FloatArray, values: FloatArray) -> FloatArray:
     previous = np.take_along_axis(values, np.maximum(before, 0), axis=1)
     rise = np.where(values < previous, values, values - previous)
     total = np.cumsum(np.where(valid & (before >= 0), rise, 0.0), axis=1)
-    seen = np.cumsum(valid, axis=1)
+    samples_before = np.cumsum(valid, axis=1)
     begins = np.searchsorted(times, times - RATE_SECONDS, side="right")
     each = np.arange(rows)
     for column in range(columns):
         begin = begins[column]
         first, end = following[:, begin], last[:, column]
-        count = seen[:, column] - (seen[:, begin - 1] if begin else 0)
+        count = samples_before[:, column] - (samples_before[:, begin - 1] if begin else 0)
         usable = count >= 2
         if not usable.any():
             continue
         row, first, end = each[usable], first[usable], end[usable]
         increase = total[row, end] - total[row, first]
         span = (times[first], times[end], count[usable])
-        extent = _extent(times[column], span, values[row, first], increase)
+        extent = _extrapolated_seconds(times[column], span, values[row, first], increase)
         result[row, column] = increase * extent / (times[end] - times[first]) / RATE_SECONDS
     return result
 
 
-def _extent(
+def _extrapolated_seconds(
     now: float, span: tuple[FloatArray, FloatArray, FloatArray], first_value: FloatArray, increase: FloatArray
 ) -> FloatArray:
     """Seconds that the increase of a range is extrapolated to: its ends where those are near, not below zero."""

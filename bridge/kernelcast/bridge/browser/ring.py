@@ -32,7 +32,7 @@ class RingSample(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Plan:
+class _RowMap:
     """Rows for the values of one layout.
 
     Attributes:
@@ -84,24 +84,24 @@ class SampleRing:
     _free: list[int] = field(default_factory=list)
     _values: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
     _times: list[float] = field(default_factory=list)
-    _plan: _Plan | None = None
+    _row_map: _RowMap | None = None
 
     def read(self, source: SnapshotSource, now_seconds: float) -> None:
         """Add a column with the store's present values."""
         snapshot = source.snapshot(SeriesView(names=self.names))
         with self._lock:
-            self._make_room(now_seconds)
-            if self._plan is None or self._plan.layout is not snapshot.layout:
-                self._forget_empty()
-                self._plan = self._planned(snapshot)
+            self._drop_old_columns(now_seconds)
+            if self._row_map is None or self._row_map.layout is not snapshot.layout:
+                self._free_empty_rows()
+                self._row_map = self._new_row_map(snapshot)
             self._times.append(now_seconds)
             column = self._values[:, len(self._times) - 1]
-            values, plan = snapshot.values, self._plan
+            values, row_map = snapshot.values, self._row_map
             plain = np.where(values.flags & INTEGER, values.integer, values.value)
             for (positions, rows), given in (
-                (plan.values, plain),
-                (plan.sums, values.value),
-                (plan.counts, values.integer),
+                (row_map.values, plain),
+                (row_map.sums, values.value),
+                (row_map.counts, values.integer),
             ):
                 column[rows] = given[positions]
 
@@ -141,7 +141,7 @@ class SampleRing:
         """Bytes that it can take at most."""
         return self.max_series * (self.columns * 8 + 2 * MAX_LABEL_BYTES)
 
-    def _make_room(self, now_seconds: float) -> None:
+    def _drop_old_columns(self, now_seconds: float) -> None:
         """Remove columns that are too old, and allocate the first rows."""
         if not self._values.size:
             self._values = np.full((min(_FIRST_ROWS, self.max_series), self.columns), np.nan)
@@ -151,15 +151,15 @@ class SampleRing:
         ):  # the clock was set back: kept readings have no order any more
             self._times.clear()
             self._values[:] = np.nan
-        gone = next((index for index, time in enumerate(self._times) if time > oldest), len(self._times))
-        gone = max(gone, len(self._times) - self.columns + 1)
-        if gone > 0:
-            kept = len(self._times) - gone
-            self._values[:, :kept] = self._values[:, gone : gone + kept]
+        dropped = next((index for index, time in enumerate(self._times) if time > oldest), len(self._times))
+        dropped = max(dropped, len(self._times) - self.columns + 1)
+        if dropped > 0:
+            kept = len(self._times) - dropped
+            self._values[:, :kept] = self._values[:, dropped : dropped + kept]
             self._values[:, kept:] = np.nan
-            del self._times[:gone]
+            del self._times[:dropped]
 
-    def _forget_empty(self) -> None:
+    def _free_empty_rows(self) -> None:
         """Free the rows of series that have had no value for the whole time."""
         empty = np.all(np.isnan(self._values), axis=1).reshape(-1)
         for sample, row in list(self._rows.items()):
@@ -167,7 +167,7 @@ class SampleRing:
                 del self._rows[sample], self._labels[row]
                 self._free.append(row)
 
-    def _planned(self, snapshot: StoreSnapshot) -> _Plan:
+    def _new_row_map(self, snapshot: StoreSnapshot) -> _RowMap:
         plain: list[tuple[int, int]] = []
         sums: list[tuple[int, int]] = []
         counts: list[tuple[int, int]] = []
@@ -178,7 +178,7 @@ class SampleRing:
             else:
                 self._assign(sums, position, RingSample(f"{name}_sum", labels))
                 self._assign(counts, position, RingSample(f"{name}_count", labels))
-        return _Plan(snapshot.layout, _columns(plain), _columns(sums), _columns(counts))
+        return _RowMap(snapshot.layout, _index_arrays(plain), _index_arrays(sums), _index_arrays(counts))
 
     def _assign(self, pairs: list[tuple[int, int]], position: int, sample: RingSample) -> None:
         row = self._rows.get(sample)
@@ -223,12 +223,14 @@ def parsed_labels(rendered: bytes) -> Labels:
     return tuple(sorted(family.samples[0].labels.items()))
 
 
-def _columns(pairs: list[tuple[int, int]]) -> tuple[Int64Array, Int64Array]:
+def _index_arrays(pairs: list[tuple[int, int]]) -> tuple[Int64Array, Int64Array]:
     array = np.array(pairs, np.int64).reshape(-1, 2)
     return array[:, 0], array[:, 1]
 
 
-def run(ring: SampleRing, source: SnapshotSource, *, clock: Callable[[], float], wait: Callable[[float], bool]) -> None:
+def read_at_intervals(
+    ring: SampleRing, source: SnapshotSource, *, clock: Callable[[], float], wait: Callable[[float], bool]
+) -> None:
     """Read the store at each interval until `wait` returns True; `wait` sleeps for the seconds that it is given."""
     while not wait(ring.interval_seconds):
         ring.read(source, clock())

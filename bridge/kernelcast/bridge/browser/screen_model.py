@@ -31,26 +31,26 @@ class ScreenPanel:
     Attributes:
         kind: Grafana's type of panel.
         title: A few words.
-        about: The question it answers.
+        description: The question it answers.
         targets: Its queries, A, B and so on.
         unit: Unit of its values.
         size: Width in columns and height in rows of the grid.
         columns: Of a table: field and heading of each column, its unit, in this order.
         thresholds: Steps of colour.
         sort: Of a table: the column to sort by, largest first.
-        words: Of a table: heading of a column, a value, and the word in its place.
+        value_texts: Of a table: heading of a column, a value, and the word in its place.
     """
 
     kind: str
     title: str
-    about: str
+    description: str
     targets: tuple[Target, ...]
     unit: str = "none"
     size: tuple[int, int] = (6, 3)
     columns: tuple[tuple[str, str, str], ...] = ()
     thresholds: tuple[tuple[float | None, str], ...] = ()
     sort: str = ""
-    words: tuple[tuple[str, str, str], ...] = ()
+    value_texts: tuple[tuple[str, str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +60,14 @@ class Screen:
     Attributes:
         uid: Its name in addresses; that of the generated dashboard on the same subject.
         title: Its title.
-        about: Its question, in a sentence.
+        description: Its question, in a sentence.
         panels: Its panels.
         strip: The panels that every page begins with.
     """
 
     uid: str
     title: str
-    about: str
+    description: str
     panels: tuple[ScreenPanel, ...]
     strip: tuple[ScreenPanel, ...]
 
@@ -78,7 +78,7 @@ class Screen:
 
     def model(self) -> Json:
         """The page in the model of Grafana's dashboards."""
-        strip, rest = _laid_out(self.strip, 0), _laid_out(self.panels, 20)
+        strip, rest = _with_grid_positions(self.strip, 0), _with_grid_positions(self.panels, 20)
         rows = [
             {"type": "row", "id": 900, "title": "Data"},
             *strip,
@@ -88,7 +88,7 @@ class Screen:
         for number, panel in enumerate(strip + rest, 1):
             panel["id"] = number
         title = f"kernelcast / {self.title}"
-        return {"uid": self.uid, "title": title, "description": self.about, "refresh": "5s", "panels": rows}
+        return {"uid": self.uid, "title": title, "description": self.description, "refresh": "5s", "panels": rows}
 
     def target(self, panel_id: int, ref: str) -> DeclaredQuery | None:
         """The declared query of a target; None where there is none."""
@@ -100,7 +100,7 @@ class Screen:
         return targets[place].query if 0 <= place < len(targets) else None
 
 
-def _laid_out(panels: Sequence[ScreenPanel], top: int) -> list[Json]:
+def _with_grid_positions(panels: Sequence[ScreenPanel], top: int) -> list[Json]:
     left, height, made = 0, 0, []
     for panel in panels:
         width, rows = panel.size
@@ -121,7 +121,7 @@ def _panel(panel: ScreenPanel) -> Json:
     made: Json = {
         "type": panel.kind,
         "title": panel.title,
-        "description": panel.about,
+        "description": panel.description,
         "targets": [
             {
                 "refId": chr(ord("A") + place),
@@ -153,7 +153,7 @@ def _table(panel: ScreenPanel) -> Json:
     ]
     overrides += [
         {"matcher": {"id": "byName", "options": heading}, "properties": [_mapping(value, word)]}
-        for heading, value, word in panel.words
+        for heading, value, word in panel.value_texts
     ]
     sort = {"displayName": panel.sort.removeprefix("-"), "desc": not panel.sort.startswith("-")}
     return {

@@ -29,7 +29,7 @@ def _gpu_value(metric: Any) -> Last:
 _UP: Final = _name(bridge.PRODUCER_UP)
 _PROBABILITY: Final = _name(forecast.DEGRADATION_PROBABILITY)
 _CROSSED: Final = _name(forecast.DEGRADATION_CROSSED)
-_LEFT: Final = _name(forecast.DEGRADATION_TIME)
+_TIME_LEFT: Final = _name(forecast.DEGRADATION_TIME)
 _SUM: Final = Rate(Last(_name(kernel.DURATION, "_sum"), "sum", _KERNEL))
 _COUNT: Final = Rate(Last(_name(kernel.DURATION, "_count"), "sum", _KERNEL))
 _LAUNCHES: Final = Rate(Last(_name(kernel.LAUNCHES), "sum", _KERNEL))
@@ -108,7 +108,7 @@ _BREACHES: Final = ScreenPanel(
     "predicted, or no predictor reports.",
     (
         Target(Last(_PROBABILITY, "max", _BREACH_BY)),
-        Target(Last(_LEFT, "min", _BREACH_BY, equal=(("quantile", "0.5"),))),
+        Target(Last(_TIME_LEFT, "min", _BREACH_BY, equal=(("quantile", "0.5"),))),
         Target(Age(Last(_CROSSED, "min", _BREACH_BY))),
     ),
     size=(24, 6),
@@ -124,17 +124,17 @@ _BREACHES: Final = ScreenPanel(
         ("Value #C", "Crossed ago", "s"),
     ),
     sort="Probability",
-    words=(("Time left", "0", "crossed"),),
+    value_texts=(("Time left", "0", "crossed"),),
 )
 
 
-def _graph(title: str, about: str, query: DeclaredQuery, legend: str, unit: str) -> ScreenPanel:
-    return ScreenPanel("timeseries", title, about, (Target(Top(_SERIES, query), legend),), unit, (12, 8))
+def _graph(title: str, description: str, query: DeclaredQuery, legend: str, unit: str) -> ScreenPanel:
+    return ScreenPanel("timeseries", title, description, (Target(Top(_SERIES, query), legend),), unit, (12, 8))
 
 
 def _gpu_graph(title: str, metric: Any, unit: str) -> ScreenPanel:
-    about = f"The {_SERIES} GPUs with the largest values."
-    return _graph(title, about, _gpu_value(metric), "{{Hostname}} GPU {{gpu}}", unit)
+    description = f"The {_SERIES} GPUs with the largest values."
+    return _graph(title, description, _gpu_value(metric), "{{Hostname}} GPU {{gpu}}", unit)
 
 
 FLEET: Final = Screen(

@@ -49,7 +49,7 @@ class QueryAnswers(Protocol):
 class LocalAnswers(QueryAnswers, Protocol):
     """Answers the pages' queries without a Prometheus."""
 
-    def about(self) -> dict[str, Any]:
+    def ring_status(self) -> dict[str, Any]:
         """Size and limits of the ring, for the head of each page."""
 
 
@@ -134,7 +134,10 @@ class PageSite:
             "scrape_interval_seconds": self._settings.scrape_interval_seconds,
         }
         if self._local is not None:
-            about |= {"ring": self._local.about(), "scrape_interval_seconds": self._settings.ring_interval_seconds}
+            about |= {
+                "ring": self._local.ring_status(),
+                "scrape_interval_seconds": self._settings.ring_interval_seconds,
+            }
         return JSONResponse(about, headers={**_SECURITY, "cache-control": "no-store"})
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 from weakref import WeakValueDictionary
 
-from kernelcast.bridge.expose.compress import Packing, Piece
+from kernelcast.bridge.expose.compress import PageCompressor, Piece
 from kernelcast.bridge.expose.formats import encode
 from kernelcast.bridge.expose.negotiate import Coding, Format
 from kernelcast.bridge.pages.layout import SnapshotSource
@@ -44,19 +44,19 @@ class Body:
 
     Attributes:
         version: The store's version.
-        taken: When the snapshot was taken, by the clock of `Bodies`.
-        packing: Compression of the page, which also ends it.
+        snapshot_seconds: When the snapshot was taken, by the clock of `Bodies`.
+        compressor: Compression of the page, which also ends it.
         pieces: The encoded bytes.
         length: Number of bytes.
     """
 
     version: int
-    taken: float
-    packing: Packing
+    snapshot_seconds: float
+    compressor: PageCompressor
     pieces: tuple[Piece, ...]
     length: int
 
-    async def sent(self, end: Piece) -> AsyncIterator[Piece]:
+    async def slices(self, end: Piece) -> AsyncIterator[Piece]:
         """Yield the body, then its end, in slices that are not copied."""
         for piece in (*self.pieces, end):
             view = memoryview(piece)
@@ -66,9 +66,9 @@ class Body:
 
 def empty_body(coding: Coding) -> Body:
     """A page without series."""
-    packing = Packing(coding)
-    pieces = _list(packing.pieces(()))
-    return Body(-1, 0.0, packing, pieces, sum(len(piece) for piece in pieces))
+    compressor = PageCompressor(coding)
+    pieces = _non_empty(compressor.pieces(()))
+    return Body(-1, 0.0, compressor, pieces, sum(len(piece) for piece in pieces))
 
 
 @dataclass(slots=True)
@@ -88,26 +88,28 @@ class Bodies:
     clock: Callable[[], float] = time.perf_counter
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _kept: dict[BodyKey, Body] = field(default_factory=dict)
-    _read: WeakValueDictionary[BodyKey, Body] = field(default_factory=WeakValueDictionary)
+    _in_use: WeakValueDictionary[BodyKey, Body] = field(default_factory=WeakValueDictionary)
 
     def body(self, request: BodyKey) -> Body:
         """Return a cached body that is still valid, or was started after the request; else a new one."""
-        came = self.clock()
+        requested_seconds = self.clock()
         with self._lock:
-            known = self._read.get(request)
-            if known is not None and (known.version == self.source.version or known.taken > came):
+            known = self._in_use.get(request)
+            if known is not None and (
+                known.version == self.source.version or known.snapshot_seconds > requested_seconds
+            ):
                 return known
             body = self._encode(request)
-            self._read[request] = body
+            self._in_use[request] = body
             self._keep(request, body)
             return body
 
     def _encode(self, request: BodyKey) -> Body:
         began = self.clock()
         snapshot = self.source.snapshot(request.view)
-        packing = Packing(request.coding)
-        pieces = _list(packing.pieces(encode(snapshot, request.format, created=self.created)))
-        body = Body(snapshot.version, began, packing, pieces, sum(len(piece) for piece in pieces))
+        compressor = PageCompressor(request.coding)
+        pieces = _non_empty(compressor.pieces(encode(snapshot, request.format, created=self.created)))
+        body = Body(snapshot.version, began, compressor, pieces, sum(len(piece) for piece in pieces))
         self.observe(self.clock() - began, body.length)
         return body
 
@@ -121,5 +123,5 @@ class Bodies:
             length -= self._kept.pop(next(iter(self._kept))).length
 
 
-def _list(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
+def _non_empty(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
     return tuple(piece for piece in pieces if len(piece))

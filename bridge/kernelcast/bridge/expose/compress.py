@@ -20,7 +20,7 @@ ZSTD_LEVEL: Final = 1
 Piece = bytes | memoryview
 
 
-class Packing:
+class PageCompressor:
     """Compression of one page, which is reused with different ends.
 
     A page is one gzip member: Prometheus reads several members, but curl and browsers silently ignore all after the
@@ -38,7 +38,7 @@ class Packing:
             return self._deflated(pieces)
         return (_zstd_frame(piece) for piece in pieces) if self._coding is Coding.ZSTD else iter(pieces)
 
-    def end(self, last: bytes) -> Piece:
+    def finish(self, last: bytes) -> Piece:
         """Return the compressed end of the page; call it after all pieces, and as often as needed."""
         if self._coding is Coding.GZIP:
             compressor = isal_zlib.compressobj(GZIP_LEVEL, isal_zlib.DEFLATED, RAW_DEFLATE)

@@ -54,7 +54,7 @@ class Exposition:
         self._bodies = Bodies(store, observe, created, clock)
         self._own = OwnMetrics(registry)
         self._compiled, self._hidden = compiled, hidden
-        self._run = uuid4().hex
+        self._process_id = uuid4().hex
 
     def answer(self, request: HttpRequest) -> Response:
         """Answer a scrape; an invalid one gets 400 and the reason."""
@@ -79,15 +79,15 @@ class Exposition:
 
     def _page(self, wanted: BodyKey, body: Body, headers: dict[str, str]) -> Response:
         """Return the series, followed by the process's own metrics."""
-        end = body.packing.end(self._own.page(wanted.format, wanted.view))
+        end = body.compressor.finish(self._own.page(wanted.format, wanted.view))
         headers["content-length"] = str(body.length + len(end))
         if wanted.coding is not Coding.IDENTITY:
             headers["content-encoding"] = wanted.coding.value
-        return StreamingResponse(body.sent(end), headers=headers)
+        return StreamingResponse(body.slices(end), headers=headers)
 
     def _tag(self, wanted: BodyKey, version: int) -> str:
         """Return the entity tag of a page without the process's own metrics, which differ each time."""
-        return f'"{self._run}-{version}-{wanted.format.value}-{wanted.coding.value}"'
+        return f'"{self._process_id}-{version}-{wanted.format.value}-{wanted.coding.value}"'
 
 
 def _negotiated(request: HttpRequest, usable: Callable[[Format], bool]) -> tuple[Negotiated, Coding]:

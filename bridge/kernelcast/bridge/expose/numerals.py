@@ -26,7 +26,7 @@ def _is_minus_zero(value: float) -> bool:
 
 
 @inlined
-def needs_token(value: float) -> bool:
+def needs_orjson(value: float) -> bool:
     """Whether a float is written by orjson: finite and not a whole number that a double holds exactly."""
     if not math.isfinite(value):
         return False
@@ -57,7 +57,7 @@ def write_integer(out: UInt8Array, at: int, number: int) -> int:
 @inlined
 def write_float(out: UInt8Array, at: int, value: float, tokens: UInt8Array, cursor: int) -> tuple[int, int]:
     """Write a float; returns where it ends, and where the next token starts."""
-    if needs_token(value):
+    if needs_orjson(value):
         stop = cursor
         while stop < len(tokens) - 1 and tokens[stop] != COMMA:
             stop += 1

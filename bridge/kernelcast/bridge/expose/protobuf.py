@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from kernelcast.bridge.expose.protobuf_kernel import max_bytes, write_metrics
+from kernelcast.bridge.expose.protobuf_metrics import max_bytes, write_metrics
 from kernelcast.bridge.pages.page import EncodedExemplars, PageLayout, PageValues
 from kernelcast.bridge.pages.protobuf_fields import varint
 from kernelcast.bridge.tables.columns import HAS_SUM, INTEGER, NOT_A_HISTOGRAM, Int64Array, UInt8Array

@@ -19,7 +19,7 @@ THREE_BYTES: Final = 2_097_152
 
 
 @inlined
-def varint(out: UInt8Array, at: int, number: np.uint64) -> int:
+def write_varint(out: UInt8Array, at: int, number: np.uint64) -> int:
     """Write a varint: seven bits a byte, lowest first; 300 is [AC 02]. Returns the position after it."""
     while number > LOW_BITS:
         out[at] = (number & LOW_BITS) | MORE
@@ -51,7 +51,7 @@ def write_length(out: UInt8Array, at: int, length: int) -> int:
     if length < ONE_BYTE:
         out[at] = length
         return at + 1
-    return varint(out, at, np.uint64(length))
+    return write_varint(out, at, np.uint64(length))
 
 
 @inlined
@@ -78,5 +78,5 @@ def close_message(out: UInt8Array, begin: int, at: int) -> int:
     more = varint_bytes(length) - 2
     for j in range(at - 1, begin + 1, -1):
         out[j + more] = out[j]
-    varint(out, begin, np.uint64(length))
+    write_varint(out, begin, np.uint64(length))
     return at + more

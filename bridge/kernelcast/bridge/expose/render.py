@@ -4,7 +4,7 @@ A chunk is made in three steps. `_measure` bounds its size and collects the floa
 them into text in one call: the shortest text that reads back as the same double. `_write` then copies names and labels,
 writes integers, and takes the floats' texts in the order in which `_measure` collected them.
 
-orjson writes NaN and infinities as `null`, for which Prometheus would reject the whole target's page; `needs_token`
+orjson writes NaN and infinities as `null`, for which Prometheus would reject the whole target's page; `needs_orjson`
 keeps them from it. Nothing here is shared or changed except the output, so several threads may render at once.
 """
 
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import orjson
 
-from kernelcast.bridge.expose.numerals import needs_token, write_float, write_integer, write_seconds
+from kernelcast.bridge.expose.numerals import needs_orjson, write_float, write_integer, write_seconds
 from kernelcast.bridge.pages.page import EncodedExemplars, PageLayout, PageValues
 from kernelcast.bridge.tables.columns import (
     EXPONENTIAL,
@@ -109,7 +109,7 @@ def _measure(page: PageLayout, values: PageValues, begin: int, end: int, floats:
             # A line for each bound, for +Inf, sum and count.
             max_bytes += line * (last - first + 3) + bound_ends[last] - bound_ends[first] + len(INFINITE_BOUND)
             has_float = (flags[i] & HAS_SUM) != 0  # a histogram's value is its sum
-        if has_float and needs_token(value[i]):
+        if has_float and needs_orjson(value[i]):
             floats[used] = value[i]
             used += 1
     return used, max_bytes

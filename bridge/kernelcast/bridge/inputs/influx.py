@@ -15,11 +15,11 @@ from typing import Any, Final
 from kernelcast.bridge.inputs.formats import NANOSECONDS
 from kernelcast.bridge.inputs.interning import Spellings
 from kernelcast.bridge.inputs.naming import NamedSeries
-from kernelcast.bridge.inputs.parsing import SPARE, Parsing, malformed, text_of
+from kernelcast.bridge.inputs.parsing import MAX_UNUSED, Parsing, malformed, text_of
 from kernelcast.bridge.inputs.rows import BatchRows
 from kernelcast.wire.catalogue import Kind
 
-WHAT: Final = "Influx line protocol"
+FORMAT_TITLE: Final = "Influx line protocol"
 
 
 BOOLEANS: Final = {
@@ -62,7 +62,7 @@ class InfluxLines(Parsing):
         Raises:
             DecodeError: A line is malformed.
         """
-        for untrimmed in text_of(message, WHAT).split("\n"):
+        for untrimmed in text_of(message, FORMAT_TITLE).split("\n"):
             line = untrimmed.strip()
             if not line or untrimmed[0] == "#":
                 continue
@@ -71,10 +71,10 @@ class InfluxLines(Parsing):
                 words = _words(line)
             self._read_line(line, words, rows)
 
-    def tidy(self) -> None:
-        """Drop measurements that have no series left, once they outnumber the series by more than SPARE."""
-        super().tidy()
-        if len(self._heads) > len(self.interner) + SPARE:
+    def drop_unused(self) -> None:
+        """Drop measurements that have no series left, once they outnumber the series by more than MAX_UNUSED."""
+        super().drop_unused()
+        if len(self._heads) > len(self.interner) + MAX_UNUSED:
             self._heads = {head: known for head, known in self._heads.items() if known}
 
     def _read_line(self, line: str, words: list[str], rows: BatchRows) -> None:
@@ -101,7 +101,9 @@ class InfluxLines(Parsing):
         digits = text.removeprefix("-")
         time_ns = int(text) * self._scale if digits.isdigit() and digits.isascii() and len(digits) <= 20 else 2**64
         if time_ns >= 2**64:
-            raise malformed(WHAT, "a timestamp", text, "a whole number before the year 2554, of the precision's unit")
+            raise malformed(
+                FORMAT_TITLE, "a timestamp", text, "a whole number before the year 2554, of the precision's unit"
+            )
         return time_ns if time_ns >= 0 else 1
 
     def _admit(self, line: str, head: str, known: Spellings, field: str) -> int:
@@ -111,8 +113,8 @@ class InfluxLines(Parsing):
         name = _NOT_IN_A_NAME.sub("_", _NAME_START.sub("", name)).strip("_")
         labels = [(_label(_plain(tag)), _plain(value)) for tag, value in tags]
         canonical = self.labels([(label, value) for label, value in labels if label])
-        number = self.interner.add(NamedSeries(self.described(name, Kind.UNKNOWN), canonical))
-        self.interner.spell(number, known, field, number)
+        number = self.interner.add(NamedSeries(self.shared_family(name, Kind.UNKNOWN), canonical))
+        self.interner.remember_spelling(number, known, field, number)
         return number
 
 
@@ -121,7 +123,7 @@ def _head(line: str, head: str) -> tuple[str, list[tuple[str, str]]]:
     measurement, *tags = pieces = [piece[0] for piece in _PIECE.finditer(head)] or [""]
     pairs = [(pair[1], pair[2]) for tag in tags if (pair := _PAIR.fullmatch(tag))]
     if not measurement or ",".join(pieces) != head or len(pairs) < len(tags):
-        raise malformed(WHAT, "a line", line, "a measurement, and tags as name=value")
+        raise malformed(FORMAT_TITLE, "a line", line, "a measurement, and tags as name=value")
     return measurement, pairs
 
 
@@ -130,10 +132,10 @@ def _words(line: str) -> list[str]:
     head = _HEAD.match(line)
     fields = _FIELDS.match(line, head.end() + 1) if head else None
     if head is None or fields is None:
-        raise malformed(WHAT, "a line", line, "measurement, fields and time with a space between each")
+        raise malformed(FORMAT_TITLE, "a line", line, "measurement, fields and time with a space between each")
     words = [head[0], fields[0], *line[fields.end() :].split()]
     if len(words) > 3:
-        raise malformed(WHAT, "a line", line, "nothing behind the timestamp")
+        raise malformed(FORMAT_TITLE, "a line", line, "nothing behind the timestamp")
     return words
 
 
@@ -147,11 +149,11 @@ def _pairs(line: str, fields: str) -> list[tuple[str, str]]:
     while at < len(fields):
         found = _FIELD.match(fields, at)
         if found is None:
-            raise malformed(WHAT, "a line", line, "fields as name=value")
+            raise malformed(FORMAT_TITLE, "a line", line, "fields as name=value")
         pairs.append((found[1], found[2]))
         at = found.end()
     if not fields or fields.endswith(","):
-        raise malformed(WHAT, "a line", line, "a field, and one behind every comma")
+        raise malformed(FORMAT_TITLE, "a line", line, "a field, and one behind every comma")
     return pairs
 
 
@@ -166,7 +168,9 @@ def _value(line: str, text: str) -> int | float | None:
         return BOOLEANS[text]
     if text.startswith('"'):
         return None
-    raise malformed(WHAT, "a field of a line", text, f"a float, 1i, 1u, a boolean or a quoted string, in {line[:60]!r}")
+    raise malformed(
+        FORMAT_TITLE, "a field of a line", text, f"a float, 1i, 1u, a boolean or a quoted string, in {line[:60]!r}"
+    )
 
 
 def _plain(text: str) -> str:

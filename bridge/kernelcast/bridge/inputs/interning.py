@@ -53,7 +53,7 @@ class Interner:
         self._fresh.append(number)
         return number
 
-    def spell(self, number: int, spellings: Spellings, spelling: Hashable, kept: object) -> None:
+    def remember_spelling(self, number: int, spellings: Spellings, spelling: Hashable, kept: object) -> None:
         """Remember a spelling of a series, until the series goes."""
         spellings[spelling] = kept
         self._spellings[number].append((spellings, spelling))
@@ -64,7 +64,7 @@ class Interner:
         """Whether the present message has brought a series."""
         return bool(self._fresh)
 
-    def of(self, number: int) -> Any:
+    def identity(self, number: int) -> Any:
         """The identity of a series.
 
         Raises:
@@ -86,7 +86,7 @@ class Interner:
             self._identities[number] = None
             self._free.append(number)
 
-    def keep(self, used: Container[int]) -> None:
+    def commit(self, used: Container[int]) -> None:
         """Keep the series of a used message, except those without a point, which would never be freed."""
         self.forget([number for number in self._fresh if number not in used])
         self._fresh.clear()

@@ -23,7 +23,7 @@ _VALUE_OF: Final = {name: re.compile(rf'(?:^|,){name}="((?:[^"\\]++|\\.)*+)"') f
 _UNESCAPED: Final = {"\\\\": "\\", '\\"': '"', "\\n": "\n"}
 _ESCAPE: Final = re.compile(r"\\.")
 
-_PARTS_OF_OURS: Final = frozenset(
+_CATALOGUE_HISTOGRAM_NAMES: Final = frozenset(
     f"{row.prometheus_name}{suffix}"
     for row in BY_PROMETHEUS_NAME.values()
     if row.kind is Kind.HISTOGRAM and row.exposed
@@ -34,7 +34,7 @@ _PARTS_OF_OURS: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class DescribedFamily:
     """A family as its producer describes it; one object for all its series.
 
     Attributes:
@@ -61,7 +61,7 @@ class NamedSeries:
         labels: `a="b",c="d"`, sorted, escaped, without braces.
     """
 
-    family: Described
+    family: DescribedFamily
     labels: bytes
 
     def placement(self, format_name: str) -> Placement | int:
@@ -74,7 +74,7 @@ class NamedSeries:
         row = BY_PROMETHEUS_NAME.get(name)
         if not name:
             return UNNAMED
-        if name in _PARTS_OF_OURS:
+        if name in _CATALOGUE_HISTOGRAM_NAMES:
             return TYPE_CONFLICT
         if row is not None:
             if not row.exposed:

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 
 from kernelcast.bridge.inputs.interning import MAX_IDENTITIES, Interner
-from kernelcast.bridge.inputs.naming import Described, NamedSeries, label_bytes, metric_name
+from kernelcast.bridge.inputs.naming import DescribedFamily, NamedSeries, label_bytes, metric_name
 from kernelcast.bridge.inputs.rows import BatchRows
 from kernelcast.bridge.tables.columns import Int32Array
 from kernelcast.bridge.tables.placement import Placement
@@ -13,7 +13,7 @@ from kernelcast.wire.catalogue import Kind
 from kernelcast.wire.errors import DecodeError
 
 DEFAULT_LIMITS = DecoderLimits()
-SPARE = 1000
+MAX_UNUSED = 1000
 """Families without series that are kept, for they come again in the next message."""
 LONGEST_HELP = 4096
 LABEL_BYTES_PER_BYTE = 8
@@ -35,7 +35,7 @@ class Parsing(ABC):
         self.limits = limits
         self.interner = Interner(max_identities)
         self._label_bytes = 0
-        self._families: dict[Described, Described] = {}
+        self._families: dict[DescribedFamily, DescribedFamily] = {}
 
     def decode(self, messages: Sequence[bytes]) -> Decoded:
         """Decode a batch; each message counts whole or not at all."""
@@ -51,13 +51,13 @@ class Parsing(ABC):
         Raises:
             KeyError: The number is not in use.
         """
-        named: NamedSeries = self.interner.of(number)
+        named: NamedSeries = self.interner.identity(number)
         return named.placement(self.format)
 
     def forget(self, numbers: Int32Array) -> None:
         """Give numbers back; they may come again for other series."""
         self.interner.forget(numbers.tolist())
-        self.tidy()
+        self.drop_unused()
 
     @abstractmethod
     def read(self, message: bytes, rows: BatchRows) -> None:
@@ -74,10 +74,10 @@ class Parsing(ABC):
             DecodeError: They are too long, or all of the message's are together.
         """
         spelled = label_bytes(pairs, self.limits)
-        self.spend(len(spelled))
+        self.count_label_bytes(len(spelled))
         return spelled
 
-    def spend(self, label_bytes_made: int) -> None:
+    def count_label_bytes(self, label_bytes_made: int) -> None:
         """Count bytes of labels that the message has made.
 
         Raises:
@@ -90,28 +90,32 @@ class Parsing(ABC):
                 "limit; send smaller batches from the producer, or shorter labels"
             )
 
-    def described(self, name: str, kind: Kind, help_text: str = "", unit: str = "", part_of: str = "") -> Described:
+    def shared_family(
+        self, name: str, kind: Kind, help_text: str = "", unit: str = "", part_of: str = ""
+    ) -> DescribedFamily:
         """A family; the same object for the same description.
 
         Raises:
             DecodeError: Its name, or its unit, is too long.
         """
-        made = Described(metric_name(name), kind, help_text[:LONGEST_HELP], metric_name(unit), metric_name(part_of))
+        made = DescribedFamily(
+            metric_name(name), kind, help_text[:LONGEST_HELP], metric_name(unit), metric_name(part_of)
+        )
         return self._families.setdefault(made, made)
 
-    def tidy(self) -> None:
+    def drop_unused(self) -> None:
         """Drop the spellings of removed series."""
-        if len(self._families) > len(self.interner) + SPARE:
+        if len(self._families) > len(self.interner) + MAX_UNUSED:
             self._families.clear()
 
     def _decode_one(self, index: int, message: bytes, rows: BatchRows, failures: list[tuple[int, DecodeError]]) -> None:
-        rows.begin()
+        rows.begin_message()
         self._label_bytes = 0
         try:
             if len(message) > self.limits.message_bytes:
                 raise too_long(len(message), self.limits)  # noqa: TRY301  one door for every failure
             self.read(message, rows)
-            rows.end(index, self.limits)
+            rows.end_message(index, self.limits)
         except DecodeError as error:
             self._roll_back(rows)
             failures.append((index, error))
@@ -119,13 +123,13 @@ class Parsing(ABC):
             self._roll_back(rows)
             raise
         else:
-            self.interner.keep(rows.used() if self.interner.has_fresh else ())
-            self.tidy()
+            self.interner.commit(rows.series_of_message() if self.interner.has_fresh else ())
+            self.drop_unused()
 
     def _roll_back(self, rows: BatchRows) -> None:
         rows.roll_back()
         self.interner.roll_back()
-        self.tidy()
+        self.drop_unused()
 
 
 def too_long(length: int, limits: DecoderLimits) -> DecodeError:

@@ -69,19 +69,19 @@ class BatchRows:
     unsupported: int = 0
     exemplars: list[tuple[int, bool, bytes]] = field(default_factory=list)
     _ends: list[tuple[int, int, int]] = field(default_factory=list)
-    _begun: tuple[int, int, int, int] = (0, 0, 0, 0)
+    _message_start: tuple[int, int, int, int] = (0, 0, 0, 0)
 
-    def begin(self) -> None:
+    def begin_message(self) -> None:
         """Note where a message begins."""
-        self._begun = (len(self.series), len(self.histograms), self.unsupported, len(self.exemplars))
+        self._message_start = (len(self.series), len(self.histograms), self.unsupported, len(self.exemplars))
 
-    def end(self, message: int, limits: DecoderLimits) -> None:
+    def end_message(self, message: int, limits: DecoderLimits) -> None:
         """Note where a message ends.
 
         Raises:
             DecodeError: It brought more points than a message may.
         """
-        numbers, histograms, *_ = self._begun
+        numbers, histograms, *_ = self._message_start
         points = len(self.series) - numbers + len(self.histograms) - histograms
         if points > limits.points_per_message:
             raise DecodeError(
@@ -92,15 +92,15 @@ class BatchRows:
 
     def roll_back(self) -> None:
         """Drop the points of the message that has begun."""
-        numbers, histograms, self.unsupported, exemplars = self._begun
+        numbers, histograms, self.unsupported, exemplars = self._message_start
         del self.series[numbers:], self.time_ns[numbers:], self.value[numbers:], self.histograms[histograms:]
         del self.exemplars[exemplars:]
         for row in [row for row in self.start_ns if row >= numbers]:
             del self.start_ns[row]
 
-    def used(self) -> set[int]:
+    def series_of_message(self) -> set[int]:
         """Series that have points in the present message."""
-        numbers, histograms, *_ = self._begun
+        numbers, histograms, *_ = self._message_start
         return {*self.series[numbers:], *(point.series for point in self.histograms[histograms:])}
 
     def columns(self, failures: tuple[tuple[int, DecodeError], ...]) -> Decoded:

@@ -120,7 +120,7 @@ class Selection:
             format_name = _format_of(named_headers, entry) or format_name
         if format_name == AUTO:
             body = _unpacked_by_magic(body, self._limits)
-            format_name = sniff(body) or _nothing_known(topic, body)
+            format_name = sniff(body) or _reject_unrecognised(topic, body)
         if format_name == INFLUX:
             return (INFLUX, entry.precision), body
         return (format_name, name if format_name == JSON else ""), body
@@ -187,7 +187,7 @@ def _unpacked_by_magic(body: bytes, limits: DecoderLimits) -> bytes:
     return unpacked(body, "zstd", limits) if body.startswith(ZSTD_MAGIC) else body
 
 
-def _nothing_known(topic: str, body: bytes) -> str:
+def _reject_unrecognised(topic: str, body: bytes) -> str:
     raise DecodeError(
         f"message of {len(body)} bytes begins with {body[:20]!r}, which none of the formats does that are recognised; "
         f"name the topic's format in bridge.formats ({topic}: influx, for instance, or a mapping of JSON)"

@@ -12,9 +12,9 @@ from kernelcast.bridge.inputs.formats import INFLUX, OTLP_JSON, OTLP_PROTO, PROM
 from kernelcast.bridge.inputs.remote_write.requests import TIMESERIES_2, is_uncompressed
 from kernelcast.bridge.inputs.unpacking import snappy_length
 
-LOOKED_AT_BYTES: Final = 64
-TEXT_LOOKED_AT_BYTES: Final = 4096
-MAX_EXPANDED: Final = 64
+EXAMINED_BYTES: Final = 64
+EXAMINED_TEXT_BYTES: Final = 4096
+MAX_SNAPPY_RATIO: Final = 64
 """Snappy cannot make a block this many times shorter: a copy of 64 bytes takes two."""
 _CONTROL: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _OTLP_JSON: Final = re.compile(rb'"resource_?[mM]etrics"')
@@ -34,9 +34,9 @@ def sniff(message: bytes) -> str | None:
     """The format of a message, None where it is none that is known."""
     if not message:
         return OTLP_PROTO  # an export request without anything is no bytes
-    if _CONTROL.search(message, 0, LOOKED_AT_BYTES):
+    if _CONTROL.search(message, 0, EXAMINED_BYTES):
         return _binary(message)
-    head = message[:TEXT_LOOKED_AT_BYTES].lstrip()
+    head = message[:EXAMINED_TEXT_BYTES].lstrip()
     if head[:1] in (b"{", b"["):
         if _OTLP_JSON.search(head):
             return OTLP_JSON
@@ -61,7 +61,7 @@ def _binary(message: bytes) -> str | None:
     if is_uncompressed(message) and (first == TIMESERIES_2 or message[1:2] == b"\0"):  # the first symbol is empty
         return REMOTE_WRITE
     length = snappy_length(message)
-    plausible = length and length <= len(message) * MAX_EXPANDED and len(message) <= length * 2 + 64
+    plausible = length and length <= len(message) * MAX_SNAPPY_RATIO and len(message) <= length * 2 + 64
     return REMOTE_WRITE if plausible else None
 
 
@@ -70,17 +70,17 @@ def _is_remote_write_1(message: bytes) -> bool:
 
     Both are messages in a message in a message; OTLP's are one deeper.
     """
-    at = _behind_length(message, 1)
+    at = _after_varint(message, 1)
     if message[at : at + 1] != b"\x0a":
         return False
-    at = _behind_length(message, at + 1)
+    at = _after_varint(message, at + 1)
     if message[at : at + 1] != b"\x0a":
         return False
-    at = _behind_length(message, at + 1)
+    at = _after_varint(message, at + 1)
     return bool(message[at : at + 1]) and message[at] != _KEY and 0x20 < message[at] < 0x7F
 
 
-def _behind_length(message: bytes, at: int) -> int:
+def _after_varint(message: bytes, at: int) -> int:
     """End of the varint length that begins at `at`."""
     while at < len(message) and message[at] >= 0x80:
         at += 1

@@ -81,19 +81,19 @@ def _gzip(message: bytes, limits: DecoderLimits) -> bytes:
         members += 1
         if members > MAX_GZIP_MEMBERS:
             raise _too_many_members(message)
-        machine = zlib.decompressobj(_GZIP_WINDOW)
-        while not machine.eof:
+        decompressor = zlib.decompressobj(_GZIP_WINDOW)
+        while not decompressor.eof:
             if at >= len(message):
                 raise _corrupt("gzip", message, "it ends too early")
             piece = view[at : at + _SLICE_BYTES]
             try:
-                contents.append(machine.decompress(piece, room + 1))
+                contents.append(decompressor.decompress(piece, room + 1))
             except zlib.error as error:
                 raise _corrupt("gzip", message, f"member {members}: {error}") from None
             room -= len(contents[-1])
             if room < 0:
                 raise too_long(limits.message_bytes - room, limits)
-            at += len(piece) - len(machine.unused_data)
+            at += len(piece) - len(decompressor.unused_data)
     return b"".join(contents)
 
 

@@ -47,7 +47,7 @@ _PROTOBUF_TYPES: Final = {GAUGE_KIND: 1, COUNTER_KIND: 0, UNTYPED_KIND: 3, HISTO
 """io.prometheus.client.MetricType."""
 _SAMPLE_NAME: Final = re.compile(rb"[^{ ]+")
 
-Taken = Callable[[str], bool]
+NameTaken = Callable[[str], bool]
 
 
 class Headers(NamedTuple):
@@ -80,7 +80,7 @@ def _text_header(family: Family, before: Family | None) -> bytes:
     return f"# HELP {name} {text}\n# TYPE {name} {EXPOSED_TYPES[family.kind]}\n".encode()
 
 
-def openmetrics_headers(families: Sequence[Family], taken: Taken, *, created: bool) -> Headers:
+def openmetrics_headers(families: Sequence[Family], taken: NameTaken, *, created: bool) -> Headers:
     """Return HELP, TYPE and UNIT for OpenMetrics 1.0.
 
     Args:
@@ -114,7 +114,7 @@ def openmetrics_headers(families: Sequence[Family], taken: Taken, *, created: bo
     )
 
 
-def _openmetrics_family(family: Family, taken: Taken) -> tuple[str, str]:
+def _openmetrics_family(family: Family, taken: NameTaken) -> tuple[str, str]:
     """Return the name and type of a family in OpenMetrics."""
     if family.kind is Kind.COUNTER:
         base = family.name.removesuffix("_total")
@@ -129,7 +129,7 @@ def _openmetrics_family(family: Family, taken: Taken) -> tuple[str, str]:
     return family.name, "unknown" if family.kind in (Kind.UNKNOWN, Kind.SUMMARY) else EXPOSED_TYPES[family.kind]
 
 
-def _is_start_time(name: str, taken: Taken) -> bool:
+def _is_start_time(name: str, taken: NameTaken) -> bool:
     """Whether a counter or a histogram owns a name that ends in `_created`."""
     owner = name.removesuffix("_created")
     return owner != name and (taken(f"{owner}_total") or taken(f"{owner}_bucket"))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcast.bridge.pages.exemplars import Exemplars
-from kernelcast.bridge.pages.headers import Headers, Taken, openmetrics_headers, protobuf_headers, text_headers
+from kernelcast.bridge.pages.headers import Headers, NameTaken, openmetrics_headers, protobuf_headers, text_headers
 from kernelcast.bridge.pages.page import PackedTexts, PageLayout, PageValues
 from kernelcast.bridge.pages.view import SeriesView
 from kernelcast.bridge.tables.columns import (
@@ -56,7 +56,7 @@ class Layout:
     slots: Int32Array
     starts: Int64Array
     families: tuple[Family, ...]
-    taken: Taken
+    taken: NameTaken
     arena: UInt8Array
     label_offset: Int64Array
     label_length: Int32Array

@@ -23,7 +23,7 @@ class PushAnswer:
     """An answer, understood.
 
     Attributes:
-        verdict: The action.
+        decision: The action.
         cause: Why, as a label's value.
         detail: Why, in the receiver's words.
         retry_after_seconds: The pause that the receiver asks for.
@@ -32,7 +32,7 @@ class PushAnswer:
         body: Of the response, its beginning.
     """
 
-    verdict: RetryDecision
+    decision: RetryDecision
     cause: str = ""
     detail: str = ""
     retry_after_seconds: float | None = None
@@ -41,7 +41,7 @@ class PushAnswer:
     body: bytes = b""
 
 
-REASONS: Final = (
+CAUSES: Final = (
     ("out of order", "out_of_order"),
     ("duplicate sample", "duplicate"),
     ("too old", "too_old"),
@@ -55,7 +55,7 @@ UNSUPPORTED_MEDIA_TYPE: Final = 415
 NATIVE_DISABLED: Final = "native histograms are disabled"
 """An old Prometheus says so with a 500; the destination's `native_histograms: false` is the remedy."""
 
-UNTOUCHED: Final = frozenset({401, 403, 404, 405, 407})
+UNPROCESSED: Final = frozenset({401, 403, 404, 405, 407})
 """Say that the request was not looked at: a token, a path, a receiver that is off.
 
 The remote write specification would have them dropped, as every 4xx but 429. A token that ran out would then empty the
@@ -63,8 +63,8 @@ backlog; here it waits in Kafka until somebody has mended the settings.
 """
 
 
-def judge(status: int, text: str) -> tuple[RetryDecision, str]:
-    """The verdict and its cause, by HTTP status and the response's text."""
+def decide(status: int, text: str) -> tuple[RetryDecision, str]:
+    """The decision and its cause, by HTTP status and the response's text."""
     if 200 <= status < 300:
         return RetryDecision.ACKNOWLEDGED, ""
     if status == UNSUPPORTED_MEDIA_TYPE:
@@ -75,13 +75,13 @@ def judge(status: int, text: str) -> tuple[RetryDecision, str]:
     if status == CONTENT_TOO_LARGE:
         return RetryDecision.REFUSED, "too_large"
     lowered = text.lower()
-    return RetryDecision.REFUSED, next((cause for words, cause in REASONS if words in lowered), "refused")
+    return RetryDecision.REFUSED, next((cause for words, cause in CAUSES if words in lowered), "refused")
 
 
 def _cause_of_retry(status: int, text: str) -> str:
     """Reason why the same request may succeed later; empty where it will not."""
     if status >= 500:
         return "configuration" if NATIVE_DISABLED in text else "server_error"
-    if status < 400 or status in UNTOUCHED:
+    if status < 400 or status in UNPROCESSED:
         return "configuration"
     return {429: "throttled", 408: "network"}.get(status, "")

@@ -16,10 +16,10 @@ from kernelcast.wire.errors import BrokerError
 MESSAGES_AT_ONCE: Final = 32
 """At 512 KiB each, 16 MiB at most come in one step; a batch ends with the step that fills it."""
 POLL_SECONDS: Final = 0.1
-LONGEST_SILENCE_SECONDS: Final = 5.0
+MAX_POLL_GAP_SECONDS: Final = 5.0
 """Between requests, so that a rebalance need not wait for a long batch."""
 UPKEEP_SECONDS: Final = 1.0
-ASK_SECONDS: Final = 10.0
+END_QUERY_SECONDS: Final = 10.0
 """While nothing is fetched, only a query returns the end of the log."""
 
 Key = tuple[str, int]
@@ -83,12 +83,12 @@ class UnacknowledgedBatch:
     Attributes:
         messages: In the order of their offsets, partition by partition as they came.
         ends: By partition, the offset after its end, where that was reached: markers of transactions count.
-        left: Whether one of its partitions has gone meanwhile.
+        has_lost_partition: Whether one of its partitions has gone meanwhile.
     """
 
     messages: list[StampedMessage] = field(default_factory=list)
     ends: dict[Key, int] = field(default_factory=dict)
-    left: bool = False
+    has_lost_partition: bool = False
 
     def reached(self) -> dict[Key, int]:
         """Return, by partition, the offset to continue from."""
@@ -119,13 +119,13 @@ class PushBacklog:
         self._source, self._metrics, self._clock = source, metrics, clock
         self._start = start
         self._log = structlog.stdlib.get_logger("bridge.push.backlog")
-        self._places: dict[Key, PartitionProgress] = {}
+        self._progress: dict[Key, PartitionProgress] = {}
         self._held: list[StampedMessage] = []
         self._held_ends: dict[Key, int] = {}
         self._batch = UnacknowledgedBatch()
-        self._upkeep_due = self._question_due = 0.0
+        self._upkeep_due = self._query_due = 0.0
         self._poll_due = 0.0
-        self._unpinned = self._paused = False
+        self._starts_uncommitted = self._paused = False
         self.joined = False
 
     def assigned(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
@@ -138,8 +138,8 @@ class PushBacklog:
         starts = self._starts(partitions)
         for start in starts:
             offset = start.offset if start.offset >= 0 else -1
-            self._places[start.topic, start.partition] = PartitionProgress(acknowledged=offset)
-        self.joined = self._unpinned = True
+            self._progress[start.topic, start.partition] = PartitionProgress(acknowledged=offset)
+        self.joined = self._starts_uncommitted = True
         self._log.info("partitions assigned", destination=self._metrics.name, partitions=len(starts))
         return starts
 
@@ -148,11 +148,11 @@ class PushBacklog:
         keys = {(item.topic, item.partition) for item in partitions}
         if not lost:
             self._commit(wait=True)
-        for key in keys & self._places.keys():
-            del self._places[key]
+        for key in keys & self._progress.keys():
+            del self._progress[key]
             self._metrics.forget(*key)
         self._held = [message for message in self._held if _key(message) not in keys]
-        self._batch.left |= any(_key(message) in keys for message in self._batch.messages)
+        self._batch.has_lost_partition |= any(_key(message) in keys for message in self._batch.messages)
         self._log.info("partitions revoked", destination=self._metrics.name, partitions=len(keys), lost=lost)
 
     def read(self, *, max_bytes: int, linger_seconds: float, stopping: Callable[[], bool]) -> UnacknowledgedBatch:
@@ -179,12 +179,12 @@ class PushBacklog:
             if self._clock.monotonic() >= due:
                 break
         # What went to another member meanwhile is read there.
-        batch.messages = [message for message in batch.messages if _key(message) in self._places]
-        batch.left = False
+        batch.messages = [message for message in batch.messages if _key(message) in self._progress]
+        batch.has_lost_partition = False
         self._upkeep()
         return batch
 
-    def hold(self, seconds: float, *, stopping: Callable[[], bool]) -> bool:
+    def wait(self, seconds: float, *, stopping: Callable[[], bool]) -> bool:
         """Wait, without reading on, while the group still hears of us; False when the batch is to be abandoned.
 
         Args:
@@ -196,13 +196,13 @@ class PushBacklog:
         while not (seconds and stopping()):
             now = self._clock.monotonic()
             if now >= due and now < self._poll_due:
-                return not self._batch.left
-            self._source.pause([TopicPartition(*key) for key in self._places])
+                return not self._batch.has_lost_partition
+            self._source.pause([TopicPartition(*key) for key in self._progress])
             self._paused = True
             self._held += self._consume(min(max(due - now, 0.0), POLL_SECONDS), self._held_ends)
-            if self._batch.left:
+            if self._batch.has_lost_partition:
                 return False
-            self._ask()
+            self._query_ends()
             self._upkeep()
         return False
 
@@ -210,21 +210,21 @@ class PushBacklog:
         """The receiver has decided on all of a batch: commit it and fetch on."""
         count = len(batch.messages)
         for key, offset in batch.reached().items():
-            place = self._places.get(key)
-            if place is not None:
-                place.acknowledged = max(place.acknowledged, offset)
+            progress = self._progress.get(key)
+            if progress is not None:
+                progress.acknowledged = max(progress.acknowledged, offset)
         self._batch = UnacknowledgedBatch()
         self._metrics.committed(count)
         self._commit(wait=False)
-        self._fetch()
+        self._resume_fetching()
 
     def rewind(self) -> None:
         """Read unacknowledged messages again, in the partitions that are still ours."""
         self._held, self._held_ends = [], {}
-        for key, place in self._places.items():
-            if place.acknowledged >= 0:
-                self._source.seek(TopicPartition(*key, place.acknowledged))
-        self._fetch()
+        for key, progress in self._progress.items():
+            if progress.acknowledged >= 0:
+                self._source.seek(TopicPartition(*key, progress.acknowledged))
+        self._resume_fetching()
 
     def close(self) -> None:
         """Commit acknowledged offsets, and wait until Kafka has them."""
@@ -238,18 +238,18 @@ class PushBacklog:
 
     def lag(self) -> int:
         """Messages that wait in our partitions. For any thread."""
-        return sum(place.lag for place in list(self._places.values()))
+        return sum(progress.lag for progress in list(self._progress.values()))
 
     def _consume(self, timeout_seconds: float, ends: dict[Key, int]) -> list[StampedMessage]:
         received, _errors = self._source.consume(MESSAGES_AT_ONCE, timeout_seconds)
-        self._poll_due = self._clock.monotonic() + LONGEST_SILENCE_SECONDS
-        mine = [message for message in received if _key(message) in self._places]
+        self._poll_due = self._clock.monotonic() + MAX_POLL_GAP_SECONDS
+        mine = [message for message in received if _key(message) in self._progress]
         for end in self._source.ends():
             ends[end.topic, end.partition] = end.offset
         for message in mine:
-            place = self._places[_key(message)]
-            if place.acknowledged < 0:
-                place.acknowledged = message.offset() or 0
+            progress = self._progress[_key(message)]
+            if progress.acknowledged < 0:
+                progress.acknowledged = message.offset() or 0
         return mine
 
     def _starts(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
@@ -273,29 +273,31 @@ class PushBacklog:
 
     def _commit(self, *, wait: bool) -> bool:
         """Commit new offsets; returns whether Kafka confirmed them within the wait."""
-        changed = {key: place for key, place in self._places.items() if place.acknowledged > place.committed}
-        offsets = [TopicPartition(*key, place.acknowledged) for key, place in changed.items()]
+        changed = {
+            key: progress for key, progress in self._progress.items() if progress.acknowledged > progress.committed
+        }
+        offsets = [TopicPartition(*key, progress.acknowledged) for key, progress in changed.items()]
         try:
             self._source.commit(offsets, wait=wait)
         except BrokerError as error:
             self._log.warning("offsets not committed", destination=self._metrics.name, reason=str(error))
             return False
-        for place in changed.values():
-            place.committed = place.acknowledged
+        for progress in changed.values():
+            progress.committed = progress.acknowledged
         return True
 
-    def _fetch(self) -> None:
+    def _resume_fetching(self) -> None:
         if self._paused:
             self._paused = False
-            self._source.resume([TopicPartition(*key) for key in self._places])
+            self._source.resume([TopicPartition(*key) for key in self._progress])
 
-    def _ask(self) -> None:
-        if self._clock.monotonic() < self._question_due:
+    def _query_ends(self) -> None:
+        if self._clock.monotonic() < self._query_due:
             return
-        self._question_due = self._clock.monotonic() + ASK_SECONDS
-        for key, place in self._places.items():
+        self._query_due = self._clock.monotonic() + END_QUERY_SECONDS
+        for key, progress in self._progress.items():
             try:
-                _, place.high = self._source.watermarks(TopicPartition(*key))
+                _, progress.high = self._source.watermarks(TopicPartition(*key))
             except BrokerError as error:
                 self._log.warning("lag unknown", destination=self._metrics.name, reason=str(error))
                 return
@@ -304,11 +306,11 @@ class PushBacklog:
         if self._clock.monotonic() < self._upkeep_due:
             return
         self._upkeep_due = self._clock.monotonic() + UPKEEP_SECONDS
-        for key, place in self._places.items():
-            place.high = max(place.high, self._source.known_high(TopicPartition(*key)))
-        self._metrics.lag((*key, place.lag) for key, place in self._places.items())
-        if self._unpinned:  # a crash before the first point must not move a start at the end
-            self._unpinned = not self._commit(wait=True)
+        for key, progress in self._progress.items():
+            progress.high = max(progress.high, self._source.known_high(TopicPartition(*key)))
+        self._metrics.lag((*key, progress.lag) for key, progress in self._progress.items())
+        if self._starts_uncommitted:  # a crash before the first point must not move a start at the end
+            self._starts_uncommitted = not self._commit(wait=True)
 
 
 def _key(message: StampedMessage) -> Key:

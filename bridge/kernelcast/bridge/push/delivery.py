@@ -64,19 +64,19 @@ class Delivery(Generic[P]):
 
     Args:
         send: Encodes a payload and makes one attempt; returns the answer, and how many bytes were sent.
-        surroundings: Dependencies besides.
+        services: Dependencies besides.
 
     Attributes:
-        trouble: The last error of a receiver that takes nothing; empty without one.
+        last_error: The last error of a receiver that takes nothing; empty without one.
     """
 
-    def __init__(self, send: Callable[[P], tuple[PushAnswer, int]], surroundings: DeliveryServices) -> None:
+    def __init__(self, send: Callable[[P], tuple[PushAnswer, int]], services: DeliveryServices) -> None:
         self._send = send
-        self._metrics, self._backoff = surroundings.metrics, surroundings.backoff
-        self._clock, self._wait = surroundings.clock, surroundings.wait
+        self._metrics, self._backoff = services.metrics, services.backoff
+        self._clock, self._wait = services.clock, services.wait
         self._log = structlog.stdlib.get_logger("bridge.push")
         self._parts_left = 0
-        self.trouble = ""
+        self.last_error = ""
 
     def deliver(self, payload: P) -> None:
         """Return when every point of it has been taken or refused for good.
@@ -85,8 +85,8 @@ class Delivery(Generic[P]):
             AbandonedError: The batch was abandoned; nothing may be committed.
         """
         self._parts_left = MAX_PARTS
-        answer = self._decided(payload)
-        if answer.verdict is not RetryDecision.ACKNOWLEDGED:
+        answer = self._send_until_decided(payload)
+        if answer.decision is not RetryDecision.ACKNOWLEDGED:
             self._divide(payload, answer)
 
     def _divide(self, payload: P, answer: PushAnswer) -> None:
@@ -98,50 +98,50 @@ class Delivery(Generic[P]):
         """
         parts = payload.by_series() if payload.points > 1 and self._parts_left > 0 else ()
         if len(parts) > 1:
-            refused = [(part, verdict) for part in parts if (verdict := self._part(part)) is not None]
-            ordering = all(verdict.cause in ORDERING for _, verdict in refused)
+            refused = [(part, refusal) for part in parts if (refusal := self._deliver_part(part)) is not None]
+            ordering = all(refusal.cause in ORDERING for _, refusal in refused)
             if len(refused) < len(parts) or not ordering:
-                for part, verdict in refused:
-                    self._divide(part, verdict)
+                for part, refusal in refused:
+                    self._divide(part, refusal)
                 return
             parts = payload.by_message()
         elif parts:
             parts = payload.by_point()
         if len(parts) <= 1:
-            self._lose(payload, answer)
+            self._discard(payload, answer)
         for part in parts if len(parts) > 1 else ():
-            verdict = self._part(part)
-            if verdict is not None:
-                self._divide(part, verdict)
+            refusal = self._deliver_part(part)
+            if refusal is not None:
+                self._divide(part, refusal)
 
-    def _part(self, part: P) -> PushAnswer | None:
+    def _deliver_part(self, part: P) -> PushAnswer | None:
         """Deliver a part; the answer where it is refused."""
         self._parts_left -= 1
         if self._parts_left < 0:
             return PushAnswer(
                 RetryDecision.REFUSED, "refused", f"a request of this message was divided into {MAX_PARTS} parts"
             )
-        answer = self._decided(part)
-        return None if answer.verdict is RetryDecision.ACKNOWLEDGED else answer
+        answer = self._send_until_decided(part)
+        return None if answer.decision is RetryDecision.ACKNOWLEDGED else answer
 
-    def _lose(self, payload: P, answer: PushAnswer) -> None:
+    def _discard(self, payload: P, answer: PushAnswer) -> None:
         self._metrics.discarded(answer.cause or "refused", payload.points)
         self._log.warning("points refused", destination=self._metrics.name, points=payload.points, reason=answer.detail)
 
-    def _decided(self, payload: P) -> PushAnswer:
+    def _send_until_decided(self, payload: P) -> PushAnswer:
         """Send until the receiver has decided."""
         while self._wait(0):
             answer, sent_bytes = self._send(payload)
-            if answer.verdict is RetryDecision.ACKNOWLEDGED:
+            if answer.decision is RetryDecision.ACKNOWLEDGED:
                 self._acknowledged(payload, answer, sent_bytes)
                 return answer
-            if answer.verdict is RetryDecision.REFUSED:
+            if answer.decision is RetryDecision.REFUSED:
                 self._backoff.reset()
-                self.trouble = ""
+                self.last_error = ""
                 self._metrics.refused()
                 return answer
             self._metrics.retried(answer.cause)
-            self.trouble = answer.detail
+            self.last_error = answer.detail
             seconds = self._backoff.next_seconds(answer.retry_after_seconds)
             self._log.warning(
                 "not sent, will be sent again",
@@ -156,7 +156,7 @@ class Delivery(Generic[P]):
 
     def _acknowledged(self, payload: P, answer: PushAnswer, sent_bytes: int) -> None:
         self._backoff.reset()
-        self.trouble = ""
+        self.last_error = ""
         discarded = min(answer.discarded, payload.points)
         self._metrics.acknowledged(payload.points - discarded, sent_bytes, self._clock.now_ns() / 1e9)
         if discarded:

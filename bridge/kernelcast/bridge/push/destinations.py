@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 
 from kernelcast.bridge.clock import Clock
 from kernelcast.bridge.push.instruments import DestinationMetrics, PushMetrics
-from kernelcast.bridge.push.member import Duty, PushMember
+from kernelcast.bridge.push.member import MemberTask, PushMember
 from kernelcast.bridge.push.reading import ReaderSettings
 from kernelcast.bridge.push.settings import PushSettings
 from kernelcast.runtime.settings.service import KafkaSettings
@@ -49,9 +49,9 @@ class Destinations:
         metrics = PushMetrics(registry) if settings else None
         for each in settings:
             assert metrics is not None  # noqa: S101  made above, as there is one to be made for
-            duty = Duty(each, kafka, reading, DestinationMetrics(metrics, each.name), clock)
-            members = [PushMember(duty, number) for number in range(each.consumers)]
-            duty.metrics.lag_seconds(partial(_oldest_seconds, members))
+            task = MemberTask(each, kafka, reading, DestinationMetrics(metrics, each.name), clock)
+            members = [PushMember(task, number) for number in range(each.consumers)]
+            task.metrics.lag_seconds(partial(_oldest_seconds, members))
             self._members[each.name] = members
 
     def start(self) -> None:
@@ -84,7 +84,7 @@ class Destinations:
                     "name": name,
                     "joined": all(member.joined for member in members),
                     "lag_messages": sum(member.lag for member in members),
-                    "trouble": next((member.trouble for member in members if member.trouble), ""),
+                    "trouble": next((member.last_error for member in members if member.last_error), ""),
                 }
                 for name, members in self._members.items()
             ]

@@ -33,7 +33,7 @@ PROPERTIES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Duty:
+class MemberTask:
     """The task of a member.
 
     Attributes:
@@ -54,24 +54,24 @@ class Duty:
 class PushMember:
     """Reads and sends from `start()` to `stop()`."""
 
-    def __init__(self, duty: Duty, number: int) -> None:
+    def __init__(self, task: MemberTask, number: int) -> None:
         """Put the parts together; nothing connects yet.
 
         Args:
-            duty: What to do.
+            task: What to do.
             number: Which member of the destination it is.
 
         Raises:
             ConfigurationError: A certificate cannot be used.
         """
-        self._duty = duty
+        self._task = task
         self._number = number
-        self._receiver = Receiver(duty.settings, clock=duty.clock)
+        self._receiver = Receiver(task.settings, clock=task.clock)
         self._stopping = threading.Event()
         self._pusher: Pusher | None = None
         self._failure = ""
         self._log = structlog.stdlib.get_logger("bridge.push")
-        self._thread = threading.Thread(target=self._run, name=f"push-{duty.settings.name}-{number}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"push-{task.settings.name}-{number}", daemon=True)
 
     def start(self) -> None:
         """Begin, in the background."""
@@ -92,11 +92,11 @@ class PushMember:
         return self._pusher is not None and self._pusher.stages.backlog.joined
 
     @property
-    def trouble(self) -> str:
+    def last_error(self) -> str:
         """The last error; empty without one."""
         if self._pusher is None:
             return self._failure
-        return self._failure or self._pusher.stages.delivery.trouble
+        return self._failure or self._pusher.stages.delivery.last_error
 
     @property
     def age_seconds(self) -> float:
@@ -111,23 +111,23 @@ class PushMember:
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
-                self._work()
+                self._run_consumer()
             except Exception as error:  # noqa: BLE001  whatever it is, scraping and the other destinations go on
                 self._failure = f"{type(error).__name__}: {error}"
-                self._duty.metrics.restarted()
-                self._log.exception("pushing failed and starts over", destination=self._duty.settings.name)
+                self._task.metrics.restarted()
+                self._log.exception("pushing failed and starts over", destination=self._task.settings.name)
                 self._stopping.wait(RESTART_SECONDS)
         self._receiver.close()
 
-    def _work(self) -> None:
+    def _run_consumer(self) -> None:
         """Read and send until stopped."""
-        duty, settings = self._duty, self._duty.settings
+        task, settings = self._task, self._task.settings
         warm_up()
-        consumer = Consumer(duty.kafka, group_id=settings.group, overrides=PROPERTIES)
+        consumer = Consumer(task.kafka, group_id=settings.group, overrides=PROPERTIES)
         try:
-            backlog = PushBacklog(consumer, duty.metrics, duty.clock, start=settings.start)
-            self._pusher = Pusher(self._stages(backlog), settings, duty.metrics, self._stopping.is_set)
-            topics = settings.topics or duty.reading.topics
+            backlog = PushBacklog(consumer, task.metrics, task.clock, start=settings.start)
+            self._pusher = Pusher(self._stages(backlog), settings, task.metrics, self._stopping.is_set)
+            topics = settings.topics or task.reading.topics
             consumer.subscribe(topics, backlog)
             self._log.info("pushing", destination=settings.name, topics=list(topics), group=settings.group)
             while not self._stopping.is_set():
@@ -138,17 +138,17 @@ class PushMember:
             consumer.close()
 
     def _stages(self, backlog: PushBacklog) -> Stages:
-        duty = self._duty
-        surroundings = DeliveryServices(
-            duty.metrics,
+        task = self._task
+        services = DeliveryServices(
+            task.metrics,
             Backoff(random.random),
-            duty.clock,
-            lambda seconds: backlog.hold(seconds, stopping=self._stopping.is_set),
+            task.clock,
+            lambda seconds: backlog.wait(seconds, stopping=self._stopping.is_set),
         )
-        if duty.settings.kind == "otlp":
-            passage = PayloadConverter(duty.settings, duty.metrics, duty.reading)
-            send_otlp = OtlpSender(self._receiver, duty.settings).send
-            return Stages(backlog, passage.payloads, Delivery(send_otlp, surroundings))
-        conversion = Conversion(duty.settings, duty.metrics, duty.reading)
-        write = WriteSender(self._receiver, duty.settings).send
-        return Stages(backlog, conversion.payloads, Delivery(write, surroundings))
+        if task.settings.kind == "otlp":
+            converter = PayloadConverter(task.settings, task.metrics, task.reading)
+            send_otlp = OtlpSender(self._receiver, task.settings).send
+            return Stages(backlog, converter.payloads, Delivery(send_otlp, services))
+        conversion = Conversion(task.settings, task.metrics, task.reading)
+        write = WriteSender(self._receiver, task.settings).send
+        return Stages(backlog, conversion.payloads, Delivery(write, services))

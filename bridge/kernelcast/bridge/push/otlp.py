@@ -58,9 +58,13 @@ class OtlpPayload:
         """Up to PARTS parts, each series whole in one, by its hash; slow, used only for rejected requests."""
         divisor = PARTS**self.level
         parts: dict[int, list[bytes]] = {}
-        for series, point in _apart(self.bodies):
+        for series, point in _single_points(self.bodies):
             parts.setdefault(zlib.crc32(series) // divisor % PARTS, []).append(point)
-        if len(parts) == 1 and divisor * PARTS < 1 << 32 and len({series for series, _ in _apart(self.bodies)}) > 1:
+        if (
+            len(parts) == 1
+            and divisor * PARTS < 1 << 32
+            and len({series for series, _ in _single_points(self.bodies)}) > 1
+        ):
             return OtlpPayload(self.bodies, self.counts, self.level + 1).by_series()
         return [OtlpPayload((b"".join(part),), (len(part),), self.level + 1) for part in parts.values()]
 
@@ -70,7 +74,7 @@ class OtlpPayload:
 
     def by_point(self) -> list["OtlpPayload"]:
         """One part for each point, in the order of the messages."""
-        return [OtlpPayload((point,), (1,)) for _, point in _apart(self.bodies)]
+        return [OtlpPayload((point,), (1,)) for _, point in _single_points(self.bodies)]
 
 
 class OtlpSender:
@@ -97,7 +101,7 @@ class OtlpSender:
         elif self._compression == "zstd":
             body = bytes(zstd.compress(body))
         answer = self._receiver.post(body, self._headers)
-        return (_weighed(answer) if answer.verdict is RetryDecision.ACKNOWLEDGED else answer), len(body)
+        return (_with_rejections(answer) if answer.decision is RetryDecision.ACKNOWLEDGED else answer), len(body)
 
 
 class PayloadConverter:
@@ -133,7 +137,7 @@ class PayloadConverter:
         failed = {index for index, _ in decoded.failures}
         for _, failure in decoded.failures:
             self._metrics.undecodable(type(failure).__name__)
-        counts, touched = self._examined(decoded, len(bodies))
+        counts, must_rewrite = self._counts_and_marks(decoded, len(bodies))
         max_bytes, max_points = self._settings.max_request_bytes, self._settings.max_points
         ready: list[tuple[bytes, int]] = []
         size = points = 0
@@ -141,7 +145,7 @@ class PayloadConverter:
             count = counts[index]
             if index in failed or not count:
                 continue
-            if touched[index]:
+            if must_rewrite[index]:
                 body = rewritten(body)  # noqa: PLW2901  the same message
             if ready and (size + len(body) > max_bytes or points + count > max_points):
                 yield _payload(ready)
@@ -158,18 +162,18 @@ class PayloadConverter:
         self._treatment: UInt8Array = np.full(1024, UNSEEN, np.uint8)
         self._known = 0
 
-    def _examined(self, decoded: Decoded, messages: int) -> tuple[list[int], list[bool]]:
+    def _counts_and_marks(self, decoded: Decoded, messages: int) -> tuple[list[int], list[bool]]:
         """Number of points of each message that are sent, and whether the message must be rewritten for that."""
         points = np.zeros(messages, np.int64)
-        touched = np.zeros(messages, np.int64)
+        must_rewrite = np.zeros(messages, np.int64)
         for columns in (decoded.numbers, decoded.histograms):
             self._learn(columns.series)
             treatments = self._treatment[columns.series]
             kept = treatments != WIRE_ONLY
             self._metrics.discarded("wire_only", int((~kept).sum()))
             points += np.bincount(columns.message[kept], minlength=messages)
-            touched += np.bincount(columns.message[treatments != PLAIN], minlength=messages)
-        return points.tolist(), (touched > 0).tolist()
+            must_rewrite += np.bincount(columns.message[treatments != PLAIN], minlength=messages)
+        return points.tolist(), (must_rewrite > 0).tolist()
 
     def _learn(self, series: Any) -> None:
         numbers = np.unique(series)
@@ -186,7 +190,7 @@ def _payload(ready: list[tuple[bytes, int]]) -> OtlpPayload:
     return OtlpPayload(tuple(body for body, _ in ready), tuple(count for _, count in ready))
 
 
-def _weighed(answer: PushAnswer) -> PushAnswer:
+def _with_rejections(answer: PushAnswer) -> PushAnswer:
     """The rejected points in the response of a success."""
     try:
         partial = ExportMetricsServiceResponse.FromString(answer.body).partial_success
@@ -197,16 +201,16 @@ def _weighed(answer: PushAnswer) -> PushAnswer:
     return PushAnswer(RetryDecision.ACKNOWLEDGED, "rejected" if rejected else "", detail, discarded=rejected)
 
 
-def _apart(bodies: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
+def _single_points(bodies: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
     """Every point by itself: the bytes that tell its series, and an export request of it alone."""
     for body in bodies:
         for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics:
             for scope in resource.scope_metrics:
                 for metric in scope.metrics:
-                    yield from _points_apart(resource, scope, metric)
+                    yield from _single_points_of(resource, scope, metric)
 
 
-def _points_apart(resource: Any, scope: Any, metric: Any) -> Iterator[tuple[bytes, bytes]]:
+def _single_points_of(resource: Any, scope: Any, metric: Any) -> Iterator[tuple[bytes, bytes]]:
     kind = metric.WhichOneof("data")
     points = list(getattr(metric, kind).data_points) if kind else []
     for point in points:

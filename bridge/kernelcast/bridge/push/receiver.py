@@ -8,7 +8,7 @@ from typing import Final
 import httpx
 
 from kernelcast.bridge.clock import Clock
-from kernelcast.bridge.push.answer import PushAnswer, RetryDecision, judge
+from kernelcast.bridge.push.answer import PushAnswer, RetryDecision, decide
 from kernelcast.bridge.push.backoff import retry_after_seconds
 from kernelcast.bridge.push.settings import PushSettings, TlsSettings
 from kernelcast.wire.errors import ConfigurationError
@@ -24,7 +24,7 @@ class SecretFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._seen: tuple[int, int, int] | None = None
+        self._file_status: tuple[int, int, int] | None = None
         self._secret = ""
 
     def read(self) -> str:
@@ -34,10 +34,10 @@ class SecretFile:
             OSError: The file cannot be read.
         """
         status = self._path.stat()
-        seen = (status.st_mtime_ns, status.st_size, status.st_ino)
-        if seen != self._seen:
+        file_status = (status.st_mtime_ns, status.st_size, status.st_ino)
+        if file_status != self._file_status:
             self._secret = self._path.read_text().strip()
-            self._seen = seen
+            self._file_status = file_status
         return self._secret
 
 
@@ -80,7 +80,7 @@ class Receiver:
             with self._client.stream(
                 "POST", self._url, content=body, headers={**headers, **bearer}, auth=auth
             ) as response:
-                return self._understood(response)
+                return self._parsed(response)
         except httpx.HTTPError as error:
             return PushAnswer(RetryDecision.AGAIN, "network", f"{type(error).__name__}: {error}")
 
@@ -95,7 +95,7 @@ class Receiver:
             return None
         return self._basic.username, self._password.read() if self._password is not None else self._basic.password
 
-    def _understood(self, response: httpx.Response) -> PushAnswer:
+    def _parsed(self, response: httpx.Response) -> PushAnswer:
         body = b""
         deadline = self._clock.monotonic() + self._timeout_seconds
         for part in response.iter_bytes():
@@ -103,9 +103,9 @@ class Receiver:
             if len(body) == LONGEST_RESPONSE_BYTES or self._clock.monotonic() > deadline:
                 break
         text = body[:4096].decode("utf-8", "replace")
-        verdict, cause = judge(response.status_code, text)
+        decision, cause = decide(response.status_code, text)
         return PushAnswer(
-            verdict,
+            decision,
             cause,
             f"HTTP {response.status_code}: {text[:SHOWN_CHARACTERS].strip()}",
             retry_after_seconds(response.headers.get("retry-after"), self._clock.now_ns() / 1e9),

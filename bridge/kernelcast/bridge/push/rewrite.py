@@ -28,7 +28,7 @@ def rewritten(body: bytes) -> bytes:
     request = ExportMetricsServiceRequest.FromString(body)
     for resource in request.resource_metrics:
         for scope in resource.scope_metrics:
-            kept = [metric for metric in scope.metrics if _rename(metric)]
+            kept = [metric for metric in scope.metrics if _apply_treatment(metric)]
             if len(kept) < len(scope.metrics):
                 copies = [type(metric).FromString(metric.SerializeToString()) for metric in kept]
                 del scope.metrics[:]
@@ -46,7 +46,7 @@ def _treatment(name: str, unit: str, kind: Kind) -> int:
     return PLAIN if translate(name, unit, kind) == row.prometheus_name else RENAMED
 
 
-def _rename(metric: Any) -> bool:
+def _apply_treatment(metric: Any) -> bool:
     """Give a metric the name that comes out right; False where it is not to go out."""
     field = metric.WhichOneof("data")
     number = metric.DESCRIPTOR.fields_by_name[field].number if field else PointType.GAUGE

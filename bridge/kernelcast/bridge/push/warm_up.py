@@ -16,7 +16,7 @@ from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.topics import KERNELS
 
-ONE_AT_A_TIME: Final = threading.Lock()
+WARM_UP_LOCK: Final = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class _Message:
 
 def warm_up() -> None:
     """Take a number and histograms through both versions of remote write."""
-    with ONE_AT_A_TIME:
+    with WARM_UP_LOCK:
         Decoder.warm_up()
         totals = DurationTotals()
         totals.observe(1_000)

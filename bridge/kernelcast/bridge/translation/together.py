@@ -9,19 +9,19 @@ from numpy.typing import NDArray
 from kernelcast.bridge.tables.arrivals import PLACED, NewSeries
 from kernelcast.bridge.tables.columns import LABELS_TOO_LONG, Int32Array
 from kernelcast.bridge.tables.distinct import distinct_numbers, first_uses
-from kernelcast.bridge.translation.translate import NamedFamily, Scope, Style, Translator, scope_of
+from kernelcast.bridge.translation.translate import LabelStyle, NamedFamily, Scope, Translator, scope_of
 from kernelcast.columnar import Attributes, SharedIdentities
 
 V = TypeVar("V", bound=Hashable)
 IndexArray = NDArray[np.int64]
 
 
-class _Surrounding(NamedTuple):
+class _LabelSources(NamedTuple):
     """The sources of labels besides a series' own attributes."""
 
     resource: Attributes
     scope: Scope
-    style: Style
+    style: LabelStyle
 
 
 def place_together(translator: Translator, series: SharedIdentities) -> NewSeries:
@@ -34,28 +34,28 @@ def place_together(translator: Translator, series: SharedIdentities) -> NewSerie
     named = [translator.named_together(metric) for metric in series.metrics]
     refused = np.array([one if isinstance(one, int) else PLACED for one in named], np.int32)[series.metric]
     rows = np.flatnonzero(refused == PLACED)
-    surroundings, surrounding = _surroundings(series, named, rows)
+    sources, source = _distinct_sources(series, named, rows)
     own, attribute_set = len(series.attributes), series.attribute_set[rows]
-    pairs, pair = distinct_numbers(surrounding * own + attribute_set, own * len(surroundings))
-    labels = [translator.labels(series.attributes[one % own], *surroundings[one // own]) for one in pairs.tolist()]
+    pairs, pair = distinct_numbers(source * own + attribute_set, own * len(sources))
+    labels = [translator.labels(series.attributes[one % own], *sources[one // own]) for one in pairs.tolist()]
     too_long = np.array([text is None for text in labels], np.bool_)[pair]
     refused[rows[too_long]] = LABELS_TOO_LONG
     kept = ~too_long
     headings = [one.heading if isinstance(one, NamedFamily) else None for one in named]
-    origins = [translator.origin(*one) for one in surroundings]
+    origins = [translator.origin(*one) for one in sources]
     return NewSeries(
         refused,
         *_distinct(headings, series.metric[rows[kept]]),
-        *_distinct(origins, surrounding[kept]),
+        *_distinct(origins, source[kept]),
         *_distinct(labels, pair[kept]),
     )
 
 
-def _surroundings(
+def _distinct_sources(
     series: SharedIdentities, named: Sequence[NamedFamily | int], rows: IndexArray
-) -> tuple[list[_Surrounding], IndexArray]:
-    """Return the distinct surroundings of rows, and the index of each row's surrounding."""
-    styles: dict[tuple[str, Style], int] = {}
+) -> tuple[list[_LabelSources], IndexArray]:
+    """Return the distinct sources of rows, and the index of each row's source."""
+    styles: dict[tuple[str, LabelStyle], int] = {}
     style = [
         styles.setdefault((metric.schema_url, one.style), len(styles)) if isinstance(one, NamedFamily) else -1
         for metric, one in zip(series.metrics, named, strict=True)
@@ -63,12 +63,12 @@ def _surroundings(
     known, scopes = list(styles), series.scopes
     of_rows = np.array(style, np.int64)[series.metric[rows]]
     pairs, pair = distinct_numbers(series.scope[rows].astype(np.int64) * len(known) + of_rows, len(scopes) * len(known))
-    surroundings = []
+    sources = []
     for number in pairs.tolist():
         scope, (schema_url, own) = scopes[number // len(known)], known[number % len(known)]
         names = scope_of((scope.name, scope.version, schema_url), scope.attributes)
-        surroundings.append(_Surrounding(scope.resource, names, own))
-    return surroundings, pair
+        sources.append(_LabelSources(scope.resource, names, own))
+    return sources, pair
 
 
 def _distinct(values: Sequence[V | None], index: IndexArray | Int32Array) -> tuple[tuple[V, ...], Int32Array]:

@@ -25,7 +25,7 @@ LABEL_SETS_KEPT: Final = 4096
 LONGEST_LABELS_BYTES: Final = 8 * 1024
 """Longest rendered labels, ten times those of any metric in the catalogue; longer ones would make pages useless."""
 
-_PARTS_OF_OURS: Final = frozenset(
+_CATALOGUE_HISTOGRAM_NAMES: Final = frozenset(
     f"{row.prometheus_name}{suffix}"
     for row in CATALOGUE
     if row.kind is Kind.HISTOGRAM and row.exposed
@@ -44,7 +44,7 @@ Scope = tuple[Attributes, Attributes]
 """The scope's names that become labels, and its attributes."""
 
 
-class Style(NamedTuple):
+class LabelStyle(NamedTuple):
     """Style of the labels of a metric's series.
 
     Attributes:
@@ -62,7 +62,7 @@ class NamedFamily(NamedTuple):
     """The family of a metric's series, and the style of their labels."""
 
     heading: Heading
-    style: Style
+    style: LabelStyle
 
 
 def scope_of(names: tuple[str, str, str], attributes: Attributes) -> Scope:
@@ -98,7 +98,7 @@ class Translator:
         self._promoted = settings.promote_resource_attributes
         self._family = lru_cache(maxsize=10_000)(self._find_family)
         self.named_together = lru_cache(maxsize=10_000)(self.named)
-        self._surroundings = lru_cache(maxsize=4096)(self._find_surroundings)
+        self._outer_labels = lru_cache(maxsize=4096)(self._make_outer_labels)
         self._labels = lru_cache(maxsize=LABEL_SETS_KEPT)(self._render)
         self._target = lru_cache(maxsize=4096)(target_of)
 
@@ -133,25 +133,25 @@ class Translator:
             heading = heading._replace(name=family.name + suffix, unit="", part_of=family.name)
         elif metric.part:
             quantile = f'quantile="{bound_text(float(metric.part))}"'.encode()
-        return NamedFamily(heading, Style(family.catalogued, _OF_THE_SERIES.get(family.kind, ()), quantile))
+        return NamedFamily(heading, LabelStyle(family.catalogued, _OF_THE_SERIES.get(family.kind, ()), quantile))
 
-    def origin(self, resource: Attributes, scope: Scope, style: Style) -> SeriesOrigin:
+    def origin(self, resource: Attributes, scope: Scope, style: LabelStyle) -> SeriesOrigin:
         """Return writer and producer of series with a resource and scope."""
         target = self._target(resource) if self._target_info and not style.catalogued else ()
         return SeriesOrigin((resource, scope, style.catalogued), producer_of(resource), target, host_of(resource))
 
-    def labels(self, attributes: Attributes, resource: Attributes, scope: Scope, style: Style) -> bytes | None:
+    def labels(self, attributes: Attributes, resource: Attributes, scope: Scope, style: LabelStyle) -> bytes | None:
         """Return the rendered labels of a series; None if they are too long."""
         labels = self._labels(attributes, resource, scope, style.catalogued, style.own)
         if len(labels) > LONGEST_LABELS_BYTES:
             return None
         return b",".join(filter(None, (labels, style.quantile)))
 
-    def _find_family(self, name: str, unit: str, claimed: PointType, monotonic: bool) -> _Family | int:  # noqa: FBT001  cached
-        kind = _claimed_kind(claimed, monotonic=monotonic)
+    def _find_family(self, name: str, unit: str, point_type: PointType, monotonic: bool) -> _Family | int:  # noqa: FBT001  cached
+        kind = _kind_of(point_type, monotonic=monotonic)
         row = BY_OTLP_NAME.get(name)
         if row is None:
-            if claimed is PointType.SUM and unit.strip() == "1":
+            if point_type is PointType.SUM and unit.strip() == "1":
                 unit = ""  # a sum that rises and falls counts things; only a gauge can be a ratio
             translated = prometheus_name(name, unit, kind, suffixes=self._suffixes)
             if not translated:
@@ -159,7 +159,7 @@ class Translator:
             row = BY_PROMETHEUS_NAME.get(translated)
             if row is None:
                 parts = {f"{translated}{suffix}" for suffix in HISTOGRAM_SUFFIXES if kind is Kind.HISTOGRAM}
-                if _PARTS_OF_OURS & (parts | {translated}):
+                if _CATALOGUE_HISTOGRAM_NAMES & (parts | {translated}):
                     return TYPE_CONFLICT
                 return _Family(translated, kind, "", _unit_in(translated, unit, kind), catalogued=False)
         if not row.exposed:
@@ -177,10 +177,10 @@ class Translator:
         own: tuple[str, ...],
     ) -> bytes:
         """Render the labels of a series; `own` are the names that its kind writes itself."""
-        fixed, promoted = self._surroundings(resource, scope, catalogued)
+        fixed, promoted = self._outer_labels(resource, scope, catalogued)
         return rendered(promoted | joined(attributes, (*fixed, *own)) | fixed)
 
-    def _find_surroundings(
+    def _make_outer_labels(
         self,
         resource: Attributes,
         scope: Scope,
@@ -199,12 +199,12 @@ class Translator:
         return fixed, promoted
 
 
-def _claimed_kind(claimed: PointType, *, monotonic: bool) -> Kind:
-    if claimed in _HISTOGRAMS:
+def _kind_of(point_type: PointType, *, monotonic: bool) -> Kind:
+    if point_type in _HISTOGRAMS:
         return Kind.HISTOGRAM
-    if claimed is PointType.SUMMARY:
+    if point_type is PointType.SUMMARY:
         return Kind.SUMMARY
-    return Kind.COUNTER if claimed is PointType.SUM and monotonic else Kind.GAUGE
+    return Kind.COUNTER if point_type is PointType.SUM and monotonic else Kind.GAUGE
 
 
 def _unit_in(name: str, unit: str, kind: Kind) -> str:

@@ -22,7 +22,7 @@ def receiver(url: str, transport: httpx.BaseTransport | None = None, **changes: 
 def test_a_success_is_acknowledged_and_its_body_is_read() -> None:
     with server(answer_with(200, b"hello", {"X-Some": "thing"})) as url:
         answer = receiver(url).post(b"body", {})
-    assert (answer.verdict, answer.body, answer.headers["x-some"]) == (RetryDecision.ACKNOWLEDGED, b"hello", "thing")
+    assert (answer.decision, answer.body, answer.headers["x-some"]) == (RetryDecision.ACKNOWLEDGED, b"hello", "thing")
 
 
 def test_a_server_that_hangs_is_given_up_after_the_timeout_and_asked_again() -> None:
@@ -36,14 +36,14 @@ def test_a_server_that_hangs_is_given_up_after_the_timeout_and_asked_again() -> 
             answer = receiver(url, timeout_seconds=0.2).post(b"body", {})
         ended.set()
     assert took.seconds < 5
-    assert (answer.verdict, answer.cause) == (RetryDecision.AGAIN, "network")
+    assert (answer.decision, answer.cause) == (RetryDecision.AGAIN, "network")
     assert "ReadTimeout" in answer.detail
 
 
 def test_a_server_that_closes_without_a_word_is_asked_again() -> None:
     with server(lambda handler: handler.connection.close()) as url:
         answer = receiver(url).post(b"body", {})
-    assert (answer.verdict, answer.cause) == (RetryDecision.AGAIN, "network")
+    assert (answer.decision, answer.cause) == (RetryDecision.AGAIN, "network")
 
 
 def test_an_absent_source_is_asked_again() -> None:
@@ -55,6 +55,6 @@ def test_an_absent_source_is_asked_again() -> None:
 def test_no_more_of_an_answer_is_read_than_anybody_needs() -> None:
     with server(answer_with(400, b"x" * (4 * LONGEST_RESPONSE_BYTES))) as url:
         answer = receiver(url).post(b"body", {})
-    assert answer.verdict is RetryDecision.REFUSED
+    assert answer.decision is RetryDecision.REFUSED
     assert len(answer.body) == LONGEST_RESPONSE_BYTES
     assert len(answer.detail) < 400

@@ -13,7 +13,7 @@ from starlette.routing import Route
 from tests.support.bridge.asgi_client import AsgiClient
 
 from kernelcast.bridge.browser import batch
-from kernelcast.bridge.browser.batch import HEAD, MAX_QUERIES, MAX_REQUEST_BYTES, QueryBatch
+from kernelcast.bridge.browser.batch import MAX_QUERIES, MAX_REQUEST_BYTES, PART_HEADER, QueryBatch
 from kernelcast.bridge.browser.connections import ForwardedAnswer
 
 JSON = {"content-type": "application/json"}
@@ -50,10 +50,10 @@ class Page:
         assert answer.status_code == 200, answer.text
         found, rest = {}, answer.content
         while rest:
-            number, status, packed, size = HEAD.unpack_from(rest)
+            number, status, packed, size = PART_HEADER.unpack_from(rest)
             assert packed == 1
-            found[queries[number]] = status, rest[HEAD.size : HEAD.size + size]
-            rest = rest[HEAD.size + size :]
+            found[queries[number]] = status, rest[PART_HEADER.size : PART_HEADER.size + size]
+            rest = rest[PART_HEADER.size + size :]
         return found
 
 
@@ -124,7 +124,7 @@ def test_a_query_that_fails_in_the_bridge_has_an_answer_that_says_so() -> None:
 
     page = Page(ask)
     answer = asyncio.run(page.post(b'["x"]'))
-    assert HEAD.unpack_from(answer.content)[1] == 500
+    assert PART_HEADER.unpack_from(answer.content)[1] == 500
     assert b"out of order" in answer.content
 
 

@@ -10,7 +10,7 @@ from tests.support.bridge.fleet import Known, Point, come_from, decoded, exposed
 
 from kernelcast.bridge.expose import bodies as module
 from kernelcast.bridge.expose.bodies import SENT_BYTES, Bodies, Body, BodyKey
-from kernelcast.bridge.expose.compress import Packing
+from kernelcast.bridge.expose.compress import PageCompressor
 from kernelcast.bridge.expose.negotiate import Coding, Format
 from kernelcast.bridge.pages.layout import StoreSnapshot
 from kernelcast.bridge.pages.view import ALL, SeriesView
@@ -123,10 +123,10 @@ def test_scrapers_that_came_before_a_page_was_begun_share_it_though_the_store_ha
 
 def test_a_page_is_sent_in_slices_that_are_not_copies() -> None:
     async def slices(body: Body) -> list[bytes | memoryview]:
-        return [piece async for piece in body.sent(b"own")]
+        return [piece async for piece in body.slices(b"own")]
 
     whole = bytes(range(256)) * 2048
-    found = asyncio.run(slices(Body(1, 0.0, Packing(Coding.IDENTITY), (whole, b"end"), len(whole) + 3)))
+    found = asyncio.run(slices(Body(1, 0.0, PageCompressor(Coding.IDENTITY), (whole, b"end"), len(whole) + 3)))
     assert b"".join(found) == whole + b"endown"
     assert max(len(piece) for piece in found) == SENT_BYTES
     assert all(isinstance(piece, memoryview) and piece.obj in (whole, b"end", b"own") for piece in found)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelcast.bridge.expose.compress import SLICE_BYTES, Packing, Piece
+from kernelcast.bridge.expose.compress import SLICE_BYTES, PageCompressor, Piece
 from kernelcast.bridge.expose.negotiate import Coding
 
 ONE_GZIP_MEMBER = 31
@@ -33,16 +33,16 @@ def test_a_page_can_be_ended_again_and_again(pieces: list[bytes], one: bytes, ot
         (Coding.ZSTD, lambda body: bytes(cramjam.zstd.decompress(body)) if body else b""),
         (Coding.IDENTITY, bytes),
     ):
-        packing = Packing(coding)
-        begun = joined(list(packing.pieces(pieces)))
+        compressor = PageCompressor(coding)
+        begun = joined(list(compressor.pieces(pieces)))
         for end in (one, other, b""):
-            assert unpacked(begun + bytes(packing.end(end))) == b"".join(pieces) + end
+            assert unpacked(begun + bytes(compressor.finish(end))) == b"".join(pieces) + end
 
 
 @pytest.mark.parametrize("size", [SLICE_BYTES - 1, SLICE_BYTES, 3 * SLICE_BYTES + 7])
 def test_a_long_piece_is_compressed_in_slices_and_stays_whole(size: int) -> None:
     body = b"".join(b'some_metric{number="%d"} 1\n' % number for number in range(size // 25 + 1))[:size]
-    packing = Packing(Coding.GZIP)
-    packed = joined(list(packing.pieces([memoryview(body), body])))
+    compressor = PageCompressor(Coding.GZIP)
+    packed = joined(list(compressor.pieces([memoryview(body), body])))
     assert len(packed) < size
-    assert unpacked_by_curl(packed + bytes(packing.end(b"own 1\n"))) == body + body + b"own 1\n"
+    assert unpacked_by_curl(packed + bytes(compressor.finish(b"own 1\n"))) == body + body + b"own 1\n"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from tests.support.bridge.list_kafka import ManualClock
 
-from kernelcast.bridge.push.answer import RetryDecision, judge
+from kernelcast.bridge.push.answer import RetryDecision, decide
 from kernelcast.bridge.push.backoff import LONGEST_ASKED_SECONDS, LONGEST_SECONDS, Backoff, retry_after_seconds
 from kernelcast.bridge.push.receiver import Receiver
 from kernelcast.bridge.push.settings import PushSettings
@@ -48,7 +48,7 @@ def test_a_token_is_read_again_when_its_file_changes(tmp_path: Path) -> None:
     assert [headers["authorization"] for headers in listener.seen] == ["Bearer first", "Bearer second"]
     file.unlink()
     answer = to.post(b"", {})
-    assert (answer.verdict, answer.cause) == (RetryDecision.AGAIN, "configuration")
+    assert (answer.decision, answer.cause) == (RetryDecision.AGAIN, "configuration")
     assert len(listener.seen) == 2
 
 
@@ -127,7 +127,7 @@ def test_two_destinations_need_two_names_and_two_groups() -> None:
     ],
 )
 def test_the_meaning_of_a_status(status: int, text: str, verdict: RetryDecision, cause: str) -> None:
-    assert judge(status, text) == (verdict, cause)
+    assert decide(status, text) == (verdict, cause)
 
 
 def test_a_receiver_says_when_to_come_again_in_seconds_or_as_a_date() -> None:

@@ -22,7 +22,7 @@ from kernelcast.wire.errors import DecodeError
 _NUMBER: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?Inf|NaN", re.ASCII)
 _WORDS: Final = {True: "true", False: "false"}
 
-Reading = JsonPath | str
+PathOrConstant = JsonPath | str
 """A path, or a constant."""
 
 
@@ -43,10 +43,10 @@ class JsonMapped(Parsing):
         self._value = JsonPath.parse(mapping.value or mapping.values)
         # The setting `value` leads to one number; `values` leads to an object, and each of its members is a series.
         self._value_has_members = bool(mapping.values)
-        self._name, self._kind = _reading(mapping.name), _reading(mapping.kind)
-        self._help, self._unit = _reading(mapping.help), _reading(mapping.unit)
+        self._name, self._kind = _path_or_constant(mapping.name), _path_or_constant(mapping.kind)
+        self._help, self._unit = _path_or_constant(mapping.help), _path_or_constant(mapping.unit)
         self._time = JsonPath.parse(mapping.time) if mapping.time else None
-        self._labels = [(label, _reading(text)) for label, text in mapping.labels.items()]
+        self._labels = [(label, _path_or_constant(text)) for label, text in mapping.labels.items()]
         self._label_objects = [JsonPath.parse(text) for text in mapping.labels_from]
         # Series numbers, by name, kind and labels.
         self._known: dict[Any, Any] = {}
@@ -76,7 +76,7 @@ class JsonMapped(Parsing):
 
     def _read_point(self, trail: Trail, rows: BatchRows) -> None:
         found = self._value.find(trail)
-        name = metric_name(_text(_found(self._name, trail)) or "")
+        name = metric_name(_as_text(_resolve(self._name, trail)) or "")
         if not name:
             rows.unsupported += 1
             return
@@ -88,14 +88,14 @@ class JsonMapped(Parsing):
             self._add_value(trail, f"{name}_{key}", member, rows)
 
     def _add_value(self, trail: Trail, name: str, found: Any, rows: BatchRows) -> None:
-        value = _number(found)
+        value = _as_number(found)
         if value is None:
             rows.unsupported += 1
             return
         time_ns = self._time_ns(self._time.find(trail)) if self._time is not None else 0
         labels = self._labels_of(trail)
-        self.spend(len(name))
-        kind = KINDS.get(_text(_found(self._kind, trail)) or "", Kind.UNKNOWN)
+        self.count_label_bytes(len(name))
+        kind = KINDS.get(_as_text(_resolve(self._kind, trail)) or "", Kind.UNKNOWN)
         key = (name, kind, *labels)
         number = self._known.get(key)
         if number is None:
@@ -106,9 +106,9 @@ class JsonMapped(Parsing):
 
     def _admit(self, key: tuple[Any, ...], trail: Trail) -> int:
         name, kind, *labels = key
-        help_text, unit = _text(_found(self._help, trail)) or "", _text(_found(self._unit, trail)) or ""
-        number = self.interner.add(NamedSeries(self.described(name, kind, help_text, unit), self.labels(labels)))
-        self.interner.spell(number, self._known, key, number)
+        help_text, unit = _as_text(_resolve(self._help, trail)) or "", _as_text(_resolve(self._unit, trail)) or ""
+        number = self.interner.add(NamedSeries(self.shared_family(name, kind, help_text, unit), self.labels(labels)))
+        self.interner.remember_spelling(number, self._known, key, number)
         return number
 
     def _labels_of(self, trail: Trail) -> list[tuple[str, str]]:
@@ -121,21 +121,21 @@ class JsonMapped(Parsing):
         for path in self._label_objects:
             members = path.find(trail)
             for name, member in members.items() if isinstance(members, dict) else ():
-                text = _text(member)
+                text = _as_text(member)
                 if text:
                     labels[name] = text
         for label, reading in self._labels:
-            text = _text(_found(reading, trail))
+            text = _as_text(_resolve(reading, trail))
             if text:
                 labels[label] = text
-        self.spend(sum(map(len, labels)) + sum(map(len, labels.values())))
+        self.count_label_bytes(sum(map(len, labels)) + sum(map(len, labels.values())))
         return list(labels.items())
 
     def _time_ns(self, found: Any) -> int:
         """Return nanoseconds; 0 without a time, and 1 for a time before 1970. The time 0 is treated like none."""
         if found is None:
             return 0
-        number = _number(found)
+        number = _as_number(found)
         try:
             if number is None:
                 number, scale = datetime.fromisoformat(found).timestamp(), 10**9
@@ -152,15 +152,15 @@ class JsonMapped(Parsing):
         return max(time_ns, 1) if time_ns else 0
 
 
-def _reading(text: str) -> Reading:
+def _path_or_constant(text: str) -> PathOrConstant:
     return JsonPath.parse(text) if text[:1] in ("$", "@", "^") else text
 
 
-def _found(reading: Reading, trail: Trail) -> Any:
+def _resolve(reading: PathOrConstant, trail: Trail) -> Any:
     return reading if isinstance(reading, str) else reading.find(trail)
 
 
-def _text(value: Any) -> str | None:
+def _as_text(value: Any) -> str | None:
     """Return a scalar as text; None for arrays, objects and null."""
     if isinstance(value, str):
         return value
@@ -171,7 +171,7 @@ def _text(value: Any) -> str | None:
     return repr(value).removesuffix(".0") if isinstance(value, float) else None
 
 
-def _number(value: Any) -> int | float | None:
+def _as_number(value: Any) -> int | float | None:
     if isinstance(value, bool):
         return int(value)
     if isinstance(value, int | float):

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-DEEPEST: Final = 100
+MAX_DEPTH: Final = 100
 """Levels of messages, as many as protobuf's own parser allows."""
 MAX_REMEMBERED: Final = 50_000
 """Attributes whose bytes are remembered; a fleet's are few and come again in every message."""
@@ -75,15 +75,15 @@ class JsonEncoder:
         if table is None:
             table = self._tables[descriptor.full_name] = _FieldTable(descriptor)
             for field in descriptor.fields:
-                encoder = self._field(field)
+                encoder = self._field_encoder(field)
                 table.fields[field.name] = table.fields[field.json_name] = field.number, encoder
         return table
 
     def _message(self, table: "_FieldTable", value: object, depth: int) -> bytes:
         if not isinstance(value, dict):
             raise WrongJsonError(f"is {_shown(value)}; an object belongs there")
-        if depth > DEEPEST:
-            raise WrongJsonError(f"lies more than {DEEPEST} messages deep, the limit")
+        if depth > MAX_DEPTH:
+            raise WrongJsonError(f"lies more than {MAX_DEPTH} messages deep, the limit")
         parts: dict[int, bytes] = {}
         fields = table.fields
         for key, item in value.items():
@@ -102,20 +102,20 @@ class JsonEncoder:
                 raise WrongJsonError(f"has more than one of {', '.join(table.names(group))}")
         return b"".join([parts[number] for number in sorted(parts)])
 
-    def _field(self, field: FieldDescriptor) -> Encoder:
+    def _field_encoder(self, field: FieldDescriptor) -> Encoder:
         if field.message_type is not None:
-            return self._of_messages(field)
-        scalar = _scalar(field)
+            return self._message_encoder(field)
+        scalar = _scalar_encoder(field)
         if not field.is_repeated:
             tag = _tag(field.number, _wire_type(field))
             return lambda value, _depth: tag + scalar(value)
         if field.type == FieldDescriptor.TYPE_STRING:
             tag = _tag(field.number, _LENGTH)
-            return lambda value, _depth: b"".join([tag + scalar(item) for item in _listed(value)])
+            return lambda value, _depth: b"".join([tag + scalar(item) for item in _as_list(value)])
         packed = _tag(field.number, _LENGTH)
-        return lambda value, _depth: packed + _prefixed(b"".join([scalar(item) for item in _listed(value)]))
+        return lambda value, _depth: packed + _prefixed(b"".join([scalar(item) for item in _as_list(value)]))
 
-    def _of_messages(self, field: FieldDescriptor) -> Encoder:
+    def _message_encoder(self, field: FieldDescriptor) -> Encoder:
         descriptor: Any = field.message_type
         tag = _tag(field.number, _LENGTH)
         if not field.is_repeated:
@@ -123,16 +123,16 @@ class JsonEncoder:
 
         def encode_each(value: Any, depth: int) -> bytes:
             table, parts = self._table(descriptor), []
-            for index, item in enumerate(_listed(value)):
+            for index, item in enumerate(_as_list(value)):
                 try:
                     parts.append(tag + _prefixed(self._message(table, item, depth + 1)))
                 except WrongJsonError as error:
                     raise error.within(f"[{index}]") from None
             return b"".join(parts)
 
-        return self._of_attributes(tag, encode_each) if descriptor.name == "KeyValue" else encode_each
+        return self._attributes_encoder(tag, encode_each) if descriptor.name == "KeyValue" else encode_each
 
-    def _of_attributes(self, tag: bytes, encode_each: Encoder) -> Encoder:
+    def _attributes_encoder(self, tag: bytes, encode_each: Encoder) -> Encoder:
         """Attributes come again and again: plain ones are encoded once."""
         remembered = self._remembered
 
@@ -171,7 +171,7 @@ def _plain(item: Mapping[str, Any]) -> tuple[str, str]:
     return item["key"], value["stringValue"]
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     if not isinstance(value, list):
         raise WrongJsonError(f"is {_shown(value)}; an array belongs there")
     return value
@@ -183,7 +183,7 @@ def _wire_type(field: FieldDescriptor) -> int:
     return _LENGTH if field.type in (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES) else _VARINT
 
 
-def _scalar(field: FieldDescriptor) -> Scalar:  # noqa: PLR0911  one switch over protobuf's types
+def _scalar_encoder(field: FieldDescriptor) -> Scalar:  # noqa: PLR0911  one switch over protobuf's types
     if field.type == FieldDescriptor.TYPE_STRING:
         return lambda value: _prefixed(_text(value).encode())
     if field.type == FieldDescriptor.TYPE_BYTES:

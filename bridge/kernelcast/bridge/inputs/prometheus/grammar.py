@@ -10,7 +10,7 @@ from typing import Final
 from kernelcast.bridge.inputs.naming import unescaped
 from kernelcast.bridge.inputs.parsing import malformed
 
-WHAT: Final = "Prometheus text"
+FORMAT_TITLE: Final = "Prometheus text"
 _NAME: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL: Final = re.compile(
     r'[ \t]*(?:([a-zA-Z_][a-zA-Z0-9_]*)|"((?:[^"\\]++|\\.)*+)")[ \t]*(?:=[ \t]*"((?:[^"\\]++|\\.)*+)")?[ \t]*([,}])'
@@ -24,7 +24,7 @@ MAX_LABELS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Spelled:
+class ParsedSeries:
     """A series as a line spells it.
 
     Attributes:
@@ -38,7 +38,7 @@ class Spelled:
     stop: int
 
 
-def series(line: str) -> Spelled:
+def series(line: str) -> ParsedSeries:
     """Read the series at a line's start.
 
     Raises:
@@ -50,17 +50,17 @@ def series(line: str) -> Spelled:
     bare = len(line) - len(line[at:].lstrip(" \t"))
     if line[bare : bare + 1] != "{":
         if not name or line[at : at + 1] not in (" ", "\t"):
-            raise malformed(WHAT, "a line", line, "a metric's name, its labels in braces, and a value")
-        return Spelled(name, (), at)
+            raise malformed(FORMAT_TITLE, "a line", line, "a metric's name, its labels in braces, and a value")
+        return ParsedSeries(name, (), at)
     pairs, stop = labels(line, bare + 1)
     if not name:  # Prometheus 3 writes names of any character in quotes, inside the braces
         if not pairs or pairs[0][1] is not None:
-            raise malformed(WHAT, "a line", line, "a metric's name")
+            raise malformed(FORMAT_TITLE, "a line", line, "a metric's name")
         name, pairs = pairs[0][0], pairs[1:]
     whole = tuple((key, value) for key, value in pairs if value is not None)
     if len(whole) != len(pairs):
-        raise malformed(WHAT, "a line", line, "a value for every label")
-    return Spelled(name, whole, stop)
+        raise malformed(FORMAT_TITLE, "a line", line, "a value for every label")
+    return ParsedSeries(name, whole, stop)
 
 
 def labels(line: str, at: int) -> tuple[list[tuple[str, str | None]], int]:
@@ -73,7 +73,7 @@ def labels(line: str, at: int) -> tuple[list[tuple[str, str | None]], int]:
     while not (closed := _CLOSED.match(line, at)):
         found = _LABEL.match(line, at)
         if found is None or len(found_labels) >= MAX_LABELS:
-            raise malformed(WHAT, "a line", line, 'labels as {name="value",…}')
+            raise malformed(FORMAT_TITLE, "a line", line, 'labels as {name="value",…}')
         bare, quoted, value, end = found.groups()
         found_labels.append((bare or unescaped(quoted or ""), None if value is None else unescaped(value)))
         at = found.end()
@@ -89,7 +89,7 @@ def number(text: str) -> float:
         DecodeError: It is none.
     """
     if not _NUMBER.fullmatch(text):
-        raise malformed(WHAT, "a value", text, "a number, NaN, +Inf or -Inf")
+        raise malformed(FORMAT_TITLE, "a value", text, "a number, NaN, +Inf or -Inf")
     return float(text)
 
 
@@ -102,17 +102,17 @@ def time_ns(text: str, *, seconds: bool) -> int:
     whole = text.removeprefix("-")
     if not seconds:
         if not (whole.isascii() and whole.isdigit()):
-            raise malformed(WHAT, "a timestamp", text, "whole milliseconds since 1970")
+            raise malformed(FORMAT_TITLE, "a timestamp", text, "whole milliseconds since 1970")
         scaled = int(text) * 1_000_000 if len(text) < 20 else 2**64
     else:
         value = number(text)
         if not -LAST_SECOND < value < LAST_SECOND:
-            raise malformed(WHAT, "a timestamp", text, "seconds between 1970 and 2554")
+            raise malformed(FORMAT_TITLE, "a timestamp", text, "seconds between 1970 and 2554")
         head, _, tail = text.partition(".")
         exact = head.isdigit() and (tail.isdigit() or not tail)
         scaled = int(head) * 10**9 + int(tail[:9].ljust(9, "0")) if exact else round(value * 1e9)
     if scaled >= 2**64:
-        raise malformed(WHAT, "a timestamp", text, "a time before the year 2554")
+        raise malformed(FORMAT_TITLE, "a timestamp", text, "a time before the year 2554")
     return max(scaled, 1)
 
 
@@ -124,7 +124,7 @@ def after_series(rest: str, line: str) -> list[str]:
     """
     words = rest.partition(" # ")[0].split()
     if not 1 <= len(words) <= 2:
-        raise malformed(WHAT, "a line", line, "a value and at most one timestamp behind the series")
+        raise malformed(FORMAT_TITLE, "a line", line, "a value and at most one timestamp behind the series")
     return words
 
 

@@ -19,7 +19,7 @@ LARGEST_EXACT: Final = 2.0**63
 
 
 @dataclass(slots=True)
-class Assembly:
+class PartialHistogram:
     """A histogram under construction.
 
     Attributes:

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from kernelcast.bridge.inputs.interning import Spellings
 from kernelcast.bridge.inputs.naming import NamedSeries
-from kernelcast.bridge.inputs.parsing import SPARE, Parsing, malformed, text_of
+from kernelcast.bridge.inputs.parsing import MAX_UNUSED, Parsing, malformed, text_of
 from kernelcast.bridge.inputs.prometheus import grammar
 from kernelcast.bridge.inputs.prometheus.exemplars import exemplar_of, histogram_fields, number_fields
-from kernelcast.bridge.inputs.prometheus.histograms import BUCKET, CREATED, PARTS, START_TIME, Assembly
+from kernelcast.bridge.inputs.prometheus.histograms import BUCKET, CREATED, PARTS, START_TIME, PartialHistogram
 from kernelcast.bridge.inputs.rows import BatchRows
 from kernelcast.wire.catalogue import Kind
 
@@ -44,7 +44,7 @@ START_TIMES: Final = "start times of "
 
 Context = tuple[str, str]
 """A family's name and type, as the page declares them."""
-Kept = int | tuple[int, int, float]
+SpellingData = int | tuple[int, int, float]
 """The data of a spelling: a series' number; or number, part and bound, where it is a part of one."""
 
 
@@ -67,7 +67,7 @@ class ParsedPage:
     types: dict[str, str] = field(default_factory=dict)
     helps: dict[str, str] = field(default_factory=dict)
     units: dict[str, str] = field(default_factory=dict)
-    assemblies: dict[tuple[int, int], Assembly] = field(default_factory=dict)
+    assemblies: dict[tuple[int, int], PartialHistogram] = field(default_factory=dict)
     starts: dict[int, int] = field(default_factory=dict)
 
     def started_type(self, name: str) -> str:
@@ -128,14 +128,14 @@ class PrometheusText(Parsing):
         Raises:
             DecodeError: A line of it breaks the grammar.
         """
-        text = text_of(message, grammar.WHAT)
+        text = text_of(message, grammar.FORMAT_TITLE)
         page = ParsedPage(rows, openmetrics=text.rstrip().endswith("# EOF"))
         first = len(rows.series)
         known = self._contexts[UNDECLARED]
         series, times, values = rows.series.append, rows.time_ns.append, rows.value.append
         for line in text.split("\n"):
             if line[:1] == "#":
-                known = self._note(page, line, known)
+                known = self._read_comment(page, line, known)
                 continue
             stop = (line.rfind("}") + 1 or max(line.find(" "), 0)) if " # " not in line else 0
             kept = known.get(line[:stop])
@@ -155,18 +155,18 @@ class PrometheusText(Parsing):
                 known = self._read_line(page, line, known, stop if kept is not None else 0)
         page.finish(first)
 
-    def tidy(self) -> None:
+    def drop_unused(self) -> None:
         """Drop families without series."""
-        super().tidy()
-        if len(self._contexts) > len(self.interner) + SPARE:
+        super().drop_unused()
+        if len(self._contexts) > len(self.interner) + MAX_UNUSED:
             self._contexts = defaultdict(dict, {key: known for key, known in self._contexts.items() if known})
 
-    def _note(self, page: ParsedPage, line: str, known: Spellings) -> Spellings:
+    def _read_comment(self, page: ParsedPage, line: str, known: Spellings) -> Spellings:
         """Read a comment; returns the data of the family that the next lines belong to."""
         word, name, text = grammar.comment(line)
         if word == "TYPE":
             if text not in KINDS:
-                raise malformed(grammar.WHAT, "a line", line, f"one of the types {', '.join(sorted(KINDS))}")
+                raise malformed(grammar.FORMAT_TITLE, "a line", line, f"one of the types {', '.join(sorted(KINDS))}")
             started_type = page.started_type(name) if text == "gauge" else ""
             page.types[name] = f"{START_TIMES}{started_type}" if started_type else text
             return self._contexts[name, page.types[name]]
@@ -178,7 +178,7 @@ class PrometheusText(Parsing):
 
     def _read_line(self, page: ParsedPage, line: str, known: Spellings, stop: int) -> Spellings:
         """Read a line whose series is not known (`stop` is 0), or that has more than a value behind it."""
-        kept: Kept | None = known.get(line[:stop]) if stop else None
+        kept: SpellingData | None = known.get(line[:stop]) if stop else None
         if kept is None:
             spelled = grammar.series(line)
             stop = spelled.stop
@@ -204,48 +204,50 @@ class PrometheusText(Parsing):
         elif part == START_TIME:
             page.starts[number] = grammar.time_ns(words[0], seconds=True) if 0 < value < grammar.LAST_SECOND else 0
         else:
-            assembly = page.assemblies.setdefault((number, time_ns), Assembly())
+            assembly = page.assemblies.setdefault((number, time_ns), PartialHistogram())
             assembly.add(part, bound, value)
             if exemplar is not None and part == BUCKET:
                 assembly.exemplars.append(exemplar)
         return known
 
-    def _admit(self, page: ParsedPage, context: Context, spelled: grammar.Spelled, spelling: str) -> Kept:
+    def _admit(self, page: ParsedPage, context: Context, spelled: grammar.ParsedSeries, spelling: str) -> SpellingData:
         """The data of a new spelling."""
         family, type_name = context
         if type_name.startswith(START_TIMES):
             return self._admit_start_time(page, context, spelled, spelling)
         suffix = spelled.name[len(family) :] if family else ""
         labels, kind = spelled.labels, KINDS[type_name]
-        kept: Kept
+        kept: SpellingData
         if type_name == "histogram" and suffix:
             part, bound = PARTS[suffix], 0.0
             if part == BUCKET:
                 bound = grammar.number(dict(labels).get("le", "no label le"))
                 labels = tuple(label for label in labels if label[0] != "le")
-            number = self._whole(page, context, family, Kind.HISTOGRAM, labels)
+            number = self._series_number(page, context, family, Kind.HISTOGRAM, labels)
             kept = (number, part, bound)
         elif suffix == "_created":
             whole = f"{family}_total" if type_name == "counter" else f"{family}_count"
-            number = self._whole(page, context, whole, kind, labels)
+            number = self._series_number(page, context, whole, kind, labels)
             kept = (number, CREATED, 0.0)
         else:
-            number = kept = self._whole(page, context, spelled.name, kind, labels)
-        self.interner.spell(number, self._contexts[context], spelling, kept)
+            number = kept = self._series_number(page, context, spelled.name, kind, labels)
+        self.interner.remember_spelling(number, self._contexts[context], spelling, kept)
         return kept
 
-    def _admit_start_time(self, page: ParsedPage, context: Context, spelled: grammar.Spelled, spelling: str) -> Kept:
+    def _admit_start_time(
+        self, page: ParsedPage, context: Context, spelled: grammar.ParsedSeries, spelling: str
+    ) -> SpellingData:
         """Register the start time (`_created`) of a series of another family; otherwise like `_admit`."""
         type_name = context[1].removeprefix(START_TIMES)
         owner = f"{context[0].removesuffix('_created')}{'_total' if type_name == 'counter' else ''}"
         kind = Kind.HISTOGRAM if type_name == "histogram" else KINDS[type_name]
         whole = f"{owner}_count" if type_name == "summary" else owner
-        number = self._whole(page, (owner, type_name), whole, kind, spelled.labels)
+        number = self._series_number(page, (owner, type_name), whole, kind, spelled.labels)
         kept = (number, START_TIME, 0.0)
-        self.interner.spell(number, self._contexts[context], spelling, kept)
+        self.interner.remember_spelling(number, self._contexts[context], spelling, kept)
         return kept
 
-    def _whole(
+    def _series_number(
         self, page: ParsedPage, context: Context, name: str, kind: Kind, labels: tuple[tuple[str, str], ...]
     ) -> int:
         """The number of a series that several lines may be of."""
@@ -258,7 +260,9 @@ class PrometheusText(Parsing):
         if number is None:
             declared = context[0] or name
             part_of = context[0] if kind is Kind.SUMMARY and name != context[0] else ""
-            described = self.described(name, kind, page.helps.get(declared, ""), page.units.get(declared, ""), part_of)
+            described = self.shared_family(
+                name, kind, page.helps.get(declared, ""), page.units.get(declared, ""), part_of
+            )
             number = self.interner.add(NamedSeries(described, canonical))
-            self.interner.spell(number, known, (name, canonical), number)
+            self.interner.remember_spelling(number, known, (name, canonical), number)
         return number

@@ -50,8 +50,8 @@ def histogram_point(
         return None
     count = _whole(histogram.count_int, histogram.count_float)
     zero = _whole(histogram.zero_count_int, histogram.zero_count_float)
-    positive = _dense(histogram.positive_spans, histogram.positive_deltas, histogram.positive_counts, limits)
-    negative = _dense(histogram.negative_spans, histogram.negative_deltas, histogram.negative_counts, limits)
+    positive = _dense_buckets(histogram.positive_spans, histogram.positive_deltas, histogram.positive_counts, limits)
+    negative = _dense_buckets(histogram.negative_spans, histogram.negative_deltas, histogram.negative_counts, limits)
     if count is None or zero is None or positive is None or negative is None:
         return None
     if custom:
@@ -77,15 +77,15 @@ def _explicit(histogram: Any, buckets: Buckets, point: HistogramPoint, limits: D
     bounds = tuple(histogram.custom_values)
     if len(bounds) > limits.buckets_per_point:
         raise _too_many(len(bounds), limits)
-    behind = len(bounds) + 1 - buckets.first - len(buckets.counts)
-    if (buckets.counts and buckets.first < 0) or behind < 0:
+    missing = len(bounds) + 1 - buckets.first - len(buckets.counts)
+    if (buckets.counts and buckets.first < 0) or missing < 0:
         raise DecodeError(
             f"a histogram's buckets reach from {buckets.first} to {buckets.first + len(buckets.counts)}; it has "
             f"{len(bounds)} bounds; look at the producer"
         )
     if not buckets.counts:
         return point._replace(bounds=bounds, buckets=(0,) * (len(bounds) + 1))
-    return point._replace(bounds=bounds, buckets=(0,) * buckets.first + buckets.counts + (0,) * behind)
+    return point._replace(bounds=bounds, buckets=(0,) * buckets.first + buckets.counts + (0,) * missing)
 
 
 def _whole(integer: int, fraction: float) -> int | None:
@@ -95,17 +95,17 @@ def _whole(integer: int, fraction: float) -> int | None:
     return int(fraction) if fraction.is_integer() and fraction in _COUNTS else None
 
 
-def _dense(spans: Any, deltas: Any, floats: Any, limits: DecoderLimits) -> Buckets | None:
+def _dense_buckets(spans: Any, deltas: Any, floats: Any, limits: DecoderLimits) -> Buckets | None:
     """Buckets without gaps; None where a count is no whole number, or below 0."""
     if not all(value.is_integer() for value in floats):
         return None
     counts = list(map(int, floats)) if len(floats) else list(accumulate(deltas))
     if not all(count in _COUNTS for count in counts):
         return None
-    return _spread(spans, counts, limits)
+    return _expand_spans(spans, counts, limits)
 
 
-def _spread(spans: Any, counts: list[int], limits: DecoderLimits) -> Buckets:
+def _expand_spans(spans: Any, counts: list[int], limits: DecoderLimits) -> Buckets:
     dense: list[int] = []
     taken = first = 0
     for position, span in enumerate(spans):

@@ -34,7 +34,7 @@ LAST_MS: Final = 2**64 // NANOSECONDS_PER_MILLISECOND
 
 COUNTER, GAUGE, HISTOGRAM, GAUGE_HISTOGRAM, SUMMARY, INFO, STATESET = range(1, 8)
 """Metric types, numbered alike in both versions."""
-_WHOLE: Final = {
+_KINDS: Final = {
     COUNTER: Kind.COUNTER,
     GAUGE: Kind.GAUGE,
     GAUGE_HISTOGRAM: Kind.GAUGE,
@@ -42,7 +42,7 @@ _WHOLE: Final = {
     INFO: Kind.INFO,
     STATESET: Kind.GAUGE,
 }
-_PARTS: Final = {
+_SUFFIXES: Final = {
     COUNTER: ("_total",),
     HISTOGRAM: ("_bucket", "_sum", "_count"),
     SUMMARY: ("_sum", "_count"),
@@ -92,14 +92,14 @@ class RemoteWrite(Parsing):
                 number = self._samples.get(key)
                 if number is None:
                     number = self._admit(self._samples, key, _parsed(key), None)
-                _take(rows, number, series.samples, 0)
+                _add_samples(rows, number, series.samples, 0)
             if series.histograms:
                 number = self._histograms.get(key)
                 if number is None:
                     number = self._admit(self._histograms, key, _parsed(key), None)
-                self._take_histograms(rows, number, series.histograms, 0)
+                self._add_histograms(rows, number, series.histograms, 0)
         for item in request.metadata:
-            self._describe(item.metric_family_name, (item.type, item.help, item.unit))
+            self._remember_metadata(item.metric_family_name, (item.type, item.help, item.unit))
 
     def _read_2(self, request: Any, rows: BatchRows) -> None:
         symbols = list(request.symbols)
@@ -116,9 +116,9 @@ class RemoteWrite(Parsing):
                         texts = [symbols[ref] if ref < len(symbols) else "" for ref in (item.help_ref, item.unit_ref)]
                         number = self._admit(known, key, _paired(key), (item.type, *texts))
                     if known is self._samples:
-                        _take(rows, number, points, series.created_timestamp)
+                        _add_samples(rows, number, points, series.created_timestamp)
                     else:
-                        self._take_histograms(rows, number, points, series.created_timestamp)
+                        self._add_histograms(rows, number, points, series.created_timestamp)
         except IndexError:
             raise DecodeError(
                 f"a series refers to a symbol beyond the {len(symbols)} that the message has; look at the producer"
@@ -132,20 +132,20 @@ class RemoteWrite(Parsing):
         if metadata is None:
             metadata = self._metadata_of(name)
         kind = Kind.HISTOGRAM if known is self._histograms else _kind(name, metadata[0])
-        number = self.interner.add(NamedSeries(self.described(name, kind, *metadata[1:]), canonical))
-        self.interner.spell(number, known, key, number)
+        number = self.interner.add(NamedSeries(self.shared_family(name, kind, *metadata[1:]), canonical))
+        self.interner.remember_spelling(number, known, key, number)
         return number
 
-    def _take_histograms(self, rows: BatchRows, number: int, histograms: Any, created_ms: int) -> None:
+    def _add_histograms(self, rows: BatchRows, number: int, histograms: Any, created_ms: int) -> None:
         for histogram in histograms:
-            times_ns = _ns(histogram.timestamp), _ns(histogram.start_timestamp or created_ms)
+            times_ns = _nanoseconds(histogram.timestamp), _nanoseconds(histogram.start_timestamp or created_ms)
             point = histogram_point(histogram, times_ns, number, self.limits)
             if point is None:
                 rows.unsupported += 1
             else:
                 rows.histograms.append(point)
 
-    def _describe(self, family: str, metadata: Metadata) -> None:
+    def _remember_metadata(self, family: str, metadata: Metadata) -> None:
         if len(self._metadata) >= MAX_METADATA and family not in self._metadata:
             self._metadata.clear()  # it is sent again every minute
         if len(family) <= MAX_METADATA_BYTES:
@@ -156,7 +156,7 @@ class RemoteWrite(Parsing):
         found = self._metadata.get(name)
         if found is not None:
             return found
-        for type_, suffixes in _PARTS.items():
+        for type_, suffixes in _SUFFIXES.items():
             for suffix in suffixes:
                 if name.endswith(suffix):
                     found = self._metadata.get(name.removesuffix(suffix), NO_METADATA)
@@ -177,25 +177,25 @@ def is_uncompressed(message: bytes) -> bool:
 
 
 def _kind(name: str, type_: int) -> Kind:
-    if type_ in (HISTOGRAM, SUMMARY) and name.endswith(_PARTS[type_]):
+    if type_ in (HISTOGRAM, SUMMARY) and name.endswith(_SUFFIXES[type_]):
         return Kind.COUNTER
-    return _WHOLE.get(type_, Kind.UNKNOWN)
+    return _KINDS.get(type_, Kind.UNKNOWN)
 
 
-def _take(rows: BatchRows, number: int, samples: Any, created_ms: int) -> None:
+def _add_samples(rows: BatchRows, number: int, samples: Any, created_ms: int) -> None:
     for sample in samples:
         timestamp_ms = sample.timestamp
         start_ms = sample.start_timestamp or created_ms
         if start_ms:
-            rows.start_ns[len(rows.series)] = _ns(start_ms)
+            rows.start_ns[len(rows.series)] = _nanoseconds(start_ms)
         rows.series.append(number)
         rows.value.append(sample.value)
         rows.time_ns.append(
-            timestamp_ms * NANOSECONDS_PER_MILLISECOND if 0 <= timestamp_ms < LAST_MS else _ns(timestamp_ms)
+            timestamp_ms * NANOSECONDS_PER_MILLISECOND if 0 <= timestamp_ms < LAST_MS else _nanoseconds(timestamp_ms)
         )
 
 
-def _ns(timestamp_ms: int) -> int:
+def _nanoseconds(timestamp_ms: int) -> int:
     """Nanoseconds; a time before 1970 is the first nanosecond, because 0 says that there is none."""
     if timestamp_ms >= LAST_MS:
         raise DecodeError(f"a timestamp is {timestamp_ms} ms; the last is {LAST_MS}; milliseconds since 1970 are meant")

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcast.bridge.push.remote_write.histograms import HistogramArrays, arrays_of
-from kernelcast.bridge.push.remote_write.known import UNSEEN, Known
+from kernelcast.bridge.push.remote_write.known import UNSEEN, KnownSeries
 from kernelcast.bridge.push.remote_write.native import CLASSIC_BOUNDS, classic_bucket_counts
 from kernelcast.bridge.push.remote_write.rows import STALE_BITS, SampleRows
 from kernelcast.bridge.tables.columns import FloatArray, Int64Array
@@ -26,7 +26,9 @@ class PointTimes:
     start_ms: Int64Array
 
 
-def classic_rows(columns: HistogramColumns, rows: NDArray[np.intp], times: PointTimes, known: Known) -> SampleRows:
+def classic_rows(
+    columns: HistogramColumns, rows: NDArray[np.intp], times: PointTimes, known: KnownSeries
+) -> SampleRows:
     """Each histogram as the samples of its buckets, its sum and its count.
 
     Args:

@@ -12,7 +12,7 @@ from kernelcast.bridge.push.reading import ReaderSettings
 from kernelcast.bridge.push.remote_write.classic import PointTimes, classic_rows
 from kernelcast.bridge.push.remote_write.directory import Directory
 from kernelcast.bridge.push.remote_write.histograms import arrays_of
-from kernelcast.bridge.push.remote_write.known import UNSEEN, Known
+from kernelcast.bridge.push.remote_write.known import UNSEEN, KnownSeries
 from kernelcast.bridge.push.remote_write.native import MALFORMED, SOUND, examine
 from kernelcast.bridge.push.remote_write.rows import STALE_BITS, SampleRows, WritePayload
 from kernelcast.bridge.push.remote_write.targets import TargetInfoProducers
@@ -63,7 +63,7 @@ class Conversion:
         self._selection = Selection(decoder, self._reading.formats)
         self._directory = Directory()
         self._targets = TargetInfoProducers(self._directory)
-        self._known: dict[int, Known] = {}
+        self._known: dict[int, KnownSeries] = {}
 
     def _converted(self, source: Input, bodies: Sequence[bytes], append_ms: Int64Array) -> list[WritePayload]:
         decoded = timed(source.decode(bodies), append_ms)
@@ -72,18 +72,18 @@ class Conversion:
         self._metrics.discarded("unsupported", decoded.unsupported)
         known = self._known.get(id(source))
         if known is None:
-            known = Known(source, self._directory, self._targets, self._reading.translator)
+            known = KnownSeries(source, self._directory, self._targets, self._reading.translator)
             self._known[id(source)] = known
         known.learn(decoded, native=self._settings.native_histograms)
         return self._payload(decoded, known).requests(self._settings.max_points)
 
-    def _payload(self, decoded: Decoded, known: Known) -> WritePayload:
+    def _payload(self, decoded: Decoded, known: KnownSeries) -> WritePayload:
         columns = decoded.histograms
-        usable = self._usable(columns, known)
+        usable = self._sendable_histograms(columns, known)
         explicit = (columns.flags & EXPLICIT) != 0
         exponential = np.flatnonzero(usable & ~explicit)
         native = self._settings.native_histograms
-        natives = self._summed(columns, exponential) if native else exponential[:0]
+        natives = self._with_sum(columns, exponential) if native else exponential[:0]
         samples, owners = self._numbers(decoded.numbers, known)
         parts = [samples, self._targets.rows(owners, samples)]
         for rows in (np.flatnonzero(usable & explicit), exponential[:0] if native else exponential):
@@ -97,15 +97,15 @@ class Conversion:
         rows_of_natives = _rows(columns, natives, np.arange(len(usable), dtype=np.int64), known)
         parts += [self._targets.rows(known.target[columns.series[natives]], rows_of_natives)]
         return WritePayload(
-            self._directory, self._tidy(SampleRows.of(parts)), self._tidy(rows_of_natives), arrays_of(columns)
+            self._directory, self._in_order(SampleRows.of(parts)), self._in_order(rows_of_natives), arrays_of(columns)
         )
 
-    def _tidy(self, rows: SampleRows) -> SampleRows:
-        tidy = rows.sorted()
-        self._metrics.discarded("same_time", len(rows) - len(tidy))
-        return tidy
+    def _in_order(self, rows: SampleRows) -> SampleRows:
+        kept = rows.sorted()
+        self._metrics.discarded("same_time", len(rows) - len(kept))
+        return kept
 
-    def _placed(self, columns: NumberColumns | HistogramColumns, known: Known) -> NDArray[np.bool_]:
+    def _sendable(self, columns: NumberColumns | HistogramColumns, known: KnownSeries) -> NDArray[np.bool_]:
         """Mask of the points that can be sent, by their series and their time; the others are counted."""
         number = known.number[columns.series]
         for code, cause in DISCARD_CAUSES.items():
@@ -114,25 +114,25 @@ class Conversion:
         self._metrics.discarded("bad_time", int((~timely & (number >= 0)).sum()))
         return timely & (number >= 0)
 
-    def _numbers(self, columns: NumberColumns, known: Known) -> tuple[SampleRows, Int32Array]:
+    def _numbers(self, columns: NumberColumns, known: KnownSeries) -> tuple[SampleRows, Int32Array]:
         """The samples of plain series, and the producer of each."""
-        rows = np.flatnonzero(self._placed(columns, known))
+        rows = np.flatnonzero(self._sendable(columns, known))
         bits = columns.value.view(np.int64).copy()
         bits[(columns.flags & NO_RECORDED_VALUE) != 0] = STALE_BITS
         return _rows(columns, rows, bits, known), known.target[columns.series[rows]]
 
-    def _usable(self, columns: HistogramColumns, known: Known) -> NDArray[np.bool_]:
+    def _sendable_histograms(self, columns: HistogramColumns, known: KnownSeries) -> NDArray[np.bool_]:
         """Mask of the histograms that can be sent; the others are counted."""
         stale = (columns.flags & NO_RECORDED_VALUE) != 0
         findings = np.zeros(len(stale), np.uint8)
         examine(arrays_of(columns), stale.view(np.uint8), findings)
-        placed = self._placed(columns, known)
+        placed = self._sendable(columns, known)
         self._metrics.discarded("malformed_histogram", int((placed & (findings == MALFORMED)).sum()))
         self._metrics.discarded("unsupported", int((placed & (findings > MALFORMED)).sum()))
         usable: NDArray[np.bool_] = placed & (findings == SOUND)
         return usable
 
-    def _summed(self, columns: HistogramColumns, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+    def _with_sum(self, columns: HistogramColumns, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         """Those with a sum, without which there is no native histogram, or without any value."""
         with_sum: NDArray[np.bool_] = (columns.flags[rows] & (HAS_SUM | NO_RECORDED_VALUE)) != 0
         self._metrics.discarded("histogram_without_sum", int((~with_sum).sum()))
@@ -141,7 +141,7 @@ class Conversion:
 
 
 def _rows(
-    columns: NumberColumns | HistogramColumns, rows: NDArray[np.intp], value: Int64Array, known: Known
+    columns: NumberColumns | HistogramColumns, rows: NDArray[np.intp], value: Int64Array, known: KnownSeries
 ) -> SampleRows:
     times = _times(columns, rows, known)
     return SampleRows(
@@ -149,7 +149,7 @@ def _rows(
     )
 
 
-def _times(columns: NumberColumns | HistogramColumns, rows: NDArray[np.intp], known: Known) -> PointTimes:
+def _times(columns: NumberColumns | HistogramColumns, rows: NDArray[np.intp], known: KnownSeries) -> PointTimes:
     """Milliseconds of points, and of their starts where those mean something."""
     time_ms = columns.time_ns[rows].astype(np.int64) // NS_PER_MS
     start_ms = (columns.start_ns[rows] // np.uint64(NS_PER_MS)).astype(np.int64)

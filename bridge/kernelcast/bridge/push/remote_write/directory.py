@@ -23,7 +23,7 @@ METADATA_TYPES: Final = {
 """`MetricType` of both versions. An info is the gauge it is when scraped."""
 
 
-class Texts:
+class TextTable:
     """Byte strings end to end, by number; arrays double, so that adding one costs little."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Texts:
         return self.count - 1
 
 
-class Lists:
+class ListTable:
     """Lists of small integers end to end, by number."""
 
     def __init__(self) -> None:
@@ -78,8 +78,8 @@ class Directory:
     """
 
     def __init__(self) -> None:
-        self.symbols = Texts()
-        self.labels = Lists()
+        self.symbols = TextTable()
+        self.labels = ListTable()
         self.family: Int32Array = np.zeros(1 << 10, np.int32)
         self.families: Int32Array = np.zeros((16, 3), np.int32)
         self._symbol: dict[str, int] = {}

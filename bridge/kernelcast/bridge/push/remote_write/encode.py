@@ -17,7 +17,7 @@ NOT_YET = -1
 
 
 @inlined
-def size_of(number: int) -> int:
+def varint_bytes(number: int) -> int:
     """Bytes of a varint, its number not negative."""
     size = 1
     while number >= 128:
@@ -27,7 +27,7 @@ def size_of(number: int) -> int:
 
 
 @inlined
-def put(out: UInt8Array, at: int, number: int) -> int:
+def write_varint(out: UInt8Array, at: int, number: int) -> int:
     """Write a varint, its number not negative."""
     while number >= 128:
         out[at] = (number & 127) | 128
@@ -61,10 +61,10 @@ def sample_bodies(
             word >>= 8
             at += 1
         out[at] = 0x10
-        at = put(out, at + 1, time_ms[i])
+        at = write_varint(out, at + 1, time_ms[i])
         if start_ms[i] > 0:
             out[at] = 0x18
-            at = put(out, at + 1, start_ms[i])
+            at = write_varint(out, at + 1, start_ms[i])
         ends[i + 1] = at
 
 
@@ -83,16 +83,18 @@ def points_size(ends: Int64Array, first: int, count: int) -> int:
     size = 0
     for i in range(first, first + count):
         body = ends[i + 1] - ends[i]
-        size += 1 + size_of(body) + body
+        size += 1 + varint_bytes(body) + body
     return size
 
 
 @inlined
-def put_points(out: UInt8Array, at: int, tag: int, bodies: UInt8Array, ends: Int64Array, first: int, count: int) -> int:  # noqa: PLR0913, PLR0917
+def write_points(  # noqa: PLR0913, PLR0917  scalars only
+    out: UInt8Array, at: int, tag: int, bodies: UInt8Array, ends: Int64Array, first: int, count: int
+) -> int:
     """Write the fields of some points."""
     for i in range(first, first + count):
         out[at] = tag
-        at = put(out, at + 1, ends[i + 1] - ends[i])
+        at = write_varint(out, at + 1, ends[i + 1] - ends[i])
         at = copy_bytes(out, at, bodies, ends[i], ends[i + 1])
     return at
 
@@ -104,8 +106,8 @@ def labels_size_v1(labels: Int32Array, first: int, last: int, symbol_ends: Int64
     for j in range(first, last, 2):
         name = symbol_ends[labels[j] + 1] - symbol_ends[labels[j]]
         value = symbol_ends[labels[j + 1] + 1] - symbol_ends[labels[j + 1]]
-        body = 2 + size_of(name) + name + size_of(value) + value
-        size += 1 + size_of(body) + body
+        body = 2 + varint_bytes(name) + name + varint_bytes(value) + value
+        size += 1 + varint_bytes(body) + body
     return size
 
 
@@ -139,30 +141,30 @@ def series_v1(
         low, high = ref_ends[series[first]], ref_ends[series[first] + 1]
         size = labels_size_v1(refs, low, high, text_ends) + points_size(point_ends, first, count)
         if not writing:
-            at += 1 + size_of(size) + size
+            at += 1 + varint_bytes(size) + size
             first += count
             continue
         out[at] = 0x0A
-        at = put(out, at + 1, size)
+        at = write_varint(out, at + 1, size)
         for j in range(low, high, 2):
             name_start, name_stop = text_ends[refs[j]], text_ends[refs[j] + 1]
             value_start, value_stop = text_ends[refs[j + 1]], text_ends[refs[j + 1] + 1]
             name, value = name_stop - name_start, value_stop - value_start
             out[at] = 0x0A
-            at = put(out, at + 1, 2 + size_of(name) + name + size_of(value) + value)
+            at = write_varint(out, at + 1, 2 + varint_bytes(name) + name + varint_bytes(value) + value)
             out[at] = 0x0A
-            at = put(out, at + 1, name)
+            at = write_varint(out, at + 1, name)
             at = copy_bytes(out, at, texts, name_start, name_stop)
             out[at] = 0x12
-            at = put(out, at + 1, value)
+            at = write_varint(out, at + 1, value)
             at = copy_bytes(out, at, texts, value_start, value_stop)
-        at = put_points(out, at, tag, points, point_ends, first, count)
+        at = write_points(out, at, tag, points, point_ends, first, count)
         first += count
     return at
 
 
 @inlined
-def refer(local: Int32Array, order: Int32Array, used: int, symbol: int) -> int:
+def number_symbol(local: Int32Array, order: Int32Array, used: int, symbol: int) -> int:
     """Give a symbol its number in this request, where it has none yet; how many have one now."""
     if local[symbol] != NOT_YET:
         return used
@@ -200,9 +202,9 @@ def number_symbols(  # noqa: PLR0913, PLR0917  columns, each a local
     while first < len(series):
         number = series[first]
         for j in range(ref_ends[number], ref_ends[number + 1]):
-            used = refer(local, order, used, refs[j])
-        used = refer(local, order, used, families[family[number], 1])
-        used = refer(local, order, used, families[family[number], 2])
+            used = number_symbol(local, order, used, refs[j])
+        used = number_symbol(local, order, used, families[family[number], 1])
+        used = number_symbol(local, order, used, families[family[number], 2])
         first += run_length(series, first)
     return used
 
@@ -215,10 +217,10 @@ def symbols_v2(symbols: tuple[UInt8Array, Int64Array], order: Int32Array, out: U
     for i in range(len(order)):
         start, stop = text_ends[order[i]], text_ends[order[i] + 1]
         if len(out) == 0:
-            at += 1 + size_of(stop - start) + stop - start
+            at += 1 + varint_bytes(stop - start) + stop - start
             continue
         out[at] = 0x22
-        at = put(out, at + 1, stop - start)
+        at = write_varint(out, at + 1, stop - start)
         at = copy_bytes(out, at, texts, start, stop)
     return at
 
@@ -257,29 +259,29 @@ def series_v2(  # noqa: PLR0913, PLR0917  columns, each a local
         low, high = ref_ends[number], ref_ends[number + 1]
         packed = 0
         for j in range(low, high):
-            packed += size_of(local[refs[j]])
+            packed += varint_bytes(local[refs[j]])
         kind = families[family[number], 0]
         help_ref, unit_ref = local[families[family[number], 1]], local[families[family[number], 2]]
-        metadata = 3 + 1 + size_of(help_ref) + size_of(unit_ref)
-        size = 1 + size_of(packed) + packed + points_size(point_ends, first, count) + 2 + metadata
+        metadata = 3 + 1 + varint_bytes(help_ref) + varint_bytes(unit_ref)
+        size = 1 + varint_bytes(packed) + packed + points_size(point_ends, first, count) + 2 + metadata
         if not writing:
-            at += 1 + size_of(size) + size
+            at += 1 + varint_bytes(size) + size
             first += count
             continue
         out[at] = 0x2A
-        at = put(out, at + 1, size)
+        at = write_varint(out, at + 1, size)
         out[at] = 0x0A
-        at = put(out, at + 1, packed)
+        at = write_varint(out, at + 1, packed)
         for j in range(low, high):
-            at = put(out, at, local[refs[j]])
-        at = put_points(out, at, tag, points, point_ends, first, count)
+            at = write_varint(out, at, local[refs[j]])
+        at = write_points(out, at, tag, points, point_ends, first, count)
         out[at] = 0x2A
-        at = put(out, at + 1, metadata)
+        at = write_varint(out, at + 1, metadata)
         out[at] = 0x08
-        at = put(out, at + 1, kind)
+        at = write_varint(out, at + 1, kind)
         out[at] = 0x18
-        at = put(out, at + 1, help_ref)
+        at = write_varint(out, at + 1, help_ref)
         out[at] = 0x20
-        at = put(out, at + 1, unit_ref)
+        at = write_varint(out, at + 1, unit_ref)
         first += count
     return at

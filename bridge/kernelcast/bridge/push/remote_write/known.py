@@ -18,7 +18,7 @@ UNSEEN: Final = -1
 """Number of a series that has none yet; below it stand the reasons why others have none: `UNSEEN - code`."""
 
 
-class Known:
+class KnownSeries:
     """The series of one input.
 
     Attributes:
@@ -99,7 +99,7 @@ class Known:
             self.number[wire] = UNSEEN - placement
             return
         self.cumulative[wire] = placement.cumulative
-        self.target[wire] = self._targets.of(placement.producer, placement.target)
+        self.target[wire] = self._targets.number(placement.producer, placement.target)
         if single:
             self.number[wire] = self._directory.series(placement)
         else:

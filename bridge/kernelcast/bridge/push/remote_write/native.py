@@ -27,7 +27,7 @@ WIDEST_SHIFT = 40
 
 
 @inlined
-def put(out: UInt8Array, at: int, number: np.uint64) -> int:
+def write_varint(out: UInt8Array, at: int, number: np.uint64) -> int:
     """Write a varint."""
     while number >= np.uint64(128):
         out[at] = (number & np.uint64(127)) | np.uint64(128)
@@ -38,7 +38,7 @@ def put(out: UInt8Array, at: int, number: np.uint64) -> int:
 
 
 @inlined
-def size_of(number: np.uint64) -> int:
+def varint_bytes(number: np.uint64) -> int:
     """Bytes of a varint."""
     size = 1
     while number >= np.uint64(128):
@@ -54,7 +54,7 @@ def zigzag(number: int) -> np.uint64:
 
 
 @inlined
-def put_double(out: UInt8Array, at: int, tag: int, bits: int) -> int:
+def write_double(out: UInt8Array, at: int, tag: int, bits: int) -> int:
     """Write a double's field."""
     out[at] = tag
     at += 1
@@ -66,7 +66,9 @@ def put_double(out: UInt8Array, at: int, tag: int, bits: int) -> int:
 
 
 @inlined
-def reduced(counts: UInt64Array, first: int, last: int, offset: int, shift: int, merged: Int64Array) -> tuple[int, int]:
+def merge_buckets(
+    counts: UInt64Array, first: int, last: int, offset: int, shift: int, merged: Int64Array
+) -> tuple[int, int]:
     """Merge buckets to a coarser scale; the first that is not empty, as Prometheus counts, and how many from there."""
     while first < last and counts[first] == np.uint64(0):
         first += 1
@@ -104,7 +106,7 @@ def next_filled(merged: Int64Array, first: int, count: int) -> int:
 
 
 @inlined
-def put_deltas(out: UInt8Array, at: int, merged: Int64Array, count: int, writing: bool) -> int:  # noqa: FBT001
+def write_deltas(out: UInt8Array, at: int, merged: Int64Array, count: int, writing: bool) -> int:  # noqa: FBT001
     """Write what each bucket within a span has more than the one before it; else only move on by their length."""
     first = 0
     previous = np.int64(0)
@@ -114,15 +116,15 @@ def put_deltas(out: UInt8Array, at: int, merged: Int64Array, count: int, writing
             delta = zigzag(merged[j] - previous)
             previous = merged[j]
             if writing:
-                at = put(out, at, delta)
+                at = write_varint(out, at, delta)
             else:
-                at += size_of(delta)
+                at += varint_bytes(delta)
         first = next_filled(merged, stop, count)
     return at
 
 
 @inlined
-def put_buckets(out: UInt8Array, at: int, tag: int, start: int, merged: Int64Array, count: int) -> int:
+def write_buckets(out: UInt8Array, at: int, tag: int, start: int, merged: Int64Array, count: int) -> int:
     """Write the spans of one side, under a tag, and the deltas, under the next field's."""
     if count == 0:
         return at
@@ -133,16 +135,16 @@ def put_buckets(out: UInt8Array, at: int, tag: int, start: int, merged: Int64Arr
         offset = zigzag(gap)
         length = np.uint64(stop - first)
         out[at] = tag
-        out[at + 1] = 2 + size_of(offset) + size_of(length)
+        out[at + 1] = 2 + varint_bytes(offset) + varint_bytes(length)
         out[at + 2] = 0x08
-        at = put(out, at + 3, offset)
+        at = write_varint(out, at + 3, offset)
         out[at] = 0x10
-        at = put(out, at + 1, length)
+        at = write_varint(out, at + 1, length)
         first = next_filled(merged, stop, count)
         gap = first - stop
     out[at] = tag + 8
-    at = put(out, at + 1, np.uint64(put_deltas(out, 0, merged, count, False)))
-    return put_deltas(out, at, merged, count, True)
+    at = write_varint(out, at + 1, np.uint64(write_deltas(out, 0, merged, count, False)))
+    return write_deltas(out, at, merged, count, True)
 
 
 @allocating_kernel
@@ -179,7 +181,7 @@ def histogram_bodies(  # noqa: PLR0913, PLR0917  columns, each a local
         if stale[row]:
             out[at] = 0x08
             out[at + 1] = 0
-            at = put_double(out, at + 2, 0x19, sum_bits[row])
+            at = write_double(out, at + 2, 0x19, sum_bits[row])
         else:
             schema = min(scales[row], FINEST)
             shift = min(scales[row] - schema, 62)
@@ -187,27 +189,27 @@ def histogram_bodies(  # noqa: PLR0913, PLR0917  columns, each a local
             if longest > len(merged):
                 merged = np.zeros(longest, np.int64)
             out[at] = 0x08
-            at = put(out, at + 1, counts[row])
-            at = put_double(out, at, 0x19, sum_bits[row])
+            at = write_varint(out, at + 1, counts[row])
+            at = write_double(out, at, 0x19, sum_bits[row])
             out[at] = 0x20
-            at = put(out, at + 1, zigzag(schema))
-            at = put_double(out, at, 0x29, threshold_bits[row])
+            at = write_varint(out, at + 1, zigzag(schema))
+            at = write_double(out, at, 0x29, threshold_bits[row])
             out[at] = 0x30
-            at = put(out, at + 1, zeros[row])
-            start, count = reduced(
+            at = write_varint(out, at + 1, zeros[row])
+            start, count = merge_buckets(
                 negative, negative_ends[row], negative_ends[row + 1], negative_offset[row], shift, merged
             )
-            at = put_buckets(out, at, 0x42, start, merged, count)
-            start, count = reduced(
+            at = write_buckets(out, at, 0x42, start, merged, count)
+            start, count = merge_buckets(
                 positive, positive_ends[row], positive_ends[row + 1], positive_offset[row], shift, merged
             )
-            at = put_buckets(out, at, 0x5A, start, merged, count)
+            at = write_buckets(out, at, 0x5A, start, merged, count)
         out[at] = 0x78
-        at = put(out, at + 1, np.uint64(time_ms[i]))
+        at = write_varint(out, at + 1, np.uint64(time_ms[i]))
         if start_ms[i] > 0:
             out[at] = 0x88
             out[at + 1] = 0x01
-            at = put(out, at + 2, np.uint64(start_ms[i]))
+            at = write_varint(out, at + 2, np.uint64(start_ms[i]))
         ends[i + 1] = at
     return at
 

@@ -48,37 +48,37 @@ class WriteSender:
         self._receiver = receiver
         self._negotiable = settings.protocol == "auto"
         self._name = settings.name
-        self._second = settings.protocol != "1.0"
+        self._uses_version_2 = settings.protocol != "1.0"
         self._log = structlog.stdlib.get_logger("bridge.push.remote_write")
 
     def send(self, payload: WritePayload) -> tuple[PushAnswer, int]:
         """Send a payload once; twice where the first answer says that the version was the wrong one."""
         answer, sent_bytes = self._attempt(payload)
-        if answer.verdict is RetryDecision.UNSUPPORTED and self._second and self._negotiable:
-            self._second = False
+        if answer.decision is RetryDecision.UNSUPPORTED and self._uses_version_2 and self._negotiable:
+            self._uses_version_2 = False
             self._log.info("the receiver knows remote write 1.0 only", destination=self._name, reason=answer.detail)
             answer, sent_bytes = self._attempt(payload)
         return answer, sent_bytes
 
     def _attempt(self, payload: WritePayload) -> tuple[PushAnswer, int]:
-        body = bytes(snappy.compress_raw(request_v2(payload) if self._second else request_v1(payload)))
-        answer = self._receiver.post(body, HEADERS_V2 if self._second else HEADERS_V1)
-        return (_weighed(answer, payload.points) if self._second else answer), len(body)
+        body = bytes(snappy.compress_raw(request_v2(payload) if self._uses_version_2 else request_v1(payload)))
+        answer = self._receiver.post(body, HEADERS_V2 if self._uses_version_2 else HEADERS_V1)
+        return (_with_written_counts(answer, payload.points) if self._uses_version_2 else answer), len(body)
 
 
-def _weighed(answer: PushAnswer, points: int) -> PushAnswer:
+def _with_written_counts(answer: PushAnswer, points: int) -> PushAnswer:
     """Complete an answer by the statistics of a 2.0 receiver.
 
     The receiver counts the samples that it wrote, even if it refuses the rest; those must not be sent again. A success
     without statistics means a 1.0 receiver that found no field that it knows, and reported no error.
     """
-    if answer.verdict not in (RetryDecision.ACKNOWLEDGED, RetryDecision.REFUSED):
+    if answer.decision not in (RetryDecision.ACKNOWLEDGED, RetryDecision.REFUSED):
         return answer
     counts = [int(text) for name in WRITTEN if (text := answer.headers.get(name, "")).isdecimal()]
     if counts:
         discarded = max(0, points - sum(counts))
         return PushAnswer(RetryDecision.ACKNOWLEDGED, answer.cause or "rejected", answer.detail, discarded=discarded)
-    if answer.verdict is RetryDecision.ACKNOWLEDGED:
+    if answer.decision is RetryDecision.ACKNOWLEDGED:
         return PushAnswer(RetryDecision.UNSUPPORTED, "configuration", "no count of written samples, which 2.0 requires")
     return answer
 

@@ -30,7 +30,7 @@ class TargetInfoProducers:
         self._attributes: list[dict[str, str]] = []
         self._series: list[int] = []
 
-    def of(self, producer: tuple[str, str], target: Attributes) -> int:
+    def number(self, producer: tuple[str, str], target: Attributes) -> int:
         """The number of a producer, NO_TARGET without attributes; new attributes are added to the known ones.
 
         Of two values of one attribute the greater is taken, whichever came first.

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from kernelcast.bridge.expose.protobuf_wire import close_message, varint, varint_bytes, write_length, zigzag
+from kernelcast.bridge.expose.protobuf_wire import close_message, varint_bytes, write_length, write_varint, zigzag
 from kernelcast.bridge.pages import protobuf_fields as tag
 from kernelcast.bridge.pages.headers import COUNTER_KIND, UNTYPED_KIND
 from kernelcast.bridge.pages.page import EncodedExemplars, PageLayout, PageValues
@@ -90,7 +90,7 @@ def _value_end(arena: UInt8Array, start: int, stop: int) -> tuple[int, int]:
 
 
 @inlined
-def _labels(out: UInt8Array, at: int, arena: UInt8Array, start: int, stop: int) -> int:
+def _write_labels(out: UInt8Array, at: int, arena: UInt8Array, start: int, stop: int) -> int:
     """Write labels, taken from their text: `a="b",c="d"`."""
     plain = find_byte(arena, start, stop, BACKSLASH) == stop
     name = start
@@ -110,13 +110,17 @@ def _labels(out: UInt8Array, at: int, arena: UInt8Array, start: int, stop: int) 
         at = copy_bytes(out, at, arena, name, name_end)
         out[at] = tag.LABEL_VALUE
         at = write_length(out, at + 1, value_bytes)
-        at = _unescaped(out, at, arena, value, value_end) if escapes else copy_bytes(out, at, arena, value, value_end)
+        at = (
+            _write_unescaped(out, at, arena, value, value_end)
+            if escapes
+            else copy_bytes(out, at, arena, value, value_end)
+        )
         name = value_end + 2
     return at
 
 
 @inlined
-def _unescaped(out: UInt8Array, at: int, arena: UInt8Array, start: int, stop: int) -> int:
+def _write_unescaped(out: UInt8Array, at: int, arena: UInt8Array, start: int, stop: int) -> int:
     j = start
     while j < stop:
         byte = arena[j]
@@ -130,14 +134,14 @@ def _unescaped(out: UInt8Array, at: int, arena: UInt8Array, start: int, stop: in
 
 
 @inlined
-def _time(out: UInt8Array, at: int, number: int, time_ns: int) -> int:
+def _write_time(out: UInt8Array, at: int, number: int, time_ns: int) -> int:
     """Write a google.protobuf.Timestamp."""
     out[at] = number
     begin = at + 1
     out[at + 2] = tag.TIME_SECONDS
-    at = varint(out, at + 3, np.uint64(time_ns // NANOSECONDS_PER_SECOND))
+    at = write_varint(out, at + 3, np.uint64(time_ns // NANOSECONDS_PER_SECOND))
     out[at] = tag.TIME_NANOSECONDS
-    at = varint(out, at + 1, np.uint64(time_ns % NANOSECONDS_PER_SECOND))
+    at = write_varint(out, at + 1, np.uint64(time_ns % NANOSECONDS_PER_SECOND))
     out[begin] = at - begin - 1
     return at
 
@@ -161,7 +165,7 @@ def _write_exemplar(  # noqa: PLR0913, PLR0917  compiled functions share no obje
 
 
 @inlined
-def _native_exemplars(out: UInt8Array, at: int, exemplars: ExemplarArrays, first: int, last: int) -> int:
+def _write_native_exemplars(out: UInt8Array, at: int, exemplars: ExemplarArrays, first: int, last: int) -> int:
     encoded, ends = exemplars[2], exemplars[3]
     for exemplar in range(first, last):
         out[at] = tag.HISTOGRAM_EXEMPLAR
@@ -183,7 +187,7 @@ def _span_end(words: Int64Array, start: int, begin: int, length: int) -> int:
 
 
 @inlined
-def _buckets(
+def _write_native_buckets(
     out: UInt8Array, at: int, words: Int64Array, start: int, offset_and_length: tuple[int, int], tags: tuple[int, int]
 ) -> int:
     """Write one side of a native histogram: where its buckets are, then by how much each differs from the last."""
@@ -199,9 +203,9 @@ def _buckets(
         out[at] = tags[0]
         begin = at + 1
         out[at + 2] = tag.SPAN_OFFSET
-        at = varint(out, at + 3, zigzag(offset + 1 + j - reached))
+        at = write_varint(out, at + 3, zigzag(offset + 1 + j - reached))
         out[at] = tag.SPAN_LENGTH
-        at = varint(out, at + 1, np.uint64(end - j))
+        at = write_varint(out, at + 1, np.uint64(end - j))
         out[begin] = at - begin - 1
         spans += 1
         reached = offset + 1 + end
@@ -219,17 +223,17 @@ def _buckets(
             continue
         end = _span_end(words, start, j, length)
         while j < end:
-            at = varint(out, at, zigzag(words[start + j] - before))
+            at = write_varint(out, at, zigzag(words[start + j] - before))
             before = words[start + j]
             j += 1
     return close_message(out, begin, at)
 
 
 @inlined
-def _native(out: UInt8Array, at: int, words: Int64Array, word_bytes: UInt8Array, block: int) -> int:
+def _write_native(out: UInt8Array, at: int, words: Int64Array, word_bytes: UInt8Array, block: int) -> int:
     """Write the native part of an exponential histogram."""
     out[at] = tag.HISTOGRAM_SCHEMA
-    at = varint(out, at + 1, zigzag(words[block + SCALE_WORD]))
+    at = write_varint(out, at + 1, zigzag(words[block + SCALE_WORD]))
     out[at] = tag.HISTOGRAM_ZERO_THRESHOLD
     if 0 < words[block + ZERO_THRESHOLD_WORD] < INFINITE_BITS:  # doubles above 0 are in the order of their bits
         threshold = 8 * (block + ZERO_THRESHOLD_WORD)
@@ -237,17 +241,19 @@ def _native(out: UInt8Array, at: int, words: Int64Array, word_bytes: UInt8Array,
     else:
         at = copy_bytes(out, at + 1, SMALLEST_THRESHOLD, 0, 8)
     out[at] = tag.HISTOGRAM_ZERO_COUNT
-    at = varint(out, at + 1, np.uint64(words[block + ZERO_COUNT_WORD]))
+    at = write_varint(out, at + 1, np.uint64(words[block + ZERO_COUNT_WORD]))
     positive = (words[block + POSITIVE_OFFSET_WORD], words[block + POSITIVE_LENGTH_WORD])
     negative = (words[block + NEGATIVE_OFFSET_WORD], words[block + NEGATIVE_LENGTH_WORD])
     start = block + HEADER_WORDS
     tags = (tag.HISTOGRAM_NEGATIVE_SPAN, tag.HISTOGRAM_NEGATIVE_DELTA)
-    at = _buckets(out, at, words, start + positive[1], negative, tags)
-    return _buckets(out, at, words, start, positive, (tag.HISTOGRAM_POSITIVE_SPAN, tag.HISTOGRAM_POSITIVE_DELTA))
+    at = _write_native_buckets(out, at, words, start + positive[1], negative, tags)
+    return _write_native_buckets(
+        out, at, words, start, positive, (tag.HISTOGRAM_POSITIVE_SPAN, tag.HISTOGRAM_POSITIVE_DELTA)
+    )
 
 
 @inlined
-def _classic(  # noqa: PLR0913, PLR0917  compiled functions share no object
+def _write_classic_buckets(  # noqa: PLR0913, PLR0917  compiled functions share no object
     out: UInt8Array,
     at: int,
     counts: tuple[Int64Array, int, int],
@@ -274,7 +280,7 @@ def _classic(  # noqa: PLR0913, PLR0917  compiled functions share no object
         bucket = at + 1
         out[at + 3] = tag.BUCKET_COUNT
         count = counts[2] if highest else counts[0][counts[1] + bound - bounds[1]]
-        at = varint(out, at + 4, np.uint64(count))
+        at = write_varint(out, at + 4, np.uint64(count))
         out[at] = tag.BUCKET_BOUND
         if highest:
             at = copy_bytes(out, at + 1, INFINITE, 0, 8)
@@ -325,7 +331,7 @@ def write_metrics(  # noqa: C901, PLR0915  one loop over all columns, each a loc
             family += 1
         out[at] = tag.FAMILY_METRIC
         metric = at + 1
-        at = _labels(out, at + 3, arena, offsets[i], offsets[i] + lengths[i])
+        at = _write_labels(out, at + 3, arena, offsets[i], offsets[i] + lengths[i])
         number = 8 * (i - begin)
         kind, schema = kinds[family], schemas[i]
         body = at + 1
@@ -340,26 +346,26 @@ def write_metrics(  # noqa: C901, PLR0915  one loop over all columns, each a loc
                 if exemplar < exemplar_stop:
                     at, exemplar = _write_exemplar(out, at, tag.COUNTER_EXEMPLAR, exemplars, exemplar, i, 0)
                 if start_ns[i] > 0:
-                    at = _time(out, at, tag.COUNTER_START, start_ns[i])
+                    at = _write_time(out, at, tag.COUNTER_START, start_ns[i])
         else:
             out[at] = tag.METRIC_HISTOGRAM
             out[at + 3] = tag.HISTOGRAM_COUNT
-            at = varint(out, at + 4, np.uint64(integer[i]))
+            at = write_varint(out, at + 4, np.uint64(integer[i]))
             out[at] = tag.HISTOGRAM_SUM
             at = copy_bytes(out, at + 1, numbers, number, number + 8)
             if start_ns[i] > 0:
-                at = _time(out, at, tag.HISTOGRAM_START, start_ns[i])
+                at = _write_time(out, at, tag.HISTOGRAM_START, start_ns[i])
             exponential = schema == EXPONENTIAL
             counts, first = (classic_counts, first_count) if exponential else (words, blocks[i])
             bounds = (bound_bytes, indptr[schema], indptr[schema + 1])
             first_exemplar = exemplar
-            at, exemplar = _classic(
+            at, exemplar = _write_classic_buckets(
                 out, at, (counts, first, integer[i]), bounds, exemplars, (exemplar, exemplar_stop), i
             )
             if exponential:
                 first_count += CLASSIC_BOUNDS
                 if words[blocks[i] + SCALE_WORD] >= LOWEST_SCHEMA:
-                    at = _native(out, at, words, word_bytes, blocks[i])
-                    at = _native_exemplars(out, at, exemplars, first_exemplar, exemplar)
+                    at = _write_native(out, at, words, word_bytes, blocks[i])
+                    at = _write_native_exemplars(out, at, exemplars, first_exemplar, exemplar)
         at = close_message(out, metric, close_message(out, body, at))
     ends[family - first_family] = at
