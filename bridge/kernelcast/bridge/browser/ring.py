@@ -115,12 +115,6 @@ class SampleRing:
         return Window(times, tuple(labels for _, labels in chosen), values)
 
     @property
-    def newest_seconds(self) -> float:
-        """Time of the newest reading; 0 before the first."""
-        times = self._times
-        return times[-1] if times else 0.0
-
-    @property
     def columns(self) -> int:
         """Largest number of readings that are kept."""
         return int(SECONDS / self.interval_seconds) + 1
