@@ -1,4 +1,8 @@
-"""Counters with the labels job and instance, in a bounded number of series."""
+"""A counter with the labels job, instance and one more, in a bounded number of series.
+
+`Instruments` counts identity conflicts with it, `DeltaInstruments` lost delta points. Producers come from messages, so
+without a bound a fleet of short-lived jobs would fill the registry.
+"""
 
 import time
 from collections.abc import Callable, Iterable
@@ -11,15 +15,16 @@ from kernelcast.runtime.instruments import counter
 from kernelcast.wire.catalogue import Metric
 
 MAX_PRODUCERS: Final = 100
+"""Producers with series of their own; 101 with `other`, so some hundred lines of the own metrics."""
 IDLE_SECONDS: Final = 3600.0
-"""A producer without a new count for this long gives its place to another."""
+"""A producer without a new count for this long loses its series to another one."""
 
 Name = tuple[str, str]
 """Job and instance."""
 
 
 class CountedByProducer:
-    """A counter by job, instance and one more label; for one thread.
+    """A counter by job, instance and one more label. Only the consuming thread counts; any thread may scrape it.
 
     At most `MAX_PRODUCERS` producers have series of their own; all others count as `other`. So the counter has at most
     `(MAX_PRODUCERS + 1) * len(kinds)` series.
@@ -33,7 +38,10 @@ class CountedByProducer:
         *,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Count by the values of the third label, `kinds`."""
+        """Count by the values of the third label, `kinds`.
+
+        Invariant: `_counted_seconds` is in the order of the last counts, so its first item is the idlest producer.
+        """
         self._counter, self._monotonic = counter(row, registry), monotonic
         self._kinds = tuple(kinds)
         self._counted_seconds: dict[Name, float] = {}

@@ -1,4 +1,4 @@
-"""The clock interface, so that tests can set the time."""
+"""The clock that the bridge's parts are given, so that tests can set the time. Any thread may ask it."""
 
 import time
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""`kernelcast bridge`."""
+"""`kernelcast bridge`: reads the settings, prepares the process, starts `Bridge` and waits for SIGTERM or SIGINT."""
 
 import gc
 import os
@@ -15,6 +15,7 @@ from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.runtime.service_manager import ServiceManager
 
 SUPERVISION_SECONDS: Final = 0.5
+"""Interval at which the main thread checks the consumer, and reports to systemd."""
 YOUNG_OBJECTS: Final = 50_000
 """Number of new container objects that starts a collection of young objects. Python's default of 700 is passed 100
 times while one long message of JSON is read, although none of its objects is garbage yet."""
@@ -50,7 +51,7 @@ def bridge(
 
 
 def supervise(service: Bridge, shutdown: Shutdown, manager: ServiceManager) -> None:
-    """Wait until a stop is requested; systemd learns of progress and state meanwhile.
+    """Wait on the main thread until a stop is requested; report progress and state to systemd meanwhile.
 
     Raises:
         KernelcastError: The consumer has ended.

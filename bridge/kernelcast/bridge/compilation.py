@@ -1,4 +1,4 @@
-"""Compiles machine code before the bridge becomes ready, on two cores if there are two.
+"""Compiles machine code before the bridge becomes ready, on two cores if there are two; `Bridge` drives it.
 
 numba compiles in one thread of a process at a time, so a second process uses the second core: it compiles other parts
 and writes them to disk, from where this process loads them.
@@ -20,6 +20,7 @@ from kernelcast.bridge.warm_up import NEEDED_LATER, NEEDED_TO_BE_READY, PARTS, R
 from kernelcast.columnar.compiled import code_cache
 
 STOP_SECONDS: Final = 2.0
+"""Time that the second process gets to end after SIGTERM, before SIGKILL."""
 _COMMAND: Final = (sys.executable, "-m", "kernelcast.bridge.warm_up")
 
 
@@ -89,8 +90,8 @@ class CompilingMachine:
 class Compilation:
     """Compiles or loads the machine code of all parts: loads those on disk, compiles the others.
 
-    Call `finish_what_readiness_needs` first and `finish_the_rest` after it, from any thread; `stop` from any thread at
-    any time.
+    The consuming thread calls `finish_what_readiness_needs`, then another thread `finish_the_rest`, never both at once;
+    any thread calls `stop`, at any time. The lock protects `_second` and `_stopped`, which `stop` uses.
     """
 
     def __init__(self, machine: CompilingMachine | None = None, parts: Mapping[str, CompilationUnit] = PARTS) -> None:

@@ -1,4 +1,4 @@
-"""A few points of each kind as columns: what compiled functions are compiled with, before there is a decoder."""
+"""A few points of each kind as columns: with them `example_run` calls compiled functions, which compiles them."""
 
 from typing import Final
 
@@ -20,7 +20,7 @@ _TYPES: Final = (
 
 
 class ExampleSource:
-    """The input that the points come from: knows what their series are."""
+    """Identities of the five example series, in place of a decoder. Series i has the type `_TYPES[i]`."""
 
     def __init__(self, temporality: Temporality) -> None:
         self._temporality = temporality
@@ -35,7 +35,7 @@ class ExampleSource:
         )
 
     def forget(self, numbers: Int32Array) -> None:
-        """Numbers are fixed: nothing to give back."""
+        """Do nothing, because the numbers are fixed."""
 
 
 def example_points(times: tuple[int, ...] = (2,)) -> tuple[Decoded, MessageColumns]:

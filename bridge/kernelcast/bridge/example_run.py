@@ -1,4 +1,8 @@
-"""Takes example points and messages through the bridge, so that each of its compiled functions is called once."""
+"""Runs example points and messages through the bridge, so that each of its compiled functions is called once.
+
+`warm_up` calls one function here for each part, by its name; numba compiles a function at its first call, or loads it
+from disk. Nothing of the results is kept. Each function may run on any thread.
+"""
 
 from collections.abc import Iterable
 
@@ -25,13 +29,13 @@ __all__ = ["deltas", "protobuf", "push", "run_messages_through", "series_and_tex
 
 
 def series_and_text() -> None:
-    """Call what stores points and writes pages of text."""
+    """Call the functions that store points and write pages of text: the part `series`."""
     _run_examples((Format.TEXT, Format.OPENMETRICS))
     LabelIndex.warm_up()
 
 
 def protobuf() -> None:
-    """Call what writes pages of protobuf."""
+    """Call the functions that write pages of protobuf."""
     _run_examples((Format.PROTOBUF,))
 
 
@@ -51,7 +55,7 @@ def deltas() -> None:
 
 
 def run_messages_through() -> None:
-    """Messages as Kafka brings them, through every part of the bridge."""
+    """Run encoded messages, as Kafka brings them, through every part; `--check` finds functions that others missed."""
     totals = DurationTotals()
     totals.observe(1_000)
     samples = [

@@ -1,4 +1,7 @@
-"""The lines of the bridge's landing page: age of the data, producers, series."""
+"""Lines of the bridge's landing page (`/`): age of the newest sample, producers, lines of `/metrics`.
+
+The web server calls `facts` for each request, on one of its threads.
+"""
 
 from typing import Final
 
@@ -12,6 +15,7 @@ from kernelcast.wire.catalogue.bridge import PRODUCER_AGE, PRODUCER_UP
 _AGE, _UP = PRODUCER_AGE.prometheus_name, PRODUCER_UP.prometheus_name
 _VIEW: Final = SeriesView(names=frozenset({_AGE, _UP}))
 OLD_SECONDS: Final = 60.0
+"""Age from which the newest sample is shown as wrong: several export intervals."""
 MAX_NAMED: Final = 5
 """Silent producers that are named; further ones are counted."""
 

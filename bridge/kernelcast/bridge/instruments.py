@@ -1,4 +1,8 @@
-"""The bridge's own metrics, made from the catalogue's rows; every counter starts at 0."""
+"""The bridge's own metrics, made from the catalogue's rows; every counter starts at 0.
+
+`Bridge` makes one `Instruments`; the consuming thread and the threads that answer requests update it
+(prometheus_client's metrics have locks), and `/metrics` shows it after the series from Kafka.
+"""
 
 import contextlib
 from typing import Final
@@ -16,15 +20,18 @@ from kernelcast.wire.catalogue import Metric
 from kernelcast.wire.catalogue import bridge as rows
 
 FRESHNESS_BOUNDS_SECONDS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0)
+"""Bucket bounds of the age of points: from one poll to an hour of lag."""
 SCRAPE_BOUNDS_SECONDS: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Bucket bounds of the time to encode a page: 1 ms for some series, seconds for millions."""
 UNSUPPORTED: Final = "unsupported"
+"""Cause of points that an input cannot express as series, such as text."""
 
 
 class Instruments:
     """The bridge's own metrics.
 
     Attributes:
-        registry: Where they are.
+        registry: Contains them.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -62,7 +69,7 @@ class Instruments:
         self._start_at_zero()
 
     def expect(self, topic: str) -> None:
-        """Start the counters of a topic at 0."""
+        """Start the counters of a topic at 0, when one of its partitions is assigned."""
         self.messages.labels(topic)
         self.points.labels(topic)
         self.decode_failures.labels(topic, "DecodeError")

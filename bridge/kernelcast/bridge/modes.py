@@ -1,4 +1,4 @@
-"""The three modes of running several replicas, and the settings and Kafka properties of each."""
+"""The three modes of running several replicas; `Bridge` asks here what the settings of a mode mean for its parts."""
 
 import re
 import socket
@@ -78,7 +78,7 @@ SMALL_FETCH_BUFFERS: Final[Mapping[str, str]] = MappingProxyType(
         "fetch.message.max.bytes": "262144",
     }
 )
-"""librdkafka's own limits let a backlog of 10,000 series add 115 MiB to the bridge's memory; it is read as fast."""
+"""With librdkafka's own limits, a backlog of 10,000 series adds 115 MiB to the bridge's memory, read no faster."""
 
 
 def properties_of(settings: BridgeSettings) -> Mapping[str, str]:

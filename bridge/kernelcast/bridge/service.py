@@ -1,4 +1,9 @@
-"""The bridge service: Kafka → store → `/metrics`, and Alertmanager → Kafka."""
+"""The bridge service: Kafka → store → `/metrics`, and Alertmanager → Kafka. `command` runs one `Bridge` per process.
+
+Threads: `consume` compiles, then reads Kafka and is the only one that changes the store; the web server's threads take
+snapshots of the store; each push member, and the ring of the pages, has its own; `warm-up` ends after compiling the
+parts that readiness does not need.
+"""
 
 import socket
 import threading
@@ -61,14 +66,21 @@ from kernelcast.wire.errors import KernelcastError
 from kernelcast.wire.topics import ALERTS, DEADLETTER, STATE
 
 STOP_SECONDS: Final = 10.0
+"""Longest wait for the consuming thread at a stop: a batch, then leaving the group."""
 FLUSH_SECONDS: Final = 5.0
+"""Longest wait for Kafka to acknowledge queued messages at a stop."""
 IDLE_SECONDS: Final = 0.5
+"""Interval between two polls for acknowledgements where nothing is read (`scraping: false`)."""
 _WRITTEN: Final = (ALERTS.name, DEADLETTER.name, STATE.name)
+"""Topics that the bridge writes to."""
 WEBHOOK_PATH: Final = "/api/v1/alerts"
 
 
 class Bridge:
-    """The bridge's threads and server, which run from `start()` to `stop()`; also a context manager."""
+    """The bridge's threads and server, which run from `start()` to `stop()`; also a context manager.
+
+    The main thread calls its public methods. `_compiled`: formats whose functions are compiled; other threads read it.
+    """
 
     def __init__(
         self, settings: BridgeSettings, *, clock: Clock | None = None, manager: ServiceManager | None = None

@@ -79,6 +79,7 @@ PARTS: Final[Mapping[str, CompilationUnit]] = MappingProxyType(
 """Parts by name, in the order of compilation; the first two each take half of the time to readiness."""
 NEEDED_TO_BE_READY: Final = ("decoder", "series")
 NEEDED_LATER: Final = ("protobuf", "deltas")
+"""Compiled after readiness. `push` is in neither list: each push member compiles it before it reads."""
 
 
 def main(arguments: Sequence[str]) -> int:

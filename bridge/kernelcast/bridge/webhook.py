@@ -24,14 +24,18 @@ from kernelcast.wire.events import Alert, to_event
 from kernelcast.wire.topics import ALERTS
 
 PAYLOAD_VERSION: Final = "4"
+"""Version of the payload that Alertmanager sends; another one would have other fields."""
 LARGEST_BODY_BYTES: Final = 1024 * 1024
+"""Some hundred alerts with long annotations; a larger body gets 413."""
 MAX_ALERTS: Final = 1000
+"""Alerts of one notification; the receiver's `max_alerts` in Alertmanager limits them."""
 DEFAULT_ACKNOWLEDGEMENT_SECONDS: Final = 8.0
 """Less than Alertmanager's own time-out (`group_interval`, at least 10 s), so that it receives our reason."""
 MAX_AT_ONCE: Final = 8
 """Largest number of notifications that wait for Kafka; each occupies a thread."""
 JSON: Final = "application/json"
 TRUNCATED: Final = {"kernelcast_truncated": "the annotations were too long for an event"}
+"""Annotations in place of an alert's own, where those make its event larger than `wire.cloudevents` allows."""
 _HEADERS: Final[Headers] = (("content-type", CONTENT_TYPE.encode()),)
 
 

@@ -1,8 +1,8 @@
-"""Answers all queries of a page in one request, and asks each query once for all viewers of a scrape interval.
+"""Answers `POST /pages/api/queries` (`site` has the route): all queries of a page in one request.
 
-The page sends a JSON list of queries. Each part of the answer has a head (`PART_HEADER`: number of the query in the
-list, HTTP status, 1 for gzip, bytes of the body) and a body, as it was received: the page unpacks it. A query that
-takes long has no part; the page asks for it again, so that the others are drawn meanwhile.
+Queries are equal between viewers for one scrape interval, and are then run once. The page sends a JSON list of queries,
+and gets one part for each (`PART_HEADER`). A query that takes longer than `GATHER_SECONDS` has no part; the page asks
+for it again, so that the other panels are drawn meanwhile.
 """
 
 import asyncio
@@ -22,21 +22,29 @@ from kernelcast.bridge.browser.connections import ForwardedAnswer
 from kernelcast.runtime.web.bodies import RefusedBodyError, read_body
 
 PART_HEADER: Final = struct.Struct(">HHBI")
+"""Header of a part; all parts of an answer lie end to end, and `static/` reads the same layout:
+
+    number of the query in the list, 2 bytes | HTTP status, 2 | 1 for gzip, else 0, 1 | bytes of the body, 4 | the body
+
+big-endian. The list is, for example, `["query?query=up&time=15", "query_range?query=up&start=0&end=15&step=15"]`."""
 MAX_QUERIES: Final = 64
+"""`static/ask.js` sends longer lists in several requests, so that one request cannot fill the queue to Prometheus."""
 MAX_REQUEST_BYTES: Final = 256 * 1024
+"""64 queries with PromQL of some 4 KiB each."""
 MAX_KEPT_BYTES: Final = 16 * 1024 * 1024
+"""Of answers that are shared; beyond it the oldest ones are dropped, and their queries run again when asked for."""
 GATHER_SECONDS: Final = 0.5
-"""How long an answer waits for all of its parts."""
+"""Longest wait of an answer for all of its parts; most queries take some milliseconds."""
 
 
 @dataclass(slots=True)
 class _SharedQuery:
-    """A query that was asked.
+    """A query that runs or has run, shared by all viewers that ask for it.
 
     Attributes:
-        expires_seconds: When it is asked again, by the monotonic clock.
-        task: Asks it.
-        answer: The answer, once there is one.
+        expires_seconds: Until when its answer is used, by the monotonic clock; later the query runs again.
+        task: Runs it.
+        answer: The answer; None while it runs.
     """
 
     expires_seconds: float
@@ -45,9 +53,10 @@ class _SharedQuery:
 
 
 class QueryBatch:
-    """Answers lists of queries; runs on the event loop only.
+    """Runs lists of queries, and keeps the answers for a while. Only the event loop uses it, so it needs no lock.
 
-    Equal queries share one answer while it is kept: pages ask for times that are multiples of the scrape interval.
+    Pages ask for times that are multiples of the scrape interval, so viewers of one page ask equal queries.
+    Invariant: `_queries` is in the order of expiry, because all answers are kept equally long.
     """
 
     def __init__(
@@ -59,8 +68,8 @@ class QueryBatch:
         """Prepare.
 
         Args:
-            ask: Answers one query.
-            keep_seconds: How long an answer is used again.
+            ask: Runs one query: `PrometheusProxy.ask` or `LocalPages.ask`.
+            keep_seconds: How long an answer is used again: one scrape interval.
             clock: Monotonic seconds.
         """
         self._ask, self._keep_seconds, self._clock = ask, keep_seconds, clock

@@ -1,4 +1,4 @@
-"""Connections to the one configured Prometheus, kept open between queries.
+"""Connections to the one configured Prometheus, kept open between queries; `PrometheusProxy` asks through them.
 
 A query through httpx costs 2.5 ms of processor time, through http.client 0.3 ms; three open pages ask about 100 times
 in a scrape interval. http.client connects and reads answers; a request is written here, head and body in one packet.
@@ -14,6 +14,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 READ_BYTES: Final = 64 * 1024
+"""Largest part of an answer that is read at once."""
 
 
 class AnswerTooLargeError(Exception):

@@ -1,4 +1,8 @@
-"""Answers the pages' queries from the ring, in the form of Prometheus' answers."""
+"""Answers the pages' queries without a Prometheus: from the ring of the bridge's own last minutes.
+
+`Bridge` makes one `LocalPages` where `pages.prometheus_url` is empty, `PageSite` routes requests to it, and the answers
+have the form of Prometheus' HTTP API, so that the page's script needs no other code.
+"""
 
 import json
 import math
@@ -27,12 +31,17 @@ from kernelcast.bridge.pages.layout import SnapshotSource
 MAX_SERIES: Final = 500
 """Series in one answer; more are left out, those with the smallest last values first."""
 MAX_STALE_SECONDS: Final = 300.0
-"""As long as Prometheus looks back: older readings are no answer."""
+"""As long as Prometheus looks back for a sample: an older reading is no answer."""
 THREADS: Final = 2
+"""Queries that are evaluated at one time, with numpy; the event loop stays free meanwhile."""
 
 
 class LocalPages:
-    """The ring, the thread that fills it, and the answers from it."""
+    """The ring, the thread that fills it, and the answers from it.
+
+    The thread `pages` reads the store; requests are answered on the event loop, which evaluates queries on threads. The
+    ring has a lock, everything else is set once.
+    """
 
     def __init__(
         self,
@@ -48,7 +57,7 @@ class LocalPages:
         Args:
             settings: Interval and number of series.
             source: The store.
-            hidden: Whether the store's series must not be shown now.
+            hidden: Whether the store's series must not be shown now; then nothing is read.
             clock: Seconds since the epoch.
             screens: The pages.
         """

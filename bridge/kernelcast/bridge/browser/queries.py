@@ -1,4 +1,7 @@
-"""Five declared queries over the ring: last, rate, age, top, join by labels. Each gives the PromQL that it equals.
+"""Queries over the ring that the built-in screens declare: last, rate, age, top, and a join by labels.
+
+`screens` declares them, `LocalPages` evaluates them. Each also returns the PromQL that it equals, so that the same
+panel could ask a Prometheus; tests compare both. Everything here is a value without state: any thread may evaluate it.
 
 Sources: prometheus/prometheus, promql/functions.go (`extrapolatedRate`), and docs/querying/operators.md.
 """
@@ -15,6 +18,7 @@ from kernelcast.bridge.tables.columns import FloatArray
 Aggregation = Literal["sum", "max", "min", "count", "avg", ""]
 Operation = Literal["+", "-", "*", "/"]
 RATE_SECONDS: Final = 60
+"""Range of `Rate`: `rate(x[60s])` in PromQL, 12 readings at the default interval of 5 s."""
 _EXTRAPOLATED_INTERVALS: Final = 1.1
 """A range is extrapolated to its end if its last sample is at most this many mean intervals away from it."""
 
@@ -33,7 +37,7 @@ class Vector:
 
 
 class DeclaredQuery(Protocol):
-    """A declared query."""
+    """A query that can be evaluated over the ring, and written as PromQL."""
 
     @property
     def promql(self) -> str:
@@ -280,6 +284,12 @@ def rates(times: FloatArray, values: FloatArray) -> FloatArray:
     result: FloatArray = np.full((rows, columns), np.nan)
     if not rows or not columns:
         return result
+    # Example: one row with the values 1, NaN, 4, 6.
+    #   last       0 0 2 3     index of the newest sample at or before each column; -1 if there is none
+    #   following  0 2 2 3     index of the first sample at or after each column; `columns` if there is none
+    #   before    -1 0 0 2     index of the newest sample before each column
+    #   rise       . . 3 2     increase since that sample; after a reset the counter began again at 0: its whole value
+    #   total      0 0 3 5     running sum of the rises, so that a range's increase is a difference of two items
     valid = ~np.isnan(values)
     place = np.arange(columns)
     last = np.maximum.accumulate(np.where(valid, place, -1), axis=1)
@@ -309,7 +319,11 @@ def rates(times: FloatArray, values: FloatArray) -> FloatArray:
 def _extrapolated_seconds(
     now: float, span: tuple[FloatArray, FloatArray, FloatArray], first_value: FloatArray, increase: FloatArray
 ) -> FloatArray:
-    """Seconds that the increase of a range is extrapolated to: its ends where those are near, not below zero."""
+    """Return the seconds that the increase of a range is extrapolated to, as Prometheus does.
+
+    To each end of the range if the nearest sample is closer to it than 1.1 mean intervals, else by half an interval; at
+    the start never beyond the time at which the counter would have been 0.
+    """
     first, end, count = span
     sampled = end - first
     mean = sampled / (count - 1)

@@ -1,7 +1,8 @@
-"""The last minutes of the series that the pages name: a column for each reading of the store, a row for each series.
+"""The last 15 minutes of the series that the pages name: an array of one row for each series, one column per reading.
 
-The bytes are bounded: rows by a setting, columns by time, labels by their length. A series that is not on the page at a
-reading has no value there (NaN), as Prometheus marks it stale.
+`LocalPages` lets a thread add a column every few seconds, and queries take windows from it. The bytes are bounded: rows
+by a setting, columns by time, labels by their length. A series that is not on the page at a reading has no value there
+(NaN), as Prometheus marks it stale.
 """
 
 import threading
@@ -17,9 +18,11 @@ from kernelcast.bridge.pages.view import SeriesView
 from kernelcast.bridge.tables.columns import INTEGER, NOT_A_HISTOGRAM, FloatArray, Int64Array
 
 SECONDS: Final = 900.0
+"""Length of the ring: the longest range of the built-in screens."""
 MAX_LABEL_BYTES: Final = 1024
 """Longest labels of a kept series, as rendered; kernels' names are cut to 300 characters at their source."""
 _FIRST_ROWS: Final = 256
+"""Rows that are allocated at first; they double when series need more."""
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -33,7 +36,7 @@ class RingSample(NamedTuple):
 
 @dataclass(slots=True)
 class _RowMap:
-    """Rows for the values of one layout.
+    """Ring rows of the series of one layout of the store, so that a reading is three assignments of arrays.
 
     Attributes:
         layout: The layout it was made for.
@@ -65,13 +68,13 @@ class Window:
 
 @dataclass(slots=True)
 class SampleRing:
-    """Keeps the values. One thread reads the store, any thread takes windows; a lock separates them.
+    """Keeps the values. One thread calls `read`, any thread takes windows; a lock separates them.
 
     Attributes:
         names: Families to keep.
         interval_seconds: Time between two readings.
         max_series: Largest number of rows.
-        dropped_series: Series of the last reading that have no row.
+        dropped_series: Series of the last reading without a row: the ring is full, or their labels are too long.
     """
 
     names: frozenset[str]
@@ -136,7 +139,7 @@ class SampleRing:
         return self.max_series * (self.columns * 8 + 2 * MAX_LABEL_BYTES)
 
     def _drop_old_columns(self, now_seconds: float) -> None:
-        """Remove columns that are too old, and allocate the first rows."""
+        """Remove columns that are too old, so that the next reading has one; allocate the first rows."""
         if not self._values.size:
             self._values = np.full((min(_FIRST_ROWS, self.max_series), self.columns), np.nan)
         oldest = now_seconds - SECONDS

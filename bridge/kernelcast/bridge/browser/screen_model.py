@@ -1,4 +1,7 @@
-"""Panels with declared queries, and a page of them in the model of Grafana's dashboards."""
+"""Panels with declared queries, and a page of them in the JSON model of Grafana's dashboards.
+
+`screens` makes the values; `LocalPages` sends the model to the browser, and finds the query of a panel by its number.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

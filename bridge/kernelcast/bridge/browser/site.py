@@ -17,6 +17,7 @@ from kernelcast.bridge.browser.models import PageModel
 from kernelcast.bridge.browser.settings import PagesSettings
 
 PATH: Final = "/pages"
+"""Prefix of every route of the pages."""
 _STATIC: Final = Path(__file__).parent / "static"
 _TYPES: Final = {
     ".js": "text/javascript; charset=utf-8",
