@@ -1,4 +1,4 @@
-"""Cache of encoded pages: one for each format, compression and view, shared by all requests for it."""
+"""Cache of encoded pages for `Exposition`: one per format, compression and view, shared by all requests for it."""
 
 import threading
 import time
@@ -17,12 +17,13 @@ MAX_KEPT_BYTES: Final = 64 * 1024 * 1024
 """Largest size of all bodies that are kept between scrapes: a million series are 150 MB in plain text, and a tenth of
 that compressed. A larger body is freed as soon as its last reader has finished."""
 MAX_KEPT: Final = 64
+"""Bodies that are kept; a site with more shards encodes some of them again for each scrape."""
 SENT_BYTES: Final = 256 * 1024
 """Size of one write: the memory that a slow reader's connection holds beside the shared body."""
 
 
 class VersionedSnapshots(SnapshotSource, Protocol):
-    """A store that says when its series have changed."""
+    """A store with a version, so that a cached page is known to be valid: `SeriesStore`."""
 
     @property
     def version(self) -> int:
@@ -40,7 +41,7 @@ class BodyKey:
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Body:
-    """The series of one page, encoded.
+    """The series of one page, encoded; never changed, so any thread may send it.
 
     Attributes:
         version: The store's version.
@@ -57,7 +58,7 @@ class Body:
     length: int
 
     async def slices(self, end: Piece) -> AsyncIterator[Piece]:
-        """Yield the body, then its end, in slices that are not copied."""
+        """Yield the body, then the end of its page, in slices that are not copied."""
         for piece in (*self.pieces, end):
             view = memoryview(piece)
             for begin in range(0, len(view), SENT_BYTES):
@@ -74,6 +75,8 @@ def empty_body(coding: Coding) -> Body:
 @dataclass(slots=True)
 class Bodies:
     """Encodes bodies, one at a time, and caches them. Any thread may use it; a lock separates the encodings.
+
+    `_kept` has the bodies that stay between scrapes, by last use, and `_in_use` those that a response still sends.
 
     Attributes:
         source: The store of the series.

@@ -1,4 +1,4 @@
-"""Message classes of io.prometheus.client, made at run time, without generated code; tests use the same classes.
+"""Message classes of io.prometheus.client, made at run time, without generated code; `own` fills them, tests read them.
 
 Only the used messages are defined: counters, gauges, untyped values, summaries, and histograms, classic and native.
 Source: prometheus/client_model, io/prometheus/client/metrics.proto.
@@ -32,6 +32,7 @@ _MESSAGES: Final[dict[str, str]] = {
     "int64 timestamp_ms=6; Histogram histogram=7",
     "MetricFamily": "string name=1; string help=2; MetricType type=3; Metric* metric=4; string unit=5",
 }
+"""Fields of each message: `type name=number`, separated by `; `; `*` behind the type repeats it."""
 _SCALARS: Final[dict[str, Any]] = {
     "string": FieldDescriptorProto.TYPE_STRING,
     "double": FieldDescriptorProto.TYPE_DOUBLE,

@@ -1,4 +1,4 @@
-"""Encodes a snapshot in one of the three formats, in pieces; other threads can run between two pieces."""
+"""Encodes a snapshot in one of the three formats, in pieces, for `Bodies`; other threads can run between two pieces."""
 
 from collections.abc import Iterator
 from typing import Final

@@ -1,8 +1,8 @@
 """`/sd?shards=n`: Prometheus' HTTP service discovery of this bridge, one target for each part of its series.
 
-Each target is `/metrics` with another `shard`. They need different `instance` labels, or their `up` would be one
-series; the first keeps the plain address, because the process's own metrics are there. Series have their own
-`instance`, which `honor_labels: true` leaves alone.
+`Bridge` makes the route. Each target is `/metrics` with another `shard`. They need different `instance` labels, or
+their `up` would be one series; the first keeps the plain address, because the process's own metrics are there. Series
+have their own `instance`, which `honor_labels: true` leaves alone.
 
 Source: prometheus/prometheus, docs/http_sd.md.
 """

@@ -34,7 +34,7 @@ class Negotiated:
 
 
 PLAIN_TEXT: Final = Negotiated(Format.TEXT, "text/plain; version=0.0.4; charset=utf-8")
-"""What those get who ask for nothing that we have: the specification's last resort."""
+"""The format for scrapers that accept none of ours, as the specification demands."""
 _OPENMETRICS: Final = "application/openmetrics-text"
 _PROTOBUF_PARAMETERS: Final = {"proto": "io.prometheus.client.MetricFamily", "encoding": "delimited"}
 PROTOBUF: Final = Negotiated(

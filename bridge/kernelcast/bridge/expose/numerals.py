@@ -1,4 +1,9 @@
-"""Writes numbers as text, in machine code: integers and times digit by digit, floats from texts of orjson."""
+"""Compiled functions for `render` that write numbers as text: integers digit by digit, floats from orjson's text.
+
+orjson has written all floats of a chunk that need it as one JSON array, whose items are called tokens here: for 0.1, 2
+and 1e300 the array is `[0.1,1e300]`, because 2 is written as an integer. `cursor` is the index at which the next token
+begins.
+"""
 
 import math
 from typing import Final
@@ -9,6 +14,7 @@ from kernelcast.bridge.tables.columns import UInt8Array
 from kernelcast.columnar.compiled import copy_bytes, inlined
 
 EXACT_INTEGERS: Final = 2.0**53
+"""From here on a double does not hold every integer, so orjson writes the shortest text."""
 COMMA: Final = 0x2C
 MINUS: Final = 0x2D
 ZERO: Final = 0x30
@@ -27,7 +33,7 @@ def _is_minus_zero(value: float) -> bool:
 
 @inlined
 def needs_orjson(value: float) -> bool:
-    """Whether a float is written by orjson: finite and not a whole number that a double holds exactly."""
+    """Whether orjson writes a float: it is finite and no whole number below EXACT_INTEGERS, or it is -0.0."""
     if not math.isfinite(value):
         return False
     return abs(value) >= EXACT_INTEGERS or value != math.floor(value) or _is_minus_zero(value)
@@ -35,7 +41,7 @@ def needs_orjson(value: float) -> bool:
 
 @inlined
 def write_integer(out: UInt8Array, at: int, number: int) -> int:
-    """Write an int64; digits are taken from the negative, because the lowest one has no positive."""
+    """Write an int64 and return the index after it; digits come from the negative, as -2**63 has no positive."""
     rest = number
     if number < 0:
         out[at] = MINUS

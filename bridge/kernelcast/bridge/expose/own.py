@@ -1,4 +1,4 @@
-"""The process's own metrics, kept by prometheus_client, in the format that a scrape agreed on."""
+"""The process's own metrics, kept by prometheus_client, in a scrape's format; `Exposition` appends them to a page."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator
@@ -17,16 +17,18 @@ from kernelcast.runtime.instruments import WithoutCreated
 
 OPENMETRICS_END: Final = b"# EOF\n"
 _SUFFIXES: Final = {"counter": "_total", "info": "_info"}
+"""Suffix that text adds to a family's name, by prometheus_client's type."""
 _SINGLE_VALUES: Final = {
     "counter": (client_model.COUNTER, "counter"),
     "gauge": (client_model.GAUGE, "gauge"),
     "info": (client_model.GAUGE, "gauge"),
     "unknown": (client_model.UNTYPED, "untyped"),
 }
+"""By type: number of `MetricType`, and the field of `Metric` with the value."""
 
 
 class OwnMetrics:
-    """Writes the metrics of a registry."""
+    """Writes the metrics of a registry; any thread may call it."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         """Write this registry's metrics, without the `_created` series that prometheus_client adds."""
@@ -49,7 +51,7 @@ class OwnMetrics:
 
 
 class _Collected:
-    """Families, as prometheus_client wants to be given them."""
+    """Families with the method that prometheus_client's writers call on a registry."""
 
     def __init__(self, families: Iterable[Family]) -> None:
         self._families = families

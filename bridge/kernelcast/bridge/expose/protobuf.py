@@ -1,7 +1,7 @@
-"""Protobuf: io.prometheus.client.MetricFamily, each with its length before it.
+"""Writes a page in protobuf for `formats`: io.prometheus.client.MetricFamily messages, each with its length before it.
 
-Exponential histograms become native ones, exactly; their classic buckets go along, for a Prometheus that takes
-protobuf but no native histograms.
+Exponential histograms become native ones, exactly; their classic buckets are written as well, for a Prometheus that
+accepts protobuf but no native histograms.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ LARGE_BYTES: Final = 1024 * 1024
 def encode(
     page: PageLayout, values: PageValues, exemplars: EncodedExemplars, series_per_chunk: int
 ) -> Iterator[bytes | memoryview]:
-    """All series, in pieces.
+    """Yield all series, in pieces.
 
     A family's length stands before it, so the pieces of one that does not fit into a chunk come when all are written.
     """
@@ -67,7 +67,7 @@ def _pieces(
 def _chunk(
     page: PageLayout, values: PageValues, exemplars: EncodedExemplars, begin: int, end: int
 ) -> tuple[memoryview, int, list[int]]:
-    """The metrics from begin to end; the first one's family, and where the bytes of it and of each next one end."""
+    """Encode the series from begin to end; returns the bytes, the first family, and the end of each family's bytes."""
     first_family, last_family = (np.searchsorted(page.starts, [begin, end - 1], side="right") - 1).tolist()
     first_exemplar, last_exemplar = np.searchsorted(exemplars.position, [begin, end]).tolist()
     exemplar_ends = exemplars.encoded.indptr

@@ -1,7 +1,10 @@
-"""Metrics as io.prometheus.client has them, written by machine code.
+"""Compiled functions that write series as io.prometheus.client.Metric messages, for `protobuf`.
 
 OTLP's bucket i of scale s covers (base**i, base**(i + 1)], which is Prometheus' bucket i + 1 of schema s. Schemas below
 -4 do not exist in Prometheus: such a histogram has its classic buckets alone.
+
+All functions write to `out` from index `at` on and return the index after what they wrote; `max_bytes` has bounded the
+size before. No function allocates, and only `out` changes.
 
 Sources: prometheus/client_model, io/prometheus/client/metrics.proto; opentelemetry-specification,
 compatibility/prometheus_and_openmetrics.md, section "Exponential Histograms".
@@ -32,6 +35,7 @@ from kernelcast.columnar.compiled import copy_bytes, find_byte, inlined, kernel,
 PREFETCH_DISTANCE: Final = 12
 """Number of series ahead of the written one whose labels are prefetched: labels of a family lie far apart in memory."""
 CACHE_LINE: Final = 64
+"""Bytes of a cache line: the step of a prefetch."""
 SERIES_BYTES: Final = 96
 """Largest size of a series without labels, buckets and exemplars: tags, lengths, count, sum, start, zero bucket."""
 BUCKET_BYTES: Final = 24
@@ -40,11 +44,13 @@ NATIVE_BUCKET_BYTES: Final = 32
 """A native bucket at most: its count, and a span of its own."""
 
 LOWEST_SCHEMA: Final = -4
+"""The coarsest schema of native histograms in Prometheus."""
 MAX_GAP: Final = 2
 """Gaps up to this many empty buckets are written out: another span takes more bytes. As in client_golang."""
 SMALLEST_THRESHOLD: Final = np.frombuffer(np.float64(1e-128).tobytes(), np.uint8)
-"""The zero bucket's breadth where OTLP gives none (0): the specification's own default."""
+"""Bytes of the zero bucket's width where OTLP gives none (0): the specification's own default."""
 INFINITE_BITS: Final = 0x7FF0000000000000
+"""Bits of a positive infinite double: as integers, all finite positive doubles are smaller."""
 INFINITE: Final = np.frombuffer(np.float64(np.inf).tobytes(), np.uint8)
 
 QUOTE: Final = 0x22
@@ -60,7 +66,7 @@ ExemplarArrays = tuple[Int64Array, Int32Array, UInt8Array, Int64Array]
 
 @kernel
 def max_bytes(page: PageLayout, values: PageValues, begin: int, end: int) -> int:
-    """The most bytes that the metrics from begin to end can take."""
+    """Return a bound of the bytes of the series from begin to end."""
     lengths, schemas = page.label_length, values.schema
     blocks, words, indptr = values.block, values.buckets, values.indptr
     most = SERIES_BYTES
@@ -78,7 +84,7 @@ def max_bytes(page: PageLayout, values: PageValues, begin: int, end: int) -> int
 
 @inlined
 def _value_end(arena: UInt8Array, start: int, stop: int) -> tuple[int, int]:
-    """Position of the quote that closes a label's value, and the number of escapes before it."""
+    """Return the index of the quote that closes a label's value, and the number of escapes before it."""
     escapes = 0
     j = start
     while j < stop and arena[j] != QUOTE:
@@ -91,7 +97,8 @@ def _value_end(arena: UInt8Array, start: int, stop: int) -> tuple[int, int]:
 
 @inlined
 def _write_labels(out: UInt8Array, at: int, arena: UInt8Array, start: int, stop: int) -> int:
-    """Write labels, taken from their text: `a="b",c="d"`."""
+    """Write `LabelPair` messages, from the labels' text: `a="b",c="d"`."""
+    # Example: `gpu="0"` becomes [0A 08] [0A 03] gpu [12 01] 0: a label of 8 bytes, its name of 3 and its value of 1.
     plain = find_byte(arena, start, stop, BACKSLASH) == stop
     name = start
     while name < stop:
@@ -121,6 +128,7 @@ def _write_labels(out: UInt8Array, at: int, arena: UInt8Array, start: int, stop:
 
 @inlined
 def _write_unescaped(out: UInt8Array, at: int, arena: UInt8Array, start: int, stop: int) -> int:
+    # In a label's text, backslash and n are a line feed; after a backslash, a backslash or quote is itself.
     j = start
     while j < stop:
         byte = arena[j]
@@ -135,7 +143,7 @@ def _write_unescaped(out: UInt8Array, at: int, arena: UInt8Array, start: int, st
 
 @inlined
 def _write_time(out: UInt8Array, at: int, number: int, time_ns: int) -> int:
-    """Write a google.protobuf.Timestamp."""
+    """Write a google.protobuf.Timestamp under a tag; it has less than 128 bytes, so its length takes one."""
     out[at] = number
     begin = at + 1
     out[at + 2] = tag.TIME_SECONDS
@@ -156,7 +164,7 @@ def _write_exemplar(  # noqa: PLR0913, PLR0917  compiled functions share no obje
     series: int,
     bucket: int,
 ) -> tuple[int, int]:
-    """Write a sample's exemplar, if the next one is its; returns where it ends, and which exemplar comes next."""
+    """Write the next exemplar if it is of this series and bucket; returns the index after it, and the next exemplar."""
     positions, buckets, encoded, ends = exemplars
     if positions[exemplar] == series and buckets[exemplar] == bucket:
         out[at] = number
@@ -176,7 +184,7 @@ def _write_native_exemplars(out: UInt8Array, at: int, exemplars: ExemplarArrays,
 
 @inlined
 def _span_end(words: Int64Array, start: int, begin: int, length: int) -> int:
-    """End of the span of buckets that begins at `begin`, which is not empty."""
+    """Return the end of the span that begins with the non-empty bucket `begin`: before a gap of more than MAX_GAP."""
     end = begin + 1
     j = end
     while j < length and j - end <= MAX_GAP:
@@ -190,7 +198,12 @@ def _span_end(words: Int64Array, start: int, begin: int, length: int) -> int:
 def _write_native_buckets(
     out: UInt8Array, at: int, words: Int64Array, start: int, offset_and_length: tuple[int, int], tags: tuple[int, int]
 ) -> int:
-    """Write one side of a native histogram: where its buckets are, then by how much each differs from the last."""
+    """Write one side of a native histogram: spans of buckets, then the difference of each count to the one before."""
+    # Example: offset 4, counts 3, 5, 0, 0, 0, 2. The gap of 3 is longer than MAX_GAP, so there are two spans:
+    #   spans   (offset 5, length 2), (offset 3, length 1)    the first offset is absolute, plus 1 as in Prometheus;
+    #                                                         the next ones count the empty buckets in between
+    #   deltas  +3, +2, -3                                    3, 5, 2
+    # `reached` is the bucket after the last span, in Prometheus' numbering; `before` the last count.
     offset, length = offset_and_length
     spans = 0
     reached = 0
@@ -265,10 +278,10 @@ def _write_classic_buckets(  # noqa: PLR0913, PLR0917  compiled functions share 
     """Write classic buckets.
 
     Args:
-        out: Where to.
-        at: The position there.
-        counts: Cumulative counts, where the series' start, and its count.
-        bounds: Bytes of the bounds; the first, and after the last of the series.
+        out: The output.
+        at: The index in it.
+        counts: Cumulative counts, the index of the series' first one, and its total count.
+        bounds: Bytes of all bounds; the series' first bound, and the one after its last.
         exemplars: The exemplars.
         exemplar_and_stop: Index of the exemplar to write next, and the one after the last.
         series: The series.
@@ -301,17 +314,19 @@ def write_metrics(  # noqa: C901, PLR0915  one loop over all columns, each a loc
     derived: tuple[UInt8Array, Int64Array, UInt8Array, UInt8Array],
     into: tuple[UInt8Array, Int64Array],
 ) -> None:
-    """Write metrics.
+    """Write series as fields `metric` of their families.
 
     Args:
-        page: The text around the values.
+        page: Labels and kinds.
         values: The values.
         source: Their exemplars.
-        span: First series, after the last one, the first one's family; first exemplar, after the last one.
+        span: First series, the one after the last, the first one's family; first exemplar, the one after the last.
         derived: The bytes of the values as doubles, the classic counts of exponential histograms, the bytes of the
             blocks and those of the bounds.
-        into: Where to, and where the bytes of each family end there.
+        into: Output: the bytes, and for each family the index after its last byte.
     """
+    # A message's length stands before it, and is known only after it: two bytes are left free, and `close_message`
+    # moves the message if its length takes one byte, or three. So a message begins at `at + 3`: tag, two bytes, body.
     starts, kinds, arena, offsets, lengths = page.starts, page.kinds, page.arena, page.label_offset, page.label_length
     integer, schemas, start_ns = values.integer, values.schema, values.start_ns
     blocks, words, indptr = values.block, values.buckets, values.indptr

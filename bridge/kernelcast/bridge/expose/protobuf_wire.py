@@ -1,4 +1,4 @@
-"""Compiled functions that write the parts of a protobuf message: numbers as varints, and lengths before their contents.
+"""Compiled functions for `protobuf_metrics`: numbers as varints, and lengths before their contents.
 
 Source: protobuf.dev, "Encoding".
 """
@@ -13,6 +13,7 @@ from kernelcast.columnar.compiled import inlined
 SEVEN: Final = np.uint64(7)
 LOW_BITS: Final = np.uint64(0x7F)
 MORE: Final = np.uint64(0x80)
+# Lengths from which a varint takes one byte more.
 ONE_BYTE: Final = 128
 TWO_BYTES: Final = 16_384
 THREE_BYTES: Final = 2_097_152

@@ -5,7 +5,7 @@ them into text in one call: the shortest text that reads back as the same double
 writes integers, and takes the floats' texts in the order in which `_measure` collected them.
 
 orjson writes NaN and infinities as `null`, for which Prometheus would reject the whole target's page; `needs_orjson`
-keeps them from it. Nothing here is shared or changed except the output, so several threads may render at once.
+keeps them from it. `formats` calls `render`, on several threads at once: only the output changes.
 """
 
 from typing import Final, NamedTuple

@@ -1,4 +1,8 @@
-"""Exemplars: single observations of a counter or a bucket, with the id of the trace in which they were made."""
+"""Exemplars: single observations of a counter or a bucket, with the id of the trace in which they were made.
+
+`series.kept_exemplars` stores them undecoded; `expose.formats` encodes those of a page here, before compiled functions
+write them to their samples.
+"""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Headers of families in each format, and the names of their samples.
+"""Headers of families in each format, and the names of their samples; `layout` makes them once for each layout.
 
 OpenMetrics has stricter rules for names than text: the family of a counter has no suffix `_total`, that of an info no
 `_info`, and no two families may share a name. A counter without that suffix (such as DCGM's), or whose shorter name is
@@ -10,8 +10,8 @@ type `unknown`, and the histogram is written as three families of type `unknown`
 
 A summary is stored as three families: its quantiles, sums and counts. Text has one header for all of them, above the
 first one on the page: a summary may have no quantiles. OpenMetrics and protobuf require all samples with the same
-    labels
-to be together, so each of the three has type `unknown` there. The series are the same, and no query uses the type.
+labels to be together, so each of the three has type `unknown` there. The series are the same, and no query uses the
+type.
 """
 
 import re
@@ -48,6 +48,7 @@ _PROTOBUF_TYPES: Final = {GAUGE_KIND: 1, COUNTER_KIND: 0, UNTYPED_KIND: 3, HISTO
 _SAMPLE_NAME: Final = re.compile(rb"[^{ ]+")
 
 NameTaken = Callable[[str], bool]
+"""Whether a sample on a page may have a name: `Families.takes`."""
 
 
 class Headers(NamedTuple):

@@ -1,4 +1,7 @@
-"""Layouts, the order of the series on a page; and snapshots, a layout with a consistent copy of the values."""
+"""Layouts, the order of the series on a page; and snapshots, a layout with a consistent copy of the values.
+
+`SeriesStore.snapshot` makes them under its lock; `expose` and the pages' ring read them on other threads.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -227,6 +230,7 @@ def _sort(  # noqa: PLR0913, PLR0917  arrays in, arrays out
     states, partitions, hashes, numbers = series.state, series.partition, series.hashed, series.family
     held_ms = series.held_ms
     families = len(starts) - 1
+    # Counting sort. Ranks 1, 0, 1, -1 (not shown) of slots 0 to 3 give: starts 0, 1, 3, and order 1, 0, 2.
     ranks = np.empty(used, np.int32)
     for slot in range(used):
         shown = states[slot] == LIVE and exposed[partitions[slot]] != 0 and held_ms[slot] == 0
@@ -282,6 +286,7 @@ def _gather(
 def _gather_blocks(
     blocks: Int64Array, slots: Int32Array, counts: Int64Array, starts: Int64Array, into: Int64Array
 ) -> None:
+    # `starts` is the column `block` that `_gather` filled: a series without a block has the start of the next one.
     for i in range(len(slots)):
         start = starts[i]
         stop = starts[i + 1] if i + 1 < len(slots) else len(into)

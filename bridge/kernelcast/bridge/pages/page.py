@@ -1,4 +1,4 @@
-"""Input of the compiled writers of pages: layout, values and exemplars as tuples of arrays."""
+"""Input of `expose`'s compiled functions: layout, values and exemplars of a page, as tuples of arrays."""
 
 from collections.abc import Iterable
 from typing import NamedTuple

@@ -5,7 +5,8 @@ Sources: prometheus/client_model, io/prometheus/client/metrics.proto; protobuf.d
 
 from typing import Final
 
-# Tags: field number << 3 | wire type (0 varint, 1 eight bytes, 2 with a length).
+# Tags: field number << 3 | wire type (0 varint, 1 eight bytes, 2 with a length). Field 16 needs two bytes, its tag
+# 0x82 being a varint itself: [82 01].
 FAMILY_METRIC: Final = 4 << 3 | 2
 METRIC_LABEL: Final = 1 << 3 | 2
 METRIC_GAUGE: Final = 2 << 3 | 2

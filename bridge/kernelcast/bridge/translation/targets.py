@@ -1,4 +1,7 @@
-"""Labels of each producer's `target_info`: the attributes of all resources with its job and instance, merged."""
+"""Labels of each producer's `target_info`: the attributes of all resources with its job and instance, merged.
+
+`Heartbeats` notes the attributes of new series, and makes the series from the labels.
+"""
 
 import numpy as np
 
@@ -9,7 +12,7 @@ from kernelcast.columnar import Attributes
 
 
 class TargetAttributes:
-    """Resource attributes by producer and writer (a resource and a scope); not thread-safe.
+    """Resource attributes by producer and writer (a resource and a scope); the store's lock protects it.
 
     Attributes:
         stale: Producers whose labels may have changed since their last use.

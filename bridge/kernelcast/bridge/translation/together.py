@@ -1,4 +1,8 @@
-"""Places many OTLP series at once; each shared part is translated once."""
+"""Places many OTLP series at once, for `Wires.arrivals`; each part that several series share is translated once.
+
+Example: 240 series of a node have 30 metrics, one resource and 8 sets of attributes: 30 names and 8 label sets are
+made, not 240 of each.
+"""
 
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple, TypeVar
@@ -17,7 +21,7 @@ IndexArray = NDArray[np.int64]
 
 
 class _LabelSources(NamedTuple):
-    """The sources of labels besides a series' own attributes."""
+    """The sources of labels besides a series' own attributes; equal ones give equal labels."""
 
     resource: Attributes
     scope: Scope
