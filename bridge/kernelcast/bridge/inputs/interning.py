@@ -1,4 +1,9 @@
-"""Numbers for series that are known by how they are spelled: given once, taken back, used again."""
+"""Gives a series number to each series that a parser of text knows, and takes numbers back when series end.
+
+A *spelling* is a series as a producer writes it, such as the text before a line's value. A parser looks it up in a
+dictionary of its own (`Spellings`), so the text is parsed only once. When a series ends, all its spellings must go, or
+they would return the number of another series.
+"""
 
 from collections.abc import Container, Hashable, Iterable
 from typing import Any, Final
@@ -9,13 +14,14 @@ MAX_IDENTITIES: Final = 2_000_000
 """Largest number of series. One takes about 400 bytes in an input of text, twice as much as in the OTLP decoder."""
 
 Spellings = dict[Any, Any]
-"""A parser's data of each spelling, by spelling."""
+"""By spelling, the data of a parser: most often a series number."""
 
 
 class Interner:
-    """Gives numbers to series, and finds every spelling of one again when it goes.
+    """Series by number, with their spellings; for one thread, that of its input.
 
-    Two spellings of a series (labels in another order) may have two numbers: the store brings them together.
+    Each message is a transaction: `add` and `remember_spelling` while it is read, then `commit` or `roll_back`.
+    Two spellings of a series (labels in another order) may have two numbers: the store maps both to one slot.
 
     Args:
         max_identities: Series known at once; more are an error of the message that brings them.
@@ -33,7 +39,7 @@ class Interner:
         return len(self._identities) - len(self._free)
 
     def add(self, identity: object) -> int:
-        """A new series' number.
+        """Return a number for a new series.
 
         Raises:
             DecodeError: There are too many.
@@ -54,14 +60,14 @@ class Interner:
         return number
 
     def remember_spelling(self, number: int, spellings: Spellings, spelling: Hashable, kept: object) -> None:
-        """Remember a spelling of a series, until the series goes."""
+        """Set `spellings[spelling]` to `kept`, until the series is forgotten."""
         spellings[spelling] = kept
         self._spellings[number].append((spellings, spelling))
         self._fresh_spellings.append((number, spellings, spelling))
 
     @property
     def has_fresh(self) -> bool:
-        """Whether the present message has brought a series."""
+        """Whether the present message has new series."""
         return bool(self._fresh)
 
     def identity(self, number: int) -> Any:
@@ -87,13 +93,13 @@ class Interner:
             self._free.append(number)
 
     def commit(self, used: Container[int]) -> None:
-        """Keep the series of a used message, except those without a point, which would never be freed."""
+        """Keep the new series of the present message, except those without a point, which would never be freed."""
         self.forget([number for number in self._fresh if number not in used])
         self._fresh.clear()
         self._fresh_spellings.clear()
 
     def roll_back(self) -> None:
-        """A message was refused: nothing that it brought stays."""
+        """Remove the new series and spellings of the present message, which was refused."""
         fresh = set(self._fresh)
         for number, spellings, spelling in reversed(self._fresh_spellings):
             if number not in fresh:

@@ -1,4 +1,4 @@
-"""Paths into JSON: `$.hosts[*].metrics[*]`, `@.value`, `^.name`.
+"""Paths into JSON for `json.mapping` and the settings: `$.hosts[*].metrics[*]`, `@.value`, `^.name`.
 
 A path begins with `$`, the whole message, with `@`, the point, or with `^`. Steps follow: `.name` or
 `['any name']`, and `[0]`. Only the path of the points may have `[*]` or `.*`; both mean every element of an array or

@@ -1,4 +1,7 @@
-"""Series that already have Prometheus' names: kept as they are, in one canonical spelling."""
+"""Series that already have Prometheus' names, from inputs of text and remote write: their placement in the store.
+
+Names stay as they are; labels get one canonical spelling, so that a series has one slot.
+"""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -15,7 +18,9 @@ from kernelcast.wire.catalogue import BY_PROMETHEUS_NAME, Kind
 from kernelcast.wire.errors import DecodeError
 
 LONGEST_NAME: Final = 8 * 1024
+"""Characters; a longer text is no name, and would fill pages."""
 LONGEST_REMEMBERED: Final = 256
+"""Characters of the longest label name whose legal form is cached."""
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*", re.ASCII)
 _LEGAL_LABEL: Final = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
 _NOT_IN_A_NAME: Final = re.compile(r"[^a-zA-Z0-9_:]")
@@ -35,7 +40,7 @@ _CATALOGUE_HISTOGRAM_NAMES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class DescribedFamily:
-    """A family as its producer describes it; one object for all its series.
+    """A family as its producer describes it; `Parsing.shared_family` returns one object for all its series.
 
     Attributes:
         name: Its name, legal.
@@ -65,7 +70,7 @@ class NamedSeries:
     labels: bytes
 
     def placement(self, format_name: str) -> Placement | int:
-        """Its placement, or the reason (a code of `columns`) why it is not stored.
+        """Return its placement, or the reason (a code of `columns`) why it is not stored.
 
         Args:
             format_name: Its input format; another format is another writer.
@@ -100,7 +105,7 @@ class NamedSeries:
 
 
 def metric_name(name: str) -> str:
-    """A legal metric name; characters that Prometheus' text cannot carry bare become `_`.
+    """Return a legal metric name; characters that text 0.0.4 does not allow in names become `_`.
 
     Raises:
         DecodeError: It is too long to be a name.

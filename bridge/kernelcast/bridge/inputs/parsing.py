@@ -1,4 +1,4 @@
-"""The frame of every parser of this package: message by message, each whole or not at all."""
+"""The base class of the inputs that read messages in Python: it makes each message count whole or not at all."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -14,14 +14,18 @@ from kernelcast.wire.errors import DecodeError
 
 DEFAULT_LIMITS = DecoderLimits()
 MAX_UNUSED = 1000
-"""Families without series that are kept, for they come again in the next message."""
+"""Descriptions without series that are kept, because the next message often has them again."""
 LONGEST_HELP = 4096
+"""Characters; longer help texts are cut."""
 LABEL_BYTES_PER_BYTE = 8
-"""Formats that share text between series could make gigabytes of labels out of one message."""
+"""Label bytes that a message may make per byte of `message_bytes`: formats that share text, such as remote write 2.0,
+could make gigabytes."""
 
 
 class Parsing(ABC):
-    """An input that reads its messages in Python; not thread-safe.
+    """An input that reads its messages in Python; see `protocol.Input`. Only the thread of its `Selection` uses it.
+
+    A subclass implements `read`, which adds points to rows and series to `interner`; both are rolled back if it raises.
 
     Args:
         max_identities: Series known at once.
@@ -78,7 +82,7 @@ class Parsing(ABC):
         return spelled
 
     def count_label_bytes(self, label_bytes_made: int) -> None:
-        """Count bytes of labels that the message has made.
+        """Count bytes of labels that the present message has made.
 
         Raises:
             DecodeError: It has made too many in all.
@@ -93,7 +97,7 @@ class Parsing(ABC):
     def shared_family(
         self, name: str, kind: Kind, help_text: str = "", unit: str = "", part_of: str = ""
     ) -> DescribedFamily:
-        """A family; the same object for the same description.
+        """Return a family's description; the same object for equal ones, to save memory.
 
         Raises:
             DecodeError: Its name, or its unit, is too long.
@@ -104,7 +108,7 @@ class Parsing(ABC):
         return self._families.setdefault(made, made)
 
     def drop_unused(self) -> None:
-        """Drop the spellings of removed series."""
+        """Drop what no series uses any more; subclasses drop their own tables as well."""
         if len(self._families) > len(self.interner) + MAX_UNUSED:
             self._families.clear()
 

@@ -1,4 +1,4 @@
-"""The protocol of inputs: messages in, columns out, and series known by number."""
+"""The protocol of inputs: messages in, columns out, and series known by number. `Selection` calls them."""
 
 from collections.abc import Sequence
 from typing import Protocol

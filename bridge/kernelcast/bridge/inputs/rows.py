@@ -1,4 +1,7 @@
-"""Points gathered one after the other, and made into columns at the end of a batch."""
+"""Points of a batch, gathered one after the other by the inputs in Python, and made into columns at its end.
+
+`timed` gives points of any input without a time the append time of their message; `intake.batch` calls it.
+"""
 
 from dataclasses import dataclass, field
 from itertools import chain
@@ -49,7 +52,9 @@ class HistogramPoint(NamedTuple):
 
 @dataclass(slots=True)
 class BatchRows:
-    """Points of a batch so far.
+    """Points of a batch so far; for one thread.
+
+    Each message is a transaction: `begin_message`, then `end_message`, or `roll_back` if it was refused.
 
     Attributes:
         series: Numbers of the series of number points.
@@ -72,14 +77,14 @@ class BatchRows:
     _message_start: tuple[int, int, int, int] = (0, 0, 0, 0)
 
     def begin_message(self) -> None:
-        """Note where a message begins."""
+        """Note the numbers of points before a message."""
         self._message_start = (len(self.series), len(self.histograms), self.unsupported, len(self.exemplars))
 
     def end_message(self, message: int, limits: DecoderLimits) -> None:
-        """Note where a message ends.
+        """Note that a message is complete.
 
         Raises:
-            DecodeError: It brought more points than a message may.
+            DecodeError: It has more points than the limit.
         """
         numbers, histograms, *_ = self._message_start
         points = len(self.series) - numbers + len(self.histograms) - histograms
@@ -99,12 +104,12 @@ class BatchRows:
             del self.start_ns[row]
 
     def series_of_message(self) -> set[int]:
-        """Series that have points in the present message."""
+        """Return the series that have points in the present message."""
         numbers, histograms, *_ = self._message_start
         return {*self.series[numbers:], *(point.series for point in self.histograms[histograms:])}
 
     def columns(self, failures: tuple[tuple[int, DecodeError], ...]) -> Decoded:
-        """Everything as arrays."""
+        """Return all points as arrays."""
         ends = np.array(self._ends, np.int64).reshape(-1, 3)
         messages = ends[:, 0].astype(np.int32)
         return Decoded(
@@ -143,7 +148,7 @@ class BatchRows:
 
 
 def histogram_columns(points: list[HistogramPoint], message: np.ndarray[Any, np.dtype[np.int32]]) -> HistogramColumns:
-    """Points as columns, their buckets as CSR."""
+    """Return points as columns, with buckets as one array and row pointers (CSR)."""
 
     def column(values: Any, kind: Any) -> Any:
         return np.fromiter(values, kind, len(points))

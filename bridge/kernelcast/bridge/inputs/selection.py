@@ -1,4 +1,7 @@
-"""Each message to the input of its format: by its headers, else by its topic's setting, else by its first bytes."""
+"""Chooses the input of each message: by its headers, else by its topic's setting, else by its first bytes.
+
+`intake.batch.decode` calls `groups` for each batch, on the consuming thread; each push member has its own selection.
+"""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -36,7 +39,9 @@ CONTENT_ENCODING: Final = "content-encoding"
 PROMETHEUS_TYPES: Final = re.compile(r"application/openmetrics-text|text/plain *;.*version=(0\.0\.4|1\.0\.0)")
 REMOTE_WRITE_TYPES: Final = re.compile(r"application/x-protobuf *; *proto=(io\.prometheus\.write|prometheus)\.")
 TEXTS: Final = (OTLP_JSON, PROMETHEUS, INFLUX, JSON)
+"""Formats whose bodies are no protobuf, whatever the content type says."""
 MAX_TOPICS: Final = 10_000
+"""Topics whose setting is cached."""
 NO_FORMATS: Final[Mapping[str, TopicFormat]] = {}
 AUTOMATIC: Final = TopicFormat(format=AUTO)
 DEFAULT_LIMITS: Final = DecoderLimits()
@@ -66,7 +71,7 @@ class InputGroup:
 
 
 class Selection:
-    """Chooses inputs and holds them; for one thread.
+    """Chooses inputs, and makes each at its first message; for one thread.
 
     Args:
         decoder: Reads `otlp_proto`.

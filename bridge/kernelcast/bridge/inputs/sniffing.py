@@ -13,7 +13,9 @@ from kernelcast.bridge.inputs.remote_write.requests import TIMESERIES_2, is_unco
 from kernelcast.bridge.inputs.unpacking import snappy_length
 
 EXAMINED_BYTES: Final = 64
+"""A binary message has a control character this early: its first lengths and tags."""
 EXAMINED_TEXT_BYTES: Final = 4096
+"""Enough for the comments before the first line of text."""
 MAX_SNAPPY_RATIO: Final = 64
 """Snappy cannot make a block this many times shorter: a copy of 64 bytes takes two."""
 _CONTROL: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")

@@ -14,7 +14,9 @@ ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _GZIP_WINDOW: Final = 16 + zlib.MAX_WBITS
 """zlib's way to ask for gzip's own header."""
 _STEP_BYTES: Final = 256 * 1024
+"""Smallest first buffer for a zstd message; it grows fourfold until the message fits."""
 _SLICE_BYTES: Final = 64 * 1024
+"""Input per call of zlib."""
 MAX_GZIP_MEMBERS: Final = 10_000
 """A member may be empty, so the limit on the unpacked size alone does not bound the cost of a message."""
 ENCODINGS: Final = ("identity", "gzip", "zstd", "snappy")

@@ -1,4 +1,4 @@
-"""JSON without a standard schema, read by the mapping in its topic's settings.
+"""JSON without a standard schema, read by the mapping in its topic's settings; `Selection` makes one per mapping.
 
 A point without a name or a number is left out and counted as unsupported, so the count shows a mapping that does not
 fit. The whole message is refused if it is not JSON, or if a point has an invalid time.

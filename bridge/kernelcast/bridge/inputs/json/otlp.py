@@ -1,6 +1,7 @@
-"""OTLP in JSON: rewritten in protobuf, and decoded like every other export request.
+"""OTLP in JSON: rewritten in protobuf by `wire`, and decoded like every other export request.
 
-So a series that comes in both encodings is one, of one writer, and both give the same errors.
+So a series that comes in both encodings is one, of one writer, and both give the same errors. `Selection` makes one
+`OtlpJson`; see `protocol.Input`.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""JSON read quickly, and refused in our words."""
+"""JSON parsed by orjson; its errors become `DecodeError`s with the remedy."""
 
 from typing import Any
 

@@ -1,7 +1,10 @@
-"""From protobuf's JSON to protobuf's bytes, by the messages' own descriptors.
+"""Converts protobuf's JSON to protobuf's bytes, by the messages' descriptors; `OtlpJson` uses it.
 
 OTLP's JSON is protobuf's, with two exceptions: trace and span ids are hexadecimal, and enumerations are numbers (names
-are taken, too). Names may be camelCase or snake_case, 64-bit integers text or numbers; unknown names are ignored.
+are accepted, too). Names may be camelCase or snake_case, 64-bit integers text or numbers; unknown names are ignored.
+
+For each field, a function of a JSON value is made once (an *encoder*); encoding a message looks its fields' functions
+up by name.
 
 Sources: protobuf.dev, ProtoJSON format; opentelemetry-proto, docs/specification.md, section "JSON Protobuf Encoding".
 """
@@ -31,7 +34,7 @@ _UNSIGNED: Final = struct.Struct("<Q")
 _REAL: Final = struct.Struct("<d")
 
 Encoder = Callable[[Any, int], bytes]
-"""From a JSON value, and how deep it lies, to the field's bytes, its tag included."""
+"""Returns a field's bytes with its tag, from a JSON value and the depth of its message."""
 Scalar = Callable[[Any], bytes]
 
 
@@ -49,7 +52,7 @@ class WrongJsonError(ValueError):
 
 
 class JsonEncoder:
-    """Encodes JSON objects as one kind of message.
+    """Encodes JSON objects as one kind of message; for one thread.
 
     Args:
         descriptor: The kind of message.
@@ -133,7 +136,7 @@ class JsonEncoder:
         return self._attributes_encoder(tag, encode_each) if descriptor.name == "KeyValue" else encode_each
 
     def _attributes_encoder(self, tag: bytes, encode_each: Encoder) -> Encoder:
-        """Attributes come again and again: plain ones are encoded once."""
+        """Return an encoder that keeps the bytes of text attributes: producers send the same ones every time."""
         remembered = self._remembered
 
         def encode_attributes(value: Any, depth: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Exemplars of OpenMetrics' lines, in the form that the store keeps: the exemplar fields of an OTLP point.
+"""Exemplars of OpenMetrics' lines, for `text`, as the bytes that the store keeps: exemplar fields of an OTLP point.
 
 Source: prometheus/OpenMetrics, specification/OpenMetrics.md (1.0), section "Exemplars".
 """

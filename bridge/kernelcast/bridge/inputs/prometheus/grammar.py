@@ -1,4 +1,4 @@
-"""The grammar of Prometheus' text formats, line by line.
+"""The grammar of Prometheus' text formats: functions of one line, which `text` calls for lines it has not seen.
 
 Source: prometheus/docs, exposition_formats.md; prometheus/OpenMetrics, specification/OpenMetrics.md (1.0).
 """
@@ -20,12 +20,14 @@ _NUMBER: Final = re.compile(
     r"[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|inf(?:inity)?|nan)", re.ASCII | re.IGNORECASE
 )
 LAST_SECOND: Final = 2**64 // 10**9
+"""The year 2554: nanoseconds beyond it do not fit 64 bits."""
 MAX_LABELS: Final = 10_000
+"""Of one series; a line of 16 MiB could have millions."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedSeries:
-    """A series as a line spells it.
+    """The series at the start of a line.
 
     Attributes:
         name: The sample's name.
@@ -39,7 +41,7 @@ class ParsedSeries:
 
 
 def series(line: str) -> ParsedSeries:
-    """Read the series at a line's start.
+    """Parse the series at a line's start.
 
     Raises:
         DecodeError: There is none.

@@ -1,4 +1,4 @@
-"""Histograms of Prometheus' text: the lines of one, brought together into one point."""
+"""Histograms of Prometheus' text: `text` collects the lines of one, and this makes one point of them."""
 
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -16,11 +16,12 @@ PARTS: Final = {"_bucket": BUCKET, "_sum": SUM, "_count": COUNT, "_created": CRE
 """Which part of a histogram a sample is, by its name's suffix."""
 INFINITY: Final = float("inf")
 LARGEST_EXACT: Final = 2.0**63
+"""Counts from here on do not fit int64."""
 
 
 @dataclass(slots=True)
 class PartialHistogram:
-    """A histogram under construction.
+    """The lines of one histogram at one time, so far.
 
     Attributes:
         buckets: Cumulative counts by upper bound.
@@ -35,7 +36,7 @@ class PartialHistogram:
     exemplars: list[Any] = field(default_factory=list)
 
     def add(self, part: int, bound: float, value: float) -> None:
-        """Take one line."""
+        """Add the value of one line."""
         if part == BUCKET:
             self.buckets[bound] = value
         elif part == SUM:
@@ -44,7 +45,7 @@ class PartialHistogram:
             self.count = value
 
     def point(self, number: int, time_ns: int, start_ns: int) -> HistogramPoint | None:
-        """The histogram; None where it is none: its counts fall, are no whole numbers, or their total is not there."""
+        """Return the point; None if its counts fall or are no whole numbers, or if it has no total count."""
         bounds = sorted(bound for bound in self.buckets if bound != INFINITY)
         count = self.buckets.get(INFINITY, self.count)
         if count is None:

@@ -1,8 +1,11 @@
-"""Prometheus' text 0.0.4 and OpenMetrics 1.0: a scrape's page as a message.
+"""Prometheus' text 0.0.4 and OpenMetrics 1.0: a page as a message. `Selection` makes one `PrometheusText`.
 
-Which of the two it is says the line `# EOF`, which ends every page of OpenMetrics: timestamps count seconds there, and
-milliseconds in 0.0.4. A line whose series is known costs a look-up and a number; the grammar is asked once per series.
-Names and labels stay as they are. The last line needs no line feed: tools that make messages of lines take it away.
+OpenMetrics' pages end with the line `# EOF`, and their timestamps count seconds; those of 0.0.4 count milliseconds. A
+line whose series is known costs a look-up and a number; the grammar is used once per series. Names and labels stay as
+they are. The last line needs no line feed: tools that make messages of lines remove it.
+
+State of a page: a TYPE line sets the *context* (family and type) of the lines that follow. Spellings are kept by
+context, because `x_sum` is a series by itself in one family, and a part of a histogram in another.
 """
 
 from collections import defaultdict
@@ -37,15 +40,17 @@ SUFFIXES: Final = {
     "info": ("_info",),
     "summary": ("_sum", "_count", "_created"),
 }
+"""By type, suffixes of sample names that belong to the family."""
 ALL_SUFFIXES: Final = tuple(sorted({suffix for suffixes in SUFFIXES.values() for suffix in suffixes}))
 UNDECLARED: Final = ("", "unknown")
+"""Context of lines without a TYPE."""
 START_TIMES: Final = "start times of "
 """Before a type: the family has the start times of another one, which is of that type."""
 
 Context = tuple[str, str]
 """A family's name and type, as the page declares them."""
 SpellingData = int | tuple[int, int, float]
-"""The data of a spelling: a series' number; or number, part and bound, where it is a part of one."""
+"""The data of a spelling: a series number; or number, part and bound, where the line is one part of a histogram."""
 
 
 @dataclass(slots=True)
@@ -97,7 +102,7 @@ class ParsedPage:
         return UNDECLARED
 
     def finish(self, first: int) -> None:
-        """Add the histograms, and the starts of what came since the row `first`."""
+        """Add the histograms, and the start times of the message's points, which begin with row `first`."""
         for (number, time_ns), assembly in self.assemblies.items():
             point = assembly.point(number, time_ns, self.starts.get(number, 0))
             if point is None:
@@ -114,7 +119,11 @@ class ParsedPage:
 
 
 class PrometheusText(Parsing):
-    """Reads pages of text."""
+    """Reads pages of text; for one thread.
+
+    `_contexts` has, by context, the data of each spelling: `process_a 1` has the spelling `process_a`, and `a{b="c"} 1`
+    the spelling `a{b="c"}`.
+    """
 
     format = "prometheus"
 
@@ -211,7 +220,7 @@ class PrometheusText(Parsing):
         return known
 
     def _admit(self, page: ParsedPage, context: Context, spelled: grammar.ParsedSeries, spelling: str) -> SpellingData:
-        """The data of a new spelling."""
+        """Register a new spelling, with its series if that is new; returns the spelling's data."""
         family, type_name = context
         if type_name.startswith(START_TIMES):
             return self._admit_start_time(page, context, spelled, spelling)
@@ -250,7 +259,7 @@ class PrometheusText(Parsing):
     def _series_number(
         self, page: ParsedPage, context: Context, name: str, kind: Kind, labels: tuple[tuple[str, str], ...]
     ) -> int:
-        """The number of a series that several lines may be of."""
+        """Return the number of a series, a new one if needed; several spellings, such as buckets, may have one."""
         known = self._contexts[context]
         canonical = self.labels(label for label in labels if kind is not Kind.SUMMARY or label[0] != "quantile")
         if kind is Kind.SUMMARY:  # OTLP's summaries have it last, and one series has one spelling

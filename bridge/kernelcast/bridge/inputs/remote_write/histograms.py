@@ -1,4 +1,4 @@
-"""Native histograms of remote write: exponential ones, and those with custom buckets (NHCB), which are explicit."""
+"""Native histograms of remote write, for `requests`: exponential ones, and those with custom, explicit buckets."""
 
 import struct
 from itertools import accumulate
@@ -9,6 +9,7 @@ from kernelcast.columnar import DecoderLimits
 from kernelcast.wire.errors import DecodeError
 
 CUSTOM_BUCKETS: Final = -53
+"""Schema of histograms with custom buckets (NHCB)."""
 SCHEMAS: Final = range(-4, 9)
 GAUGE_HISTOGRAM: Final = 3
 """The reset hint of histograms that may fall; they are no totals of anything."""
@@ -18,7 +19,7 @@ _BITS: Final = struct.Struct("<d")
 
 
 class Buckets(NamedTuple):
-    """Counts of neighbouring buckets, and the first one's index."""
+    """Counts of buckets without gaps, and the index of the first one."""
 
     first: int = 0
     counts: tuple[int, ...] = ()
@@ -106,6 +107,8 @@ def _dense_buckets(spans: Any, deltas: Any, floats: Any, limits: DecoderLimits) 
 
 
 def _expand_spans(spans: Any, counts: list[int], limits: DecoderLimits) -> Buckets:
+    # Example: spans (offset 2, length 2) and (offset 1, length 1) with counts 5, 6, 7 are the buckets 5, 6, 0, 7 from
+    # index 2 on: the first offset is absolute, the next ones count the empty buckets before a span.
     dense: list[int] = []
     taken = first = 0
     for position, span in enumerate(spans):

@@ -1,10 +1,9 @@
 """Reads Prometheus remote write requests, 1.0 and 2.0, in snappy's block format or uncompressed.
 
 Kafka has no content type, so the version is recognised by the body: 1.0 begins with field 1 or 3, 2.0 with field 4 or
-    5.
-2.0 reserves the numbers 1 to 3 for this purpose. Names and labels are not changed; every sample is a separate series,
-including classic buckets. Exemplars are ignored. 1.0 sends metadata from time to time in separate requests: a series
-gets the metadata known at its first sample, and is of an unknown kind without any.
+5, because 2.0 reserves the numbers 1 to 3 for this purpose. Names and labels are not changed; every sample is a
+separate series, including classic buckets. Exemplars are ignored. 1.0 sends metadata from time to time in separate
+requests: a series gets the metadata known at its first sample, and is of an unknown kind without any.
 """
 
 from typing import Any, Final
@@ -28,6 +27,7 @@ TIMESERIES_2: Final = 0x2A
 """Tags that a body can begin with."""
 _FIRST_TAGS: Final = (TIMESERIES_1, METADATA_1, SYMBOLS_2, TIMESERIES_2)
 MAX_METADATA: Final = 100_000
+"""Families; beyond it all are forgotten, because 1.0 sends them again every minute."""
 MAX_METADATA_BYTES: Final = 4096
 NANOSECONDS_PER_MILLISECOND: Final = 1_000_000
 LAST_MS: Final = 2**64 // NANOSECONDS_PER_MILLISECOND
@@ -42,12 +42,14 @@ _KINDS: Final = {
     INFO: Kind.INFO,
     STATESET: Kind.GAUGE,
 }
+"""Kind of a series that has its family's name, by type."""
 _SUFFIXES: Final = {
     COUNTER: ("_total",),
     HISTOGRAM: ("_bucket", "_sum", "_count"),
     SUMMARY: ("_sum", "_count"),
     INFO: ("_info",),
 }
+"""Suffixes of a family's series, by type: metadata has the family's name, series have these."""
 
 Metadata = tuple[int, str, str]
 """Type, help and unit."""
@@ -55,7 +57,7 @@ NO_METADATA: Final[Metadata] = (0, "", "")
 
 
 class RemoteWrite(Parsing):
-    """Reads remote write requests."""
+    """Reads remote write requests; for one thread. Labels are parsed only for a new series."""
 
     format = "remote_write"
 

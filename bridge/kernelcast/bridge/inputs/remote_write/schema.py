@@ -1,4 +1,4 @@
-"""The protobuf messages of Prometheus remote write, as far as they are read here, made at run time.
+"""The protobuf messages of Prometheus remote write, as far as `requests` reads them, made at run time.
 
 Sources: prometheus, prompb/remote.proto and prompb/types.proto (1.0), prompb/io/prometheus/write/v2/types.proto (2.0);
 start timestamps of samples and histograms as of 2.0-rc.4. A label of 1.0 is declared as bytes, which it is on the wire
