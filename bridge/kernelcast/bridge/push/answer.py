@@ -1,4 +1,4 @@
-"""A receiver's answer to a request, and the action that follows."""
+"""A receiver's answer to a request, and the decision that follows; `Receiver` makes it, `Delivery` acts on it."""
 
 from dataclasses import dataclass, field
 from enum import Enum
@@ -6,28 +6,28 @@ from typing import Final
 
 
 class RetryDecision(Enum):
-    """Action after a request."""
+    """Decision about the points of a request."""
 
     ACKNOWLEDGED = "acknowledged"
-    """The receiver has it."""
+    """The receiver has stored it: commit its messages."""
     REFUSED = "refused"
-    """The receiver has looked at it and will never take it as it is."""
+    """The receiver has examined and rejected it; the same request would be rejected again."""
     AGAIN = "again"
-    """The request did not reach a receiver that could process it: the same may succeed later."""
+    """It did not reach a receiver that could process it: send the same again after a pause."""
     UNSUPPORTED = "unsupported"
-    """The receiver does not know the format."""
+    """The receiver does not know the format: remote write 2.0 is followed by 1.0."""
 
 
 @dataclass(frozen=True, slots=True)
 class PushAnswer:
-    """An answer, understood.
+    """An answer.
 
     Attributes:
-        decision: The action.
-        cause: Why, as a label's value.
-        detail: Why, in the receiver's words.
+        decision: The decision.
+        cause: Its cause, a value of the label `cause`.
+        detail: Its cause in the receiver's words.
         retry_after_seconds: The pause that the receiver asks for.
-        discarded: Points that the receiver dropped out of a request whose rest it took.
+        discarded: Points that the receiver rejected in a request whose other points it stored.
         headers: Of the response, names in lower case.
         body: Of the response, its beginning.
     """
@@ -48,7 +48,7 @@ CAUSES: Final = (
     ("out of bounds", "out_of_bounds"),
     ("too far in the future", "out_of_bounds"),
 )
-"""Words of Prometheus' storage errors (storage/interface.go), and ours for them."""
+"""Words of Prometheus' storage errors (storage/interface.go), and the cause for each."""
 
 CONTENT_TOO_LARGE: Final = 413
 UNSUPPORTED_MEDIA_TYPE: Final = 415
@@ -56,10 +56,10 @@ NATIVE_DISABLED: Final = "native histograms are disabled"
 """An old Prometheus says so with a 500; the destination's `native_histograms: false` is the remedy."""
 
 UNPROCESSED: Final = frozenset({401, 403, 404, 405, 407})
-"""Say that the request was not looked at: a token, a path, a receiver that is off.
+"""Statuses of requests that were not examined: a wrong token or path, a receiver that is switched off.
 
-The remote write specification would have them dropped, as every 4xx but 429. A token that ran out would then empty the
-backlog; here it waits in Kafka until somebody has mended the settings.
+The remote write specification demands that their points are dropped, as for every 4xx but 429. An expired token would
+then empty the backlog; here it stays in Kafka until the settings are corrected.
 """
 
 

@@ -1,4 +1,4 @@
-"""Kafka as the backlog of one destination: messages read, messages acknowledged, and the lag."""
+"""Kafka as the backlog of one destination: reads batches, commits what the receiver has, and measures the lag."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,13 +14,13 @@ from kernelcast.runtime.kafka.consumer import NO_OFFSET
 from kernelcast.wire.errors import BrokerError
 
 MESSAGES_AT_ONCE: Final = 32
-"""At 512 KiB each, 16 MiB at most come in one step; a batch ends with the step that fills it."""
+"""Messages per call of `consume`: 16 MiB at most, at 512 KiB each. The call that fills a batch ends it."""
 POLL_SECONDS: Final = 0.1
 MAX_POLL_GAP_SECONDS: Final = 5.0
-"""Between requests, so that a rebalance need not wait for a long batch."""
+"""Longest time between two polls while a batch is sent: a rebalance waits for a poll."""
 UPKEEP_SECONDS: Final = 1.0
 END_QUERY_SECONDS: Final = 10.0
-"""While nothing is fetched, only a query returns the end of the log."""
+"""Interval of queries for the end of the log while fetching is paused: without fetches librdkafka does not learn it."""
 
 Key = tuple[str, int]
 
@@ -61,9 +61,9 @@ class PartitionProgress:
     """Position of a partition.
 
     Attributes:
-        acknowledged: The offset after the last message that is done with; negative before it is known.
+        acknowledged: The offset after the last message that was stored or rejected; negative before it is known.
         high: The next offset that Kafka will write, as far as is known.
-        committed: What Kafka knows of `acknowledged`.
+        committed: The last value of `acknowledged` that was committed.
     """
 
     acknowledged: int = -1
@@ -81,9 +81,9 @@ class UnacknowledgedBatch:
     """Messages that were read and are not acknowledged.
 
     Attributes:
-        messages: In the order of their offsets, partition by partition as they came.
-        ends: By partition, the offset after its end, where that was reached: markers of transactions count.
-        has_lost_partition: Whether one of its partitions has gone meanwhile.
+        messages: Those of each partition in the order of their offsets.
+        ends: By partition that was read to its end, the end: transaction markers before it have offsets, too.
+        has_lost_partition: Whether one of its partitions was revoked since it was read.
     """
 
     messages: list[StampedMessage] = field(default_factory=list)
@@ -99,7 +99,10 @@ class UnacknowledgedBatch:
 
 
 class PushBacklog:
-    """Reads batches and commits them once they are acknowledged; one thread, rebalancing included.
+    """Reads batches, and commits them after the receiver has decided. `Pusher` drives it; rebalances run in its polls.
+
+    The member's thread calls everything but `age_seconds` and `lag`. Cycle: `read`; `wait`, which polls to stay in the
+    group, and puts messages that come in `_held` for the next batch; then `acknowledge`, or `rewind` if abandoned.
 
     Attributes:
         joined: Whether the group has assigned partitions, none included.
@@ -131,9 +134,8 @@ class PushBacklog:
     def assigned(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
         """Return the offsets to read from: the committed ones, else the configured start.
 
-        Only partitions that exist when the group first assembles may start at their end. A partition that is added
-        later
-        is read from its beginning: messages written before we learnt of it must reach the receiver as well.
+        Only partitions that exist at the first assignment may start at their end. One that is added later is read from
+        its beginning: messages written before we learnt of it must reach the receiver as well.
         """
         starts = self._starts(partitions)
         for start in starts:
@@ -156,12 +158,12 @@ class PushBacklog:
         self._log.info("partitions revoked", destination=self._metrics.name, partitions=len(keys), lost=lost)
 
     def read(self, *, max_bytes: int, linger_seconds: float, stopping: Callable[[], bool]) -> UnacknowledgedBatch:
-        """The next batch, empty where nothing comes.
+        """Return the next batch, empty if no message comes within a poll.
 
         Args:
-            max_bytes: How much fills a batch.
-            linger_seconds: How long to wait for more after the first message.
-            stopping: Whether to come back at once.
+            max_bytes: Size that fills a batch.
+            linger_seconds: Longest wait for more messages after the first one.
+            stopping: Whether to return at once.
         """
         self._batch = batch = UnacknowledgedBatch()
         batch.messages, self._held = self._held, []
@@ -178,18 +180,18 @@ class PushBacklog:
                 due = self._clock.monotonic() + linger_seconds
             if self._clock.monotonic() >= due:
                 break
-        # What went to another member meanwhile is read there.
+        # Another member reads the messages of partitions that were revoked meanwhile.
         batch.messages = [message for message in batch.messages if _key(message) in self._progress]
         batch.has_lost_partition = False
         self._upkeep()
         return batch
 
     def wait(self, seconds: float, *, stopping: Callable[[], bool]) -> bool:
-        """Wait, without reading on, while the group still hears of us; False when the batch is to be abandoned.
+        """Wait with fetching paused, and poll meanwhile; returns False if the batch must be abandoned.
 
         Args:
-            seconds: How long; 0 only lets the group hear of us where that is due, also when the process stops: what
-                can be finished at once is.
+            seconds: How long. 0 only polls if that is due, also when the process stops: a request that can be sent
+                without a wait is sent.
             stopping: Whether the process stops.
         """
         due = self._clock.monotonic() + seconds
@@ -207,7 +209,7 @@ class PushBacklog:
         return False
 
     def acknowledge(self, batch: UnacknowledgedBatch) -> None:
-        """The receiver has decided on all of a batch: commit it and fetch on."""
+        """Commit a batch, all of which the receiver has stored or rejected; fetching goes on."""
         count = len(batch.messages)
         for key, offset in batch.reached().items():
             progress = self._progress.get(key)
@@ -231,7 +233,7 @@ class PushBacklog:
         self._commit(wait=True)
 
     def age_seconds(self) -> float:
-        """The age of the oldest message that is read and not acknowledged; 0 without one. For any thread."""
+        """Return the age of the oldest message that is read and not acknowledged; 0 without one. For any thread."""
         first = self._batch.messages[:1]
         append_ms = first[0].timestamp()[1] if first else 0
         return max(0.0, self._clock.now_ns() / 1e9 - append_ms / 1e3) if append_ms > 0 else 0.0

@@ -1,4 +1,4 @@
-"""Delivers one batch: retries until the receiver accepts or rejects it, and loses only the rejected part."""
+"""Delivers one batch, for `Pusher`: retries until the receiver has decided, and loses only the rejected points."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ MAX_PARTS: Final = 2000
 """Requests that one rejected request may be divided into; parts rejected beyond them are lost whole."""
 
 ORDERING: Final = frozenset({"out_of_order", "duplicate", "too_old", "out_of_bounds"})
-"""Causes that concern a point's time, not its series."""
+"""Causes that depend on a point's time, not on its series: the points may have been delivered before."""
 
 
 class Payload(Protocol):
@@ -26,13 +26,13 @@ class Payload(Protocol):
         """Number of points."""
 
     def by_series(self) -> Sequence[Self]:
-        """A few parts, each series whole in one; a single part where there is only one series."""
+        """Divide by series: a few parts, each with all points of its series; one part if there is one series."""
 
     def by_message(self) -> Sequence[Self]:
-        """One part for each message, in order."""
+        """Divide by message, in order."""
 
     def by_point(self) -> Sequence[Self]:
-        """One part for each point, in order of time."""
+        """Divide into points, in order of time."""
 
 
 P = TypeVar("P", bound=Payload)
@@ -48,9 +48,9 @@ class DeliveryServices:
 
     Attributes:
         metrics: The destination's.
-        backoff: How long to wait.
-        clock: For the time of the last success.
-        wait: Waits the given seconds, 0 between requests; False when the batch is to be abandoned.
+        backoff: Gives the pauses.
+        clock: Gives the time of the last success.
+        wait: `PushBacklog.wait`: waits some seconds, 0 before each request; False if the batch must be abandoned.
     """
 
     metrics: DestinationMetrics
@@ -64,10 +64,10 @@ class Delivery(Generic[P]):
 
     Args:
         send: Encodes a payload and makes one attempt; returns the answer, and how many bytes were sent.
-        services: Dependencies besides.
+        services: Its other dependencies.
 
     Attributes:
-        last_error: The last error of a receiver that takes nothing; empty without one.
+        last_error: The error of the last retried request; empty after a decision.
     """
 
     def __init__(self, send: Callable[[P], tuple[PushAnswer, int]], services: DeliveryServices) -> None:
@@ -92,9 +92,9 @@ class Delivery(Generic[P]):
     def _divide(self, payload: P, answer: PushAnswer) -> None:
         """Find what in a refused payload is at fault, and deliver the rest.
 
-        First by series: most often a few of them are at fault. Where none of the parts is taken and the cause is the
-        order of time, it is whole messages: they were delivered before a crash and are read again. Each message then
-        goes by itself, oldest first; to skip ahead would make those between too old.
+        First by series: most often a few of them are at fault. If all parts are rejected because of the order of
+        time, whole messages are at fault: they were delivered before a crash, and are read again. Then each message is
+        sent alone, oldest first: a newer one sent earlier would make those between too old.
         """
         parts = payload.by_series() if payload.points > 1 and self._parts_left > 0 else ()
         if len(parts) > 1:
@@ -115,7 +115,7 @@ class Delivery(Generic[P]):
                 self._divide(part, refusal)
 
     def _deliver_part(self, part: P) -> PushAnswer | None:
-        """Deliver a part; the answer where it is refused."""
+        """Deliver a part; returns the answer if it is refused, else None."""
         self._parts_left -= 1
         if self._parts_left < 0:
             return PushAnswer(

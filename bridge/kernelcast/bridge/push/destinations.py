@@ -1,4 +1,4 @@
-"""All destinations together: started and stopped with the bridge, and what people may ask about them."""
+"""All destinations of the push: `Bridge` starts and stops them, and `GET /api/v1/push` shows their state."""
 
 import time
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ STATUS_PATH: Final = "/api/v1/push"
 
 
 class Destinations:
-    """The members of every destination."""
+    """The members of every destination; each has its own thread. The main thread starts and stops them."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""One consumer of a destination: its thread, started over when it fails."""
+"""One member of a destination's consumer group: its thread, which is started over when it fails."""
 
 import random
 import threading
@@ -24,6 +24,7 @@ from kernelcast.runtime.kafka.consumer import Consumer
 from kernelcast.runtime.settings.service import KafkaSettings
 
 RESTART_SECONDS: Final = 5.0
+"""Pause after a failure, so that a permanent one does not fill the log."""
 PROPERTIES: Final = {
     # Kafka reports the end of a partition, so that markers of transactions do not look like a lag.
     "enable.partition.eof": "true",
@@ -34,7 +35,7 @@ PROPERTIES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class MemberTask:
-    """The task of a member.
+    """The parts that all members of a destination share.
 
     Attributes:
         settings: The destination.
@@ -52,7 +53,7 @@ class MemberTask:
 
 
 class PushMember:
-    """Reads and sends from `start()` to `stop()`."""
+    """Reads and sends from `start()` to `stop()`; its properties may be read on any thread."""
 
     def __init__(self, task: MemberTask, number: int) -> None:
         """Put the parts together; nothing connects yet.

@@ -1,5 +1,6 @@
-"""OTLP over HTTP: messages go on as they are, several in one request; only what must not go out is taken from them.
+"""OTLP over HTTP, as `member` wires it: `PayloadConverter` makes requests of messages, `OtlpSender` sends them.
 
+Messages are sent as they are, several in one request; only metrics that must not go out are removed.
 `ExportMetricsServiceRequest`s one after the other are one with all their resources: protobuf merges repeated fields.
 Source: opentelemetry.io/docs/specs/otlp, OTLP/HTTP.
 """
@@ -105,7 +106,10 @@ class OtlpSender:
 
 
 class PayloadConverter:
-    """Turns messages into payloads, mostly without touching them. For one thread."""
+    """Turns messages into payloads, most of them unchanged. For one thread.
+
+    `_treatment` has PLAIN, WIRE_ONLY or RENAMED by series number, UNSEEN for new ones; `_known` is their number.
+    """
 
     def __init__(self, settings: PushSettings, metrics: DestinationMetrics, reading: ReaderSettings) -> None:
         """Start without series.
@@ -132,7 +136,7 @@ class PayloadConverter:
                     self._metrics.undecodable("format")
 
     def _requests(self, bodies: Sequence[bytes]) -> Iterator[OtlpPayload]:
-        """Every message is decoded once, for one that is malformed would spoil the request of all."""
+        """Yield requests. Each message is decoded, because a malformed one would make the whole request fail."""
         decoded = self._decoder.decode(bodies)
         failed = {index for index, _ in decoded.failures}
         for _, failure in decoded.failures:
@@ -163,7 +167,7 @@ class PayloadConverter:
         self._known = 0
 
     def _counts_and_marks(self, decoded: Decoded, messages: int) -> tuple[list[int], list[bool]]:
-        """Number of points of each message that are sent, and whether the message must be rewritten for that."""
+        """Return for each message the number of points that are sent, and whether it must be rewritten for that."""
         points = np.zeros(messages, np.int64)
         must_rewrite = np.zeros(messages, np.int64)
         for columns in (decoded.numbers, decoded.histograms):
@@ -191,7 +195,7 @@ def _payload(ready: list[tuple[bytes, int]]) -> OtlpPayload:
 
 
 def _with_rejections(answer: PushAnswer) -> PushAnswer:
-    """The rejected points in the response of a success."""
+    """Add the number of rejected points, which the body of a success may have."""
     try:
         partial = ExportMetricsServiceResponse.FromString(answer.body).partial_success
     except ProtobufError:  # many receivers answer with something else, or with nothing
@@ -202,7 +206,7 @@ def _with_rejections(answer: PushAnswer) -> PushAnswer:
 
 
 def _single_points(bodies: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
-    """Every point by itself: the bytes that tell its series, and an export request of it alone."""
+    """Yield each point: bytes that identify its series, and an export request with this point only."""
     for body in bodies:
         for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics:
             for scope in resource.scope_metrics:

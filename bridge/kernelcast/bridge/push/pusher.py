@@ -1,4 +1,4 @@
-"""One member of a destination's consumer group: read, send, commit; again and again."""
+"""The loop of one member: read a batch, send it, commit it. `PushMember` calls `step` repeatedly, on its thread."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ from kernelcast.runtime.kafka.clients import StampedMessage
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """Stages of a message.
+    """Stages of a message, in order.
 
     Attributes:
-        backlog: Where it comes from.
+        backlog: Reads it, and commits it at the end.
         payloads: Makes the requests of a batch of messages, to be sent in order.
         delivery: Sends them.
     """
@@ -29,7 +29,7 @@ class Stages:
 
 
 class Pusher:
-    """Runs on one thread, which is the consumer's as well."""
+    """Moves batches through the stages; for one thread, on which rebalances run as well."""
 
     def __init__(
         self, stages: Stages, settings: PushSettings, metrics: DestinationMetrics, stopping: Callable[[], bool]
@@ -47,7 +47,7 @@ class Pusher:
         self._log = structlog.stdlib.get_logger("bridge.push")
 
     def step(self) -> int:
-        """Read a batch and bring it to its end; how many messages it had.
+        """Read, send and commit one batch; returns how many messages it had, 0 if it was abandoned.
 
         Raises:
             BrokerError: An error that will not pass.

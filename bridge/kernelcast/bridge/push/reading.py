@@ -1,4 +1,4 @@
-"""The bridge's settings of reading topics, which its destinations share."""
+"""The bridge's settings that all destinations share: topics, formats, naming. `Bridge` makes one value."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""HTTP to one receiver: connection, certificates, credentials; one attempt at a time."""
+"""HTTP to one receiver: connection, certificates, credentials; one attempt per call, without retries."""
 
 import ssl
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from kernelcast.bridge.push.settings import PushSettings, TlsSettings
 from kernelcast.wire.errors import ConfigurationError
 
 LONGEST_RESPONSE_BYTES: Final = 64 * 1024
-"""More of a response than anybody reads."""
+"""Bytes of a response that are read: error texts and OTLP's partial success are short."""
 SHOWN_CHARACTERS: Final = 300
 USER_AGENT: Final = "kernelcast-bridge"
 

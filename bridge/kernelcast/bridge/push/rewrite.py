@@ -1,4 +1,4 @@
-"""Rewrites messages for receivers that translate OTLP names to Prometheus names themselves.
+"""Rewrites messages, for `otlp`: receivers of OTLP translate its names to Prometheus names themselves.
 
 The catalogue decides: metrics marked for the wire only are left out, and a metric whose name the receiver would
 translate differently is sent under its Prometheus name.
@@ -16,6 +16,7 @@ PLAIN: Final = 0
 WIRE_ONLY: Final = 1
 RENAMED: Final = 2
 UNSEEN: Final = 255
+"""Treatments of a series: sent unchanged, left out, sent under another name, not determined yet."""
 
 
 def treatment(identity: SeriesIdentity) -> int:
@@ -24,7 +25,7 @@ def treatment(identity: SeriesIdentity) -> int:
 
 
 def rewritten(body: bytes) -> bytes:
-    """An export request as it may go out."""
+    """Return an export request without wire-only metrics, and with the names that are translated right."""
     request = ExportMetricsServiceRequest.FromString(body)
     for resource in request.resource_metrics:
         for scope in resource.scope_metrics:
@@ -47,7 +48,7 @@ def _treatment(name: str, unit: str, kind: Kind) -> int:
 
 
 def _apply_treatment(metric: Any) -> bool:
-    """Give a metric the name that comes out right; False where it is not to go out."""
+    """Rename a metric so that it is translated right; returns False if it must not be sent."""
     field = metric.WhichOneof("data")
     number = metric.DESCRIPTOR.fields_by_name[field].number if field else PointType.GAUGE
     kind = _kind(number, monotonic=metric.sum.is_monotonic if field == "sum" else False)

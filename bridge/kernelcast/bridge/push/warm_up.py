@@ -1,4 +1,4 @@
-"""Compile what pushing needs before the first message: seconds the first time, then it comes from a cache."""
+"""Compiles the functions of the push: called by `kernelcast compile`, and by each member before its first message."""
 
 import threading
 from dataclasses import dataclass
@@ -17,6 +17,7 @@ from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.topics import KERNELS
 
 WARM_UP_LOCK: Final = threading.Lock()
+"""Members start together; the others wait, then find the functions compiled."""
 
 
 @dataclass(frozen=True, slots=True)

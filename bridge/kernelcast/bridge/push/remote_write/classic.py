@@ -1,4 +1,10 @@
-"""Histograms as classic series: cumulative buckets, sum and count, each a sample."""
+"""Histograms as classic series, for `conversion`: cumulative buckets, `+Inf`, sum and count, each a sample.
+
+One histogram with the bounds 1 and 5 takes five rows, whose series have numbers in a row (`SeriesDirectory.group`):
+
+    position  0         1         2            3     4
+    sample    le="1.0"  le="5.0"  le="+Inf"    _sum  _count
+"""
 
 from dataclasses import dataclass
 from typing import Final
@@ -67,7 +73,10 @@ def classic_rows(
 
 
 class _ClassicRows:
-    """One row for each sample of some classic histograms: finite buckets, `+Inf`, sum, count."""
+    """Values of the samples of some histograms, end to end.
+
+    `owner` is the histogram of each row, `position` the row's place in it; `_width` is its number of finite buckets.
+    """
 
     def __init__(self, width: Int64Array) -> None:
         sizes = width + 3
@@ -78,7 +87,7 @@ class _ClassicRows:
         self.values: FloatArray = np.zeros(self._starts[-1])
 
     def put(self, position: Int64Array, values: FloatArray) -> None:
-        """Set one sample of each histogram."""
+        """Set the sample at one position of each histogram."""
         self.values[self._starts[:-1] + position] = values
 
     def put_buckets(self, counts: FloatArray, present: NDArray[np.bool_]) -> None:

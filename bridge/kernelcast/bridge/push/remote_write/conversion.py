@@ -1,4 +1,8 @@
-"""Converts messages to remote write's rows: decodes, names, and converts histograms to the receiver's kind."""
+"""Converts messages to remote write's rows: decodes, names, and converts histograms to the receiver's kind.
+
+`PushMember` makes one `Conversion`; `Pusher` calls `payloads`, and `WriteSender` sends the result. Numbers of a series:
+an input has its own (`wire`), the directory has one for all inputs, and `KnownSeries` maps the first to the second.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -106,7 +110,7 @@ class Conversion:
         return kept
 
     def _sendable(self, columns: NumberColumns | HistogramColumns, known: KnownSeries) -> NDArray[np.bool_]:
-        """Mask of the points that can be sent, by their series and their time; the others are counted."""
+        """Return a mask of the points whose series and time can be sent; the others are counted."""
         number = known.number[columns.series]
         for code, cause in DISCARD_CAUSES.items():
             self._metrics.discarded(cause, int((number == UNSEEN - code).sum()))
@@ -122,7 +126,7 @@ class Conversion:
         return _rows(columns, rows, bits, known), known.target[columns.series[rows]]
 
     def _sendable_histograms(self, columns: HistogramColumns, known: KnownSeries) -> NDArray[np.bool_]:
-        """Mask of the histograms that can be sent; the others are counted."""
+        """Return a mask of the histograms that can be sent; the others are counted."""
         stale = (columns.flags & NO_RECORDED_VALUE) != 0
         findings = np.zeros(len(stale), np.uint8)
         examine(arrays_of(columns), stale.view(np.uint8), findings)
@@ -133,7 +137,7 @@ class Conversion:
         return usable
 
     def _with_sum(self, columns: HistogramColumns, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Those with a sum, without which there is no native histogram, or without any value."""
+        """Return the rows with a sum, which native histograms need, or without any value; the others are counted."""
         with_sum: NDArray[np.bool_] = (columns.flags[rows] & (HAS_SUM | NO_RECORDED_VALUE)) != 0
         self._metrics.discarded("histogram_without_sum", int((~with_sum).sum()))
         summed: NDArray[np.intp] = rows[with_sum]
@@ -150,7 +154,7 @@ def _rows(
 
 
 def _times(columns: NumberColumns | HistogramColumns, rows: NDArray[np.intp], known: KnownSeries) -> PointTimes:
-    """Milliseconds of points, and of their starts where those mean something."""
+    """Return times of points in ms, and their start times: 0 for gauges, and if later than the point."""
     time_ms = columns.time_ns[rows].astype(np.int64) // NS_PER_MS
     start_ms = (columns.start_ns[rows] // np.uint64(NS_PER_MS)).astype(np.int64)
     start_ms *= known.cumulative[columns.series[rows]]

@@ -1,4 +1,7 @@
-"""Every series that remote write has sent: its labels as numbered symbols, its family, its kind."""
+"""Every series that remote write has sent, by number: its labels as symbol numbers, its family.
+
+`KnownSeries` and `TargetInfoProducers` add series; the compiled functions of `encode` read the arrays.
+"""
 
 import re
 from typing import Any, Final
@@ -24,7 +27,7 @@ METADATA_TYPES: Final = {
 
 
 class TextTable:
-    """Byte strings end to end, by number; arrays double, so that adding one costs little."""
+    """Byte strings end to end: text i is `data[ends[i] : ends[i + 1]]`. Arrays grow by half at a time."""
 
     def __init__(self) -> None:
         self.data: UInt8Array = np.empty(1 << 16, np.uint8)
@@ -46,7 +49,7 @@ class TextTable:
 
 
 class ListTable:
-    """Lists of small integers end to end, by number."""
+    """Lists of int32 end to end: list i is `data[ends[i] : ends[i + 1]]`."""
 
     def __init__(self) -> None:
         self.data: Int32Array = np.empty(1 << 14, np.int32)
@@ -68,7 +71,7 @@ class ListTable:
 
 
 class Directory:
-    """Assigns series numbers; equal name and labels get the same number, whichever writer they come from.
+    """Assigns series numbers: equal name and labels get the same number, from any input. For one thread.
 
     Attributes:
         symbols: Every text, by symbol number; number 0 is empty.

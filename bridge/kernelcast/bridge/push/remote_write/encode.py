@@ -1,24 +1,28 @@
-"""Remote write requests as bytes, versions 1.0 and 2.0, straight from columns.
+"""Compiled functions that write remote write requests, versions 1.0 and 2.0, from columns; `requests` calls them.
 
-Source: prompb/types.proto and prompb/io/prometheus/write/v2/types.proto of Prometheus 3.15. A request is built in two
-steps, because every message on the wire is preceded by its length: first the body of each point, then the series around
-them. Callers give points sorted by series and time.
+A request is built in two steps, because every message on the wire is preceded by its length: first the body of each
+point, then the series around them. Points are sorted by series and time, so those of a series are one *run*.
+
+Source: prompb/types.proto and prompb/io/prometheus/write/v2/types.proto of Prometheus 3.15.
 """
 
 from kernelcast.bridge.tables.columns import Int32Array, Int64Array, UInt8Array
 from kernelcast.columnar.compiled import copy_bytes, inlined, kernel
 
+# Tags (field number << 3 | wire type 2, with a length) of the points in a `TimeSeries`.
 SAMPLES_V1 = 0x12
 HISTOGRAMS_V1 = 0x22
 SAMPLES_V2 = 0x12
 HISTOGRAMS_V2 = 0x1A
 LONGEST_SAMPLE_BYTES = 9 + 2 * 11
+"""A double with its tag, and two varints of up to 10 bytes with theirs."""
 NOT_YET = -1
+"""In `local`: the symbol has no number in this request."""
 
 
 @inlined
 def varint_bytes(number: int) -> int:
-    """Bytes of a varint, its number not negative."""
+    """Return the bytes of a varint; the number is not negative."""
     size = 1
     while number >= 128:
         number >>= 7
@@ -28,7 +32,7 @@ def varint_bytes(number: int) -> int:
 
 @inlined
 def write_varint(out: UInt8Array, at: int, number: int) -> int:
-    """Write a varint, its number not negative."""
+    """Write a varint and return the index after it; the number is not negative."""
     while number >= 128:
         out[at] = (number & 127) | 128
         number >>= 7
@@ -120,7 +124,7 @@ def series_v1(
     tag: int,
     out: UInt8Array,
 ) -> int:
-    """Write the `TimeSeries` of a 1.0 request; with an empty `out`, only reckon how long it will be.
+    """Write the `TimeSeries` of a 1.0 request; with an empty `out`, only compute its length, which is returned.
 
     Args:
         series: Each point's series, sorted.
@@ -130,6 +134,8 @@ def series_v1(
         tag: The points' field.
         out: Where to write.
     """
+    # Bytes of one series, for name="up", job="a" (each `Label` has name 0A and value 12):
+    #   0A len( 0A len(0A 08 __name__ 12 02 up) 0A len(0A 03 job 12 01 a) | tag len(point) | tag len(point) … )
     refs, ref_ends = labels
     texts, text_ends = symbols
     points, point_ends = bodies
@@ -165,7 +171,7 @@ def series_v1(
 
 @inlined
 def number_symbol(local: Int32Array, order: Int32Array, used: int, symbol: int) -> int:
-    """Give a symbol its number in this request, where it has none yet; how many have one now."""
+    """Give a symbol the number `used` in this request, unless it has one; returns how many are numbered now."""
     if local[symbol] != NOT_YET:
         return used
     local[symbol] = used
@@ -211,7 +217,7 @@ def number_symbols(  # noqa: PLR0913, PLR0917  columns, each a local
 
 @kernel
 def symbols_v2(symbols: tuple[UInt8Array, Int64Array], order: Int32Array, out: UInt8Array) -> int:
-    """Write the symbol table of a 2.0 request; with an empty `out`, only reckon how long it will be."""
+    """Write the symbol table of a 2.0 request; with an empty `out`, only compute its length, which is returned."""
     texts, text_ends = symbols
     at = 0
     for i in range(len(order)):
@@ -236,7 +242,7 @@ def series_v2(  # noqa: PLR0913, PLR0917  columns, each a local
     tag: int,
     out: UInt8Array,
 ) -> int:
-    """Write the `TimeSeries` of a 2.0 request; with an empty `out`, only reckon how long it will be.
+    """Write the `TimeSeries` of a 2.0 request; with an empty `out`, only compute its length, which is returned.
 
     Args:
         series: Each point's series, sorted.
@@ -248,6 +254,9 @@ def series_v2(  # noqa: PLR0913, PLR0917  columns, each a local
         tag: The points' field.
         out: Where to write.
     """
+    # Bytes of one series; label references and points are those of its run:
+    #   2A len( 0A len(ref ref …) | tag len(point) … | 2A len(08 kind 18 help_ref 20 unit_ref) )
+    # `size` counts 0A and its length (1 + varint), the points, 2A with a length below 128 (2), and the metadata.
     refs, ref_ends = labels
     points, point_ends = bodies
     writing = len(out) > 0

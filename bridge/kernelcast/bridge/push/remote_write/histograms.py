@@ -1,4 +1,4 @@
-"""Decoded histograms as the kernels take them: a tuple of arrays."""
+"""Decoded histograms as a tuple of arrays, the input of `native`'s compiled functions."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ UInt64Array = NDArray[np.uint64]
 
 
 class HistogramArrays(NamedTuple):
-    """Some of `columnar.HistogramColumns`, length m, buckets as CSR."""
+    """Columns of `columnar.HistogramColumns`, one row per point; row i has `x[x_indptr[i] : x_indptr[i + 1]]`."""
 
     flags: UInt8Array
     observations: UInt64Array

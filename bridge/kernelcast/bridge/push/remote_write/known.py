@@ -1,4 +1,4 @@
-"""Placements of the series of one input, by the input's own number."""
+"""Maps the series numbers of one input to those of the directory; `Conversion` has one `KnownSeries` for each input."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     from kernelcast.bridge.tables.placement import Placement
 
 UNSEEN: Final = -1
-"""Number of a series that has none yet; below it stand the reasons why others have none: `UNSEEN - code`."""
+"""Number of a series that is not known yet; below it are reasons for refusal, `UNSEEN - code` (codes of `columns`)."""
 
 
 class KnownSeries:
-    """The series of one input.
+    """The series of one input; for one thread.
 
     Attributes:
-        number: int32, by input number: the series in the directory, UNSEEN, or a reason. Of a series that goes as
-            classic histograms it only says that it goes.
+        number: int32, by input number: the series in the directory, UNSEEN, or a reason for refusal; 0 for a series of
+            classic histograms, whose numbers depend on the bounds (`group`).
         cumulative: uint8, by input number: whether its start time counts.
-        target: int32, by input number: its producer's number among the targets, UNSEEN for none.
-        count: How many are known, classic buckets included.
+        target: int32, by input number: its producer's number in `TargetInfoProducers`; UNSEEN without one.
+        count: Number of known series, with classic buckets.
     """
 
     def __init__(
@@ -60,9 +60,9 @@ class KnownSeries:
             self._learn(wire, single=False)
 
     def group(self, wire: int, bounds: FloatArray, *, absent: bool) -> tuple[int, int]:
-        """The first series of a classic histogram, and how many finite buckets it has.
+        """Return the first series of a classic histogram, and its number of finite buckets.
 
-        One that says that it has no value names no bounds: those it had before count; UNSEEN where it had none.
+        A point without a value (`absent`) has no bounds: those of the last point are used, UNSEEN if there was none.
         """
         if absent:
             return self._last_group.get(wire, (UNSEEN, 0))

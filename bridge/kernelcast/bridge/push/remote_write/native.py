@@ -1,4 +1,6 @@
-"""Exponential histograms of OTLP as Prometheus' native histograms, and as classic buckets for receivers without them.
+"""Compiled functions that write exponential histograms as native ones, or count their classic buckets.
+
+`requests` calls `histogram_bodies`, `conversion` calls `examine`, and `classic` calls `classic_bucket_counts`.
 
 Source: opentelemetry-specification, compatibility/prometheus_and_openmetrics.md: schema = scale, reduced to 8 where it
 is finer, none below -4; bucket i of OTLP is bucket i + 1 of Prometheus.
@@ -12,18 +14,21 @@ from kernelcast.columnar import EXPLICIT
 from kernelcast.columnar.compiled import allocating_kernel, inlined, kernel
 from kernelcast.wire.histogram import CLASSIC_EXPONENTS
 
+# Findings of `examine`.
 SOUND = 0
 MALFORMED = 1
 TOO_COARSE = 2
 LARGEST_COUNT = np.uint64(2**62)
+"""So that differences of counts fit int64."""
 FINEST = 8
 COARSEST = -4
+"""Schemas of Prometheus' native histograms."""
 LONGEST_GAP = 2
 """Empty buckets that cost less within a span than a new span would."""
 LOWEST_CLASSIC_EXPONENT = CLASSIC_EXPONENTS.start
 CLASSIC_BOUNDS = len(CLASSIC_EXPONENTS)
 WIDEST_SHIFT = 40
-"""Beyond any double's exponent."""
+"""Largest shift of a negative scale: buckets of scale -40 are wider than all doubles."""
 
 
 @inlined
@@ -69,7 +74,9 @@ def write_double(out: UInt8Array, at: int, tag: int, bits: int) -> int:
 def merge_buckets(
     counts: UInt64Array, first: int, last: int, offset: int, shift: int, merged: Int64Array
 ) -> tuple[int, int]:
-    """Merge buckets to a coarser scale; the first that is not empty, as Prometheus counts, and how many from there."""
+    """Merge every 2**shift buckets into `merged`; returns Prometheus' index of the first one, and their number."""
+    # Example: offset 3, counts 0, 5, 6, 0, shift 1. Empty ends are cut: buckets 4 and 5, which become bucket 2 with 11.
+    # The result is (3, 1), because Prometheus numbers a bucket by its upper bound.
     while first < last and counts[first] == np.uint64(0):
         first += 1
         offset += 1
@@ -87,7 +94,7 @@ def merge_buckets(
 
 @inlined
 def span_end(merged: Int64Array, first: int, count: int) -> int:
-    """End of the span that begins with a bucket that is not empty."""
+    """Return the end of the span that begins with the non-empty bucket `first`: before a gap above LONGEST_GAP."""
     last = first
     j = first + 1
     while j < count and j - last <= LONGEST_GAP + 1:
@@ -99,7 +106,7 @@ def span_end(merged: Int64Array, first: int, count: int) -> int:
 
 @inlined
 def next_filled(merged: Int64Array, first: int, count: int) -> int:
-    """The first bucket from `first` on that is not empty."""
+    """Return the first non-empty bucket from `first` on, `count` if there is none."""
     while first < count and merged[first] == 0:
         first += 1
     return first
@@ -107,7 +114,7 @@ def next_filled(merged: Int64Array, first: int, count: int) -> int:
 
 @inlined
 def write_deltas(out: UInt8Array, at: int, merged: Int64Array, count: int, writing: bool) -> int:  # noqa: FBT001
-    """Write what each bucket within a span has more than the one before it; else only move on by their length."""
+    """Write the difference of each bucket in a span to the one before; if not `writing`, only add up the lengths."""
     first = 0
     previous = np.int64(0)
     while first < count:
@@ -125,7 +132,9 @@ def write_deltas(out: UInt8Array, at: int, merged: Int64Array, count: int, writi
 
 @inlined
 def write_buckets(out: UInt8Array, at: int, tag: int, start: int, merged: Int64Array, count: int) -> int:
-    """Write the spans of one side, under a tag, and the deltas, under the next field's."""
+    """Write the spans of one side under a tag, and its deltas under the next field's (tag + 8)."""
+    # Example: start 5, counts 3, 5, 0, 0, 0, 2 (see LONGEST_GAP): spans (5, 2) and (3, 1), deltas +3, +2, -3. The
+    # first offset is absolute; the next ones count the empty buckets before a span.
     if count == 0:
         return at
     first = 0
@@ -216,7 +225,7 @@ def histogram_bodies(  # noqa: PLR0913, PLR0917  columns, each a local
 
 @inlined
 def adds_up(count: np.uint64, counts: UInt64Array, first: int, last: int, total: np.uint64) -> np.uint64:
-    """The total with some counts added; beyond `count` it stays beyond."""
+    """Add counts to a total; returns 2**64 - 1 if it would exceed `count`."""
     for j in range(first, last):
         if total <= count and counts[j] <= count:
             total += counts[j]
@@ -227,7 +236,7 @@ def adds_up(count: np.uint64, counts: UInt64Array, first: int, last: int, total:
 
 @kernel
 def examine(points: HistogramArrays, stale: UInt8Array, out: UInt8Array) -> None:
-    """Say of each point whether it can be sent: SOUND, MALFORMED or TOO_COARSE.
+    """Write for each point whether it can be sent: SOUND, MALFORMED or TOO_COARSE.
 
     Args:
         points: Histograms of both kinds.
@@ -279,7 +288,7 @@ def first_bound_above(index: int, scale: int) -> int:
 
 @kernel
 def classic_bucket_counts(points: HistogramArrays, rows: Int64Array, out: Int64Array) -> None:
-    """Cumulative counts at each classic bound.
+    """Write the cumulative counts at each classic bound.
 
     Args:
         points: Exponential histograms that add up.

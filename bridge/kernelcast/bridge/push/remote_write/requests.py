@@ -1,4 +1,4 @@
-"""Prometheus remote write, 2.0 and 1.0: encode, compress, send, and find out which of them the receiver knows.
+"""Prometheus remote write, 2.0 and 1.0: encodes, compresses and sends payloads, in the version that the receiver knows.
 
 Source: prometheus.io/docs/specs, remote write 1.0 and 2.0-rc.4.
 """
@@ -29,14 +29,16 @@ HEADERS_V2: Final = {
     "X-Prometheus-Remote-Write-Version": "2.0.0",
 }
 WRITTEN: Final = ("x-prometheus-remote-write-samples-written", "x-prometheus-remote-write-histograms-written")
+"""Headers in which a 2.0 receiver reports how many points it has stored."""
 BYTES_A_HISTOGRAM: Final = 128
 BYTES_A_BUCKET: Final = 24
+"""Bounds of the encoded size: of a histogram without buckets, and of a bucket with its own span."""
 
 Bodies = tuple[UInt8Array, Int64Array]
 
 
 class WriteSender:
-    """Sends payloads in the newest version that the receiver knows."""
+    """Sends payloads in the newest version that the receiver knows; for one thread."""
 
     def __init__(self, receiver: Receiver, settings: PushSettings) -> None:
         """Begin.

@@ -1,4 +1,7 @@
-"""Points of remote write as columns, sorted by series and time, and how they are divided."""
+"""Points of remote write as columns, sorted by series and time, and their division into requests.
+
+`conversion` makes them, `requests` encodes them, and `Delivery` divides a payload that was rejected.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -40,18 +43,18 @@ class SampleRows:
         return len(self.series)
 
     def take(self, which: NDArray[np.intp] | NDArray[np.bool_] | slice) -> "SampleRows":
-        """Some of them."""
+        """Return the rows that an index, a mask or a slice selects."""
         return SampleRows(*(getattr(self, field.name)[which] for field in fields(self)))
 
     @staticmethod
     def of(parts: Sequence["SampleRows"]) -> "SampleRows":
-        """All of them, one after the other."""
+        """Concatenate rows."""
         return SampleRows(
             *(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(SampleRows))
         )
 
     def sorted(self) -> "SampleRows":
-        """Sorted by series and time; of two rows at the same time the later one stays."""
+        """Return them sorted by series and time; of rows of one series and time, the last one stays."""
         if not len(self):
             return self
         order = np.lexsort((self.time_ms, self.series))

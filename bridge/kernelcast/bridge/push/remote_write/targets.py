@@ -1,4 +1,4 @@
-"""`target_info`: what resources say beside job and instance, one point for each producer in each batch."""
+"""`target_info` for `conversion`: resource attributes other than job and instance, one point per producer and batch."""
 
 from typing import Final
 
@@ -14,16 +14,17 @@ from kernelcast.wire.catalogue.bridge import TARGET_INFO
 
 NO_TARGET: Final = -1
 ONE_BITS: Final = int(np.float64(1.0).view(np.int64))
+"""Bits of 1.0, the value of every `target_info`."""
 
 
 class TargetInfoProducers:
-    """Producers that have a `target_info`, by number."""
+    """Producers that have a `target_info`, by number; for one thread."""
 
     def __init__(self, directory: Directory) -> None:
-        """None yet.
+        """Start without producers.
 
         Args:
-            directory: Gives out the series.
+            directory: Assigns the series.
         """
         self._directory = directory
         self._numbers: dict[tuple[str, str], int] = {}
