@@ -1,4 +1,8 @@
-"""Converts the delta points of a batch to cumulative points; all other points pass unchanged."""
+"""Converts the delta points of a batch to cumulative points; all other points pass unchanged.
+
+`Deltas.accumulate` calls it for each batch, between decoding and the store. Each delta series has a row in `TotalRows`;
+`_of_wire` maps an input's series numbers to rows. `sequence` decides which points count, `addition` adds them.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -39,7 +43,7 @@ from kernelcast.columnar import Decoded, HistogramColumns, NumberColumns, Series
 KEPT_WORDS: Final = 4096
 """Smallest output buffer for buckets, in 64-bit words."""
 NEVER_MS: Final = 2**62
-"""Longer than all times."""
+"""Longer than any silence, so that no other replica counts as having continued a total."""
 
 
 @runtime_checkable

@@ -38,9 +38,11 @@ OLDER: Final = 10
 NO_VALUE: Final = 11
 """Nothing to add: OTLP's no-recorded-value."""
 MALFORMED: Final = 12
+"""Not added: its times or its buckets contradict each other, or a monotonic sum is negative."""
 SPREAD: Final = 13
 """Not added: its series comes from several partitions, which are read at different speeds."""
 LIMIT: Final = 14
+"""Not added: its series has no row, because the table is full."""
 PASSED: Final = 15
 """Not a delta point; passed on unchanged."""
 
@@ -74,12 +76,15 @@ FREE: Final = 0
 NUMBER: Final = 1
 EXPLICIT: Final = 2
 EXPONENTIAL: Final = 3
+"""Free, or a row of a sum, of an explicit histogram, of an exponential histogram."""
 
 # Flags of a row.
 MONOTONIC: Final = 1
+"""The series is a sum that never falls: negative deltas are MALFORMED."""
 INTEGER: Final = 2
 """The total is `integer`, exact."""
 HAS_SUM: Final = 4
+"""Every point of the histogram has had a sum."""
 SCATTERED: Final = 8
 """The series moves between partitions, so it is not exposed."""
 PENDING: Final = 16

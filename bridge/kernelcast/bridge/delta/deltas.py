@@ -1,5 +1,6 @@
 """Running totals of the assigned partitions: restored at assignment, updated while owned, written at revocation.
 
+`Intake` calls `assigned`, then `accumulate` and `advance` for each batch, `upkeep` once a second, and `revoked`.
 The totals of a partition and the offset up to which they are valid are kept together, so that a message that is read
 twice is added once. `beginning` determines where a partition without a snapshot is read from; `adoption` moves totals
 between replicas.
@@ -40,9 +41,11 @@ from kernelcast.columnar import Decoded
 from kernelcast.wire.errors import BrokerError
 
 MAX_GAPS_PER_SERIES: Final = 128
+"""Beyond it the oldest gap of a series is forgotten, and points that would fill it are OLDER."""
 HELD: Final = 2**62
 """Position of a partition whose start offset is not known yet: none of its points is added."""
 FLUSH_SECONDS: Final = 5.0
+"""Longest wait for Kafka to acknowledge snapshots at a revocation or stop."""
 
 
 class Deltas:
@@ -90,14 +93,14 @@ class Deltas:
         self._adoption = Adoption(
             self._totals.rows, reads, clock, hold_seconds=policy.hold_seconds, ttl_seconds=policy.ttl_seconds
         )
-        self._others: frozenset[Key] = frozenset()
-        self._grown: frozenset[int] = frozenset()
-        self._owned: dict[Key, int] = {}
-        self._waiting: dict[Key, int] = {}
-        self._due: dict[str, float] = {}
-        self._written: set[str] = set()
-        self._torn = False
-        self._in_new_log = False
+        self._others: frozenset[Key] = frozenset()  # partitions of our topics that other replicas read
+        self._grown: frozenset[int] = frozenset()  # numbers of our partitions of topics that have grown
+        self._owned: dict[Key, int] = {}  # our partitions, and their numbers
+        self._waiting: dict[Key, int] = {}  # partitions whose start offset is not known: where their totals end
+        self._due: dict[str, float] = {}  # by snapshot name, the monotonic time of the next write
+        self._written: set[str] = set()  # names of snapshots that exist on Kafka
+        self._torn = False  # a batch is half accumulated: totals match no offset, and must not be written
+        self._in_new_log = False  # a topic was created again: write its totals soon
         self._forgotten_gaps = self._newest_append_ms = 0
         self._overlaps: Conflicts = []
         self._log = structlog.stdlib.get_logger("bridge.delta")

@@ -1,6 +1,7 @@
 """Compiled functions that keep the gaps of each series: intervals between its points that have not been counted yet.
 
-The gaps of all series lie in one table. Those of a series are a list, newest first, and unused entries are another:
+`sequence` and `joining` call them. The gaps of all series lie in one table. Those of a series are a list, newest first,
+and unused entries are another:
 
     columns.gap[row] -> entry (20, 30] -> entry (5, 10] -> NOTHING
     control[FREE_GAP] -> entry -> entry -> NOTHING
@@ -71,6 +72,7 @@ def take_gap(gaps: Gaps) -> int:
 @routine
 def fill(columns: DeltaColumns, gaps: Gaps, row: int, start_ns: int, time_ns: int) -> int:
     """Cut the interval of a point out of the gap that contains it and return FILLED; return OLDER if there is none."""
+    # A point (22, 25] in the gap (20, 30]: two gaps (20, 22] and (25, 30] are left. (20, 25]: (25, 30]. (20, 30]: none.
     begins, ends, following, control = gaps.begin_ns, gaps.end_ns, gaps.next, gaps.control
     previous, at = NOTHING, columns.gap[row]
     while at != NOTHING and begins[at] > start_ns:

@@ -1,4 +1,6 @@
-"""Joins two totals of one series that were counted on different replicas. Only the consuming thread uses it.
+"""Joins two totals of one series that different replicas have counted; `Adoption` and `Beginnings` call it.
+
+Only the consuming thread uses it.
 
 Invariant: two joined totals count different points. So they are joined only if the former one ends before the present
 one begins (`adopt`), or if one lies in a gap of the other (`fill`).

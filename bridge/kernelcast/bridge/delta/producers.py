@@ -1,4 +1,4 @@
-"""Counts of delta points that are lost or that overlap, by job and instance of their series."""
+"""Counts of delta points that are lost or that overlap, by job and instance; `Deltas.upkeep` takes and exports them."""
 
 from collections import Counter
 from typing import Final

@@ -1,4 +1,4 @@
-"""Table of running totals: assigns, finds and frees rows, and their gaps and bucket blocks."""
+"""Table of running totals, which `Accumulator` owns: assigns, finds and frees rows, their gaps and bucket blocks."""
 
 import hashlib
 import json
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 DIGEST_BYTES: Final = 16
+"""128 bits: among a million series a collision is as likely as 1 in 10**26."""
 MAX_GAPS: Final = 1_000_000
 """Largest number of gaps of all series together, 20 MB; further gaps are dropped and counted."""
 
@@ -41,7 +42,7 @@ _KINDS: Final = {
 
 
 class TotalRows:
-    """Table of running totals; not thread-safe.
+    """Table of running totals; only the consuming thread uses it.
 
     Attributes:
         columns: The rows.

@@ -1,7 +1,7 @@
 """Compiled functions that put each delta point in its place in its series, and decide whether it is added.
 
-A delta point covers `(start, time]`, and a series' points are expected end to end. Example, after a point that covers
-(0, 10]:
+`Accumulator` calls `sequence` before it adds a batch. A delta point covers `(start, time]`, and a series' points are
+expected end to end. Example, after a point that covers (0, 10]:
 
     (10, 20]  begins where the last one ended: ADDED; the series ends at 20
     (30, 40]  begins later: GAP; the gap (20, 30] is remembered and the series ends at 40

@@ -1,4 +1,4 @@
-"""A batch of messages from Kafka and its decoding; a message that cannot be decoded becomes a dead letter."""
+"""A batch of messages from Kafka and its decoding, for `Intake`; what cannot be decoded becomes a dead letter."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,8 @@
-"""Reads Kafka into the store: assignments, batches, and the expiry of series."""
+"""Reads Kafka into the store: assignments, batches, and the expiry of series.
+
+`Bridge` calls `step` in a loop on the consuming thread; Kafka's client calls `assigned` and `revoked` within it, or
+`Discovery` without a group. A step: `consume` → `MessageBatch` → `decode` → `Deltas.accumulate` → `SeriesStore.apply`.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -27,10 +31,12 @@ MESSAGES_AT_ONCE: Final = 200
 POLL_SECONDS: Final = 0.05
 """Longest time that `consume` waits for a full batch, and so the longest delay of a point before it is stored."""
 UPKEEP_SECONDS: Final = 1.0
+"""Interval of everything that is not reading: queries to Kafka, snapshots, expiry, gauges."""
 PAUSED_SECONDS: Final = 5.0
 """A process that was suspended for longer has not read the messages of that time yet: nothing expires before the same
 time has passed again."""
 COMMIT_SECONDS: Final = 5.0
+"""Interval of commits; a restart reads one time-to-live again in any case."""
 
 
 class Intake:

@@ -1,4 +1,4 @@
-"""Finds the partitions of topics every few seconds, for modes without a consumer group."""
+"""Finds the partitions of topics every few seconds, for modes without a consumer group; `Bridge` calls `look`."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,8 +13,9 @@ from kernelcast.runtime.kafka.clients import Rebalance
 from kernelcast.wire.errors import BrokerError
 
 LOOK_SECONDS: Final = 5.0
+"""Interval between two queries for partitions."""
 LOOKS_UNTIL_GONE: Final = 2
-"""A broker that has just started may not know every topic yet."""
+"""Queries in a row that must miss a partition: a broker that has just started may not know every topic yet."""
 
 
 class Readable(Protocol):

@@ -1,4 +1,7 @@
-"""Queries to Kafka beside reading: begin and end of partitions, its time, the ids of topics, the group's state."""
+"""Queries to Kafka besides reading: begin and end of partitions, its time, the ids of topics, the group's state.
+
+`Intake` calls `starts` and the `learn_` methods at an assignment, and the `ask_` methods once a second.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol

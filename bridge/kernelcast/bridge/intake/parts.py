@@ -1,4 +1,4 @@
-"""Objects and rules that an intake uses: its consumer, its dependencies, and its policy."""
+"""The dependencies and rules of an `Intake`, which `Bridge` makes: its consumer, its parts, and its policy."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class IntakeConsumer(OffsetConsumer, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class IntakeParts:
-    """The objects that an intake uses."""
+    """The dependencies of an intake; all but the clock and the instruments are used on the consuming thread only."""
 
     source: IntakeConsumer
     selection: Selection

@@ -1,5 +1,7 @@
 """Jumps towards the end of a partition when reading has fallen too far behind; for cumulative data only.
 
+`Intake` calls `look` for each partition once a second.
+
 The lag is measured with Kafka's own times, so a wrong clock here or at a producer skips nothing.
 """
 

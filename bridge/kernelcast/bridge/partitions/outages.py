@@ -1,4 +1,7 @@
-"""Outages of Kafka by its append times, and the part of them that does not count as silence of a series."""
+"""Outages of Kafka by its append times, and the part of them that does not count as silence of a series.
+
+`Contact` records outages; the store gets them with the state of growth, when it expires, withdraws or releases series.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,5 +1,7 @@
 """The assigned partitions: how far each has been read, its clock, and the time at which it may be exposed.
 
+`Intake` reports what it reads and asks for limits by partition number; the store gets these (`oldest_ms`, `heard_ms`).
+
 A partition is exposed after all messages have been read that it had at assignment. A scrape before that would see
 counters fall, and `increase()` would count everything again. Without a consumer group one series may be in several
 partitions, so all partitions that were assigned together are exposed together.
@@ -32,7 +34,7 @@ from kernelcast.bridge.partitions.partition import UNKNOWN_OFFSET, Key, Partitio
 from kernelcast.bridge.tables.columns import Int64Array
 
 NO_OFFSET: Final = 2**62
-"""Greater than all offsets."""
+"""`taken_at` of a partition whose end is not known yet: no message counts as written after the takeover."""
 
 
 class Ownership:

@@ -1,4 +1,7 @@
-"""Adds delta histograms, explicit and exponential, to running totals; `merging` describes the layout of buckets."""
+"""Compiled functions that add delta histograms, explicit and exponential, to running totals.
+
+`Accumulator` and `joining` call `add_histograms`; `merging` describes the layout of a total's buckets.
+"""
 
 import numpy as np
 
@@ -37,6 +40,7 @@ from kernelcast.columnar import NO_RECORDED_VALUE
 from kernelcast.columnar.compiled import inlined, kernel, routine
 
 LARGEST_COUNT = 2**63 - 1
+"""A total's count is an int64; beyond it the total restarts (OVERFLOW)."""
 
 
 @routine
@@ -224,6 +228,9 @@ def add_histograms(  # noqa: PLR0913, PLR0917  one loop over all columns, each a
     Returns:
         The index at which it stopped, and the words that this point's block needs; 0 words if the output is too short.
     """
+    # One point: outcome of `sequence` -> final outcome (`settled`) -> added (`add_point`) -> total written (`show`).
+    # The caller enlarges the buffer that was too small, and calls again with the index at which this stopped. By then
+    # the outcome of that point may be final, which `settled` leaves as it is; its value has not been added.
     for i in range(begin, len(points.rows)):
         row, outcome = points.rows[i].row, outcomes[i]
         if not has_room(columns, row, outcome, points, i, out):

@@ -1,4 +1,4 @@
-"""Histogram points in the layout of the compiled functions of deltas, and the check whether they can be added."""
+"""Histogram points as the input and output of `add_histograms`, and the check whether they can be added."""
 
 from typing import Any, Final, NamedTuple
 
@@ -12,6 +12,7 @@ from kernelcast.columnar import HistogramColumns
 from kernelcast.columnar.compiled import allocating_kernel, inlined
 
 LOWEST_SCALE = -10
+"""The coarsest scale that producers may use: three buckets of it contain all doubles."""
 LOWEST_INDEX, HIGHEST_INDEX = -2, 1
 """Bucket indices that doubles can have at the lowest scale; one more at the upper end, for producers that round up."""
 LARGEST_COUNT = np.uint64(2**63 - 1)

@@ -1,4 +1,4 @@
-"""Compiled functions that add a delta histogram's buckets to its total.
+"""Compiled functions, called by `histograms.add_point`, that add a delta histogram's buckets to its total.
 
 A total is a block of 64-bit words. With explicit bounds: the number of bounds (NO_BUCKETS if there are only count and
 sum), the bits of the bounds, then one more count than bounds. Two bounds 0.1 and 1.0 with counts 3, 4, 5 are
@@ -33,6 +33,7 @@ from kernelcast.bridge.tables.points import UInt64Array
 from kernelcast.columnar.compiled import inlined, routine
 
 NO_BUCKETS = -1
+"""First word of a block without bounds and buckets."""
 LARGEST_DOUBLE = 1.7976931348623157e308
 
 
@@ -126,6 +127,8 @@ def merge_exponential(  # noqa: C901, PLR0913, PLR0917  two histograms' scalars,
         known_threshold = words.view(np.float64)[block + ZERO_THRESHOLD_WORD]
         differs = known_threshold != point_threshold
         threshold, zeros = max(known_threshold, point_threshold), zeros + words[block + ZERO_COUNT_WORD]
+    # Example: a total of scale 1 with the buckets 4..9 and a point of scale 0 with bucket 7 meet at scale 0: 4..9
+    # become 2..4 (shift 1), and the union is 2..7, six buckets. An empty range has high < low, which `union` ignores.
     # Lower the scale until each range of buckets fits. Only then is anything written: a block that is too small is
     # left unchanged, and the caller repeats the call with a larger one.
     scale = min(point_scale, known_scale) + 1
@@ -162,6 +165,7 @@ def merge_exponential(  # noqa: C901, PLR0913, PLR0917  two histograms' scalars,
     for j in range(known_negative):
         at = MAX_BUCKETS + ((known_negative_offset + j) >> known_shift) - low_negative
         scratch[at] += words[block + HEADER_WORDS + known + j]
+    # A larger threshold absorbs buckets, and an absorbed bucket may widen it further: repeat until it stays.
     while differs:
         widened, taken = absorb(scratch, 0, low, high, scale, threshold)
         widened, more = absorb(scratch, MAX_BUCKETS, low_negative, high_negative, scale, widened)

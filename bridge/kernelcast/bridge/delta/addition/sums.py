@@ -1,4 +1,4 @@
-"""Adds delta sums to running totals; integers stay exact."""
+"""A compiled function that adds delta sums to running totals, for `Accumulator`; integers stay exact."""
 
 from typing import NamedTuple
 
@@ -64,6 +64,8 @@ def add_numbers(  # noqa: C901, PLR0912  one loop over all columns, each a local
     rows, starts, point_times = points.row, points.start_ns, points.time_ns
     values, integers, flags = points.value, points.integer, points.flags
     row_starts, totals, whole, row_flags = columns.start_ns, columns.total, columns.integer, columns.flags
+    # Example: a series gets the deltas 2, 3 and 0.5. Its total is the integer 2, then 5, then the float 5.5: a float
+    # clears INTEGER until the total restarts. An integer total beyond int64 restarts at 0, with the point's start time.
     for i in range(len(rows)):
         outcome = outcomes[i]
         if outcome == PASSED:

@@ -1,4 +1,7 @@
-"""Converts rows of totals to the columns of a snapshot (`freeze`) and back (`thaw`)."""
+"""Converts rows of totals to the columns of a snapshot (`freeze`) and back (`thaw`).
+
+`Deltas` freezes what it writes, `joining` thaws what was read; a snapshot lists gaps and blocks of its rows end to end.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -26,6 +29,7 @@ from kernelcast.wire.errors import WireError
 
 Columns = Mapping[str, NDArray[Any]]
 """Columns by name. Those of `snapshot.COLUMNS` have one item per total; those of `snapshot.TAILS` have any number."""
+# Columns that a snapshot copies unchanged; partition numbers, gaps and blocks are converted.
 PLAIN = (
     "kind",
     "flags",

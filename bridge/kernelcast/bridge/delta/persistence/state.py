@@ -1,4 +1,4 @@
-"""Snapshots of running totals on `kernelcast.state`.
+"""Snapshots of running totals on `kernelcast.state`: `Deltas` writes them, `Beginnings` and `Adoption` read them.
 
 The key of a part is `bridge/<owner>/<what>/<writer>/<slot>/<number>`, for example
 `bridge/kernelcast-bridge/kernelcast.metrics/3/a91f.../1/0`. A writer has two slots and alternates between them, so that
