@@ -1,4 +1,4 @@
-"""Finds expired series, by append times and each series' own interval, never by a clock alone."""
+"""A compiled function of `SeriesStore.expire`: finds expired series, by append times and their own intervals."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,8 @@ def outlived(
     growths, outages = growth.states, growth.outages
     away, began, ended = outages.partition, outages.began_ms, outages.ended_ms
     gone = np.zeros(used, np.bool_)
+    # Example: a series with a point every 10 s, and missed_intervals 5, floor_ms 60,000: it has expired once its
+    # partition has been read 60 s beyond its last point. `partition` -1 reads the last item, for series without one.
     for slot in range(used):
         if states[slot] == FREE:
             continue

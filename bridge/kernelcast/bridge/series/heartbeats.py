@@ -1,6 +1,7 @@
 """The bridge's own series about producers: whether each is up, the age of its last sample, and its target_info.
 
-They are stored like all other series, so that shards, filters and formats apply to them. They belong to the
+`SeriesStore` calls `announce` for each batch and `beat` once a second. They are stored like all other series, so that
+shards, filters and formats apply to them. They belong to the
 partition of a producer's last points, and are hidden and revoked with it.
 """
 
@@ -21,6 +22,7 @@ from kernelcast.wire.catalogue import bridge as rows
 UP: Final = 0
 AGE: Final = 1
 INFO: Final = 2
+"""Kinds of such a series: the row of each in `_own`."""
 ROWS: Final = (rows.PRODUCER_UP, rows.PRODUCER_AGE, rows.TARGET_INFO)
 
 MISSED_INTERVALS: Final = 3
@@ -30,6 +32,7 @@ SHORTEST_SILENCE_MS: Final = 5_000
 WEIGHT: Final = 0.25
 """Weight of the newest interval in the moving average of a producer's intervals."""
 NEVER_EXPIRES: Final = 2**62
+"""Append time of these series: `beat` removes them, not the expiry."""
 NEW_PRODUCERS_PER_LOCK: Final = 500
 """New producers for which series are made in one hold of the store's lock, about 30 ms."""
 

@@ -1,4 +1,4 @@
-"""Compiled functions that store histogram points in slots and blocks, and the size of a point's block."""
+"""Compiled functions that store histogram points in slots and blocks; `SeriesStore` calls `store_histograms`."""
 
 import numpy as np
 
@@ -145,6 +145,7 @@ def span(offset: int, length: int, shift: int) -> int:
 @inlined
 def coarsening(scale: int, positive: tuple[int, int], negative: tuple[int, int]) -> int:
     """Return by how much the scale must be lowered so that both arrays, each (offset, length), fit."""
+    # Example: scale 3 with the buckets 0..699. Shift 1 leaves 350, shift 2 leaves 175: the scale becomes 1.
     shift = max(scale - MAX_SCALE, 0)
     while max(span(positive[0], positive[1], shift), span(negative[0], negative[1], shift)) > MAX_BUCKETS:
         shift += 1
@@ -230,6 +231,9 @@ def store_histograms(  # noqa: PLR0913, PLR0917  arrays in, arrays out
         larger block first.
     """
     series, wires = tables.series, tables.wires
+    # A point that is accepted but does not fit stops the loop before its value is stored or its outcome is counted. The
+    # caller changes bounds or block (`Slots.rebound`) and calls again with the same index; `arrival` and `tried` then
+    # see the point a second time, which changes nothing more.
     for i in range(begin, len(points.series)):
         wire = points.series[i]
         origin = arrival(wires, wire, messages, points.message[i])

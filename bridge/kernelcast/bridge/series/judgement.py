@@ -1,4 +1,4 @@
-"""Compiled functions that decide whether a point is stored, by its times and its writer."""
+"""Compiled functions that decide whether a point is stored, by its times and its writer; see `judge`."""
 
 from typing import Final, NamedTuple
 

@@ -1,4 +1,4 @@
-"""The newest exemplars of every series, stored undecoded until a scrape needs them."""
+"""The newest exemplars of every series, stored undecoded until a scrape needs them; the store's lock protects them."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence

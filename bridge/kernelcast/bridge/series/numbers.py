@@ -1,4 +1,4 @@
-"""Points of gauges and sums into slots, no Python object per point."""
+"""A compiled function that stores points of gauges and sums in slots; `SeriesStore` calls it for each batch."""
 
 from kernelcast.bridge.series.judgement import Tables, clamped_times, is_ahead
 from kernelcast.bridge.series.recording import arrival, change, refused, tried
@@ -22,7 +22,7 @@ from kernelcast.columnar.compiled import kernel
 def store_numbers(
     tables: Tables, points: NumberPoints, messages: MessageColumns, rules: PointRules, counts: Int64Array
 ) -> None:
-    """Store points of gauges and sums, in order; what became of them is added to the counts, of shape (COUNTS,)."""
+    """Store points of gauges and sums, in order, and add their outcomes to `counts`, of shape (COUNTS,)."""
     series, wires = tables.series, tables.wires
     for i in range(len(points.series)):
         wire = points.series[i]

@@ -1,4 +1,4 @@
-"""Use of the store's limits and the series that they refuse, read at each scrape of the bridge's own metrics."""
+"""Use of the store's limits, and the series that they refuse, as metrics: `Bridge` registers the collector."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,8 @@
-"""Compiled functions that record a point: the times of its series, writer and producer, and their changes."""
+"""Compiled functions that record a point: the times of its series, writer and producer, and their changes.
+
+`store_numbers` and `store_histograms` call, for each point: `arrival`, then `refused`, or `tried` and, if the point is
+stored, `change`.
+"""
 
 from typing import Final
 
@@ -72,6 +76,7 @@ def learned(interval_ms: int, gap_ms: int, unlearned_ms: int) -> int:
     an ended series must not live longer here than at its former replica. Points of one message, or older than the known
     ones, change nothing, nor does a gap that may be lag (`is_lag`).
     """
+    # Example: interval 80 s, then a gap of 10 s: 80 - 10 / 8 = 78.75 s; after six more such gaps it is 71.25 s.
     if gap_ms <= 0:
         return interval_ms
     if interval_ms == 0:

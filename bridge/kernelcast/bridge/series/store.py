@@ -1,4 +1,7 @@
-"""The series store: the newest point of each series, in columns."""
+"""The series store: the newest point of each series, in columns.
+
+`Intake` calls everything that changes it, on the consuming thread; scrapes and pages call `snapshot` on theirs.
+"""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Maps an input's series numbers to slots, and finds the numbers that the input may forget."""
+"""Maps an input's series numbers (*wires*) to slots, for `SeriesStore`, and finds those that the input may forget."""
 
 from typing import Final, Protocol, runtime_checkable
 
@@ -24,6 +24,7 @@ from kernelcast.bridge.translation.translate import Translator
 from kernelcast.columnar import SeriesIdentity, SharedIdentities
 
 RETRIED: Final = [-SERIES_LIMIT, -METRIC_LIMIT, -PRODUCER_LIMIT, -TYPE_CONFLICT]
+"""Slots of refused series that may be admitted later: a limit may have room, a conflict may have ended."""
 RETRIED_BESIDES: Final = 1000
 """Refused series that are admitted again at an expiry, in addition to as many as it removed."""
 

@@ -1,4 +1,4 @@
-"""Compiled admission of new series: each is looked up, checked against the limits, and assigned a slot, in order."""
+"""A compiled function of `Slots`: looks new series up, checks limits, and assigns slots, in the batch's order."""
 
 from typing import NamedTuple
 
@@ -91,6 +91,8 @@ def admit(  # noqa: PLR0913, PLR0917  arrays in, arrays out
     made = np.empty(len(hashes), np.int64)
     n, mask = 0, len(table) - 1
     for i in range(len(hashes)):
+        # Linear probing from `hash & mask` on: the series, or the first VACANT place. `into` is the first REMOVED place
+        # on the way, which a new series uses again.
         hashed, into = hashes[i], -1
         at = hashed & mask
         slot = table[at]

@@ -1,4 +1,4 @@
-"""New series of one batch, with their shared parts stored once, so that each part is processed once."""
+"""New series of one batch, from `Wires.arrivals` to `Slots.admit`: shared parts are stored, and processed, once."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,6 +12,7 @@ from kernelcast.bridge.tables.hashing import stable_hashes
 from kernelcast.bridge.tables.placement import Placement, SeriesOrigin
 
 PLACED: Final = 0
+"""Value of `refused` for a series that is not refused."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Label sets, each stored once in an arena of bytes, and two hash tables: of label sets, and of series.
+"""Label sets, each stored once in an arena of bytes, and two hash tables, of label sets and of series; see `Slots`.
 
 All metrics of a GPU, a pod or a kernel have the same labels, so that a series needs little memory beside its numbers.
 """
@@ -22,12 +22,25 @@ from kernelcast.bridge.tables.columns import (
 )
 from kernelcast.columnar.compiled import allocating_kernel, kernel
 
+# Both tables use open addressing with linear probing. A table has 2**k places; a place has the number of a set or the
+# slot of a series, VACANT or REMOVED. A search starts at place `hash & (2**k - 1)` and goes on, round the end, until it
+# finds the entry or a VACANT place; so a removed entry leaves REMOVED, which searches pass. Example, mask 7:
+#
+#     place      0  1  2   3  4  5  6   7
+#     entry      9  V  V   V  V  4  R  12      V: VACANT, R: REMOVED
+#
+# 12 and 9 hash to 5. The search for 9 passes 5, 6, 7 and finds it in 0; a new entry with hash 5 goes into 6.
 VACANT: Final = -1
+"""A place that was never used since the table was built: a search ends here."""
 REMOVED: Final = -2
+"""A place whose entry was removed: a search goes on, an insertion uses it."""
 SMALLEST_TABLE: Final = 1024
 FULLEST: Final = 0.6
+"""Share of used and removed places above which a table is rebuilt: a search passes two to four places on average."""
 GARBAGE_BYTES: Final = 1 << 20
+"""Bytes of removed labels below which the arena is not copied."""
 HASH_MASK: Final = 2**31 - 1
+"""So that a hash is not negative, and fits the column of int32."""
 
 
 @kernel
@@ -65,6 +78,7 @@ def _find_sets(  # noqa: PLR0913, PLR0917  arrays in, arrays out
 def _find(  # noqa: PLR0913, PLR0917  single columns: each array of a tuple costs a call from Python 0.2 µs
     table: Int32Array, hashes: Int64Array, families: Int32Array, sets: Int32Array, hashed: int, family: int, number: int
 ) -> int:
+    # Returns the slot of a series, -1 if the table has none.
     mask = len(table) - 1
     at = hashed & mask
     while table[at] != VACANT:
@@ -77,6 +91,7 @@ def _find(  # noqa: PLR0913, PLR0917  single columns: each array of a tuple cost
 
 @kernel
 def _insert(table: Int32Array, hashed: int, number: int) -> None:
+    # The entry must not be in the table yet: it goes into the first VACANT or REMOVED place.
     mask = len(table) - 1
     at = hashed & mask
     while table[at] >= 0:
@@ -86,6 +101,7 @@ def _insert(table: Int32Array, hashed: int, number: int) -> None:
 
 @kernel
 def _take_out(table: Int32Array, hashes: Int64Array, slots: Int64Array) -> None:
+    # Every slot must be in the table, or the search would not end.
     mask = len(table) - 1
     for slot in slots:
         at = hashes[slot] & mask
@@ -124,6 +140,7 @@ def _release(table: Int32Array, sets: LabelSetColumns, numbers: Int32Array) -> I
 
 @kernel
 def _rebuild(table: Int32Array, hashes: Int64Array, states: UInt8Array, slots: int) -> None:
+    # Fills a new table with all series; this drops REMOVED places.
     mask = len(table) - 1
     for slot in range(slots):
         if states[slot] != FREE:
@@ -146,6 +163,7 @@ def _rebuild_sets(table: Int32Array, sets: LabelSetColumns, used: int) -> None:
 
 @allocating_kernel
 def _compact(old: UInt8Array, new: UInt8Array, sets: LabelSetColumns, used: int) -> int:
+    # Copies the labels in use to a new arena, end to end; returns their bytes. Snapshots may still read the old one.
     at = 0
     for number in range(used):
         if sets.refs[number] > 0:
@@ -158,6 +176,7 @@ def _compact(old: UInt8Array, new: UInt8Array, sets: LabelSetColumns, used: int)
 
 
 def _table_for(entries: int) -> Int32Array:
+    # With room for half as many entries again, so that a table is not rebuilt soon.
     size = SMALLEST_TABLE
     while size * FULLEST < entries * 1.5 + 1:
         size *= 2

@@ -1,4 +1,4 @@
-"""Placement of a series on `/metrics`: its family, labels, writer and producer."""
+"""Placement of a series on `/metrics`, as inputs and `Translator` make it: family, labels, writer and producer."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""Decoded points as the kernels take them: tuples of arrays, times as int64 (those beyond are negative: the future)."""
+"""Decoded points as input of the store's compiled functions: tuples of arrays, times as int64.
+
+A time beyond int64 appears as a negative number, which counts as the future.
+"""
 
 from typing import Any, NamedTuple
 

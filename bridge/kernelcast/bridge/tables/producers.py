@@ -1,4 +1,4 @@
-"""Table of producers: one row per job and instance, with the state of each."""
+"""Table of the store's producers: one row per job and instance; `heartbeats` makes series of it."""
 
 from dataclasses import dataclass
 from typing import Final

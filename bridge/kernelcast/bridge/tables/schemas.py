@@ -74,7 +74,10 @@ class Schemas:
 
 
 class BucketBlocks:
-    """Bucket counts of all histograms in one array; freed blocks are used again by histograms of the same length."""
+    """Bucket counts of all histograms in one array, which the store and `TotalRows` each have; not thread-safe.
+
+    Freed blocks are used again by histograms of the same length.
+    """
 
     def __init__(self) -> None:
         self.counts: Int64Array = np.zeros(1024, np.int64)

@@ -1,4 +1,4 @@
-"""Table of slots: each slot in use holds one series, with its family, labels, bounds and buckets."""
+"""Table of the store's slots: each slot in use holds one series, with its family, labels, bounds and buckets."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

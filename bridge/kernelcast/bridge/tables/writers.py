@@ -1,4 +1,4 @@
-"""The writers of series: one row per resource and scope, or per format with a job and an instance."""
+"""Table of the store's writers: one row per resource and scope, or per format with a job and an instance."""
 
 from collections.abc import Hashable
 from zlib import crc32
@@ -11,7 +11,7 @@ from kernelcast.bridge.tables.interning import Interning
 
 
 class Writers:
-    """The rows of all writers; not thread-safe.
+    """The rows of all writers; the store's lock protects it.
 
     Attributes:
         columns: The rows, by number.
@@ -22,7 +22,7 @@ class Writers:
         self.columns: WriterColumns = empty_writers(16)
 
     def number(self, writer: Hashable, host: str = "") -> int:
-        """The number of a writer, whose resource names a host, or none."""
+        """Return the number of a writer, a new one if needed; `host` is empty if its resource names none."""
         number = self._interning.number(writer)
         if number >= len(self.columns.append_ms):
             self.columns = copy_into(empty_writers(grown(number, number + 1)), self.columns)
