@@ -22,10 +22,11 @@ from kernelcast.exporter.nvml.sampling.reading import GpuReading
 
 GPUS, PROCESSES, PODS = 8, 4, 110
 INTERVALS = 1_000
+"""Intervals over which the processor time is averaged."""
 MIB = 2**20
 PAGE_BYTES = 4096
 DAEMON = kernelcast.exporter.assembly.__name__
-"""Imported so that its modules are counted before, not after."""
+"""The import of the daemon, so that its modules are part of the first figure."""
 
 KUBELET = """
 import sys, time
@@ -46,7 +47,7 @@ def resident_mib() -> float:
 
 
 def write_node_files(root: Path) -> None:
-    """Processes, pods and jobs in a directory."""
+    """Write files of processes, pods and jobs to a directory, as the node has them."""
     for directory in ("log/pods", "log/containers", "jobs", "proc"):
         (root / directory).mkdir(parents=True)
     for pod in range(PODS):
@@ -61,7 +62,7 @@ def write_node_files(root: Path) -> None:
 
 
 def measure(root: Path, seconds: float) -> dict[str, float]:
-    """Costs, on a node in `root`."""
+    """Return the costs on the node whose files are in `root`."""
     modules_mib = resident_mib()
     settings = AttributionSettings(
         kubernetes="on",

@@ -29,8 +29,10 @@ METRICS = 30
 GPUS = 8
 POINTS = NODES * METRICS * GPUS
 REPEATS = 9
+"""Runs of each case; the best one counts."""
 
 COMPILE = "import time; from kernelcast.columnar import Decoder; t = time.perf_counter(); Decoder.warm_up(); "
+"""Program of a fresh interpreter that prints the seconds of its warm-up."""
 COMPILE += "print(time.perf_counter() - t)"
 
 

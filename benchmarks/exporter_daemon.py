@@ -37,7 +37,9 @@ WARM_UP_SECONDS = 10
 SCRAPE_SECONDS = 15
 PROCESSES = 4
 MOMENTS = 30
+"""Seconds of the recording, which is played again from its start."""
 IDLE = ("memUtil", "encUtil", "decUtil")
+"""Fields of a process' utilisation that are always 0 here."""
 TICK = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -149,7 +151,7 @@ def memory_of(pid: int) -> tuple[float, float]:
 
 
 def child_of(pid: int) -> int:
-    """The process that asks NVML."""
+    """Return the id of the daemon's child, which calls NVML."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     assert len(children) == 1, children
     return int(children[0])
@@ -179,7 +181,7 @@ def measure(pid: int, url: str, seconds: float) -> dict[str, Any]:
 
 
 def together(usage: dict[str, Usage]) -> Usage:
-    """Both processes."""
+    """Return the usage of both processes together."""
     parts = [asdict(one) for one in usage.values()]
     return Usage(**{key: round(sum(part[key] for part in parts), 2) for key in parts[0]})
 

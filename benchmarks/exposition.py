@@ -29,6 +29,7 @@ from kernelcast.columnar import Decoded, Decoder, NumberColumns, PointType, Seri
 METRICS = 30
 RESOURCE = (("service.instance.id", "bench"), ("service.name", "bench"))
 BATCH = 20_000
+"""Points of one call of the store, as of a full batch from Kafka."""
 PAGE_BYTES = 4096
 
 
@@ -61,7 +62,7 @@ def identity(number: int) -> SeriesIdentity:
 
 
 class Known:
-    """An input that knows its series from the start."""
+    """The identities of the series, in place of a decoder."""
 
     @staticmethod
     def identity(number: int) -> SeriesIdentity:
@@ -125,7 +126,7 @@ def peer(values: np.ndarray) -> tuple[float, bytes]:
 
 
 def same(ours: bytes, theirs: bytes) -> bool:
-    """Whether two pages say the same."""
+    """Whether two pages have the same samples, in any order."""
 
     def read(body: bytes) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
         families = text_string_to_metric_families(body.decode())

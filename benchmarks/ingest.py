@@ -75,7 +75,7 @@ def message(node: int, tick: int) -> bytes:
 
 @dataclass
 class Nowhere:
-    """No dead letters are expected."""
+    """Dead letters, of which none is expected."""
 
     count: int = 0
 
@@ -86,7 +86,7 @@ class Nowhere:
 
 @dataclass
 class Broker:
-    """The place of the measurement."""
+    """The broker and the topic of the measurement."""
 
     bootstrap_servers: str
     topic: str = field(default_factory=lambda: f"bench-{uuid.uuid4().hex[:8]}")
@@ -134,7 +134,7 @@ def broker_of(options: argparse.Namespace) -> Iterator[Broker]:
 
 @dataclass
 class Reading:
-    """Numbers of points read, with their times."""
+    """Result of reading a topic; times by `time.perf_counter`. `known`: after the first point of every series."""
 
     began: float = 0.0
     known_began: float = 0.0

@@ -59,7 +59,7 @@ def resident_bytes() -> int:
 
 
 def store_messages(decoder: Decoder, store: SeriesStore, bodies: Sequence[bytes], turn: int) -> float:
-    """Store messages; the seconds of the processor that decoder and store took."""
+    """Decode and store messages with `turn` as their offset; returns processor seconds."""
     began = time.process_time()
     for begin in range(0, len(bodies), MESSAGES_AT_ONCE):
         batch = bodies[begin : begin + MESSAGES_AT_ONCE]

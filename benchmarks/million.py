@@ -35,11 +35,15 @@ from tests.service.servers import KafkaServer, PrometheusServer, ServerProcess, 
 INTERVAL_SECONDS: Final = 15
 TTL_SECONDS: Final = 300
 PACE_SECONDS: Final = 0.05
+"""Interval at which the writer sends the points that are due."""
 LATE_RATIO: Final = 1.5
 """Limit, in intervals, between two scrapes; beyond it one was left out."""
 READ_WITHIN_SECONDS: Final = 1.0
+"""Longest lag at which a rate still holds."""
 KEPT_RATIO: Final = 0.98
+"""Share of a rate that the writer must have written."""
 SETTLE_INTERVALS: Final = 3
+"""Scrape intervals before the first rate, so that Prometheus knows all series."""
 QUIET_SECONDS: Final = 3.0
 ADMISSION_SECONDS: Final = 600.0
 JOB: Final = "bridge"
@@ -80,7 +84,7 @@ class Step:
 
 
 class Writer:
-    """Lets the nodes send in turn, at a rate that can be changed."""
+    """Sends messages of the nodes in turn, on a thread of its own, at a rate that can be changed."""
 
     def __init__(self, topic: Topic) -> None:
         self._topic = topic
@@ -132,7 +136,7 @@ class Stage:
             server.kill()
 
     def start(self) -> None:
-        """Start the bridge, give it every series, then let Prometheus meet them."""
+        """Start the bridge, write one point of every series, and start Prometheus when the bridge has all of them."""
         bridge = ServerProcess(
             "bridge", [sys.executable, "-m", "kernelcast.cli", "bridge", "--config", self._settings()], self._directory
         )
@@ -154,7 +158,7 @@ class Stage:
         self._servers.append(self.prometheus)
 
     def own(self, name: str) -> float:
-        """A metric of the bridge about itself, summed."""
+        """Return the sum of one of the bridge's own metrics."""
         names = f"name[]={name}&name[]={name.removesuffix('_total')}"
         families = text_string_to_metric_families(get(f"http://127.0.0.1:{self.port}/metrics?{names}"))
         return sum(sample.value for family in families for sample in family.samples if sample.name == name)
@@ -200,7 +204,7 @@ class Stage:
 
 
 def step(stage: Stage, writer: Writer, rate: int, seconds: int) -> Step:
-    """Let points arrive at a rate for a while, and see what became of them."""
+    """Write points at a rate for some seconds, and return whether bridge and Prometheus kept up."""
     writer.set(rate)
     time.sleep(INTERVAL_SECONDS)
     began, began_at, cpu, points = time.monotonic(), time.time(), stage.process.cpu_seconds(), writer.points

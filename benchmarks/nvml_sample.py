@@ -2,8 +2,9 @@
 
 `python benchmarks/nvml_sample.py [--gpus N] [--samples N] [--rounds N]`
 
-Once with a recording played behind pynvml's names, and once with the same calls answered from memory, which leaves our
-own share. The smallest of the rounds had the least disturbance.
+Two figures, in processor milliseconds: with a recording in place of pynvml, whose lookups cost time as well, and with
+the same calls answered from a dictionary, which leaves the cost of the sampler itself. Of several rounds the fastest
+one counts, because other programs disturbed it least.
 """
 
 import argparse
@@ -28,6 +29,7 @@ from kernelcast.exporter.nvml.sampling.sampler import Sampler, SamplerOptions
 SECOND_NS = 10**9
 WARM_UP_SAMPLES = 20
 STATEFUL = ("nvmlGpm", "nvmlEvent", "nvmlDeviceRegisterEvents")
+"""Beginnings of the names of calls whose answers depend on earlier calls, and are not remembered."""
 
 
 class Remembered:
@@ -63,7 +65,7 @@ class Remembered:
 
 
 def milliseconds(nvml: Any, set_time: Callable[[int], None], samples: int, rounds: int) -> float:
-    """Processor time of a sample, the smallest of the rounds."""
+    """Return processor time of a sample, the smallest of the rounds; `set_time` sets the recording's time."""
     sampler = Sampler(NotedNvml(nvml, CallBoard()), SamplerOptions(names=False)).start()
     nowhere = os.open(os.devnull, os.O_WRONLY)
     second, best = 0, float("inf")

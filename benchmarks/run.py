@@ -1,4 +1,6 @@
-"""Every figure beside its peer, in one run: `make bench`, or `python benchmarks/run.py [--output FILE] [NAME …]`.
+"""The figures of decoder, exposition and ingest beside their peers, in one run: `make bench`.
+
+    python benchmarks/run.py [--output FILE] [NAME …]
 
 Each benchmark is a program of its own and runs in a process of its own, so that one's memory is not another's. The one
 that needs a broker gets a real Apache Kafka where there is one (Java and Maven), else the embedded one, and says which.

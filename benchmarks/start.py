@@ -1,4 +1,4 @@
-"""Measures the start of the bridge until it is ready: with no machine code on disk, and with all of it.
+"""Measures the start of the bridge until it is ready: with no machine code on disk (cold), and with all of it (warm).
 
     python benchmarks/start.py
     python benchmarks/start.py --python OTHER/bin/python --warm 5     another installation
@@ -29,9 +29,12 @@ from tests.support.ports import free_ports
 from kernelcast.runtime.kafka.embedded import EmbeddedBroker
 
 POLL_SECONDS = 0.1
+"""Interval of questions to /-/ready, and of readings of /proc."""
 QUIET_SECONDS = 3.0
+"""The bridge has compiled everything once it was idle for this long."""
 LIMIT_SECONDS = 900.0
 QUIET_SHARE = 0.2
+"""Processor seconds of one second below which it is idle."""
 TICKS = os.sysconf("SC_CLK_TCK")
 MIB = 1024 * 1024
 
@@ -47,7 +50,7 @@ class Start:
         everything_cpu_seconds: Processor time until nothing is left to compile.
         resident_mib: Resident memory of the bridge, once nothing is left to compile.
         anonymous_mib: The part of it that no file backs.
-        most_resident_mib: The most that all its processes held at one poll.
+        most_resident_mib: The most that all its processes held at one reading.
     """
 
     ready_seconds: float
@@ -68,7 +71,7 @@ class Watched:
         self.most_resident_mib = 0.0
 
     def read_processes(self) -> float:
-        """Processor seconds of all of them so far."""
+        """Read /proc; returns the processor seconds of all processes so far, ended ones included."""
         if self.process.poll() is not None:
             raise SystemExit(f"the bridge ended with {self.process.returncode}; start it by hand to see why")
         resident_mib = 0.0
@@ -84,7 +87,7 @@ class Watched:
 
     @property
     def own_cpu_seconds(self) -> float:
-        """Of them, the bridge's own at the last poll."""
+        """Processor seconds of the bridge alone, at the last reading."""
         return self._cpu_seconds[self.process.pid]
 
     def children(self) -> list[int]:

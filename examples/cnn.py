@@ -38,7 +38,7 @@ STORAGE_SECONDS = 0.01
 
 
 class Images:
-    """Invented images that take their time to arrive."""
+    """Random images, each with a stripe at its label, and with a wait as of remote storage."""
 
     def __init__(self, samples: int) -> None:
         self._samples = samples

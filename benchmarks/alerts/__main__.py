@@ -1,9 +1,11 @@
 """Alerts per fault, beside those of nvidia_gpu_exporter: `python -m benchmarks.alerts [--only NAME …] [--json FILE]`.
 
-Each fault of the table `kernelcast.grafana.faults` that is not a stopped service is simulated; promtool evaluates both
-sets of rules over the same series. The peer's rules are those of its Helm chart 2.x by their documented conditions
-(utkuozdemir/nvidia_gpu_exporter, charts/nvidia-gpu-exporter/README.md and hack/alerts/tests.yaml), asked of our series.
-The last row is a healthy day: every alert in it is a false one.
+Each fault of the table `kernelcast.grafana.faults`, except stopped services, is simulated; promtool evaluates both sets
+of rules over the same series. The result is one JSON line per fault: our alerts and the messages that Alertmanager
+sends of them, and the peer's alerts. The last line is a healthy day: every alert in it is a false one.
+
+The peer's rules are those of its Helm chart 2.x by their documented conditions (utkuozdemir/nvidia_gpu_exporter,
+charts/nvidia-gpu-exporter/README.md and hack/alerts/tests.yaml), written for our series.
 """
 
 import argparse
@@ -25,8 +27,11 @@ from kernelcast.grafana.faults import FAULTS, Fault
 from kernelcast.grafana.rules.model import DAY
 
 EVERY_SECONDS: Final = 30
+"""Interval of samples and evaluations in a fault."""
 DAY_EVERY_SECONDS: Final = 60
+"""The same in the healthy day, longer because a day has many samples."""
 _HW_THERMAL, _POWER_BRAKE, _SW_THERMAL = 64, 128, 32
+"""Bits of NVML's clock event reasons."""
 _REASONS: Final = "DCGM_FI_DEV_CLOCKS_EVENT_REASONS"
 _ANSWER: Final = "max by (Hostname) (kernelcast_gpu_up)"
 _XID: Final = "kernelcast_gpu_xid_last_occurrence_timestamp_seconds"
@@ -64,16 +69,17 @@ PEER_OFF: Final[Mapping[str, tuple[str, str]]] = {
 NEEDED: Final = frozenset(
     re.findall(r"(?:DCGM|kernelcast)_\w+", " ".join(one for one, _ in {**PEER, **PEER_OFF}.values()))
 )
+"""Metrics that the peer's rules read."""
 
 
 def peer_rules() -> str:
-    """The peer's rules as a file."""
+    """Return the peer's rules as the text of a file of Prometheus."""
     made = [{"alert": name, "expr": expr, "for": held} for name, (expr, held) in {**PEER, **PEER_OFF}.items()]
     return yaml.safe_dump({"groups": [{"name": "peer", "rules": made}]}, width=1_000_000)
 
 
 def fired(watched: Watched, seconds: int, every: int) -> list[str]:
-    """Names of the alerts of both sides that fire at any time."""
+    """Return the names of all alerts that fire at any time: promtool lists them, because none is expected."""
     expr = f'group by (alertname) (max_over_time(ALERTS{{alertstate="firing"}}[{seconds}s]))'
     case = {
         "interval": f"{every}s",
@@ -97,7 +103,7 @@ def fired(watched: Watched, seconds: int, every: int) -> list[str]:
 
 
 def row(name: str, alerts: list[str], fault: Fault | None) -> dict[str, Any]:
-    """One line of the table. Alertmanager mutes our declared consequences; the peer ships no configuration for it."""
+    """Return one line. Alertmanager mutes our declared consequences of a fault; the peer configures no such thing."""
     ours = [one for one in alerts if one.startswith("Kernelcast")]
     muted = [one.alert for one in fault.consequences] if fault is not None else []
     sent = [one for one in ours if not any(re.fullmatch(pattern, one) for pattern in muted)]

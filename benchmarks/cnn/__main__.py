@@ -34,6 +34,7 @@ HEAD: Final = (
     "campaign", "tunable", "change", "hint from", "claimed time", "interval", "again", "interval", "log difference",
     "joint interval", "within",
 )  # fmt: skip
+"""Columns of the last table: claimed time, the same measured again, and the logarithm of their ratio."""
 
 
 def main() -> int:

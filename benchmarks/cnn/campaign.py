@@ -21,12 +21,14 @@ from kernelcast.wire.events import Hint, Outcome, OutcomeState, to_event
 from kernelcast.wire.topics import HINTS, OUTCOMES
 
 EXPIRES_NS: Final = 3600 * 1_000_000_000
+"""Time for which a hint is valid: longer than its trial."""
 DIAGNOSED: Final = "loader_workers"
 """The tunable whose hints come from the predictor's diagnosis; the others' are written here, as a person would."""
 
 WORSE: Final = (DIAGNOSED, "0")
 """A planted regression: the loader without workers again, which the diagnosis has just mended."""
 ENDS: Final = (OutcomeState.KEPT, OutcomeState.ROLLED_BACK, OutcomeState.REJECTED, OutcomeState.EXPIRED)
+"""States after which the outcome of a hint does not change."""
 POLL_SECONDS: Final = 0.5
 
 

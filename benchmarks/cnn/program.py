@@ -13,7 +13,9 @@ SCRIPT: Final = ROOT / "examples" / "cnn.py"
 LINE: Final = re.compile(
     r"epoch (\d+): ([\d.]+) samples/s, loss ([\d.]+), (\d+) loader workers, (\d+) threads, buckets of ([\d.]+) MB"
 )
+"""Line that the program prints after an epoch."""
 WARM_UP_EPOCHS: Final = 2
+"""First epochs, which are left out of a median: caches and workers start in them."""
 TRIAL_SHARE: Final = "0.5"
 """A campaign takes minutes, and its planted regression costs time: with the usual 1 % nothing could begin after it."""
 

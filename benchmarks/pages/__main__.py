@@ -48,7 +48,7 @@ LIMIT_RATIO: Final = 0.05
 
 
 def panels(found: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The panels of a page that it asks at first: rows that are collapsed ask nothing."""
+    """Yield the panels whose queries a page asks at first; panels in collapsed rows are not among them."""
     yield from (panel for panel in found if panel["type"] != "row")
 
 

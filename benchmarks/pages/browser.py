@@ -31,6 +31,7 @@ from kernelcast.runtime.web.server import WebServer
 
 EVERY_SECONDS: Final = 15
 MOMENTS: Final = 40
+"""Samples of each series: ten minutes."""
 PAGES: Final = ("kernelcast-overview", "kernelcast-gpus", "kernelcast-kernels")
 FLAGS: Final = ("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking")
 DRAWN: Final = """
@@ -44,6 +45,7 @@ DRAWN: Final = """
     answered: /Last answer/.test(text)});
 })()
 """
+"""Script that returns, as JSON: time of the first paint, panels in view without an answer, panels without data."""
 
 
 class Browser:

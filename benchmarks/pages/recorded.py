@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 POINTS: Final = 240
+"""Points of a graph, as many as a page asks for."""
 SERIES_OF_AN_ANSWER: Final = 8
 
 

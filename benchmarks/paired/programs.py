@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import Any
 
 LAUNCHES = 200_000
+"""Work of each program's timed section: seconds on current GPUs and processors."""
 SWEEPS = 400
 STEPS = 300
 TURNS = 20_000_000
@@ -105,7 +106,7 @@ PROGRAMS = {
 
 
 def main(name: str) -> None:
-    """Warm up, time, tell."""
+    """Run a section once to warm up, time it, and print the result."""
     launches, section = PROGRAMS[name]()
     section()
     began = time.perf_counter()

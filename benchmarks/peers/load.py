@@ -23,11 +23,13 @@ POINTS: Final = METRICS * GPUS
 """Points of one message."""
 PARTITIONS: Final = 4
 FAMILY: Final = "BENCH"
+"""Prefix of the metrics' names."""
 NODE: Final = "_____"
 """Placeholder in a template for the node's five digits."""
 TIME: Final = 0x0123_4567_89AB_CDEF
 """Placeholder in a template for a time; its eight bytes occur nowhere else."""
 VALUE: Final = struct.unpack("<d", bytes(range(0x41, 0x49)))[0]
+"""Placeholder in a template for a value; its eight bytes occur nowhere else."""
 FLUSH_SECONDS: Final = 300.0
 
 

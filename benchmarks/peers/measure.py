@@ -22,11 +22,11 @@ from tests.service.servers import ServerProcess, free_ports
 START_SECONDS: Final = 300.0
 WORK_SECONDS: Final = 1800.0
 SETTLE_SECONDS: Final = 0.5
-"""After one message, before a scrape: a page that has changed is what Prometheus meets every time."""
+"""Wait after one message, before a scrape, so that the page has changed, as it has in every scrape of Prometheus."""
 SCRAPES: Final = 3
 LATENCIES: Final = 5
 ENOUGH_SECONDS: Final = 15.0
-"""A measurement that takes longer is not repeated: the pages of some processes take half a minute."""
+"""A measurement that takes longer is not repeated: pages of some contestants take half a minute."""
 LATENCY_SECONDS: Final = 120.0
 
 Say = Callable[[str], None]

@@ -1,4 +1,4 @@
-"""A process seen from outside: its processor time, its memory, and whether it is busy."""
+"""Processor time and memory of another process, from /proc, and whether it is busy."""
 
 import os
 import signal
@@ -12,8 +12,9 @@ PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 CPU_CLOCK: Final = 2
 """Kind of the clock that counts a process's user and system time: CPUCLOCK_SCHED in Linux's posix-timers.h."""
 POLL_SECONDS: Final = 0.05
+"""Interval between two readings of the processor time."""
 BUSY_RATIO: Final = 0.25
-"""A process that uses more of one core than this is at work; what each of them uses at rest is a few per cent."""
+"""A process that uses more of one core than this is busy; at rest each contestant uses a few per cent."""
 
 
 class Process:
@@ -52,7 +53,7 @@ class Watch:
     """Measures the working time and the processor time of a process from now until it is idle.
 
     Attributes:
-        seconds: From the beginning to the end of its last stretch of work so far; at least the time between two looks.
+        seconds: From the beginning to the end of its last stretch of work so far; at least POLL_SECONDS.
         cpu_seconds: Processor time in that period.
     """
 

@@ -31,7 +31,9 @@ REQUESTS: Final[Mapping[str, Mapping[str, str]]] = {
 }
 TIMEOUT_SECONDS: Final = 300.0
 AT_ONCE: Final = 1 << 20
+"""Bytes of one read."""
 PROGRESS: Final = re.compile(rb"^%s_0\{[^}]*gpu=\"0\"[^}]*\} (\S+)" % FAMILY.encode(), re.MULTILINE)
+"""The first metric of GPU 0 of a node: its value is the node's last tick."""
 
 
 @dataclass(frozen=True)

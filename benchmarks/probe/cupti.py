@@ -1,9 +1,12 @@
 """The probe's CUPTI method, from raw activity buffers to the exporter's series: throughput and cost.
 
-Two figures. First, as fast as it goes: a recorded job's events as raw records through the decoder, beside the same
-buffers walked as one Python object per record. Then at 20,000 launches a second with their copies and waits: a program
-whose records a thread brings at that pace, a daemon beside it, and how much of one core each of them takes, with the
-time apart that the program's own threads are held. No GPU takes part, so CUPTI's own cost is not included.
+Two figures, without a GPU, so CUPTI's own cost is not included:
+
+* throughput: a recorded job's events as raw records through the decoder in C, beside the same buffers read as one
+  Python object per record;
+* cost at a pace: a program gets 20,000 launches a second with their copies and waits, from a thread that acts as
+  CUPTI's; an exporter runs beside it. The result is the share of one core that each takes, and the share of time for
+  which the program's own threads are held.
 
     python benchmarks/probe/cupti.py [--seconds 40] [--rate 20000] [--json FILE]
 """
@@ -53,10 +56,11 @@ EXPORTER = {"exporter": {"interval_seconds": 10}}
 LAUNCHES = "launches"
 """The thread that acts as the program's and CUPTI's threads; the probe's time in it is measured separately."""
 UUID = "GPU-00000000-0000-0000-0000-000000000001"
+"""UUID of the first device of the program."""
 
 
 def recorded(packer: Packer) -> tuple[list[bytes], int, str]:
-    """Records of a real job with a wait for every 40 launches, how long they took, and where they come from."""
+    """Return records of a real job with a wait for every 40 launches, their span in nanoseconds, and their source."""
     if RECORDING.exists():
         trace: Trace = kineto.read(RECORDING)
         shift_ns = START_NS - trace.start_ns
@@ -66,7 +70,7 @@ def recorded(packer: Packer) -> tuple[list[bytes], int, str]:
 
 
 def synthetic(packer: Packer) -> Iterator[bytes]:
-    """Launches and copies for where the recording is absent."""
+    """Yield records of launches and copies, where the recording is absent."""
     for number in range(10_000):
         start_ns = START_NS + 50_000 * number
         name, grid = f"_Z{number % SYNTHETIC_NAMES}kernel", (1 + number % 400, 1, 1)
@@ -76,7 +80,7 @@ def synthetic(packer: Packer) -> Iterator[bytes]:
 
 
 def with_waits(records: list[bytes], packer: Packer) -> Iterator[bytes]:
-    """The same with a synchronisation after every LAUNCHES_PER_WAIT launches."""
+    """Yield the records, with a synchronisation after every LAUNCHES_PER_WAIT launches."""
     launches = 0
     for record in records:
         yield record
@@ -105,7 +109,7 @@ class KernelRecord(ctypes.Structure):
 
 
 def as_objects(double: Double, buffer: Any, length: int, recorder: Recorder) -> int:
-    """The same buffer, walked as one Python object per record; how many there were."""
+    """Read a buffer as one Python object per record: the peer. Returns the number of records."""
     following, record, count = double.library.cuptiActivityGetNextRecord, ctypes.c_void_p(0), 0
     while following(buffer, ctypes.c_size_t(length), ctypes.byref(record)) == 0:
         count += 1
@@ -261,7 +265,7 @@ def share(pid: int, wait_seconds: float, seconds: float) -> float:
 
 
 def turn(measured: "subprocess.Popen[str]") -> None:
-    """Have the program take the time."""
+    """Let the program note its times (`mark`), and wait until it has."""
     assert measured.stdin is not None
     assert measured.stdout is not None
     measured.stdin.write("now\n")
@@ -278,7 +282,7 @@ def exported(stack: Stack) -> dict[str, float]:
 
 
 def show(result: dict[str, Any]) -> None:
-    """For people."""
+    """Print both figures."""
     fast, pace = result["fastest"], result["paced"]
     print(f"records: {fast['source']}, a wait for every {LAUNCHES_PER_WAIT} launches")
     print(f"decoded in C: {fast['records_per_second'] / 1e6:.2f} million records/s of one core")

@@ -29,7 +29,7 @@ PATHS: Final = os.pathsep.join(str(ROOT / root) for root in ("core", "exporter")
 
 
 class Empty:
-    """Stands where CuPy's `Function` does, and launches nothing."""
+    """A double of CuPy's `Function` that launches nothing."""
 
     __slots__ = ("ptr",)
 
@@ -41,7 +41,7 @@ class Empty:
 
 
 class Runtime:
-    """CUDA's calls around a timed launch, at no cost of their own."""
+    """A double of CUDA's calls around a timed launch, which costs nothing."""
 
     made = 0
 
@@ -76,7 +76,7 @@ class Stream:
 
 
 def no_driver() -> Any:
-    """There is none."""
+    """Fail like a load of the driver where there is none."""
     raise OSError
 
 

@@ -1,8 +1,10 @@
 """Cost of a step and of a tunable's value in a program: `python -m benchmarks.probe.steps`.
 
-Processor time of the program's thread, the least of several rounds, and its ratio to the call of an empty function. The
-group of the collective tunable has one rank and exchanges at no cost: the time of a meeting is our part of it. Ranks
-meet every two seconds; here steps take no time, so that they meet at every 1,024th step, the longest pause there is.
+Processor time of the program's thread, the least of several rounds, and its ratio to the call of an empty function.
+
+Ranks of a collective tunable meet at some steps, and exchange a text. Here the group has one rank and its exchange
+costs nothing, so the time of a meeting is the probe's part of it. Ranks meet every two seconds; here a step takes no
+time, so they meet at every 1,024th step, the longest distance that the probe allows.
 """
 
 import tempfile
@@ -19,7 +21,9 @@ from kernelcast.wire.events import Hint, to_event
 CALLS: Final = 50_000
 ROUNDS: Final = 9
 TRIAL_STEPS: Final = 2_000
+"""Largest number of steps of a trial that are timed."""
 FAR_NS: Final = 4_000_000_000 * 10**9
+"""Expiry of the hint: never, in this run."""
 
 
 class OneRank:
@@ -57,7 +61,7 @@ def probe_in(folder: str) -> Probe:
 
 
 def trial_step(running: Probe) -> float:
-    """Time of a step while a trial is open on all ranks; meetings are those of a trial."""
+    """Return the median time of a step while a trial runs on all ranks, its meetings included."""
     hint = Hint("h1", "benchmark", "batch", "2", FAR_NS)
     running._receiver.receive(to_event(hint, source="/benchmark", time_ns=1))  # noqa: SLF001  no exporter runs here
     while not any(one.state.value == "applied" for one in running.outcomes):

@@ -1,8 +1,11 @@
 """The search beside its peers: `python -m benchmarks.tuning [--seeds N] [--spaces NAME …] [--json FILE]`.
 
+A campaign searches a space whose every configuration was measured before (Kernel Tuner's cache files), so a "launch" is
+a draw of a recorded time. Every seed runs all methods on the same space, start and noise, with the same number of
+launches; only the search differs. `scores` explains the columns of the tables.
+
 `--kernel-tuner` adds two strategies of Kernel Tuner, where it is installed (`pip install 'kernelcast[kernel-tuner]'`).
-Every seed runs all methods on the same space, start and noise, with the same launches; only the search differs. The
-settings were chosen on convolution_A4000, convolution_A6000 and dedispersion_MI250X; the other spaces were held out.
+The settings were chosen on convolution_A4000, convolution_A6000 and dedispersion_MI250X; other spaces were held out.
 """
 
 import argparse
@@ -28,7 +31,9 @@ SHARED: Final = Path(__file__).parents[3] / "shared" / "data" / "kernel-tuner"
 OURS: Final = "kernelcast"
 WARM: Final = "warm"
 DEVELOPED_ON: Final = ("convolution_A4000", "convolution_A6000", "dedispersion_MI250X")
+"""Spaces on which the search's settings were chosen; figures of the others are the honest ones."""
 FLAT_EXCESS: Final = 0.1
+"""Excess of plain local search below which a space is too flat for a comparison of costs."""
 
 Scores = Mapping[str, Sequence[Score]]
 

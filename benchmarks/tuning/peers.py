@@ -14,7 +14,9 @@ from kernelcast.tuning.space import Space
 
 Costs = Generator[int, float, None]
 POPULATION = 20
+"""Configurations of a generation, as Kernel Tuner's genetic algorithm has."""
 MUTATION = 0.1
+"""Probability that a parameter of a child gets a random value."""
 
 
 class Peer:

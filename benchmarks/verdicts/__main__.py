@@ -20,7 +20,9 @@ from benchmarks.verdicts.recordings import recordings
 from benchmarks.verdicts.trials import Cell, Result, run_cell
 
 GAINS: Final = (0.0, -0.03, 0.02, 0.05)
+"""True gains of the candidate; 0.02 is 2 % faster."""
 CAMPAIGN_DISTURBANCES: Final = ("none", "drift and spikes", "load every 6", "bursty neighbour")
+"""Disturbances under which campaigns run: one of each kind."""
 
 
 def main() -> int:

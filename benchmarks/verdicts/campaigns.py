@@ -14,8 +14,11 @@ from benchmarks.verdicts.trials import Cell, run_trial
 from kernelcast.tuning.experiment import Decision
 
 CANDIDATES: Final = 50
+"""Candidates of a campaign, one after the other."""
 WORST_GAIN: Final = -0.03
+"""True gains of the candidates lie between this and 0: none is faster."""
 TOO_SLOW: Final = 1.01
+"""Ratio to the first configuration above which a campaign has made the program slower."""
 
 
 @dataclass(frozen=True, slots=True)

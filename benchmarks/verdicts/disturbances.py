@@ -12,6 +12,7 @@ from typing import Final
 
 Disturbance = Callable[[Random], Iterator[tuple[float, float]]]
 
+# The docstrings below give each value's meaning; all are shares of a launch's time, or probabilities a launch.
 DRIFT: Final = 0.03
 DRIFT_CORRELATION: Final = 0.9
 SPIKE_PROBABILITY: Final = 0.02

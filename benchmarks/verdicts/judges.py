@@ -1,4 +1,8 @@
-"""The judges that are compared: the experiment, and the rule of revision f236111 (alternating blocks)."""
+"""The judges that are compared: the experiment, and the rule of revision f236111 (alternating blocks).
+
+A judge decides whether a candidate configuration is faster than the kept one. `trials` asks it for the arm of each
+launch, the kept or the candidate one, and records the launch's time.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +23,7 @@ class Decided:
 
 
 class Judge(Protocol):
-    """Decides between two arms."""
+    """Decides whether the candidate is kept; see the module."""
 
     def next_arm(self) -> Arm:
         """Return the arm of the next launch."""

@@ -8,6 +8,7 @@ from statistics import median
 from typing import Final
 
 SHORTEST: Final = 10
+"""Repetitions that a configuration must have."""
 SUFFIX: Final = ".json.gz"
 
 

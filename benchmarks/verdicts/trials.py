@@ -12,6 +12,7 @@ from benchmarks.verdicts.recordings import Recording
 from kernelcast.tuning.experiment import Arm, Decision
 
 LONGEST: Final = 5000
+"""Launches after which a judge must have decided."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""Rolls approved values of tunables that change at a restart only out to a deployment; proves each before and after.
+"""Rolls approved values of restart-only tunables out to a deployment, and measures each before and after.
 
-`kernelcast hints approve` is the person's part. Kafka gets the outcome, which closes the hint.
+A person approves a hint with `kernelcast hints approve`. This DAG writes its outcome to Kafka, which closes the hint.
 Airflow 3. The worker needs kernelcast[runtime], kubectl, and a GPU like that of the deployment.
 """
 
@@ -17,7 +17,7 @@ FAILED = '{"decision": "failed", "reason": "the runs ended with an error"}'
 
 
 def proof(change: dict[str, str]) -> str:
-    """Run new and old value in turn, as kernelcast's trials do; returns the verdict as JSON."""
+    """Run the program with new and old value in turn, as kernelcast's trials do; returns the verdict as JSON."""
     new, old = (f"{change['tunable']}={change[which]}" for which in ("value", "previous"))
     command = ("python", "-m", "kernelcast.tuning.runs", "--set", new, "--against", old, "--", *SHORT_RUN)
     return subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True).stdout or FAILED
