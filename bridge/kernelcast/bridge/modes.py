@@ -1,4 +1,4 @@
-"""The three modes of running several replicas; `Bridge` asks here what the settings of a mode mean for its parts."""
+"""The three modes of running several replicas, and their settings and Kafka properties; `Bridge` asks for them."""
 
 import re
 import socket

@@ -3,7 +3,7 @@
 OTLP's bucket i of scale s covers (base**i, base**(i + 1)], which is Prometheus' bucket i + 1 of schema s. Schemas below
 -4 do not exist in Prometheus: such a histogram has its classic buckets alone.
 
-All functions write to `out` from index `at` on and return the index after what they wrote; `max_bytes` has bounded the
+All functions write to `out` from index `at` on and return the index after the last byte; `max_bytes` has bounded the
 size before. No function allocates, and only `out` changes.
 
 Sources: prometheus/client_model, io/prometheus/client/metrics.proto; opentelemetry-specification,

@@ -1,6 +1,6 @@
 """The assigned partitions: how far each has been read, its clock, and the time at which it may be exposed.
 
-`Intake` reports what it reads and asks for limits by partition number; the store gets these (`oldest_ms`, `heard_ms`).
+`Intake` notes each batch here, and gives the store limits by partition number (`oldest_ms`, `heard_ms`).
 
 A partition is exposed after all messages have been read that it had at assignment. A scrape before that would see
 counters fall, and `increase()` would count everything again. Without a consumer group one series may be in several

@@ -1,4 +1,4 @@
-"""Kafka as the backlog of one destination: reads batches, commits what the receiver has, and measures the lag."""
+"""Kafka as the backlog of one destination: reads batches, commits them once they are delivered, measures the lag."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

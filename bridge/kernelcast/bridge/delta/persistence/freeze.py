@@ -1,6 +1,6 @@
 """Converts rows of totals to the columns of a snapshot (`freeze`) and back (`thaw`).
 
-`Deltas` freezes what it writes, `joining` thaws what was read; a snapshot lists gaps and blocks of its rows end to end.
+`Deltas` and `joining` call both. A snapshot has the gaps and blocks of all its rows end to end.
 """
 
 from collections.abc import Iterable, Mapping
