@@ -9,7 +9,7 @@ import numpy as np
 from kernelcast.bridge.pages.layout import Layout, StoreSnapshot
 from kernelcast.bridge.pages.page import PackedTexts, PageValues
 from kernelcast.bridge.pages.view import ALL, SeriesView
-from kernelcast.bridge.tables.columns import INTEGER, NOT_A_HISTOGRAM
+from kernelcast.bridge.tables.columns import HAS_SUM, INTEGER, NOT_A_HISTOGRAM
 from kernelcast.bridge.tables.families import Family
 from kernelcast.wire.catalogue import Kind
 
@@ -24,13 +24,13 @@ def rendered(labels: Sequence[tuple[str, str]]) -> bytes:
 
 @dataclass
 class FakeStore:
-    """A store whose series are given; a histogram is given as its sum and count.
+    """A store whose series are given; a histogram is given as its sum, None without one, and its count.
 
     Attributes:
         values: By name and labels, the value, or (sum, count).
     """
 
-    values: Mapping[Key, float | tuple[float, int]] = field(default_factory=dict)
+    values: Mapping[Key, float | tuple[float | None, int]] = field(default_factory=dict)
     views: list[SeriesView] = field(default_factory=list)
     _layouts: dict[tuple[Key, ...], Layout] = field(default_factory=dict)
 
@@ -43,9 +43,13 @@ class FakeStore:
         histogram = [isinstance(value, tuple) for value in given]
         integer = [value[1] if isinstance(value, tuple) else int(value) for value in given]
         value = [
-            value[0] if isinstance(value, tuple) else math.nan if value == int(value) else value for value in given
+            value[0] or 0.0 if isinstance(value, tuple) else math.nan if value == int(value) else value
+            for value in given
         ]
-        flags = [0 if isinstance(value, tuple) or value != int(value) else INTEGER for value in given]
+        flags = [
+            (0 if value[0] is None else HAS_SUM) if isinstance(value, tuple) else INTEGER if value == int(value) else 0
+            for value in given
+        ]
         n = len(keys)
         empty = PackedTexts.of(())
         zeros = np.zeros(n, np.int64)

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kernelcast.bridge.pages.layout import Layout, SnapshotSource, StoreSnapshot
 from kernelcast.bridge.pages.view import SeriesView
-from kernelcast.bridge.tables.columns import INTEGER, NOT_A_HISTOGRAM, FloatArray, Int64Array
+from kernelcast.bridge.tables.columns import HAS_SUM, INTEGER, NOT_A_HISTOGRAM, FloatArray, Int64Array
 
 SECONDS: Final = 900.0
 """Length of the ring: the longest range of the built-in screens."""
@@ -101,9 +101,10 @@ class SampleRing:
             column = self._values[:, len(self._times) - 1]
             values, row_map = snapshot.values, self._row_map
             plain = np.where(values.flags & INTEGER, values.integer, values.value)
+            sums = np.where(values.flags & HAS_SUM, values.value, np.nan)
             for (positions, rows), given in (
                 (row_map.values, plain),
-                (row_map.sums, values.value),
+                (row_map.sums, sums),
                 (row_map.counts, values.integer),
             ):
                 column[rows] = given[positions]

@@ -37,6 +37,13 @@ def test_a_histogram_is_kept_as_its_sum_and_count() -> None:
     assert kept.window("duration_count").values.tolist() == [[7.0]]
 
 
+def test_a_histogram_without_a_sum_has_none_in_the_ring() -> None:
+    kept, store = ring(), FakeStore({("duration", (("kernel", "a"),)): (None, 7)})
+    kept.read(store, 1.0)
+    assert math.isnan(kept.window("duration_sum").values[0, 0])
+    assert kept.window("duration_count").values.tolist() == [[7.0]]
+
+
 def test_a_series_that_is_gone_has_no_value_and_later_no_row() -> None:
     kept, store = ring(), FakeStore({temperature("0"): 60, temperature("1"): 70})
     kept.read(store, 0.0)
