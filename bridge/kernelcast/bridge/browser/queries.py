@@ -219,11 +219,12 @@ class Join:
     def evaluate(self, ring: SampleRing) -> Vector:
         """Evaluate it at every time of the ring."""
         left, right = self.left.evaluate(ring), self.right.evaluate(ring)
-        times = left.times if len(left.times) < len(right.times) else right.times  # a reading may come in between
+        # A reading may come in between, and the oldest one go.
+        times, of_left, of_right = np.intersect1d(left.times, right.times, assume_unique=True, return_indices=True)
         apply = _OPERATIONS[self.operation]
         with np.errstate(divide="ignore", invalid="ignore"):
             series = {
-                labels: apply(values[: len(times)], right.series[labels][: len(times)])
+                labels: apply(values[of_left], right.series[labels][of_right])
                 for labels, values in left.series.items()
                 if labels in right.series
             }
