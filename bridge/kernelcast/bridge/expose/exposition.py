@@ -68,8 +68,9 @@ class Exposition:
         wanted = BodyKey(format_.format, coding, view)
         if not self._compiled(format_.format) or self._hidden():
             return self._page(wanted, empty_body(coding), headers)
-        if not view.includes_process_metrics and self._tag(wanted, self._store.version) in _tags(request):
-            return Response(status_code=304, headers={**headers, "etag": self._tag(wanted, self._store.version)})
+        tag = self._tag(wanted, self._store.version)  # read once: the version may rise meanwhile
+        if not view.includes_process_metrics and tag in _tags(request):
+            return Response(status_code=304, headers={**headers, "etag": tag})
         body = self._bodies.body(wanted)
         if self._hidden():  # the process may have been suspended meanwhile
             return self._page(wanted, empty_body(coding), headers)

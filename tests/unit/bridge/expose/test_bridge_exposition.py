@@ -157,6 +157,31 @@ def test_before_anything_is_compiled_a_scrape_gets_the_processes_own_metrics_at_
     assert (part.status_code, part.text, part.headers.get("etag")) == (200, "", None)
 
 
+class ChangingStore:
+    """A store that changes between two reads of its version, after the first `calm` reads."""
+
+    def __init__(self, store: SeriesStore, calm: int) -> None:
+        self._store, self._calm, self._reads = store, calm, 0
+
+    @property
+    def version(self) -> int:
+        self._reads += 1
+        return self._store.version + max(0, self._reads - self._calm)
+
+    def snapshot(self, view: SeriesView) -> StoreSnapshot:
+        return self._store.snapshot(view)
+
+
+def test_an_unchanged_page_keeps_its_tag_though_the_store_changes_meanwhile() -> None:
+    store = exposed_store()
+    store.apply(decoded([Point(0, 1.5, 1)]), come_from(), Known(lambda _: gauge()))
+    exposition = Exposition(ChangingStore(store, calm=2), CollectorRegistry(), observe=lambda *_: None)
+    browser = Browser(Route("/metrics", exposition.answer))
+    tag = browser.ask("GET", "/metrics?shard=1/2").headers["etag"]
+    again = browser.ask("GET", "/metrics?shard=1/2", headers={"if-none-match": tag})
+    assert (again.status_code, again.headers["etag"]) == (304, tag)
+
+
 def test_while_one_format_is_compiled_its_scrapers_get_the_next_one_that_they_take() -> None:
     store = exposed_store()
     store.apply(decoded([Point(0, 1.5, 1)]), come_from(), Known(lambda _: gauge()))
