@@ -152,6 +152,8 @@ class PushBacklog:
             self._commit(wait=True)
         for key in keys & self._progress.keys():
             del self._progress[key]
+            self._held_ends.pop(key, None)
+            self._batch.ends.pop(key, None)
             self._metrics.forget(*key)
         self._held = [message for message in self._held if _key(message) not in keys]
         self._batch.has_lost_partition |= any(_key(message) in keys for message in self._batch.messages)

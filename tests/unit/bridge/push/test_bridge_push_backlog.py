@@ -141,6 +141,22 @@ def test_a_receiver_of_1_0_is_no_receiver_where_2_0_is_demanded() -> None:
     assert (site.own("retries_total", cause="configuration") or 0) >= 1
 
 
+def test_the_end_of_a_partition_is_forgotten_with_it() -> None:
+    site = PushSite(PrometheusOfLists(), keys=(P0, P1))
+    site.log.write(P0, launches(1, 10))
+    batch = site.backlog.read(max_bytes=1, linger_seconds=0, stopping=lambda: False)
+    for time_ms in (10, 20, 30):
+        site.log.write(P1, launches(1, time_ms))
+    site.member.reached = [TopicPartition(*P1, 3)]
+    assert site.backlog.wait(0.2, stopping=lambda: False)
+    site.member.leave(site.backlog, P1)
+    site.member.join(site.backlog, P1)
+    site.backlog.acknowledge(batch)
+    site.member.at_once = 1
+    site.backlog.acknowledge(site.backlog.read(max_bytes=1, linger_seconds=0, stopping=lambda: False))
+    assert site.log.committed[P1] == 1, "two messages of it have not been read"
+
+
 def test_stopping_commits_nothing_that_was_not_acknowledged() -> None:
     site = PushSite(PrometheusOfLists(script=[httpx.Response(503)] * 1000))
     site.log.write(P0, launches(1, 10))
