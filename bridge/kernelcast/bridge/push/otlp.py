@@ -58,16 +58,21 @@ class OtlpPayload:
     def by_series(self) -> list["OtlpPayload"]:
         """Up to PARTS parts, each series whole in one, by its hash; slow, used only for rejected requests."""
         divisor = PARTS**self.level
-        parts: dict[int, list[bytes]] = {}
-        for series, point in _single_points(self.bodies):
-            parts.setdefault(zlib.crc32(series) // divisor % PARTS, []).append(point)
+        parts: dict[int, dict[int, list[bytes]]] = {}  # by part and message, so that a part has messages as well
+        for message, body in enumerate(self.bodies):
+            for series, point in _single_points([body]):
+                part = parts.setdefault(zlib.crc32(series) // divisor % PARTS, {})
+                part.setdefault(message, []).append(point)
         if (
             len(parts) == 1
             and divisor * PARTS < 1 << 32
             and len({series for series, _ in _single_points(self.bodies)}) > 1
         ):
             return OtlpPayload(self.bodies, self.counts, self.level + 1).by_series()
-        return [OtlpPayload((b"".join(part),), (len(part),), self.level + 1) for part in parts.values()]
+        return [
+            OtlpPayload(tuple(map(b"".join, part.values())), tuple(map(len, part.values())), self.level + 1)
+            for part in parts.values()
+        ]
 
     def by_message(self) -> list["OtlpPayload"]:
         """One part for each message, in order."""

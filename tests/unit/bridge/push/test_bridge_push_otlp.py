@@ -16,6 +16,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE
 from tests.support.push.push_site import MS, P0, PushSite
 
+from kernelcast.bridge.push.otlp import OtlpPayload
 from kernelcast.columnar import Decoder, Sample
 from kernelcast.wire.catalogue import BY_OTLP_NAME, CATALOGUE, Kind, kernel, translate
 from kernelcast.wire.histogram import DurationTotals
@@ -215,6 +216,22 @@ def test_messages_delivered_before_a_crash_are_found_refused_and_what_follows_th
     expected = {(f"k{i}", time_ms) for i in range(20) for time_ms in range(10, 20)}
     assert {(name, time_ms) for name, _, time_ms in points_of(collector.requests)} == expected
     assert after.log.committed == {P0: 10}
+
+
+def test_of_series_that_were_delivered_before_a_crash_only_the_delivered_points_are_refused() -> None:
+    collector = Collector(ordered=True)
+    site = site_for(collector)
+    for time_ms in (10, 20):
+        site.log.write(P0, *(launches(time_ms, name=f"k{i}") for i in range(40)))
+    bodies = tuple(record.body or b"" for record in site.log.messages[P0])
+    part = OtlpPayload(bodies, (40, 40)).by_series()[0]
+    delivered = {name for name, _, _ in points_of([ExportMetricsServiceRequest.FromString(b"".join(part.bodies))])}
+    assert len(delivered) > 1
+    collector.last = dict.fromkeys(delivered, 15)
+    site.push_all()
+    names = {f"k{i}" for i in range(40)}
+    expected = {(name, time_ms) for name in names for time_ms in (10, 20)} - {(name, 10) for name in delivered}
+    assert {(name, time_ms) for name, _, time_ms in points_of(collector.requests)} == expected
 
 
 def test_a_request_that_is_too_large_is_sent_in_parts() -> None:
