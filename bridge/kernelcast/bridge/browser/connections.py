@@ -65,7 +65,7 @@ class ConnectionPool:
             TimeoutError: The answer did not come in time.
             AnswerTooLargeError: It is larger than `max_bytes`.
             OSError: The server does not answer.
-            http.client.HTTPException: It does not speak HTTP.
+            http.client.HTTPException: It does not speak HTTP, or the answer ends early.
         """
         deadline = time.monotonic() + self._timeout_seconds
         with self._lock:
@@ -110,6 +110,8 @@ class ConnectionPool:
                 if len(data) > self._max_bytes:
                     raise AnswerTooLargeError
                 _limit_next_read(connection, deadline)
+            if response.length:  # `read1` reports an early end like the end of the body
+                raise http.client.IncompleteRead(bytes(data), response.length)
             kept = not response.will_close
             response.close()  # `read1` leaves it open at the end of the body, and the connection with it
             return ForwardedAnswer(

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.client import HTTPException
+from http.client import HTTPException, IncompleteRead
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -18,7 +18,7 @@ PEERS: list[int] = []
 
 
 class Prometheus(BaseHTTPRequestHandler):
-    """Answers by the path: at once, never, without an end, or with a redirect."""
+    """Answers by the path: at once, never, without an end, with half of its bytes, or with a redirect."""
 
     protocol_version = "HTTP/1.1"
 
@@ -31,11 +31,11 @@ class Prometheus(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "application/json")
         self.send_header("Location", "http://127.0.0.1:1/")
         size = 1_000_000 if self.path.endswith("large") else 2
-        self.send_header("Content-Length", str(size))
+        self.send_header("Content-Length", str(2 * size if self.path.endswith("half") else size))
         self.end_headers()
         with contextlib.suppress(ConnectionError):  # the client has seen enough
             self.wfile.write(b"{}" * (size // 2))
-        self.close_connection = self.path.endswith("last")
+        self.close_connection = self.path.endswith(("last", "half"))
 
     def log_message(self, *_: object) -> None:
         pass
@@ -68,6 +68,11 @@ def test_an_answer_that_is_too_large_is_not_read_to_its_end() -> None:
         with pytest.raises(AnswerTooLargeError):
             made.ask("/large", b"", {})
         assert made.ask("/a", b"", {}).status == 200, "the connection in the middle of an answer is not used again"
+
+
+def test_an_answer_that_ends_early_is_an_error() -> None:
+    with connections() as made, pytest.raises(IncompleteRead, match="2 more expected"):
+        made.ask("/half", b"", {})
 
 
 def test_a_slow_server_is_given_up_in_time() -> None:
