@@ -132,7 +132,10 @@ class PrometheusProxy:
     def _forward(self, path: str, parameters: Mapping[str, str], coding: str) -> ForwardedAnswer:
         forwarded = {**parameters, "timeout": f"{self._settings.timeout_seconds:g}s"}
         body = "&".join(f"{name}={_encoded(value)}" for name, value in forwarded.items()).encode()
-        headers = {**_HEADERS, "Accept-Encoding": coding, **self._credentials()}
+        try:
+            headers = {**_HEADERS, "Accept-Encoding": coding, **self._credentials()}
+        except OSError as error:
+            raise RefusedQueryError(502, f"credentials cannot be read: {error}") from None
         try:
             answer = self._ask(f"/api/v1/{path}", body, headers)
         except AnswerTooLargeError:

@@ -58,6 +58,13 @@ def test_a_query_reaches_prometheus_and_its_answer_comes_back() -> None:
     assert parse_qs(body.decode()) == {"query": ["up"], "time": ["12.5"], "timeout": ["10s"]}
 
 
+def test_a_token_that_cannot_be_read_is_named_as_the_reason(tmp_path: Path) -> None:
+    answer = page(lambda *_: GOOD, bearer_token_file=tmp_path / "token").get("/query?query=up&time=1")
+    assert answer.status_code == 502
+    assert "credentials cannot be read" in answer.json()["error"]
+    assert "token" in answer.json()["error"]
+
+
 @pytest.mark.parametrize("kind", ["series", "admin", "labels", "query_exemplars"])
 def test_no_other_path_is_forwarded(kind: str) -> None:
     with pytest.raises(RefusedQueryError, match="is not forwarded"):
