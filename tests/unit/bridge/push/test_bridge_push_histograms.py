@@ -89,6 +89,8 @@ def test_a_native_histogram_has_the_buckets_that_were_sent_at_most_at_scale_8(
         ({"positive": (0, [1, 2]), "scale": 3}, False, 4, "malformed_histogram"),
         ({"positive": (0, [1, 2]), "scale": -5}, False, 3, "unsupported"),
         ({"explicit_bounds": [1.0, 2.0], "bucket_counts": [1, 1, 1]}, True, 4, "malformed_histogram"),
+        ({"explicit_bounds": [-math.inf, 1.0], "bucket_counts": [1, 1, 1]}, True, 3, "malformed_histogram"),
+        ({"explicit_bounds": [1.0, math.inf], "bucket_counts": [1, 1, 1]}, True, 3, "malformed_histogram"),
     ],
 )
 def test_a_histogram_that_prometheus_would_refuse_is_left_out_and_counted(
@@ -128,6 +130,13 @@ def test_bounds_that_change_make_other_series_and_the_end_marks_the_last_ones() 
     ended = classic(bench.payloads(histogram_export({"flags": 1}, explicit=True, count=0)))
     assert len(ended) == 5
     assert all(math.isnan(value) for value in ended.values())
+
+
+def test_receivers_without_native_histograms_get_scales_that_those_do_not_have() -> None:
+    point = {"positive": (-1, [1, 2]), "scale": -5, "zero_count": 0}
+    found = classic(Bench(native_histograms=False).payloads(histogram_export(point, explicit=False, count=3)))
+    assert found["wait_seconds_bucket{1.0}"] == 1
+    assert (found["wait_seconds_bucket{+Inf}"], found["wait_seconds_count"]) == (3, 3)
 
 
 def test_receivers_without_native_histograms_get_the_classic_buckets_of_our_own_pages() -> None:

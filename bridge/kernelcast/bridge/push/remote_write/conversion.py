@@ -17,7 +17,7 @@ from kernelcast.bridge.push.remote_write.classic import PointTimes, classic_rows
 from kernelcast.bridge.push.remote_write.directory import Directory
 from kernelcast.bridge.push.remote_write.histograms import arrays_of
 from kernelcast.bridge.push.remote_write.known import UNSEEN, KnownSeries
-from kernelcast.bridge.push.remote_write.native import MALFORMED, SOUND, examine
+from kernelcast.bridge.push.remote_write.native import MALFORMED, TOO_COARSE, examine
 from kernelcast.bridge.push.remote_write.rows import STALE_BITS, SampleRows, WritePayload
 from kernelcast.bridge.push.remote_write.targets import TargetInfoProducers
 from kernelcast.bridge.push.settings import PushSettings
@@ -132,8 +132,9 @@ class Conversion:
         examine(arrays_of(columns), stale.view(np.uint8), findings)
         placed = self._sendable(columns, known)
         self._metrics.discarded("malformed_histogram", int((placed & (findings == MALFORMED)).sum()))
-        self._metrics.discarded("unsupported", int((placed & (findings > MALFORMED)).sum()))
-        usable: NDArray[np.bool_] = placed & (findings == SOUND)
+        too_coarse = (findings == TOO_COARSE) & self._settings.native_histograms
+        self._metrics.discarded("unsupported", int((placed & too_coarse).sum()))
+        usable: NDArray[np.bool_] = placed & (findings != MALFORMED) & ~too_coarse
         return usable
 
     def _with_sum(self, columns: HistogramColumns, rows: NDArray[np.intp]) -> NDArray[np.intp]:

@@ -9,7 +9,7 @@ is finer, none below -4; bucket i of OTLP is bucket i + 1 of Prometheus.
 import numpy as np
 
 from kernelcast.bridge.push.remote_write.histograms import HistogramArrays, UInt64Array
-from kernelcast.bridge.tables.columns import Int64Array, UInt8Array
+from kernelcast.bridge.tables.columns import FloatArray, Int64Array, UInt8Array
 from kernelcast.columnar import EXPLICIT
 from kernelcast.columnar.compiled import allocating_kernel, inlined, kernel
 from kernelcast.wire.histogram import CLASSIC_EXPONENTS
@@ -234,9 +234,18 @@ def adds_up(count: np.uint64, counts: UInt64Array, first: int, last: int, total:
     return total
 
 
+@inlined
+def are_rising(bounds: FloatArray, low: int, high: int) -> bool:
+    """Whether bounds are finite and strictly rising."""
+    for j in range(low, high):  # noqa: SIM110  numba has no generators here
+        if not np.isfinite(bounds[j]) or (j > low and bounds[j] <= bounds[j - 1]):
+            return False
+    return True
+
+
 @kernel
 def examine(points: HistogramArrays, stale: UInt8Array, out: UInt8Array) -> None:
-    """Write for each point whether it can be sent: SOUND, MALFORMED or TOO_COARSE.
+    """Write for each point whether it can be sent: SOUND, MALFORMED, or TOO_COARSE for a native histogram.
 
     Args:
         points: Histograms of both kinds.
@@ -257,7 +266,7 @@ def examine(points: HistogramArrays, stale: UInt8Array, out: UInt8Array) -> None
             low, high = bound_ends[i], bound_ends[i + 1]
             if last > first:
                 total = adds_up(counts[i], buckets, first, last, np.uint64(0))
-            if last > first and last - first != high - low + 1:
+            if last > first and (last - first != high - low + 1 or not are_rising(points.bounds, low, high)):
                 out[i] = MALFORMED
         else:
             total = adds_up(counts[i], positive, positive_ends[i], positive_ends[i + 1], zeros[i])
