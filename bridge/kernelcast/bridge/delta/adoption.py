@@ -1,4 +1,4 @@
-"""Adoption of totals: a series that moves to the partition of another replica keeps its total.
+"""Adoption of totals: a series that moves to the partition of another replica keeps its total; see `Deltas.upkeep`.
 
 After partitions were added to a topic, a series may continue in a partition of another replica. To that replica the
 series is new, and it does not have the total of the former owner. It reads that total from the former owner's snapshot
@@ -44,6 +44,17 @@ from kernelcast.bridge.partitions.partition import Key
 from kernelcast.bridge.tables.columns import Int64Array
 from kernelcast.wire.errors import WireError
 
+# Example, in seconds of Kafka's clock. Replica A owns partition 0 of a topic; partition 1 is added, and B owns it.
+#
+#    90  A reads the series' last point in partition 0. Its total there is 50.
+#   105  The next point, 3, comes in partition 1. To B the series is new: its total is 3, PENDING, and not exposed.
+#   150  The series has had no point in partition 0 for `hold_seconds`, 60: A withdraws it. A's snapshot has the 50.
+#   180  Another point, 4: B's total is 7, and overdue, because the series has stayed for more than 60 s and
+#        READ_SECONDS (without this point it would be overdue at 195, `RETURN_MS` later). B reads A's snapshot: the 50
+#        ends at 90, before 105 (`precedes`), so it counts other points. B's total becomes 57, and is exposed.
+#
+# If A's snapshot does not cover the messages before 105 yet, because A lags, B waits (`_behind`, `_ready`). If the
+# series has returned to A, A's total has a newer point than B's, and B's total stays PENDING (`_continue`).
 READ_SECONDS: Final = 10.0
 """Interval between two reads of other replicas' snapshots, and between two writes while a topic has grown recently."""
 RETURNS_HOLDS: Final = 2
