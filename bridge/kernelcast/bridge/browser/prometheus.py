@@ -29,6 +29,7 @@ PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """The paths below `/api/v1` that are forwarded, with the parameters of each."""
 MAX_QUERY_CHARACTERS: Final = 16_384
+"""Several times the longest query of a generated dashboard."""
 MAX_POINTS: Final = 1_500
 """Points of each series in one answer; a page asks for 240."""
 MAX_WAITING: Final = 512
@@ -36,6 +37,7 @@ MAX_WAITING: Final = 512
 MAX_KEPT_TEXTS: Final = 512
 """The pages have some 300 queries."""
 MAX_KEPT_CHARACTERS: Final = 8192
+"""Longest text whose decoded form is cached; longer ones are rare, and would fill the cache."""
 LARGE_ANSWER: Final = "the answer is larger than pages.max_response_bytes allows; choose fewer series or a shorter time"
 _NUMBER: Final = re.compile(r"-?[0-9]{1,12}(\.[0-9]{1,9})?")
 _HEADERS: Final = {"User-Agent": USER_AGENT, "Content-Type": "application/x-www-form-urlencoded"}

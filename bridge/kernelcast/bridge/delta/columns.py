@@ -10,6 +10,7 @@ from kernelcast.bridge.tables.columns import FloatArray, Int32Array, Int64Array,
 UNSEEN: Final = -1
 """Not classified yet."""
 NOT_DELTA: Final = -2
+"""A cumulative series or a gauge; its points pass unchanged."""
 REFUSED: Final = -3
 """A delta series beyond `max_series`."""
 
@@ -108,6 +109,7 @@ FREE_GAP: Final = 0
 USED_GAPS: Final = 1
 FORGOTTEN_GAPS: Final = 2
 GAP_CONTROLS: Final = 3
+"""Length of `Gaps.control`."""
 
 
 class DeltaColumns(NamedTuple):

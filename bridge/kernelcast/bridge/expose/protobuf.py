@@ -16,6 +16,7 @@ from kernelcast.bridge.tables.columns import HAS_SUM, INTEGER, NOT_A_HISTOGRAM, 
 from kernelcast.bridge.tables.exponential import classic_bucket_counts
 
 SMALL_BYTES: Final = 64 * 1024
+"""Pieces below this size are joined, because each piece of a response costs a system call."""
 LARGE_BYTES: Final = 1024 * 1024
 """Small pieces are joined until they have this many bytes."""
 

@@ -8,8 +8,11 @@ from typing import Final
 from kernelcast.wire.errors import RequestError
 
 MAX_SHARDS: Final = 256
+"""Each shard has a cached layout and a scrape; a million series need about ten."""
 MAX_NAMES: Final = 100
+"""Families of one request; more would make a URL of several KiB."""
 LONGEST_NAME: Final = 256
+"""Characters of a family in a request."""
 SHARD: Final = "shard"
 NAMES: Final = "name[]"
 _SHARD: Final = re.compile(r"([0-9]{1,4})/([0-9]{1,4})")

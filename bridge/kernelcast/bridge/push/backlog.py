@@ -16,9 +16,11 @@ from kernelcast.wire.errors import BrokerError
 MESSAGES_AT_ONCE: Final = 32
 """Messages per call of `consume`: 16 MiB at most, at 512 KiB each. The call that fills a batch ends it."""
 POLL_SECONDS: Final = 0.1
+"""Longest wait of one poll, and so of a stop."""
 MAX_POLL_GAP_SECONDS: Final = 5.0
 """Longest time between two polls while a batch is sent: a rebalance waits for a poll."""
 UPKEEP_SECONDS: Final = 1.0
+"""Interval at which the lag is updated."""
 END_QUERY_SECONDS: Final = 10.0
 """Interval of queries for the end of the log while fetching is paused: without fetches librdkafka does not learn it."""
 

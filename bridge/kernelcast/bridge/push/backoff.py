@@ -8,7 +8,9 @@ from email.utils import parsedate_to_datetime
 from typing import Final
 
 FIRST_SECONDS: Final = 0.5
+"""Limit of the first pause; it doubles with each failure."""
 LONGEST_SECONDS: Final = 30.0
+"""Limit of a pause, so that a receiver that is back gets points within half a minute."""
 LONGEST_ASKED_SECONDS: Final = 600.0
 """Longest pause that a receiver may ask for."""
 

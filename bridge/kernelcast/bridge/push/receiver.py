@@ -16,6 +16,7 @@ from kernelcast.wire.errors import ConfigurationError
 LONGEST_RESPONSE_BYTES: Final = 64 * 1024
 """Bytes of a response that are read: error texts and OTLP's partial success are short."""
 SHOWN_CHARACTERS: Final = 300
+"""Characters of a response in logs and in the status of a destination."""
 USER_AGENT: Final = "kernelcast-bridge"
 
 

@@ -15,8 +15,9 @@ from kernelcast.wire.catalogue import BY_OTLP_NAME, Kind, translate
 PLAIN: Final = 0
 WIRE_ONLY: Final = 1
 RENAMED: Final = 2
+"""Treatments of a series: sent unchanged, left out, or sent under another name."""
 UNSEEN: Final = 255
-"""Treatments of a series: sent unchanged, left out, sent under another name, not determined yet."""
+"""Not determined yet."""
 
 
 def treatment(identity: SeriesIdentity) -> int:

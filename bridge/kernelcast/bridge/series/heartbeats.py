@@ -22,7 +22,7 @@ from kernelcast.wire.catalogue import bridge as rows
 UP: Final = 0
 AGE: Final = 1
 INFO: Final = 2
-"""Kinds of such a series: the row of each in `_own`."""
+"""Kinds of series about a producer: its row in `_own`."""
 ROWS: Final = (rows.PRODUCER_UP, rows.PRODUCER_AGE, rows.TARGET_INFO)
 
 MISSED_INTERVALS: Final = 3

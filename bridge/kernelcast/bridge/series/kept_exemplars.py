@@ -15,9 +15,11 @@ from kernelcast.columnar import EXPLICIT, Decoded, PointExemplar, PointType, exe
 from kernelcast.wire.catalogue import Kind
 
 MAX_SERIES: Final = 100_000
+"""Limit for the number of series that have exemplars."""
 MAX_BYTES: Final = 64 * 1024 * 1024
 """Limit for all series together. Beyond either limit, the series without a new exemplar for longest loses its own."""
 MAX_BYTES_PER_POINT: Final = 16 * 1024
+"""A point with more is not kept: OpenMetrics allows 128 characters of labels for each exemplar."""
 MAX_PER_BATCH: Final = 20_000
 """Points with exemplars in one batch; storing one takes a microsecond or two."""
 MAX_PER_SERIES: Final = 10

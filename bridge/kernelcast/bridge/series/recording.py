@@ -32,6 +32,7 @@ from kernelcast.bridge.tables.producers import UNLISTED_PRODUCER
 from kernelcast.columnar.compiled import inlined
 
 LONGEST_INTERVAL_MS: Final = 2**31 - 1
+"""Largest value of the int32 columns, 25 days."""
 MEMORY_SHIFT: Final = 3
 """The influence of a long gap between two points decreases over 2**3 = 8 times its length."""
 

@@ -34,6 +34,7 @@ NO_KEY: Final = 0
 """Key hash of messages without a key."""
 
 NOT_A_HISTOGRAM: Final = -1
+"""Schema of series with one value."""
 EXPONENTIAL: Final = 0
 """Schema of exponential histograms, stored as blocks (see `exponential`); text shows the bounds of `wire.histogram`."""
 NO_BOUNDS: Final = 1
@@ -42,25 +43,39 @@ NO_BOUNDS: Final = 1
 # Outcomes of a point. `WireColumns.slot` has the negative of a code if the series is refused.
 STORED: Final = 0
 UNKNOWN: Final = 1
+"""Of a series number that the store has not seen: it is admitted with its first point."""
 WIRE_ONLY: Final = 2
+"""The catalogue marks the metric for the wire only."""
 TEMPORALITY: Final = 3
+"""A sum or histogram without temporality; where remote write is pushed, also a delta series."""
 TYPE_CONFLICT: Final = 4
+"""A metric of another kind has its name."""
 SERIES_LIMIT: Final = 5
+"""With it, the lines of all series would exceed their limit."""
 METRIC_LIMIT: Final = 6
+"""With it, the lines of its metric would exceed their limit."""
 UNNAMED: Final = 7
+"""Its name has no legal character."""
 LABELS_TOO_LONG: Final = 8
+"""Its rendered labels are longer than `translate.LONGEST_LABELS_BYTES`."""
 OLDER: Final = 9
+"""The stored point is newer, see `judgement.judge`."""
 SECOND_WRITER: Final = 10
+"""Another live writer owns the series."""
 MALFORMED_HISTOGRAM: Final = 11
+"""Its buckets do not add up to its count, or its bounds do not rise."""
 OTHER_REPLICA: Final = 12
 """Not an error: another replica keeps this series."""
 PRODUCER_LIMIT: Final = 13
+"""With it, the lines of its producer would exceed their limit."""
 OUTCOMES: Final = 14
+"""Number of outcomes; the codes from here on count in addition to one."""
 CLAMPED: Final = 14
 """Counted in addition to the outcome: the point's time was too far in the future and was set to its append time."""
 MEMBERSHIP: Final = 15
 """Greater than 0 if the set of exposed series has changed."""
 COUNTS: Final = 16
+"""Length of arrays of counts."""
 
 # Growth state of a partition.
 UNCHANGED: Final = 0

@@ -32,6 +32,7 @@ NEGATIVE_LENGTH_WORD: Final = 6
 CAPACITY_WORD: Final = 7
 """Words of the whole block."""
 HEADER_WORDS: Final = 8
+"""Words before the first count."""
 
 MAX_BUCKETS: Final = 320
 """Largest number of buckets on each side; twice OpenTelemetry's default. A histogram with more is stored at a coarser

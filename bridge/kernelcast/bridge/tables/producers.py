@@ -26,6 +26,7 @@ from kernelcast.columnar.compiled import kernel
 UNLISTED_PRODUCER: Final = 0
 """Row shared by all producers without a name or beyond the limit."""
 MAX_PRODUCERS: Final = 100_000
+"""Default of the setting `max_producers`."""
 MAX_COLLECTED: Final = 1000
 """Producers whose conflicts are collected by name between two calls; the rest is collected under OTHERS."""
 OTHERS: Final = ("other", "")

@@ -24,6 +24,7 @@ MAX_DEPTH: Final = 100
 MAX_REMEMBERED: Final = 50_000
 """Attributes whose bytes are remembered; a fleet's are few and come again in every message."""
 MAX_REMEMBERED_CHARACTERS: Final = 200
+"""Of key and text; longer attributes are encoded each time."""
 _HEXADECIMAL: Final = ("trace_id", "span_id")
 _INTEGER: Final = re.compile(r"-?[0-9]{1,20}", re.ASCII)
 _DOUBLE: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?", re.ASCII)

@@ -10,6 +10,7 @@ BUCKET: Final = 0
 SUM: Final = 1
 COUNT: Final = 2
 CREATED: Final = 3
+"""Part of a histogram that a line has; CREATED is the start time of any series."""
 START_TIME: Final = 4
 """As CREATED, of a family of its own."""
 PARTS: Final = {"_bucket": BUCKET, "_sum": SUM, "_count": COUNT, "_created": CREATED}

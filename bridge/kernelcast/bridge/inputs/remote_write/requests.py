@@ -29,8 +29,10 @@ _FIRST_TAGS: Final = (TIMESERIES_1, METADATA_1, SYMBOLS_2, TIMESERIES_2)
 MAX_METADATA: Final = 100_000
 """Families; beyond it all are forgotten, because 1.0 sends them again every minute."""
 MAX_METADATA_BYTES: Final = 4096
+"""Longest family name that is kept, and longest help and unit; longer texts are cut."""
 NANOSECONDS_PER_MILLISECOND: Final = 1_000_000
 LAST_MS: Final = 2**64 // NANOSECONDS_PER_MILLISECOND
+"""First timestamp whose nanoseconds do not fit 64 bits."""
 
 COUNTER, GAUGE, HISTOGRAM, GAUGE_HISTOGRAM, SUMMARY, INFO, STATESET = range(1, 8)
 """Metric types, numbered alike in both versions."""

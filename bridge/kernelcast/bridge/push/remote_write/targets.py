@@ -13,6 +13,7 @@ from kernelcast.columnar import Attributes
 from kernelcast.wire.catalogue.bridge import TARGET_INFO
 
 NO_TARGET: Final = -1
+"""Number of a producer without attributes for `target_info`."""
 ONE_BITS: Final = int(np.float64(1.0).view(np.int64))
 """Bits of 1.0, the value of every `target_info`."""
 
