@@ -15,7 +15,7 @@ class RetryDecision(Enum):
     AGAIN = "again"
     """It did not reach a receiver that could process it: send the same again after a pause."""
     UNSUPPORTED = "unsupported"
-    """The receiver does not know the format: remote write 2.0 is followed by 1.0."""
+    """The receiver does not know the format: `WriteSender` tries 1.0 after 2.0; else it is sent again like AGAIN."""
 
 
 @dataclass(frozen=True, slots=True)
