@@ -1,6 +1,6 @@
 """Histograms as classic series, for `conversion`: cumulative buckets, `+Inf`, sum and count, each a sample.
 
-One histogram with the bounds 1 and 5 takes five rows, whose series have numbers in a row (`SeriesDirectory.group`):
+One histogram with the bounds 1 and 5 takes five rows, whose series have numbers in a row (`Directory.group`):
 
     position  0         1         2            3     4
     sample    le="1.0"  le="5.0"  le="+Inf"    _sum  _count
