@@ -1,4 +1,8 @@
-"""Assembles the daemon from its settings, and closes its parts in order."""
+"""Builds the daemon's parts from the settings, runs its loop, and closes the parts in reverse order.
+
+`command.py` calls `run` on the main thread, and it returns when the process is to end. Every other module of the daemon
+gets its collaborators here; none imports this one.
+"""
 
 import gc
 import platform
@@ -51,6 +55,8 @@ from kernelcast.wire.topics import ALERTS, HINTS, ORDERS, POLICY
 from kernelcast.wire.tuning.pauses import PAUSED_FILE, SPACES_FILE
 
 READER_STOP_SECONDS: Final = 5.0
+"""Longest wait at the end for each thread that reads Kafka; it notices the stop within `inbox.READ_SECONDS`."""
+"""Longest wait at the end for each thread that reads Kafka; it notices the stop within `inbox.READ_SECONDS`."""
 
 _log = logging.get_logger(__name__)
 
@@ -173,6 +179,7 @@ def assembled(
 
 
 def _memory(settings: ExporterSettings, stack: ExitStack) -> tuple[StateFile | None, Aggregator]:
+    """Return the aggregator with the totals of the last run, and the file that they came from, if there is one."""
     aggregator = Aggregator(
         max_kernels=settings.kernels,
         detailed_kernels=settings.detailed_kernels,
@@ -315,6 +322,7 @@ def _hint_readers(
 
 
 def _first_trouble(*answers: tuple[bool, str]) -> tuple[bool, str]:
+    """Return the first (ready, reason) that is not ready; else (True, "")."""
     return next((answer for answer in answers if not answer[0]), (True, ""))
 
 

@@ -1,4 +1,7 @@
-"""A value that a background thread keeps up to date, so that readers never wait."""
+"""A value that a background thread keeps up to date, so that the daemon's loop never waits for a slow source.
+
+Sources that may block use it: the kubelet, the API server, job directories, InfiniBand's sysfs, the kernel's log, TPUs.
+"""
 
 import threading
 import time
@@ -9,7 +12,9 @@ from typing import Final, Generic, TypeVar
 from kernelcast.runtime.logging import get_logger
 
 STOP_SECONDS: Final = 2.0
+"""Longest wait of `close` for a fetch in progress; the thread is a daemon thread, so a fetch that hangs is abandoned."""
 MIN_PAUSE_SECONDS: Final = 1.0
+"""Shortest time between two fetches, however often `soon` is called."""
 
 _Value = TypeVar("_Value")
 _log = get_logger(__name__)
@@ -31,13 +36,16 @@ class RefreshPolicy:
 
 
 class Refreshed(Generic[_Value]):
-    """Fetches a value at intervals, and earlier on request; a value that is too old is not returned. Thread-safe.
+    """Fetches a value at intervals, and earlier on request; a value that is too old is not returned.
+
+    `fetch` and `on_error` run on the object's own thread (or the caller's, in `refresh`). Any thread may read `value`:
+    the answer is one tuple that is replaced as a whole.
 
     Args:
         source: Its name in metrics and logs.
-        fetch: Gets the value; may block and raise. None says that there is no source to ask, which is no error.
-        empty: The value before the first answer, and after the last one grew too old.
-        pace: How often, and how long an answer stands.
+        fetch: Gets the value; may block and raise. None means that this node has no such source, which is no error.
+        empty: The value before the first answer, and after the last one became older than `keep_seconds`.
+        pace: Interval between fetches, and how long an answer is valid.
         on_error: Called with the source, once for each fetch that failed.
     """
 

@@ -63,4 +63,4 @@ def _say(warning: str) -> None:
 
 
 def _leave_it_to_the_log(_warning: str) -> None:
-    """Ignore a problem at this point; the daemon logs it when it starts."""
+    """Print nothing: the daemon logs the same warning when it starts."""

@@ -1,4 +1,7 @@
-"""The daemon's own metrics, made from the catalogue's rows."""
+"""The daemon's own metrics (`kernelcast_exporter_*`), made from the catalogue's rows.
+
+`daemon.py` sets them after each interval; hints, outcomes and NVML count their errors through the methods below.
+"""
 
 from collections.abc import Mapping
 from typing import Final
@@ -23,7 +26,7 @@ NVML_CALLS: Final = (*CALL_NAMES, *labels.CALL_NAMES, PEER_CALL, LINKS_CALL, STA
 
 
 class DaemonCounts:
-    """The collectors; every known label value starts at 0.
+    """The collectors; every known label value starts at 0. Counting is thread-safe; the daemon's thread sets the rest. Counting is thread-safe; the daemon's thread sets the rest.
 
     Args:
         registry: Where they are registered.

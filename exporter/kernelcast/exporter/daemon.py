@@ -49,7 +49,7 @@ class DaemonParts:
 
 
 class Daemon:
-    """The daemon's loop; one thread runs it.
+    """The daemon's loop. The main thread runs it; the web server's threads call `healthy`, `ready` and `facts`.
 
     Args:
         parts: The parts.

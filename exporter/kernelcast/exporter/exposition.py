@@ -26,7 +26,9 @@ _BOUNDS: Final = tuple(repr(bound).removesuffix(".0") for bound in CLASSIC_BOUND
 
 
 class IntervalExposition:
-    """Answers `/metrics` with the samples of the last interval and the daemon's own metrics. Thread-safe.
+    """Answers `/metrics` with the samples of the last interval and the daemon's own metrics.
+
+    The daemon's thread calls `show`, the web server's threads call `answer`.
 
     Args:
         registry: The daemon's own metrics.

@@ -1,4 +1,8 @@
-"""Pipeline from sources through the aggregator to Kafka, one interval at a time."""
+"""Pipeline from sources through the aggregator to Kafka, one interval at a time.
+
+The daemon, `kernelcast replay` and `kernelcast simulate` call `tick`; samples go to the publisher, and the returned `Tick`
+to the daemon's `/metrics` and counters.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,11 +18,11 @@ class Tick:
     """The result of one interval.
 
     Attributes:
-        time_ns: Its time, Unix nanoseconds.
+        time_ns: Time of its samples, Unix nanoseconds.
         programs: Published samples of programs.
         devices: Published device samples.
         points: Number of sent data points.
-        done: Whether all sources have ended.
+        done: Whether all sources have ended, as a replayed trace does; never true for a live source.
     """
 
     time_ns: int

@@ -96,16 +96,15 @@ class ExporterSettings(ServiceSettings):
             series; empty for none. Needs the right to list pods.
         kubernetes_images: Whether to query the image of each program's container, whose change is a deploy; needs
             the right to list pods.
-            kubernetes_api_url: URL of the API server; if empty, the address in every pod's environment.
-            kubernetes_node_name: The node's name in Kubernetes; if empty, `hostname`.
-            kernel_log: Whether to count XIDs in the kernel's log as well, including those without a running exporter;
-                needs a right that is not given by default.
-            infiniband: Whether to write the counters of InfiniBand and RoCE ports, which node_exporter has as well.
-            infiniband_directory: The kernel's directory of ports; differs in a container with the node's /sys
-                elsewhere.
-            tpu: Whether to query programs that use TPUs; `auto` does so if the node has any.
-            tpu_ports: Ports of such programs; if empty, TPU_RUNTIME_METRICS_PORTS, or 8431.
-            job_mapping_directory: Directory in which a scheduler's prolog lists each GPU's jobs, as for dcgm-exporter.
+        kubernetes_api_url: URL of the API server; if empty, the address in every pod's environment.
+        kubernetes_node_name: The node's name in Kubernetes; if empty, `hostname`.
+        kernel_log: Whether to count XIDs in the kernel's log as well, including those without a running exporter;
+            needs a right that is not given by default.
+        infiniband: Whether to write the counters of InfiniBand and RoCE ports, which node_exporter has as well.
+        infiniband_directory: The kernel's directory of ports; differs in a container with the node's /sys elsewhere.
+        tpu: Whether to query programs that use TPUs; `auto` does so if the node has any.
+        tpu_ports: Ports of such programs; if empty, TPU_RUNTIME_METRICS_PORTS, or 8431.
+        job_mapping_directory: Directory in which a scheduler's prolog lists each GPU's jobs, as for dcgm-exporter.
     """
 
     web: WebSettings = WebSettings(listen_address=":19400")

@@ -138,11 +138,11 @@ class StateFile:
             aggregator: The aggregator.
             final: Whether this is the last save, after which nothing is published.
         """
-        beside = {
+        further_keys = {
             _FINAL_REPORTS: self.final_reports.polled,
             _HINT_RECEIVERS: self.hint_receivers.document(),
         }
-        body = _serialised(snapshot.take(aggregator, energy=final) | beside)
+        body = _serialised(snapshot.take(aggregator, energy=final) | further_keys)
         if body == self._written:
             self.after_save()
             return
@@ -159,12 +159,12 @@ class StateFile:
         self.after_save()
 
     def _replace(self, content: bytes) -> None:
-        beside = self.path.with_suffix(".tmp")
-        with beside.open("wb") as file:
+        temporary = self.path.with_suffix(".tmp")
+        with temporary.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(self.path)
+        temporary.replace(self.path)
         directory = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(directory)

@@ -1,4 +1,7 @@
-"""Output to Kafka by the settings: a producer, and a backlog on disk between it and the publisher."""
+"""Output to Kafka by the settings: a producer, and a backlog on disk between it and the publisher.
+
+`assembly.py` opens it. The publisher and the outcome relay send through `sender`, dead letters through `producer`.
+"""
 
 import random
 from collections.abc import Iterator
@@ -23,6 +26,8 @@ from kernelcast.wire.topics import DEADLETTER, DEVICE, KERNELS, OUTCOMES
 FLUSH_SECONDS: Final = 10.0
 """Time that a stop waits for Kafka; remaining messages are on disk, or are published again after the next start."""
 SPOOLED: Final = (DEVICE.name, KERNELS.name, OUTCOMES.name)
+"""Topics whose messages are kept until Kafka confirms them; a lost dead letter is only a lost log line."""
+"""Topics whose messages are kept until Kafka confirms them; a lost dead letter is only a lost log line."""
 
 _log = get_logger(__name__)
 

@@ -34,13 +34,13 @@ def load_grpc() -> Any:
 
 
 class UnaryClient:
-    """Calls one service with one request and one answer each. Not for several threads.
+    """Calls unary methods (one request, one answer) of one service. Only the thread that refreshes that source uses it.
 
     Args:
         target: gRPC's address: `unix:/path` or `host:port`.
         service: The service's full name.
         messages: The service's messages.
-        timeout_seconds: Of each call, connecting included.
+        timeout_seconds: Longest duration of each call, connecting included.
 
     Raises:
         MissingExtraError: grpcio is not installed.
@@ -60,7 +60,7 @@ class UnaryClient:
             method: Its name within the service.
             request: The name of the message to send.
             answer: The name of the message that comes back.
-            fields: Of the request.
+            fields: Fields of the request, by name.
 
         Raises:
             ServiceError: The service refused, did not answer in time, or is not there.
@@ -77,5 +77,5 @@ class UnaryClient:
             raise ServiceError(f"{self._service}/{method}: {reason}: {error.details()}", reason=reason) from None
 
     def close(self) -> None:
-        """Give the connection up."""
+        """Close the connection."""
         self._channel.close()

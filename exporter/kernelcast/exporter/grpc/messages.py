@@ -14,8 +14,8 @@ class Field(NamedTuple):
     """One field of a message.
 
     Attributes:
-        name: As the service's own definition has it.
-        number: On the wire.
+        name: Its name in the service's own definition.
+        number: Its field number on the wire.
         kind: A scalar type of protobuf, or the name of a message in the same table.
         repeated: Whether there may be several.
     """
@@ -30,7 +30,7 @@ Messages = Mapping[str, Sequence[Field]]
 
 
 def message_classes(package: str, messages: Messages) -> Mapping[str, Any]:
-    """Classes for a table of messages, in a pool of their own: the process may hold others of the same name.
+    """Return a class for each message of a table, from a descriptor pool of its own, which avoids clashes of names.
 
     Args:
         package: The service's package; it is part of method names only, not of messages.

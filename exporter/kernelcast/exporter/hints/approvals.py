@@ -1,4 +1,7 @@
-"""Approvals of people, as this node knows them: a hint that changes results is delivered only with one."""
+"""People's answers to hints: a hint that changes a program's results is delivered only after a person approved it.
+
+`OrderInbox` adds the answers that it reads from Kafka; the probe server asks `deliverable` before it queues a hint.
+"""
 
 from dataclasses import replace
 from typing import Final
@@ -9,10 +12,14 @@ from kernelcast.wire.frames import TunableClaim
 from kernelcast.wire.tuning.approvals import REQUIRED, RESTART, Approval, approved_mode, changes_results
 
 MAX_APPROVALS: Final = 4096
+"""Bound of memory, far above the hints that people answer at one time."""
 
 
 class Approvals:
-    """Answers by hint, without those whose hint has expired."""
+    """The newest answer (approval or refusal) to each hint. Only the thread that reads the orders uses it.
+
+    Answers whose hint has expired are removed when the limit is reached.
+    """
 
     def __init__(self) -> None:
         self._answers: dict[str, Approval] = {}
@@ -36,7 +43,7 @@ class Approvals:
         self._answers[approval.hint_id] = approval
 
     def remove(self, hint_id: str) -> None:
-        """Forget the answer to a hint: it is proposed again."""
+        """Remove the answer to a hint, which then waits for a new answer."""
         self._answers.pop(hint_id, None)
 
     def all(self) -> list[Approval]:
@@ -47,8 +54,13 @@ class Approvals:
 def deliverable(hint: Hint, claim: TunableClaim, approvals: dict[str, Approval]) -> Hint | None:
     """Return a hint as it is delivered to a program that has this tunable; None while a person has to approve it.
 
-    A hint for a restart is delivered to no program: it would reject it, and that would close the hint. The program's
-    claim decides, too: a predictor that does not know that a tunable changes results sets nothing.
+    A hint that applies at a restart is delivered to no program, because a running program would reject it, and a
+    rejection closes the hint.
+
+    Args:
+        hint: The hint; the predictor may have marked it as needing approval.
+        claim: The tunable as the program registered it; it may need approval where the predictor did not know so.
+        approvals: Answers by hint id.
     """
     if RESTART in (hint.granularity, claim.granularity) and hint.approval == REQUIRED:
         return None

@@ -1,8 +1,11 @@
-"""Hints from Kafka to the programs of this node.
+"""Reads hints from Kafka and delivers them to the programs of this node; the loop also reads orders, alerts and policy.
 
-Every exporter reads all partitions from their beginning and commits nothing: the topic is compacted, so its content is
+Every exporter reads all partitions from their beginning and commits no offset: the topic is compacted, so its content is
 the set of current hints. Hints that were superseded before this exporter started are skipped: delivery begins once the
 reader has come to the end that it saw at its start.
+
+`assembly.py` runs two `HintReader`s, each on a thread of its own: one for hints, one for orders, alerts and policy.
+An inbox is used by its reader's thread only.
 """
 
 import time
@@ -19,30 +22,34 @@ from kernelcast.wire.events import Hint, hint_from
 from kernelcast.wire.topics import HINTS
 
 OUTCOMES: Final = ("delivered", "elsewhere", "expired", "superseded", "withdrawn", "invalid")
+"""Values of the label `outcome` under which hints are counted."""
 FIRST_RETRY_SECONDS: Final = 1.0
 LONGEST_RETRY_SECONDS: Final = 30.0
+"""The wait after a failure doubles from the first to the longest; missing topics are looked up at the longest."""
 READ_SECONDS: Final = 0.5
+"""Longest wait of one call of `consume`, and so for a stop request."""
 QUIET_SECONDS: Final = 5.0
-"""Without a message for this time the reader is at the end, even where the last offsets hold no message."""
+"""Without a message for this time the reader is at the end, even if compaction has removed the last offset."""
 MAX_MESSAGES: Final = 500
+"""Messages of one call of `consume`."""
 
 _log = get_logger(__name__)
 
 
 class Programs(Protocol):
-    """The node's processes."""
+    """The node's processes; `programs.server.ProbeServer` in the daemon."""
 
     def deliver(self, hint: Hint) -> int:
-        """Queue a hint for the processes it fits, now and until it expires; returns for how many now."""
+        """Queue a hint for the matching processes, now and until it expires; return the number of those now."""
         ...
 
     def withdraw(self, key: str) -> None:
-        """Keep the hint of this key for no process that comes later."""
+        """Remove the hint with this key, so that no process that connects later receives it."""
         ...
 
 
 class Inbox(Protocol):
-    """Takes the messages of one topic."""
+    """Processes the messages of one topic."""
 
     def take(self, message: ReceivedMessage) -> None:
         """Process one message."""
@@ -54,12 +61,14 @@ class Inbox(Protocol):
 
 
 class HintInbox:
-    """Decides about each hint that was read.
+    """Decodes hints and delivers them.
+
+    Until the topic has been read to its end (`open`), only the newest hint of each key is kept, and none is delivered.
 
     Args:
-        programs: Get the hints.
-        dead_letters: Takes messages that are no hints.
-        count: Called with the result of each.
+        programs: Receive the hints.
+        dead_letters: Receives messages that cannot be decoded.
+        count: Called with one of `OUTCOMES` for each message.
         clock: Unix nanoseconds.
     """
 
@@ -78,7 +87,7 @@ class HintInbox:
         self._waiting: dict[bytes, Hint] | None = {}
 
     def take(self, message: ReceivedMessage) -> None:
-        """Take in one message; until `open` is called the newest of each key waits."""
+        """Process one message; a message without a value withdraws the hint of its key."""
         key, value = message.key() or b"", message.value()
         if self._waiting is not None and self._waiting.pop(key, None) is not None:
             self._count("superseded")
@@ -98,7 +107,7 @@ class HintInbox:
             self._waiting[key or hint.key.encode(errors="replace")] = hint
 
     def open(self) -> None:
-        """Pass on what waits, and from now on whatever comes."""
+        """Deliver the kept hints, and from now on each hint at once."""
         waiting, self._waiting = self._waiting or {}, None
         for hint in waiting.values():
             self._pass_on(hint)
@@ -111,7 +120,11 @@ class HintInbox:
 
 
 class InboxByTopic:
-    """Takes the messages of several topics, each with an inbox of its own."""
+    """Passes each message to the inbox of its topic.
+
+    Args:
+        inboxes: Inbox by topic name.
+    """
 
     def __init__(self, inboxes: Mapping[str, Inbox]) -> None:
         self._inboxes = dict(inboxes)
@@ -129,12 +142,15 @@ class InboxByTopic:
 class HintReader:
     """Reads topics until it is stopped; an unreachable broker is tried again at growing intervals.
 
+    One thread calls `run`; the web server's threads call `ready`.
+
     Args:
         connect: Makes a consumer.
-        inbox: Makes the inbox that takes the messages, a new one for each connection.
-        shutdown: Ends it.
-        topics: The topics: hints, or what people and the site say about them. Those that do not exist are looked for
-            again.
+        inbox: Makes the inbox for the messages, a new one for each connection, because reading starts again at the
+            topics' beginning.
+        shutdown: `run` returns once a stop is requested.
+        topics: Names of the topics; a topic that does not exist is looked up again.
+        monotonic: Monotonic seconds.
     """
 
     def __init__(
@@ -154,12 +170,12 @@ class HintReader:
         self._trouble = "Kafka has not answered yet"
 
     def ready(self) -> tuple[bool, str]:
-        """Whether Kafka answered when it was asked last; known even where the exporter has nothing to send."""
+        """Return whether the last connection to Kafka worked, and the reason if not."""
         trouble = self._trouble
         return not trouble, trouble
 
     def run(self) -> None:
-        """Read; returns when asked to stop."""
+        """Read until a stop is requested; failures are logged and retried."""
         while not self._shutdown.requested:
             reader = self._connect()
             try:
@@ -179,7 +195,11 @@ class HintReader:
             self._wait_seconds = min(self._wait_seconds * 2, LONGEST_RETRY_SECONDS)
 
     def _read(self, reader: ReplayConsumer) -> None:
-        """Read for as long as it works, or until a topic appears that did not exist."""
+        """Read until a stop is requested, or until a topic exists that was missing at the start.
+
+        Raises:
+            BrokerError: Kafka does not answer.
+        """
         found = {topic: reader.partitions(topic) for topic in self._topics}
         missing = [topic for topic, partitions in found.items() if not partitions]
         partitions = [partition for topic in found.values() for partition in topic]
@@ -207,7 +227,11 @@ class HintReader:
 
 
 class Behind:
-    """The messages that were written before reading began and are not read yet; sets where each partition begins."""
+    """Tracks which partitions are still behind the end that they had when reading began.
+
+    It also sets each partition's offset to its first message. Example: low 3, high 7: reading starts at offset 3, and
+    the partition has caught up once offset 6 was read.
+    """
 
     def __init__(self, reader: ReplayConsumer, partitions: Sequence[Any]) -> None:
         self._last: dict[tuple[str, int], int] = {}
@@ -218,12 +242,12 @@ class Behind:
                 self._last[partition.topic, partition.partition] = high - 1
 
     def passed(self, message: ReceivedMessage) -> None:
-        """A message was read."""
+        """Record that a message was read."""
         partition, offset = (message.topic() or "", message.partition() or 0), message.offset() or 0
         if offset >= self._last.get(partition, offset + 1):
             del self._last[partition]
 
     @property
     def none(self) -> bool:
-        """Everything was read."""
+        """Whether all partitions have caught up."""
         return not self._last

@@ -1,6 +1,6 @@
-"""Orders of people, from Kafka to the programs of this node: they stop trials, and approve hints.
+"""Applies people's orders from Kafka to the programs of this node: stop orders, and approvals of hints.
 
-The exporter writes the stopped programs to a file beside its socket, where programs look for it, and withdraws their
+The exporter writes the names of stopped programs to a file beside its socket, which programs read, and withdraws their
 hints. The file outlives the exporter: an order stays in force while the exporter or Kafka is down.
 """
 
@@ -20,29 +20,33 @@ from kernelcast.wire.tuning.approvals import APPROVAL_TYPE, Approval, approval_f
 from kernelcast.wire.tuning.orders import MAX_FILE_BYTES, STOPPED_FILE, StopOrder, file_text, reasons_in, stop_from
 
 MAX_ORDERS: Final = 1024
+"""Bound of memory; one order can stop all programs, so few are needed."""
 FILE_MODE: Final = 0o644
+"""Programs of every user read the file; only the exporter writes it."""
 
 _log = get_logger(__name__)
 
 
 class OrderedPrograms(Protocol):
-    """The node's processes."""
+    """The node's processes; `programs.server.ProbeServer` in the daemon."""
 
     def stop(self, programs: Collection[str]) -> None:
-        """Withdraw every hint from processes of these programs, and queue none for them; other programs may go on."""
+        """Withdraw every hint from processes of these programs, and queue none for them; release all other programs."""
         ...
 
     def approve(self, approvals: Iterable[Approval]) -> None:
-        """Deliver the hints that are approved from now on, and withdraw those that are no longer."""
+        """Deliver the hints that these answers approve, and withdraw those whose approval is gone."""
         ...
 
 
 class StoppedFile:
-    """A file that names programs, by default the stopped ones; there is none while it would name none.
+    """A file that lists programs and reasons, by default the stopped ones; without programs the file does not exist.
+
+    It is replaced as a whole, because programs read it at any time. `OrderInbox` and `PausedPrograms` write one each.
 
     Args:
         directory: The folder of the probe's socket.
-        name: Its name.
+        name: Name of the file.
     """
 
     def __init__(self, directory: Path, name: str = STOPPED_FILE) -> None:
@@ -63,22 +67,22 @@ class StoppedFile:
         if not reasons:
             self.path.unlink(missing_ok=True)
             return
-        beside = self.path.with_name(f"{self.path.name}.new")
-        beside.unlink(missing_ok=True)
-        with beside.open("x", encoding="utf-8", errors="replace") as file:
+        temporary = self.path.with_name(f"{self.path.name}.new")
+        temporary.unlink(missing_ok=True)
+        with temporary.open("x", encoding="utf-8", errors="replace") as file:
             os.fchmod(file.fileno(), FILE_MODE)
             file.write(file_text(reasons))
-        beside.replace(self.path)
+        temporary.replace(self.path)
 
 
 class OrderInbox:
-    """Keeps the orders in force on this node, and applies them to its programs.
+    """Keeps the orders in force on this node, and applies them to its programs. The thread of its reader uses it.
 
     Args:
         node: Name of the node in orders.
-        programs: Are stopped, and get approved hints.
-        file: Names the stopped programs.
-        dead_letters: Takes messages that are no orders, and orders beyond `MAX_ORDERS`.
+        programs: Are stopped, and receive approved hints.
+        file: Lists the stopped programs.
+        dead_letters: Receives messages that cannot be decoded, and orders beyond `MAX_ORDERS`.
         clock: Unix nanoseconds.
     """
 

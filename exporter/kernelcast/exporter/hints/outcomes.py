@@ -30,12 +30,14 @@ class OutcomeSource(Protocol):
         ...
 
     def confirm(self, outcomes: Iterable[ReceivedOutcome]) -> None:
-        """Tell their programs that these need not be sent again."""
+        """Confirm these to their programs, which then forget them."""
         ...
 
 
 class OutcomeRelay:
-    """Takes outcomes from programs to the aggregator and to Kafka, and confirmations back.
+    """Passes outcomes from programs to the aggregator and to Kafka, and confirmations back.
+
+    The pipeline calls `relay` on the daemon's thread, once an interval.
 
     An outcome is confirmed one interval or more after it was counted, so that the counts on disk include it. One that
     comes again is not counted again. If Kafka did not take it, it is sent again in the next interval.

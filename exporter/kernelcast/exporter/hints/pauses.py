@@ -1,7 +1,8 @@
-"""Pauses of trials on this node: while an alert fires on a program's GPU, node or job, and by the site's policy.
+"""Pauses trials on this node while an alert fires on a program's GPU, node or job, and where the site's policy says so.
 
-The alerts are those that Alertmanager sent to the bridge. It has every alert of the site in one place, those of the
-predictor and of other tools included, without silenced ones; and an exporter reads them while no predictor runs.
+Input: alerts and policy from Kafka. Output: two files beside the probe's socket, which programs read. The alerts are
+those that Alertmanager sent to the bridge: every alert of the site, without silenced ones. An exporter reads them from
+Kafka itself, so that pauses do not depend on a running predictor.
 """
 
 import contextlib
@@ -24,15 +25,17 @@ from kernelcast.wire.tuning.orders import ANY
 from kernelcast.wire.tuning.policy import POLICY_KEY, Mode, Policy, policy_from
 
 MAX_ALERTS: Final = 4096
+"""Bound of memory; beyond it the alert that was received longest ago is dropped and counted."""
 FORGOTTEN_NS: Final = 24 * 3600 * NANOSECONDS
-"""Alertmanager repeats a firing alert, every four hours by default; one of which nothing is heard counts as over."""
+"""Alertmanager repeats a firing alert, every four hours by default; one that is not repeated counts as resolved."""
 NO_ALERTS: Final = frozenset({"info", "none"})
 """Severities that need no action."""
 OWN_ALERTS: Final = "KernelcastHint"
 """Alerts about hints begin so; a trial must not pause the next one."""
 NODE_LABELS: Final = ("Hostname", "node", "nodename", "host")
+"""Labels in which alerts of common tools carry the name of a node."""
 RENEW_SECONDS: Final = 60.0
-"""Programs ignore a file that has not been written for long, because its exporter has ended."""
+"""Age at which an unchanged file is touched: programs ignore an old file, because its exporter may have ended."""
 
 _log = get_logger(__name__)
 
@@ -51,7 +54,7 @@ class RunningProgram(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FiringAlert:
-    """An alert that fires, and when it was last heard of, Unix nanoseconds."""
+    """An alert that fires, and when it was last received, Unix nanoseconds."""
 
     alert: Alert
     heard_ns: int
@@ -92,7 +95,7 @@ class PausedPrograms:
         self.dropped = 0
 
     def open(self) -> None:
-        """Note that alerts and policy have been read: until then the files of the last run count."""
+        """Allow `apply` to write, once alerts and policy have been read; until then the files of the last run hold."""
         self._is_open = True
 
     def learn_policy(self, policy: Policy) -> None:
@@ -122,7 +125,7 @@ class PausedPrograms:
         self._write(self._spaces, _by_mode(self._policy, Mode.PROPOSE, "spaces are not searched by themselves"))
 
     def _reasons(self, running: Iterable[RunningProgram], now_ns: int) -> dict[str, str]:
-        """Return the reasons by program; `*` is every program, an empty reason excepts one from that."""
+        """Return the reasons by program; `*` means every program, and an empty reason exempts a program from `*`."""
         firing = [one for one in list(self._alerts.values()) if one.heard_ns > now_ns - FORGOTTEN_NS]
         reasons = _by_mode(self._policy, Mode.OFF, "nothing is tried")
         window = self._policy.quiet(now_ns)
@@ -169,7 +172,7 @@ class PausedPrograms:
 
 
 class AlertInbox:
-    """Passes Alertmanager's alerts on."""
+    """Passes Alertmanager's alerts to `PausedPrograms`; alerts count at once."""
 
     def __init__(self, pauses: PausedPrograms) -> None:
         self._pauses = pauses
@@ -180,7 +183,7 @@ class AlertInbox:
         if value is None:
             self._pauses.forget_alert((message.key() or b"").decode(errors="replace"))
             return
-        with contextlib.suppress(EventError):  # the bridge wrote it; what another writer sends there is not ours
+        with contextlib.suppress(EventError):  # only the bridge's alerts count; other writers' messages are skipped
             self._pauses.learn_alert(alert_from(decode_event(value)), _written_ns(message))
 
     def open(self) -> None:
@@ -188,12 +191,12 @@ class AlertInbox:
 
 
 class PolicyInbox:
-    """Passes the site's policy on, and what searches have found on all nodes.
+    """Passes the site's policy to the pauses, and results of searches of all nodes to the programs.
 
     Args:
-        pauses: Takes the policy.
-        teach: Passes findings on to the processes that they concern, now and later.
-        dead_letters: Takes messages that are neither.
+        pauses: Receives the policy.
+        teach: Passes a search's result to the processes that have its space, now and later.
+        dead_letters: Receives messages that are neither.
     """
 
     def __init__(
@@ -228,7 +231,7 @@ class PolicyInbox:
 
 
 def _by_mode(policy: Policy, mode: Mode, effect: str) -> dict[str, str]:
-    """Return the reason of the programs with a mode; where `*` has it, other programs are excepted by an empty one."""
+    """Return the reason for each program with a mode; if `*` has the mode, an empty reason exempts other programs."""
     everyone = policy.modes.get(ANY) is mode
     return {
         program: f"the site's policy is {mode}: {effect}" if found is mode else ""

@@ -1,4 +1,4 @@
-"""An outcome as a program has sent it."""
+"""An outcome as a program has sent it: from the probe's session to `OutcomeRelay` and `OutcomeLog`."""
 
 from dataclasses import dataclass
 
@@ -11,8 +11,8 @@ class ReceivedOutcome:
 
     Attributes:
         outcome: The outcome, with the facts that the exporter knows of its process.
-        event_id: The id of its event, drawn once by the program.
-        nonce: The process that sent it.
+        event_id: Id that the program generated once; readers recognise a repeat by it.
+        nonce: Random id of the process that sent it, from its `hello` frame.
     """
 
     outcome: Outcome

@@ -1,4 +1,7 @@
-"""Records which users' processes received which hint: an outcome counts only from one of them."""
+"""Records which users' processes received which hint: an outcome is accepted only from one of them.
+
+Sessions add to it when they send a hint, and ask it when an outcome arrives; `StateFile` stores it.
+"""
 
 import threading
 import time
@@ -9,6 +12,7 @@ from typing import Any, Final
 from kernelcast.wire.cloudevents import NANOSECONDS
 
 MAX_HINTS: Final = 4096
+"""Bound of memory; beyond it the oldest hint is forgotten, and outcomes of it are refused."""
 UNKNOWN_SECONDS: Final = 3600.0
 """Time for which outcomes of unknown hints are accepted after a start without a stored list, because the hints may have
 been delivered before. It is six times the default life of a hint."""
@@ -30,7 +34,7 @@ class HintReceivers:
         self._unknown_until_ns = clock() + round(UNKNOWN_SECONDS * NANOSECONDS)
 
     def add(self, hint_id: str, uid: int) -> None:
-        """A process of this user got the hint."""
+        """Record that a process of this user received the hint."""
         with self._lock:
             self._uids.setdefault(hint_id, set()).add(uid)
             while len(self._uids) > MAX_HINTS:
@@ -48,7 +52,7 @@ class HintReceivers:
             return [[hint_id, sorted(uids)] for hint_id, uids in self._uids.items()]
 
     def restore(self, document: Any) -> None:
-        """Go on from a stored list; None, as an older exporter leaves it, changes nothing.
+        """Replace the content by a stored list; None (the state of an older exporter) changes nothing.
 
         Raises:
             TypeError, ValueError: It is not one that `document` made.

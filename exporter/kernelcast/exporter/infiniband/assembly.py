@@ -1,4 +1,4 @@
-"""The InfiniBand source for the daemon: from its settings, with its own metrics."""
+"""Makes the InfiniBand source from the daemon's settings; the daemon's assembly calls it and polls the source."""
 
 from prometheus_client import CollectorRegistry
 
@@ -12,8 +12,8 @@ from kernelcast.wire.catalogue import exporter as rows
 def infiniband_source(
     settings: ExporterSettings, *, hostname: str, registry: CollectorRegistry
 ) -> InfinibandSource | None:
-    """This node's ports, read from now on; None where they are not to be read."""
-    errors = counter(rows.INFINIBAND_ERRORS, registry)
+    """Return a started source of this node's ports; None where the setting is off."""
+    errors = counter(rows.INFINIBAND_ERRORS, registry)  # registered in either case, so that it is exposed as 0
     if settings.infiniband == "off":
         return None
     return InfinibandSource(

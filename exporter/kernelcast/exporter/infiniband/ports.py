@@ -12,10 +12,11 @@ from typing import Final
 
 SYSFS: Final = Path("/sys/class/infiniband")
 MAX_PORTS: Final = 64
-"""Of a node; further ones are not read."""
+"""Limit of ports of a node; further ones are not read."""
 MAX_BYTES: Final = 64
-"""Of a file; the kernel writes one number, or a number and a word."""
+"""Limit of bytes read of a file; the kernel writes one number, or a number and a word."""
 BYTES_PER_WORD: Final = 4
+"""`port_rcv_data` and `port_xmit_data` count words of four bytes."""
 BITS_PER_BYTE: Final = 8
 BITS_PER_GIGABIT: Final = 1e9
 

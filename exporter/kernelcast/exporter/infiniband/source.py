@@ -1,4 +1,4 @@
-"""The node's InfiniBand ports as a source of the daemon: a thread reads sysfs, `poll` takes its last reading."""
+"""The node's InfiniBand ports as a source of the daemon: a thread reads sysfs, `poll` returns its last reading."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -18,9 +18,10 @@ from kernelcast.wire.identity import Labels, labels
 
 NAME: Final = "infiniband"
 FIRST_SECONDS: Final = 1.0
+"""Longest wait of the daemon's start for the first reading."""
 KEPT_INTERVALS: Final = 3
 SLOWEST_READ_SECONDS: Final = 30.0
-"""An adapter's firmware answers for its counters, and may be slow; a reading that is older is no longer shown."""
+"""A reading is shown for `KEPT_INTERVALS` intervals plus this: an adapter's firmware may answer slowly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +33,15 @@ class _NodePorts:
 
 
 class InfinibandSource:
-    """Reads the ports of this node; `poll` never waits.
+    """Reads the ports of this node; `poll` never waits. The daemon's thread calls it; a thread of its own reads.
 
-    Each poll takes the last reading and asks for the next one, so a sample is one interval old and carries the time at
-    which it was read. A read that hangs costs the port's series, and nothing else.
+    Each poll returns the last reading and requests the next one, so a sample is one interval old and carries the time
+    at which it was read. A read that hangs costs the ports' series, and nothing else.
 
     Args:
         hostname: The node's name.
-        boot_ns: Since when the adapters count, Unix nanoseconds.
-        interval_seconds: Between two polls.
+        boot_ns: Time of the boot, at which the counters start, Unix nanoseconds.
+        interval_seconds: Time between two polls.
         on_error: Called once for each reading that failed.
         sysfs: Where the kernel lists adapters.
         clock: Unix nanoseconds.
@@ -65,7 +66,7 @@ class InfinibandSource:
         self._reading = Refreshed(NAME, self._read, _NodePorts(), pace=pace, on_error=on_error)
 
     def start(self) -> "InfinibandSource":
-        """Begin to read; the first reading is waited for, a second at most."""
+        """Start the reading thread, and wait for the first reading, `FIRST_SECONDS` at most."""
         self._reading.start()
         self._reading.wait_for_first(FIRST_SECONDS)
         return self
@@ -75,7 +76,7 @@ class InfinibandSource:
         self._reading.refresh()
 
     def poll(self, now_ns: int) -> SourceBatch:
-        """Every series of every port as of its last reading, and which of them have ended."""
+        """Return every series of every port as of its last reading, and a last sample without value of ended ones."""
         node = self._reading.value
         self._reading.soon()
         own = {"Hostname": self._hostname}
@@ -98,8 +99,8 @@ def port_samples(port: PortReading, base: Mapping[str, str], time_ns: int, start
     Args:
         port: The port at one moment.
         base: Labels of its node.
-        time_ns: When it was read, Unix nanoseconds.
-        starts: Starts of the node's counters.
+        time_ns: Time of the reading, Unix nanoseconds.
+        starts: Start times of the node's counters.
     """
     known = {**base, "device": port.device, "port": port.port, "link_layer": port.link_layer}
     for metric, value, more in _values(port):

@@ -1,4 +1,7 @@
-"""The kernel's log for the daemon: from its settings, with its own metrics."""
+"""Makes the source of XIDs from the kernel's log from the daemon's settings.
+
+`command.py` calls `check` at start and reload; the daemon's assembly calls `kernel_log_source` and polls the source.
+"""
 
 from collections.abc import Callable, Sequence
 
@@ -16,10 +19,10 @@ from kernelcast.wire.identity import Device
 
 
 def check(settings: ExporterSettings) -> None:
-    """Whether the settings go together.
+    """Check that the settings fit together.
 
     Raises:
-        ConfigurationError: The log is to be read, and the position in it cannot be kept.
+        ConfigurationError: The log is to be read, and there is no directory for the position in it.
     """
     if settings.kernel_log == "on" and settings.state_directory is None:
         raise ConfigurationError(
@@ -35,10 +38,10 @@ def kernel_log_source(
     registry: CollectorRegistry,
     devices: Callable[[], Sequence[Device]],
 ) -> KernelLogSource | None:
-    """The kernel's log, read from now on; None where it is not to be read.
+    """Return a started source; None where the setting is off.
 
     Raises:
-        ConfigurationError: As `check`.
+        ConfigurationError: See `check`.
     """
     check(settings)
     errors = counter(rows.KERNEL_LOG_ERRORS, registry)

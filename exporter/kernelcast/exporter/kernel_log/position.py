@@ -1,4 +1,7 @@
-"""Up to where the kernel's log was read, kept on disk so that a restart neither misses nor repeats an XID."""
+"""The position up to which the kernel's log was read, on disk, so that a restart neither misses nor repeats an XID.
+
+`KernelLogSource` loads it at its start and saves it about once a minute.
+"""
 
 import json
 import os
@@ -28,11 +31,11 @@ class Position:
 
 
 class PositionFile:
-    """One position in the exporter's state directory; an exporter of an earlier version leaves the file alone.
+    """A file with one position in the exporter's state directory.
 
     Args:
-        directory: The exporter's own.
-        boot_id: Of the present boot.
+        directory: The exporter's state directory.
+        boot_id: Id of the present boot.
     """
 
     def __init__(self, directory: Path, *, boot_id: str) -> None:
@@ -57,6 +60,6 @@ class PositionFile:
         Raises:
             OSError: It cannot be written.
         """
-        beside = self.path.with_suffix(".new")
-        beside.write_text(json.dumps({"version": VERSION, **asdict(position)}))
-        os.replace(beside, self.path)  # noqa: PTH105  as Path.replace
+        temporary = self.path.with_suffix(".new")
+        temporary.write_text(json.dumps({"version": VERSION, **asdict(position)}))
+        os.replace(temporary, self.path)  # noqa: PTH105  as Path.replace

@@ -1,7 +1,9 @@
-"""Reads XIDs from the kernel's log.
+"""Reads XIDs (NVIDIA's numbers of GPU errors) from the kernel's log.
 
 /dev/kmsg gives one record a read: `priority,sequence,microseconds,flags;message`, then properties on further lines. It
-begins with the oldest record that the kernel still holds. Source: Linux, Documentation/ABI/testing/dev-kmsg.
+begins with the oldest record that the kernel still holds. Example:
+`4,812,5140900,-;NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, GPU has fallen off the bus.`
+Source: Linux, Documentation/ABI/testing/dev-kmsg.
 """
 
 import errno
@@ -15,11 +17,11 @@ from typing import Final
 
 KMSG: Final = Path("/dev/kmsg")
 MAX_RECORDS: Final = 20_000
-"""Read at a time; the rest follows with the next reading."""
+"""Limit of one reading; the rest follows with the next reading."""
 RECORD_BYTES: Final = 8192
 """The longest record. Source: Linux, kernel/printk/internal.h, PRINTK_MESSAGE_MAX, and its properties."""
 PRIORITIES: Final = 8
-"""Below it a record's facility is 0, the kernel; what programs write into /dev/kmsg has another one."""
+"""`priority` is facility * 8 + level. Below 8 the facility is 0, the kernel; records of programs have another one."""
 NANOSECONDS_PER_MICROSECOND: Final = 1000
 
 _RECORD: Final = re.compile(rb"(\d+),(\d+),(\d+),[^;]*;([^\n]*)")
@@ -68,7 +70,7 @@ def xid_of(message: str) -> LoggedXid | None:
 
 
 class KernelLog:
-    """The kernel's log, opened at the first reading; for one thread.
+    """The kernel's log, opened at the first reading. Only the reading thread of `KernelLogSource` uses it.
 
     Args:
         path: The device file.

@@ -1,8 +1,8 @@
-"""XIDs from the kernel's log as a source of the daemon: a thread reads, `poll` takes its last reading.
+"""XIDs from the kernel's log as a source of the daemon: a thread reads, `poll` returns its last reading.
 
-NVML reports XIDs only to a program that waits for them. The log also holds those of the time before: the position up
-to which it was read is kept on disk, and a restart counts what came after it. A record counts as read only once `poll`
-has shown its XID, so a kill in between repeats it and loses nothing.
+NVML reports XIDs only to a program that waits for them. The log also holds earlier XIDs: the position up to which it was
+read is kept on disk, and a restarted exporter counts the records after it. The saved position passes a record only once
+`poll` has returned its XID, so a kill in between repeats the XID and loses nothing.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,8 +22,9 @@ from kernelcast.wire.identity import LIVE, Device, Labels, labels
 
 NAME: Final = "kernel_log"
 FIRST_SECONDS: Final = 1.0
+"""Longest wait of the daemon's start for the first reading."""
 KEEP_SECONDS: Final = float("inf")
-"""Counts stay true while the log cannot be read."""
+"""Counts stay valid while the log cannot be read."""
 SAVE_NS: Final = 60 * NANOSECONDS_PER_SECOND
 """How often the position is saved while no XID comes."""
 MAX_SERIES: Final = 1024
@@ -40,11 +41,11 @@ class _Total:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """All that was read so far.
+    """Result of all readings so far.
 
     Attributes:
-        sequence: Of the last record; -1 before the first.
-        totals: By GPU and XID.
+        sequence: Sequence number of the last record; -1 before the first.
+        totals: Totals by GPU and XID.
     """
 
     sequence: int = -1
@@ -111,12 +112,16 @@ class LogCounts:
 class KernelLogSource:
     """Counts the XIDs of the kernel's log.
 
+    The daemon's thread calls `poll` and `close`. The thread of `_reading` calls `_read`, which owns the log, `_totals`,
+    `_sequence` and, until `close`, the saved position. The two exchange immutable `_Reading`s: `_reading.value` one way,
+    `_shown` (the last one of which `poll` has returned every XID) the other.
+
     Args:
         log: The log.
-        position: Up to where it was read.
-        gpus: Whose XIDs they may be.
-        counts: Called for what goes wrong.
-        interval_seconds: Between two readings.
+        position: Keeps the position up to which it was read.
+        gpus: GPUs of the node, for the labels.
+        counts: Counters of failed readings and lost records.
+        interval_seconds: Time between two readings.
     """
 
     def __init__(
@@ -145,7 +150,7 @@ class KernelLogSource:
         self._reading = Refreshed(NAME, self._read, _Reading(), pace=pace, on_error=counts.error)
 
     def start(self) -> "KernelLogSource":
-        """Begin to read; the first reading is waited for, a second at most."""
+        """Start the reading thread, and wait for the first reading, `FIRST_SECONDS` at most."""
         self._reading.start()
         self._reading.wait_for_first(FIRST_SECONDS)
         return self
@@ -155,7 +160,7 @@ class KernelLogSource:
         self._reading.refresh()
 
     def poll(self, now_ns: int) -> SourceBatch:
-        """Every XID that was read; a new one has the value 0 once, so that `increase()` sees it."""
+        """Return every XID that was read; a new one has the value 0 once, so that `increase()` sees it."""
         reading = self._reading.value
         self._reading.soon()
         samples = tuple(self._samples(reading, now_ns))
@@ -165,7 +170,7 @@ class KernelLogSource:
         return SourceBatch(samples=samples)
 
     def close(self) -> None:
-        """Read no more, and save the position; safe to call twice."""
+        """Stop reading and save the position; safe to call twice."""
         self._reading.close()
         with suppress(OSError):
             self._save(self._shown, always=True)
@@ -201,7 +206,7 @@ class KernelLogSource:
             self._totals[xid] = replace(total, count=total.count + 1, last_ns=min(record.time_ns, self._clock()))
 
     def _save(self, reading: _Reading, *, always: bool = False) -> None:
-        """Save the position, at once where an XID was shown since, else once a minute."""
+        """Save the position: at once if `poll` returned an XID since the last save, else every `SAVE_NS`."""
         total, now_ns = sum(one.count for _, one in reading.totals), self._clock()
         due = always or total != self._saved_total or now_ns - self._saved_ns >= SAVE_NS
         if reading.sequence > self._saved_sequence and due:

@@ -1,4 +1,7 @@
-"""Ended connections, which are closed after last report and outcomes of their process are on disk."""
+"""Ended connections, which are closed once the last report and the outcomes of their process are on disk.
+
+A program that sees its connection closed after `Bye` knows that its totals survive a crash of the exporter.
+"""
 
 import contextlib
 import threading
@@ -100,7 +103,7 @@ class Leaving:
 
 
 def _confirm(connection: ProgramConnection, event_ids: list[str]) -> None:
-    """Tell a program that is ending that its outcomes are on disk, as far as its socket accepts it."""
+    """Confirm outcomes that are on disk to a program that is ending, as far as its socket accepts packets."""
     if connection.session is None or connection.session.hello.wants_confirmations is not True:
         return
     with contextlib.suppress(OSError):

@@ -1,4 +1,8 @@
-"""Limits of the memory that one program may use in the exporter, and checks of its frames."""
+"""Limits of the memory that one program may use in the exporter, and checks of its frames.
+
+`ProbeSession` and `ProbeRegistry` call a check for each frame, under the server's lock, before they use any of it. A
+FrameError counts as a bad frame; `ProbeLimits.bad_frames` of them close the connection.
+"""
 
 from collections.abc import Container
 from dataclasses import dataclass
@@ -11,11 +15,17 @@ from kernelcast.wire.identity import Process
 from kernelcast.wire.kernels import MAX_VARIANT_CHARACTERS
 
 MAX_TEXT: Final = 256
+"""Characters of a text that becomes a label's value."""
 MAX_REASON: Final = 200
+"""Characters of a status's reason."""
 MAX_GAP_BUCKETS: Final = 400
+"""Buckets of a histogram at scale 3 that span 2**50, from a nanosecond to 13 days."""
 BUCKET_INDICES: Final = range(-(2**15), 2**15)
+"""Indices that fit into the 16 bits of a packed row."""
 MAX_KINDS: Final = 33
+"""Rows of one list of Counters: kinds of copies, waits or regions; the probe sums further ones in one row."""
 MAX_TOTAL: Final = 2**64
+"""Totals are unsigned integers of 64 bits on the wire."""
 
 
 @dataclass(frozen=True, slots=True)

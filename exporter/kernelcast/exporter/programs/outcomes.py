@@ -1,4 +1,4 @@
-"""Outcomes that programs have sent, until the daemon takes them and Kafka has them."""
+"""Outcomes that programs have sent, until `OutcomeRelay` fetches them and Kafka has them."""
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
@@ -14,12 +14,12 @@ IDS_AT_ONCE: Final = 256
 
 
 class ReceivedOutcomes:
-    """A bounded queue; if full, the oldest is dropped. Not thread-safe.
+    """A bounded queue; if full, the oldest is dropped. The registry has one and uses it under the server's lock.
 
-    Taken outcomes are remembered until they are settled, as many as may wait.
+    Outcomes that were fetched are remembered (`_open`) until Kafka has them, as many as may wait.
 
     Args:
-        most: The number of outcomes.
+        most: Limit of waiting outcomes.
     """
 
     def __init__(self, most: int) -> None:

@@ -8,7 +8,7 @@ from kernelcast.wire.frames import Counters, Frame, KernelName, KernelRow, Kerne
 
 @dataclass(slots=True)
 class PendingTotals:
-    """Cumulative totals by device; a later total of the same kernel replaces the earlier one.
+    """Cumulative totals by device; a later total of the same kernel replaces the earlier one. A `ProbeSession` has two.
 
     Attributes:
         rows: Device to kernel number to totals.

@@ -1,4 +1,7 @@
-"""A process that reports to the probe socket, for use by other parts of the exporter."""
+"""A process that reports to the probe socket, as `ProbeServer.processes` returns it.
+
+Attribution and pauses read it on the daemon's thread; it is a copy, so they need no lock.
+"""
 
 from dataclasses import dataclass
 from typing import Self

@@ -1,6 +1,7 @@
 """Registry of all processes that report to this node, and of the hints that wait for them.
 
-Not thread-safe; the server calls it under its lock.
+Not thread-safe; `ProbeServer` calls it under its lock. Methods that return numbers return the file descriptors of
+connections that now have packets to send.
 """
 
 from collections import Counter, OrderedDict
@@ -28,8 +29,11 @@ from kernelcast.wire.tuning.experience import Experience
 from kernelcast.wire.tuning.orders import ANY
 
 MAX_HINTS: Final = 1024
+"""Hints that are kept for processes that connect later; beyond it the oldest is dropped and counted."""
 MAX_EXPERIENCES: Final = 1024
+"""Results of searches that are kept likewise."""
 UNNAMED: Final = DeviceClaim(uuid="")
+"""Claim of a process that names no device: the resolver finds the node's only one."""
 
 _log = get_logger(__name__)
 

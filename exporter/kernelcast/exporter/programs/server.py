@@ -38,7 +38,9 @@ from kernelcast.wire.tuning.experience import Experience
 PACKETS_AT_ONCE: Final = 64
 """Packets read from one connection before the next one; also connections accepted before others are served."""
 STOP_SECONDS: Final = 2.0
+"""Longest wait of `close` for the thread."""
 ERROR_PAUSE_SECONDS: Final = 0.1
+"""Pause after an error, so that an error that stays does not use a whole core."""
 
 _log = get_logger(__name__)
 
@@ -347,6 +349,7 @@ class ProbeServer:
         return False
 
     def _part(self, number: int, reason: str, message: str) -> None:
+        """Close a connection for a reason of `REFUSALS`, which is counted and logged."""
         connection = self._places.get(number)
         if connection is not None:
             self._refused(connection, reason, message)

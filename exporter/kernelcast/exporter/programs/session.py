@@ -1,4 +1,4 @@
-"""Session of one process: its last totals, and the changes since the last poll."""
+"""Session of one process: its last totals, the changes since the last poll, and the packets that wait for it."""
 
 from collections import deque
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,7 @@
-"""Chooses the kernels that get a series of their own: the hottest, with a reserve for those that become hot later."""
+"""Chooses the kernels that get a series of their own: those with the most GPU time, with a reserve for later ones.
+
+`ProgramSeries.settle` calls it once an interval, for series of their own and for series with histogram buckets.
+"""
 
 from collections.abc import Iterable
 from typing import Final, Protocol, TypeVar

@@ -1,4 +1,8 @@
-"""Sums the processes of each program, rank and GPU into series that never fall, within fixed bounds."""
+"""Sums the processes of each program, rank and GPU into series that never fall, within fixed bounds.
+
+`Pipeline.tick` passes each source's reports to `report`, then calls `meter` and `samples`; `snapshot.py` stores the
+state. All of it runs on the daemon's thread.
+"""
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
@@ -19,14 +23,20 @@ from kernelcast.wire.repeats import RecentIds
 DEFAULT_KERNELS: Final = 100
 """In six real traces (HolisticTraceAnalysis, tests/data) 100 kernels cover 98.8 to 100 % of GPU time."""
 DEFAULT_DETAILED: Final = 20
+"""Kernels with histogram buckets; a histogram is about thirty series."""
 DEFAULT_RETIRE_SECONDS: Final = 300.0
+"""An ended program's series stay for one Prometheus lookback, so that its last increase is seen."""
 MAX_PROGRAMS: Final = 4_096
+"""Limit of pairs of program and GPU; reports of further ones are refused and counted."""
 MAX_PROCESSES: Final = 1_024
 """Limit of one program on one GPU. It equals the limit of the probe's socket, so that the socket refuses first, which
 also notifies the program."""
 MAX_ENDED: Final = 16
+"""Ended processes of a program whose totals are kept, in case that one reconnects."""
 MAX_FINISHED: Final = 4_096
+"""Names of processes that were dropped from there; a report of one is ignored."""
 MAX_OUTCOME_IDS: Final = 4_096
+"""Ids of counted outcomes, as many as may wait for Kafka at one time."""
 DECISIONS: Final = ("inconclusive", "failed")
 """Decisions that are counted by themselves; their state is `rolled_back`."""
 
@@ -97,9 +107,9 @@ class Aggregator:
             that starts without a snapshot passes its own start; a replay passes 0.
 
     Attributes:
-        members: By key.
+        members: Programs on GPUs, by the labels that identify their series.
         counts: Counts since the start.
-        epoch_ns: As above; moves on when a program is retired.
+        epoch_ns: The argument; set to the time at which a program was last retired.
         energy: Energy of GPUs, and estimates for kernels.
         outcome_ids: Events of the newest outcomes that were counted; a program sends one again after a reconnect.
         finished: Ended processes that are no longer kept, so that a late report is not counted twice.

@@ -1,4 +1,4 @@
-"""Converts a program's series to samples of the catalogue's rows."""
+"""Converts a program's series to samples of the catalogue's rows; `Aggregator.samples` calls it once an interval."""
 
 from collections.abc import Collection, Iterator
 from typing import Final

@@ -23,6 +23,7 @@ NANOJOULES_PER_MICROJOULE: Final = 1_000
 LONGEST_POWER_NS: Final = 60_000_000_000
 """Longest time between two readings for which energy is computed from power; an energy counter has no such limit."""
 MAX_GPUS: Final = 4_096
+"""Bound of memory, above the GPUs of a simulated fleet."""
 
 
 class GpuKey(NamedTuple):
@@ -62,7 +63,7 @@ class GpuEnergy:
 
 
 class EnergyMeter:
-    """Adds each interval's energy to GPUs and kernels. Not thread-safe; all times are passed in.
+    """Adds each interval's energy to GPUs and kernels. The aggregator has one, and uses it on the daemon's thread.
 
     Attributes:
         gpus: Energy by GPU; it survives a restart.
@@ -121,7 +122,7 @@ class EnergyMeter:
 
 
 def _divide(used_uj: int, elapsed_ns: int, users: list[ProgramSeries]) -> int:
-    """Add energy to the kernels that ran; returns the amounts."""
+    """Divide the energy of one interval over the kernels that ran; returns the active part, in microjoules."""
     shares = [(series, signature, ns) for series in users for signature, ns in series.spent_ns.items() if ns]
     weights = [ns for _, _, ns in shares]
     active_uj = active_part(used_uj, elapsed_ns=elapsed_ns, spent_ns=sum(weights))
@@ -145,7 +146,7 @@ def _used_uj(last: EnergyReading, now: EnergyReading) -> int | None:
 
 
 def _readings(samples: Iterable[Sample]) -> tuple[dict[GpuKey, tuple[str, EnergyReading]], set[GpuKey]]:
-    """Return readings by GPU, with its index; and the GPUs that are divided into instances."""
+    """Return index and reading of each GPU among the samples, and the GPUs that are divided into MIG instances."""
     looks: dict[GpuKey, tuple[str, EnergyReading]] = {}
     divided: set[GpuKey] = set()
     places: dict[Labels, tuple[GpuKey, str, bool]] = {}

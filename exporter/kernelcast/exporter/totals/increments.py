@@ -6,7 +6,10 @@ from kernelcast.wire.frames import KernelName, KernelRow, VariantRow
 from kernelcast.wire.histogram import DurationTotals
 
 CounterKey = tuple[str, ...]
-"""Key of a total that is not per kernel: its name (a key of `series.COUNTERS`), then the values of its labels."""
+"""Key of a total that is not per kernel: its name (a key of `emit.COUNTERS`), then the values of its labels.
+
+Example: `("memcpy_bytes", "h2d", "true")`.
+"""
 
 VariantGrowth = tuple[str, str, int, int, int]
 """Signature, variant, timed launches, their GPU time in ns, and its squares in ns²: the increment of one variant."""

@@ -14,13 +14,17 @@ from kernelcast.wire.kernels import normalise
 MAX_TRACKED: Final = 20_000
 """Largest number of kernels and of (kernel, variant) pairs of a process; real traces have 49 to 170 and 192 to 579."""
 MAX_COUNTERS: Final = 512
-"""Largest number of totals in a `Counters` frame: 33 rows of each list, with 3 + 2 + 1 + 3 + 1 totals, and 6 more."""
+"""Above the most that a `Counters` frame has: 33 rows of each list, with 3 + 2 + 1 + 3 + 1 totals, and 8 more: 338."""
 MAX_TUNABLES: Final = 64
+"""Tunables of a process that are shown; each is a series."""
 MAX_SIGNATURE_CHARACTERS: Final = 16_384
+"""Templates make long signatures; longer ones are cut, so kernels that differ beyond this share a series."""
 
 
 class ProcessTotals:
-    """One process on one GPU: its last report and its status.
+    """One process on one GPU: the totals of its reports so far, and its status. A `ProgramOnGpu` has one per process.
+
+    Invariant: `rows`, `variants`, `counters` and `gaps` never fall; a report with a lower total is ignored and counted.
 
     Attributes:
         names: The process's kernel numbers to kernels, signatures normalised.

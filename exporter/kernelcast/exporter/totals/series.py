@@ -15,6 +15,7 @@ from kernelcast.wire.kernels import COMPUTE, MAX_VARIANT_CHARACTERS, OTHER, kern
 MAX_VARIANTS: Final = 8
 """Number of variants of one kernel with series of their own; the rest are summed as `other`."""
 MAX_SERIES_COUNTERS: Final = 512
+"""Keys of `ProgramSeries.counters`, as `process.MAX_COUNTERS` for one process."""
 MOST: Final = 2**63
 """Largest integer of OTLP. A greater total, which only a faulty program reports, would fail all exports of the node."""
 
@@ -90,6 +91,8 @@ class KernelSeries:
 
 class ProgramSeries:
     """All series of one program on one GPU.
+
+    `grow` adds what processes report. `settle` closes an interval: only then do published totals change.
 
     Attributes:
         key: Labels of the program.
@@ -176,6 +179,7 @@ class ProgramSeries:
             self._book(kernel)
 
     def _book(self, kernel: KernelSeries) -> None:
+        """Move a kernel's pending increments to its own series, or to `other` if it has none."""
         if kernel.pending.launches or kernel.pending.durations.count:
             if kernel.admitted:
                 kernel.totals.add(kernel.pending)

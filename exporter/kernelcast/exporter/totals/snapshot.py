@@ -1,4 +1,7 @@
-"""Converts an aggregator to a JSON document and back, with everything that it needs to continue."""
+"""Converts an aggregator to a JSON document and back, with everything that it needs to continue.
+
+`StateFile` writes the document before each publication and reads it at the start; tests/compatibility has old ones.
+"""
 
 from collections.abc import Mapping
 from itertools import chain
@@ -15,6 +18,7 @@ from kernelcast.wire.identity import Device
 
 Document = dict[str, Any]
 _DURATION_FIELDS: Final = 5
+"""Length of the list that `_durations` returns."""
 _NO_BUCKETS: Final[list[int]] = []
 STEP_COUNTERS: Final = frozenset({"steps", "items", "step_ns"})
 TRIAL_COUNTERS: Final = frozenset({"trial_lost_ns", "trial_allowed_ns"})

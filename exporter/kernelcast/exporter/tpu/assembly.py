@@ -1,4 +1,4 @@
-"""The TPU source for the daemon: from its settings, with its own metrics."""
+"""Makes the TPU source from the daemon's settings; the daemon's assembly calls it and polls the source."""
 
 from prometheus_client import CollectorRegistry
 
@@ -15,7 +15,7 @@ _log = get_logger(__name__)
 
 
 def tpu_source(settings: ExporterSettings, *, hostname: str, registry: CollectorRegistry) -> TpuSource | None:
-    """This node's TPUs, asked from now on; None where they are not to be read, or there are none.
+    """Return a started source of this node's TPUs; None where the setting is off, or there are none.
 
     Raises:
         MissingExtraError: `exporter.tpu` is on, and grpcio is not installed.

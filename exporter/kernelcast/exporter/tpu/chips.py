@@ -12,8 +12,11 @@ from typing import Final
 PCI_DEVICES: Final = Path("/sys/bus/pci/devices")
 PORTS_VARIABLE: Final = "TPU_RUNTIME_METRICS_PORTS"
 DEFAULT_PORT: Final = 8431
+"""libtpu's, if the variable is not set."""
 GOOGLE: Final = "0x1ae0"
+"""PCI vendor id."""
 UNKNOWN: Final = "TPU"
+"""Model name where `exporter.tpu` is on and no known device is found."""
 
 _MODELS: Final = MappingProxyType(
     {
@@ -29,7 +32,7 @@ _OLD_MODELS: Final = MappingProxyType({"0x004e": "TPU v2", "0x004f": "TPU v3"})
 
 
 def tpu_model(devices: Path = PCI_DEVICES) -> str:
-    """The model of this node's TPUs; empty where there is none that is known."""
+    """Return the model of this node's TPUs; empty if no known one is found."""
     for device in sorted(devices.glob("*")):
         if _word(device / "vendor") == GOOGLE:
             chip = _word(device / "device")

@@ -1,4 +1,7 @@
-"""A runtime's distribution as our durations: other buckets, the same count and sum."""
+"""Converts a TPU runtime's distribution to `DurationTotals`: other buckets, the same count and sum.
+
+`reader.py` calls it for each point of a histogram. The message is `Distribution` of `runtime.MESSAGES`.
+"""
 
 from collections.abc import Iterable
 from itertools import islice
@@ -7,7 +10,7 @@ from typing import Any, Final
 from kernelcast.wire.histogram import DurationTotals, bucket_index
 
 MAX_BUCKETS: Final = 1_000
-"""Real ones have some dozen; a wrong answer may claim two thousand million."""
+"""Real distributions have some dozen; a faulty answer may claim 2**31."""
 
 
 def durations(distribution: Any, unit_ns: float) -> DurationTotals:
@@ -18,7 +21,7 @@ def durations(distribution: Any, unit_ns: float) -> DurationTotals:
 
     Args:
         distribution: The runtime's message.
-        unit_ns: Nanoseconds per unit of its values; of other values, thousand-millionths of a base unit.
+        unit_ns: Nanoseconds per unit of its values; for values that are no times, 1e-9 of the base unit (nanobytes).
 
     Raises:
         ValueError, OverflowError: It holds numbers that cannot be (NaN, infinity, counts below 0).
@@ -38,14 +41,15 @@ def durations(distribution: Any, unit_ns: float) -> DurationTotals:
 
 
 def complete(totals: DurationTotals) -> bool:
-    """Whether the buckets hold everything that was counted."""
+    """Return whether the counts of the buckets add up to the total count."""
     return totals.zero_count + sum(totals.buckets.values()) == totals.count
 
 
 def upper_bounds(options: Any) -> Iterable[float]:
-    """The upper bounds of all buckets but the last, which has none; nothing where they cannot be.
+    """Return the upper bounds of all buckets but the last, which is unbounded; none if the options are invalid.
 
-    Source: the comments of tpu_metric_service.proto: bucket 0 ends at the first bound, and there are n + 2 of them.
+    Example: linear buckets with offset 0, width 10 and 2 finite buckets have the bounds 0, 10 and 20, and 4 counts.
+    Source: the comments of tpu_metric_service.proto: bucket 0 ends at the first bound, and there are n + 2 buckets.
     """
     if options.HasField("exponential_buckets"):
         made = options.exponential_buckets
@@ -60,11 +64,12 @@ def upper_bounds(options: Any) -> Iterable[float]:
 
 
 def _place(totals: DurationTotals, number: int, times: int, bounds_ns: list[float]) -> None:
+    """Add the count of a runtime's bucket to the bucket of its upper bound."""
     last = len(bounds_ns) - 1
     bound_ns = bounds_ns[min(number, last)]
     if bound_ns <= 0:
         totals.zero_count += times
         return
-    # What lies above every bound is counted one bucket of ours further on.
+    # The runtime's last bucket has no upper bound: its count goes one bucket beyond that of the last bound.
     index = bucket_index(round(bound_ns)) + (number > last)
     totals.buckets[index] = totals.buckets.get(index, 0) + times

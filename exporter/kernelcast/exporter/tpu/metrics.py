@@ -1,4 +1,4 @@
-"""Table of the runtime's metrics: their catalogue rows and units."""
+"""Table of the TPU runtime's metrics that are read: their catalogue rows, units and labels. `reader.py` uses it."""
 
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -18,10 +18,10 @@ class RuntimeMetric:
     """A metric of the runtime.
 
     Attributes:
-        row: The catalogue's.
-        factor: From its unit to the row's; of distributions to a thousand-millionth of it.
-        labels: Its attributes to ours; points that differ in others only are added up.
-        detailed: Distributions: whether they travel with buckets.
+        row: Its row of the catalogue.
+        factor: Converts its unit to the row's unit; for distributions to 1e-9 of that (seconds: nanoseconds).
+        labels: Pairs of the runtime's attribute and our label; points that differ in other attributes are added.
+        detailed: Whether a distribution is sent with buckets.
     """
 
     row: Metric

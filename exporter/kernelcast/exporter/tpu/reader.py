@@ -1,4 +1,7 @@
-"""One reading of the runtime on one port: values in the catalogue's units, and reasons for absent ones."""
+"""Reads the TPU runtime on one port: values in the catalogue's units, and reasons for absent ones.
+
+`TpuSource` calls `read` on the thread of that port; the result goes to its `poll`.
+"""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -15,17 +18,18 @@ from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.identity import Labels, labels
 
 ALL: Final = "all"
+"""Key in `RuntimeReading.absent` for all metrics together. The reasons for absence follow."""
 NO_PROGRAM: Final = "no_program"
 NOT_SUPPORTED: Final = "not_supported"
 NO_DATA: Final = "no_data"
 TIMEOUT: Final = "timeout"
 ERROR: Final = "error"
 ERRORS: Final = (TIMEOUT, ERROR)
-"""Reasons that are counted as errors; the others are how things are."""
+"""Reasons that are counted as errors; the others are normal, such as a node without a running program."""
 _REASONS: Final = MappingProxyType(
     {"unavailable": NO_PROGRAM, "deadline_exceeded": TIMEOUT, "not_found": NO_DATA, "unimplemented": NOT_SUPPORTED}
 )
-"""gRPC's word to ours; any other is an error."""
+"""Names of gRPC's status codes to reasons; any other code is `ERROR`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +37,11 @@ class Value:
     """One value of one row.
 
     Attributes:
-        row: The catalogue's.
-        labels: Of the point, without those of the node.
-        value: In the row's unit; durations for a histogram.
-        start_ns: Since when a histogram counts, as the runtime says; 0 where it does not.
-        detailed: Whether a histogram travels with its buckets.
+        row: The row of the catalogue.
+        labels: Labels of the point, without those of the node.
+        value: A number in the row's unit; durations for a histogram.
+        start_ns: The runtime's start time of a histogram, Unix nanoseconds; 0 if it gives none.
+        detailed: Whether a histogram is sent with its buckets.
     """
 
     row: Metric
@@ -87,7 +91,7 @@ def read(runtime: TpuRuntime) -> RuntimeReading:
 
 
 def value_of(metric: RuntimeMetric, point: Point) -> Value | None:
-    """The point in the row's unit; None for what cannot be one: NaN, or a number where a distribution should be."""
+    """Return a point in the row's unit; None if it is NaN, or a number where a distribution is expected."""
     own = labels(**{ours: point.attributes.get(theirs, "") for theirs, ours in metric.labels})
     number = isinstance(point.value, int | float)
     if number == (metric.row.kind is Kind.HISTOGRAM):
@@ -103,7 +107,7 @@ def value_of(metric: RuntimeMetric, point: Point) -> Value | None:
 
 
 def _merged(values: Iterable[Value]) -> list[Value]:
-    """One value for each label set: distributions are added, as tpu-info does it; of numbers the first stands."""
+    """Return one value for each label set: distributions are added, as in tpu-info; of several numbers the first."""
     found: dict[Labels, Value] = {}
     for value in values:
         known = found.setdefault(value.labels, value)

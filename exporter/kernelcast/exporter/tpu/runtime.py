@@ -1,4 +1,4 @@
-"""The metric service that libtpu runs inside a program: which metrics it has, and their points.
+"""Client of the metric service that libtpu runs inside a program that uses TPUs.
 
 Field numbers: AI-Hypercomputer/cloud-accelerator-diagnostics, tpu_info/tpu_info/proto/tpu_metric_service.proto.
 """
@@ -13,8 +13,9 @@ from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
 
 SERVICE: Final = "tpu.monitoring.runtime.RuntimeMetricService"
 TIMEOUT_SECONDS: Final = 2.0
+"""Longest duration of one call; the service is on this node."""
 MAX_POINTS: Final = 4096
-"""Of one metric: a host has eight chips at most, and a transfer a dozen buffer sizes."""
+"""Limit of points of one metric: a host has eight chips at most, and a transfer a dozen buffer sizes."""
 
 MESSAGES: Final[Messages] = {
     "MetricRequest": (Field("metric_name", 1, "string"),),
@@ -30,7 +31,7 @@ MESSAGES: Final[Messages] = {
         Field("distribution", 5, "Distribution"),
         Field("start_timestamp", 7, "Timestamp"),
     ),
-    # Gauge and Counter begin alike; text and truth values of a gauge are no numbers.
+    # The first two fields of Gauge and Counter are the same; a gauge's further fields are a string and a bool.
     "Number": (Field("as_double", 1, "double"), Field("as_int", 2, "int64")),
     "Timestamp": (Field("seconds", 1, "int64"), Field("nanos", 2, "int32")),
     "Attribute": (Field("key", 1, "string"), Field("value", 2, "AttrValue")),
@@ -82,11 +83,11 @@ class Point:
 
 
 class TpuRuntime:
-    """The metric service on one port.
+    """Client of the service on one port. Only the thread that refreshes that port calls it.
 
     Args:
         address: `host:port`.
-        timeout_seconds: How long one answer may take.
+        timeout_seconds: Longest duration of one call.
 
     Raises:
         MissingExtraError: grpcio is not installed.
@@ -96,7 +97,7 @@ class TpuRuntime:
         self._client = UnaryClient(address, SERVICE, MESSAGES, timeout_seconds=timeout_seconds)
 
     def supported(self) -> frozenset[str]:
-        """The names of the metrics that the runtime has.
+        """Return the names of the metrics that the runtime has.
 
         Raises:
             ServiceError: No answer, or none in time.
@@ -107,7 +108,7 @@ class TpuRuntime:
         return frozenset(one.metric_name for one in answer.supported_metric)
 
     def points(self, name: str) -> tuple[Point, ...]:
-        """The points of a metric; none while the program has nothing to tell.
+        """Return the points of a metric; none while the program has no data of it.
 
         Raises:
             ServiceError: No answer, or none in time.
@@ -116,7 +117,7 @@ class TpuRuntime:
         return tuple(_points(answer.metric.metrics[:MAX_POINTS]))
 
     def close(self) -> None:
-        """Give the connection up."""
+        """Close the connection."""
         self._client.close()
 
 
@@ -130,7 +131,7 @@ def _points(metrics: Any) -> Iterator[Point]:
 
 
 def _value(metric: Any) -> Any:
-    """A number, a distribution, or None where the message has neither."""
+    """Return a number, a distribution, or None if the message has neither."""
     if metric.HasField("distribution"):
         return metric.distribution
     number = metric.gauge if metric.HasField("gauge") else metric.counter
@@ -140,7 +141,7 @@ def _value(metric: Any) -> Any:
 
 
 def _attributes(attribute: Any) -> Iterator[tuple[str, str]]:
-    """Names to values. A number alone is a device's; older runtimes give `device_ordinal` as number, newer as text."""
+    """Yield names and values. An integer is always the device's number, which newer runtimes give as a string."""
     value = attribute.value
     if value.HasField("kvlist_attr"):
         for one in value.kvlist_attr.attributes:

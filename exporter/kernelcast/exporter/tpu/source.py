@@ -1,4 +1,4 @@
-"""TPUs as a source of the daemon: a thread per port asks the runtime, and `poll` takes the last answers."""
+"""TPUs as a source of the daemon: a thread per port asks the runtime, and `poll` returns the last answers."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
@@ -14,8 +14,11 @@ from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.identity import Labels, labels
 
 MAX_PORTS: Final = 16
+"""Limit of threads; a host has at most eight chips, and so at most eight programs that use them."""
 FIRST_SECONDS: Final = 1.0
+"""Longest wait of the daemon's start for each first answer."""
 KEPT_INTERVALS: Final = 2
+"""An answer is shown for this number of intervals, plus the time of one call."""
 NOTHING: Final = RuntimeReading()
 
 COMMON: Final[dict[Metric, Metric]] = {
@@ -23,7 +26,7 @@ COMMON: Final[dict[Metric, Metric]] = {
     tpu.HBM_USED: accelerator.MEMORY_USED,
     tpu.HBM_TOTAL: accelerator.MEMORY_TOTAL,
 }
-"""Rows that stand under a name that GPUs share, too."""
+"""Rows that are also written under names that GPUs and TPUs have in common."""
 
 ErrorListener = Callable[[str], None]
 
@@ -31,13 +34,15 @@ ErrorListener = Callable[[str], None]
 class TpuSource:
     """Asks the runtimes of this node's programs.
 
+    The daemon's thread calls `poll` and `close`; the thread of each port calls `on_error`.
+
     Args:
-        ports: Where programs may listen, one for each.
+        ports: Ports of programs, one for each.
         hostname: The node's name.
-        model: Of the TPUs.
-        interval_seconds: Between two questions.
+        model: Model name of the TPUs.
+        interval_seconds: Time between two readings.
         on_error: Called with `timeout` or `error`, once for each failed reading.
-        host: Where the programs run; tests give an address.
+        host: Address of the programs; tests pass another one.
 
     Raises:
         MissingExtraError: grpcio is not installed.
@@ -65,7 +70,7 @@ class TpuSource:
         self._starts: dict[tuple[Metric, Labels], tuple[int, int]] = {}
 
     def start(self) -> "TpuSource":
-        """Begin to ask; the first answers are waited for a moment."""
+        """Start the threads, and wait for the first answers, `FIRST_SECONDS` each at most."""
         for reading in self._readings.values():
             reading.start()
         for reading in self._readings.values():
@@ -78,7 +83,7 @@ class TpuSource:
             reading.refresh()
 
     def poll(self, now_ns: int) -> SourceBatch:
-        """Every series of every runtime as of its last answer; never waits."""
+        """Return every series of every runtime as of its last answer; never waits."""
         samples: list[Sample] = []
         common: dict[tuple[Metric, Labels], Sample] = {}
         for port, reading in self._readings.items():
@@ -92,7 +97,7 @@ class TpuSource:
         return SourceBatch(samples=(*samples, *common.values()))
 
     def close(self) -> None:
-        """Ask no more; safe to call twice."""
+        """Stop the threads and close the connections; safe to call twice."""
         for reading in self._readings.values():
             reading.close()
         for runtime in self._runtimes.values():

@@ -1,4 +1,9 @@
-"""Backlog between the publisher and Kafka: keeps every message until Kafka has confirmed it."""
+"""Backlog between the publisher and Kafka: keeps every message until Kafka has confirmed it.
+
+A message is in one of three places: in librdkafka's memory only; there and on disk (*spilled*, after
+`memory_seconds`); or on disk only, from where it is replayed in order. `kafka_output` makes the backlog. The daemon's
+thread calls `send`, the thread of `pump.py` calls `poll`, and librdkafka reports deliveries on any thread.
+"""
 
 import threading
 import time
@@ -20,7 +25,9 @@ ENDLESS: Final = {"message.timeout.ms": "0"}
 be sent again after younger ones. The number of waiting messages is bounded here instead."""
 WINDOW_MESSAGES: Final = 256
 """Largest number of messages from disk that are in flight."""
+"""Bounds what is read from disk ahead of Kafka's confirmations; with the usual messages it keeps librdkafka busy."""
 AWAY_FLUSH_SECONDS: Final = 1.0
+"""Longest wait of `close` for Kafka's answers if Kafka was silent before."""
 NOWHERE: Final = -1
 """Used in place of a number in the spool if the disk had no room; only librdkafka has the message."""
 
@@ -56,7 +63,7 @@ class Flight:
 
 @dataclass(slots=True)
 class Way:
-    """One topic's messages in flight.
+    """State of one topic: its messages in flight, and how it may send. The backlog's lock protects it.
 
     Attributes:
         topic: Its name.
@@ -291,6 +298,7 @@ class SpoolBacklog:
         return number
 
     def _doubt(self, way: Way, now: float) -> None:
+        """Write messages to disk, and stop sending new ones, if Kafka has not answered for `memory_seconds`."""
         oldest = next(iter(way.flights.values()), None)
         if oldest is not None and now - oldest.since > self._limits.memory_seconds:
             self._spill(way)
@@ -304,6 +312,7 @@ class SpoolBacklog:
             self._disk.lane(way.topic).rewind()
 
     def _replay(self, way: Way, now: float) -> None:
+        """Send messages from disk, as long as the window and the throttle allow it."""
         while not way.returning and self._has_room(way, now):
             found = self._disk.read(way.topic)
             if found is None:

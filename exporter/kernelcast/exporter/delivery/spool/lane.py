@@ -1,4 +1,7 @@
-"""The messages of one topic on disk: first in, first out, kept until Kafka has confirmed them."""
+"""A queue on disk: first in, first out; each record is kept until its owner has settled it.
+
+Three owners: `DiskSpool` (one lane for each topic), `OutcomeLog` and `FinalReports`.
+"""
 
 import os
 import struct
@@ -31,6 +34,9 @@ class Lane:
     """
 
     def __init__(self, directory: Path, *, segment_bytes: int) -> None:
+        # Example: head 3, reader 6, next 9: records 3 to 5 were read and not settled, 6 to 8 wait. `_settled` holds
+        # numbers above the head; `_saved` is the head in the file `head`; `_place` is segment, number and offset of the
+        # record after the one that was read last; `_roll` starts a new segment with the next append, after damage.
         self._directory = directory
         self._segment_bytes = segment_bytes
         self._segments: deque[Segment] = deque()

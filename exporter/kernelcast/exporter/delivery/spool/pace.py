@@ -1,18 +1,24 @@
-"""Limits the replay speed of a spool, so that a thousand nodes do not overload a Kafka that has just returned."""
+"""Limits the replay speed of a spool, so that a thousand nodes do not overload a Kafka that has just returned.
+
+`SpoolBacklog` has one for each topic, reports Kafka's answers to it, and asks `allows` before each message from disk.
+"""
 
 from collections.abc import Callable
 from typing import Final
 
 BURST_SECONDS: Final = 2.0
+"""The allowance that an unused rate may accumulate, as seconds of that rate."""
 FIRST_RETRY_SECONDS: Final = 1.0
 LONGEST_RETRY_SECONDS: Final = 60.0
+"""The wait after a failure doubles from the first to the longest."""
 
 
 class SendThrottle:
     """Decides whether the next message of one topic may be sent. Not thread-safe; the backlog's lock protects it.
 
     While it is unknown whether Kafka answers, one message is sent as a probe. After it has been confirmed, the others
-    follow after a random wait that differs between nodes, at a bounded rate.
+    follow after a random wait that differs between nodes, at a bounded rate (a token bucket: `_allowance` is in bytes
+    and grows by the rate; `_granted` are further bytes, for new messages that have joined the queue on disk).
 
     Args:
         bytes_per_second: The rate.

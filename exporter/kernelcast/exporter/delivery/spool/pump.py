@@ -1,4 +1,4 @@
-"""The thread that runs a backlog: serves Kafka's answers, syncs the disk, replays."""
+"""The thread that runs a backlog: serves Kafka's answers, syncs the disk, replays. `kafka_output` starts it."""
 
 import threading
 from types import TracebackType
@@ -8,8 +8,11 @@ from kernelcast.exporter.delivery.spool.backlog import SpoolBacklog
 from kernelcast.runtime.logging import get_logger
 
 POLL_SECONDS: Final = 1.0
+"""Longest wait for an answer of Kafka, and so between two syncs of the disk."""
 REPLAY_POLL_SECONDS: Final = 0.1
+"""The same while messages wait on disk, because the throttle allows more of them as time passes."""
 STOP_SECONDS: Final = 5.0
+"""Longest wait for the thread at the end; a sync of a slow disk may take seconds."""
 
 _log = get_logger(__name__)
 

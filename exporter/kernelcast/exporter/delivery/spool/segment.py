@@ -16,6 +16,7 @@ from kernelcast.exporter.delivery.spool.record import (
 )
 
 MAGIC: Final = b"kcspool1"
+"""First bytes of each file; the digit is the version of the format."""
 SUFFIX: Final = ".segment"
 
 
