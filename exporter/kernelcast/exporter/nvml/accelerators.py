@@ -1,4 +1,4 @@
-"""The rows that GPUs share with TPUs, from a reading of the GPUs."""
+"""Makes the rows that GPUs have in common with TPUs from a reading of the GPUs; `samples.to_samples` calls it."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final

@@ -1,6 +1,7 @@
 """The table of device rows to read and write, which users may edit, in dcgm-exporter's format.
 
-`# comment`, else `FIELD, type, help`. `python -m kernelcast.exporter.nvml.counters_file` prints our own table.
+A line is `# comment` or `FIELD, type, help`. `python -m kernelcast.exporter.nvml.counters_file` prints our own table.
+`NvmlSource.poll` asks `CountersFile.changed` at each interval, on the daemon's thread.
 Source of the format: dcgm-exporter, etc/default-counters.csv.
 """
 
@@ -37,7 +38,7 @@ INSTEAD: Final = MappingProxyType(
         "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS": "DCGM_FI_DEV_CLOCKS_EVENT_REASONS",
     }
 )
-"""What we have in place of a field of theirs."""
+"""Fields of dcgm-exporter that have no row here, and the row to use instead; only for messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +46,9 @@ class CounterTable:
     """The rows and labels of a table.
 
     Attributes:
-        rows: By OTLP name, the catalogue's rows with the table's help, in its order.
-        labels: Names of labels for every series of a GPU, in its order.
-        warnings: What of it cannot be given, a sentence each.
+        rows: Rows of the catalogue with the table's help, by OTLP name, in the table's order.
+        labels: Names of labels for every series of a GPU, in the table's order.
+        warnings: A sentence for each line that cannot be served.
     """
 
     rows: Mapping[str, Metric] = field(
@@ -61,7 +62,7 @@ def read_table(path: Path) -> CounterTable:
     """Read a table.
 
     Raises:
-        ConfigurationError: It cannot be read, a line is not of the format, or a field is none that anybody knows.
+        ConfigurationError: It cannot be read, a line is not of the format, or a field is neither DCGM's nor ours.
     """
     try:
         text = path.read_text()
@@ -127,7 +128,7 @@ class CountersFile:
         """Whether there is a new table now.
 
         Raises:
-            ConfigurationError: The file has changed, and is wrong; said once, and the old table stays.
+            ConfigurationError: The file has changed and is wrong; raised once for each change, and the old table stays.
         """
         version = self._version()
         if self._path is None or version == self._seen:

@@ -1,4 +1,8 @@
-"""Whether and how the node's GPUs are read: NVML there or not, dcgm-exporter there or not."""
+"""Decides whether the node's GPUs are read and written: is NVML available, is a dcgm-exporter running beside us?
+
+The daemon's assembly calls `open_nvml` and makes `DeviceMetrics` and `KnownGpus`; `boot_id` and `boot_time_ns` are used
+by several sources.
+"""
 
 import ssl
 import threading
@@ -26,9 +30,13 @@ from kernelcast.wire.identity import LIVE, REPLAYED, Device, Labels
 
 DCGM_TIMEOUT_SECONDS: Final = 2.0
 DCGM_LOOK_SECONDS: Final = 60.0
+"""Time between two checks for a dcgm-exporter."""
 DCGM_MARK: Final = b"DCGM_FI_"
+"""A page that contains it is a dcgm-exporter's."""
 DCGM_READ_BYTES: Final = 256 * 1024
+"""Limit of what is read of that page; the first metric begins far earlier."""
 ASKS_WHO_WE_ARE: Final = (401, 403)
+"""HTTP statuses of a server that wants a password."""
 TLS_ONLY: Final = b"HTTP request to an HTTPS server"
 """What servers written in Go answer on a port where they speak TLS."""
 
@@ -38,17 +46,17 @@ _log = get_logger(__name__)
 
 
 def pynvml_for(settings: ExporterSettings) -> tuple[str, ...]:
-    """The module that the NVML process loads: pynvml, or the player of a recording."""
+    """Return the module that the NVML process loads: pynvml, or the player of a recording; see `worker.load`."""
     if settings.nvml_recording is None:
         return PYNVML
     return "kernelcast.exporter.nvml.recorded:open_recording", str(settings.nvml_recording)
 
 
 def check_files(settings: ExporterSettings, *, warn: Callable[[str], None]) -> None:
-    """Whether the counters table and the recording can be used.
+    """Check that the counters table and the recording can be used.
 
     Args:
-        settings: They name them.
+        settings: The daemon's settings, with the paths of both.
         warn: Called for each row of the table that cannot be served.
 
     Raises:
@@ -117,14 +125,14 @@ def _require_pynvml() -> None:
 
 
 class DcgmWatch:
-    """Looks for a dcgm-exporter on this node, at once and then once a minute on a thread of its own.
+    """Looks for a dcgm-exporter on this node, at once and then every `DCGM_LOOK_SECONDS` on a thread of its own.
 
-    With one beside us every sum over GPUs would be doubled. Both start with the node, in any order, so one look is not
-    enough. Use as a context manager.
+    If both write the same series, every sum over GPUs is doubled. Both start with the node, in any order, so checking
+    once is not enough. Use as a context manager; any thread may read `answers`.
 
     Args:
-        url: Where it would answer.
-        fetch: Gets a page.
+        url: URL of its metrics page.
+        fetch: Returns the start of a page; raises OSError if there is none.
     """
 
     def __init__(self, url: str, *, fetch: Fetch | None = None) -> None:
@@ -133,7 +141,7 @@ class DcgmWatch:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="dcgm-watch", daemon=True)
         self.answers = False
-        """Whether one answered when it was looked for last."""
+        """Whether one answered at the last check."""
 
     def __enter__(self) -> Self:
         self.look()
@@ -145,7 +153,7 @@ class DcgmWatch:
         self._thread.join(DCGM_TIMEOUT_SECONDS)
 
     def look(self) -> None:
-        """Look once; a change is logged."""
+        """Check once; a change is logged."""
         before = self.answers
         try:
             self.answers = DCGM_MARK in self._fetch(self._url)
@@ -188,7 +196,7 @@ class DeviceMetrics:
         self._end()
 
     def change(self, settings: ExporterSettings) -> None:
-        """Go on as other settings ask; takes as long as one look at a dcgm-exporter."""
+        """Use other settings from now on; waits for one check, `DCGM_TIMEOUT_SECONDS` at most."""
         if self._asked != _asked(settings):
             self._end()
             self._asked = _asked(settings)
@@ -220,8 +228,8 @@ class KnownGpus:
     """Lists the node's GPUs for programs, whether or not device metrics are written.
 
     Args:
-        source: Kept open, and polled so that it notices what comes and goes.
-        written: Whether its samples are passed on, asked at each poll.
+        source: Polled at each interval even if nothing is written, because programs' frames are matched to its devices.
+        written: Returns whether its samples are passed on; called at each poll.
     """
 
     def __init__(self, source: NvmlSource, written: Callable[[], bool]) -> None:
@@ -230,7 +238,7 @@ class KnownGpus:
         self._seen: dict[str, Labels] = {}
 
     def poll(self, now_ns: int) -> SourceBatch:
-        """The samples, and which of the GPUs ever seen answered; or nothing."""
+        """Return the samples, and for each GPU ever seen whether it answered; nothing if device metrics are off."""
         batch = self._source.poll(now_ns)
         whole = [device for device in self._source.devices if not device.gi_id]
         unseen = [device for device in whole if device.uuid not in self._seen]
@@ -259,11 +267,11 @@ def boot_id(file: Path = Path("/proc/sys/kernel/random/boot_id")) -> str:
 
 
 def boot_time_ns(stat: Path = Path("/proc/stat")) -> int:
-    """Start time of this machine, Unix nanoseconds: exact to the second, and the same at each call.
+    """Return the boot time of this machine, Unix nanoseconds: exact to the second, and the same at each call.
 
-    A difference of two clocks would not be: an exporter that restarts would move the start of the GPUs' counters a
-    little back, and readers take what started earlier for outdated.
-    0 where the system does not say. Source: proc_stat(5), `btime`.
+    The difference of two clocks would vary: an exporter that restarts would move the start of the GPUs' counters a
+    little back, and readers reject a series that starts earlier as outdated.
+    0 if the system does not give it. Source: proc_stat(5), `btime`.
     """
     fields = dict(line.split()[:2] for line in stat.read_text().splitlines() if line.startswith("btime "))
     return int(fields.get("btime", "0")) * NANOSECONDS_PER_SECOND
@@ -277,7 +285,7 @@ def _fetch(url: str) -> bytes:
     except HTTPError as refusal:
         with refusal:
             if refusal.code in ASKS_WHO_WE_ARE:
-                # We have no password for it, and no other check would guard this address.
+                # We have no password for it. Only a metrics page is likely to be protected at this address.
                 return DCGM_MARK
             if TLS_ONLY not in refusal.read(DCGM_READ_BYTES):
                 raise
@@ -285,7 +293,7 @@ def _fetch(url: str) -> bytes:
 
 
 def _page(url: str) -> bytes:
-    # Nothing is believed but that it is there, and its certificate is often its own.
+    # Only the presence of the page is used, and such certificates are often self-signed.
     unverified = ssl.create_default_context()
     unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
     with urllib.request.urlopen(url, timeout=DCGM_TIMEOUT_SECONDS, context=unverified) as response:  # noqa: S310  checked

@@ -1,6 +1,7 @@
-"""pynvml played from a recording: the same names, errors and structs, so that the daemon runs on any machine.
+"""Replaces the module pynvml by a recording: the same names, errors and structs, so that the daemon runs on any machine.
 
-Constants, errors and structs are pynvml's own. Tests may change `answers` and inject faults.
+The NVML process loads it where `exporter.nvml_recording` is set (`devices.pynvml_for`). Constants, errors and structs
+are pynvml's own. Tests may change `answers` and inject faults. *Owner* and *answer* are as in `recordings/recording.py`.
 """
 
 import ctypes
@@ -33,12 +34,12 @@ class Handle:
 
 @dataclass(slots=True)
 class GpmReading:
-    """One look at GPM's counters.
+    """One sample of GPM's counters.
 
     Attributes:
-        memory: Whose address the sample is.
-        owner: At whose counters; empty before the first look.
-        number: Counts looks, so that the earlier of two is known.
+        memory: The memory to which the caller's pointer points.
+        owner: Owner of the counters; empty until the sample was taken.
+        number: Number of the sample, so that the earlier of two is known.
     """
 
     memory: Any
@@ -47,7 +48,9 @@ class GpmReading:
 
 
 class RecordedNvml:
-    """The module.
+    """Has the functions of pynvml that the sampler calls; answers are those recorded for the present moment.
+
+    One thread samples; the XIDs' thread calls `nvmlEventSetWait_v2` and may advance the time as well (`_advancing`).
 
     ::
 
@@ -58,12 +61,12 @@ class RecordedNvml:
     Args:
         recording: The recorded answers.
         clock: Monotonic nanoseconds; the recording begins at the first call.
-        loop: Begin again at the end; otherwise the driver is gone then.
+        loop: Whether to begin again at the end; otherwise every call then fails as without a driver.
 
     Attributes:
         answers: The present answers, by owner and call.
-        opened: How many more `nvmlInit` there were than `nvmlShutdown`.
-        driver: False: every call fails as without a driver.
+        opened: Number of calls of `nvmlInit`, less those of `nvmlShutdown`.
+        driver: If False, every call fails as without a driver.
         lost: Owners that fell off the bus.
         gpm_samples: GPM samples that were not freed.
     """
@@ -98,7 +101,7 @@ class RecordedNvml:
         return partial(self._call, name)
 
     def inject(self, call: str, fault: Callable[[], None] | None) -> None:
-        """Do something before each such call is answered: raise, block; None ends it."""
+        """Call a function before each such call is answered, which may raise or block; None removes it."""
         if fault is None:
             self._faults.pop(call, None)
         else:

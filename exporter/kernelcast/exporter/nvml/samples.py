@@ -1,4 +1,7 @@
-"""A reading as series: the catalogue's rows with dcgm-exporter's labels."""
+"""Converts a reading of the GPUs to samples: the catalogue's rows with dcgm-exporter's labels.
+
+`NvmlSource.poll` calls `to_samples` once an interval on the daemon's thread, as the simulated node does.
+"""
 
 from bisect import insort
 from collections.abc import Callable, Iterator, Mapping
@@ -26,7 +29,7 @@ class Users(Protocol):
     """Users of GPUs; `exporter.attribution` implements it."""
 
     def labels_for(self, gpu: GpuReading) -> tuple[Mapping[str, str], ...]:
-        """Label sets of a GPU's series; each series stands once for each set, so there is at least one."""
+        """Return the label sets of a GPU, at least one: each of its series is written once with each set."""
         ...
 
     def process_labels(self, gpu: GpuReading, pid: int) -> Mapping[str, str]:
@@ -74,15 +77,15 @@ def to_samples(
     source: str = LIVE,
     rows: Mapping[str, Metric] = ROWS,
 ) -> list[Sample]:
-    """Every series of a reading.
+    """Return every sample of a reading.
 
     Args:
         node: The reading.
         hostname: The node's name.
-        start_of: Since when a counter runs.
-        users: Who uses a GPU: pod, namespace, job.
+        start_of: Start times of counters.
+        users: Users of GPUs: pod, namespace, job.
         source: One of `wire.identity.SOURCES`.
-        rows: By OTLP name, the rows that the table asks for; their help may be another one than the catalogue's.
+        rows: Rows of the counters table by OTLP name; their help may differ from the catalogue's.
     """
     samples: list[Sample] = []
     version = ((device.DRIVER_VERSION_LABEL, node.driver_version),) if node.driver_version else ()
@@ -99,7 +102,7 @@ def to_samples(
 
 
 def device_of(one: GpuReading, hostname: str) -> Device:
-    """Its labels."""
+    """Return the identity of a GPU or MIG instance, which has its labels."""
     return Device(
         hostname,
         one.uuid,

@@ -1,4 +1,4 @@
-"""The GPUs as a source of the daemon."""
+"""The node's GPUs as a source of the daemon: asks the sampler for a reading, and converts it to samples."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol, Self
@@ -20,26 +20,26 @@ _log = get_logger(__name__)
 
 
 def ignore_error(_call: str, _error: str) -> None:
-    """The listener of those who count no errors."""
+    """Ignore an error; for callers that count none."""
 
 
 class Looker(Protocol):
-    """Looks at the GPUs: a `Sampler` in this process, or an `IsolatedSampler` in another one."""
+    """Samples the GPUs: `sampling.sampler.Sampler` in this process, or `IsolatedSampler` in another one."""
 
     def start(self) -> Self:
-        """Begin; raises DeviceError where there is no driver."""
+        """Load NVML; raises DeviceError if there is no driver."""
         ...
 
     def found(self) -> Sequence[GpuReading]:
-        """The GPUs and MIG instances that are there, without values."""
+        """Return the known GPUs and MIG instances, without values."""
         ...
 
     def sample(self, time_ns: int) -> NodeReading | None:
-        """Every GPU as of `time_ns`; None where NVML does not answer."""
+        """Read every GPU; None if NVML does not answer. `time_ns` becomes the reading's time."""
         ...
 
     def change(self, options: SamplerOptions) -> None:
-        """Look at something else from the next sample on."""
+        """Use other options from the next sample on."""
         ...
 
     def close(self) -> None:
@@ -48,18 +48,18 @@ class Looker(Protocol):
 
 
 class NvmlSource:
-    """Polls every GPU of the node.
+    """Polls every GPU of the node. Only the daemon's thread calls it; any thread may read `devices`.
 
     Args:
-        sampler: Looks at them.
+        sampler: Reads the GPUs.
         hostname: The node's name.
-        boot_ns: Since when the driver's counters run, Unix nanoseconds.
+        boot_ns: Time of the boot, at which the driver's counters start, Unix nanoseconds.
         on_error: Called with the call and NVML's name for the error, once for each.
         source: One of `wire.identity.SOURCES`.
-        counters: Which rows are written; the sampler must have been made with its options.
+        counters: Table of the rows that are written; the sampler must have been made with its options.
 
     Attributes:
-        users: Who uses a GPU; set before the first poll by whoever knows.
+        users: Users of GPUs; the daemon's assembly sets it before the first poll.
         events: Counts events within the windows of dcgm-exporter's rows; can be replaced before the first poll.
         answers: Whether NVML answered at the last poll.
         source: As given.
@@ -95,7 +95,7 @@ class NvmlSource:
             DeviceError: There is no driver, or it does not answer.
         """
         self._warn()
-        # Programs ask where they run before the first interval.
+        # A program may connect, and claim its GPU, before the first interval.
         self._devices = tuple(device_of(gpu, self._hostname) for gpu in self._sampler.start().found())
         return self
 
@@ -150,5 +150,5 @@ class NvmlSource:
         for uuid in missing - self._missing:
             _log.warning("GPU is gone", uuid=uuid)
         self._missing = missing
-        # Other threads read it: exchanged as a whole.
+        # The probe server's thread reads it, so it is replaced as a whole.
         self._devices = tuple(device_of(gpu, self._hostname) for gpu in node.gpus if gpu.uuid not in missing)

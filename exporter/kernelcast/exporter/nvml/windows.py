@@ -15,7 +15,7 @@ from kernelcast.wire.catalogue.devices.dcgm_exporter import CLOCK_EVENTS_COUNT, 
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
 
 MAX_BUCKETS: Final = 600
-"""Into which a window is divided: its memory stays the same for any length and interval."""
+"""Parts into which a window is divided, so that its memory does not depend on its length or the interval."""
 MILLISECONDS_PER_SECOND: Final = 1000
 CLOCK_EVENTS: Final = (
     "gpu_idle",
@@ -65,7 +65,7 @@ class EventWindow:
 
 
 class EventCounts:
-    """Clock events and XIDs of each GPU within their windows; for one thread.
+    """Clock events and XIDs of each GPU within their windows. `NvmlSource` has one, on the daemon's thread.
 
     Args:
         xid_window_seconds: The window of `DCGM_EXP_XID_ERRORS_COUNT`.

@@ -1,10 +1,11 @@
-"""The process that asks NVML, so that the exporter never does: `python -m kernelcast.exporter.nvml.worker`.
+"""The process that calls NVML for the exporter: `python -m kernelcast.exporter.nvml.worker`, started by `isolation/`.
 
-A call may hang for ever, or crash, and takes its whole process with it. And only a new process loads a new
-libnvidia-ml after the driver was replaced. Standard library, pynvml and the contract only: its memory counts.
+A call may hang for ever, or crash its process. And only a new process loads a new libnvidia-ml after the driver was
+replaced. It imports the standard library, pynvml and `kernelcast.wire` only, to keep its memory small.
 
-Requests: `{"do": "sample", "time_ns": …}`, `{"do": "change", "options": {…}}`, `{"do": "stop"}`. Its first message is
-`{"found": […]}`, or `{"error": "…"}`, after which it ends; each sample is answered with `{"reading": {…}}`.
+Requests on stdin: `{"do": "start", "options": {…}}` first, then `{"do": "sample", "time_ns": …}`,
+`{"do": "change", "options": {…}}`, `{"do": "stop"}`. Messages on stdout: first `{"found": […]}`, or `{"error": "…"}`,
+after which it ends; then `{"reading": {…}}` for each sample. Encoding: `isolation/frames.py`.
 """
 
 import gc
@@ -23,22 +24,22 @@ from kernelcast.exporter.nvml.sampling.sampler import Sampler, SamplerOptions
 from kernelcast.wire.errors import DeviceError
 
 END_SECONDS: Final = 1.0
-"""How long a call may go on once the exporter is gone."""
+"""Time for a call in progress to return after the exporter has ended."""
 _STOP: Final = {"do": "stop"}
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Serve one exporter until it is gone.
+    """Serve one exporter until it closes the pipe.
 
     Args:
-        arguments: The file descriptor of the call board; then `MODULE` or `MODULE:FUNCTION` that gives pynvml, and the
-            function's arguments.
+        arguments: The file descriptor of the call board; then `MODULE`, or `MODULE:FUNCTION` that returns the module,
+            and the function's arguments.
     """
-    # The exporter decides when this ends, also where a service manager or a terminal signals the whole group.
+    # Only the exporter ends this process, also if a service manager or a terminal signals the whole process group.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     requests, answers = sys.stdin.fileno(), os.dup(sys.stdout.fileno())
-    # Whatever a library prints must not end up among the answers.
+    # What a library prints to stdout must not be mixed with the messages.
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     waiting: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(requests, waiting), name="requests", daemon=True).start()
@@ -57,7 +58,7 @@ def load(source: Sequence[str]) -> Any:
 
 
 def _listen(requests: int, waiting: "queue.SimpleQueue[dict[str, Any]]") -> None:
-    """Take requests in; ends the process soon after the exporter has gone, even where a call hangs."""
+    """Queue requests; runs on a thread, and ends the process soon after the exporter has ended, even if a call hangs."""
     inbox = MessageAssembler(requests)
     while inbox.read():
         while (request := inbox.take()) is not None:

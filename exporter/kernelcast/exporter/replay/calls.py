@@ -1,4 +1,7 @@
-"""Finds the call that launched a kernel: its queueing time, whether it launched a graph, and its region."""
+"""Finds the call that launched a kernel: its queueing time, whether it launched a graph, and its region.
+
+The readers in `formats/` collect calls and ranges, then ask `Calls.cause` for each kernel.
+"""
 
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
@@ -6,6 +9,7 @@ from typing import Final
 
 NO_REGION: Final = ""
 UNKNOWN_DELAY: Final = -1
+"""In columns of queue delays, for a launch without a known delay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,9 +17,9 @@ class ApiCall:
     """A call of CUDA's or HIP's API.
 
     Attributes:
-        thread: Who called.
-        start_ns: When.
-        graph: It launched a graph, so its kernels wait for each other.
+        thread: The calling thread.
+        start_ns: Start of the call, in the trace's time.
+        graph: Whether it launched a graph, whose kernels wait for each other.
     """
 
     thread: Hashable
@@ -25,7 +29,7 @@ class ApiCall:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A stretch that the program named (NVTX, `record_function`), on one thread."""
+    """A range that the program named (NVTX, `record_function`), on one thread."""
 
     thread: Hashable
     start_ns: int

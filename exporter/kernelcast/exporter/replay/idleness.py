@@ -1,4 +1,4 @@
-"""Idle gaps of one GPU between two activities: a histogram that grows as the replay moves on."""
+"""Idle gaps of one GPU between two activities: a histogram that grows as the replay advances. `TraceSource` uses it."""
 
 import numpy as np
 
@@ -25,7 +25,7 @@ class Idleness:
         self._totals = DurationTotals()
 
     def until(self, time_ns: int) -> DurationTotals:
-        """All gaps that had ended at a moment of the recording; they never get fewer."""
+        """Return all gaps that had ended at a time of the recording; the totals never fall."""
         counted = int(np.searchsorted(self._ends_ns, time_ns, side="right"))
         if counted > self._counted:
             chosen = slice(self._counted, counted)

@@ -51,7 +51,7 @@ class Terminal:
 
 @contextmanager
 def progress(name: str) -> Iterator[Progress]:
-    """Show progress on standard error, as it allows."""
+    """Show progress on standard error: a bar on a terminal, else lines."""
     if not sys.stderr.isatty():
         yield ProgressLines(name, sys.stderr)
         return

@@ -1,4 +1,7 @@
-"""Cumulative totals of a recording's regions: launches within them, their GPU time, and wall time."""
+"""Cumulative totals of a recording's regions: launches within them, their GPU time, and wall time.
+
+`TraceSource.poll` calls `advance` with positions in the trace's columns, and puts `rows` into its counters.
+"""
 
 import re
 from typing import Final
@@ -11,13 +14,15 @@ from kernelcast.wire.kernels import OTHER
 MAX_REGIONS: Final = 32
 """The probe's limit of regions; those with the most wall time come first."""
 MAX_NAME_CHARACTERS: Final = 64
+"""The probe's limit of a region's name."""
 _NUMBER: Final = re.compile(r"#\d+\b")
 
 RegionRow = tuple[str, int, int, int]
+"""Name, launches, GPU time and wall time, both in nanoseconds."""
 
 
 class Regions:
-    """Advanced slice by slice, exact. Wall time is the program's, so it stands with the recording's first GPU only."""
+    """Totals of all regions, exact. Wall time is the program's, so only the recording's first GPU has it."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
@@ -44,7 +49,7 @@ class Regions:
         np.add.at(self._wall_ns, self._row[known.name[chosen]], known.duration_ns[chosen])
 
     def rows(self, device: int) -> tuple[RegionRow, ...]:
-        """Rows of `Counters.regions` for one GPU, from 0 on."""
+        """Return the rows of `Counters.regions` for one GPU; a region that has not begun has zeros."""
         wall_ns = self._wall_ns.tolist() if device == 0 else [0] * len(self.names)
         launched = self._launched[device].tolist()
         return tuple(
@@ -54,7 +59,7 @@ class Regions:
 
 
 def plain_name(name: str) -> str:
-    """A region's name as a label: `ProfilerStep#1009` counts steps, so its number goes."""
+    """Return a region's name as a label, without a step's number: `ProfilerStep#1009` becomes `ProfilerStep`."""
     return _NUMBER.sub("", name).strip()[:MAX_NAME_CHARACTERS].strip() or OTHER
 
 

@@ -26,6 +26,7 @@ MAX_BACKLOG_MESSAGES: Final = 2_000
 """Number of unacknowledged messages from which on the next export waits. A finite source can wait, so nothing is
 dropped."""
 _ANSWER_SECONDS: Final = 0.1
+"""Longest wait of one poll for acknowledgements."""
 
 
 class FiniteSource(Source, Protocol):
@@ -176,7 +177,7 @@ def publish(
 
 
 def check_writable(*paths: Path | None) -> None:
-    """Find out before hours of work, not after, whether files can be written.
+    """Check that files can be written, before hours of work.
 
     Raises:
         ConfigurationError: One cannot.
@@ -208,7 +209,7 @@ def write_json(path: Path, document: Any) -> None:
 
 
 def finish(account: Account) -> None:
-    """End with the exit code of a run-time error where Kafka did not take everything.
+    """Exit with the code of a run-time error if Kafka did not acknowledge everything.
 
     Raises:
         typer.Exit: It did not.
@@ -223,7 +224,7 @@ def summary(account: Account, about: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def say(line: str) -> None:
-    """A line on standard output; whoever reads it may have gone."""
+    """Print a line; ignores that the reader of a pipe has ended."""
     with suppress(BrokenPipeError):
         sys.stdout.write(line + "\n")
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""A recording as an input of the exporter: in its own pace or faster, with its times moved to now."""
+"""A recording as a source of the exporter's pipeline: at its own speed or faster, with its times moved to now."""
 
 from collections.abc import Iterator
 
@@ -20,9 +20,10 @@ METHOD = "replay"
 
 
 class TraceSource:
-    """Replays a trace: an event is reported once its end, moved to now, has passed, so never one from the future.
+    """Replays a trace: an event is reported once its end, moved to now, has passed.
 
-    A process like any other to the aggregator: totals are cumulative, from 0, under a nonce of their own.
+    `replay.run.publish` polls it on one thread. To the aggregator it is a process like any other: its totals are
+    cumulative, from 0, under a nonce of their own.
     """
 
     def __init__(

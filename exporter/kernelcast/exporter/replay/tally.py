@@ -1,4 +1,7 @@
-"""Cumulative totals of a recording's kernels, copies and waits, advanced slice by slice without a loop over events."""
+"""Cumulative totals of a recording's kernels, advanced by slices of its columns, without a loop over events.
+
+`TraceSource.poll` calls `advance`, then `take` for each GPU.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +18,7 @@ from kernelcast.wire.kernels import kernel_id, normalise
 
 Variant = tuple[int, str]
 Taken = tuple[tuple[KernelName, ...], tuple[KernelRow, ...], dict[Variant, VariantRow]]
+"""New names, changed rows and changed variants of one GPU."""
 
 
 @dataclass(slots=True)
@@ -90,7 +94,7 @@ class KernelTally:
         return names, rows, variants
 
     def everything(self, device: int) -> Taken:
-        """All totals of a GPU once more, and names not yet taken."""
+        """Return all totals of a GPU, and the names that `take` has not returned yet."""
         totals = self.devices[device]
         totals.changed_kernels = set(totals.kernels)
         totals.changed_variants = set(totals.variants)

@@ -1,4 +1,4 @@
-"""A recording in columns: readers of trace formats make it, and a replay plays it."""
+"""A recording in columns: readers in `formats/` make it with a `TraceBuilder`, and `TraceSource` replays it."""
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ PAGEABLE: Final = "false"
 MAX_DURATION_NS: Final = 2**47
 """39 hours: anything longer is not a duration but a clock that was read wrongly; sums of shorter ones fit 64 bits."""
 MAX_WHOLE: Final = 2**47
-"""Largest number of bytes, registers, devices … that a recording is believed."""
+"""Largest plausible number of bytes, registers or devices; a greater one in a recording is ignored."""
 
 NO_CAUSE: Final = LaunchCause()
 

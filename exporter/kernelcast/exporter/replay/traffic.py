@@ -10,7 +10,7 @@ SyncRow = tuple[str, int, int]
 
 
 class ReplayedTraffic:
-    """Copies by kind and pinned, fills, waits by kind; advanced slice by slice, exact."""
+    """Copies by kind and pinned, fills, waits by kind, exact; `TraceSource.poll` advances it."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace

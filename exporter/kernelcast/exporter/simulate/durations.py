@@ -26,7 +26,7 @@ def bucket_indices(duration_ns: IntArray) -> IntArray:
 
 
 class FleetDurations:
-    """Totals of shape (gpus, kernels)."""
+    """Cumulative durations of each kernel on each GPU, arrays of shape (gpus, kernels); `SimulatedFleet` has one."""
 
     def __init__(self, gpus: int, kernels: int) -> None:
         self.launches = np.zeros((gpus, kernels), dtype=np.int64)

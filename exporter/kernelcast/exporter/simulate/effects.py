@@ -1,4 +1,7 @@
-"""The combined effects of faults and backgrounds on a fleet at one moment, as arrays."""
+"""The combined effects of faults and backgrounds on a fleet at one moment, as arrays.
+
+`influence.py` makes an `Influence` for each step; physics, workload and health read it.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""Faults with a known beginning, and the confusing things that are none: what may be asked of a simulation."""
+"""The kinds of faults that `kernelcast simulate` knows, and of backgrounds, which look like faults and are none.
+
+`parse` reads them from the command line and the settings; `influence.py` computes their effects.
+"""
 
 import math
 import re
@@ -176,6 +179,7 @@ BACKGROUNDS: Final[Mapping[str, FaultKind]] = {
     ),
 }
 KINDS: Final[Mapping[str, FaultKind]] = {**FAULTS, **BACKGROUNDS}
+# Kinds that begin at 0 unless `start` is given; the others begin after `_DEFAULT_START_SECONDS`.
 _FROM_THE_START: Final = frozenset(
     {DIURNAL, HOT_BUT_STABLE, PREALLOCATED_MEMORY, BAD_TUNING, DIURNAL_HEAT, SAWTOOTH_MEMORY, SPIKES, SLOW_OPENING}
 )
@@ -184,14 +188,14 @@ _DEFAULT_START_SECONDS: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class SimulatedFault:
-    """One fault or background, as asked for.
+    """One fault or background of a simulation, as requested.
 
     Attributes:
         kind: A key of `KINDS`.
-        node: Which node; `ALL` for every one.
-        gpu: Which GPU of it; `ALL` for every one.
-        kernel: Which kernel of the program; 0 is the one with the most GPU time.
-        start_seconds: When it begins, in simulated time.
+        node: Number of the node; `ALL` for every one.
+        gpu: Number of the GPU on that node; `ALL` for every one.
+        kernel: Number of the program's kernel; 0 is the one with the most GPU time.
+        start_seconds: Its beginning, in simulated time.
         length_seconds: Its length; infinite by default.
         values: The kind's own numbers; times in seconds.
     """

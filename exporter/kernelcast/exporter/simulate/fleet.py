@@ -1,4 +1,4 @@
-"""A fleet of simulated GPUs as an input of the exporter, deterministic in its seed."""
+"""A fleet of simulated GPUs as a source of the exporter's pipeline, deterministic in its seed."""
 
 import hashlib
 import math
@@ -35,7 +35,10 @@ COLLECTIVE_BYTES_PER_NS: Final = 300.0
 
 
 class SimulatedFleet:
-    """Simulates in fixed steps up to each poll, so the result depends on seed and time, not on when it is polled."""
+    """Simulates in fixed steps up to each poll, so the result depends on seed and time, not on the polls.
+
+    `replay.run.publish` polls it on one thread; `kernelcast demo` runs it in a thread of its own.
+    """
 
     def __init__(
         self,
@@ -49,10 +52,10 @@ class SimulatedFleet:
         """Prepare the fleet, warm and at its usual load.
 
         Args:
-            settings: What to simulate.
-            start_ns: When it begins, Unix nanoseconds.
+            settings: Size, rate, seed and faults.
+            start_ns: Begin of the simulated time, Unix nanoseconds.
             speed: Simulated seconds in one second.
-            duration_seconds: How long, in simulated time.
+            duration_seconds: Length in simulated time.
             name: Nodes are called `<name>-node-0` and so on, programs `<name>-train-0`.
         """
         self.settings = settings

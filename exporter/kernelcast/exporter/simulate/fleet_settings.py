@@ -12,6 +12,7 @@ from kernelcast.wire.errors import ConfigurationError
 
 MAX_GPUS: Final = 4_096
 MAX_SERIES: Final = 50_000
+"""Bounds of memory: each pair of GPU and kernel has an array of 400 buckets."""
 MAX_RATE: Final = 1e7
 BoolArray = npt.NDArray[np.bool_]
 

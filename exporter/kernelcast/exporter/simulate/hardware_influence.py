@@ -1,4 +1,8 @@
-"""Effects of the faults that a GPU, its links or its driver report, at one moment."""
+"""Effects of the faults that a GPU, its links or its driver report, at one moment.
+
+Each function changes the arrays of an `Influence` for the GPUs of the mask `where`; `elapsed` is in seconds since the
+fault began. `influence.py` calls them.
+"""
 
 from collections.abc import Mapping
 from typing import Final

@@ -1,4 +1,8 @@
-"""Effects of faults and backgrounds on the fleet at one moment."""
+"""Combines the effects of faults and backgrounds on the fleet at one moment; `SimulatedFleet` calls it each step.
+
+Each `Effect` changes the arrays of an `Influence` for the GPUs of the mask `where`; `elapsed` is in seconds since the
+fault began.
+"""
 
 from collections.abc import Mapping
 from typing import Final

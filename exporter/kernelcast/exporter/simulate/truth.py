@@ -1,4 +1,7 @@
-"""The ground truth of a simulation: each fault, its place, its start, and the time at which it crossed its limit."""
+"""The ground truth of a simulation: each fault, its place, its start, and the time at which it crossed its limit.
+
+`SimulatedFleet` calls `observe` after each step; `kernelcast simulate --truth` and the benchmarks read `records`.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -25,7 +28,7 @@ class FaultReading:
     Attributes:
         temp_c: Shape (gpus,), degrees C.
         used_mib: Shape (gpus,), MiB.
-        busy_percent: Shape (gpus,), asked for, so it may be above 100.
+        busy_percent: Shape (gpus,), time that the requested work needs; it may be above 100.
         slower_ratio: Shape (gpus, kernels), duration over the duration without any fault.
         compute_ratio: Shape (gpus,), the same for all compute of a GPU together.
     """

@@ -81,13 +81,13 @@ class Workload:
         return self._collective
 
     def step(self, influence: Influence, clock_mhz: FloatArray, noise: FloatArray, seconds: float) -> Step:
-        """Work out one step.
+        """Compute the launches of one step.
 
         Args:
-            influence: What acts now.
+            influence: The faults and backgrounds that act now.
             clock_mhz: Shape (gpus,), SM clock.
             noise: Shape (gpus, kernels), standard normal.
-            seconds: Its length.
+            seconds: Length of the step.
         """
         bound = self._memory_bound
         slower = influence.kernel_factor * influence.compute_factor[:, None]

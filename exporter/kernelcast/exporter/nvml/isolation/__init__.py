@@ -1,1 +1,1 @@
-"""The process that calls NVML, as the exporter sees it."""
+"""The exporter's side of the process that calls NVML (`nvml/worker.py`)."""

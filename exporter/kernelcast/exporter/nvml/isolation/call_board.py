@@ -1,4 +1,4 @@
-"""A shared page that holds the NVML call in progress, readable from outside even while the call hangs."""
+"""Shared memory with the name of the NVML call in progress, which the exporter can read even while the call hangs."""
 
 import mmap
 import os
@@ -7,16 +7,17 @@ from collections.abc import Callable
 from typing import Any, Final
 
 BOARD_BYTES: Final = 128
+"""One byte for the name's length, 0 between calls, and the name; NVML's longest has about 50 characters."""
 
 
 class CallBoard:
     """A page of memory that two processes share; the writer cannot be blocked by the reader.
 
     Args:
-        file: A memory file's descriptor; None makes one.
+        file: Descriptor of a memory file, in the worker; None creates one, in the exporter.
 
     Attributes:
-        file: The descriptor, to hand to the other process.
+        file: The descriptor, which the worker inherits.
     """
 
     def __init__(self, file: int | None = None) -> None:
@@ -27,16 +28,17 @@ class CallBoard:
 
     @property
     def call(self) -> str:
-        """The call that is going on; empty between calls."""
+        """Name of the call in progress; empty between calls."""
         return self._page[: self._page[0] + 1][1:].decode(errors="replace")
 
     def note(self, name: bytes) -> None:
-        """Say which call is going on; the one before has been cleared."""
+        """Write the name of the call that begins; the one before has been cleared."""
+        # The length comes last: until then a reader sees no call, never a part of a name.
         self._page[1 : len(name) + 1] = name
         self._page[0] = len(name)
 
     def clear(self) -> None:
-        """Say that none is."""
+        """Record that no call is in progress."""
         self._page[0] = 0
 
     def close(self) -> None:
@@ -48,13 +50,13 @@ class CallBoard:
 
 
 class NotedNvml:
-    """A pynvml module whose calls are noted on a board while they last.
+    """A pynvml module whose calls are written to a board while they last. The worker passes it to its `Sampler`.
 
-    Only calls of the thread that made this are noted: another one waits for events nearly all the time.
+    Only calls of the thread that made this object are written: the thread of XIDs waits in a call nearly all the time.
 
     Args:
         nvml: pynvml, or a double of it.
-        board: Where calls are noted.
+        board: Receives the names of calls.
     """
 
     def __init__(self, nvml: Any, board: CallBoard) -> None:
@@ -66,7 +68,7 @@ class NotedNvml:
         theirs = getattr(self._nvml, name)
         if name.startswith("nvml") and callable(theirs) and not isinstance(theirs, type):
             theirs = self._noted(name.encode()[: BOARD_BYTES - 1], theirs)
-        # The next look-up does not come here any more.
+        # The next access finds the attribute and does not call `__getattr__` again.
         self.__dict__[name] = theirs
         return theirs
 

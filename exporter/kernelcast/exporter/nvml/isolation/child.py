@@ -1,4 +1,4 @@
-"""The exporter's end of the process that asks NVML."""
+"""Starts the process that calls NVML, and exchanges messages with it. `IsolatedSampler` has one at a time."""
 
 import os
 import select
@@ -19,27 +19,27 @@ MILLISECONDS_PER_SECOND: Final = 1000
 
 
 class ChildEndedError(Exception):
-    """The process has ended, or speaks nonsense."""
+    """The process has ended, or sent bytes that are no message."""
 
 
 class WorkerProcess:
-    """One such process, from its start to its end.
+    """One process of `nvml/worker.py`, from its start to its end. Only the daemon's thread uses it.
 
     Args:
-        nvml: `MODULE` or `MODULE:FUNCTION`, and the function's arguments: pynvml, or its replacement.
+        nvml: `MODULE` or `MODULE:FUNCTION`, and the function's arguments; see `worker.load`.
         options: The sampler's options.
 
     Attributes:
-        pid: Its number.
-        started: When it was started, monotonic seconds.
-        is_ready: Whether it has listed the GPUs.
+        pid: Process id.
+        started: Time of its start, monotonic seconds.
+        is_ready: Whether it has sent its list of GPUs; `IsolatedSampler` sets it.
     """
 
     def __init__(self, nvml: Sequence[str], options: SamplerOptions) -> None:
         self._board = CallBoard()
         self.started = time.monotonic()
         self.is_ready = False
-        # A double, or the package itself, may lie where only our own search path finds it.
+        # The package, or a test's double of pynvml, may be on our own search path only.
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         self._process = subprocess.Popen(
             [sys.executable, "-m", WORKER, str(self._board.file), *nvml],
@@ -55,12 +55,12 @@ class WorkerProcess:
         self._inbox = MessageAssembler(answers)
         self._readable = select.poll()
         self._readable.register(answers, select.POLLIN)
-        with suppress(OSError):  # it has ended already: the first answer says so
+        with suppress(OSError):  # it has ended already; `answer` will report that
             send(self._requests, {"do": "start", "options": options.to_json()})
 
     @property
     def call(self) -> str:
-        """The NVML call that it is in; empty between calls."""
+        """Name of its NVML call in progress; empty between calls."""
         return self._board.call
 
     def ask(self, **request: Any) -> None:
@@ -75,10 +75,10 @@ class WorkerProcess:
             raise ChildEndedError(self._how()) from None
 
     def answer(self, deadline: float) -> dict[str, Any] | None:
-        """Its next message, waited for until `deadline` (monotonic seconds); None where it has not come by then.
+        """Return its next message; None if none has come by `deadline` (monotonic seconds).
 
         Raises:
-            ChildEndedError: None will come.
+            ChildEndedError: The process has ended, or its bytes are no message.
         """
         try:
             while (message := self._inbox.take()) is None:
@@ -92,7 +92,7 @@ class WorkerProcess:
         return message
 
     def ended(self) -> bool:
-        """Whether it is gone; takes it off the system's list."""
+        """Return whether it has ended; if so, it is reaped."""
         return self._process.poll() is not None
 
     def stop(self) -> None:
@@ -101,7 +101,7 @@ class WorkerProcess:
             send(self._requests, {"do": "stop"})
 
     def kill(self) -> None:
-        """Have the kernel end it, as soon as it can: what hangs in the driver may not be endable at all."""
+        """Send SIGKILL; a process that hangs in the driver may stay for ever all the same."""
         with suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGKILL)
 
@@ -112,7 +112,7 @@ class WorkerProcess:
         return self.ended()
 
     def close(self) -> None:
-        """Let go of its pipes; safe to call twice."""
+        """Close its pipes and the call board; safe to call twice."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 with suppress(OSError):

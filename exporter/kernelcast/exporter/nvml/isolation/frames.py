@@ -1,4 +1,4 @@
-"""Messages between the exporter and the process that asks NVML: JSON behind its length. Standard library only."""
+"""Messages between the exporter and the process that calls NVML: a length of 4 bytes (little-endian), then JSON."""
 
 import json
 import os
@@ -36,7 +36,7 @@ class MessageAssembler:
         self._waiting = bytearray()
 
     def take(self) -> dict[str, Any] | None:
-        """The next whole message of those read; None where there is none yet.
+        """Return the next complete message of the bytes read so far; None if there is none.
 
         Raises:
             ValueError: The bytes are no message.

@@ -1,4 +1,4 @@
-"""NVML asked in a process of its own: what hangs or crashes there costs readings, never the exporter."""
+"""Samples GPUs in a process of its own: a call of NVML that hangs or crashes costs readings, never the exporter."""
 
 import time
 from collections.abc import Sequence
@@ -14,14 +14,16 @@ from kernelcast.wire.errors import DeviceError
 
 PYNVML: Final = ("pynvml",)
 GPUS: Final = Path("/proc/driver/nvidia/gpus")
-"""A directory for each GPU that the driver has, whether or not NVML has been started since it came."""
+"""Has a directory for each GPU of the driver, also for one that was added after NVML was initialised."""
 START_SECONDS: Final = 60.0
-"""How long NVML may take to start: without a persistence daemon the driver wakes every GPU, seconds each."""
+"""Time limit for NVML's start: without a persistence daemon the driver wakes every GPU, seconds each."""
 FIRST_RETRY_SECONDS: Final = 1.0
 LONGEST_RETRY_SECONDS: Final = 300.0
+"""The wait before a new process doubles from the first to the longest."""
 STOP_SECONDS: Final = 2.0
+"""Time for a process to end by itself before it is killed."""
 MAX_LEFT: Final = 3
-"""Processes that hang in the driver and cannot be killed; beyond them no new one is tried."""
+"""Limit of processes that hang in the driver and cannot be killed; with that many no new one is started."""
 
 _log = get_logger(__name__)
 
@@ -29,21 +31,21 @@ _log = get_logger(__name__)
 class IsolatedSampler:
     """A `Sampler` in another process, which is replaced when it hangs, crashes, or has lost its driver.
 
-    Not thread-safe. No call waits longer than `timeout_seconds`. A process that is replaced is killed; one that will
-    not die is left and looked after. Replacements follow after 1 second, then at doubling intervals up to 5 minutes.
+    Only the daemon's thread uses it. No call waits longer than `timeout_seconds`. A process that is replaced is killed;
+    one that cannot be killed is kept in `_left` and reaped when it ends.
 
     Args:
         options: The sampler's options.
-        timeout_seconds: What takes longer hangs; can be changed.
+        timeout_seconds: An answer that takes longer counts as a hang; can be changed.
         nvml: pynvml, or its replacement; see `worker.load`.
-        gpus: Where the driver lists its GPUs.
+        gpus: The driver's directory of GPUs.
 
     Attributes:
-        starts: Processes started.
-        crashes: Of those, how many ended by themselves.
-        hangs: Of those, how many hung and were killed.
+        starts: Number of processes started.
+        crashes: Number of those that ended by themselves.
+        hangs: Number of those that hung and were killed.
         hanging: The call that hung last, until NVML answers again; None while it does.
-        trouble: Why there is no driver, until there is.
+        trouble: The reason why NVML cannot be used; empty while it can.
     """
 
     def __init__(
@@ -64,7 +66,7 @@ class IsolatedSampler:
         self.trouble = ""
 
     def start(self) -> Self:
-        """Begin; where there is no driver now, it is looked for again at every sample, ever more rarely.
+        """Start the process; without a driver, `sample` starts a new one later, at growing intervals.
 
         Raises:
             DeviceError: There is no driver, or it does not answer.
@@ -75,11 +77,11 @@ class IsolatedSampler:
         return self
 
     def found(self) -> tuple[GpuReading, ...]:
-        """The GPUs and MIG instances that the last process found at its start, without values."""
+        """Return the GPUs and MIG instances that the last process found at its start, without values."""
         return self._found
 
     def sample(self, time_ns: int) -> NodeReading | None:
-        """Every GPU as of `time_ns`; None where NVML does not answer."""
+        """Read every GPU; None if NVML does not answer in time. `time_ns` becomes the reading's time."""
         deadline = time.monotonic() + self.timeout_seconds
         self._reap()
         child = self._begin(deadline)
@@ -97,7 +99,7 @@ class IsolatedSampler:
         return self._taken(child, answer)
 
     def change(self, options: SamplerOptions) -> None:
-        """Look at something else from the next sample on."""
+        """Use other options from the next sample on."""
         self._options = options
         if self._child is not None:
             try:
@@ -119,7 +121,7 @@ class IsolatedSampler:
         self._left.clear()
 
     def _begin(self, deadline: float) -> WorkerProcess | None:
-        """The process, started if need be; it is waited for once."""
+        """Return the process, started if there is none and the wait is over; waits for its list of GPUs once."""
         now = time.monotonic()
         if self._child is None:
             if now < self._retry_at or len(self._left) >= MAX_LEFT:
@@ -133,6 +135,7 @@ class IsolatedSampler:
         return self._child
 
     def _greet(self, child: WorkerProcess, deadline: float) -> None:
+        """Process a new process's first message, its list of GPUs or an error, if it comes by the deadline."""
         try:
             answer = child.answer(deadline)
         except ChildEndedError as error:
@@ -183,7 +186,7 @@ class IsolatedSampler:
         self._replace(child)
 
     def _replace(self, child: WorkerProcess) -> None:
-        """Have another one take its place after a while."""
+        """Stop a process, and allow a new one after the wait."""
         child.stop()
         now = time.monotonic()
         self._left.append((child, now + STOP_SECONDS))
@@ -193,7 +196,7 @@ class IsolatedSampler:
         self._reap()
 
     def _reap(self) -> None:
-        """Let go of processes that have ended, and make sure that the others do."""
+        """Close replaced processes that have ended, and kill those that have not ended in time."""
         left, self._left = self._left, []
         for child, limit in left:
             if child.ended():

@@ -8,7 +8,10 @@ _Key = tuple[str, str, int]
 
 
 class XidMemory:
-    """Adds the counts of earlier processes to those of the present one."""
+    """Adds the counts of earlier processes to those of the present one, so that an XID's total never falls.
+
+    `IsolatedSampler` has one. `_before` are the totals when the present process started, `_now` those since.
+    """
 
     def __init__(self) -> None:
         self._before: dict[_Key, XidTotal] = {}

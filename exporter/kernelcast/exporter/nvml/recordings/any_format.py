@@ -6,7 +6,7 @@ from kernelcast.exporter.nvml.recordings.recording import Recording, moments, re
 
 
 def read_any(path: Path) -> Recording:
-    """A recording, or one made of a capture of `nvidia-smi -q` (`.txt`).
+    """Read a recording, or convert a capture of `nvidia-smi -q` (a `.txt` file) to one.
 
     Raises:
         TraceError: The file cannot be read, or is neither.

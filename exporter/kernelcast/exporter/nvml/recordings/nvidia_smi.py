@@ -1,7 +1,7 @@
-"""A recording of NVML from what `nvidia-smi -q` printed: several outputs in one file become several moments.
+"""Converts what `nvidia-smi -q` printed to a recording of NVML: several outputs in one file become several moments.
 
-`nvidia-smi` prints what NVML answers, so its values are put back into the calls they came from. `N/A` is NVML's
-not supported. Not in the output, and so not supported here: energy, profiling, NVLink, licences.
+`nvidia-smi` prints what NVML answers, so each value becomes the answer of the call that it came from. `N/A` becomes
+NVML's "not supported", and so do rows that the output lacks: energy, profiling, NVLink, licences.
 """
 
 import re
@@ -39,7 +39,7 @@ RECOVERY_ACTIONS: Final = {
     "Drain P2P": pynvml.NVML_GPU_RECOVERY_ACTION_DRAIN_P2P,
     "Drain and Reset": pynvml.NVML_GPU_RECOVERY_ACTION_DRAIN_AND_RESET,
 }
-"""By nvidia-smi's words; only `None` occurs in a recording that we have. Another word gives no value."""
+"""NVML's value by nvidia-smi's text; only `None` occurs in our captures. Any other text gives no value."""
 REASONS: Final = {
     "Idle": "gpu_idle",
     "Applications Clocks Setting": "applications_clocks_setting",
@@ -55,7 +55,7 @@ REASONS: Final = {
 
 @dataclass(slots=True)
 class OutputSection:
-    """A part of the output: values by name, parts within it in order."""
+    """A part of the output: the `name : value` lines in it, and the parts within it, in order."""
 
     name: str = ""
     values: dict[str, str] = field(default_factory=dict)

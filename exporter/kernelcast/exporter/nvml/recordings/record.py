@@ -1,4 +1,4 @@
-"""Records the answers of a real NVML while the sampler calls it."""
+"""Records the answers of a real NVML while the sampler calls it; `kernelcast replay record` writes them to a file."""
 
 import ctypes
 import time
@@ -19,7 +19,7 @@ from kernelcast.exporter.nvml.sampling.sampler import Sampler, SamplerOptions
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
 
 ASKED_BY_TIME: Final = ("nvmlDeviceGetProcessUtilization",)
-"""Their argument is a time, which is another one at each call: it is not part of the call's name."""
+"""Calls whose argument is a time, which differs at each call: it is left out of the recorded name."""
 SILENT: Final = (
     "nvmlInit",
     "nvmlShutdown",
@@ -29,18 +29,18 @@ SILENT: Final = (
     "nvmlEventSetFree",
     "nvmlDeviceRegisterEvents",
 )
-"""Their answers carry no information, or are made again when the recording is played."""
+"""Calls that are not recorded: their answers carry no information, or the player makes them itself."""
 
 
 class NotingNvml:
-    """pynvml, with every answer noted.
+    """A pynvml module that records every answer. *Owner* is as in `recording.py`.
 
     Args:
         nvml: The pynvml module.
 
     Attributes:
         answers: The last answer to each call, by owner.
-        events: Events since they were taken last.
+        events: Events since `record` last removed them; the XIDs' thread adds them.
     """
 
     def __init__(self, nvml: Any) -> None:
@@ -138,12 +138,12 @@ def record(
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], int] = time.time_ns,
 ) -> Iterator[RecordedChanges]:
-    """The moments of a recording, as they come.
+    """Yield the moments of a recording in real time.
 
     Args:
         nvml: The pynvml module.
-        seconds: How long.
-        interval_seconds: Between two moments.
+        seconds: Length of the recording.
+        interval_seconds: Time between two moments.
         options: The sampler's options; the recording can answer only these calls.
         sleep: Waits.
         clock: Unix nanoseconds.
@@ -156,7 +156,7 @@ def record(
     before: Answers = {}
     first_ns: int | None = None
     began_ns = clock()
-    # The profiling rows compare two looks: without this one the first moment would have none.
+    # Profiling rows need two samples, so without this one the first moment would have none.
     sampler.sample(began_ns)
     try:
         for number in range(round(seconds / interval_seconds)):
@@ -174,7 +174,7 @@ def record(
 
 
 def plain(answer: Any) -> Any:
-    """An answer of pynvml's as JSON has it."""
+    """Convert an answer of pynvml to values that JSON can hold."""
     if isinstance(answer, bytes):
         return answer.decode(errors="replace")
     if isinstance(answer, ctypes.Structure):

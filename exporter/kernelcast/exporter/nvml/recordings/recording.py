@@ -1,9 +1,8 @@
 """File format of a recording of NVML: its answers by call, over time.
 
 The file has one JSON object per line, compressed by gzip if its name ends in `.gz`. The first line is the header. Each
-later line is one moment: `at_ns` since the beginning, `set` with the changed answers by owner and call, and the
-    `events`
-since the moment before.
+later line is one moment: `at_ns` since the beginning, `set` with the changed answers by owner and call, and the `events`
+since the moment before. Example of a moment: `{"at_ns":0,"set":{"0":{"nvmlDeviceGetPowerUsage":71000}}}`.
 
 An owner is `""` for the node, `0` for the GPU at index 0, `0/3` for the MIG device at index 3 of it. A call is its name
 and its arguments, such as `nvmlDeviceGetClockInfo:1`. An answer is a number, a text, a list, a mapping of a struct's
@@ -25,7 +24,7 @@ NODE: Final = ""
 ERROR: Final = "error"
 
 Answers = dict[str, dict[str, Any]]
-"""By owner and call."""
+"""Answers by owner and call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +49,7 @@ class RecordedChanges:
     """Changes at one moment.
 
     Attributes:
-        at_ns: Since the recording began.
+        at_ns: Time since the recording began.
         changed: Answers that differ from those of the moment before.
         events: Events since the moment before.
     """
@@ -62,7 +61,7 @@ class RecordedChanges:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """All moments, in order; the first is at 0 and says everything."""
+    """All moments, in order; the first is at 0 and has every answer."""
 
     moments: tuple[RecordedChanges, ...]
 
@@ -121,7 +120,7 @@ def write(path: Path, moments: Iterable[RecordedChanges]) -> int:
 
 
 def gpm_owner(owner: str, instance: int) -> str:
-    """Under which owner the GPM metrics of a GPU instance stand."""
+    """Return the owner of a GPU instance's GPM metrics."""
     return f"{owner}/gi{instance}"
 
 

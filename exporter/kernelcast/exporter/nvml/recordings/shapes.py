@@ -1,4 +1,4 @@
-"""Recorded answers in the shapes that pynvml gives its own."""
+"""Converts recorded answers (JSON) to the types that pynvml's functions return; `RecordedNvml` calls it."""
 
 from types import SimpleNamespace
 from typing import Any, Final
@@ -15,7 +15,7 @@ STRUCTS: Final = {
 
 
 def shaped(name: str, answer: Any) -> Any:
-    """An answer in the shape that pynvml gives it."""
+    """Return an answer as pynvml's function of this name would."""
     if isinstance(answer, list):
         return [_object(one) if isinstance(one, dict) else one for one in answer]
     if not isinstance(answer, dict):

@@ -1,4 +1,4 @@
-"""NVML's error codes: which say that a row is absent and why, and which that the GPU is gone."""
+"""Classifies NVML's error codes: a row is absent, for a reason; the GPU is lost; or an error that is counted."""
 
 from typing import Any, Final
 
@@ -11,8 +11,9 @@ _ABSENT: Final = {
     "ARGUMENT_VERSION_MISMATCH": reading.NOT_SUPPORTED,
     "NO_DATA": reading.NO_DATA,
 }
-"""Expected of a GPU that lacks a row: no error."""
+"""Codes of a GPU that lacks a row, and the reason; they are not counted as errors."""
 _LOST: Final = ("GPU_IS_LOST", "GPU_NOT_FOUND", "UNINITIALIZED", "DRIVER_NOT_LOADED", "RESET_REQUIRED")
+"""Codes after which no call for this GPU can succeed."""
 
 
 class Codes:
@@ -34,11 +35,11 @@ class Codes:
         return self._reasons.get(code, reading.LOST if code in self._lost else reading.ERROR)
 
     def expected(self, code: int) -> bool:
-        """Whether a GPU that lacks something says so in this way."""
+        """Return whether the code only means that the GPU lacks the row."""
         return code in self._reasons
 
     def lost(self, code: int) -> bool:
-        """Whether the whole GPU is gone."""
+        """Return whether the code means that the GPU is lost."""
         return code in self._lost
 
 

@@ -1,6 +1,6 @@
-"""Profiling rows through NVML's GPU performance monitoring: counters between two samples. Hopper and later.
+"""Profiling rows through NVML's GPU performance monitoring (GPM): counters between two samples. Hopper and later.
 
-Source: nvml.h, "GPM Functions".
+`Sampler` calls `read` for each GPU and MIG instance. Source: nvml.h, "GPM Functions".
 """
 
 import math
@@ -17,17 +17,17 @@ from kernelcast.exporter.nvml.sampling.inventory import Gpu
 from kernelcast.wire.catalogue.devices.device import GPU_UTIL
 
 SHORTEST_NS: Final = 100_000_000
-"""Between two looks; DCGM takes them so far apart. Nearer ones say nothing."""
+"""Shortest time between two samples, as in DCGM; GPM gives no values for a shorter one."""
 
 
 @dataclass(slots=True)
 class Looks:
-    """The two looks of one GPU or instance: their memory changes places at each reading.
+    """The two GPM samples of one GPU or instance; they are exchanged after each reading.
 
     Attributes:
-        before: NVML's memory of the earlier sample, taken at `before_ns`.
-        now: Of the next.
-        before_ns: When it was taken, Unix nanoseconds; None before the first.
+        before: NVML's memory of the last sample, taken at `before_ns`.
+        now: NVML's memory for the next sample.
+        before_ns: Time of the last sample, Unix nanoseconds; None before the first.
     """
 
     before: Any
@@ -50,14 +50,14 @@ class Gpm:
         self._failed = failed
         self._looks: dict[tuple[str, str], Looks] = {}
         self._supported: dict[str, str] = {}
-        # 20 KB with room for every metric there is: made once.
+        # It has room for every metric, 20 KB, so it is made once.
         self._request = nvml.c_nvmlGpmMetricsGet_t()
         self._request.version = nvml.NVML_GPM_METRICS_GET_VERSION
         self._asked: tuple[GpmMetric, ...] = ()
         self._slots: list[Any] = []
 
     def read(self, gpu: Gpu, wanted: frozenset[str], now_ns: int, into: GpuValues) -> None:
-        """Add the wanted profiling rows, or why they are absent.
+        """Add the wanted profiling rows to `into`, or the reasons why they are absent.
 
         Raises:
             LostGpuError: The GPU is gone.
@@ -97,7 +97,7 @@ class Gpm:
         return self._supported[gpu.uuid]
 
     def _look(self, gpu: Gpu, now_ns: int) -> str:
-        """Take the next look; why there are no two to compare yet, or nothing."""
+        """Take the next sample; returns the reason why there are no two to compare, empty if there are."""
         nvml = self._nvml
         try:
             looks = self._looks.get(gpu.key) or self._allocated(gpu)

@@ -1,4 +1,4 @@
-"""The values of one GPU: makes the table's calls row by row; an absent value has its reason."""
+"""Reads the values of one GPU by the calls of `fields.py`; an absent value has a reason. `Sampler` calls it."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -15,11 +15,11 @@ Failed = Callable[[str, str], None]
 """Called with the call and NVML's name for the error."""
 
 MEMBERS: Final = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
-"""Of the union `nvmlValue_t`, by `nvmlValueType_t`. Source: nvml.h."""
+"""Members of the union `nvmlValue_t`, by `nvmlValueType_t`. Source: nvml.h."""
 
 
 class LostGpuError(Exception):
-    """The GPU is gone; nothing more can be asked of it."""
+    """The GPU is lost: no further call for it can succeed until it is found again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class GpuValues:
     absent: dict[str, str] = field(default_factory=dict)
 
     def put(self, row: Metric, value: Number | None, reason: str = reading.NO_DATA) -> None:
-        """A row's value, or why it has none."""
+        """Add a row's value, or the reason why it has none."""
         if value is None:
             self.absent[row.otlp_name] = reason
         else:
@@ -38,7 +38,7 @@ class GpuValues:
 
 
 class ValueReader:
-    """Asks one NVML.
+    """Reads rows of a GPU or MIG instance.
 
     Args:
         nvml: pynvml, or a double of it.

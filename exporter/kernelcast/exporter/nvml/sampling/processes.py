@@ -1,4 +1,4 @@
-"""Processes that use a GPU, and their shares: for time-sliced GPUs, which no pod has to itself.
+"""Reads the processes that use a GPU, and their shares of it: for GPUs that several pods share by time slices.
 
 Source: nvml.h, nvmlDeviceGetComputeRunningProcesses and nvmlDeviceGetProcessUtilization.
 """
@@ -19,6 +19,7 @@ MAX_PROCESSES: Final = 64
 """Processes with series of their own on a GPU or instance, by memory; the rest is summed."""
 OTHER: Final = "other"
 OTHER_PID: Final = 0
+"""Stands in the place of a pid for that sum."""
 PERIOD_NS: Final = NANOSECONDS_PER_SECOND
 """NVML's longest sampling period: a process without a sample in it was idle. Within it, the last answer is kept."""
 LONGEST_NAME: Final = 64
@@ -40,8 +41,8 @@ class Utilization:
 
     Attributes:
         asked_ns: When it was asked, Unix nanoseconds.
-        seen_us: The newest sample's time, by NVML's clock, microseconds.
-        shares: By pid; a process that is not there did nothing.
+        seen_us: Time of the newest sample on NVML's clock, microseconds; NVML is asked for later samples only.
+        shares: Shares by pid; an absent process was idle.
     """
 
     asked_ns: int
@@ -127,7 +128,7 @@ class Processes:
         for one in sorted(samples, key=lambda sample: int(sample.timeStamp)):
             said.seen_us = max(said.seen_us, one.timeStamp)
             shares = (one.smUtil, one.memUtil, one.encUtil, one.decUtil)
-            # Slots that the driver has not filled are among them on some versions.
+            # Some driver versions also return entries that they have not filled, with pid 0 or shares above 100.
             if one.pid and max(shares) <= FULL_PERCENT:
                 said.shares[one.pid] = shares
         return said.shares
@@ -161,7 +162,7 @@ def _joined(one: Held, other: Held) -> Held:
 
 
 def _bounded(ranked: Iterable[ProcessUse]) -> tuple[ProcessUse, ...]:
-    """The first of them one by one, the others as one."""
+    """Return the first `MAX_PROCESSES` as they are, and the sum of the others as one."""
     uses = tuple(ranked)
     rest = uses[MAX_PROCESSES:]
     if not rest:

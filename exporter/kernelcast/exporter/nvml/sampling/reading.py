@@ -1,6 +1,7 @@
 """One reading of the node's GPUs: values, reasons for absent ones, processes, XIDs.
 
-Everything here survives JSON, so that another process may do the looking. Standard library only.
+`Sampler` makes it, `samples.to_samples` converts it to series. The process that calls NVML sends it as JSON, so each
+class converts to and from it. Standard library only.
 """
 
 from collections.abc import Mapping
@@ -28,7 +29,7 @@ class ProcessUse:
         pid: In the namespace that NVML answers in: the host's, unless the driver cannot see it.
         type: compute, graphics or mps.
         memory_bytes: Device memory; None where the driver does not say.
-        sm_percent: Of the sampling period, the share with its kernels on the GPU; None where unknown.
+        sm_percent: Share of the sampling period in which its kernels ran; None if unknown.
         memory_percent: The share with its memory read or written.
         enc_percent: The encoder's share.
         dec_percent: The decoder's share.

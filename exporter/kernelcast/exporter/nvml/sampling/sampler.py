@@ -1,4 +1,8 @@
-"""Looks at every GPU of the node. Neither numpy nor pydantic nor Kafka: it may run in a small process of its own."""
+"""Reads every GPU of the node through NVML.
+
+It runs in the process of `nvml/worker.py` (and in tests, simulation and recording), so it imports neither numpy nor
+pydantic nor Kafka.
+"""
 
 from collections import deque
 from collections.abc import Mapping
@@ -23,6 +27,7 @@ from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
 
 FIRST_RETRY_NS: Final = 5 * NANOSECONDS_PER_SECOND
 LONGEST_RETRY_NS: Final = 300 * NANOSECONDS_PER_SECOND
+"""A lost GPU is looked up again after the first, then at doubling intervals up to the longest."""
 LOOK_NS: Final = 60 * NANOSECONDS_PER_SECOND
 """How often the list of GPUs is compared with NVML's: MIG instances come and go while the driver runs."""
 MAX_ERRORS: Final = 1000
@@ -58,9 +63,7 @@ class SamplerOptions:
 
 
 class Sampler:
-    """Reads the GPUs when asked, and finds them again when they were gone.
-
-    A GPU that vanishes is looked for after 5 seconds, then at doubling intervals up to 5 minutes.
+    """Reads the GPUs at each `sample`, and looks up lost ones again. One thread uses it; XIDs have one of their own.
 
     Args:
         nvml: The pynvml module, or a double of it; initialised by `start`.
@@ -92,7 +95,7 @@ class Sampler:
         self.change(options or SamplerOptions())
 
     def change(self, options: SamplerOptions) -> None:
-        """Look at something else from now on."""
+        """Use other options from now on."""
         self._wanted = frozenset(options.rows)
         self._with_processes = options.processes
         self._processes.with_names = options.names
@@ -122,7 +125,7 @@ class Sampler:
         return tuple(_described(gpu) for gpu in self._gpus)
 
     def sample(self, time_ns: int) -> NodeReading:
-        """Read every GPU, as of `time_ns`; what NVML refuses is in the reading, never raised."""
+        """Read every GPU; errors of NVML are in the reading, never raised. `time_ns` becomes the reading's time."""
         if time_ns >= self._look_ns:
             self._look(time_ns)
         self._peers = self._peer_status.read(self._gpus) if P2P_STATUS.otlp_name in self._wanted else {}
@@ -143,7 +146,7 @@ class Sampler:
                 self._nvml.nvmlShutdown()
 
     def _look(self, now_ns: int) -> None:
-        """See which GPUs there are now; where one was lost, from the beginning."""
+        """List the GPUs again; if one was lost, NVML is shut down and initialised first."""
         if self._retry:
             self._reopen()
         complete = self._enumerate()
@@ -154,7 +157,7 @@ class Sampler:
             self._wait_ns = min(self._wait_ns * 2, LONGEST_RETRY_NS)
 
     def _reopen(self) -> None:
-        """A handle from before a reset may stay dead for ever."""
+        """Shut NVML down and initialise it, because handles from before a GPU's reset may fail for ever."""
         self._xids.stop()
         self._labels.outdate()
         self._gpm.close()
@@ -165,7 +168,7 @@ class Sampler:
             self._failed(fields.INIT_CALL, error_name(error))
 
     def _enumerate(self) -> bool:
-        """Find the GPUs; False where one did not answer, or fewer are there than once were."""
+        """List the GPUs; False if one did not answer, or there are fewer than the most so far."""
         gpus: list[Gpu] = []
         found = 0
         try:

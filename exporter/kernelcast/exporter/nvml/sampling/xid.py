@@ -1,6 +1,6 @@
-"""XID errors as events: counted on a thread of their own, each with the time of its last occurrence.
+"""XID errors (NVIDIA's numbers of GPU errors) as events: counted on a thread, with the time of the last occurrence.
 
-A gauge of the last XID never resets and hides repeats; DCGM's stands beside ours all the same.
+DCGM's gauge of the last XID never resets and hides repeats; it is written as well, for existing dashboards.
 Source: nvml.h, "Event Types" and nvmlEventSetWait_v2.
 """
 
@@ -18,22 +18,25 @@ from kernelcast.exporter.nvml.sampling.inventory import Gpu
 from kernelcast.exporter.nvml.sampling.reading import XidTotal
 
 WAIT_MILLISECONDS: Final = 200
-"""How long one wait takes, and so the longest that a stop takes."""
+"""Length of one wait for an event, and so the longest duration of a stop."""
 STOP_SECONDS: Final = 1.0
-"""How long a stop waits for the thread; one that is still there hangs in the driver."""
+"""Longest wait of `stop` for the thread; if it is still alive then, it hangs in the driver."""
 PAUSE_SECONDS: Final = 1.0
-"""After a wait that failed: it may fail at once for ever."""
+"""Pause after a wait that failed, because it may fail at once each time."""
 MAX_XIDS: Final = 256
-"""Different numbers that are kept of one GPU; NVIDIA has defined fewer than 200."""
+"""Limit of different XIDs of one GPU; NVIDIA has defined fewer than 200."""
 
 
 class XidEvents:
-    """XIDs of all GPUs since the beginning.
+    """XIDs of all GPUs since the start.
+
+    The sampler's thread calls `watch`, `stop`, `last` and `totals`; a thread per event set calls `wait`. `_lock` protects
+    the counts.
 
     Args:
         nvml: pynvml, or a double of it.
         codes: Its error codes.
-        failed: Called for errors other than "not found"; on this thread or the caller's.
+        failed: Called for errors other than "not found", on either thread.
         clock: Unix nanoseconds.
     """
 

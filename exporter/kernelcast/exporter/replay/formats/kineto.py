@@ -123,7 +123,7 @@ def _base_ns(value: Any) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _KinetoReader:
-    """Takes events one by one; `sizes` and `calls` are by correlation id."""
+    """Passes events one by one to a `TraceBuilder`; `sizes` and `calls` are by correlation id."""
 
     recorder: TraceBuilder
     base_ns: int
@@ -131,7 +131,7 @@ class _KinetoReader:
     calls: Calls
 
     def record(self, event: Event) -> None:
-        """Record an event of the GPU; others say nothing here."""
+        """Record an event if it is one of a GPU."""
         category = _category(event)
         if category not in _GPU:
             return

@@ -1,7 +1,6 @@
 """Nsight Systems' SQLite export (`nsys export --type sqlite`): kernels, copies, fills and waits that CUPTI recorded.
 
-Source: Nsight Systems user guide, "SQLite Schema Reference". A table is missing if nothing of its kind was recorded,
-    and
+Source: Nsight Systems user guide, "SQLite Schema Reference". A table is missing if nothing of its kind was recorded, and
 columns differ between versions, so each query selects only columns that the table has.
 """
 
@@ -98,7 +97,7 @@ def _read(path: Path, database: sqlite3.Connection) -> Trace:
 
 
 class _NsysReader:
-    """Walks the tables that are there."""
+    """Passes the rows of the tables to a `TraceBuilder`; a missing table has no rows."""
 
     def __init__(self, database: sqlite3.Connection, tables: set[str]) -> None:
         self._database = database

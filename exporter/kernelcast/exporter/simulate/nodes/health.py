@@ -78,10 +78,10 @@ class DeviceHealth:
         """Count one step.
 
         Args:
-            influence: What acts now.
-            gpus: Their state at the end of the step.
+            influence: The faults and backgrounds that act now.
+            gpus: State of the GPUs at the end of the step.
             traffic: Bytes of the step.
-            seconds: Its length.
+            seconds: Length of the step.
         """
         lost_ns = seconds * NANOSECONDS_PER_SECOND
         self.pcie_replays += influence.pcie_replays * seconds

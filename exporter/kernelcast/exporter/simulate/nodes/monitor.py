@@ -1,4 +1,7 @@
-"""The nodes of a simulated fleet: their state after each poll's last step, as their drivers would report it."""
+"""Turns the state of a simulated fleet into the answers of its nodes' drivers, and those into device samples.
+
+`SimulatedFleet.poll` calls `samples` once, after the last step of the poll.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -29,7 +32,7 @@ _NVLINK_OK: Final = 0
 
 
 class Monitor:
-    """Samples of all nodes.
+    """The nodes of a fleet, and what is needed to describe their GPUs.
 
     Args:
         settings: Size of the fleet.

@@ -48,7 +48,7 @@ class NodeState:
 
 
 class _Looker:
-    """Gives the node's state to the exporter's NVML source."""
+    """Stands in for a `Sampler`: gives the node's state to the exporter's NVML source."""
 
     def __init__(self, state: NodeState, found: Sequence[GpuReading]) -> None:
         self._state = state
@@ -78,7 +78,7 @@ class SimulatedNode:
     Args:
         hostname: The node's name.
         gpus: Its GPUs, without values.
-        owners: Who uses them.
+        owners: Pods and users of the GPUs.
         log: The kernel's log.
         start_ns: When its counters began, Unix nanoseconds.
 
