@@ -56,7 +56,6 @@ from kernelcast.wire.tuning.pauses import PAUSED_FILE, SPACES_FILE
 
 READER_STOP_SECONDS: Final = 5.0
 """Longest wait at the end for each thread that reads Kafka; it notices the stop within `inbox.READ_SECONDS`."""
-"""Longest wait at the end for each thread that reads Kafka; it notices the stop within `inbox.READ_SECONDS`."""
 
 _log = logging.get_logger(__name__)
 

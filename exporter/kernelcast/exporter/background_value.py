@@ -12,7 +12,7 @@ from typing import Final, Generic, TypeVar
 from kernelcast.runtime.logging import get_logger
 
 STOP_SECONDS: Final = 2.0
-"""Longest wait of `close` for a fetch in progress; the thread is a daemon thread, so a fetch that hangs is abandoned."""
+"""Longest wait of `close` for a fetch in progress; one that hangs is abandoned with its daemon thread."""
 MIN_PAUSE_SECONDS: Final = 1.0
 """Shortest time between two fetches, however often `soon` is called."""
 

@@ -26,7 +26,9 @@ NVML_CALLS: Final = (*CALL_NAMES, *labels.CALL_NAMES, PEER_CALL, LINKS_CALL, STA
 
 
 class DaemonCounts:
-    """The collectors; every known label value starts at 0. Counting is thread-safe; the daemon's thread sets the rest. Counting is thread-safe; the daemon's thread sets the rest.
+    """The collectors; every known label value starts at 0.
+
+    Any thread may call the methods that count one event; the daemon's thread calls the others, once an interval.
 
     Args:
         registry: Where they are registered.

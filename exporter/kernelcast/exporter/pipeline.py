@@ -1,7 +1,7 @@
 """Pipeline from sources through the aggregator to Kafka, one interval at a time.
 
-The daemon, `kernelcast replay` and `kernelcast simulate` call `tick`; samples go to the publisher, and the returned `Tick`
-to the daemon's `/metrics` and counters.
+The daemon, `kernelcast replay` and `kernelcast simulate` call `tick`; samples go to the publisher, and the returned
+`Tick` to the daemon's `/metrics` and counters.
 """
 
 from collections.abc import Callable, Sequence

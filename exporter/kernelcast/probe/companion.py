@@ -21,17 +21,18 @@ from kernelcast.probe.activation.standalone import LIFE_LINE, PORT, PROBE_SOCKET
 
 LOCK: Final = "lock"
 FIRST_SECONDS: Final = 30.0
-"""For the first program to come: it may end before it does."""
+"""Wait for the first program to connect: it may end before it does."""
 GRACE_SECONDS: Final = 3.0
-"""For the next one, as between two steps of a batch script; long enough for the last report to be written."""
+"""Wait for a next program, as between two steps of a batch script; long enough to write the last report."""
 LOOK_SECONDS: Final = 0.5
+"""Longest wait of one poll of the sockets."""
 
 
 class ExporterLifetime:
-    """Counts the connected programs; used by one thread.
+    """Counts the programs that are connected to the lifetime socket. Only the thread of `_watch` uses it.
 
     Args:
-        listener: Where they connect; non-blocking.
+        listener: The lifetime socket; non-blocking.
         clock: Monotonic seconds.
     """
 
@@ -79,7 +80,7 @@ class ExporterLifetime:
 
 
 def main(arguments: list[str]) -> None:
-    """Run the exporter for as long as programs live; nothing where another one does already."""
+    """Run the exporter until no program is connected; return at once if another one runs for this directory."""
     directory, reserved = Path(arguments[0]), socket.socket(fileno=int(arguments[1]))
     port = str(reserved.getsockname()[1])
     lock = (directory / LOCK).open("w")
@@ -103,7 +104,7 @@ def main(arguments: list[str]) -> None:
 
 
 def exporter_arguments(directory: Path, port: str) -> list[str]:
-    """The exporter's command line: everything of its own in the directory, and no Kafka."""
+    """Return the exporter's command line: all of its files are in the directory, and it uses no Kafka."""
     return [
         "exporter",
         "--probe.socket",
@@ -120,6 +121,7 @@ def exporter_arguments(directory: Path, port: str) -> list[str]:
 
 
 def _watch(line: ExporterLifetime) -> None:
+    """Stop this process (SIGTERM, as a service manager would) once no program is connected."""
     while not line.abandoned():
         pass
     os.kill(os.getpid(), signal.SIGTERM)

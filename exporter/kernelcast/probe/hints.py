@@ -1,7 +1,11 @@
 """Hints inside the program: accepts or rejects them, and applies them at step boundaries.
 
-A hint is accepted on the sender's thread and applied on the program's own thread, in `step()`, so the program never
-sees a value change in the middle of a step.
+`ReportSender` passes events of the exporter to `receive`, on the probe's thread. `Probe.step` calls `at_boundary`, on
+the program's thread, and only that changes a value, so the program never sees one change in the middle of a step.
+Results go to the `OutcomeQueue`.
+
+Words: a *trial* compares a new value with the kept one over some steps. A *boundary* is the end of a step (or epoch) at
+which a value may change. A *search* tries configurations of a space. A *council* is a meeting of all ranks of a job.
 """
 
 import threading
@@ -30,14 +34,15 @@ from kernelcast.wire.tuning.pauses import LATER
 __all__ = ["OFF", "SWITCH", "HintContext", "HintReceiver"]
 
 MAX_SEEN: Final = 4096
+"""Ids of received hints that are remembered, so that one which is sent again after a reconnect is ignored."""
 
 
 class HintReceiver:
     """Receives hints, rejects those that do not match, and applies the others.
 
-    `receive`, `withdraw` and `stop` run on the sender's thread, `at_boundary` on the program's; a lock protects the
+    `receive`, `withdraw` and `stop` run on the probe's thread, everything else on the program's; a lock protects the
     shared state. One trial is open at a time, because two would disturb each other's times; further hints wait.
-    Hints for collective tunables wait for the meetings of their ranks.
+    Hints for collective tunables wait for the meetings of their ranks: the methods of `CouncilMember`.
     """
 
     def __init__(self, tunables: TunableSet, recorder: Recorder, outcomes: OutcomeQueue, context: HintContext) -> None:
@@ -59,7 +64,7 @@ class HintReceiver:
         self._searches: tuple[StepSearch, ...] = ()
         self.kept_values = KeptValues(recorder.progress, context, outcomes)
         self.learned: Callable[[Experience], None] = lambda _experience: None
-        """Takes what searches have found on other nodes."""
+        """Receives results of searches on other nodes; the probe sets it."""
         self.approvals = SearchApprovals(context, outcomes)
         self.malformed = 0
         """Number of events that were not valid hints."""
@@ -117,7 +122,7 @@ class HintReceiver:
         return reason or ("the budget for trials is spent" if context.budget.exhausted else "")
 
     def close(self) -> None:
-        """End an open trial, because the program ends: its candidate is not to blame for that."""
+        """End an open trial without a decision, because the program ends."""
         running, self._trial = self._trial, None
         if running is not None:
             self._close(running.trial, running.end(Decision.INCONCLUSIVE, "the program ended"))
@@ -126,7 +131,7 @@ class HintReceiver:
             search.close("the program ended")
 
     def stop(self, reason: str) -> None:
-        """Begin nothing from now on, and end an open trial with the old value; an empty reason allows trials again."""
+        """Prevent trials from now on, and end an open one with the old value; an empty reason allows trials again."""
         if reason == self._stop_reason:
             return
         with self._lock:
@@ -135,7 +140,7 @@ class HintReceiver:
                 self._end_reason = reason
 
     def at_boundary(self, *, epoch: bool, items: float = 1.0) -> None:
-        """Handle the end of a step; `epoch`: an epoch has ended as well; `items`: its units of work."""
+        """Handle the end of a step of `items` units of work; `epoch`: an epoch has ended as well."""
         for council in self.councils.all:
             council.step_ended(items, epoch=epoch)
         if self._waiting or self._trial or (not self.kept_values.is_empty and self.kept_values.look(epoch=epoch)):
@@ -156,7 +161,7 @@ class HintReceiver:
                     self._begin(self.kept_values.check(value))
 
     def drive(self, search: StepSearch) -> None:
-        """Let steps drive a search; one tries something at a time."""
+        """Call a search at each step from now on."""
         self._searches = (*self._searches, search)
 
     def watch(self, tunable: AnyTunable, restored: str | None = None) -> None:

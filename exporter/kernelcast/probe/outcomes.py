@@ -8,20 +8,22 @@ from typing import Any, Final
 from kernelcast.wire.events import Hint, Outcome, OutcomeState, to_event
 
 MAX_WAITING: Final = 256
+"""Bound of the queue: a hint has two or three outcomes."""
 MAX_HISTORY: Final = 64
 
 
 class OutcomeQueue:
-    """A bounded queue of outcome events, safe for several threads; if full, the oldest is dropped and counted.
+    """A bounded queue of outcome events; if full, the oldest is dropped and counted.
 
-    Each event has an id, drawn once. A sent event is kept until the exporter confirms it, and is sent again after a
-    reconnect. An exporter that has never confirmed anything is an earlier version: for it, sent means delivered.
+    The program's thread adds, the probe's thread sends; a lock protects both. Each event has an id, drawn once. A sent
+    event is kept until the exporter confirms it, and is sent again after a reconnect. An exporter that has never
+    confirmed anything is an earlier version: for it, sent means delivered.
 
     Args:
         program: The program.
         rank: Its rank.
         clock: Unix nanoseconds.
-        wake: Called after each addition.
+        wake: Called after each addition; starts the sender's next round.
     """
 
     def __init__(self, program: str, rank: str, clock: Callable[[], int], wake: Callable[[], None]) -> None:

@@ -34,6 +34,7 @@ from kernelcast.wire.identity import LIVE, PROGRAM_PATTERN, SOURCES, new_nonce
 from kernelcast.wire.tuning.experience import Experience
 
 STOP_SECONDS: Final = 0.2
+"""Longest delay of the program's end."""
 SHORTEST_SECONDS: Final = 0.02
 LONGEST_SECONDS: Final = 3600.0
 MAX_VERSION_CHARACTERS: Final = 128

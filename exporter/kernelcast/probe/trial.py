@@ -1,4 +1,9 @@
-"""One trial of one value: an experiment over the steps of the program, in step time and device time."""
+"""One trial of one value: an experiment over the steps of the program, in step time and device time.
+
+`HintReceiver` runs a `RunningTrial` for a hint or the check of a kept value. Councils use `LaunchMeasurement` alone. An
+*arm* is one side of the comparison, the kept value or the candidate; a *launch* is the steps between two changes.
+All of it runs on the program's thread.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -19,7 +24,9 @@ PATIENCE_NS: Final = 30_000_000_000
 """Reports come at most 10 s apart; a trial that waits this long for the times of its launches ends without them."""
 
 SURVIVED_STEPS: Final = 3
+"""Launches of a candidate after which it is not held responsible for a later end of the process."""
 LONGEST_PAUSE_NS: Final = 3600 * 1_000_000_000
+"""A trial that is paused for longer ends without a decision: the program may have changed."""
 
 METHODS_WITHOUT_STEPS: Final = ("cupti", "count")
 """Methods that report totals or counts only, which no step can be given."""
@@ -55,9 +62,10 @@ class TrialResult:
 
 
 class LaunchMeasurement:
-    """Measures the launches of a trial one after another: step time at boundaries, device time whenever it comes.
+    """Measures the launches of a trial one after another: step time at boundaries, device time when it is reported.
 
-    A launch is a step, or several where the values change at epochs only.
+    A launch is a step, or several where the values change at epochs only. Its number is passed to the recorder as the
+    configuration in force, by which a duration that is known later finds its launch.
 
     Args:
         recorder: Measures the kernels.
@@ -134,7 +142,7 @@ class RunningTrial:
         trial: The trial.
         recorder: Measures the kernels.
         rules: Limits of the experiment.
-        seed: Of the order in which the values run; None draws one.
+        seed: Seed of the order in which the values run; None draws one.
         clock: Nanoseconds; None reads the process's.
     """
 
@@ -201,7 +209,7 @@ class RunningTrial:
         return f"it was paused for {LONGEST_PAUSE_NS // 10**9} s: {reason}; {LATER}" if overdue else ""
 
     def spend(self, budget: TrialBudget) -> None:
-        """Book the time that the launch which has ended cost."""
+        """Charge the cost of the launch that has ended to a budget."""
         self._cost.book(budget)
 
     def end(self, decision: Decision, reason: str) -> TrialResult:

@@ -1,4 +1,7 @@
-"""Budget of a process for trials: the time that they cost is a share of its running time."""
+"""Budget of a process for trials: the time that they may cost is a share of its running time.
+
+A probe has one `TrialBudget`; hints, councils and searches charge it, and ask `exhausted` before they try a value.
+"""
 
 import threading
 from collections import deque
@@ -11,11 +14,12 @@ from typing import Final
 SHARE: Final = 0.01
 SHARE_VARIABLE: Final = "KERNELCAST_TRIAL_SHARE"
 FIRST_LAUNCHES: Final = 20
-"""The first trials of a tunable or space may cost this many usual launches besides: else nothing could begin."""
+"""Usual launches that the first trials of a tunable or space may cost in addition, so that one can begin at all."""
 FIRST_NS: Final = 100_000_000
-"""And this time, because the host's jitter counts among launches of microseconds."""
+"""Time that they may cost in addition, because the host's jitter is large beside launches of microseconds."""
 
 USUAL_LAUNCHES: Final = 9
+"""Last launches of the kept value whose median is the usual time."""
 
 
 class TrialBudget:

@@ -25,6 +25,7 @@ alone after that rank has communicated."""
 
 SCOPES: Final = ("local", "collective")
 GRANULARITIES: Final = ("call", "step", "epoch", "restart")
+# Bounds of a process's announcement, which is one frame; `TunableSet.add` checks its size as well.
 MAX_TUNABLES: Final = 64
 MAX_ALLOWED: Final = 256
 MAX_TEXT: Final = 128

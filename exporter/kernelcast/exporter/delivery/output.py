@@ -26,8 +26,7 @@ from kernelcast.wire.topics import DEADLETTER, DEVICE, KERNELS, OUTCOMES
 FLUSH_SECONDS: Final = 10.0
 """Time that a stop waits for Kafka; remaining messages are on disk, or are published again after the next start."""
 SPOOLED: Final = (DEVICE.name, KERNELS.name, OUTCOMES.name)
-"""Topics whose messages are kept until Kafka confirms them; a lost dead letter is only a lost log line."""
-"""Topics whose messages are kept until Kafka confirms them; a lost dead letter is only a lost log line."""
+"""Topics whose messages are kept until Kafka confirms them; a dead letter may be lost."""
 
 _log = get_logger(__name__)
 

@@ -1,8 +1,8 @@
 """Reads hints from Kafka and delivers them to the programs of this node; the loop also reads orders, alerts and policy.
 
-Every exporter reads all partitions from their beginning and commits no offset: the topic is compacted, so its content is
-the set of current hints. Hints that were superseded before this exporter started are skipped: delivery begins once the
-reader has come to the end that it saw at its start.
+Every exporter reads all partitions from their beginning and commits no offset: the topic is compacted, so its content
+is the set of current hints. Hints that were superseded before this exporter started are skipped: delivery begins once
+the reader has come to the end that it saw at its start.
 
 `assembly.py` runs two `HintReader`s, each on a thread of its own: one for hints, one for orders, alerts and policy.
 An inbox is used by its reader's thread only.
@@ -22,7 +22,7 @@ from kernelcast.wire.events import Hint, hint_from
 from kernelcast.wire.topics import HINTS
 
 OUTCOMES: Final = ("delivered", "elsewhere", "expired", "superseded", "withdrawn", "invalid")
-"""Values of the label `outcome` under which hints are counted."""
+"""Results under which messages are counted."""
 FIRST_RETRY_SECONDS: Final = 1.0
 LONGEST_RETRY_SECONDS: Final = 30.0
 """The wait after a failure doubles from the first to the longest; missing topics are looked up at the longest."""

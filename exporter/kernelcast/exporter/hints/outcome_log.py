@@ -22,15 +22,12 @@ MAX_BYTES: Final = 8 * 2**20
 """Limit of the outcomes that wait for Kafka; one takes about 1 KiB."""
 SEGMENT_BYTES: Final = 2**18
 """Size at which a new file begins; a file is removed once all of its outcomes are settled."""
-"""Size at which a new file begins; a file is removed once all of its outcomes are settled."""
 
 _log = get_logger(__name__)
 
 
 class OutcomeLog:
     """A log of outcomes in a separate directory. Not thread-safe: the probe server calls it under its lock.
-
-    An outcome is *settled* when Kafka has acknowledged it, or refused it for good.
 
     An outcome is *settled* when Kafka has acknowledged it, or refused it for good.
 

@@ -1,8 +1,8 @@
 """XIDs from the kernel's log as a source of the daemon: a thread reads, `poll` returns its last reading.
 
-NVML reports XIDs only to a program that waits for them. The log also holds earlier XIDs: the position up to which it was
-read is kept on disk, and a restarted exporter counts the records after it. The saved position passes a record only once
-`poll` has returned its XID, so a kill in between repeats the XID and loses nothing.
+NVML reports XIDs only to a program that waits for them. The log also holds earlier XIDs: the position up to which it
+was read is kept on disk, and a restarted exporter counts the records after it. The saved position passes a record only
+once `poll` has returned its XID, so a kill in between repeats the XID and loses nothing.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -113,8 +113,8 @@ class KernelLogSource:
     """Counts the XIDs of the kernel's log.
 
     The daemon's thread calls `poll` and `close`. The thread of `_reading` calls `_read`, which owns the log, `_totals`,
-    `_sequence` and, until `close`, the saved position. The two exchange immutable `_Reading`s: `_reading.value` one way,
-    `_shown` (the last one of which `poll` has returned every XID) the other.
+    `_sequence` and, until `close`, the saved position. The two exchange immutable `_Reading`s: `_reading.value` one
+    way, `_shown` (the last one of which `poll` has returned every XID) the other.
 
     Args:
         log: The log.

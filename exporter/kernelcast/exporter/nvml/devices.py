@@ -34,7 +34,7 @@ DCGM_LOOK_SECONDS: Final = 60.0
 DCGM_MARK: Final = b"DCGM_FI_"
 """A page that contains it is a dcgm-exporter's."""
 DCGM_READ_BYTES: Final = 256 * 1024
-"""Limit of what is read of that page; the first metric begins far earlier."""
+"""Bytes read of that page at most; the first metric begins far earlier."""
 ASKS_WHO_WE_ARE: Final = (401, 403)
 """HTTP statuses of a server that wants a password."""
 TLS_ONLY: Final = b"HTTP request to an HTTPS server"

@@ -1,7 +1,8 @@
-"""Replaces the module pynvml by a recording: the same names, errors and structs, so that the daemon runs on any machine.
+"""Replaces the module pynvml by a recording: the same names, errors and structs; the daemon then runs on any machine.
 
 The NVML process loads it where `exporter.nvml_recording` is set (`devices.pynvml_for`). Constants, errors and structs
-are pynvml's own. Tests may change `answers` and inject faults. *Owner* and *answer* are as in `recordings/recording.py`.
+are pynvml's own. Tests may change `answers` and inject faults. *Owner* and *answer* are as in
+`recordings/recording.py`.
 """
 
 import ctypes

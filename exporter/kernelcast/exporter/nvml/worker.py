@@ -39,7 +39,7 @@ def main(arguments: Sequence[str]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     requests, answers = sys.stdin.fileno(), os.dup(sys.stdout.fileno())
-    # What a library prints to stdout must not be mixed with the messages.
+    # Output that a library prints to stdout must not be mixed with the messages.
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     waiting: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(requests, waiting), name="requests", daemon=True).start()
@@ -58,7 +58,7 @@ def load(source: Sequence[str]) -> Any:
 
 
 def _listen(requests: int, waiting: "queue.SimpleQueue[dict[str, Any]]") -> None:
-    """Queue requests; runs on a thread, and ends the process soon after the exporter has ended, even if a call hangs."""
+    """Queue requests, on a thread, and end the process soon after the exporter has ended, even if a call hangs."""
     inbox = MessageAssembler(requests)
     while inbox.read():
         while (request := inbox.take()) is not None:

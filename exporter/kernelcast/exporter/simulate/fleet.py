@@ -37,7 +37,7 @@ COLLECTIVE_BYTES_PER_NS: Final = 300.0
 class SimulatedFleet:
     """Simulates in fixed steps up to each poll, so the result depends on seed and time, not on the polls.
 
-    `replay.run.publish` polls it on one thread; `kernelcast demo` runs it in a thread of its own.
+    `replay.run.publish` polls it, on one thread.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """Waits until this process has a CUDA context, then starts the probe; used with `KERNELCAST_PROBE=1`.
 
-Until then there is no socket, and no thread either if a library reports its context: pip, compile workers and
-    data-loader
-children inherit the variable and never use a GPU.
+`preload/door.py` calls `arm` when the interpreter starts. Until there is a context there is no socket, and no thread
+either if a library reports its context: pip, compile workers and data-loader children inherit the variable and never
+use a GPU.
 
 * CuPy compiles nothing before it has a context, so its first compiled module shows that there is one.
 * PyTorch calls registered functions (`torch.cuda._lazy_call`) when it initialises CUDA.
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 CUPY: Final = "cupy.cuda.compiler"
 TORCH: Final = "torch"
+# Libraries that do not report their context.
 WITHOUT_A_SIGN: Final = (
     "jaxlib",
     "tensorflow",
@@ -125,12 +126,12 @@ class Dormant:
 
 
 class Doorbell(ModuleType):
-    """`cupy.cuda.function` as CuPy's compiler sees it until it makes its first module.
+    """Replaces the attribute `function` of CuPy's compiler until CuPy makes its first module, and so has a context.
 
     Args:
-        real: The module itself.
+        real: The replaced module, `cupy.cuda.function`.
         compiler: `cupy.cuda.compiler`.
-        ring: Called before the first `Module` is made; may have put another stand-in in this one's place.
+        ring: Called before the first `Module` is made; the probe that it starts may replace the attribute again.
     """
 
     def __init__(self, real: Any, compiler: Any, ring: Callable[[], None]) -> None:
@@ -148,7 +149,7 @@ class Doorbell(ModuleType):
 
 
 class _Armed:
-    """Holds the waiting `Dormant` of this process, if any, so that the functions need no `global`."""
+    """Holds the `Dormant` of this process, if there is one, so that the functions need no `global`."""
 
     def __init__(self) -> None:
         self.dormant: Dormant | None = None

@@ -22,12 +22,15 @@ PORT: Final = "port"
 LOG: Final = "exporter.log"
 PRIVATE: Final = 0o700
 NOT_INHERITED: Final = ("KERNELCAST_PROBE", "KERNELCAST_PROBE_STANDALONE")
+"""Variables that would start a probe in the exporter itself."""
 
 _log = getLogger("kernelcast.probe")
 
 
 class Standalone:
-    """This program's part: starts the exporter if none runs, and stays connected to its lifetime socket. Never raises.
+    """Starts the exporter if none runs, and stays connected to its lifetime socket. Never raises.
+
+    The program's thread calls `start` and `let_go`, the probe's thread calls `poll`.
 
     Args:
         directory: A private directory; None takes the user's own.

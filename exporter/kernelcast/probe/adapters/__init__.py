@@ -1,1 +1,1 @@
-"""Adapters: spaces and tunables for CuPy, Triton, PyTorch, JAX and plain functions. None of these is imported here."""
+"""Adapters: spaces and tunables for CuPy, Triton, PyTorch, JAX and plain functions, which are imported when used."""

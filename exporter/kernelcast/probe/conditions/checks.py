@@ -1,4 +1,7 @@
-"""Checks of hints: whether one is for this process, and whether its tunable may take the value."""
+"""Checks of hints: whether one is for this process, and whether its tunable may take the value.
+
+Each check returns a reason for people, or an empty text. `HintReceiver` makes them, on either thread.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +19,7 @@ SWITCH: Final = "KERNELCAST_HINTS"
 OFF: Final = ("off", "0", "no", "false")
 MAX_ROLLBACKS: Final = 3
 ROLLBACK_REST_NS: Final = 3600 * 1_000_000_000
-"""After that many rollbacks in a row a tunable takes no hint for this time, then one, and so on."""
+"""After `MAX_ROLLBACKS` rollbacks in a row a tunable accepts no hint for this time, then one, and so on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +34,9 @@ class HintContext:
         environ: The environment with the kill switch; read for each hint.
         clock: Unix nanoseconds.
         rules: Limits of trials.
-        seed: Of the order in which a trial runs the values; None draws one for each trial.
-        stop_file: The switch on the node.
-        pauses: Reasons to wait.
+        seed: Seed of the order in which a trial runs the values; None draws one for each trial.
+        stop_file: The node's files that stop all trials.
+        pauses: The node's files, and checkpoints, that pause trials.
         budget: Time that trials may cost.
         journal: The journal of this node; None remembers nothing.
         step_clock: Nanoseconds, for the times of steps; None reads the process's.

@@ -1,4 +1,4 @@
-"""Reasons that keep trials from going on: findings of the exporter on this node, and a checkpoint of the program."""
+"""Reasons to pause trials: files that the node's exporter writes (alerts, policy), and a checkpoint of the program."""
 
 import os
 from collections.abc import Callable, Iterable
@@ -11,17 +11,18 @@ from kernelcast.wire.tuning.orders import ANY, MAX_FILE_BYTES, reasons_in
 from kernelcast.wire.tuning.pauses import CHECKPOINT, PAUSED_FILE, SPACES_FILE
 
 LOOK_SECONDS: Final = 0.5
+"""Shortest time between two reads of a file, because every step asks."""
 ABANDONED_SECONDS: Final = 3600.0
-"""The exporter renews its files; one that is older has no exporter any more, and would pause programs for ever."""
+"""An older file is ignored: the exporter renews its files every minute, so that one has ended."""
 
 
 class ProgramFile:
     """Reads a file of programs and reasons, at most twice a second. For any thread.
 
-    The line of the program counts before that of `*`; an empty reason is none.
+    In a file the line of the program counts before that of `*`; an empty reason exempts the program.
 
     Args:
-        paths: Places of the file; the first that names the program counts.
+        paths: Paths of the file; the first with a reason for the program counts.
         program: The program.
         clock: Monotonic seconds.
     """

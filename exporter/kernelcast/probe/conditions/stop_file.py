@@ -1,4 +1,4 @@
-"""The switches on the node: while a file exists, nothing is tried.
+"""Files of the node that stop trials: while one exists, no value is tried.
 
 A person creates `hints.stop`, which stops every program. The exporter writes `hints.stopped` for orders of
 `kernelcast hints stop`; it names the programs.
@@ -14,10 +14,11 @@ from kernelcast.wire.tuning.orders import ANY, LIFTED_BY, MAX_FILE_BYTES, STOPPE
 
 NAME: Final = "hints.stop"
 LOOK_SECONDS: Final = 0.5
+"""Shortest time between two reads of the disk, because every step asks."""
 
 
 class StopFile:
-    """Looks for the files at most twice a second. For any thread.
+    """Reads the files, at most twice a second unless `now` is given. For any thread.
 
     Args:
         directories: Folders in which the files may be; empty names are left out.
@@ -37,7 +38,7 @@ class StopFile:
         self._found = ""
 
     def reason(self, *, now: bool = False) -> str:
-        """Return why nothing may be tried; empty if it may. `now`: look at the disk in any case."""
+        """Return why nothing may be tried; empty if it may. `now`: read the disk in any case."""
         time = self._clock()
         if now or time - self._looked >= LOOK_SECONDS:
             self._looked = time

@@ -1,4 +1,4 @@
-"""From the decoder's totals of one interval to the recorder's, which go on for ever."""
+"""Adds the decoder's totals of one interval to the recorder's cumulative ones; `ActivityMethod` calls it."""
 
 from collections.abc import Callable
 from operator import attrgetter
@@ -14,6 +14,7 @@ from kernelcast.wire.kernels import variant as variant_text
 COPY_KINDS: Final = ("unknown", "h2d", "d2h", "h2d", "d2h", "d2d", "d2d", "d2d", "d2d", "h2h", "p2p")
 """By CUpti_ActivityMemcpyKind; arrays (`a`) are device memory."""
 PINNED: Final = ("", "false", "true")
+"""By CUpti_ActivityMemoryKind of the host's side: unknown, pageable, pinned."""
 SYNC_TYPES: Final = ("unknown", "event", "stream_wait", "stream", "context")
 """By CUpti_ActivitySynchronizationType."""
 MAX_CONFIGURATIONS: Final = 8192
@@ -24,12 +25,12 @@ _launches = attrgetter("launches")
 
 
 class Absorber:
-    """Turns drains into calls of a recorder.
+    """Converts drains to calls of a recorder, on the probe's thread.
 
     Args:
-        recorder: Takes the sums.
-        demangle: From mangled to readable names.
-        capability: The compute capability of a device; (0, 0) where it is not known.
+        recorder: Receives the sums.
+        demangle: Converts mangled names to readable ones.
+        capability: Returns the compute capability of a device; (0, 0) if it is not known.
     """
 
     def __init__(self, recorder: Recorder, demangle: Callable[[str], str], capability: Capability) -> None:

@@ -68,7 +68,7 @@ class CuptiError(Exception):
 
 
 class Cupti:
-    """The calls that we make; each raises `CuptiError` with a reason that a user can act on.
+    """The calls of libcupti that the method needs; each raises `CuptiError` with a reason that a user can act on.
 
     Args:
         library: libcupti, opened by ctypes.
@@ -99,11 +99,11 @@ class Cupti:
         self._call("cuptiUnsubscribe", handle)
 
     def register(self, requested: Any, completed: Any) -> None:
-        """Say where buffers come from and go to."""
+        """Register the callbacks that provide empty buffers and receive completed ones."""
         self._call("cuptiActivityRegisterCallbacks", requested, completed)
 
     def enable(self) -> None:
-        """Ask for records of all our kinds; none where one of them is refused."""
+        """Enable records of all `KINDS`; none if one of them is refused."""
         for position, kind in enumerate(KINDS):
             try:
                 self._call("cuptiActivityEnable", ctypes.c_int(kind))
@@ -112,7 +112,7 @@ class Cupti:
                 raise
 
     def disable(self, kinds: Iterable[int] = KINDS) -> None:
-        """Ask for no more records."""
+        """Disable records of these kinds."""
         for kind in kinds:
             self._library.cuptiActivityDisable(ctypes.c_int(kind))
 
@@ -121,11 +121,11 @@ class Cupti:
         self._call("cuptiActivityEnableLatencyTimestamps", ctypes.c_uint8(1))
 
     def flush(self, *, forced: bool = False) -> None:
-        """Have buffers brought whose records are complete; `forced`, all of them."""
+        """Have CUPTI complete the buffers whose records are complete; with `forced`, all buffers."""
         self._call("cuptiActivityFlushAll", ctypes.c_uint32(FLUSH_FORCED if forced else 0))
 
     def now_ns(self) -> int:
-        """The clock of the records; 0 where it cannot be read."""
+        """Return the present time on the clock of the records; 0 if it cannot be read."""
         time_ns = ctypes.c_uint64(0)
         return time_ns.value if self._library.cuptiGetTimestamp(ctypes.byref(time_ns)) == 0 else 0
 

@@ -25,9 +25,11 @@ ACTIVE: Final = "active"
 YIELDED: Final = "yielded"
 
 SETTLE_MS: Final = 100
+"""Longest wait for the decoder to read the completed buffers."""
 LOCK_SECONDS: Final = 1.0
+"""Longest wait of a starting profiler for a report in progress."""
 RETURN_SECONDS: Final = 30.0
-"""After another profiler has ended, and between two questions whether it has."""
+"""Time between two checks whether another profiler has ended."""
 REST_PER_REPORT_TIME: Final = 400.0
 LONGEST_REST_SECONDS: Final = 10.0
 """The exporter's default interval; a later report would arrive an interval late."""
@@ -46,12 +48,12 @@ class ActivityEnvironment:
 
     Attributes:
         environ: The environment.
-        decoder: Gives the C library.
-        cupti: Gives libcupti.
-        watch: Knows of other profilers.
-        capability: Compute capability by device.
-        clock: Seconds that only move on.
-        native: Memory and windows.
+        decoder: Makes the decoder, which loads the C library.
+        cupti: Opens libcupti.
+        watch: Detects other profilers.
+        capability: Returns a device's compute capability.
+        clock: Monotonic seconds.
+        native: Limits of the decoder's memory and windows.
         rest: Multiple of a report's processor time that passes until the next one: by default reports take at
             most 1/400 of a core. Records are decoded all the while; only their totals wait.
     """
@@ -67,11 +69,11 @@ class ActivityEnvironment:
 
 
 class ActivityMethod:
-    """Measures by CUPTI. No method raises.
+    """Measures by CUPTI. No method raises; a lock protects all of them.
 
     Args:
-        recorder: Where totals go.
-        means: What to work with.
+        recorder: Receives the totals.
+        environment: Dependencies; None makes the usual ones.
     """
 
     def __init__(self, recorder: Recorder, environment: ActivityEnvironment | None = None) -> None:
@@ -85,7 +87,7 @@ class ActivityMethod:
         self._final = False
         self._due = 0.0
         self.held_ns = 0
-        """What CUPTI's callbacks have taken so far, on threads of the program or CUPTI's own."""
+        """Time that CUPTI's callbacks have taken so far, on threads of the program or CUPTI's own."""
         self.state = OFF
         """`off`, `active`, or `yielded` to another profiler."""
         self.reason = "it was not started"
@@ -130,13 +132,13 @@ class ActivityMethod:
             self._become(OFF, reason)
 
     def forked(self) -> None:
-        """In a child: CUPTI and the reader are the parent's."""
+        """Drop the references in a forked child: CUPTI and the decoder are the parent's."""
         self._lock = threading.Lock()
         self._decoder = self._cupti = None
         self.state, self.reason = OFF, "this process was forked from one that is measured"
 
     def yield_to_profiler(self, reason: str) -> None:
-        """Another profiler is about to begin: leave CUPTI to it. On the program's thread, in about a flush's time."""
+        """Leave CUPTI to a profiler that is about to begin; on the program's thread, in about the time of a flush."""
         if not self._lock.acquire(timeout=LOCK_SECONDS):
             return
         try:

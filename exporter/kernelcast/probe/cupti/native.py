@@ -1,6 +1,8 @@
-"""The decoder, a small C library beside this file, and its sums as plain values.
+"""Loads the decoder, a small C library beside this file, and converts its sums to plain values.
 
-ctypes lets go of the interpreter's lock during every call here, and the decoder itself never takes it.
+CUPTI calls the library's callbacks on any thread, and the library decodes on a thread of its own; `ActivityMethod`
+calls `drain` on the probe's thread. ctypes releases the interpreter's lock during every call here, and the decoder
+never takes it. The structs are those of native/activity.h: `ABI` grows when one changes.
 """
 
 import ctypes
@@ -14,13 +16,16 @@ from kernelcast.probe.cupti.build import LIBRARY_NAME
 from kernelcast.wire.histogram import WHOLE_BOUNDS_NS, DurationTotals
 from kernelcast.wire.kernels import COLLECTIVE_RULES, LOCAL_RULES
 
-ABI: Final = 2
+ABI: Final = 2  # kc_abi() of the library
 LIBRARY: Final = Path(__file__).parent / LIBRARY_NAME
 STATES: Final = ("compute", "collective", "copy", "overlap", "idle")
 NO_NAME: Final = 0
 NO_NAME_COLLECTIVE: Final = 1
 """The numbers of launches without a name of their own, by class."""
 
+# `_DEVICE`: number; five state times; late; 99 = 11 copy kinds x 3 memory kinds x 3 amounts (operations, bytes, ns); 3
+# for memsets; 15 = 5 kinds of waits x 3; then the gaps' durations, whose last two members are first and number of
+# buckets.
 _KERNEL: Final = Struct("<2I4Q5Q2I")
 _VARIANT: Final = Struct("<11I4x5Q")
 _DEVICE: Final = Struct("<Q5QQ99Q3Q15Q5Q2I")
@@ -149,7 +154,7 @@ class _Drain(ctypes.Structure):
 
 
 class ActivityDecoder:
-    """The library, of which a process has one: its state is the process's."""
+    """The loaded library. Its state is the process's, so a process uses one object at a time."""
 
     def __init__(self, path: Path = LIBRARY) -> None:
         """Load it.

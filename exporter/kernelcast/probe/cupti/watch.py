@@ -1,4 +1,4 @@
-"""Detects other profilers: CUPTI has one set of callbacks, and the user's own trace has precedence over ours.
+"""Detects other profilers that use CUPTI: it has one set of callbacks, and the user's trace has precedence over ours.
 
 Before CUDA 13.3 with driver r610 CUPTI serves one client, and later only clients of its second interface side by side
 (NVIDIA's guide to CUPTI, "Initialization"). The client that registers callbacks last gets all buffers, and a client

@@ -21,11 +21,13 @@ from typing import Any, Final, NamedTuple
 from kernelcast.probe.recording.regions import RegionTotals
 
 PAIRS: Final = 64
-"""Event pairs of a device; with polls a second apart this many launches can be under way."""
+"""Event pairs made at one time for a device; with polls a second apart this many launches can be under way."""
 MAX_PAIRS: Final = 512
+"""Limit of event pairs of a device."""
 NANOSECONDS_PER_MILLISECOND: Final = 1e6
 NANOSECONDS: Final = 1_000_000_000
 BURST_SECONDS: Final = 0.25
+"""Samples that may be made at once, as seconds of the rate."""
 RELAXED: Final = 2
 """CU_STREAM_CAPTURE_MODE_RELAXED."""
 
@@ -49,10 +51,10 @@ class TimedLaunch(NamedTuple):
 
 
 class SamplingBucket:
-    """A token bucket: limits samples per second, with a burst of a quarter of a second.
+    """A token bucket: limits samples per second, with a burst of a quarter of a second. Safe for several threads.
 
     Args:
-        rate: Per second.
+        rate: Samples per second.
         clock: Monotonic nanoseconds.
     """
 
@@ -95,11 +97,14 @@ def _burst(rate: float) -> float:
 
 
 class EventTimer:
-    """The events of a process.
+    """Times launches of a process by pairs of events.
+
+    Any thread of the program calls `begin`, `end` and `give_back`; the probe's thread calls the rest. They exchange
+    pairs through deques, whose append and popleft are atomic.
 
     Args:
         runtime: CuPy's `cupy.cuda.runtime`, or its double.
-        driver: Gives the CUDA driver library.
+        driver: Returns the CUDA driver library.
     """
 
     def __init__(self, runtime: Any, driver: Callable[[], Any]) -> None:
@@ -116,7 +121,7 @@ class EventTimer:
         """Record the start of a launch; None where no event is free. On the program's thread.
 
         Raises:
-            Exception: Whatever CUDA has against it.
+            Exception: An error of CUDA.
         """
         free = self._free.get(device)
         if not free:
@@ -129,20 +134,20 @@ class EventTimer:
         """Record the end of a launch. On the program's thread.
 
         Raises:
-            Exception: Whatever CUDA has against it.
+            Exception: An error of CUDA.
         """
         self._runtime.eventRecord(sample.pair.end, stream)
         self._under_way.append(sample)
 
     def give_back(self, pair: Pair) -> None:
-        """The launch was none after all."""
+        """Return a pair whose launch failed, or whose time was read."""
         self._free[pair.device].append(pair)
 
     def prepare(self, device: int) -> None:
-        """Make the events of a device, and more of them while they do not suffice; on the probe's own thread.
+        """Make the events of a device, and more while less than a quarter is free; on the probe's own thread.
 
         Raises:
-            Exception: Whatever CUDA has against it.
+            Exception: An error of CUDA.
         """
         free = self._free.setdefault(device, deque())
         made = self._made.get(device, 0)

@@ -29,11 +29,11 @@ CALIBRATION_LAUNCHES: Final = 2000
 
 
 class FunctionStandIn(ModuleType):
-    """`cupy.cuda.function` as CuPy's compiler sees it.
+    """Replaces the attribute `function` of CuPy's compiler, with another class `Module`.
 
     Args:
-        real: The module itself.
-        module: What takes the place of its `Module`.
+        real: The replaced module, `cupy.cuda.function`.
+        module: The class that replaces its `Module`.
     """
 
     def __init__(self, real: Any, module: type[Any]) -> None:
@@ -46,14 +46,14 @@ class FunctionStandIn(ModuleType):
 
 
 class LaunchObserver:
-    """Counts and times launches for the subclasses.
+    """Counts and times launches for the subclasses below, on the program's threads.
 
     Args:
         runtime: `cupy.cuda.runtime`.
         current_stream: `cupy.cuda.get_current_stream`.
-        kernels: Where launches are counted.
-        timer: Times them.
-        bucket: How many may be timed.
+        kernels: Counts of launches.
+        timer: Times launches.
+        bucket: Limits how many are timed.
     """
 
     def __init__(
@@ -70,11 +70,11 @@ class LaunchObserver:
         self.timer = timer
         self.bucket = bucket
         self.spent_ns = 0
-        """What timed launches have cost the program's threads."""
+        """Time that timed launches have cost the program's threads."""
         self.samples = 0
-        """How many those were."""
+        """Number of timed launches."""
         self.capturing = 0
-        """Streams of which CuPy knows that they capture a graph."""
+        """Number of streams that capture a graph through CuPy."""
         self.failures = 0
         self.configuration: Callable[[], int] = int
         """Returns the number of the configuration in force."""

@@ -13,6 +13,7 @@ from kernelcast.probe.recording.texts import dimensions
 from kernelcast.wire.frames import KernelName
 
 MOST: Final = 4096
+"""Bound of the cache; if it is full, it is emptied."""
 WARP: Final = 32
 THREADS_PER_MULTIPROCESSOR: Final = 39
 """cudaDevAttrMaxThreadsPerMultiProcessor."""

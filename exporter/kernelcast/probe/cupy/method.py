@@ -1,4 +1,7 @@
-"""The measurement method that hooks CuPy's launches: `event` where some are timed, `count` where none is."""
+"""The measurement method that hooks CuPy's launches: `event` where some are timed, `count` where none is.
+
+`MethodSelection` makes it, hooks CuPy by `begin`, and calls `poll` once an interval on the probe's thread.
+"""
 
 import sys
 from collections import Counter
@@ -32,9 +35,9 @@ class CupyMethod:
     """Hooks CuPy when it is imported, and reports launches to the recorder at each poll.
 
     Args:
-        recorder: Takes the totals.
+        recorder: Receives the totals.
         clock: Monotonic nanoseconds.
-        calibrated: Gives what counting costs a launch, in nanoseconds.
+        calibrated: Returns the cost of counting one launch, in nanoseconds.
     """
 
     def __init__(
@@ -98,7 +101,7 @@ class CupyMethod:
             (self._function.attend if wanted else self._function.retire)()
 
     def poll(self) -> None:
-        """Tell the recorder what there is; on the probe's own thread."""
+        """Report times, counts and memory pools to the recorder; on the probe's own thread."""
         if self._launches is None:
             return
         devices = sorted({traced.device for traced in self._kernels})
@@ -217,10 +220,10 @@ def _variant(configuration: TracedConfiguration, region: str) -> str:
 
 
 def _watch_captures(stream: Any, launches: LaunchObserver) -> Callable[[], None]:
-    """Know when CuPy captures a graph, so that only then each launch is asked whether it is one.
+    """Count the captures of graphs through CuPy, so that a launch's stream is queried only while there is one.
 
     Returns:
-        Undoes it.
+        A function that removes the hooks.
     """
     base = stream._BaseStream  # noqa: SLF001  the class of Stream and ExternalStream that has both methods
     begin, end = base.begin_capture, base.end_capture

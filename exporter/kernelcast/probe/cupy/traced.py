@@ -13,10 +13,12 @@ from typing import Final, NamedTuple
 from kernelcast.wire.kernels import OTHER
 
 MOST: Final = 2048
+"""Kernels that are counted by name, as in the recorder."""
 NEVER: Final = sys.maxsize
 ROUNDING: Final = 1e-9
+"""Keeps a quotient that is whole but for rounding from being rounded up."""
 FIRST_STRIDE: Final = 16
-"""Until it is known how often a kernel is launched."""
+"""Stride until it is known how often a kernel is launched."""
 
 
 class TracedConfiguration(NamedTuple):
@@ -28,7 +30,9 @@ class TracedConfiguration(NamedTuple):
 
 
 class Traced:
-    """One kernel on one device. `launched` and `captured` are added to by the program's threads, one bytecode each.
+    """One kernel on one device.
+
+    The program's threads add to `launched` and `captured`, in one bytecode each; the probe's thread uses the rest.
 
     Attributes:
         launched: Launches.

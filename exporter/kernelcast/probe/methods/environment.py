@@ -1,4 +1,4 @@
-"""Dependencies of the method selection: the methods, and facts about the process. Tests pass doubles."""
+"""Dependencies of `MethodSelection`: the methods, and facts about the process. Tests pass doubles."""
 
 import importlib
 import os

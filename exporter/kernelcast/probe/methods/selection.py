@@ -21,8 +21,9 @@ BACKED_OFF: Final = "backed_off"
 YIELDED: Final = "yielded"
 OFF: Final = "off"
 STOP_SECONDS: Final = 0.1
+"""Longest wait of `stop` for a poll in progress, as part of the 200 ms that a program's end may take."""
 LOOK_SECONDS: Final = 30.0
-"""Between two looks at which libraries there are: a large process's map takes a millisecond to read."""
+"""Time between two reads of the list of libraries: a large process's map takes a millisecond."""
 NANOSECONDS: Final = 1_000_000_000
 FRAMEWORKS: Final = {"torch": "PyTorch", "jax": "JAX", "tensorflow": "TensorFlow"}
 
@@ -35,9 +36,9 @@ class MethodSelection:
     `begin`, `stop` and `forked` run on the program's thread, `poll` and `finish` on the probe's; a lock orders them.
 
     Args:
-        recorder: Takes the totals.
+        recorder: Receives the totals.
         method: `auto`, `cupti`, `event`, `count`; anything else leaves measuring to the program.
-        means: What to work with.
+        environment: The methods, and facts about the process; None makes the usual one.
     """
 
     def __init__(self, recorder: Recorder, method: str = "auto", environment: MethodEnvironment | None = None) -> None:

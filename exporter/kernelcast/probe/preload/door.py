@@ -1,7 +1,8 @@
 """Start-up code of a Python interpreter whose environment may switch the probe on.
 
-It is imported only where `KERNELCAST_PROBE` is set, imports next to nothing itself, and never raises: pip, compile
-workers and data-loader children inherit the variable, too.
+`kernelcast_probe.pth`, or `pythonpath/sitecustomize.py`, calls `open_door` when the interpreter starts. It is imported
+only where `KERNELCAST_PROBE` is set, imports next to nothing itself, and never raises: pip, compile workers and
+data-loader children inherit the variable, too.
 """
 
 import os

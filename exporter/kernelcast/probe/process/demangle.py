@@ -10,11 +10,12 @@ from typing import Any, Final
 
 LIBRARY: Final = "libstdc++.so.6"
 MOST: Final = 4096
+"""Names kept in the cache; real programs have some hundred kernels."""
 
 
 @lru_cache(MOST)
 def demangled(name: str) -> str:
-    """The demangled name; as it is where it is no mangled one, or there is no C++ runtime."""
+    """Return the demangled name; the name itself if it is not mangled, or there is no C++ runtime."""
     if not name.startswith("_Z"):
         return name
     try:

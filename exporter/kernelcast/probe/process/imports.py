@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class ImportWatch:
-    """Calls a listener when a module that it waits for has been imported; errors of listeners go nowhere.
+    """Calls a listener when a module has been imported, on the importing thread; errors of listeners are ignored.
 
     Args:
-        listeners: By the module's full name; each is called once.
+        listeners: Listeners by the module's full name; each is called once.
     """
 
     def __init__(self, listeners: Mapping[str, Listener]) -> None:

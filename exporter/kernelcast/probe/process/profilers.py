@@ -1,6 +1,6 @@
-"""Other profilers in this process: the table of their signs, for all our ways of measuring.
+"""Detects other profilers in this process, by a table of their signs, for all methods of measurement.
 
-Where one is active, ours yields, so that no user's trace is spoilt: CUPTI serves one subscriber on most drivers,
+Where one is active, the probe yields, so that no user's trace is spoilt: CUPTI serves one subscriber on most drivers,
 and a second subscriber empties the first one's trace; our events would appear in a user's timeline. Sources: CUPTI
 documentation, section 2.4 (interoperability); GROMACS, gromacs/gpu_utils (the variables that Nsight sets);
 torch/autograd/profiler.py; jax/_src/profiler.py.
@@ -15,9 +15,9 @@ class Sign(NamedTuple):
     """A sign that a profiler is present.
 
     Attributes:
-        mark: An environment variable, or how the name of a library's file begins.
-        says: Its meaning, for the state's reason.
-        records: Whether the profiler records by now: then it would record our events, too. Else it may take CUPTI.
+        mark: An environment variable, or the beginning of the name of a library's file.
+        says: The reason for the probe's state, for people.
+        records: Whether the profiler already records, and so would record our events, too. Else it may take CUPTI.
     """
 
     mark: str
@@ -30,9 +30,9 @@ class RunningProfiler(NamedTuple):
 
     Attributes:
         module: A module.
-        path: Something in it that is true, or there, while it runs.
-        says: Its meaning, for the state's reason.
-        records: As for `Sign`.
+        path: Path of an attribute in it that is true while the profiler runs.
+        says: The reason for the probe's state, for people.
+        records: As in `Sign`.
     """
 
     module: str

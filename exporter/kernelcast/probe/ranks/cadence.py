@@ -1,4 +1,8 @@
-"""Times of meetings: every two seconds while nothing is open, more often in a trial; announced a meeting ahead."""
+"""Chooses the steps at which the ranks meet: every two seconds while no trial is open, more often in a trial.
+
+All ranks must meet at the same step, so the first rank announces each meeting one meeting ahead, as a number of
+boundaries (ends of steps). `Council` asks `due` at each boundary.
+"""
 
 from collections import deque
 from collections.abc import Callable
@@ -8,17 +12,19 @@ IDLE_SECONDS: Final = 2.0
 ACTIVE_SECONDS: Final = 0.25
 LONGEST_IDLE_SECONDS: Final = 10.0
 LONGEST_ACTIVE_SECONDS: Final = 1.0
-"""So that an order to stop reaches all ranks within two seconds, where steps are shorter than that."""
+"""An order to stop must reach all ranks within two seconds, if steps are shorter than that."""
 IDLE_COST: Final = 0.002
-"""Share of the time that meetings may take while nothing is open, within the limits above."""
+"""Share of the time that meetings may take while no trial is open, within the limits above."""
 ACTIVE_COST: Final = 0.01
 MAX_PAUSE: Final = 1024
 MAX_ACTIVE_PAUSE: Final = 256
+"""Boundaries between two meetings; a trial's is shorter, because its report must hold the times of all launches."""
 GROWTH: Final = 2
+"""A pause grows at most by this factor, because the length of the next steps is not known."""
 
 
 class Cadence:
-    """Counts boundaries down to the next meeting. For the program's thread.
+    """Counts boundaries down to the next meeting. One for each `Council`, on the program's thread.
 
     Args:
         clock: Nanoseconds.

@@ -39,13 +39,15 @@ from kernelcast.wire.identity import new_nonce
 MAX_MISSED: Final = 2
 """Meetings missed in a row after which an open trial ends here."""
 MAX_OFFERS: Final = 16
+"""Hints of one message; the others wait."""
 REMEMBERED: Final = 16
+"""Ended trials whose ids are kept, because messages repeat the last ends."""
 ABSENT: Final = "absent"
 """Message of a rank that registers a collective tunable and runs no probe."""
 
 
 class CouncilMember(Protocol):
-    """The process, as its council sees it."""
+    """The process, as its council sees it; `HintReceiver` in a probe."""
 
     def offers(self, tunables: Iterable[str]) -> Sequence[Offer]:
         """Return the hints that wait for these tunables and fit them."""
@@ -70,7 +72,9 @@ class CouncilMember(Protocol):
 
 
 def stay_away(group: object) -> None:
-    """Take part in the exchange at which the other ranks register a tunable, without a probe on this rank.
+    """Take part in the exchange at which the other ranks register a tunable, on a rank without a probe.
+
+    `kernelcast.probe.tunable` and `space` call it; without it the other ranks would wait for ever.
 
     Raises:
         TunableError: The group cannot be used.
@@ -81,7 +85,9 @@ def stay_away(group: object) -> None:
 
 
 class Council:
-    """One rank's side of the meetings. For the program's thread.
+    """One rank's side of the meetings. `HintReceiver.at_boundary` calls it, on the program's thread.
+
+    At a meeting each rank sends a `Report`, and the state that it would decide; all ranks adopt the state of the first.
 
     Args:
         group: Exchanges texts.
@@ -137,7 +143,7 @@ class Council:
         return self._open is not None or self._leader.open
 
     def join(self, tunable: AnyTunable) -> None:
-        """Take a tunable in and meet at once, so that all ranks begin with the value of the first one.
+        """Add a tunable and meet at once, so that all ranks begin with the value of the first one.
 
         All ranks do this in the same order. If one of them runs no probe, they do not meet again.
         """

@@ -1,4 +1,7 @@
-"""The councils of a process: one for each group and granularity, and one for each tunable with a function `agree`."""
+"""The councils of a process: one for each group and granularity, and one for each tunable with a function `agree`.
+
+`HintReceiver` has a `Councils`; registering a collective tunable or space makes or extends a council.
+"""
 
 from typing import Protocol
 

@@ -1,4 +1,7 @@
-"""A trial of all ranks, as each of them runs it: the planned values one after another, and their times."""
+"""A trial of all ranks, as each of them runs it: the planned values one after another, and their times.
+
+`Council` makes a `FollowedTrial` when the first rank's state has a trial, passes it each plan, and reports its times.
+"""
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
@@ -94,7 +97,7 @@ class FollowedTrial:
         self._measured.begin(self._step, self._running)
 
     def follow(self, work: Work) -> None:
-        """Take the plan until the next meeting."""
+        """Replace the plan by that until the next meeting."""
         self._next_number = work.first
         self._planned.clear()
         for value, count in work.plan:

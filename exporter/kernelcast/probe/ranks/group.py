@@ -18,8 +18,9 @@ BROADCASTS: Final = ("broadcast", "bcast")
 RANKS: Final = ("rank", "Get_rank", "get_rank")
 SIZES: Final = ("size", "Get_size", "get_size", "world_size")
 TRIES: Final = 4
+"""Calls of the program's function, which may fail a few times before it has communicated."""
 QUICK_SECONDS: Final = 1.0
-"""An error that comes later than this came while ranks waited for each other: another try would find none of them."""
+"""After a later error the ranks have waited for each other and gone on, so the call is not repeated."""
 COMMUNICATION_ERRORS: Final = (OSError, EOFError)
 
 Exchange = Callable[[str], list[str]]
@@ -28,8 +29,10 @@ Exchange = Callable[[str], list[str]]
 class RankGroup:
     """Lets each rank give a text and get the texts of all ranks, in the order of the ranks.
 
+    A `Council` calls it on the program's thread; it blocks until all ranks have called it.
+
     Args:
-        exchange: Does that. All ranks call it equally often.
+        exchange: The program's operation. All ranks call it equally often.
         name: Name of the program's object, for people.
         repeatable: Whether an error can come from the program's own code before anything was exchanged: then the
             call is repeated at once, because the other ranks wait in it.

@@ -1,4 +1,9 @@
-"""The first rank's decisions: which hint begins, what its trial runs, and how it ends."""
+"""The first rank's decisions: which hint begins, which values its trial runs, and how it ends.
+
+`Council` passes the reports of a meeting to `decide`, and sends the result, `state`, at the next meeting. Example, a
+hint: at meeting 1 all ranks report it; 2 announces it (`wanted`), so that ranks begin nothing of their own; 3 and later
+ones send plans of launches; the last one sends its end, which is repeated for ranks that missed it.
+"""
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +34,7 @@ class Leader:
     Args:
         recorder: Measures the kernels of this rank.
         rules: Limits of trials.
-        seed: Of the order of a trial; None draws one for each.
+        seed: Seed of a trial's order; None draws one for each.
         clock: Nanoseconds.
     """
 

@@ -17,9 +17,9 @@ from kernelcast.wire.events import SEARCH_PREFIX, Hint, OutcomeState
 
 VERSION: Final = 1
 PROOF: Final = "."
-"""Separates the id of a search from the number of an experiment of it."""
+"""Separates the id of a search from the number of its experiment: `search-7f….2`."""
 CHECK: Final = "-check"
-"""End of the id of the check of a kept configuration."""
+"""Suffix of the id of the check of a kept configuration."""
 MAX_LAUNCHES: Final = 640
 """Launches of one report, and of one plan."""
 
@@ -56,7 +56,7 @@ class Report:
         launches: Step times since the last meeting.
         device: Device times that have become complete since.
         rests: The reason for which a search of all ranks must wait here; empty if it may go on.
-        bans: Spaces with the places, among their allowed values, of those that must not run here.
+        bans: Spaces, with the indices of their allowed values that must not run here.
     """
 
     offers: tuple[Offer, ...] = ()
@@ -74,8 +74,9 @@ class Work:
     """An open trial on all ranks, with the plan of the launches until the next meeting.
 
     Attributes:
-        trial: Its id: that of the hint, or of the configuration that a search wants to measure.
+        trial: Its id: that of the hint, or of the search.
         tunable: The tunable.
+        value: The value that is compared with `old`.
         old: The kept value, which runs outside of the plan.
         first: Number of the plan's first launch.
         plan: Values and how many launches in a row each of them runs.
@@ -200,7 +201,7 @@ class Message:
     """A rank's message.
 
     Attributes:
-        sender: Drawn by each rank at its start.
+        sender: Random id of the rank, by which the first rank recognises its own message.
         report: The report.
         state: The state as the sender knows or decides it.
     """

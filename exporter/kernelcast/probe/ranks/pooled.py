@@ -1,4 +1,7 @@
-"""The experiment of all ranks: the first rank plans its launches and judges it by the sums over the ranks."""
+"""The experiment of all ranks: the first rank plans its launches and judges it by the sums over the ranks.
+
+`Leader` has a `PooledTrial` while a trial is open. A launch counts only if each rank has reported its time.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +14,7 @@ from kernelcast.probe.trial import PATIENCE_NS
 from kernelcast.tuning.experiment import Arm, Decision, Experiment, Rules
 
 PLANNED: Final = MAX_LAUNCHES - 128
-"""Most launches of a plan."""
+"""Limit of the launches of a plan; leaves room in a report for late times."""
 
 
 class PooledTimes:

@@ -1,4 +1,8 @@
-"""Searches of collective spaces as each rank takes part in them: its bans, its journal and its reports."""
+"""Each rank's part in searches of collective spaces: its bans, its journal and its reports.
+
+`Council` calls it when a search begins, runs a new configuration or ends. A *ban* is a configuration that failed here
+or on another node, and never runs again.
+"""
 
 from collections.abc import Iterable
 from typing import Final

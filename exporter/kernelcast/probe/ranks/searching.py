@@ -1,4 +1,9 @@
-"""The search of a collective space, on the first rank: requests of its campaign become plans for all ranks."""
+"""The search of a collective space, on the first rank: converts requests of its campaign to plans for all ranks.
+
+`Leader` has a `PooledSearch` while a space is searched or a kept configuration is checked. A *campaign*
+(`kernelcast.tuning.campaign`) chooses the configurations to measure; the *proof* is the experiment that compares its
+best one with the kept one.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +18,7 @@ from kernelcast.tuning.campaign import LaunchRequest
 from kernelcast.tuning.experiment import Arm, Decision
 
 FIRST_LAUNCHES: Final = 20.0
-"""A search may cost this many usual launches before its share of the time counts: else nothing could begin."""
+"""Usual launches that a search may cost in addition to its share of the time, so that it can begin at all."""
 MAX_PROOFS: Final = 3
 """Experiments of a search, those that something else has ended included."""
 

@@ -25,11 +25,13 @@ from kernelcast.tuning.experiment.schedule import LaunchSchedule
 from kernelcast.wire.events import HintMode
 
 PAUSE: Final = 64
+"""Boundaries between two meetings, after the first ones."""
 SETTLING_MEETINGS: Final = 3
 """Meetings at which the ranks repeat a decision, for a rank that has missed it."""
 MAX_MISSED: Final = 2
+"""Meetings in a row that fail before an open trial ends here."""
 PATIENCE_MEETINGS: Final = 3
-"""After the last launch of a trial: ranks whose times disagree for longer keep the old value."""
+"""Meetings after the last launch of a trial, in which ranks whose times disagree may come to one decision."""
 
 Answer = TypeVar("Answer")
 

@@ -1,7 +1,9 @@
-"""Device time of each step of a trial, booked to the configuration that was in force when a kernel was launched.
+"""Device time of each step of a trial, added to the configuration that was in force when a kernel was launched.
 
-Durations may come at once, a second later from CUDA events, or for some launches only. A step is complete when it has
-ended and a launch of a later step has been timed. Launches that were not timed count as the mean of the timed ones.
+`LaunchMeasurement` makes one for a trial and puts it into `Recorder.step_times`. The program's thread begins and ends
+steps; the threads that measure add durations, at once, a second later from CUDA events, or for some launches only. A
+step is complete when it has ended and a launch of a later step has been timed. Launches that were not timed count as
+the mean of the timed ones.
 """
 
 import threading
@@ -10,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+# Bounds of memory; steps beyond the first are dropped, kernels beyond the second share one sum.
 MAX_STEPS: Final = 4096
 MAX_KERNELS: Final = 256
 

@@ -23,7 +23,7 @@ _Key = TypeVar("_Key", str, tuple[str, str])
 
 
 class Cell:
-    """One kernel's totals on one device, with the launch configuration last seen."""
+    """One kernel's totals on one device, with the launch configuration last seen. The recorder's lock protects it."""
 
     __slots__ = (
         "block",
@@ -145,7 +145,7 @@ def _whole_number(value: object) -> int:
 
 
 class DeviceTotals:
-    """Totals of one device."""
+    """Totals of one device. `by_raw` finds a kernel by the name that the program gave, `by_signature` by its own."""
 
     __slots__ = (
         "by_raw",

@@ -15,6 +15,7 @@ LONGEST_PAUSE_SECONDS: Final = 2.0
 report its last totals."""
 SEND_BUFFER_BYTES: Final = 4 * MAX_FRAME_BYTES
 MAX_RECEIVED: Final = 64
+"""Packets read at one time, so that an exporter cannot keep the thread in its loop."""
 
 
 class Sent(Enum):
@@ -26,7 +27,7 @@ class Sent(Enum):
 
 
 class ExporterConnection:
-    """A SOCK_SEQPACKET client. Only the probe's thread uses it, except `abandon`.
+    """A SOCK_SEQPACKET client of the exporter. Only `ReportSender`, on the probe's thread, uses it, except `abandon`.
 
     Args:
         path: The exporter's socket.

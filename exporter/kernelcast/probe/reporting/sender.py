@@ -1,4 +1,8 @@
-"""The probe's own thread: sends cumulative frames once an interval, and receives hints as they arrive."""
+"""The probe's own thread: sends cumulative frames once an interval, and receives hints as they arrive.
+
+A round connects if necessary, then sends what changed since the last one: `Hello` once, status, tunables, kernels and
+counters, outcomes. Totals are cumulative, so a lost frame costs nothing but time.
+"""
 
 import contextlib
 import select
@@ -36,6 +40,7 @@ from kernelcast.wire.frames import (
 )
 
 ROWS_AT_ONCE: Final = 256
+"""Kernels of one frame; if it is lost, all of them are sent again."""
 LAST_WORD_SECONDS: Final = 0.15
 """Time limit of the last frames; together with the join after it, a program's end is delayed by less than 200 ms."""
 ANSWER_SECONDS: Final = 10.0
@@ -43,6 +48,7 @@ ANSWER_SECONDS: Final = 10.0
 LAST_ANSWER_SECONDS: Final = 0.05
 """The same at the program's end, as part of its limit."""
 RETRY_SECONDS: Final = 0.005
+"""Pause before the last frames are tried again while the socket's buffer is full."""
 
 _log = getLogger("kernelcast.probe")
 
@@ -81,7 +87,7 @@ class ReportedProcess:
 
 
 class ReportSender:
-    """Owns the probe's thread and its connection; other threads may call `start`, `wake`, `stop` and `abandon`.
+    """Owns the probe's thread and its connection. `Probe` calls `start`, `stop`, `abandon`; any thread may call `wake`.
 
     Args:
         subject: The parts that are reported, and the receiver of hints.
@@ -315,6 +321,7 @@ class ReportSender:
         return True
 
     def _last_word(self) -> None:
+        """Send the last totals, outcomes and `Bye`, and wait for confirmations, within the time limits above."""
         began = monotonic()
         deadline = began + LAST_WORD_SECONDS
         if not self._subject.recorder.touched:

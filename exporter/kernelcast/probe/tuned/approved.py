@@ -1,4 +1,8 @@
-"""The search of a space that changes the program's results: only while a person's approval of it is in force."""
+"""Searches of spaces that change the program's results: they run only while a person's approval is in force.
+
+The probe's thread adds the answers that `HintReceiver` gets from the exporter; steps drive an `ApprovedSearch` on the
+program's thread.
+"""
 
 import threading
 from collections.abc import Callable

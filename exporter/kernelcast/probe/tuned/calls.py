@@ -31,15 +31,20 @@ from kernelcast.tuning.journal import Journal
 from kernelcast.wire.tuning.experience import Experience
 
 MAX_SHAPES: Final = 16
+"""Shapes of a function that are searched; further ones run the kept configuration."""
 SURVIVED_CALLS: Final = 3
+"""Calls after which a candidate is not held responsible for a later end of the process."""
 FIRST_CREDIT_CALLS: Final = 20.0
-"""Trial calls may cost this many calls' time before the share of time counts: else nothing could begin."""
+"""Calls whose time trials may cost in addition to their share of it, so that one can begin at all."""
 
 Answer = TypeVar("Answer")
 
 
 class TunedCalls(Generic[Configuration_co]):
     """Runs a function with the configuration of each call. For any thread; one call at a time is a trial.
+
+    Each *shape bucket* (calls with equal shapes) has its own kept configuration and campaign. A request of the campaign
+    is some calls in a row with one configuration; their times answer it.
 
     Args:
         terms: The conditions.

@@ -1,4 +1,4 @@
-"""Searches as the process knows them, and a space that all ranks of a job search together."""
+"""Two types that rooms share: the searches of a process, and a space that all ranks of a job search together."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""Checks a kept configuration again: by one experiment against the configuration of the untuned program."""
+"""Checks a kept configuration again: by one experiment against the configuration of the untuned program (the start).
+
+`TunedCalls` runs a `Confirmation` in place of a campaign, at a restart and once after an hour.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,9 +12,12 @@ from typing import Final
 from kernelcast.tuning.experiment import Arm, Decision, Experiment, ExperimentVerdict
 
 MINIMUM_GAIN: Final = 0.01
+"""Share of time by which the start must be faster to replace the kept configuration."""
 MAX_LAUNCHES: Final = 520
+"""Launches after which the experiment ends without a decision."""
 RECHECK_SECONDS: Final = 3600.0
 CALLS_A_LOOK: Final = 64
+"""Calls between two readings of the clock."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Waiting for the device around trial calls, with whatever library the program has loaded; imports none."""
+"""Waits for the device around trial calls, through the libraries that the program has loaded; imports none itself."""
 
 import sys
 from typing import Any

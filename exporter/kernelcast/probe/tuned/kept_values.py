@@ -1,4 +1,7 @@
-"""Kept values of tunables, and when each of them is compared again with the value that it has replaced."""
+"""Kept values of tunables, and the time at which each is compared again with the value that it has replaced.
+
+`HintReceiver` asks `look` at each step, and runs the trial of a value that is due.
+"""
 
 from dataclasses import dataclass
 from math import log
@@ -16,9 +19,12 @@ from kernelcast.tuning.journal import KeptConfiguration
 
 RECHECK_NS: Final = 3600 * 1_000_000_000
 BOUNDARIES_A_LOOK: Final = 64
+"""Steps between two readings of the clock, and the fewest of a window."""
 WINDOW_NS: Final = 10_000_000_000
+"""Shortest window over which the time for an item is measured."""
 CHANGED_PACE: Final = log(1.2)
 LASTING_WINDOWS: Final = 3
+"""A change of more than a fifth counts if this many windows in a row show it."""
 AN_HOUR: Final = "an hour has passed"
 ANOTHER_DRIVER: Final = "it was kept with driver {}, and this is {}"
 ANOTHER_PACE: Final = "the pace of the program has changed by more than a fifth, as by another clock or shape"

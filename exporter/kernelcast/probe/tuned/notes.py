@@ -1,4 +1,8 @@
-"""Notes of a search in the journal: before a candidate runs, once it has done no harm, and at its end."""
+"""Writes the course of a search to the journal: before a candidate runs, once it has done no harm, and at its end.
+
+`TunedCalls` calls it. The journal is a file of the node: after a crash the next run of the program finds the candidate
+that was running, and bans it.
+"""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""The configurations of a space by number, with the texts and the campaigns of its searches."""
+"""Implements `terms.Configurations`: the configurations of a space by number, their texts, and campaigns."""
 
 import json
 import zlib
@@ -14,7 +14,7 @@ BUDGET: Final = 200
 
 
 class Numbered:
-    """The configurations by number, with the texts of the journal and a campaign."""
+    """The usual form. Args: the space; the rank, because each rank searches in its own order; the chosen search."""
 
     def __init__(self, space: Space, rank: str, searches: ChosenSearch | None = None) -> None:
         self._space = space

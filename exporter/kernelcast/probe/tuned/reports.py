@@ -57,6 +57,8 @@ class SearchOutcome:
 class SearchReports:
     """Reports each search, and each candidate that failed or was not kept, with exactly one final outcome.
 
+    `_open` has the trial id of each search that was reported as begun and has no final outcome yet.
+
     Args:
         send: Takes the outcomes; must not raise.
         granularity: When the configurations change; empty for a tunable, whose announcement says it.

@@ -1,4 +1,8 @@
-"""A space of joint configurations, searched and proved in the program that uses it."""
+"""A space of joint configurations, searched and proved in the program that uses it.
+
+`Probe.space` calls `make_space`. Who changes the configuration depends on the terms: calls (`TunedCalls`), steps
+(`TunedSteps`), hints through an announced tunable, or all ranks together (`ranks/`).
+"""
 
 import zlib
 from collections.abc import Callable, Mapping, Sequence

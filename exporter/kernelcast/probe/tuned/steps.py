@@ -1,4 +1,7 @@
-"""A space whose configuration changes between steps or epochs, searched and proved by the times of those."""
+"""A space whose configuration changes between steps or epochs, searched and proved by the times of those.
+
+`HintReceiver.at_boundary` calls `step_ended` of each `StepSearch` on the program's thread.
+"""
 
 from collections.abc import Callable
 from typing import Final, Protocol

@@ -1,4 +1,4 @@
-"""Declarations of decorated calls: their terms, the campaign that searches, and the state of one shape."""
+"""Types that `TunedCalls` works with: the terms of calls, the campaign that searches, and the state of one shape."""
 
 from collections import Counter, deque
 from collections.abc import Callable

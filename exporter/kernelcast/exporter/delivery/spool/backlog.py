@@ -25,7 +25,6 @@ ENDLESS: Final = {"message.timeout.ms": "0"}
 be sent again after younger ones. The number of waiting messages is bounded here instead."""
 WINDOW_MESSAGES: Final = 256
 """Largest number of messages from disk that are in flight."""
-"""Bounds what is read from disk ahead of Kafka's confirmations; with the usual messages it keeps librdkafka busy."""
 AWAY_FLUSH_SECONDS: Final = 1.0
 """Longest wait of `close` for Kafka's answers if Kafka was silent before."""
 NOWHERE: Final = -1

@@ -1,8 +1,8 @@
 """File format of a recording of NVML: its answers by call, over time.
 
 The file has one JSON object per line, compressed by gzip if its name ends in `.gz`. The first line is the header. Each
-later line is one moment: `at_ns` since the beginning, `set` with the changed answers by owner and call, and the `events`
-since the moment before. Example of a moment: `{"at_ns":0,"set":{"0":{"nvmlDeviceGetPowerUsage":71000}}}`.
+later line is one moment: `at_ns` since the beginning, `set` with the changed answers by owner and call, and `events`
+since the moment before. Example of a moment: `{"at_ns":0,"set":{"0":{"nvmlDeviceGetPowerUsage":71000}}}`
 
 An owner is `""` for the node, `0` for the GPU at index 0, `0/3` for the MIG device at index 3 of it. A call is its name
 and its arguments, such as `nvmlDeviceGetClockInfo:1`. An answer is a number, a text, a list, a mapping of a struct's

@@ -19,7 +19,7 @@ MAX_PROCESSES: Final = 64
 """Processes with series of their own on a GPU or instance, by memory; the rest is summed."""
 OTHER: Final = "other"
 OTHER_PID: Final = 0
-"""Stands in the place of a pid for that sum."""
+"""The pid of that sum."""
 PERIOD_NS: Final = NANOSECONDS_PER_SECOND
 """NVML's longest sampling period: a process without a sample in it was idle. Within it, the last answer is kept."""
 LONGEST_NAME: Final = 64

@@ -30,8 +30,8 @@ MAX_XIDS: Final = 256
 class XidEvents:
     """XIDs of all GPUs since the start.
 
-    The sampler's thread calls `watch`, `stop`, `last` and `totals`; a thread per event set calls `wait`. `_lock` protects
-    the counts.
+    The sampler's thread calls `watch`, `stop`, `last` and `totals`; a thread per event set calls `wait`. `_lock`
+    protects the counts.
 
     Args:
         nvml: pynvml, or a double of it.

@@ -1,7 +1,7 @@
 """Nsight Systems' SQLite export (`nsys export --type sqlite`): kernels, copies, fills and waits that CUPTI recorded.
 
-Source: Nsight Systems user guide, "SQLite Schema Reference". A table is missing if nothing of its kind was recorded, and
-columns differ between versions, so each query selects only columns that the table has.
+Source: Nsight Systems user guide, "SQLite Schema Reference". A table is missing if nothing of its kind was recorded,
+and columns differ between versions, so each query selects only columns that the table has.
 """
 
 import sqlite3

@@ -32,7 +32,7 @@ _NVLINK_OK: Final = 0
 
 
 class Monitor:
-    """The nodes of a fleet, and what is needed to describe their GPUs.
+    """The nodes of a fleet, with the state that describes their GPUs.
 
     Args:
         settings: Size of the fleet.

@@ -48,7 +48,7 @@ class NodeState:
 
 
 class _Looker:
-    """Stands in for a `Sampler`: gives the node's state to the exporter's NVML source."""
+    """Replaces a `Sampler`: gives the node's state to the exporter's NVML source."""
 
     def __init__(self, state: NodeState, found: Sequence[GpuReading]) -> None:
         self._state = state
