@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from kernelcast import probe
 from kernelcast.probe.document import PUBLIC_MEMBERS
-from kernelcast.probe.probe import settings_from
+from kernelcast.probe.settings import settings_from
 
 _MODULES: Final = re.compile(r"(?:\w+\.)+(?=\w)|[~+](?=\w)")
 

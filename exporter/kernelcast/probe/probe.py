@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from time import monotonic, perf_counter_ns, time_ns
@@ -10,83 +10,35 @@ from typing import Any, Final
 
 from kernelcast.probe.conditions.pauses import PauseChecks
 from kernelcast.probe.conditions.stop_file import StopFile
-from kernelcast.probe.hints import OFF, HintContext, HintReceiver
+from kernelcast.probe.hints import HintContext, HintReceiver
 from kernelcast.probe.methods.environment import MethodEnvironment
 from kernelcast.probe.methods.selection import MethodSelection
 from kernelcast.probe.outcomes import OutcomeQueue
 from kernelcast.probe.process.driver import claims, runtime_version
 from kernelcast.probe.process.machine import driver_version, memory
-from kernelcast.probe.recording.recorder import Recorder, plain
+from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.probe.reporting.connection import ExporterConnection
 from kernelcast.probe.reporting.left_outcomes import LeftOutcomes, Origin
 from kernelcast.probe.reporting.sender import ReportedProcess, ReportSender
-from kernelcast.probe.trial_budget import SHARE, TrialBudget, share_from
+from kernelcast.probe.settings import ProbeSettings
+from kernelcast.probe.trial_budget import TrialBudget
 from kernelcast.probe.tunables import Terms, Tunable, TunableSet, Value, printable_kernels
 from kernelcast.probe.tuned.checks import Check
 from kernelcast.probe.tuned.collective import FunctionSearches
 from kernelcast.probe.tuned.reports import SearchOutcome
 from kernelcast.probe.tuned.space import ProgramSpace, SpaceServices, SpaceTerms, make_space
-from kernelcast.tuning.experiment import Rules
 from kernelcast.tuning.journal import KeptConfiguration
 from kernelcast.wire.events import Outcome, OutcomeState
 from kernelcast.wire.frames import DeviceClaim, Hello
-from kernelcast.wire.identity import LIVE, PROGRAM_PATTERN, SOURCES, new_nonce
+from kernelcast.wire.identity import LIVE, new_nonce
 from kernelcast.wire.tuning.experience import Experience
+
+__all__ = ["Probe", "ProbeSettings", "package_version"]
 
 STOP_SECONDS: Final = 0.2
 """Longest delay of the program's end."""
-SHORTEST_SECONDS: Final = 0.02
-LONGEST_SECONDS: Final = 3600.0
-MAX_VERSION_CHARACTERS: Final = 128
-MAX_METHOD_CHARACTERS: Final = 64
-MAX_IMAGE_CHARACTERS: Final = 200
-"""Of its end, where the tag and the digest are."""
-IMAGE_VARIABLES: Final = ("KERNELCAST_IMAGE", "APPTAINER_CONTAINER", "SINGULARITY_CONTAINER")
-"""The last two are set by Apptainer and Singularity in each of their containers."""
 MAX_EXPERIENCES: Final = 256
-RANK_VARIABLES: Final = (
-    "KERNELCAST_RANK",
-    "RANK",  # torchrun
-    "OMPI_COMM_WORLD_RANK",  # Open MPI
-    "PMIX_RANK",  # PMIx: Open MPI 5, PRRTE, Slurm's
-    "PMI_RANK",  # MPICH, Intel MPI
-    "MV2_COMM_WORLD_RANK",  # MVAPICH2
-    "JAX_PROCESS_ID",  # jax.distributed
-    "SLURM_PROCID",  # last: it is 0 in every program that is started without srun
-)
-
-
-@dataclass(frozen=True, slots=True)
-class ProbeSettings:
-    """Settings of one probe.
-
-    Attributes:
-        program: The user's name for the job.
-        rank: Its rank; empty for a single process.
-        socket_path: The exporter's socket.
-        interval_seconds: Time between frames.
-        source: Empty for a live GPU, `simulated` for a program without one.
-        method: How kernels are measured: `auto`, `cupti`, `event`, `count`, or `manual`: by the program itself.
-        code_version: The program's version; a hint for another one is refused.
-        devices: The devices in CUDA's order; None asks the driver at the first frame.
-        state_directory: Folder of this node's journals of tuning; empty remembers nothing.
-        rules: Limits of the trial of a hinted value.
-        trial_share: Share of the running time that trials may cost.
-        image: Image of its container; empty where it is not known.
-    """
-
-    program: str
-    rank: str = ""
-    socket_path: str = "/run/kernelcast/probe.sock"
-    interval_seconds: float = 1.0
-    source: str = LIVE
-    method: str = "manual"
-    code_version: str = ""
-    devices: tuple[DeviceClaim, ...] | None = None
-    state_directory: str = ""
-    rules: Rules = field(default_factory=Rules)
-    trial_share: float = SHARE
-    image: str = ""
+"""Spaces of which results of other nodes are kept for functions that are decorated later."""
 
 
 class Probe:
@@ -361,48 +313,6 @@ def package_version() -> str:
         return version("kernelcast")
     except PackageNotFoundError:
         return ""
-
-
-def settings_from(program: str | None, rank: str | int | None, environ: Mapping[str, str]) -> ProbeSettings:
-    """Settings from arguments and environment; an unusable value is replaced, because a probe stops no program.
-
-    Args:
-        program: Its name; None takes `KERNELCAST_PROGRAM`, else `program`.
-        rank: Its rank; None takes the first of `RANK_VARIABLES` that is set.
-        environ: The environment.
-    """
-    named = plain(str(program or environ.get("KERNELCAST_PROGRAM", "")))
-    clean = "".join(character for character in named if PROGRAM_PATTERN.fullmatch(character))[:128] or "program"
-    ranks = (environ.get(name) for name in RANK_VARIABLES)
-    shown = str(rank) if rank is not None else next((found for found in ranks if found), "")
-    try:
-        interval_seconds = float(environ.get("KERNELCAST_PROBE_INTERVAL_SECONDS", "1"))
-    except ValueError:
-        interval_seconds = 1.0
-    return ProbeSettings(
-        program=clean,
-        rank=plain(shown[:64]),
-        state_directory=state_directory(environ),
-        socket_path=environ.get("KERNELCAST_SOCKET") or "/run/kernelcast/probe.sock",
-        interval_seconds=min(max(SHORTEST_SECONDS, interval_seconds), LONGEST_SECONDS),  # in this order NaN loses
-        trial_share=share_from(environ),
-        code_version=plain(environ.get("KERNELCAST_CODE_VERSION", "")[:MAX_VERSION_CHARACTERS]),
-        image=plain(next(filter(None, map(environ.get, IMAGE_VARIABLES)), "")[-MAX_IMAGE_CHARACTERS:]),
-    )
-
-
-def state_directory(environ: Mapping[str, str]) -> str:
-    """The folder of this node's memory: `KERNELCAST_TUNING_DIRECTORY`, else that of the user's state; `off` is none."""
-    chosen = environ.get("KERNELCAST_TUNING_DIRECTORY", "")
-    if chosen:
-        return "" if chosen.strip().lower() in OFF else chosen
-    home = environ.get("XDG_STATE_HOME") or (f"{environ['HOME']}/.local/state" if environ.get("HOME") else "")
-    return f"{home}/kernelcast/tuning" if home.startswith("/") else ""
-
-
-def known_source(source: str) -> str:
-    """A source that the contract knows; anything else is no live GPU, so it counts as simulated."""
-    return source if source in SOURCES else "simulated"
 
 
 def _nothing(*_arguments: object, **_named: object) -> None:

@@ -15,7 +15,8 @@ from os import environ
 from pathlib import Path
 from typing import Any, Final
 
-from kernelcast.probe.probe import Probe, settings_from
+from kernelcast.probe.probe import Probe
+from kernelcast.probe.settings import settings_from
 from kernelcast.probe.trial_budget import TrialBudget
 from kernelcast.probe.tuned.calls import TunedCalls
 from kernelcast.probe.tuned.reports import SearchOutcome, SearchReports

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from kernelcast.probe.probe import Probe, ProbeSettings, state_directory
+from kernelcast.probe.probe import Probe, ProbeSettings
+from kernelcast.probe.settings import state_directory
 from kernelcast.probe.tunables import Terms
 from kernelcast.tuning.experiment import Decision
 from kernelcast.tuning.journal import Journal

@@ -1,6 +1,6 @@
 import pytest
 
-from kernelcast.probe.probe import settings_from
+from kernelcast.probe.settings import settings_from
 
 
 def test_arguments_go_before_the_environment() -> None:

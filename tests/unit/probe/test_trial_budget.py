@@ -4,8 +4,8 @@ import pytest
 from tests.unit.probe.test_pauses import run
 from tests.unit.probe.test_probe_hints import Program
 
-from kernelcast.probe.probe import settings_from
 from kernelcast.probe.recording.recorder import Recorder
+from kernelcast.probe.settings import settings_from
 from kernelcast.probe.trial_budget import FIRST_LAUNCHES, FIRST_NS, SHARE, LaunchCost, TrialBudget, share_from
 from kernelcast.probe.tuned.calls import TunedCalls
 from kernelcast.probe.tuned.terms import CallAccounts, CallTerms

@@ -9,15 +9,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from kernelcast.probe.activation.dormant import disarm, script_name
-from kernelcast.probe.probe import (
-    MAX_METHOD_CHARACTERS,
-    MAX_VERSION_CHARACTERS,
-    Probe,
-    known_source,
-    settings_from,
-)
+from kernelcast.probe.probe import Probe
 from kernelcast.probe.ranks.council import stay_away
 from kernelcast.probe.recording.recorder import Dimensions, plain
+from kernelcast.probe.settings import MAX_METHOD_CHARACTERS, MAX_VERSION_CHARACTERS, known_source, settings_from
 from kernelcast.probe.switch import OFF
 from kernelcast.probe.tunables import Agreement, Terms, Tunable, Value, printable_kernels, text
 from kernelcast.probe.tuned.checks import Check
