@@ -32,6 +32,8 @@ from kernelcast.wire.tuning.experience import Experience
 
 MAX_SHAPES: Final = 16
 """Shapes of a function that are searched; further ones run the kept configuration."""
+MAX_BUCKETS: Final = 1024
+"""Shapes whose kept configuration is known; further ones run the start and take no memory."""
 SURVIVED_CALLS: Final = 3
 """Calls after which a candidate is not held responsible for a later end of the process."""
 FIRST_CREDIT_CALLS: Final = 20.0
@@ -77,8 +79,10 @@ class TunedCalls(Generic[Configuration_co]):
         self._budget, self._reports = accounts.budget, accounts.reports
         self._is_closed = False
         self._elsewhere: dict[str, Experience] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # held during a trial, in which the program's function runs
+        self._new_shape = threading.RLock()  # held while a bucket is made, perhaps by a call within a trial
         self._buckets: dict[object, ShapeBucket] = {}
+        self._others = ShapeBucket(terms.name, None, space.start, 0.0)
         self.banned: dict[tuple[str, int], str] = {}
         self.failures = 0
         self._error: Exception | None = None
@@ -98,6 +102,8 @@ class TunedCalls(Generic[Configuration_co]):
 
     def learn(self, experience: Experience) -> None:
         """Try nothing that failed on another node; begin with what others have kept. For any thread."""
+        if experience.space != self._terms.name and not experience.space.startswith(f"{self._terms.name} "):
+            return  # about another space
         self._elsewhere[experience.space] = experience
         while len(self._elsewhere) > MAX_SHAPES:
             del self._elsewhere[next(iter(self._elsewhere))]
@@ -140,13 +146,16 @@ class TunedCalls(Generic[Configuration_co]):
         found = self._buckets.get(shape)
         if found is not None:
             return found
-        with self._lock:
-            return self._buckets.setdefault(shape, self._new_bucket(shape))
+        with self._new_shape:
+            found = self._buckets.get(shape)
+            if found is None and len(self._buckets) < MAX_BUCKETS:
+                found = self._buckets[shape] = self._new_bucket(shape)
+        return found or self._others
 
     def _new_bucket(self, shape: object) -> ShapeBucket:
         name = self._terms.name if shape == "" else f"{self._terms.name} {shape!r}"[:256]
         bucket = ShapeBucket(name, None, self._space.start, self._clock())
-        known = self._notes.kept(name)
+        known = self._guarded(lambda: self._notes.kept(name))
         ordinal = self._space.find(known) if known is not None else None
         may_search = len(self._buckets) < MAX_SHAPES and not self._is_closed
         if ordinal is not None and not self._stopped():
@@ -239,7 +248,7 @@ class TunedCalls(Generic[Configuration_co]):
             self._ban(bucket, ordinal, f"a call took {seconds:.3g} s; {limit}")
             return result
         if first and self._terms.check and self._terms.repeatable:
-            candidate = copied(result)
+            candidate = self._guarded(lambda: copied(result))
             undo()
             result = run(bucket.kept)
             if not self._right(candidate, result):

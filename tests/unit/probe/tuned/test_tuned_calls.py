@@ -1,15 +1,18 @@
 """Decorated calls: a candidate may fail, and the program does not notice."""
 
+import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kernelcast.probe.tuned import TunedCalls, close, finite
+from kernelcast.probe.tuned.calls import MAX_BUCKETS
 from kernelcast.probe.tuned.terms import CallTerms
 from kernelcast.tuning.journal import Journal
+from kernelcast.wire.tuning.experience import Experience
 
 
 @dataclass
@@ -200,3 +203,58 @@ def test_stop_and_an_error_of_the_campaign_leave_the_kept_configuration(monkeypa
     calls = tuned(blocks)
     assert calls.decorate(blocks.run)() == 2.0
     assert calls.failures == 1
+
+
+def test_a_call_of_another_shape_within_a_trial_is_not_blocked() -> None:
+    """A recursive function: its inner calls have shapes of their own, and come while the outer call is a trial."""
+    blocks, done = Blocks(), threading.Event()
+    calls = tuned(blocks, shape=lambda size: size)
+
+    def halve(block: int, size: int) -> int:
+        blocks.run(block if block != 1024 else 48)
+        return size if size == 1 else run(size // 2)
+
+    run = calls.decorate(halve)
+
+    def call() -> None:
+        run(64)
+        done.set()
+
+    threading.Thread(target=call, daemon=True).start()
+    assert done.wait(10), "the program waits for itself"
+
+
+def test_shapes_beyond_a_limit_take_no_memory() -> None:
+    blocks = Blocks()
+    calls = tuned(blocks, shape=lambda size: size)
+    run = calls.decorate(blocks.run)
+    for size in range(MAX_BUCKETS + 100):
+        assert run(size) == 2.0
+    assert len(calls._buckets) == MAX_BUCKETS
+
+
+class Uncopied(float):
+    """A result whose `copy` needs an argument."""
+
+    def copy(self, target: str) -> str:
+        return target
+
+
+def test_a_result_that_cannot_be_copied_bans_its_candidate_and_raises_nothing() -> None:
+    blocks = Blocks()
+    calls = tuned(blocks, check=close())
+    run = calls.decorate(lambda size: Uncopied(blocks.run(size)))
+    assert [run() for _ in range(10)] == [2.0] * 10
+    assert blocks.campaigns["block"].failures.keys() == {1, 2, 3}
+
+
+def test_findings_about_other_spaces_do_not_displace_those_about_this_one() -> None:
+    blocks = Blocks()
+    calls = tuned(blocks)
+    found = Experience("training", "block", "H100", "v1", failed=("64",))
+    for space in ("block", *(f"space {number}" for number in range(100))):
+        calls.learn(replace(found, space=space))
+    run = calls.decorate(blocks.run)
+    for _ in range(10):
+        run()
+    assert blocks.campaigns["block"].failures[1] == "it failed on another node"
