@@ -321,4 +321,11 @@ def make_space(  # noqa: PLR0913  the arguments of `kernelcast.probe.space`
 
 
 def _reason(context: SpaceServices) -> str:
-    return context.stopped(None) or ("a graph is being captured" if device.capturing() else "")
+    """Return the reason for which a call may try nothing; empty if it may."""
+    reason = context.stopped(None)
+    if reason:
+        return reason
+    try:
+        return "a graph is being captured" if device.capturing() else ""
+    except Exception:  # noqa: BLE001  a library or a driver that refuses the question must not end the program's call
+        return "it is not known whether a graph is being captured"

@@ -1,8 +1,10 @@
 """A space of joint configurations in a program: the example of an HPC engineer, with a plain callable."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -143,3 +145,19 @@ def test_a_start_that_is_not_valid_is_refused() -> None:
         kp.space("conv", PARAMETERS, start=START, valid=lambda c: c.bx > 32)
     with pytest.raises(AttributeError, match="no parameter"):
         _ = kp.space("conv", PARAMETERS, start=START).unknown
+
+
+class Streams:
+    """`cupy.cuda` of a process whose driver refuses every question."""
+
+    @staticmethod
+    def get_current_stream() -> Any:
+        raise RuntimeError("CUDA_ERROR_UNKNOWN")
+
+
+def test_a_driver_that_refuses_a_question_ends_no_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    device, probe = Device(monkeypatch), started(tmp_path)
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=Streams))
+    run = declared(probe).tuned(device.run)
+    assert [run() for _ in range(10)] == [[1.0, 2.0]] * 10
+    assert set(device.ran) == {(32, 4, 1)}, "it is not known whether a graph is being captured"
