@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
+from math import inf
 from pathlib import Path
 from time import monotonic, perf_counter_ns, time_ns
 from typing import Any, Final
@@ -216,6 +217,7 @@ class Probe:
         if not self.steps:
             self.recorder.touch()
         self.steps += 1
+        items = _units(items)
         self._progress.advance(perf_counter_ns(), items)
         self._receiver.at_boundary(epoch=epoch, items=items or 1.0)
 
@@ -313,6 +315,15 @@ def package_version() -> str:
         return version("kernelcast")
     except PackageNotFoundError:
         return ""
+
+
+def _units(items: Any) -> float:
+    """Return the units of work that a program gives for a step; 0 for anything that is no number above 0."""
+    try:
+        number = items if type(items) is int else float(items)
+    except Exception:  # noqa: BLE001  an array, or a value that is no number, must not end the program's step
+        return 0
+    return number if 0 < number < inf else 0
 
 
 def _nothing(*_arguments: object, **_named: object) -> None:

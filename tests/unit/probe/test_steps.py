@@ -1,0 +1,31 @@
+"""`Probe.step`: whatever a program passes as units of work, its step raises nothing."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kernelcast.probe.probe import Probe, ProbeSettings
+from kernelcast.probe.tuned.space import SpaceTerms
+
+
+@pytest.mark.parametrize("items", [np.array([3, 4]), "many", float("nan"), float("inf"), -5, None, object()])
+def test_a_number_of_items_that_is_none_counts_as_no_number(tmp_path: Path, items: Any) -> None:
+    probe = Probe(ProbeSettings("train", socket_path=str(tmp_path / "none")), {})
+    space = probe.space("block", {"size": [48, 64]}, start={"size": 48}, terms=SpaceTerms("step"))
+    steps = probe.tunable("block_size", [48, 64], 48)
+    for _ in range(3):
+        probe.step(items=items)
+    assert (probe.steps, probe.recorder.progress.items, steps.value) == (3, 0, 48)
+    assert space.size in {48, 64}
+    probe.abandon()
+
+
+@pytest.mark.parametrize("items", [32, 32.0, np.int64(32), True])
+def test_numbers_of_every_type_are_counted(tmp_path: Path, items: Any) -> None:
+    probe = Probe(ProbeSettings("train", socket_path=str(tmp_path / "none")), {})
+    for _ in range(3):
+        probe.step(items=items)
+    assert probe.recorder.progress.items == 3 * int(items)
+    probe.abandon()
