@@ -41,10 +41,10 @@ class SearchMember:
 
     def add(self, space: CollectiveSpace, tunable: AnyTunable) -> None:
         """Take part in the search of a space."""
-        self._tunables[space.name] = tunable
         self._bans[space.name] = places_of(
             tuple(filter(lambda one: self._banned(space.name, one), tunable.allowed)), tunable.allowed
         )
+        self._tunables[space.name] = tunable  # last: from now on `learn` adds to the bans
 
     def learn(self, experience: Experience) -> None:
         """Ban the configurations that have failed on another node."""

@@ -4,17 +4,22 @@ import random
 import socket
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.support.probe.ranks import Job, Meetings, RankProgram, same
+from tests.unit.probe.test_probe_hints import Program
 
-from kernelcast.probe.tunables import Terms
+from kernelcast.probe.ranks.searched import SearchMember
+from kernelcast.probe.tunables import Terms, Tunable
+from kernelcast.probe.tuned.collective import CollectiveSpace
 from kernelcast.probe.tuned.space import SpaceTerms
 from kernelcast.tuning.experiment import Decision
 from kernelcast.tuning.journal import Journal, JournalProcess
 from kernelcast.wire.events import SEARCH_PREFIX, Outcome
+from kernelcast.wire.tuning.experience import Experience
 
 PARAMETERS: dict[str, list[Any]] = {"workers": [0, 2, 4, 8], "prefetch": [2, 4]}
 START = {"workers": 0, "prefetch": 2}
@@ -256,3 +261,20 @@ def test_a_program_that_ends_in_a_search_reports_its_end_and_bans_nothing(tmp_pa
         assert ranks.searches(rank)[-1].reason == "the program ended"
         later = Journal(folders[rank], "training", JournalProcess("node", 2, "later"), running=lambda _: False)
         assert [value for value in set(ranks.shown[rank]) if later.banned("feed", value, "v1")] == []
+
+
+def test_findings_that_arrive_while_a_space_is_added_are_kept() -> None:
+    """Another thread receives them: here the journal's answer stands for that moment."""
+    program = Program()
+    tunable: Tunable[str] = Tunable("block", ["48", "64", "96"], "48", Terms(scope="collective"))
+    found = Experience("train", "block", "", "", failed=("96",))
+
+    class Learning:
+        def banned(self, *_: str) -> str:
+            member.learn(found)
+            return ""
+
+    member = SearchMember(replace(program.context, journal=cast("Journal", Learning())), program.outcomes)
+    member.add(CollectiveSpace("block", "48"), tunable)
+    member.learn(found)
+    assert member.bans(["block"]) == (("block", (2,)),)
