@@ -67,9 +67,10 @@ class Recording:
 
     @property
     def length_ns(self) -> int:
-        """Length: the last moment lasts as long as the one before it, a second where it is alone."""
+        """Length, above 0: the last moment lasts as long as the one before it, a second if that is not positive."""
         times = [moment.at_ns for moment in self.moments]
-        return times[-1] + (times[-1] - times[-2] if len(times) > 1 else 1_000_000_000)
+        last_ns = times[-1] - times[-2] if len(times) > 1 else 0
+        return max(times) + (last_ns if last_ns > 0 else 1_000_000_000)
 
 
 def read(path: Path) -> Recording:

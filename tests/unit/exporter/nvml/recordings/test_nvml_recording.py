@@ -263,3 +263,16 @@ def test_without_a_driver_there_is_nothing_to_record(tmp_path: Path) -> None:
         pytest.skip("there is a GPU on this machine")
     assert done.exit_code == 1
     assert "NVML cannot be used" in done.output
+
+
+@pytest.mark.parametrize("times_ns", [(0, 0), (0, 5, 5), (0, 10 * SECOND_NS, 5 * SECOND_NS)])
+def test_moments_at_one_time_or_in_disorder_have_a_length(times_ns: tuple[int, ...]) -> None:
+    """Two outputs of nvidia-smi within one second, or a clock that was set back while it was recorded."""
+    answers = {"": {"nvmlDeviceGetCount": 1}, **node(gpu(nvmlDeviceGetPowerUsage=1000))}
+    recording = Recording(tuple(RecordedChanges(at_ns, answers) for at_ns in times_ns))
+    assert recording.length_ns > max(times_ns)
+    clock = Clock()
+    nvml = RecordedNvml(recording, clock=clock)
+    for _ in range(30):
+        clock.sleep(1)
+        assert nvml.nvmlDeviceGetPowerUsage(nvml.nvmlDeviceGetHandleByIndex(0)) == 1000
