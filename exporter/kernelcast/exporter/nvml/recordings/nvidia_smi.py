@@ -89,7 +89,10 @@ def read_capture(path: Path) -> Recording:
     logs = [log for log in logs if any(GPU.match(part.name) for part in log.parts)]
     if not logs:
         raise TraceError(f"{path} holds no output of `nvidia-smi -q`; write one with `nvidia-smi -q > {path}`")
-    return Recording(tuple(_moments(logs)))
+    try:
+        return Recording(tuple(_moments(logs)))
+    except ValueError as error:
+        raise TraceError(f"{path} is no output of `nvidia-smi -q` that can be read: {error}; write it again") from None
 
 
 def _tree(text: str) -> OutputSection:

@@ -13,6 +13,7 @@ from kernelcast.exporter.nvml.sampling.fields import ROWS
 from kernelcast.exporter.nvml.sampling.sampler import Sampler, SamplerOptions
 from kernelcast.exporter.nvml.source import NvmlSource
 from kernelcast.wire.catalogue.devices.device import OPT_IN_LABELS
+from kernelcast.wire.errors import TraceError
 from kernelcast.wire.identity import REPLAYED
 
 CAPTURES = Path(__file__).parents[6] / "shared/data/nvidia-smi"
@@ -272,3 +273,26 @@ def test_labels_of_the_table_have_the_text_that_nvidia_smi_shows(capture: Path) 
         for sample in (one for one in samples if one.metric.prometheus_name.startswith("DCGM_FI_")):
             labels = dict(sample.attributes)
             assert {name: labels[name] for name in OPT_IN_LABELS if name in labels} == shown_labels
+
+
+DAMAGED = """
+==============NVSMI LOG==============
+
+Timestamp                                 : Tue Nov 24 10:00:00 2026
+GPU 00000000:01:00.0
+    GPU UUID                              : GPU-1
+    MIG Device
+        GPU Instance ID                   : {gi_id}
+    Processes
+        GPU instance ID                   : N/A
+        Compute instance ID               : N/A
+        Process ID                        : {pid}
+"""
+
+
+@pytest.mark.parametrize("parts", [{"gi_id": "1", "pid": "[Not Found]"}, {"gi_id": "N/A", "pid": "1"}])
+def test_a_number_that_is_none_is_an_error_of_the_capture(tmp_path: Path, parts: dict[str, str]) -> None:
+    path = tmp_path / "capture.txt"
+    path.write_text(DAMAGED.format(**parts))
+    with pytest.raises(TraceError, match="nvidia-smi -q"):
+        read_capture(path)
