@@ -211,3 +211,13 @@ def test_a_trace_with_any_events_is_read_and_replayed(
         assert report.counters is not None
         assert all(total >= 0 for _, total in report.counters.device_time)
         "".join(name.signature for name in report.names).encode()
+
+
+@pytest.mark.parametrize("category", ["cuda_runtime", "hip_runtime", "cuda_driver", "Runtime"])
+def test_a_copy_without_a_size_has_that_of_its_call_whatever_the_api(tmp_path: Path, category: str) -> None:
+    events = [
+        event(category, "hipMemcpyWithStream", 0, 1, correlation=5, size=4096),
+        event("gpu_memcpy", "Memcpy HtoD (Host -> Device)", 1, 2, device=0, correlation=5),
+    ]
+    trace = kineto.read(write(tmp_path, {"traceEvents": events}))
+    assert trace.copies.size_bytes.tolist() == [4096]

@@ -289,8 +289,8 @@ def _copy_sizes(events: list[Event]) -> dict[str, int]:
 
 def _sizes(events: list[Event]) -> Iterator[tuple[str, int]]:
     for event in events:
-        arguments = event.get("args")
-        if event.get("cat") == "cuda_runtime" and isinstance(arguments, dict) and "size" in arguments:
+        arguments = _arguments(event) if _category(event) in CALLS else {}
+        if "size" in arguments:
             yield str(arguments.get("correlation")), _integer(arguments["size"])
 
 
