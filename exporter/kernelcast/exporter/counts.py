@@ -90,7 +90,6 @@ class DaemonCounts:
         """Count a completed interval."""
         self.ticks.inc()
         self.points.inc(tick.points)
-        self.ticks_missed.inc(lateness.missed)
         self._lateness.set(lateness.seconds)
         self._duration.set(duration_seconds)
 

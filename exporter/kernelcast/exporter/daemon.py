@@ -106,6 +106,7 @@ class Daemon:
         """Sample, publish and expose; a failing input costs this interval, but does not end the daemon."""
         parts, began = self._parts, self._monotonic()
         lateness = self._schedule.begin()
+        parts.counts.ticks_missed.inc(lateness.missed)
         now_ns = self._clock()
         try:
             tick = parts.pipeline.tick(now_ns)

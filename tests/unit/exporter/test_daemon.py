@@ -409,3 +409,16 @@ def test_systemd_hears_why_kafka_is_not_ready_and_that_the_daemon_stops() -> Non
     sent = notified.run(3)
     assert "STATUS=not ready: no broker answers" in sent
     assert sent[-1] == "STOPPING=1"
+
+
+def test_deadlines_that_passed_before_an_interval_that_fails_are_counted() -> None:
+    made = Assembled()
+    made.daemon.interval()
+    made.clock.seconds += 35
+    made.node.fails = True
+    made.daemon.interval()
+    assert made.metric(rows.TICKS_MISSED) == 2
+    made.node.fails = False
+    made.clock.seconds += 10
+    made.daemon.interval()
+    assert made.metric(rows.TICKS_MISSED) == 2
