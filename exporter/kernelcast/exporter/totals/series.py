@@ -148,13 +148,15 @@ class ProgramSeries:
             kernel.gpu_time_ns += grown.gpu_time_ns
             (kernel.totals if kernel.admitted else kernel.pending).add(grown)
             self.spent_ns[kernel.signature] = self.spent_ns.get(kernel.signature, 0) + grown.estimated_ns
-        for grown_variant in growth.variants:
-            self._grow_variant(grown_variant)
+        refused += sum(not self._grow_variant(grown_variant) for grown_variant in growth.variants)
         for name in growth.configs:
             self._kernel(name.signature).config = name
-        if growth.gaps is not None and self._countable(growth.gaps.count):
-            self.gaps = self.gaps or DurationTotals()
-            self.gaps.add(growth.gaps)
+        if growth.gaps is not None:
+            if self._countable(growth.gaps.count):
+                self.gaps = self.gaps or DurationTotals()
+                self.gaps.add(growth.gaps)
+            else:
+                refused += 1
         return refused + self._grow_counters(growth.counters)
 
     def charge(self, signature: str, energy_uj: int) -> None:
@@ -197,16 +199,18 @@ class ProgramSeries:
             kernel.settle_variants()
         kernel.pending_variants.clear()
 
-    def _grow_variant(self, grown: VariantGrowth) -> None:
+    def _grow_variant(self, grown: VariantGrowth) -> bool:
+        """Add the increment of a variant; False if it is beyond a limit."""
         signature, variant, count, sum_ns, squares = grown
         kernel = self._kernel(signature)
         timed = kernel.variants.get(variant) or kernel.pending_variants.get(variant)
         full = timed is None and len(kernel.pending_variants) >= MAX_TRACKED
         if full or not self._countable(count):
-            return
+            return False
         if timed is None:
             timed = kernel.pending_variants[variant] = Timed()
         timed.add(count, sum_ns, squares)
+        return True
 
     def _kernel(self, signature: str) -> KernelSeries:
         """Return the kernel's entry; beyond the limit all share the one without a name, which is never admitted."""

@@ -5,9 +5,10 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelcast.exporter.totals.increments import LaunchTotals, difference, variant_growth
+from kernelcast.exporter.totals.increments import LaunchTotals, ReportIncrement, difference, variant_growth
 from kernelcast.exporter.totals.process import ProcessTotals
 from kernelcast.exporter.totals.report import ProcessReport
+from kernelcast.exporter.totals.series import MOST, ProgramSeries, SeriesKey
 from kernelcast.wire.frames import KernelRow, VariantRow
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.identity import Device, Process
@@ -88,3 +89,10 @@ def test_repeated_or_fallen_totals_of_a_process_are_no_growth() -> None:
         ([], 1, False),
         ([("", "v", 1, 1, 1)], 0, False),
     ]
+
+
+def test_gaps_and_variants_beyond_a_total_are_counted_as_refused() -> None:
+    series = ProgramSeries(SeriesKey("node", "GPU-1", "", "train", "", ""), Device("node", "GPU-1"), 0)
+    assert series.grow(ReportIncrement(gaps=DurationTotals(MOST - 1, 0))) == 0
+    assert series.grow(ReportIncrement(gaps=DurationTotals(1, 0))) == 1
+    assert series.grow(ReportIncrement(variants=[("gemm", "64|64", 1, 5, 25)])) == 1
