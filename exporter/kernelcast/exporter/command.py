@@ -51,16 +51,16 @@ def exporter(  # noqa: PLR0913  one per option
         "nvml": nvml,
         "to_kafka": to_kafka,
     }
-    check = partial(check_files, warn=_say if options.check_config else _leave_it_to_the_log)
+    check = partial(check_files, warn=_print_warning if options.check_config else _ignore_warning)
     read = partial(options.settings, SECTION, ExporterSettings, flags=flags, checks=(check, kernel_log.check))
     settings = read()
     with Shutdown().signals() as shutdown:
         run(settings, shutdown, reload=read, manager=ServiceManager.from_environ(os.environ))
 
 
-def _say(warning: str) -> None:
+def _print_warning(warning: str) -> None:
     typer.echo(f"warning: {warning}", err=True)
 
 
-def _leave_it_to_the_log(_warning: str) -> None:
+def _ignore_warning(_warning: str) -> None:
     """Print nothing: the daemon logs the same warning when it starts."""

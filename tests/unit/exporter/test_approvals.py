@@ -64,7 +64,7 @@ class Node:
         self.batch = Tunable("batch", [32, 64, 128, 256], 32, terms or Terms(kind="batch_size", kernels=(KERNEL,)))
         self.tunables.add(self.batch)
         self.session.take(Tunables((self.batch.claim("", ""),)))
-        self.inbox.open()
+        self.inbox.caught_up()
 
     def stop(self, programs: Any) -> None:
         self.registry.stop(programs, NOW_NS)
@@ -77,7 +77,7 @@ class Node:
 
     def order(self, approval: Approval, *, withdrawn: bool = False) -> None:
         body = None if withdrawn else encode_event(approval_event(approval, source="/test"))
-        self.inbox.take(Record((ORDERS.name, 0, 0), body, keyed=approval.key.encode()))
+        self.inbox.receive(Record((ORDERS.name, 0, 0), body, keyed=approval.key.encode()))
 
     def step(self) -> None:
         """Deliver what waits, and make one step; a larger batch is faster."""

@@ -58,9 +58,9 @@ def test_of_hints_written_before_the_start_only_the_newest_of_each_key_is_delive
     node = Node()
     inbox = node.inbox()
     for one in (message(hint("old")), message(hint("other", tunable="tile")), message(hint("new"))):
-        inbox.take(one)
+        inbox.receive(one)
     assert not node.delivered
-    inbox.open()
+    inbox.caught_up()
     assert sorted(node.delivered) == ["new", "other"]
     assert node.counted == {"superseded": 1, "delivered": 1, "elsewhere": 1}
 
@@ -68,17 +68,17 @@ def test_of_hints_written_before_the_start_only_the_newest_of_each_key_is_delive
 def test_once_open_hints_are_delivered_as_they_come() -> None:
     node = Node()
     inbox = node.inbox()
-    inbox.open()
-    inbox.take(message(hint("a")))
-    inbox.take(message(hint("b")))
+    inbox.caught_up()
+    inbox.receive(message(hint("a")))
+    inbox.receive(message(hint("b")))
     assert node.delivered == ["a", "b"]
 
 
 def test_an_expired_hint_is_dropped_and_counted() -> None:
     node = Node()
     inbox = node.inbox()
-    inbox.open()
-    inbox.take(message(hint("late", expires_at_ns=NOW_NS)))
+    inbox.caught_up()
+    inbox.receive(message(hint("late", expires_at_ns=NOW_NS)))
     assert (node.delivered, node.counted) == ([], {"expired": 1})
 
 
@@ -86,7 +86,7 @@ def test_an_invalid_hint_goes_to_the_dead_letters() -> None:
     node = Node()
     inbox = node.inbox()
     for raw in (b"\xff\x00", b"{}", b'{"specversion":"1.0","id":"1","source":"x","type":"other"}'):
-        inbox.take(message(raw=raw))
+        inbox.receive(message(raw=raw))
     assert node.dead_letters == ["EventError"] * 3
     assert node.counted == {"invalid": 3}
 
@@ -95,9 +95,9 @@ def test_a_withdrawn_hint_is_not_delivered() -> None:
     node = Node()
     inbox = node.inbox()
     waiting = message(hint("a"))
-    inbox.take(waiting)
-    inbox.take(message(raw=None, name=hint("a").key))
-    inbox.open()
+    inbox.receive(waiting)
+    inbox.receive(message(raw=None, name=hint("a").key))
+    inbox.caught_up()
     assert not node.delivered
     assert node.counted["withdrawn"] == 1
 
@@ -105,9 +105,9 @@ def test_a_withdrawn_hint_is_not_delivered() -> None:
 def test_a_hint_withdrawn_after_its_delivery_is_kept_for_no_later_process() -> None:
     node = Node()
     inbox = node.inbox()
-    inbox.open()
-    inbox.take(message(hint("a")))
-    inbox.take(message(raw=None, name=hint("a").key))
+    inbox.caught_up()
+    inbox.receive(message(hint("a")))
+    inbox.receive(message(raw=None, name=hint("a").key))
     assert node.withdrawn == [hint("a").key]
 
 

@@ -107,7 +107,7 @@ def looked(page: bytes | Exception, *, url: str = DCGM_EXPORTER_URL) -> bool:
         return page
 
     watch = DcgmWatch(url, fetch=fetch)
-    watch.look()
+    watch.check()
     return watch.answers
 
 
@@ -120,7 +120,7 @@ def test_no_answer_on_dcgm_exporters_port_means_there_is_none() -> None:
     assert not looked(ConnectionRefusedError())
     assert not looked(BadStatusLine("SSH-2.0-OpenSSH"))
     watch = DcgmWatch("ftp://x")
-    watch.look()
+    watch.check()
     assert not watch.answers
 
 
@@ -132,7 +132,7 @@ def test_device_metrics_are_left_to_a_dcgm_exporter_whenever_it_comes_and_goes()
     gpus = KnownGpus(source, lambda: not watch.answers)
     shown = []
     for second in range(3):
-        watch.look()
+        watch.check()
         shown.append(bool(gpus.poll(second).samples))
     assert shown == [True, False, True]
 

@@ -53,7 +53,7 @@ class Node:
         self.inbox = InboxByTopic(
             {ALERTS.name: AlertInbox(self.pauses), POLICY.name: PolicyInbox(self.pauses, self.teach, self)}
         )
-        self.inbox.open()
+        self.inbox.caught_up()
 
     def teach(self, experience: Experience) -> None:
         self.taught.append(experience)
@@ -64,11 +64,11 @@ class Node:
     def alert(self, status: str = "firing", *, fingerprint: str = "f1", **labels: str) -> None:
         alert = Alert(fingerprint, status, "2026-01-01T00:00:00Z", labels={"alertname": "TooHot", **labels})
         body = encode_event(to_event(alert, source="/test", time_ns=NOON_NS))
-        self.inbox.take(message(ALERTS.name, body, fingerprint, self.now_ns))
+        self.inbox.receive(message(ALERTS.name, body, fingerprint, self.now_ns))
 
     def policy(self, **facts: Any) -> None:
         body = encode_event(policy_event(Policy(**facts), source="/test"))
-        self.inbox.take(message(POLICY.name, body, "policy"))
+        self.inbox.receive(message(POLICY.name, body, "policy"))
 
     def paused(self) -> dict[str, str]:
         """The reasons that the programs themselves find."""
@@ -127,8 +127,8 @@ def test_an_alert_of_which_nothing_is_heard_for_a_day_is_over(tmp_path: Path) ->
 def test_an_alert_that_is_removed_from_the_topic_and_garbage_pause_nothing(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.alert(Hostname="node1")
-    node.inbox.take(message(ALERTS.name, None, "f1"))
-    node.inbox.take(message(ALERTS.name, b"garbage", "f2"))
+    node.inbox.receive(message(ALERTS.name, None, "f1"))
+    node.inbox.receive(message(ALERTS.name, b"garbage", "f2"))
     assert node.paused() == {}
 
 
@@ -163,7 +163,7 @@ def test_the_mode_off_pauses_programs_those_that_start_later_too(
     node = Node(tmp_path)
     node.policy(modes=modes)
     assert set(node.paused()) == programs
-    node.inbox.take(message(POLICY.name, None, "policy"))
+    node.inbox.receive(message(POLICY.name, None, "policy"))
     assert node.paused() == {}
 
 
@@ -182,7 +182,7 @@ def test_nothing_changes_before_everything_was_read(tmp_path: Path) -> None:
     pauses = PausedPrograms("node1", file, StoppedFile(tmp_path, SPACES_FILE), clock=lambda: NOON_NS)
     pauses.apply([TRAIN])
     assert file.read() == {"train": "alert TooHot fires"}
-    pauses.open()
+    pauses.caught_up()
     pauses.apply([TRAIN])
     assert not file.path.exists()
 
@@ -190,7 +190,7 @@ def test_nothing_changes_before_everything_was_read(tmp_path: Path) -> None:
 def test_a_policy_that_cannot_be_read_is_a_dead_letter_and_the_old_one_stays(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.policy(modes={"train": Mode.OFF})
-    node.inbox.take(message(POLICY.name, b"{}", "policy"))
+    node.inbox.receive(message(POLICY.name, b"{}", "policy"))
     assert "specversion" in node.dead_letters[0]
     assert set(node.paused()) == {"train"}
 
@@ -216,7 +216,7 @@ def test_findings_of_searches_are_passed_on_and_a_removed_one_changes_no_policy(
     node.policy(modes={"train": Mode.OFF})
     found = Experience("train", "conv.run", "A100", "v1", ("[1024]",))
     body = encode_event(experience_event(found, source="/test", time_ns=1))
-    node.inbox.take(message(POLICY.name, body, found.key))
-    node.inbox.take(message(POLICY.name, None, found.key))
+    node.inbox.receive(message(POLICY.name, body, found.key))
+    node.inbox.receive(message(POLICY.name, None, found.key))
     assert node.taught == [found]
     assert set(node.paused()) == {"train"}

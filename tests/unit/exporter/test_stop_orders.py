@@ -45,12 +45,12 @@ class Node:
 
 def test_the_orders_of_this_node_are_applied_once_all_were_read(tmp_path: Path) -> None:
     node = Node(tmp_path)
-    node.inbox.take(message(StopOrder("train", by="ana", reason="driver")))
-    node.inbox.take(message(StopOrder("serve", "node1")))
-    node.inbox.take(message(StopOrder("other", "node2")))
+    node.inbox.receive(message(StopOrder("train", by="ana", reason="driver")))
+    node.inbox.receive(message(StopOrder("serve", "node1")))
+    node.inbox.receive(message(StopOrder("other", "node2")))
     assert not node.stopped
     assert not node.file.path.exists()
-    node.inbox.open()
+    node.inbox.caught_up()
     assert node.stopped == [{"train", "serve"}]
     assert node.file.read() == {"train": "stopped by ana: driver", "serve": "stopped"}
     assert node.file.path.stat().st_mode & 0o777 == 0o644
@@ -58,11 +58,11 @@ def test_the_orders_of_this_node_are_applied_once_all_were_read(tmp_path: Path) 
 
 def test_an_order_is_lifted_by_a_newer_one_or_by_an_empty_message(tmp_path: Path) -> None:
     node = Node(tmp_path)
-    node.inbox.open()
+    node.inbox.caught_up()
     for order in (StopOrder("train"), StopOrder("serve"), StopOrder("train", in_force=False)):
-        node.inbox.take(message(order))
+        node.inbox.receive(message(order))
     assert node.file.read() == {"serve": "stopped"}
-    node.inbox.take(message(StopOrder("serve"), raw=None))
+    node.inbox.receive(message(StopOrder("serve"), raw=None))
     assert node.stopped[-1] == set()
     assert list(tmp_path.iterdir()) == []
 
@@ -70,14 +70,14 @@ def test_an_order_is_lifted_by_a_newer_one_or_by_an_empty_message(tmp_path: Path
 def test_a_file_of_an_earlier_run_without_an_order_is_removed(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.file.write({"train": "stopped"})
-    node.inbox.open()
+    node.inbox.caught_up()
     assert not node.file.path.exists()
 
 
 def test_what_is_no_order_goes_to_the_dead_letters(tmp_path: Path) -> None:
     node = Node(tmp_path)
-    node.inbox.open()
-    node.inbox.take(message(StopOrder(), raw=b"{}"))
+    node.inbox.caught_up()
+    node.inbox.receive(message(StopOrder(), raw=b"{}"))
     assert "specversion" in node.dead_letters[0]
     assert node.stopped == [set()]
 
@@ -85,16 +85,16 @@ def test_what_is_no_order_goes_to_the_dead_letters(tmp_path: Path) -> None:
 def test_orders_beyond_the_limit_go_to_the_dead_letters(tmp_path: Path) -> None:
     node = Node(tmp_path)
     for number in range(MAX_ORDERS + 1):
-        node.inbox.take(message(StopOrder(f"p{number}")))
-    node.inbox.open()
+        node.inbox.receive(message(StopOrder(f"p{number}")))
+    node.inbox.caught_up()
     assert len(node.stopped[0]) == MAX_ORDERS
     assert "the limit is 1024" in node.dead_letters[0]
 
 
 def test_a_folder_that_cannot_be_written_is_logged_and_hints_are_withdrawn(tmp_path: Path) -> None:
     node = Node(tmp_path / "missing")
-    node.inbox.open()
+    node.inbox.caught_up()
     with capture_logs() as logs:
-        node.inbox.take(message(StopOrder("train")))
+        node.inbox.receive(message(StopOrder("train")))
     assert node.stopped[-1] == {"train"}
     assert [one["event"].partition(":")[0] for one in logs] == ["file of stopped programs cannot be written"]

@@ -224,7 +224,7 @@ def test_a_frame_that_breaks_the_contract_is_refused_whole(frame: Any, reason: s
 
 
 def test_a_process_cannot_fill_the_daemons_memory() -> None:
-    node = Node(ProbeLimits(kernels=10, names_bytes=1000, buckets=50, processes=2, devices=2))
+    node = Node(ProbeLimits(kernels=10, names_characters=1000, buckets=50, processes=2, devices=2))
     session = node.join()
     with pytest.raises(FrameError, match="the limits are 10"):
         session.take(named(*range(11)))

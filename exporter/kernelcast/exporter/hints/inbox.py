@@ -51,11 +51,11 @@ class Programs(Protocol):
 class Inbox(Protocol):
     """Processes the messages of one topic."""
 
-    def take(self, message: ReceivedMessage) -> None:
+    def receive(self, message: ReceivedMessage) -> None:
         """Process one message."""
         ...
 
-    def open(self) -> None:
+    def caught_up(self) -> None:
         """Note that every message that was there at the start has been read."""
         ...
 
@@ -63,7 +63,7 @@ class Inbox(Protocol):
 class HintInbox:
     """Decodes hints and delivers them.
 
-    Until the topic has been read to its end (`open`), only the newest hint of each key is kept, and none is delivered.
+    Until the topic has been read to its end (`caught_up`), the newest hint of each key is kept, and none is delivered.
 
     Args:
         programs: Receive the hints.
@@ -86,7 +86,7 @@ class HintInbox:
         self._clock = clock
         self._waiting: dict[bytes, Hint] | None = {}
 
-    def take(self, message: ReceivedMessage) -> None:
+    def receive(self, message: ReceivedMessage) -> None:
         """Process one message; a message without a value withdraws the hint of its key."""
         key, value = message.key() or b"", message.value()
         if self._waiting is not None and self._waiting.pop(key, None) is not None:
@@ -102,17 +102,17 @@ class HintInbox:
             self._dead_letters.send(message, error)
             return
         if self._waiting is None:
-            self._pass_on(hint)
+            self._deliver(hint)
         else:
             self._waiting[key or hint.key.encode(errors="replace")] = hint
 
-    def open(self) -> None:
+    def caught_up(self) -> None:
         """Deliver the kept hints, and from now on each hint at once."""
         waiting, self._waiting = self._waiting or {}, None
         for hint in waiting.values():
-            self._pass_on(hint)
+            self._deliver(hint)
 
-    def _pass_on(self, hint: Hint) -> None:
+    def _deliver(self, hint: Hint) -> None:
         if hint.expires_at_ns <= self._clock():
             self._count("expired")
             return
@@ -129,14 +129,14 @@ class InboxByTopic:
     def __init__(self, inboxes: Mapping[str, Inbox]) -> None:
         self._inboxes = dict(inboxes)
 
-    def take(self, message: ReceivedMessage) -> None:
+    def receive(self, message: ReceivedMessage) -> None:
         """Pass one message on."""
-        self._inboxes[message.topic() or ""].take(message)
+        self._inboxes[message.topic() or ""].receive(message)
 
-    def open(self) -> None:
+    def caught_up(self) -> None:
         """Note that every message that was there at the start has been read."""
         for inbox in self._inboxes.values():
-            inbox.open()
+            inbox.caught_up()
 
 
 class HintReader:
@@ -206,27 +206,27 @@ class HintReader:
         self._trouble = ""
         if not partitions:
             return
-        behind = Behind(reader, partitions)
+        backlog = UnreadBacklog(reader, partitions)
         reader.assign(partitions)
         inbox, is_open, quiet_seconds = self._inbox(), False, 0.0
-        look_at = self._monotonic() + LONGEST_RETRY_SECONDS
+        lookup_at = self._monotonic() + LONGEST_RETRY_SECONDS
         while not self._shutdown.requested:
-            if missing and self._monotonic() >= look_at:
-                look_at = self._monotonic() + LONGEST_RETRY_SECONDS
+            if missing and self._monotonic() >= lookup_at:
+                lookup_at = self._monotonic() + LONGEST_RETRY_SECONDS
                 if any(reader.partitions(topic) for topic in missing):
                     return
             messages, _ = reader.consume(MAX_MESSAGES, READ_SECONDS)
             for message in messages:
-                inbox.take(message)
-                behind.passed(message)
+                inbox.receive(message)
+                backlog.mark_read(message)
             quiet_seconds = 0.0 if messages else quiet_seconds + READ_SECONDS
-            if not is_open and (behind.none or quiet_seconds >= QUIET_SECONDS):
+            if not is_open and (backlog.is_empty or quiet_seconds >= QUIET_SECONDS):
                 is_open = True
                 self._wait_seconds = FIRST_RETRY_SECONDS
-                inbox.open()
+                inbox.caught_up()
 
 
-class Behind:
+class UnreadBacklog:
     """Tracks which partitions are still behind the end that they had when reading began.
 
     It also sets each partition's offset to its first message. Example: low 3, high 7: reading starts at offset 3, and
@@ -241,13 +241,13 @@ class Behind:
             if high > low:
                 self._last[partition.topic, partition.partition] = high - 1
 
-    def passed(self, message: ReceivedMessage) -> None:
+    def mark_read(self, message: ReceivedMessage) -> None:
         """Record that a message was read."""
         partition, offset = (message.topic() or "", message.partition() or 0), message.offset() or 0
         if offset >= self._last.get(partition, offset + 1):
             del self._last[partition]
 
     @property
-    def none(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether all partitions have caught up."""
         return not self._last

@@ -104,21 +104,21 @@ class OrderInbox:
         self._approvals = Approvals()
         self._is_open = False
 
-    def take(self, message: ReceivedMessage) -> None:
-        """Process one message; until `open` is called nothing is applied."""
+    def receive(self, message: ReceivedMessage) -> None:
+        """Process one message; until `caught_up` is called nothing is applied."""
         key, value = (message.key() or b"").decode(errors="replace"), message.value()
         try:
             if value is None:
                 self._remove(key)
             else:
-                self._take(key, decode_event(value))
+                self._receive_event(key, decode_event(value))
         except EventError as error:
             self._dead_letters.send(message, error)
             return
         if self._is_open:
             self._apply()
 
-    def _take(self, key: str, event: dict[str, Any]) -> None:
+    def _receive_event(self, key: str, event: dict[str, Any]) -> None:
         if event["type"] == APPROVAL_TYPE:
             self._approvals.add(approval_from(event), self._clock())
             return
@@ -130,7 +130,7 @@ class OrderInbox:
         if key.startswith(approval_key("")):
             self._approvals.remove(key.removeprefix(approval_key("")))
 
-    def open(self) -> None:
+    def caught_up(self) -> None:
         """Apply the orders read so far, and from now on every order when it comes."""
         self._is_open = True
         self._apply()

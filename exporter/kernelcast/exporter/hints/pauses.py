@@ -94,7 +94,7 @@ class PausedPrograms:
         self._is_open = False
         self.dropped = 0
 
-    def open(self) -> None:
+    def caught_up(self) -> None:
         """Allow `apply` to write, once alerts and policy have been read; until then the files of the last run hold."""
         self._is_open = True
 
@@ -177,7 +177,7 @@ class AlertInbox:
     def __init__(self, pauses: PausedPrograms) -> None:
         self._pauses = pauses
 
-    def take(self, message: ReceivedMessage) -> None:
+    def receive(self, message: ReceivedMessage) -> None:
         """Process one message."""
         value = message.value()
         if value is None:
@@ -186,7 +186,7 @@ class AlertInbox:
         with contextlib.suppress(EventError):  # only the bridge's alerts count; other writers' messages are skipped
             self._pauses.learn_alert(alert_from(decode_event(value)), _written_ns(message))
 
-    def open(self) -> None:
+    def caught_up(self) -> None:
         """Do nothing: alerts count at once."""
 
 
@@ -206,7 +206,7 @@ class PolicyInbox:
         self._teach = teach
         self._dead_letters = dead_letters
 
-    def take(self, message: ReceivedMessage) -> None:
+    def receive(self, message: ReceivedMessage) -> None:
         """Process one message."""
         key, value = message.key() or b"", message.value()
         try:
@@ -225,9 +225,9 @@ class PolicyInbox:
         if key == POLICY_KEY:
             self._pauses.learn_policy(Policy())
 
-    def open(self) -> None:
+    def caught_up(self) -> None:
         """Let the pauses take effect."""
-        self._pauses.open()
+        self._pauses.caught_up()
 
 
 def _by_mode(policy: Policy, mode: Mode, effect: str) -> dict[str, str]:

@@ -184,7 +184,7 @@ class KernelLogSource:
         with suppress(OSError):
             self._save(self._shown)
         for record in self._log.read():
-            self._take(record)
+            self._add_record(record)
         if self._skips_first:
             # Without a saved position no exporter ran before, so the old records in the log are not new events.
             self._totals.clear()
@@ -193,7 +193,7 @@ class KernelLogSource:
                 self._position.save(Position(self._position.boot_id, self._sequence))
         return _Reading(self._sequence, tuple(self._totals.items()))
 
-    def _take(self, record: KernelLogRecord) -> None:
+    def _add_record(self, record: KernelLogRecord) -> None:
         before = max(self._sequence, self._unread_after)
         if before >= 0 and record.sequence > before + 1:
             self._counts.lost(record.sequence - before - 1)

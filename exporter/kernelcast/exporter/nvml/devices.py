@@ -18,7 +18,7 @@ from kernelcast.columnar import Sample
 from kernelcast.exporter.nvml.counters_file import CountersFile
 from kernelcast.exporter.nvml.isolation.isolated import PYNVML
 from kernelcast.exporter.nvml.recordings.any_format import check_any
-from kernelcast.exporter.nvml.source import ErrorListener, Looker, NvmlSource
+from kernelcast.exporter.nvml.source import ErrorListener, GpuSampler, NvmlSource
 from kernelcast.exporter.nvml.windows import EventCounts
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.exporter.totals.report import SourceBatch
@@ -29,7 +29,7 @@ from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
 from kernelcast.wire.identity import LIVE, REPLAYED, Device, Labels
 
 DCGM_TIMEOUT_SECONDS: Final = 2.0
-DCGM_LOOK_SECONDS: Final = 60.0
+DCGM_CHECK_SECONDS: Final = 60.0
 """Time between two checks for a dcgm-exporter."""
 DCGM_MARK: Final = b"DCGM_FI_"
 """A page that contains it is a dcgm-exporter's."""
@@ -74,7 +74,7 @@ def check_files(settings: ExporterSettings, *, warn: Callable[[str], None]) -> N
 
 def open_nvml(
     settings: ExporterSettings,
-    sampler: Looker,
+    sampler: GpuSampler,
     *,
     hostname: str,
     on_error: ErrorListener,
@@ -125,7 +125,7 @@ def _require_pynvml() -> None:
 
 
 class DcgmWatch:
-    """Looks for a dcgm-exporter on this node, at once and then every `DCGM_LOOK_SECONDS` on a thread of its own.
+    """Looks for a dcgm-exporter on this node, at once and then every `DCGM_CHECK_SECONDS` on a thread of its own.
 
     If both write the same series, every sum over GPUs is doubled. Both start with the node, in any order, so checking
     once is not enough. Use as a context manager; any thread may read `answers`.
@@ -144,7 +144,7 @@ class DcgmWatch:
         """Whether one answered at the last check."""
 
     def __enter__(self) -> Self:
-        self.look()
+        self.check()
         self._thread.start()
         return self
 
@@ -152,7 +152,7 @@ class DcgmWatch:
         self._stopping.set()
         self._thread.join(DCGM_TIMEOUT_SECONDS)
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Check once; a change is logged."""
         before = self.answers
         try:
@@ -169,8 +169,8 @@ class DcgmWatch:
             _log.warning("dcgm-exporter is gone; device metrics are written again", url=self._url)
 
     def _run(self) -> None:
-        while not self._stopping.wait(DCGM_LOOK_SECONDS):
-            self.look()
+        while not self._stopping.wait(DCGM_CHECK_SECONDS):
+            self.check()
 
 
 class DeviceMetrics:

@@ -92,7 +92,7 @@ class RecordedNvml:
         self.driver = True
         self.lost: set[str] = set()
         self.gpm_samples: dict[int, GpmReading] = {}
-        self._looks = 0
+        self._gpm_samples_taken = 0
 
     def __getattr__(self, name: str) -> Any:
         """Calls from the recording; constants, errors and structs from pynvml."""
@@ -180,11 +180,11 @@ class RecordedNvml:
 
     def nvmlGpmSampleGet(self, gpu: Handle, sample: Any) -> Any:  # noqa: N802  pynvml's name
         """Look at a GPU's counters."""
-        return self._gpm_look("nvmlGpmSampleGet", gpu, gpu.owner, sample)
+        return self._take_gpm_sample("nvmlGpmSampleGet", gpu, gpu.owner, sample)
 
     def nvmlGpmMigSampleGet(self, gpu: Handle, instance: int, sample: Any) -> Any:  # noqa: N802  pynvml's name
         """Look at the counters of one GPU instance."""
-        return self._gpm_look("nvmlGpmMigSampleGet", gpu, gpm_owner(gpu.owner, instance), sample)
+        return self._take_gpm_sample("nvmlGpmMigSampleGet", gpu, gpm_owner(gpu.owner, instance), sample)
 
     def nvmlGpmMetricsGet(self, asked: Any) -> Any:  # noqa: N802  pynvml's name
         """Metrics between two samples: recorded as `nvmlGpmMetricsGet:ID`."""
@@ -231,11 +231,11 @@ class RecordedNvml:
         """Unsubscribe."""
         self._watched.clear()
 
-    def _gpm_look(self, call: str, gpu: Handle, owner: str, sample: Any) -> Any:
+    def _take_gpm_sample(self, call: str, gpu: Handle, owner: str, sample: Any) -> Any:
         self._before(call, gpu.owner)
-        self._looks += 1
-        look = self.gpm_samples[_address(sample)]
-        look.owner, look.number = owner, self._looks
+        self._gpm_samples_taken += 1
+        reading = self.gpm_samples[_address(sample)]
+        reading.owner, reading.number = owner, self._gpm_samples_taken
         return sample
 
     def _handle(self, call: str, owner: str) -> Handle:

@@ -23,7 +23,7 @@ def ignore_error(_call: str, _error: str) -> None:
     """Ignore an error; for callers that count none."""
 
 
-class Looker(Protocol):
+class GpuSampler(Protocol):
     """Samples the GPUs: `sampling.sampler.Sampler` in this process, or `IsolatedSampler` in another one."""
 
     def start(self) -> Self:
@@ -67,7 +67,7 @@ class NvmlSource:
 
     def __init__(
         self,
-        sampler: Looker,
+        sampler: GpuSampler,
         *,
         hostname: str,
         boot_ns: int,

@@ -61,7 +61,7 @@ def _listen(requests: int, waiting: "queue.SimpleQueue[dict[str, Any]]") -> None
     """Queue requests, on a thread, and end the process soon after the exporter has ended, even if a call hangs."""
     inbox = MessageAssembler(requests)
     while inbox.read():
-        while (request := inbox.take()) is not None:
+        while (request := inbox.next_message()) is not None:
             waiting.put(request)
     waiting.put(_STOP)
     threading.Event().wait(END_SECONDS)

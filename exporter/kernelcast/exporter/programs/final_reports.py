@@ -101,7 +101,7 @@ class FinalReports:
             number, record = found
             # After damage numbers may be lower than before. Totals are cumulative, so reading one twice adds nothing.
             if since is not None and (damaged or number >= since):
-                self._take(sessions, record)
+                self._restore_record(sessions, record)
         for session in sessions.values():
             for report in session.reports():
                 aggregator.recall(report)
@@ -154,7 +154,7 @@ class FinalReports:
         for value in (_description(session), *packets):
             self._lane.append(SpooledMessage(0, key, value))
 
-    def _take(self, sessions: dict[str, ProbeSession], record: SpooledMessage) -> None:
+    def _restore_record(self, sessions: dict[str, ProbeSession], record: SpooledMessage) -> None:
         nonce, value = (record.key or b"").decode(errors="replace"), record.value or b""
         try:
             if value.startswith(_DESCRIPTION):

@@ -39,7 +39,7 @@ class ProbeLimits:
         devices: GPUs of one process.
         kernels: Kernels of one process.
         variants: Combinations of kernel and variant of one process.
-        names_bytes: Total size of the kernel signatures of one process.
+        names_characters: Total size of the kernel signatures of one process.
         buckets: Histogram buckets of one process that wait for the next poll.
         bad_frames: Invalid frames after which a connection is closed.
         hints: Hints that wait for one process.
@@ -54,7 +54,7 @@ class ProbeLimits:
     devices: int = 64
     kernels: int = 8192
     variants: int = 8192
-    names_bytes: int = 8 * 1024 * 1024
+    names_characters: int = 8 * 1024 * 1024
     buckets: int = 400_000
     bad_frames: int = 8
     hints: int = 64

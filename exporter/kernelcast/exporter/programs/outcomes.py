@@ -19,20 +19,20 @@ class ReceivedOutcomes:
     Outcomes that were fetched are remembered (`_open`) until Kafka has them, as many as may wait.
 
     Args:
-        most: Limit of waiting outcomes.
+        limit: Limit of waiting outcomes.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
         self._waiting: deque[ReceivedOutcome] = deque()
         self._open: OrderedDict[str, ReceivedOutcome] = OrderedDict()
 
     def add(self, received: ReceivedOutcome) -> bool:
         """Queue an outcome; False if another one was dropped for it."""
         self._open[received.event_id] = received
-        if len(self._open) > self._most:
+        if len(self._open) > self._limit:
             self._open.popitem(last=False)
-        dropped = len(self._waiting) >= self._most
+        dropped = len(self._waiting) >= self._limit
         if dropped:
             self._waiting.popleft()
         self._waiting.append(received)

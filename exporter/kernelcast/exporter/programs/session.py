@@ -77,10 +77,10 @@ class ProbeSession:
         self.ended = False
         self._limits = limits
         self._names: dict[int, KernelName] = {}
-        self._names_bytes = 0
+        self._names_characters = 0
         self._announced_names: dict[int, dict[int, KernelName]] = {}
         self._new = PendingTotals()
-        self._taken = PendingTotals()
+        self._polled = PendingTotals()
         self._keep_unsaved = keep_unsaved
         self._variants: dict[int, dict[int, set[str]]] = {}
         self._variants_known = 0
@@ -106,21 +106,21 @@ class ProbeSession:
             raise FrameError(f"{type(frame).__name__} frame came after Bye; it is ignored")
         match frame:
             case Names():
-                self._take_names(frame)
+                self._add_names(frame)
             case KernelRows():
-                self._take_rows(frame)
+                self._add_rows(frame)
             case Counters():
                 check_counters(frame, len(self.devices))
                 self._new.counters[frame.device] = frame
                 self._active.add(frame.device)
             case VariantRows():
-                self._take_variants(frame)
+                self._add_variants(frame)
             case Status():
                 check_status(frame)
                 self.status = frame
                 self._described.clear()
             case Tunables():
-                self._take_tunables(frame)
+                self._add_tunables(frame)
             case OutcomeFrame():
                 return self._outcome(frame)
             case Bye():
@@ -135,7 +135,7 @@ class ProbeSession:
         changed = self._active if self.ended else undescribed | self._new.devices
         found = [self._report(device) for device in sorted(changed)]
         if self._keep_unsaved:
-            self._taken.update(self._new)
+            self._polled.update(self._new)
         self._new = PendingTotals()
         self._described |= changed
         self._buckets = 0
@@ -143,19 +143,19 @@ class ProbeSession:
 
     def saved(self) -> None:
         """Note that the state on disk holds the reports of the last poll."""
-        self._taken = PendingTotals()
+        self._polled = PendingTotals()
 
     def unsaved(self) -> Iterator[Frame]:
         """The part of the process's totals that the state on disk does not include."""
         totals = PendingTotals()
-        totals.update(self._taken)
+        totals.update(self._polled)
         totals.update(self._new)
         return totals.frames(self._names)
 
     @property
     def has_unsaved(self) -> bool:
         """Whether `unsaved` has totals."""
-        return bool(self._new.devices or self._taken.devices)
+        return bool(self._new.devices or self._polled.devices)
 
     @property
     def method(self) -> str:
@@ -256,20 +256,20 @@ class ProbeSession:
         self._queued_approvals.clear()
         self.confirm(())
 
-    def _take_names(self, frame: Names) -> None:
+    def _add_names(self, frame: Names) -> None:
         check_names(frame)
         names = {name.kernel: name for name in frame.names}
         added = sum(_length(name) - _length(self._names.get(kernel)) for kernel, name in names.items())
         kernels = len(self._names.keys() | names)
-        if kernels > self._limits.kernels or self._names_bytes + added > self._limits.names_bytes:
+        if kernels > self._limits.kernels or self._names_characters + added > self._limits.names_characters:
             raise FrameError(
-                f"process has {kernels} kernels with names of {self._names_bytes + added} characters; "
-                f"the limits are {self._limits.kernels} and {self._limits.names_bytes}; measure fewer kernels"
+                f"process has {kernels} kernels with names of {self._names_characters + added} characters; "
+                f"the limits are {self._limits.kernels} and {self._limits.names_characters}; measure fewer kernels"
             )
         self._names.update(names)
-        self._names_bytes += added
+        self._names_characters += added
 
-    def _take_rows(self, frame: KernelRows) -> None:
+    def _add_rows(self, frame: KernelRows) -> None:
         check_rows(frame, len(self.devices), self._names)
         rows = self._new.rows.get(frame.device, {})
         added = sum(_buckets(row) - _buckets(rows.get(row.kernel)) for row in frame.rows)
@@ -282,7 +282,7 @@ class ProbeSession:
         self._new.rows.setdefault(frame.device, rows).update((row.kernel, row) for row in frame.rows)
         self._active.add(frame.device)
 
-    def _take_variants(self, frame: VariantRows) -> None:
+    def _add_variants(self, frame: VariantRows) -> None:
         check_variants(frame, len(self.devices), self._names)
         rows = {(row.kernel, row.variant): row for row in frame.rows}
         known = self._variants.setdefault(frame.device, {})
@@ -302,7 +302,7 @@ class ProbeSession:
         self._new.variants.setdefault(frame.device, {}).update(rows)
         self._active.add(frame.device)
 
-    def _take_tunables(self, frame: Tunables) -> None:
+    def _add_tunables(self, frame: Tunables) -> None:
         check_tunables(frame)
         self.tunables = tuple(self._completed(tunable) for tunable in frame.tunables)
         self._described.clear()

@@ -115,7 +115,7 @@ class TraceSource:
 
     def _reports(self) -> Iterator[ProcessReport]:
         for number, device in enumerate(self.devices):
-            names, rows, variants = self._tally.everything(number) if self._done else self._tally.take(number)
+            names, rows, variants = self._tally.all_totals(number) if self._done else self._tally.changes(number)
             yield ProcessReport(
                 process=self.process,
                 device=device,

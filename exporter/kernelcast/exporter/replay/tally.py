@@ -1,6 +1,6 @@
 """Cumulative totals of a recording's kernels, advanced by slices of its columns, without a loop over events.
 
-`TraceSource.poll` calls `advance`, then `take` for each GPU.
+`TraceSource.poll` calls `advance`, then `changes` for each GPU.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.kernels import kernel_id, normalise
 
 Variant = tuple[int, str]
-Taken = tuple[tuple[KernelName, ...], tuple[KernelRow, ...], dict[Variant, VariantRow]]
+DeviceChanges = tuple[tuple[KernelName, ...], tuple[KernelRow, ...], dict[Variant, VariantRow]]
 """New names, changed rows and changed variants of one GPU."""
 
 
@@ -84,7 +84,7 @@ class KernelTally:
             int(columns.graph[chosen].sum()),
         )
 
-    def take(self, device: int) -> Taken:
+    def changes(self, device: int) -> DeviceChanges:
         """Changes on a GPU since the last call: new names, rows, variants."""
         totals = self.devices[device]
         names, totals.names = tuple(totals.names), []
@@ -93,12 +93,12 @@ class KernelTally:
         totals.changed_kernels, totals.changed_variants = set(), set()
         return names, rows, variants
 
-    def everything(self, device: int) -> Taken:
-        """Return all totals of a GPU, and the names that `take` has not returned yet."""
+    def all_totals(self, device: int) -> DeviceChanges:
+        """Return all totals of a GPU, and the names that `changes` has not returned yet."""
         totals = self.devices[device]
         totals.changed_kernels = set(totals.kernels)
         totals.changed_variants = set(totals.variants)
-        return self.take(device)
+        return self.changes(device)
 
     def _count(self, slot: _Slot, delta: LaunchTotals) -> None:
         totals = self.devices[slot.device]

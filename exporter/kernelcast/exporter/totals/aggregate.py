@@ -195,7 +195,7 @@ class Aggregator:
 
     def meter(self, devices: Iterable[Sample]) -> list[Sample]:
         """Divide the energy in device samples over the kernels that ran; returns the GPUs' own energy series."""
-        return self.energy.book(devices, (member.series for member in self.members.values()))
+        return self.energy.add_interval(devices, (member.series for member in self.members.values()))
 
     def samples(self, now_ns: int) -> Iterator[ProgramSamples]:
         """Close the interval and return every series at `now_ns` (Unix nanoseconds), grouped by host and program."""

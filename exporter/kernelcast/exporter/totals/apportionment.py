@@ -20,9 +20,9 @@ def apportion(total: int, weights: Sequence[int]) -> list[int]:
     parts = [total * weight // whole for weight in weights]
     missing = total - sum(parts)
     if missing:
-        by_remainder = sorted(range(len(weights)), key=lambda at: (-(total * weights[at] % whole), at))
-        for at in by_remainder[:missing]:
-            parts[at] += 1
+        by_remainder = sorted(range(len(weights)), key=lambda index: (-(total * weights[index] % whole), index))
+        for index in by_remainder[:missing]:
+            parts[index] += 1
     return parts
 
 

@@ -6,7 +6,7 @@ from typing import Final
 from kernelcast.columnar import Sample
 from kernelcast.exporter.totals.increments import LaunchTotals, Timed
 from kernelcast.exporter.totals.process import ProcessTotals
-from kernelcast.exporter.totals.series import MOST, KernelSeries, ProgramSeries
+from kernelcast.exporter.totals.series import TOTAL_LIMIT, KernelSeries, ProgramSeries
 from kernelcast.wire.catalogue import Metric, kernel
 from kernelcast.wire.catalogue.devices import energy
 from kernelcast.wire.frames import KernelName, TunableClaim
@@ -171,7 +171,9 @@ class Emitter:
                 pools[key] = pools.get(key, 0) + size_bytes
         yield from (self._gauge(metric, attributes, 1) for attributes, metric in sorted(facts, key=_fact_order))
         for (pool, state), size_bytes in pools.items():
-            yield self._gauge(kernel.MEMORY_POOL, self._labels(pool=pool, state=state), min(size_bytes, MOST - 1))
+            yield self._gauge(
+                kernel.MEMORY_POOL, self._labels(pool=pool, state=state), min(size_bytes, TOTAL_LIMIT - 1)
+            )
         ratios = [process.status.sample_ratio for process in live if process.status]
         if ratios:
             yield self._gauge(kernel.PROBE_SAMPLE, self._labels(), min(ratios))

@@ -72,7 +72,7 @@ class EnergyMeter:
     def __init__(self) -> None:
         self.gpus: dict[GpuKey, GpuEnergy] = {}
 
-    def book(self, samples: Iterable[Sample], programs: Iterable[ProgramSeries]) -> list[Sample]:
+    def add_interval(self, samples: Iterable[Sample], programs: Iterable[ProgramSeries]) -> list[Sample]:
         """Add the energy since the last call to GPUs and to the kernels that ran on them.
 
         Args:
@@ -82,40 +82,42 @@ class EnergyMeter:
         Returns:
             The energy of each GPU among the samples; for one in MIG mode the reason why there is none.
         """
-        looks, divided = _readings(samples)
+        readings, divided = _readings(samples)
         users: dict[GpuKey, list[ProgramSeries]] = {}
         for series in programs:
             users.setdefault(GpuKey(series.key.hostname, series.key.uuid, series.key.source), []).append(series)
         shown: list[Sample] = []
-        for key, (index, look) in looks.items():
+        for key, (index, reading) in readings.items():
             if key in divided:
                 if key in self.gpus:
                     self.gpus[key].last = None
-                shown.append(_absent(key, index, look.time_ns))
+                shown.append(_absent(key, index, reading.time_ns))
                 continue
-            found = self._measured(key, index, look, users.get(key, []))
+            found = self._measured(key, index, reading, users.get(key, []))
             if found is not None:
-                shown.extend(_samples(key, found, look.time_ns))
+                shown.extend(_samples(key, found, reading.time_ns))
         return shown
 
-    def _measured(self, key: GpuKey, index: str, look: EnergyReading, users: list[ProgramSeries]) -> GpuEnergy | None:
+    def _measured(
+        self, key: GpuKey, index: str, reading: EnergyReading, users: list[ProgramSeries]
+    ) -> GpuEnergy | None:
         known = self.gpus.get(key)
         if known is None:
-            if (look.energy_mj is None and look.power_w is None) or len(self.gpus) >= MAX_GPUS:
+            if (reading.energy_mj is None and reading.power_w is None) or len(self.gpus) >= MAX_GPUS:
                 return None
-            known = self.gpus[key] = GpuEnergy(index, look.time_ns)
+            known = self.gpus[key] = GpuEnergy(index, reading.time_ns)
         last = known.last
-        if last is not None and look.time_ns <= last.time_ns:
+        if last is not None and reading.time_ns <= last.time_ns:
             return known
-        known.last = look
-        used_uj = _used_uj(last, look) if last is not None else None
+        known.last = reading
+        used_uj = _used_uj(last, reading) if last is not None else None
         for series in users:
             series.metered = True
         if last is None or used_uj is None:
             for series in users:
                 series.spent_ns.clear()
             return known
-        active_uj = _divide(used_uj, look.time_ns - last.time_ns, users)
+        active_uj = _divide(used_uj, reading.time_ns - last.time_ns, users)
         known.active_uj += active_uj
         known.idle_uj += used_uj - active_uj
         return known
@@ -147,7 +149,7 @@ def _used_uj(last: EnergyReading, now: EnergyReading) -> int | None:
 
 def _readings(samples: Iterable[Sample]) -> tuple[dict[GpuKey, tuple[str, EnergyReading]], set[GpuKey]]:
     """Return index and reading of each GPU among the samples, and the GPUs that are divided into MIG instances."""
-    looks: dict[GpuKey, tuple[str, EnergyReading]] = {}
+    readings: dict[GpuKey, tuple[str, EnergyReading]] = {}
     divided: set[GpuKey] = set()
     places: dict[Labels, tuple[GpuKey, str, bool]] = {}
     seen: Labels | None = None
@@ -165,12 +167,12 @@ def _readings(samples: Iterable[Sample]) -> tuple[dict[GpuKey, tuple[str, Energy
         if instance:
             divided.add(key)
             continue
-        _, look = looks.setdefault(key, (index, EnergyReading(sample.time_ns)))
+        _, reading = readings.setdefault(key, (index, EnergyReading(sample.time_ns)))
         if sample.metric is device.TOTAL_ENERGY and isinstance(sample.value, int | float):
-            look.energy_mj = int(sample.value)
+            reading.energy_mj = int(sample.value)
         elif sample.metric is device.POWER_USAGE and isinstance(sample.value, int | float):
-            look.power_w = float(sample.value)
-    return looks, divided
+            reading.power_w = float(sample.value)
+    return readings, divided
 
 
 def _is_energy_or_power(metric: Metric) -> bool:

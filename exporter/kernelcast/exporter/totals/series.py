@@ -16,7 +16,7 @@ MAX_VARIANTS: Final = 8
 """Number of variants of one kernel with series of their own; the rest are summed as `other`."""
 MAX_SERIES_COUNTERS: Final = 512
 """Keys of `ProgramSeries.counters`, as `process.MAX_COUNTERS` for one process."""
-MOST: Final = 2**63
+TOTAL_LIMIT: Final = 2**63
 """Largest integer of OTLP. A greater total, which only a faulty program reports, would fail all exports of the node."""
 
 
@@ -101,7 +101,7 @@ class ProgramSeries:
         active_ns: The last interval in which a process was alive; 0 until the interval of its report is closed.
         kernels: By normalised signature.
         other: Sums of the kernels without a series, by kernel class.
-        counted: Sum of launches, timed launches of variants, and gaps; it stays below `MOST`.
+        counted: Sum of launches, timed launches of variants, and gaps; it stays below `TOTAL_LIMIT`.
         counters: Totals that are not per kernel.
         gaps: Idle times of the GPU between two activities; None until a process reports them.
         spent_ns: Signature to the GPU time, timed or not, since energy was last divided.
@@ -178,9 +178,9 @@ class ProgramSeries:
         for kernel in admit(plain, taken=len(shown) - len(plain), slots=detailed_kernels, total_ns=total_ns):
             kernel.detailed = True
         for kernel in self.kernels.values():
-            self._book(kernel)
+            self._settle_kernel(kernel)
 
-    def _book(self, kernel: KernelSeries) -> None:
+    def _settle_kernel(self, kernel: KernelSeries) -> None:
         """Move a kernel's pending increments to its own series, or to `other` if it has none."""
         if kernel.pending.launches or kernel.pending.durations.count:
             if kernel.admitted:
@@ -222,7 +222,7 @@ class ProgramSeries:
 
     def _countable(self, amount: int) -> bool:
         """Add to `counted` if the sum still fits OTLP's integers; returns whether it did."""
-        if self.counted + amount >= MOST:
+        if self.counted + amount >= TOTAL_LIMIT:
             return False
         self.counted += amount
         return True
@@ -231,7 +231,7 @@ class ProgramSeries:
         refused = 0
         for key, grown in counters.items():
             total = self.counters.get(key, 0) + grown
-            if total >= MOST or (key not in self.counters and len(self.counters) >= MAX_SERIES_COUNTERS):
+            if total >= TOTAL_LIMIT or (key not in self.counters and len(self.counters) >= MAX_SERIES_COUNTERS):
                 refused += 1
                 continue
             self.counters[key] = total

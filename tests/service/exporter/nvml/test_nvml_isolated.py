@@ -358,13 +358,13 @@ def test_a_message_is_whole_however_it_is_cut() -> None:
     for at in range(len(data)):
         os.write(writing, data[at : at + 1])
         assert inbox.read()
-        while (whole := inbox.take()) is not None:
+        while (whole := inbox.next_message()) is not None:
             got.append(whole)
     assert got == sent
     os.write(writing, b"\xff\xff\xff\xff")
     inbox.read()
     with pytest.raises(ValueError, match="at most"):
-        inbox.take()
+        inbox.next_message()
     os.close(writing)
     assert not inbox.read()
     os.close(reading)

@@ -379,7 +379,7 @@ def test_no_message_is_lost_in_any_schedule_and_firsts_arrive_in_order(
             node.backlog.close(1)
             node.start()
         else:
-            in_memory = [f for way in node.backlog._ways.values() for f in way.flights.values() if f.number is None]
+            in_memory = [f for way in node.backlog._queues.values() for f in way.flights.values() if f.number is None]
             at_risk |= {flight.record.value for flight in in_memory if flight.record.value is not None}
             node.crash()
     node.kafka.up = True

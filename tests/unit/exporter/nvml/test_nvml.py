@@ -11,7 +11,7 @@ from tests.support.exporter.nvml_double import NOT_SUPPORTED, divided, field, gp
 from kernelcast.columnar import Sample
 from kernelcast.exporter.nvml.recorded import RecordedNvml
 from kernelcast.exporter.nvml.sampling.fields import ROWS
-from kernelcast.exporter.nvml.sampling.sampler import FIRST_RETRY_NS, LOOK_NS, Sampler, SamplerOptions
+from kernelcast.exporter.nvml.sampling.sampler import FIRST_RETRY_NS, RELIST_NS, Sampler, SamplerOptions
 from kernelcast.exporter.nvml.source import NvmlSource
 from kernelcast.wire.catalogue import Kind
 from kernelcast.wire.catalogue.devices import device, profiling
@@ -294,7 +294,7 @@ def test_a_gpu_that_nvml_lists_again_is_found_without_a_restart() -> None:
     nvml.answers["1"] = gpu("GPU-2", 1)
     nvml.answers[""]["nvmlDeviceGetCount"] = 2
     assert not dcgm(made.poll(LATER_NS).samples, "GPU-2")
-    assert dcgm(made.poll(NOW_NS + LOOK_NS).samples, "GPU-2")
+    assert dcgm(made.poll(NOW_NS + RELIST_NS).samples, "GPU-2")
     assert [one.uuid for one in made.devices] == ["GPU-1", "GPU-2"]
 
 
@@ -304,7 +304,7 @@ def test_a_mig_instance_made_while_the_exporter_runs_is_found() -> None:
     made.poll(NOW_NS)
     nvml.answers["0/1"] = instance("1g.10gb", 10, "MIG-2")
     assert not dcgm(made.poll(LATER_NS).samples, gi_id="10")
-    assert dcgm(made.poll(NOW_NS + LOOK_NS).samples, gi_id="10")
+    assert dcgm(made.poll(NOW_NS + RELIST_NS).samples, gi_id="10")
 
 
 def test_what_ended_is_withdrawn_at_once() -> None:

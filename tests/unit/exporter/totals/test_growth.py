@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from kernelcast.exporter.totals.increments import LaunchTotals, ReportIncrement, difference, variant_growth
 from kernelcast.exporter.totals.process import ProcessTotals
 from kernelcast.exporter.totals.report import ProcessReport
-from kernelcast.exporter.totals.series import MOST, ProgramSeries, SeriesKey
+from kernelcast.exporter.totals.series import TOTAL_LIMIT, ProgramSeries, SeriesKey
 from kernelcast.wire.frames import KernelRow, VariantRow
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.identity import Device, Process
@@ -93,6 +93,6 @@ def test_repeated_or_fallen_totals_of_a_process_are_no_growth() -> None:
 
 def test_gaps_and_variants_beyond_a_total_are_counted_as_refused() -> None:
     series = ProgramSeries(SeriesKey("node", "GPU-1", "", "train", "", ""), Device("node", "GPU-1"), 0)
-    assert series.grow(ReportIncrement(gaps=DurationTotals(MOST - 1, 0))) == 0
+    assert series.grow(ReportIncrement(gaps=DurationTotals(TOTAL_LIMIT - 1, 0))) == 0
     assert series.grow(ReportIncrement(gaps=DurationTotals(1, 0))) == 1
     assert series.grow(ReportIncrement(variants=[("gemm", "64|64", 1, 5, 25)])) == 1

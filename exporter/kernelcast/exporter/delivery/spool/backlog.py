@@ -27,7 +27,7 @@ WINDOW_MESSAGES: Final = 256
 """Largest number of messages from disk that are in flight."""
 AWAY_FLUSH_SECONDS: Final = 1.0
 """Longest wait of `close` for Kafka's answers if Kafka was silent before."""
-NOWHERE: Final = -1
+NOT_ON_DISK: Final = -1
 """Used in place of a number in the spool if the disk had no room; only librdkafka has the message."""
 
 
@@ -50,7 +50,7 @@ class Flight:
     Attributes:
         record: The message.
         since: When it was passed to librdkafka, monotonic seconds.
-        number: Its number in the spool; None while it is in memory only, NOWHERE if the disk had no room.
+        number: Its number in the spool; None while it is in memory only, NOT_ON_DISK if the disk had no room.
         listener: Called with Kafka's final answer, or if the message is lost.
     """
 
@@ -61,7 +61,7 @@ class Flight:
 
 
 @dataclass(slots=True)
-class Way:
+class TopicQueue:
     """State of one topic: its messages in flight, and how it may send. The backlog's lock protects it.
 
     Attributes:
@@ -71,7 +71,7 @@ class Way:
         flight_bytes: Size of the messages in librdkafka, whether they are on disk as well or not.
         is_full: Whether `memory_bytes` was reached and Kafka has confirmed nothing since.
         listeners: Listeners of messages that wait on disk, by number, in ascending order.
-        returning: Whether messages have failed: nothing is sent until all are answered, then the oldest is first.
+        draining: Whether messages have failed: nothing is sent until all are answered, then the oldest is first.
     """
 
     topic: str
@@ -79,7 +79,7 @@ class Way:
     flights: dict[int, Flight] = field(default_factory=dict)
     flight_bytes: int = 0
     is_full: bool = False
-    returning: bool = False
+    draining: bool = False
     listeners: dict[int, DeliveryListener] = field(default_factory=dict)
 
 
@@ -128,7 +128,7 @@ class SpoolBacklog:
         self._producer, self._disk, self._limits, self._counts = producer, disk, limits, counts
         self._clock, self._monotonic = clock, monotonic
         rate = limits.replay_bytes_per_second
-        self._ways = {topic: Way(topic, SendThrottle(rate, limits.jitter)) for topic in disk.topics}
+        self._queues = {topic: TopicQueue(topic, SendThrottle(rate, limits.jitter)) for topic in disk.topics}
         self._lock = threading.RLock()
         self._answers: deque[tuple[str, int, Undelivered | None]] = deque()
         self.wake = threading.Event()
@@ -144,26 +144,26 @@ class SpoolBacklog:
         back. A message that waits on disk at the end is sent after the next start, without it.
         """
         with self._lock:
-            self._settle()
-            way, record = self._ways[topic], SpooledMessage(self._clock(), key, value)
-            if self._may_pass(way):
-                self._hand_over(way, record, None, on_delivery)
+            self._process_reports()
+            queue, record = self._queues[topic], SpooledMessage(self._clock(), key, value)
+            if self._may_send(queue):
+                self._produce(queue, record, None, on_delivery)
             else:
-                self._spill(way)
-                self._keep(way, record, on_delivery)
+                self._spill(queue)
+                self._keep(queue, record, on_delivery)
         self.wake.set()
 
     @property
     def idle(self) -> bool:
         """Whether Kafka has confirmed everything."""
         with self._lock:
-            return not any(way.flights for way in self._ways.values()) and not self._disk.messages
+            return not any(queue.flights for queue in self._queues.values()) and not self._disk.messages
 
     @property
     def behind(self) -> bool:
         """Whether messages on disk have not been passed to librdkafka."""
         with self._lock:
-            return any(self._disk.lane(topic).unread for topic in self._ways)
+            return any(self._disk.lane(topic).unread for topic in self._queues)
 
     def on_disk(self) -> tuple[int, int]:
         """Bytes of the segments, and messages in them that Kafka has not confirmed."""
@@ -174,14 +174,14 @@ class SpoolBacklog:
         """Wait for Kafka's answers within a time limit and act on them; the daemon calls it in a loop."""
         self._producer.poll(timeout_seconds)
         with self._lock:
-            self._settle()
+            self._process_reports()
             now = self._monotonic()
             self._disk.expire(self._clock())
-            for way in self._ways.values():
-                self._report_lost(way)
-                self._doubt(way, now)
-                self._turn_back(way, now)
-                self._replay(way, now)
+            for queue in self._queues.values():
+                self._report_lost(queue)
+                self._check_silence(queue, now)
+                self._restart_from_oldest(queue, now)
+                self._replay(queue, now)
             files = self._disk.unsynced()
         self._disk.sync(files)
 
@@ -191,136 +191,136 @@ class SpoolBacklog:
         Returns:
             The number of messages on disk.
         """
-        away = any(way.pace.is_doubted for way in self._ways.values())
+        away = any(queue.pace.is_suspended for queue in self._queues.values())
         self._producer.close(min(timeout_seconds, AWAY_FLUSH_SECONDS) if away else timeout_seconds)
         with self._lock:
-            self._settle()
+            self._process_reports()
             self._spill_all()
             left = self._disk.messages
         self._disk.close()
         return left
 
-    def _may_pass(self, way: Way) -> bool:
+    def _may_send(self, queue: TopicQueue) -> bool:
         """Whether a message may be sent at once: none of its topic waits on disk, and Kafka was not silent."""
-        way.is_full = way.is_full or way.flight_bytes >= self._limits.memory_bytes
-        return not (way.is_full or way.returning or way.pace.is_doubted or self._disk.lane(way.topic).unread)
+        queue.is_full = queue.is_full or queue.flight_bytes >= self._limits.memory_bytes
+        return not (queue.is_full or queue.draining or queue.pace.is_suspended or self._disk.lane(queue.topic).unread)
 
-    def _hand_over(
-        self, way: Way, record: SpooledMessage, number: int | None, listener: DeliveryListener | None = None
+    def _produce(
+        self, queue: TopicQueue, record: SpooledMessage, number: int | None, listener: DeliveryListener | None = None
     ) -> None:
         self._tokens += 1
-        way.flights[self._tokens] = Flight(record, self._monotonic(), number, listener)
-        way.flight_bytes += record.size_bytes
-        answer = partial(self._answered, way.topic, self._tokens)
-        self._producer.send(way.topic, key=record.key, value=record.value, on_delivery=answer)
+        queue.flights[self._tokens] = Flight(record, self._monotonic(), number, listener)
+        queue.flight_bytes += record.size_bytes
+        answer = partial(self._answered, queue.topic, self._tokens)
+        self._producer.send(queue.topic, key=record.key, value=record.value, on_delivery=answer)
 
     def _answered(self, topic: str, token: int, reason: Undelivered | None) -> None:
         """Queue a delivery report; librdkafka may call this on any thread."""
         self._answers.append((topic, token, reason))
 
-    def _settle(self) -> None:
+    def _process_reports(self) -> None:
         """Process the delivery reports of messages."""
         while self._answers:
             topic, token, reason = self._answers.popleft()
-            way = self._ways[topic]
+            queue = self._queues[topic]
             if reason is not None and not reason.final:
                 # Before the flight is removed, so that it is written to disk in its place in the order.
-                self._spill(way)
-                way.returning = True
-            flight = way.flights.pop(token)
-            way.flight_bytes -= flight.record.size_bytes
+                self._spill(queue)
+                queue.draining = True
+            flight = queue.flights.pop(token)
+            queue.flight_bytes -= flight.record.size_bytes
             if reason is None:
-                way.is_full = False
-                way.pace.confirmed(self._monotonic())
-                self._confirmed(way, flight)
+                queue.is_full = False
+                queue.pace.confirmed(self._monotonic())
+                self._confirmed(queue, flight)
             elif reason.final:
                 self._counts.drop("refused", 1)
-                self._disk.lane(topic).settle(NOWHERE if flight.number is None else flight.number)
+                self._disk.lane(topic).settle(NOT_ON_DISK if flight.number is None else flight.number)
                 if flight.listener is not None:
                     flight.listener(reason)
             else:
-                self._returned(way, flight)
+                self._requeue_failed(queue, flight)
 
-    def _confirmed(self, way: Way, flight: Flight) -> None:
-        if flight.number is not None and flight.number != NOWHERE:
-            self._disk.lane(way.topic).settle(flight.number)
+    def _confirmed(self, queue: TopicQueue, flight: Flight) -> None:
+        if flight.number is not None and flight.number != NOT_ON_DISK:
+            self._disk.lane(queue.topic).settle(flight.number)
             self._counts.replayed.inc()
         if flight.listener is not None:
             flight.listener(None)
 
-    def _returned(self, way: Way, flight: Flight) -> None:
+    def _requeue_failed(self, queue: TopicQueue, flight: Flight) -> None:
         """Handle a failed message: it is on disk and is read again, unless it was dropped for lack of room."""
-        if flight.number == NOWHERE:
+        if flight.number == NOT_ON_DISK:
             self._counts.drop("disk", 1)
-        elif flight.number is not None and not self._disk.lane(way.topic).holds(flight.number):
+        elif flight.number is not None and not self._disk.lane(queue.topic).holds(flight.number):
             self._counts.drop("bound", 1)
         elif flight.number is not None and flight.listener is not None:
-            way.listeners[flight.number] = flight.listener
+            queue.listeners[flight.number] = flight.listener
             return
         if flight.listener is not None:
             flight.listener(Undelivered("no room on disk"))
 
     def _spill_all(self) -> None:
-        for way in self._ways.values():
-            self._spill(way)
+        for queue in self._queues.values():
+            self._spill(queue)
 
-    def _spill(self, way: Way) -> None:
+    def _spill(self, queue: TopicQueue) -> None:
         """Write messages that are in memory only to disk, oldest first; librdkafka continues to send them."""
-        alone = [flight for flight in way.flights.values() if flight.number is None]
+        alone = [flight for flight in queue.flights.values() if flight.number is None]
         for flight in alone:
-            number = self._store(way, flight.record)
-            flight.number = NOWHERE if number is None else number
+            number = self._store(queue, flight.record)
+            flight.number = NOT_ON_DISK if number is None else number
         if alone:
             # Messages in memory only were sent after all on disk had been read, so these count as read as well.
-            self._disk.lane(way.topic).skip()
+            self._disk.lane(queue.topic).skip()
 
-    def _keep(self, way: Way, record: SpooledMessage, listener: DeliveryListener | None) -> None:
-        number = self._store(way, record)
+    def _keep(self, queue: TopicQueue, record: SpooledMessage, listener: DeliveryListener | None) -> None:
+        number = self._store(queue, record)
         if number is None:
             self._counts.drop("disk", 1)
         if listener is not None and number is None:
             listener(Undelivered("no room on disk"))
         elif listener is not None and number is not None:
-            way.listeners[number] = listener
+            queue.listeners[number] = listener
 
-    def _report_lost(self, way: Way) -> None:
+    def _report_lost(self, queue: TopicQueue) -> None:
         """Answer for messages that the disk has dropped, because of its bound or their age."""
-        lost = [number for number in way.listeners if not self._disk.lane(way.topic).holds(number)]
+        lost = [number for number in queue.listeners if not self._disk.lane(queue.topic).holds(number)]
         for number in lost:
-            way.listeners.pop(number)(Undelivered("dropped from disk"))
+            queue.listeners.pop(number)(Undelivered("dropped from disk"))
 
-    def _store(self, way: Way, record: SpooledMessage) -> int | None:
-        number = self._disk.append(way.topic, record)
+    def _store(self, queue: TopicQueue, record: SpooledMessage) -> int | None:
+        number = self._disk.append(queue.topic, record)
         if number is not None:
             self._counts.written.inc()
-            way.pace.granted(record.size_bytes)
+            queue.pace.granted(record.size_bytes)
         return number
 
-    def _doubt(self, way: Way, now: float) -> None:
+    def _check_silence(self, queue: TopicQueue, now: float) -> None:
         """Write messages to disk, and stop sending new ones, if Kafka has not answered for `memory_seconds`."""
-        oldest = next(iter(way.flights.values()), None)
+        oldest = next(iter(queue.flights.values()), None)
         if oldest is not None and now - oldest.since > self._limits.memory_seconds:
-            self._spill(way)
-            way.pace.doubted()
+            self._spill(queue)
+            queue.pace.suspended()
 
-    def _turn_back(self, way: Way, now: float) -> None:
+    def _restart_from_oldest(self, queue: TopicQueue, now: float) -> None:
         """Restart with the oldest message, after all in flight were answered and some were refused."""
-        if way.returning and not way.flights:
-            way.returning = False
-            way.pace.failed(now)
-            self._disk.lane(way.topic).rewind()
+        if queue.draining and not queue.flights:
+            queue.draining = False
+            queue.pace.failed(now)
+            self._disk.lane(queue.topic).rewind()
 
-    def _replay(self, way: Way, now: float) -> None:
+    def _replay(self, queue: TopicQueue, now: float) -> None:
         """Send messages from disk, as long as the window and the throttle allow it."""
-        while not way.returning and self._has_room(way, now):
-            found = self._disk.read(way.topic)
+        while not queue.draining and self._has_room(queue, now):
+            found = self._disk.read(queue.topic)
             if found is None:
                 return
             number, record = found
-            way.pace.spent(record.size_bytes)
-            self._hand_over(way, record, number, way.listeners.pop(number, None))
+            queue.pace.spent(record.size_bytes)
+            self._produce(queue, record, number, queue.listeners.pop(number, None))
 
     @staticmethod
-    def _has_room(way: Way, now: float) -> bool:
-        most = 1 if way.is_full else WINDOW_MESSAGES
-        return len(way.flights) < most and way.pace.allows(now, in_flight=len(way.flights))
+    def _has_room(queue: TopicQueue, now: float) -> bool:
+        limit = 1 if queue.is_full else WINDOW_MESSAGES
+        return len(queue.flights) < limit and queue.pace.allows(now, in_flight=len(queue.flights))

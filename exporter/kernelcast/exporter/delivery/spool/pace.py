@@ -34,25 +34,25 @@ class SendThrottle:
         self._retry_seconds = FIRST_RETRY_SECONDS
         self.is_up = False
         """Whether Kafka's last answer was a confirmation."""
-        self.is_doubted = False
+        self.is_suspended = False
         """Whether Kafka has been silent or has refused a message since its last confirmation."""
 
     def confirmed(self, now: float) -> None:
         """Note that Kafka has confirmed a message; `now` is monotonic seconds."""
         self._retry_seconds = FIRST_RETRY_SECONDS
-        self.is_doubted = False
+        self.is_suspended = False
         if not self.is_up:
             self.is_up = True
             self._not_before = now + self._jitter()
             self._refilled, self._allowance, self._granted = self._not_before, 0.0, 0.0
 
-    def doubted(self) -> None:
+    def suspended(self) -> None:
         """Note that Kafka has not answered for a while."""
-        self.is_up, self.is_doubted = False, True
+        self.is_up, self.is_suspended = False, True
 
     def failed(self, now: float) -> None:
         """Note that messages have failed; the wait grows each time."""
-        self.doubted()
+        self.suspended()
         self._not_before = now + self._retry_seconds
         self._retry_seconds = min(self._retry_seconds * 2, LONGEST_RETRY_SECONDS)
 

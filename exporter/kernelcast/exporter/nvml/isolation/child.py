@@ -81,7 +81,7 @@ class WorkerProcess:
             ChildEndedError: The process has ended, or its bytes are no message.
         """
         try:
-            while (message := self._inbox.take()) is None:
+            while (message := self._inbox.next_message()) is None:
                 left = max(0.0, deadline - time.monotonic())
                 if not self._readable.poll(left * MILLISECONDS_PER_SECOND):
                     return None

@@ -35,7 +35,7 @@ class MessageAssembler:
         self._file = file
         self._waiting = bytearray()
 
-    def take(self) -> dict[str, Any] | None:
+    def next_message(self) -> dict[str, Any] | None:
         """Return the next complete message of the bytes read so far; None if there is none.
 
         Raises:

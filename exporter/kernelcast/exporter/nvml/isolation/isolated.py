@@ -22,7 +22,7 @@ LONGEST_RETRY_SECONDS: Final = 300.0
 """The wait before a new process doubles from the first to the longest."""
 STOP_SECONDS: Final = 2.0
 """Time for a process to end by itself before it is killed."""
-MAX_LEFT: Final = 3
+MAX_HUNG: Final = 3
 """Limit of processes that hang in the driver and cannot be killed; with that many no new one is started."""
 
 _log = get_logger(__name__)
@@ -32,7 +32,7 @@ class IsolatedSampler:
     """A `Sampler` in another process, which is replaced when it hangs, crashes, or has lost its driver.
 
     Only the daemon's thread uses it. No call waits longer than `timeout_seconds`. A process that is replaced is killed;
-    one that cannot be killed is kept in `_left` and reaped when it ends.
+    one that cannot be killed is kept in `_replaced` and reaped when it ends.
 
     Args:
         options: The sampler's options.
@@ -56,7 +56,7 @@ class IsolatedSampler:
         self._gpus = gpus
         self._listed: frozenset[str] = frozenset()
         self._child: WorkerProcess | None = None
-        self._left: list[tuple[WorkerProcess, float]] = []
+        self._replaced: list[tuple[WorkerProcess, float]] = []
         self._found: tuple[GpuReading, ...] = ()
         self._retry_at = 0.0
         self._wait_seconds = FIRST_RETRY_SECONDS
@@ -71,7 +71,7 @@ class IsolatedSampler:
         Raises:
             DeviceError: There is no driver, or it does not answer.
         """
-        self._begin(time.monotonic() + self.timeout_seconds)
+        self._ensure_started(time.monotonic() + self.timeout_seconds)
         if self.trouble:
             raise DeviceError(self.trouble)
         return self
@@ -84,7 +84,7 @@ class IsolatedSampler:
         """Read every GPU; None if NVML does not answer in time. `time_ns` becomes the reading's time."""
         deadline = time.monotonic() + self.timeout_seconds
         self._reap()
-        child = self._begin(deadline)
+        child = self._ensure_started(deadline)
         if child is None or not child.is_ready:
             return None
         try:
@@ -96,7 +96,7 @@ class IsolatedSampler:
         if answer is None:
             self._hung(child)
             return None
-        return self._taken(child, answer)
+        return self._accept(child, answer)
 
     def change(self, options: SamplerOptions) -> None:
         """Use other options from the next sample on."""
@@ -111,30 +111,30 @@ class IsolatedSampler:
         """End the process; safe to call twice."""
         if self._child is not None:
             self._child.stop()
-            self._left.append((self._child, 0.0))
+            self._replaced.append((self._child, 0.0))
             self._child = None
-        for child, _ in self._left:
+        for child, _ in self._replaced:
             if not child.wait(STOP_SECONDS):
                 child.kill()
                 child.wait(STOP_SECONDS)
             child.close()
-        self._left.clear()
+        self._replaced.clear()
 
-    def _begin(self, deadline: float) -> WorkerProcess | None:
+    def _ensure_started(self, deadline: float) -> WorkerProcess | None:
         """Return the process, started if there is none and the wait is over; waits for its list of GPUs once."""
         now = time.monotonic()
         if self._child is None:
-            if now < self._retry_at or len(self._left) >= MAX_LEFT:
+            if now < self._retry_at or len(self._replaced) >= MAX_HUNG:
                 return None
             self._listed = self._list()
             self._child, self.starts = WorkerProcess(self._nvml, self._options), self.starts + 1
         elif not self._child.is_ready:
             deadline = now
         if not self._child.is_ready:
-            self._greet(self._child, deadline)
+            self._receive_first(self._child, deadline)
         return self._child
 
-    def _greet(self, child: WorkerProcess, deadline: float) -> None:
+    def _receive_first(self, child: WorkerProcess, deadline: float) -> None:
         """Process a new process's first message, its list of GPUs or an error, if it comes by the deadline."""
         try:
             answer = child.answer(deadline)
@@ -154,7 +154,7 @@ class IsolatedSampler:
             self._found = tuple(GpuReading.from_json(one) for one in answer["found"])
             self._xids.restart()
 
-    def _taken(self, child: WorkerProcess, answer: dict[str, Any]) -> NodeReading:
+    def _accept(self, child: WorkerProcess, answer: dict[str, Any]) -> NodeReading:
         reading = NodeReading.from_json(answer["reading"])
         if self.hanging is not None:
             _log.info("NVML answers again", call=self.hanging)
@@ -189,7 +189,7 @@ class IsolatedSampler:
         """Stop a process, and allow a new one after the wait."""
         child.stop()
         now = time.monotonic()
-        self._left.append((child, now + STOP_SECONDS))
+        self._replaced.append((child, now + STOP_SECONDS))
         self._child = None
         self._retry_at = now + self._wait_seconds
         self._wait_seconds = min(self._wait_seconds * 2, LONGEST_RETRY_SECONDS)
@@ -197,11 +197,11 @@ class IsolatedSampler:
 
     def _reap(self) -> None:
         """Close replaced processes that have ended, and kill those that have not ended in time."""
-        left, self._left = self._left, []
+        left, self._replaced = self._replaced, []
         for child, limit in left:
             if child.ended():
                 child.close()
                 continue
             if time.monotonic() > limit:
                 child.kill()
-            self._left.append((child, limit))
+            self._replaced.append((child, limit))

@@ -46,7 +46,7 @@ class NotingNvml:
     def __init__(self, nvml: Any) -> None:
         self._nvml = nvml
         self._owners: dict[int, str] = {}
-        self._looks: dict[int, str] = {}
+        self._gpm_owners: dict[int, str] = {}
         self.answers: Answers = {NODE: {}}
         self.events: list[Event] = []
 
@@ -81,18 +81,18 @@ class NotingNvml:
 
     def nvmlGpmSampleGet(self, gpu: Any, sample: Any) -> Any:  # noqa: N802  pynvml's name
         """Remember the owner of a GPM sample."""
-        self._looks[_address(sample)] = self._owner(gpu)
+        self._gpm_owners[_address(sample)] = self._owner(gpu)
         return self._nvml.nvmlGpmSampleGet(gpu, sample)
 
     def nvmlGpmMigSampleGet(self, gpu: Any, instance: int, sample: Any) -> Any:  # noqa: N802  pynvml's name
         """Remember the owner of a GPM sample."""
-        self._looks[_address(sample)] = gpm_owner(self._owner(gpu), instance)
+        self._gpm_owners[_address(sample)] = gpm_owner(self._owner(gpu), instance)
         return self._nvml.nvmlGpmMigSampleGet(gpu, instance, sample)
 
     def nvmlGpmMetricsGet(self, asked: Any) -> Any:  # noqa: N802  pynvml's name
         """Call NVML, and record each metric."""
         result = self._nvml.nvmlGpmMetricsGet(asked)
-        own = self.answers.setdefault(self._looks[_address(asked.sample2)], {})
+        own = self.answers.setdefault(self._gpm_owners[_address(asked.sample2)], {})
         for metric in result.metrics[: result.numMetrics]:
             worked = metric.nvmlReturn == self._nvml.NVML_SUCCESS
             own[f"nvmlGpmMetricsGet:{metric.metricId}"] = metric.value if worked else {ERROR: metric.nvmlReturn}

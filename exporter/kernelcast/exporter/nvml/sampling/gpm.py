@@ -21,7 +21,7 @@ SHORTEST_NS: Final = 100_000_000
 
 
 @dataclass(slots=True)
-class Looks:
+class SamplePair:
     """The two GPM samples of one GPU or instance; they are exchanged after each reading.
 
     Attributes:
@@ -48,7 +48,7 @@ class Gpm:
         self._nvml = nvml
         self._codes = codes
         self._failed = failed
-        self._looks: dict[tuple[str, str], Looks] = {}
+        self._pairs: dict[tuple[str, str], SamplePair] = {}
         self._supported: dict[str, str] = {}
         # It has room for every metric, 20 KB, so it is made once.
         self._request = nvml.c_nvmlGpmMetricsGet_t()
@@ -65,7 +65,7 @@ class Gpm:
         asked = _asked(wanted)
         if not asked:
             return
-        reason = self._unsupported(gpu) or self._look(gpu, now_ns)
+        reason = self._unsupported(gpu) or self._take_sample(gpu, now_ns)
         if reason:
             divided = gpu.mig_mode and reason == reading.NOT_SUPPORTED
             _absent(asked, reading.MIG if divided else reason, into)
@@ -75,8 +75,8 @@ class Gpm:
     def keep(self, gpus: list[Gpu]) -> None:
         """Free the memory of GPUs that are gone."""
         present = {gpu.key for gpu in gpus}
-        for key in [key for key in self._looks if key not in present]:
-            self._free(self._looks.pop(key))
+        for key in [key for key in self._pairs if key not in present]:
+            self._free(self._pairs.pop(key))
         self._supported = {}
 
     def close(self) -> None:
@@ -96,40 +96,40 @@ class Gpm:
                 self._supported[gpu.uuid] = reading.NEEDS_HOPPER
         return self._supported[gpu.uuid]
 
-    def _look(self, gpu: Gpu, now_ns: int) -> str:
+    def _take_sample(self, gpu: Gpu, now_ns: int) -> str:
         """Take the next sample; returns the reason why there are no two to compare, empty if there are."""
         nvml = self._nvml
         try:
-            looks = self._looks.get(gpu.key) or self._allocated(gpu)
-            if looks.before_ns is not None and 0 <= now_ns - looks.before_ns < SHORTEST_NS:
+            pair = self._pairs.get(gpu.key) or self._allocated(gpu)
+            if pair.before_ns is not None and 0 <= now_ns - pair.before_ns < SHORTEST_NS:
                 return reading.NO_DATA
             if gpu.gi_id:
-                nvml.nvmlGpmMigSampleGet(gpu.parent, int(gpu.gi_id), looks.now)
+                nvml.nvmlGpmMigSampleGet(gpu.parent, int(gpu.gi_id), pair.now)
             else:
-                nvml.nvmlGpmSampleGet(gpu.handle, looks.now)
+                nvml.nvmlGpmSampleGet(gpu.handle, pair.now)
         except nvml.NVMLError as error:
             return self._reason(fields.GPM_SAMPLE_CALL, error)
-        first = looks.before_ns is None
-        looks.before, looks.now, looks.before_ns = looks.now, looks.before, now_ns
+        first = pair.before_ns is None
+        pair.before, pair.now, pair.before_ns = pair.now, pair.before, now_ns
         return reading.NO_DATA if first else ""
 
-    def _allocated(self, gpu: Gpu) -> Looks:
+    def _allocated(self, gpu: Gpu) -> SamplePair:
         first = self._nvml.nvmlGpmSampleAlloc()
         try:
-            looks = Looks(first, self._nvml.nvmlGpmSampleAlloc())
+            pair = SamplePair(first, self._nvml.nvmlGpmSampleAlloc())
         except self._nvml.NVMLError:
             self._nvml.nvmlGpmSampleFree(first)
             raise
-        self._looks[gpu.key] = looks
-        return looks
+        self._pairs[gpu.key] = pair
+        return pair
 
     def _metrics(self, gpu: Gpu, asked: tuple[GpmMetric, ...], into: GpuValues) -> None:
-        """Metrics between the two samples; after `_look` the later one is called `before`."""
-        nvml, looks = self._nvml, self._looks[gpu.key]
+        """Metrics between the two samples; after `_take_sample` the later one is called `before`."""
+        nvml, pair = self._nvml, self._pairs[gpu.key]
         if asked != self._asked:
             self._ask(asked)
         request = self._request
-        request.sample1, request.sample2 = looks.now, looks.before
+        request.sample1, request.sample2 = pair.now, pair.before
         try:
             nvml.nvmlGpmMetricsGet(request)
         except nvml.NVMLError as error:
@@ -167,8 +167,8 @@ class Gpm:
             raise LostGpuError
         return self._codes.reason(error.value)
 
-    def _free(self, looks: Looks) -> None:
-        for sample in (looks.before, looks.now):
+    def _free(self, pair: SamplePair) -> None:
+        for sample in (pair.before, pair.now):
             with suppress(self._nvml.NVMLError):
                 self._nvml.nvmlGpmSampleFree(sample)
 

@@ -28,7 +28,7 @@ from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
 FIRST_RETRY_NS: Final = 5 * NANOSECONDS_PER_SECOND
 LONGEST_RETRY_NS: Final = 300 * NANOSECONDS_PER_SECOND
 """A lost GPU is looked up again after the first, then at doubling intervals up to the longest."""
-LOOK_NS: Final = 60 * NANOSECONDS_PER_SECOND
+RELIST_NS: Final = 60 * NANOSECONDS_PER_SECOND
 """How often the list of GPUs is compared with NVML's: MIG instances come and go while the driver runs."""
 MAX_ERRORS: Final = 1000
 """Errors kept between two readings, far more than one makes; beyond it the oldest are dropped."""
@@ -89,7 +89,7 @@ class Sampler:
         self._driver_version = ""
         self._open = False
         self._expected = 0
-        self._look_ns = 0
+        self._relist_at_ns = 0
         self._retry = False
         self._wait_ns = FIRST_RETRY_NS
         self.change(options or SamplerOptions())
@@ -126,8 +126,8 @@ class Sampler:
 
     def sample(self, time_ns: int) -> NodeReading:
         """Read every GPU; errors of NVML are in the reading, never raised. `time_ns` becomes the reading's time."""
-        if time_ns >= self._look_ns:
-            self._look(time_ns)
+        if time_ns >= self._relist_at_ns:
+            self._relist(time_ns)
         self._peers = self._peer_status.read(self._gpus) if P2P_STATUS.otlp_name in self._wanted else {}
         gpus = tuple(self._read(gpu, time_ns) for gpu in list(self._gpus))
         present = {gpu.uuid for gpu in self._gpus}
@@ -145,15 +145,15 @@ class Sampler:
             with suppress(self._nvml.NVMLError):
                 self._nvml.nvmlShutdown()
 
-    def _look(self, now_ns: int) -> None:
+    def _relist(self, now_ns: int) -> None:
         """List the GPUs again; if one was lost, NVML is shut down and initialised first."""
         if self._retry:
             self._reopen()
         complete = self._enumerate()
         if complete:
-            self._retry, self._wait_ns, self._look_ns = False, FIRST_RETRY_NS, now_ns + LOOK_NS
+            self._retry, self._wait_ns, self._relist_at_ns = False, FIRST_RETRY_NS, now_ns + RELIST_NS
         else:
-            self._retry, self._look_ns = True, now_ns + self._wait_ns
+            self._retry, self._relist_at_ns = True, now_ns + self._wait_ns
             self._wait_ns = min(self._wait_ns * 2, LONGEST_RETRY_NS)
 
     def _reopen(self) -> None:
@@ -207,7 +207,7 @@ class Sampler:
         except LostGpuError:
             self._gpus = [one for one in self._gpus if one.uuid != gpu.uuid]
             if not self._retry:
-                self._retry, self._look_ns = True, now_ns + FIRST_RETRY_NS
+                self._retry, self._relist_at_ns = True, now_ns + FIRST_RETRY_NS
             return self._absent(gpu)
         if not gpu.gi_id and XID_ERRORS.otlp_name in self._wanted:
             values.put(XID_ERRORS, self._xids.last(gpu.uuid), reading.NOT_SUPPORTED)

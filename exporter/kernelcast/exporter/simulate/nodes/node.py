@@ -47,7 +47,7 @@ class NodeState:
     processes: tuple[ProbeProcess, ...] = ()
 
 
-class _Looker:
+class _StateSampler:
     """Replaces a `Sampler`: gives the node's state to the exporter's NVML source."""
 
     def __init__(self, state: NodeState, found: Sequence[GpuReading]) -> None:
@@ -95,7 +95,7 @@ class SimulatedNode:
         counters = CountersFile()
         counters.table = CounterTable(rows=ROWS)
         nvml = NvmlSource(
-            _Looker(self.state, gpus), hostname=hostname, boot_ns=start_ns, source=SIMULATED, counters=counters
+            _StateSampler(self.state, gpus), hostname=hostname, boot_ns=start_ns, source=SIMULATED, counters=counters
         ).start()
         nvml.users = owners
         self._gpus = KnownGpus(nvml, lambda: True)

@@ -11,7 +11,7 @@ from kernelcast.exporter.nvml.recorded import RecordedNvml
 from kernelcast.exporter.nvml.sampling import reading
 from kernelcast.exporter.nvml.sampling.fields import GPM_METRICS, ROWS
 from kernelcast.exporter.nvml.sampling.reading import GpuReading
-from kernelcast.exporter.nvml.sampling.sampler import LOOK_NS, Sampler, SamplerOptions
+from kernelcast.exporter.nvml.sampling.sampler import RELIST_NS, Sampler, SamplerOptions
 from kernelcast.wire.catalogue.devices import profiling
 
 SECOND_NS = 1_000_000_000
@@ -146,7 +146,7 @@ def test_the_memory_of_an_instance_that_is_gone_is_freed() -> None:
     made.sample(SECOND_NS)
     assert len(nvml.gpm_samples) == 6
     del nvml.answers["0/1"]
-    made.sample(SECOND_NS + LOOK_NS)
+    made.sample(SECOND_NS + RELIST_NS)
     assert len(nvml.gpm_samples) == 4
 
 

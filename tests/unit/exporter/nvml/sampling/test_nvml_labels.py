@@ -13,7 +13,7 @@ from kernelcast.exporter.nvml.counters_file import CountersFile, read_table
 from kernelcast.exporter.nvml.recorded import RecordedNvml
 from kernelcast.exporter.nvml.recordings.recording import NODE
 from kernelcast.exporter.nvml.sampling.labels import LABEL_FIELDS
-from kernelcast.exporter.nvml.sampling.sampler import LOOK_NS, Sampler, SamplerOptions
+from kernelcast.exporter.nvml.sampling.sampler import RELIST_NS, Sampler, SamplerOptions
 from kernelcast.exporter.nvml.source import NvmlSource
 
 SECOND_NS = 1_000_000_000
@@ -105,7 +105,7 @@ def test_labels_are_asked_for_once_and_not_at_every_interval() -> None:
         nvml.inject(call, lambda call=call: asked.update([call]))  # type: ignore[misc]
     made = source(nvml)
     for step in range(30):
-        made.poll(NOW_NS + step * LOOK_NS)
+        made.poll(NOW_NS + step * RELIST_NS)
     assert set(asked.values()) == {1}
 
 
@@ -119,7 +119,7 @@ def test_a_label_that_could_not_be_read_once_is_asked_for_again() -> None:
     made = source(nvml)
     assert "DCGM_FI_DEV_SERIAL" not in labels_of(made.poll(NOW_NS).samples)
     nvml.inject("nvmlDeviceGetSerial", None)
-    assert labels_of(made.poll(NOW_NS + LOOK_NS).samples)["DCGM_FI_DEV_SERIAL"] == {"1654123"}
+    assert labels_of(made.poll(NOW_NS + RELIST_NS).samples)["DCGM_FI_DEV_SERIAL"] == {"1654123"}
 
 
 def test_a_new_driver_is_asked_again() -> None:
@@ -127,7 +127,7 @@ def test_a_new_driver_is_asked_again() -> None:
     made = source(nvml)
     made.poll(NOW_NS)
     nvml.answers[NODE] |= {"nvmlSystemGetDriverVersion": "600.1", "nvmlSystemGetNVMLVersion": "13.600.1"}
-    assert labels_of(made.poll(NOW_NS + LOOK_NS).samples)["DCGM_FI_NVML_VERSION"] == {"13.600.1"}
+    assert labels_of(made.poll(NOW_NS + RELIST_NS).samples)["DCGM_FI_NVML_VERSION"] == {"13.600.1"}
 
 
 def test_a_gpu_that_is_gone_keeps_its_labels_on_its_remaining_series() -> None:
@@ -137,7 +137,7 @@ def test_a_gpu_that_is_gone_keeps_its_labels_on_its_remaining_series() -> None:
     nvml.lost = {"0"}
     gone = made.poll(NOW_NS + SECOND_NS).samples
     assert labels_of(gone)["DCGM_FI_DEV_SERIAL"] == {"1654123"}
-    again = made.poll(NOW_NS + LOOK_NS).samples
+    again = made.poll(NOW_NS + RELIST_NS).samples
     assert labels_of(again)["DCGM_FI_DEV_SERIAL"] == {"1654123"}
 
 

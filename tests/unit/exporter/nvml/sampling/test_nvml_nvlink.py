@@ -12,7 +12,7 @@ from kernelcast.columnar import Sample
 from kernelcast.exporter.nvml.recorded import RecordedNvml
 from kernelcast.exporter.nvml.sampling.nvlink import MAX_LINKS, VALUES_PER_CALL
 from kernelcast.exporter.nvml.sampling.reading import GpuReading, LinkReading
-from kernelcast.exporter.nvml.sampling.sampler import LOOK_NS, Sampler, SamplerOptions
+from kernelcast.exporter.nvml.sampling.sampler import RELIST_NS, Sampler, SamplerOptions
 from kernelcast.exporter.nvml.source import NvmlSource
 from kernelcast.wire.catalogue import Kind
 from kernelcast.wire.catalogue.devices import nvlink
@@ -131,7 +131,7 @@ def test_unsupported_calls_are_made_once_and_again_when_gpus_are_listed() -> Non
     assert first - sum(asked) >= 2 * (19 - 5)
     later = sum(asked)
     asked.clear()
-    made.poll(NOW_NS + LOOK_NS + SECOND_NS)
+    made.poll(NOW_NS + RELIST_NS + SECOND_NS)
     assert sum(asked) >= later + 2 * (19 - 5)
 
 
