@@ -24,7 +24,7 @@ FIRST_SECONDS: Final = 30.0
 """Wait for the first program to connect: it may end before it does."""
 GRACE_SECONDS: Final = 3.0
 """Wait for a next program, as between two steps of a batch script; long enough to write the last report."""
-LOOK_SECONDS: Final = 0.5
+POLL_SECONDS: Final = 0.5
 """Longest wait of one poll of the sockets."""
 
 
@@ -48,7 +48,7 @@ class ExporterLifetime:
         """Number of connected programs."""
         return len(self._programs)
 
-    def abandoned(self, wait_seconds: float = LOOK_SECONDS) -> bool:
+    def abandoned(self, wait_seconds: float = POLL_SECONDS) -> bool:
         """Poll the sockets once; True when no program has been connected for the grace period."""
         poller = select.poll()
         poller.register(self._listener, select.POLLIN)
@@ -58,7 +58,7 @@ class ExporterLifetime:
             if number == self._listener.fileno():
                 self._accept()
             else:
-                self._hear(number)
+                self._receive(number)
         return not self._programs and self._clock() - self._empty_since >= self._patience
 
     def _accept(self) -> None:
@@ -69,7 +69,7 @@ class ExporterLifetime:
         self._programs[program.fileno()] = program
         self._patience = GRACE_SECONDS
 
-    def _hear(self, number: int) -> None:
+    def _receive(self, number: int) -> None:
         try:
             ended = not self._programs[number].recv(1)
         except OSError:

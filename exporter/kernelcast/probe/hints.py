@@ -55,7 +55,7 @@ class HintReceiver:
         self._seen = RecentIds(MAX_SEEN)
         self._waiting: dict[str, Hint] = {}
         self._trial: RunningTrial | None = None
-        self._together: Hint | None = None
+        self._collective_hint: Hint | None = None
         """The hint that is being tried on all ranks."""
         self._stop_reason = self._end_reason = ""
         self._switched_off = self._checks.switched_off()
@@ -90,7 +90,7 @@ class HintReceiver:
             if not self._seen.add(hint.hint_id):
                 return
             self._outcomes.add(hint, OutcomeState.RECEIVED, "")
-            self._let_in(hint)
+            self._accept(hint)
 
     def withdraw(self, key: str) -> None:
         """Drop the hint with a key; a trial of it ends with the old value at its next boundary."""
@@ -100,7 +100,7 @@ class HintReceiver:
                     del self._waiting[name]
                     reason = self._context.stop_file.reason(now=True) or "it was withdrawn"
                     self._refuse(hint, reason, OutcomeState.REJECTED)
-            tried = self._trial.trial.hint if self._trial is not None else self._together
+            tried = self._trial.trial.hint if self._trial is not None else self._collective_hint
             if tried is not None and tried.key == key:
                 self._end_reason = "its hint was withdrawn"
 
@@ -143,7 +143,11 @@ class HintReceiver:
         """Handle the end of a step of `items` units of work; `epoch`: an epoch has ended as well."""
         for council in self.councils.all:
             council.step_ended(items, epoch=epoch)
-        if self._waiting or self._trial or (not self.kept_values.is_empty and self.kept_values.look(epoch=epoch)):
+        if (
+            self._waiting
+            or self._trial
+            or (not self.kept_values.is_empty and self.kept_values.is_check_due(epoch=epoch))
+        ):
             self._local_boundary(items, epoch=epoch)
         for search in self._searches:
             search.step_ended(items, epoch=epoch)
@@ -151,16 +155,16 @@ class HintReceiver:
     def _local_boundary(self, items: float, *, epoch: bool) -> None:
         with self._lock:
             if self._trial is not None:
-                self._go_on(self._trial, epoch=epoch, items=items)
+                self._continue_trial(self._trial, epoch=epoch, items=items)
             for name, hint in list(self._waiting.items()):
                 waiter = self._tunables.get(name)
                 if waiter and waiter.terms.scope == "local" and at_its_boundary(waiter, epoch=epoch):
-                    self._carry_out(hint, waiter)
+                    self._apply(hint, waiter)
             for value in self.kept_values.due:
                 if at_its_boundary(value.tunable, epoch=epoch) and self._may_try() and not self.stopped():
                     self._begin(self.kept_values.check(value))
 
-    def drive(self, search: StepSearch) -> None:
+    def add_step_search(self, search: StepSearch) -> None:
         """Call a search at each step from now on."""
         self._searches = (*self._searches, search)
 
@@ -188,12 +192,12 @@ class HintReceiver:
     def stop_reason(self) -> str:
         """Return the reason for which a trial on all ranks must end; empty if it may go on."""
         with self._lock:
-            order = self._context.stop_file.reason(now=self._together is not None)
+            order = self._context.stop_file.reason(now=self._collective_hint is not None)
             return order or self._end_reason or self.stopped() or self._pause_of_all()
 
     def _pause_of_all(self) -> str:
         """A pause ends a trial on all ranks, because ranks notice it at different steps."""
-        pause = self._context.pauses.reason() if self._together is not None else ""
+        pause = self._context.pauses.reason() if self._collective_hint is not None else ""
         return f"{pause}; {LATER}" if pause else ""
 
     def busy(self, besides: object = None) -> bool:
@@ -201,13 +205,13 @@ class HintReceiver:
         alone = self._trial is not None or any(search.reason for search in self._searches)
         return alone or self.councils.open_besides(besides)
 
-    def rests(self) -> str:
+    def search_wait_reason(self) -> str:
         """Return the reason for which a search on all ranks must wait; empty if it may go on."""
         context, waits = self._context, self._waiting and self._hint_for_this_process_waits()
         reason = self.stop_reason() or context.pauses.spaces() or ("a hint waits" if waits else "")
         return reason or ("the budget for trials is spent" if context.budget.exhausted else "")
 
-    def begun(self, work: Work) -> None:
+    def trial_began(self, work: Work) -> None:
         """Note that a trial on all ranks begins."""
         with self._lock:
             self._end_reason = ""
@@ -216,7 +220,7 @@ class HintReceiver:
             hint = self._waiting.get(work.tunable)
             if hint is None or hint.hint_id != work.trial:
                 return
-            self._together = self._waiting.pop(work.tunable)
+            self._collective_hint = self._waiting.pop(work.tunable)
         reason = f"tried on all ranks in turn with {work.old}, for at most {self._context.rules.maximum_new} steps"
         self._outcomes.add(hint, OutcomeState.APPLIED, reason, value=work.value, previous=work.old)
 
@@ -225,12 +229,12 @@ class HintReceiver:
         if journal := self._context.journal:
             journal.survived(tunable.name, value, self._context.code_version)
 
-    def ended(self, tunable: AnyTunable, ended: Ended, old: str) -> None:
+    def trial_finished(self, tunable: AnyTunable, ended: Ended, old: str) -> None:
         """Report the end of a trial on all ranks, and remember it."""
         with self._lock:
-            hint, self._end_reason = self._together, ""
+            hint, self._end_reason = self._collective_hint, ""
             if hint is not None and hint.hint_id == ended.trial:
-                self._together = None
+                self._collective_hint = None
             elif (waiting := self._waiting.get(tunable.name)) is not None and waiting.hint_id == ended.trial:
                 hint = self._waiting.pop(tunable.name)
                 if ended.decision != APPLIED:  # this rank has missed its beginning
@@ -263,7 +267,7 @@ class HintReceiver:
             return False
         return True
 
-    def _let_in(self, hint: Hint) -> None:
+    def _accept(self, hint: Hint) -> None:
         tunable = self._tunables.get(hint.tunable)
         refusal = (
             self.stopped()
@@ -285,7 +289,7 @@ class HintReceiver:
     def _reason_to_reject(self, hint: Hint, tunable: AnyTunable) -> str:
         return self._checks.reason_to_reject(hint, tunable) or self.councils.absent(tunable)
 
-    def _carry_out(self, hint: Hint, tunable: AnyTunable) -> None:
+    def _apply(self, hint: Hint, tunable: AnyTunable) -> None:
         if self._checks.expired(hint):
             del self._waiting[hint.tunable]
             self._refuse(hint, "it expired before a step ended", OutcomeState.EXPIRED)
@@ -316,7 +320,7 @@ class HintReceiver:
         context, self._end_reason = self._context, ""
         self._trial = RunningTrial(trial, self._recorder, context.rules, context.seed, context.step_clock)
 
-    def _go_on(self, running: RunningTrial, *, epoch: bool, items: float) -> None:
+    def _continue_trial(self, running: RunningTrial, *, epoch: bool, items: float) -> None:
         running.step_ended(items)
         if not at_its_boundary(running.trial.tunable, epoch=epoch):
             return

@@ -189,7 +189,7 @@ class Probe:
             self._report_search,
             self._register_search,
             self.tunable,
-            self._receiver.drive,
+            self._receiver.add_step_search,
             self._receiver.approvals.of,
             self._receiver.councils.search_together,
             self._receiver.approvals.refuse,

@@ -110,7 +110,7 @@ class LaunchMeasurement:
 
     def device_times(self) -> list[StepTime]:
         """Return the device times of launches that have become complete, oldest first."""
-        return [step._replace(number=step.number - self._base) for step in self._times.take()]
+        return [step._replace(number=step.number - self._base) for step in self._times.pop_complete()]
 
     def close(self) -> None:
         """Measure no more."""

@@ -162,7 +162,7 @@ def test_eight_ranks_report_under_their_own_numbers(listener: Listener) -> None:
         from kernelcast import probe
         from kernelcast.probe import probe as lifetime
         from kernelcast.probe.reporting import sender
-        lifetime.STOP_SECONDS = sender.LAST_WORD_SECONDS = 20.0  # eight at once on a busy machine
+        lifetime.STOP_SECONDS = sender.LAST_FRAMES_SECONDS = 20.0  # eight at once on a busy machine
         probe.start("train", source="simulated")
         probe.observe("k", 1000)
     """
@@ -195,7 +195,7 @@ WAKING = """
 
     def work():
         with installed() as cupy:
-            dormant._armed.dormant._ring_with_cupy(cupy.modules["cupy.cuda.compiler"])
+            dormant._armed.dormant._watch_cupy(cupy.modules["cupy.cuda.compiler"])
             import kernelcast.probe.methods.environment as environment
             (raw,) = cupy.compile("raw")
             from kernelcast.probe.activation import current

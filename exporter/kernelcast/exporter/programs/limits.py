@@ -39,7 +39,7 @@ class ProbeLimits:
         devices: GPUs of one process.
         kernels: Kernels of one process.
         variants: Combinations of kernel and variant of one process.
-        names_characters: Total size of the kernel signatures of one process.
+        names_characters: Characters of all kernel signatures of one process.
         buckets: Histogram buckets of one process that wait for the next poll.
         bad_frames: Invalid frames after which a connection is closed.
         hints: Hints that wait for one process.

@@ -61,8 +61,8 @@ class Dormant:
         self._driver_exists = driver_exists
         self._ended = False
         self._thread: threading.Thread | None = None
-        names = dict.fromkeys(WITHOUT_A_SIGN, self._ask_from_now_on)
-        self._watch = ImportWatch({**names, CUPY: self._ring_with_cupy, TORCH: self._ring_with_torch})
+        names = dict.fromkeys(WITHOUT_A_SIGN, self._poll_driver)
+        self._watch = ImportWatch({**names, CUPY: self._watch_cupy, TORCH: self._watch_torch})
         self._compiler: Any = None
 
     @property
@@ -88,22 +88,22 @@ class Dormant:
         _guarded(self.stop)
         _guarded(self._begin)
 
-    def _ring_with_cupy(self, compiler: Any) -> None:
+    def _watch_cupy(self, compiler: Any) -> None:
         self._compiler = compiler
         compiler.function = Doorbell(compiler.function, compiler, self.wake)
 
-    def _ring_with_torch(self, torch: Any) -> None:
+    def _watch_torch(self, torch: Any) -> None:
         lazily = getattr(getattr(torch, "cuda", None), "_lazy_call", None)
         if lazily is None:
-            self._ask_from_now_on()
+            self._poll_driver()
         else:
             lazily(self._torch_initialises)
 
     def _torch_initialises(self) -> None:
         """Handle PyTorch's call within `torch.cuda.init`, where an exception would reach the program."""
-        _guarded(self._ask_from_now_on)
+        _guarded(self._poll_driver)
 
-    def _ask_from_now_on(self, _module: ModuleType | None = None) -> None:
+    def _poll_driver(self, _module: ModuleType | None = None) -> None:
         if self.asking or self._ended:
             return
         import threading  # noqa: PLC0415  an interpreter that imports no such framework does without

@@ -43,7 +43,7 @@ class Standalone:
         self._line: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._port = 0
-        self._said = False
+        self._warned = False
 
     @property
     def socket_path(self) -> str:
@@ -115,8 +115,8 @@ class Standalone:
                 sys.stderr.write(f"kernelcast: this node's metrics at http://127.0.0.1:{self._port}/metrics\n")
 
     def _warn(self, reason: str) -> None:
-        if not self._said:
-            self._said = True
+        if not self._warned:
+            self._warned = True
             _log.warning("kernelcast has no exporter beside this program: %s; the program runs on", reason)
 
 

@@ -10,7 +10,7 @@ from kernelcast.probe.recording import regions
 from kernelcast.wire.tuning.orders import ANY, MAX_FILE_BYTES, reasons_in
 from kernelcast.wire.tuning.pauses import CHECKPOINT, PAUSED_FILE, SPACES_FILE
 
-LOOK_SECONDS: Final = 0.5
+READ_SECONDS: Final = 0.5
 """Shortest time between two reads of a file, because every step asks."""
 ABANDONED_SECONDS: Final = 3600.0
 """An older file is ignored: the exporter renews its files every minute, so that one has ended."""
@@ -31,16 +31,16 @@ class ProgramFile:
         self._paths = tuple(map(str, paths))
         self._program = program
         self._clock = clock
-        self._looked = -LOOK_SECONDS
-        self._found = ""
+        self._read_at = -READ_SECONDS
+        self._reason = ""
 
     def reason(self) -> str:
         """Return the reason for this program; empty if no file names it."""
         now = self._clock()
-        if now - self._looked >= LOOK_SECONDS:
-            self._looked = now
-            self._found = next(filter(None, map(self._read, self._paths)), "")
-        return self._found
+        if now - self._read_at >= READ_SECONDS:
+            self._read_at = now
+            self._reason = next(filter(None, map(self._read, self._paths)), "")
+        return self._reason
 
     def _read(self, path: str) -> str:
         if not os.path.exists(path):  # noqa: PTH110  cheaper by far

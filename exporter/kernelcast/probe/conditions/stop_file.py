@@ -13,7 +13,7 @@ from typing import Final
 from kernelcast.wire.tuning.orders import ANY, LIFTED_BY, MAX_FILE_BYTES, STOPPED_FILE, reasons_in
 
 NAME: Final = "hints.stop"
-LOOK_SECONDS: Final = 0.5
+READ_SECONDS: Final = 0.5
 """Shortest time between two reads of the disk, because every step asks."""
 
 
@@ -34,17 +34,17 @@ class StopFile:
         self._ordered = tuple(str(Path(one) / STOPPED_FILE) for one in folders)
         self._program = program
         self._clock = clock
-        self._looked = -LOOK_SECONDS
-        self._found = ""
+        self._read_at = -READ_SECONDS
+        self._reason = ""
 
     def reason(self, *, now: bool = False) -> str:
         """Return why nothing may be tried; empty if it may. `now`: read the disk in any case."""
         time = self._clock()
-        if now or time - self._looked >= LOOK_SECONDS:
-            self._looked = time
+        if now or time - self._read_at >= READ_SECONDS:
+            self._read_at = time
             found = next((path for path in self._paths if os.path.exists(path)), "")  # noqa: PTH110  cheaper by far
-            self._found = f"{found} exists: nothing is tried until it is removed" if found else self._order()
-        return self._found
+            self._reason = f"{found} exists: nothing is tried until it is removed" if found else self._order()
+        return self._reason
 
     def _order(self) -> str:
         for path in self._ordered:

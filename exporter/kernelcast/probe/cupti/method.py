@@ -101,11 +101,11 @@ class ActivityMethod:
                 self._begin()
             except (CuptiError, NativeError) as error:
                 yielded = isinstance(error, CuptiError) and error.code == SUBSCRIBED_ALREADY
-                self._become(YIELDED if yielded else OFF, str(error))
+                self._set_state(YIELDED if yielded else OFF, str(error))
             except Exception as error:  # noqa: BLE001  nothing here may reach the program
-                self._become(OFF, f"unexpected: {type(error).__name__}: {error}")
+                self._set_state(OFF, f"unexpected: {type(error).__name__}: {error}")
             if self.state == OFF:
-                self._let_go()
+                self._close_decoder()
         return self.state == ACTIVE
 
     def tick(self) -> None:
@@ -114,9 +114,9 @@ class ActivityMethod:
             try:
                 self._tick()
             except CuptiError as error:
-                self._stop_asking(str(error))
+                self._switch_off(str(error))
             except Exception as error:  # noqa: BLE001  nothing here may reach the program
-                self._stop_asking(f"unexpected: {type(error).__name__}: {error}")
+                self._switch_off(f"unexpected: {type(error).__name__}: {error}")
 
     def stop(self, reason: str = "the program ends") -> None:
         """Disable the records, report the rest, close the decoder; safe to call twice, and without a start."""
@@ -128,8 +128,8 @@ class ActivityMethod:
                 self._report(final=True)
             except Exception as error:  # noqa: BLE001  nothing here may reach the program
                 reason = f"unexpected: {type(error).__name__}: {error}"
-            self._let_go()
-            self._become(OFF, reason)
+            self._close_decoder()
+            self._set_state(OFF, reason)
 
     def forked(self) -> None:
         """Drop the references in a forked child: CUPTI and the decoder are the parent's."""
@@ -146,7 +146,7 @@ class ActivityMethod:
                 self._flush()
                 self._yield(reason)
         except Exception as error:  # noqa: BLE001  nothing here may reach the program
-            self._become(YIELDED, f"{reason}; {error}")
+            self._set_state(YIELDED, f"{reason}; {error}")
         finally:
             self._lock.release()
 
@@ -170,7 +170,7 @@ class ActivityMethod:
         cupti.register(decoder.callback("kc_requested"), decoder.callback("kc_completed"))
         cupti.enable()
         self._environment.watch.on_start(self.yield_to_profiler)
-        self._become(ACTIVE, "")
+        self._set_state(ACTIVE, "")
 
     def _tick(self) -> None:
         watch = self._environment.watch
@@ -199,12 +199,12 @@ class ActivityMethod:
             self._open()
             self._begin()
         except (CuptiError, NativeError) as error:
-            self._become(YIELDED, str(error))
+            self._set_state(YIELDED, str(error))
 
     def _yield(self, reason: str) -> None:
         self._ask_again = self._environment.clock() + RETURN_SECONDS
         self._final = True
-        self._become(YIELDED, reason)
+        self._set_state(YIELDED, reason)
 
     def _flush(self) -> None:
         if self._cupti is not None and self._decoder is not None:
@@ -218,26 +218,26 @@ class ActivityMethod:
         self._decoder.settle(SETTLE_MS)
         drain = self._decoder.drain(self._cupti.now_ns(), final=final)
         self.held_ns += drain.counts.held_ns
-        self._say_limits(drain.counts)
+        self._report_limits(drain.counts)
         self._absorber.absorb(drain, self._cupti.dropped())
 
-    def _say_limits(self, counts: DecoderCounts) -> None:
+    def _report_limits(self, counts: DecoderCounts) -> None:
         """Name the limits that the program has passed in the state's reason, which stays until the state changes."""
         passed = [text for number, text in ((counts.unnamed, UNNAMED), (counts.crowded, CROWDED)) if number]
         new = [text for text in passed if text not in self.reason]
         if new and self.state == ACTIVE:
-            self._become(ACTIVE, "; ".join(filter(None, [self.reason, *new])))
+            self._set_state(ACTIVE, "; ".join(filter(None, [self.reason, *new])))
 
-    def _let_go(self) -> None:
+    def _close_decoder(self) -> None:
         decoder, self._decoder = self._decoder, None
         if decoder is not None:
             decoder.close()
 
-    def _stop_asking(self, reason: str) -> None:
+    def _switch_off(self, reason: str) -> None:
         if self._cupti is not None and self.state == ACTIVE:
             self._cupti.disable()
-        self._become(OFF, reason)
+        self._set_state(OFF, reason)
 
-    def _become(self, state: str, reason: str) -> None:
+    def _set_state(self, state: str, reason: str) -> None:
         self.state, self.reason = state, reason
         self._recorder.status(METHOD, state, reason)

@@ -62,7 +62,7 @@ class SamplingBucket:
         self._clock = clock
         self._lock = threading.Lock()
         self._rate = rate
-        self._tokens = self._most = _burst(rate)
+        self._tokens = self._capacity = _burst(rate)
         self._filled_ns = clock()
 
     @property
@@ -74,8 +74,8 @@ class SamplingBucket:
     def rate(self, rate: float) -> None:
         with self._lock:
             self._fill()
-            self._rate, self._most = rate, _burst(rate)
-            self._tokens = min(self._tokens, self._most)
+            self._rate, self._capacity = rate, _burst(rate)
+            self._tokens = min(self._tokens, self._capacity)
 
     def take(self) -> bool:
         """Whether one more sample may be made now."""
@@ -88,7 +88,7 @@ class SamplingBucket:
 
     def _fill(self) -> None:
         now_ns = self._clock()
-        self._tokens = min(self._most, self._tokens + self._rate * (now_ns - self._filled_ns) / NANOSECONDS)
+        self._tokens = min(self._capacity, self._tokens + self._rate * (now_ns - self._filled_ns) / NANOSECONDS)
         self._filled_ns = now_ns
 
 
@@ -99,7 +99,7 @@ def _burst(rate: float) -> float:
 class EventTimer:
     """Times launches of a process by pairs of events.
 
-    Any thread of the program calls `begin`, `end` and `give_back`; the probe's thread calls the rest. They exchange
+    Any thread of the program calls `begin`, `end` and `release`; the probe's thread calls the rest. They exchange
     pairs through deques, whose append and popleft are atomic.
 
     Args:
@@ -139,7 +139,7 @@ class EventTimer:
         self._runtime.eventRecord(sample.pair.end, stream)
         self._under_way.append(sample)
 
-    def give_back(self, pair: Pair) -> None:
+    def release(self, pair: Pair) -> None:
         """Return a pair whose launch failed, or whose time was read."""
         self._free[pair.device].append(pair)
 
@@ -172,7 +172,7 @@ class EventTimer:
             except Exception:  # noqa: BLE001  the program's own error, as an illegal address, shows up here too
                 self.failures += 1
                 continue
-            self.give_back(sample.pair)
+            self.release(sample.pair)
             yield sample, round(milliseconds * NANOSECONDS_PER_MILLISECOND)
 
     def pending(self) -> list[TimedLaunch]:

@@ -101,7 +101,7 @@ class LaunchObserver:
             result = launch(function, *arguments, **named)
         except BaseException:
             if sample is not None:
-                self.timer.give_back(sample.pair)
+                self.timer.release(sample.pair)
             raise
         ended_ns = perf_counter_ns()
         if sample is not None:
@@ -132,12 +132,12 @@ class LaunchObserver:
             stream = self._stream(arguments, named)
             if self._runtime.streamIsCapturing(stream):
                 return None, 0
-            stay = current.get()
+            entry = current.get()
             key = (function, traced, read(*arguments, **named))
             pair = self.timer.begin(traced.device, stream)
             if pair is None:
                 return None, 0
-            return TimedLaunch(key, pair, stay.totals if stay else None, weight, self.configuration()), stream
+            return TimedLaunch(key, pair, entry.totals if entry else None, weight, self.configuration()), stream
         except Exception:  # noqa: BLE001  a launch that cannot be timed is launched all the same
             self.failures += 1
             return None, 0
@@ -174,10 +174,10 @@ def probed_function(base: type[Any], launches: LaunchObserver) -> type[Any]:
                 return result
             result = launches.timed(self, way, read, *arguments, **named) if wanted else way(self, *arguments, **named)
             traced.launched += 1
-            stay = in_region()
-            if stay is not None:
+            entry = in_region()
+            if entry is not None:
                 device = traced.device
-                part = stay.totals.devices.get(device) or stay.totals.on(device)
+                part = entry.totals.devices.get(device) or entry.totals.on(device)
                 part.launches += 1
             return result
 

@@ -12,7 +12,7 @@ from kernelcast.probe.cupy.traced import TracedConfiguration
 from kernelcast.probe.recording.texts import dimensions
 from kernelcast.wire.frames import KernelName
 
-MOST: Final = 4096
+MAX_FACTS: Final = 4096
 """Bound of the cache; if it is full, it is emptied."""
 WARP: Final = 32
 THREADS_PER_MULTIPROCESSOR: Final = 39
@@ -37,7 +37,7 @@ class LaunchFacts:
         traced, block, shared = function.traced, configuration.block, configuration.shared
         key = (traced.signature, traced.device, block, shared)
         if key not in self._known:
-            if len(self._known) >= MOST:
+            if len(self._known) >= MAX_FACTS:
                 self._known.clear()
             self._known[key] = self._ask(function.ptr, prod(block), shared, traced.device)
         registers, static_shared, local, occupancy = self._known[key]

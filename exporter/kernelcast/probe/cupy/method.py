@@ -105,17 +105,17 @@ class CupyMethod:
         if self._launches is None:
             return
         devices = sorted({traced.device for traced in self._kernels})
-        self._tell_times(self._launches)
+        self._report_times(self._launches)
         self._report_counts(self._launches)
         self._charge(self._launches)
         passed_ns = self._clock() - self._polled_ns
         self._polled_ns += passed_ns
         if self._sampling:
-            self._quietly(lambda: self._prepare(devices))
+            self._guarded(lambda: self._prepare(devices))
             self._launches.bucket.rate = self._rate(self._sampling)
             self._kernels.share_out(self._launches.bucket.rate * passed_ns / NANOSECONDS)
         if devices:
-            self._quietly(lambda: read_pools(sys.modules["cupy"], devices, self._recorder))
+            self._guarded(lambda: read_pools(sys.modules["cupy"], devices, self._recorder))
 
     def stop(self) -> None:
         """Leave CuPy as it was; functions that it has made launch as ever."""
@@ -131,7 +131,7 @@ class CupyMethod:
             if self._launches is not None:
                 self._launches.timer.prepare(device)
 
-    def _quietly(self, work: Callable[[], None]) -> None:
+    def _guarded(self, work: Callable[[], None]) -> None:
         """Run work whose failure costs only its own figure; the state is reported all the same."""
         try:
             work()
@@ -164,7 +164,7 @@ class CupyMethod:
         """Launches so far by device and kernel; read by the program's thread at the end of a trial's steps."""
         return {(traced.device, printable(traced.signature)): traced.launched for traced in self._kernels}
 
-    def _tell_times(self, launches: LaunchObserver) -> None:
+    def _report_times(self, launches: LaunchObserver) -> None:
         summed: dict[tuple[Traced, TracedConfiguration, str], tuple[Any, DurationTotals]] = {}
         for sample, duration_ns in launches.timer.finished():
             function, traced, configuration = sample.key

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from kernelcast.wire.kernels import OTHER
 
-MOST: Final = 2048
+MAX_KERNELS: Final = 2048
 """Kernels that are counted by name, as in the recorder."""
 NEVER: Final = sys.maxsize
 ROUNDING: Final = 1e-9
@@ -76,8 +76,8 @@ class Traced:
 class TracedKernels:
     """All kernels of a process, up to a limit; the rest counts as `other`."""
 
-    def __init__(self, most: int = MOST) -> None:
-        self._most = most
+    def __init__(self, limit: int = MAX_KERNELS) -> None:
+        self._limit = limit
         self._known: dict[tuple[str, int], Traced] = {}
         self.sampling = False
         self.random = Random()  # noqa: S311  which launch is timed is no secret
@@ -88,7 +88,7 @@ class TracedKernels:
     def get(self, signature: str, device: int) -> Traced:
         """The kernel of that name on that device."""
         key = (signature, device)
-        if key not in self._known and len(self._known) >= self._most:
+        if key not in self._known and len(self._known) >= self._limit:
             key = (OTHER, device)
         found = self._known.get(key)
         if found is None:

@@ -22,7 +22,7 @@ YIELDED: Final = "yielded"
 OFF: Final = "off"
 STOP_SECONDS: Final = 0.1
 """Longest wait of `stop` for a poll in progress, as part of the 200 ms that a program's end may take."""
-LOOK_SECONDS: Final = 30.0
+LIBRARIES_SECONDS: Final = 30.0
 """Time between two reads of the list of libraries: a large process's map takes a millisecond."""
 NANOSECONDS: Final = 1_000_000_000
 FRAMEWORKS: Final = {"torch": "PyTorch", "jax": "JAX", "tensorflow": "TensorFlow"}
@@ -50,9 +50,9 @@ class MethodSelection:
         self._cupti_reason = ""
         self._other = ""
         self._libraries: frozenset[str] = frozenset()
-        self._looked_ns: int | None = None
+        self._libraries_read_ns: int | None = None
         self._lock = threading.Lock()
-        self._began = self._awake = self._said_off = False
+        self._began = self._awake = self._warned_off = False
 
     @property
     def method(self) -> str:
@@ -74,7 +74,7 @@ class MethodSelection:
         """Report to the recorder; the probe's own thread calls it once an interval."""
         self._environment.each_poll()
         with self._lock:
-            self._tell_regions()
+            self._report_regions()
             if self._began and (self._awake or self._wake()):
                 self._measure()
 
@@ -111,10 +111,10 @@ class MethodSelection:
         self._awake = True
         self._recorder.touch()
         if self._wanted == "cupti" or (self._wanted == "auto" and _on(self._environment.environ.get(CUPTI_SWITCH, ""))):
-            self._take_cupti()
+            self._start_cupti()
         return True
 
-    def _take_cupti(self) -> None:
+    def _start_cupti(self) -> None:
         try:
             method_used = self._environment.cupti(self._recorder)
             if method_used.start() or method_used.state == YIELDED:
@@ -130,22 +130,22 @@ class MethodSelection:
             method_used.stop(reason)
 
     def _measure(self) -> None:
-        self._look()
+        self._check_profilers()
         budget = self._environment.budget
         before = budget.level
         level = budget.feed(self._environment.clock(), self._recorder.overhead_ns)
         if level is SamplingLevel.OFF and before is not level:
-            self._say_off()
+            self._warn_off()
         self._apply(level)
         if self._cupti is not None:
             self._cupti.tick()
         self._cupy.poll()
         self._report(level)
 
-    def _look(self) -> None:
+    def _check_profilers(self) -> None:
         environment, now_ns = self._environment, self._environment.clock()
-        if self._looked_ns is None or now_ns - self._looked_ns >= LOOK_SECONDS * NANOSECONDS:
-            self._looked_ns = now_ns
+        if self._libraries_read_ns is None or now_ns - self._libraries_read_ns >= LIBRARIES_SECONDS * NANOSECONDS:
+            self._libraries_read_ns = now_ns
             self._libraries = environment.libraries()
         self._other = other_profiler(environment.environ, self._libraries, environment.modules)
 
@@ -186,15 +186,15 @@ class MethodSelection:
             parts.append(f"not seen without CUPTI: {', '.join(hidden)}")
         return "; ".join(parts)
 
-    def _say_off(self) -> None:
-        if not self._said_off:
-            self._said_off = True
+    def _warn_off(self) -> None:
+        if not self._warned_off:
+            self._warned_off = True
             _log.warning(
                 "kernelcast probe took %.1f %% of this program's time and switched itself off; the program runs on",
                 100 * self._environment.budget.off_at,
             )
 
-    def _tell_regions(self) -> None:
+    def _report_regions(self) -> None:
         for row in self._environment.regions.growth(self._recorder.home or 0):
             self._recorder.region(row.name, row.launches, row.gpu_ns, row.wall_ns, row.device)
 

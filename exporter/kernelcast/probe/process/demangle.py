@@ -9,11 +9,11 @@ from functools import lru_cache
 from typing import Any, Final
 
 LIBRARY: Final = "libstdc++.so.6"
-MOST: Final = 4096
+MAX_NAMES: Final = 4096
 """Names kept in the cache; real programs have some hundred kernels."""
 
 
-@lru_cache(MOST)
+@lru_cache(MAX_NAMES)
 def demangled(name: str) -> str:
     """Return the demangled name; the name itself if it is not mangled, or there is no C++ runtime."""
     if not name.startswith("_Z"):

@@ -55,19 +55,19 @@ class CouncilMember(Protocol):
     def stop_reason(self) -> str:
         """Return the reason for which no trial may go on; empty if it may."""
 
-    def rests(self) -> str:
+    def search_wait_reason(self) -> str:
         """Return the reason for which a search must wait; empty if it may go on."""
 
     def busy(self, besides: object = None) -> bool:
         """Whether another trial is open here than one of this council."""
 
-    def begun(self, work: Work) -> None:
+    def trial_began(self, work: Work) -> None:
         """Note that a trial of all ranks begins."""
 
     def survived(self, tunable: AnyTunable, value: str) -> None:
         """Note that a value has run a few launches."""
 
-    def ended(self, tunable: AnyTunable, ended: Ended, old: str) -> None:
+    def trial_finished(self, tunable: AnyTunable, ended: Ended, old: str) -> None:
         """Note the end of a trial; its value is set already."""
 
 
@@ -180,7 +180,7 @@ class Council:
     def close(self, reason: str) -> None:
         """End an open trial, because the process ends or leaves."""
         if self._open is not None:
-            self._end_here(reason)
+            self._end_locally(reason)
 
     def _end_launch(self, trial: FollowedTrial) -> None:
         trial.end_launch()
@@ -194,7 +194,7 @@ class Council:
         try:
             texts = self._group.exchange(text)
         except Exception as error:  # noqa: BLE001  the program's own code failed; it must not fail twice
-            self._miss(error)
+            self._meeting_failed(error)
             return ()
         self._cadence.exchanged(self._clock() - began_ns)
         self.meetings += 1
@@ -212,7 +212,7 @@ class Council:
             self._open.trial if self._open is not None else "",
             launches,
             device,
-            self._member.rests(),
+            self._member.search_wait_reason(),
             self._searches.bans(self._tunables),
         )
         state = State()
@@ -227,20 +227,20 @@ class Council:
         self._leads = first is not None and first.sender == self._sender
         if first is None:
             self._cadence.go_on()
-            self._rest()
+            self._run_kept_value()
             return
         state = self._state = first.state
         self._cadence.set(state.pause, state.next_pause)
         for one in state.ended:
             self._end(one)
         if self._open is not None and (state.work is None or state.work.trial != self._open.trial):
-            self._end_here("this rank missed the meeting at which the ranks ended it")
+            self._end_locally("this rank missed the meeting at which the ranks ended it")
         self._keep(state)
         if state.work is not None:
             self._follow(state.work)
         stops = [one.report.stop for one in messages if one is not None and one.report.stop]
         if stops:
-            self._rest()
+            self._run_kept_value()
         if self._leads:
             self._leader.decide(self._tunables, [one.report if one else None for one in messages])
 
@@ -251,9 +251,9 @@ class Council:
         if self._open is None:
             self._open = FollowedTrial(work, tunable, self._recorder, self._clock)
             if work.is_search:
-                self._searches.begun(work)
+                self._searches.search_began(work)
             elif work.trial not in self._closed:
-                self._member.begun(work)
+                self._member.trial_began(work)
         if work.is_search:
             self._searches.follow(work)
         self._open.follow(work)
@@ -280,11 +280,11 @@ class Council:
 
     def _report(self, tunable: AnyTunable, ended: Ended, old: str) -> None:
         if is_search(ended.trial):
-            self._searches.ended(tunable, ended, old)
+            self._searches.search_ended(tunable, ended, old)
         else:
-            self._member.ended(tunable, ended, old)
+            self._member.trial_finished(tunable, ended, old)
 
-    def _end_here(self, reason: str) -> None:
+    def _end_locally(self, reason: str) -> None:
         """End the open trial on this rank, with the kept value."""
         trial, self._open = self._open, None
         if trial is None:
@@ -298,20 +298,20 @@ class Council:
             decision, name = Decision.INCONCLUSIVE.value, trial.tunable.name
             self._report(trial.tunable, Ended(trial.trial, name, trial.value, decision, reason, outside=True), old)
 
-    def _rest(self) -> None:
+    def _run_kept_value(self) -> None:
         if self._open is not None:
             self._open.rest()
 
-    def _miss(self, error: Exception) -> None:
+    def _meeting_failed(self, error: Exception) -> None:
         """Go on without the meeting: the kept value is in force until the next one."""
         self.missed += 1
         self._missed_in_a_row += 1
         self._cadence.go_on()
-        self._rest()
+        self._run_kept_value()
         if self._missed_in_a_row >= MAX_MISSED:
             reason = f"its ranks could not agree: {error!r}"
             self._leader.abandon(reason)
-            self._end_here(reason)
+            self._end_locally(reason)
 
     def _guarded(self, work: Callable[[], Any], otherwise: Any) -> Any:
         """Run our own code, which must not keep this rank from the meeting."""

@@ -57,11 +57,11 @@ class SearchMember:
         """Return the values of spaces that must not run, by their places."""
         return tuple((name, self._bans[name]) for name in tunables if self._bans.get(name))
 
-    def begun(self, work: Work) -> None:
+    def search_began(self, work: Work) -> None:
         """Report a search, once; in a check, the start is tried."""
         if work.is_check:
             self._checked[work.tunable] = work.old
-        self._reports.begun(work.tunable, work.old, CHECKED if work.is_check else SEARCHED, work.trial)
+        self._reports.search_began(work.tunable, work.old, CHECKED if work.is_check else SEARCHED, work.trial)
 
     def follow(self, work: Work) -> None:
         """Note a configuration before it runs for the first time, and that the one before did no harm."""
@@ -73,21 +73,21 @@ class SearchMember:
         if self._journal:
             self._journal.begin(*running, self._code_version)
 
-    def ended(self, tunable: AnyTunable, ended: Ended, old: str) -> None:
+    def search_ended(self, tunable: AnyTunable, ended: Ended, old: str) -> None:
         """Remember and report the end of a search."""
         name = tunable.name
         self._survived()
         decision = Decision(ended.decision)
         checked = self._checked.pop(name, None)
         if ended.ratio is None and not ended.candidate_steps:
-            self._reports.interrupted(name, tunable.kept, ended.reason)
+            self._reports.search_interrupted(name, tunable.kept, ended.reason)
         elif checked is None:
             if self._journal:
                 self._journal.end(
                     name, ended.value, decision, self._code_version, reason=ended.reason, ratio=ended.ratio
                 )
             found = Confirmed(0, decision, ended.reason, ended.ratio, ended.interval)
-            self._reports.ended(name, (found,), lambda _: ended.value, tunable.kept, old)
+            self._reports.search_ended(name, (found,), lambda _: ended.value, tunable.kept, old)
         else:
             self._confirmed(tunable, ended, checked)
 
@@ -95,9 +95,9 @@ class SearchMember:
         """Report open searches as interrupted, because the process ends; no configuration is to blame for that."""
         self._survived()
         for tunable in self._tunables.values():
-            self._reports.interrupted(tunable.name, tunable.kept, reason)
+            self._reports.search_interrupted(tunable.name, tunable.kept, reason)
         for name, kept in self._checked.items():
-            self._reports.interrupted(name, kept, reason)
+            self._reports.search_interrupted(name, kept, reason)
 
     def _confirmed(self, tunable: AnyTunable, ended: Ended, checked: str) -> None:
         """Report the end of a check, in which the start was the candidate."""
@@ -106,7 +106,7 @@ class SearchMember:
             self._journal.forget(tunable.name, self._code_version)
         elif self._journal and not ended.outside:
             self._journal.end(tunable.name, checked, Decision.KEPT, self._code_version, reason=confirmed.reason)
-        self._reports.ended(tunable.name, (confirmed,), lambda _: checked, tunable.kept, checked)
+        self._reports.search_ended(tunable.name, (confirmed,), lambda _: checked, tunable.kept, checked)
 
     def _survived(self) -> None:
         if self._journal and self._running[1]:

@@ -274,13 +274,13 @@ class ValueCouncil:
             if immediately:
                 old = tunable.kept
                 self._settle(value)
-                self._member.ended(tunable, Ended(trial, tunable.name, value, APPLIED, "on all ranks"), old)
+                self._member.trial_finished(tunable, Ended(trial, tunable.name, value, APPLIED, "on all ranks"), old)
                 return
             work = Work(trial, tunable.name, value, tunable.kept)
             seed = zlib.crc32(f"{tunable.name}|{value}|{tunable.kept}|{self._boundaries}".encode())
             self._stopped = ""
             self._open = ValueTrial(work, tunable, self._recorder, self._context, seed)
-            self._member.begun(work)
+            self._member.trial_began(work)
 
     def _end(self, decision: Decision, reason: str, *, outside: bool = False) -> None:
         trial, self._open = self._open, None
@@ -290,7 +290,7 @@ class ValueCouncil:
         self._name(trial)
         ended = trial.close(decision, reason, outside=outside)
         self._settle(trial.work.value if decision is Decision.KEPT else old)
-        self._member.ended(self._tunable, ended, old)
+        self._member.trial_finished(self._tunable, ended, old)
 
     def _name(self, trial: ValueTrial) -> None:
         """Find the hint of a trial: it may have come here after the ranks had agreed on its value."""
@@ -298,7 +298,7 @@ class ValueCouncil:
             for offer in self._member.offers((self._tunable.name,)):
                 if offer.value == trial.work.value:
                     trial.work = replace(trial.work, trial=offer.hint_id)
-                    self._member.begun(trial.work)
+                    self._member.trial_began(trial.work)
 
     def _settle(self, value: str) -> None:
         self._tunable.put(value)

@@ -12,7 +12,7 @@ from kernelcast.probe.recording.texts import plain, whole
 from kernelcast.probe.recording.totals import (
     MAX_KINDS,
     MAX_NAME_CHARACTERS,
-    MOST,
+    TOTAL_LIMIT,
     DeviceTotals,
     StepTotals,
     check_durations,
@@ -90,7 +90,7 @@ class DeviceRecorder:
         self, kind: str, copied_bytes: int, operations: int, duration_ns: int, *, pinned: str = "", device: int = 0
     ) -> bool:
         """Add copies of one kind: their bytes, their number, and their total GPU time."""
-        amounts = (whole(copied_bytes, MOST), whole(operations), whole(duration_ns))
+        amounts = (whole(copied_bytes, TOTAL_LIMIT), whole(operations), whole(duration_ns))
         totals = self._devices.get(device) or self._open(device)
         with self._lock:
             return increase(totals.memcpy, (kind_text(kind), kind_text(pinned)), (OTHER, ""), amounts)
@@ -126,7 +126,7 @@ class DeviceRecorder:
         with self._lock:
             if totals.gaps is None:
                 totals.gaps = DurationTotals()
-            if totals.gaps.sum_ns + durations.sum_ns >= MOST:
+            if totals.gaps.sum_ns + durations.sum_ns >= TOTAL_LIMIT:
                 return False
             totals.gaps.add(durations)
         return True
@@ -149,7 +149,7 @@ class DeviceRecorder:
             size_bytes: The bytes in that state now.
             device: The device's number.
         """
-        key, size_bytes = (kind_text(pool), kind_text(state)), whole(size_bytes, MOST)
+        key, size_bytes = (kind_text(pool), kind_text(state)), whole(size_bytes, TOTAL_LIMIT)
         totals = self._devices.get(device) or self._open(device)
         with self._lock:
             if key not in totals.pools and len(totals.pools) >= MAX_KINDS:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kernelcast.probe.recording.device_recorder import MAX_DEVICES, DeviceRecorder, guarded
 from kernelcast.probe.recording.texts import LONGEST_NS, Dimensions, plain, printable, whole
-from kernelcast.probe.recording.totals import MAX_KINDS, MOST, Cell, DeviceTotals, check_durations
+from kernelcast.probe.recording.totals import MAX_KINDS, TOTAL_LIMIT, Cell, DeviceTotals, check_durations
 from kernelcast.wire.frames import Counters, KernelName, KernelRow, VariantRow
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.kernels import COLLECTIVE, OTHER, OTHER_COLLECTIVES, kernel_class
@@ -87,7 +87,7 @@ class Recorder(DeviceRecorder):
             configured = grid is not None or block is not None
             registers, shared = (whole(registers), whole(shared_memory_bytes)) if configured else (0, 0)
             with self._lock:
-                if cell.durations.sum_ns + duration_ns >= MOST:
+                if cell.durations.sum_ns + duration_ns >= TOTAL_LIMIT:
                     self.refused += 1
                     return
                 cell.launches += 1
@@ -115,7 +115,7 @@ class Recorder(DeviceRecorder):
         totals = self._devices.get(device) or self._open(device)
         cell = totals.by_raw.get(signature) or self._admit(totals, signature)
         with self._lock:
-            if cell.launches + launches >= MOST:
+            if cell.launches + launches >= TOTAL_LIMIT:
                 return False
             cell.launches += launches
             cell.changed = True
@@ -157,14 +157,14 @@ class Recorder(DeviceRecorder):
             name: The launch configuration last seen; its number and signature do not matter.
             variant: Name of the launch configuration that the timed launches share.
         """
-        launches, queue_delay_ns = whole(launches, MOST), whole(queue_delay_ns, MOST)
+        launches, queue_delay_ns = whole(launches, TOTAL_LIMIT), whole(queue_delay_ns, TOTAL_LIMIT)
         queue_delays, graph_launches = whole(queue_delays, launches + 1), whole(graph_launches, launches + 1)
         check_durations(durations)
         totals = self._devices.get(device) or self._open(device)
         cell = totals.by_raw.get(signature) or self._admit(totals, signature)
         with self._lock:
             grown = (cell.launches + launches, cell.durations.sum_ns + durations.sum_ns)
-            if durations.count > launches or max(*grown, cell.queue_delay_ns + queue_delay_ns) >= MOST:
+            if durations.count > launches or max(*grown, cell.queue_delay_ns + queue_delay_ns) >= TOTAL_LIMIT:
                 return False
             cell.launches += launches
             cell.durations.add(durations)
@@ -188,7 +188,9 @@ class Recorder(DeviceRecorder):
             device: Index into the devices of this process.
             variants: Text, timed launches, their sum and sum of squares in nanoseconds.
         """
-        grown = [(text, whole(count), whole(sum_ns, MOST), int(squares)) for text, count, sum_ns, squares in variants]
+        grown = [
+            (text, whole(count), whole(sum_ns, TOTAL_LIMIT), int(squares)) for text, count, sum_ns, squares in variants
+        ]
         totals = self._devices.get(device) or self._open(device)
         cell = totals.by_raw.get(signature) or self._admit(totals, signature)
         with self._lock:
@@ -216,11 +218,11 @@ class Recorder(DeviceRecorder):
         with self._lock:
             return tuple(row for cell in cells for row in cell.take_variants())
 
-    def retell(self, cells: Iterable[Cell]) -> None:
+    def mark_unsent(self, cells: Iterable[Cell]) -> None:
         """Mark kernels as unsent, because their frame was lost or the exporter was restarted."""
         with self._lock:
             for cell in cells:
-                cell.retell()
+                cell.mark_unsent()
 
     def counters(self, device: int, *, dropped_frames: int) -> Counters:
         """Return a device's counters besides kernels; the probe's own cost is reported for the device used first."""

@@ -51,11 +51,11 @@ class RegionTotals:
         return self.devices.get(device) or self.devices.setdefault(device, OnDevice())
 
 
-class Stay(NamedTuple):
+class RegionEntry(NamedTuple):
     """One entry into a region that has not been left; `outer` is the entry around it."""
 
     totals: RegionTotals
-    outer: "Stay | None"
+    outer: "RegionEntry | None"
     began_ns: int
     outermost: bool
     marked: bool
@@ -72,15 +72,15 @@ class RegionRow(NamedTuple):
     device: int
 
 
-current: ContextVar[Stay | None] = ContextVar("kernelcast_region", default=None)
+current: ContextVar[RegionEntry | None] = ContextVar("kernelcast_region", default=None)
 """The innermost region of this thread or task."""
 
 
 class RegionTable:
     """The regions of a process: at most 32 names, the rest is `other`."""
 
-    def __init__(self, most: int = MAX_REGIONS) -> None:
-        self._most = most
+    def __init__(self, limit: int = MAX_REGIONS) -> None:
+        self._limit = limit
         self._lock = threading.Lock()
         self._known: dict[str, RegionTotals] = {}
         self._reported: dict[tuple[str, int], tuple[int, int, int]] = {}
@@ -119,7 +119,7 @@ class RegionTable:
     def _admit(self, name: object) -> RegionTotals:
         shown = str(name)[:MAX_NAME_CHARACTERS] or OTHER
         with self._lock:
-            if shown not in self._known and len(self._known) >= self._most:
+            if shown not in self._known and len(self._known) >= self._limit:
                 shown = OTHER
             return self._known.setdefault(shown, RegionTotals(shown))
 
@@ -149,9 +149,9 @@ class region:  # noqa: N801  read as a word of the program: with region("forward
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        while (stay := current.get()) is not None:  # ranges that were pushed inside and never popped end here, too
-            _leave(stay)
-            if not stay.marked:
+        while (entry := current.get()) is not None:  # ranges that were pushed inside and never popped end here, too
+            _leave(entry)
+            if not entry.marked:
                 return
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
@@ -168,32 +168,32 @@ class region:  # noqa: N801  read as a word of the program: with region("forward
 def enter(totals: RegionTotals, *, marked: bool = False) -> None:
     """Enter a region."""
     outer = current.get()
-    current.set(Stay(totals, outer, perf_counter_ns(), not _within(totals, outer), marked))
+    current.set(RegionEntry(totals, outer, perf_counter_ns(), not _within(totals, outer), marked))
 
 
 def inside(totals: RegionTotals) -> bool:
     """Whether this thread or task is within a region."""
-    stay = current.get()
-    return stay is not None and _within(totals, stay)
+    entry = current.get()
+    return entry is not None and _within(totals, entry)
 
 
 def leave_marked() -> None:
     """Leave the innermost region if a range entered it; a range that was pushed before the hook is ignored."""
-    stay = current.get()
-    if stay is not None and stay.marked:
-        _leave(stay)
+    entry = current.get()
+    if entry is not None and entry.marked:
+        _leave(entry)
 
 
-def _leave(stay: Stay) -> None:
-    current.set(stay.outer)
-    if stay.outermost:
-        spent_ns = perf_counter_ns() - stay.began_ns
-        stay.totals.wall_ns += spent_ns
+def _leave(entry: RegionEntry) -> None:
+    current.set(entry.outer)
+    if entry.outermost:
+        spent_ns = perf_counter_ns() - entry.began_ns
+        entry.totals.wall_ns += spent_ns
 
 
-def _within(totals: RegionTotals, stay: Stay | None) -> bool:
-    while stay is not None:
-        if stay.totals is totals:
+def _within(totals: RegionTotals, entry: RegionEntry | None) -> bool:
+    while entry is not None:
+        if entry.totals is totals:
             return True
-        stay = stay.outer
+        entry = entry.outer
     return False

@@ -100,7 +100,7 @@ class StepTimes:
             if step is not None:
                 self._sums(step, device, signature)[2] += launches
 
-    def take(self) -> list[StepTime]:
+    def pop_complete(self) -> list[StepTime]:
         """Return the steps that have become complete, oldest first; steps without a timed launch are left out."""
         found = []
         with self._lock:

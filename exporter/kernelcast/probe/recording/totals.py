@@ -14,7 +14,7 @@ MAX_KIND_CHARACTERS: Final = 32
 MAX_NAME_CHARACTERS: Final = 64
 MAX_DEVICE_VARIANTS: Final = 4096
 """Real traces have 192 to 579 combinations of kernel, grid and block."""
-MOST: Final = 2**63
+TOTAL_LIMIT: Final = 2**63
 """Largest total. A greater one would exceed the 64 bits of a frame, and a frame that cannot be encoded blocks all
 others."""
 _BUCKETS: Final = range(bucket_index(1), bucket_index(2**62) + 1)
@@ -95,7 +95,7 @@ class Cell:
             for count, sum_ns, squares in [self.variants[variant]]
         )
 
-    def retell(self) -> None:
+    def mark_unsent(self) -> None:
         """Mark everything as unsent, for a new exporter."""
         self.changed = True
         self.changed_variants = set(self.variants)
@@ -132,7 +132,7 @@ class StepTotals:
         self.last_ns = now_ns
         if items:
             more = items if type(items) is int else _whole_number(items)
-            if 0 < more < MOST - self.items:
+            if 0 < more < TOTAL_LIMIT - self.items:
                 self.items += more
 
 
@@ -221,7 +221,7 @@ def increase(rows: dict[_Key, list[int]], key: _Key, other: _Key, amounts: Seque
     if row is None:
         row = rows.setdefault(key if len(rows) < MAX_KINDS else other, [0] * len(amounts))
     for position, amount in enumerate(amounts):  # plain loops: the program's thread waits for this
-        if row[position] + amount >= MOST:
+        if row[position] + amount >= TOTAL_LIMIT:
             return False
     for position, amount in enumerate(amounts):
         row[position] += amount
@@ -231,7 +231,7 @@ def increase(rows: dict[_Key, list[int]], key: _Key, other: _Key, amounts: Seque
 def check_durations(durations: DurationTotals) -> None:
     """Raise ValueError for impossible sums of durations, because the exporter would reject the whole frame."""
     numbers = (durations.count, durations.sum_ns, durations.zero_count, *durations.buckets.values())
-    if set(map(type, numbers)) != {int} or min(numbers) < 0 or max(numbers) >= MOST:
+    if set(map(type, numbers)) != {int} or min(numbers) < 0 or max(numbers) >= TOTAL_LIMIT:
         raise ValueError(numbers)
     if durations.zero_count + sum(durations.buckets.values()) != durations.count:
         raise ValueError(durations.count)

@@ -41,7 +41,7 @@ from kernelcast.wire.frames import (
 
 ROWS_AT_ONCE: Final = 256
 """Kernels of one frame; if it is lost, all of them are sent again."""
-LAST_WORD_SECONDS: Final = 0.15
+LAST_FRAMES_SECONDS: Final = 0.15
 """Time limit of the last frames; together with the join after it, a program's end is delayed by less than 200 ms."""
 ANSWER_SECONDS: Final = 10.0
 """Time that outcomes wait for the answer to `Hello`; an exporter of an earlier version gives none."""
@@ -114,8 +114,8 @@ class ReportSender:
         self._named: dict[int, KernelName] = {}
         self._tunables_sent: tuple[TunableClaim, ...] | None = None
         self._status_sent: Status | None = None
-        self._greeted = False
-        self._greeted_at = 0.0
+        self._hello_sent = False
+        self._hello_sent_at = 0.0
         self._answered = False
         self._warned = not warns
         self._stopping = threading.Event()
@@ -166,7 +166,7 @@ class ReportSender:
         lasting = self._link.connected
         if not lasting:
             self._connect()
-        self._hear()
+        self._receive()
         if self._link.connected and self._send_new() and lasting:
             self._link.proven()
 
@@ -176,7 +176,7 @@ class ReportSender:
             self._guarded(self.round)
             self._guarded(self._wait)
         self._guarded(self._subject.measuring.finish)
-        self._guarded(self._last_word)
+        self._guarded(self._send_last_frames)
         self.abandon()
 
     def _guarded(self, work: Callable[[], None]) -> None:
@@ -201,7 +201,7 @@ class ReportSender:
             ready = [ready_number for ready_number, _event in poller.poll(left * 1000)]
             if number in ready:
                 held = self._holds_outcomes()
-                self._hear()
+                self._receive()
                 if held and not self._holds_outcomes():
                     return
             if self._wake_read.fileno() in ready:
@@ -220,16 +220,16 @@ class ReportSender:
                     self._link.failure,
                 )
             return
-        self._greeted = self._answered = False
+        self._hello_sent = self._answered = False
         self._named.clear()
         self._tunables_sent = None
         self._status_sent = None
         self._subject.outcomes.reconnected()
         recorder = self._subject.recorder
         for device in recorder.devices():
-            recorder.retell(recorder.cells(device))
+            recorder.mark_unsent(recorder.cells(device))
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         for packet in self._link.receive():
             self._answered = True
             try:
@@ -243,13 +243,13 @@ class ReportSender:
                 self._subject.outcomes.confirmed(frame.event_ids)
 
     def _send_new(self) -> bool:
-        if not self._greeted:
+        if not self._hello_sent:
             if self._hello is None or not all(claim.uuid for claim in self._hello.devices):
                 # The program may have started to use its GPUs since the exporter refused it.
                 self._hello = self._make_hello()
-            self._greeted, self._greeted_at = self._send(self._hello), monotonic()
+            self._hello_sent, self._hello_sent_at = self._send(self._hello), monotonic()
         return (
-            self._greeted
+            self._hello_sent
             and self._send_status()
             and self._send_tunables()
             and all(self._send_totals(device) for device in self._subject.recorder.devices())
@@ -292,7 +292,7 @@ class ReportSender:
         rows = KernelRows(device, tuple(recorder.take(cell) for cell in cells))
         if self._send(rows) and self._send(VariantRows(device, recorder.take_variants(cells))):
             return True
-        recorder.retell(cells)
+        recorder.mark_unsent(cells)
         return False
 
     def _holds_outcomes(self, patience_seconds: float = ANSWER_SECONDS) -> bool:
@@ -300,7 +300,7 @@ class ReportSender:
         outcomes = self._subject.outcomes
         if self._answered or outcomes.confirms or not outcomes:
             return False
-        return monotonic() - self._greeted_at < patience_seconds
+        return monotonic() - self._hello_sent_at < patience_seconds
 
     def _send_outcomes(self, patience_seconds: float = ANSWER_SECONDS) -> bool:
         outcomes = self._subject.outcomes
@@ -320,10 +320,10 @@ class ReportSender:
                 return False
         return True
 
-    def _last_word(self) -> None:
+    def _send_last_frames(self) -> None:
         """Send the last totals, outcomes and `Bye`, and wait for confirmations, within the time limits above."""
         began = monotonic()
-        deadline = began + LAST_WORD_SECONDS
+        deadline = began + LAST_FRAMES_SECONDS
         if not self._subject.recorder.touched:
             return
         if not self._link.connected:
@@ -343,14 +343,14 @@ class ReportSender:
         return done
 
     def _last_outcomes_sent(self) -> bool:
-        self._hear()
+        self._receive()
         outcomes = self._subject.outcomes
         if self._holds_outcomes() and not self._holds_outcomes(LAST_ANSWER_SECONDS):
             outcomes.doubt()
         return self._send_outcomes(LAST_ANSWER_SECONDS) and not outcomes
 
     def _all_confirmed(self) -> bool:
-        self._hear()
+        self._receive()
         return not self._subject.outcomes.unconfirmed
 
 

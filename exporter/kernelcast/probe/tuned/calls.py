@@ -114,7 +114,7 @@ class TunedCalls(Generic[Configuration_co]):
         self._notes.no_harm()
         for bucket in list(self._buckets.values()):
             bucket.campaign = None
-            self._reports.interrupted(bucket.name, self._space.text(bucket.kept), reason)
+            self._reports.search_interrupted(bucket.name, self._space.text(bucket.kept), reason)
 
     def _call(self, function: Callable[..., Result], arguments: tuple[Any, ...], named: dict[str, Any]) -> Result:
         terms, space = self._terms, self._space
@@ -169,13 +169,13 @@ class TunedCalls(Generic[Configuration_co]):
         """Begin a search; report that it cannot be made."""
         bucket.campaign = self._guarded(lambda: self._space.campaign(bucket.name))
         if bucket.campaign is None:
-            self._reports.begun(bucket.name, self._space.text(bucket.kept))
+            self._reports.search_began(bucket.name, self._space.text(bucket.kept))
             self._interrupt(bucket)
 
     def _interrupt(self, bucket: ShapeBucket) -> None:
         bucket.campaign = None
         reason = f"the search had an error: {self._error!r}"
-        self._reports.interrupted(bucket.name, self._space.text(bucket.kept), reason)
+        self._reports.search_interrupted(bucket.name, self._space.text(bucket.kept), reason)
 
     def _request(self, bucket: ShapeBucket) -> CallRequest | None:
         """Return the campaign's request for this call; None to run the kept configuration."""
@@ -193,7 +193,7 @@ class TunedCalls(Generic[Configuration_co]):
         if request is None:
             self._end(bucket, campaign)
         else:
-            self._reports.begun(bucket.name, self._space.text(bucket.kept))
+            self._reports.search_began(bucket.name, self._space.text(bucket.kept))
         return request
 
     def _offer(self, bucket: ShapeBucket, campaign: CallCampaign) -> None:
@@ -210,7 +210,7 @@ class TunedCalls(Generic[Configuration_co]):
     def _end(self, bucket: ShapeBucket, campaign: CallCampaign) -> None:
         bucket.campaign, before = None, self._space.text(bucket.kept)
         verdicts, kept = getattr(campaign, "verdicts", ()), self._space.text(campaign.kept)
-        self._reports.ended(bucket.name, verdicts, self._space.text, kept, before)
+        self._reports.search_ended(bucket.name, verdicts, self._space.text, kept, before)
         if campaign.kept == bucket.kept:
             return
         start, bucket.kept = bucket.kept, campaign.kept
@@ -307,7 +307,7 @@ class TunedCalls(Generic[Configuration_co]):
     def _ban(self, bucket: ShapeBucket, ordinal: int, reason: str) -> None:
         self.banned[bucket.name, ordinal] = reason
         self._notes.end(bucket.name, ordinal, Decision.FAILED, reason)
-        self._reports.failed(bucket.name, self._space.text(ordinal), self._space.text(bucket.kept), reason)
+        self._reports.candidate_failed(bucket.name, self._space.text(ordinal), self._space.text(bucket.kept), reason)
         self._answer(bucket, lambda campaign: campaign.failed(reason))
 
     def _book(self, bucket: ShapeBucket, request: CallRequest, seconds: float, items: float) -> None:

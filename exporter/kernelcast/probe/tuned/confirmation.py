@@ -16,7 +16,7 @@ MINIMUM_GAIN: Final = 0.01
 MAX_LAUNCHES: Final = 520
 """Launches after which the experiment ends without a decision."""
 RECHECK_SECONDS: Final = 3600.0
-CALLS_A_LOOK: Final = 64
+CALLS_PER_CLOCK: Final = 64
 """Calls between two readings of the clock."""
 
 
@@ -153,7 +153,7 @@ class KeptCheck:
     def is_due(self, clock: Callable[[], float]) -> bool:
         """Whether to check now; reads the clock at few calls only, because every call of the program asks."""
         self.calls += 1
-        if self.calls < CALLS_A_LOOK:
+        if self.calls < CALLS_PER_CLOCK:
             return False
         self.calls = 0
         return clock() >= self.due_at

@@ -1,6 +1,6 @@
 """Kept values of tunables, and the time at which each is compared again with the value that it has replaced.
 
-`HintReceiver` asks `look` at each step, and runs the trial of a value that is due.
+`HintReceiver` asks `is_check_due` at each step, and runs the trial of a value that is due.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from kernelcast.tuning.experiment import Decision, ExperimentVerdict
 from kernelcast.tuning.journal import KeptConfiguration
 
 RECHECK_NS: Final = 3600 * 1_000_000_000
-BOUNDARIES_A_LOOK: Final = 64
+BOUNDARIES_PER_CHECK: Final = 64
 """Steps between two readings of the clock, and the fewest of a window."""
 WINDOW_NS: Final = 10_000_000_000
 """Shortest window over which the time for an item is measured."""
@@ -73,7 +73,7 @@ class Pace:
         progress = self._progress
         passed_ns = progress.last_ns - self._since_ns
         items, steps = progress.items - self._items, progress.steps - self._steps
-        if passed_ns < WINDOW_NS or steps < BOUNDARIES_A_LOOK:
+        if passed_ns < WINDOW_NS or steps < BOUNDARIES_PER_CHECK:
             return False
         pace = log(passed_ns / (items or steps))
         self._begin_window()
@@ -129,14 +129,14 @@ class KeptValues:
 
     def check(self, value: KeptValue) -> Trial:
         """Return the trial that checks a value: of the one before it, so that little time is lost."""
-        self._reports.begun(value.tunable.name, value.kept, f"checked again: {value.reason}")
+        self._reports.search_began(value.tunable.name, value.kept, f"checked again: {value.reason}")
         return Trial(None, value.tunable, value.kept, value.start)
 
     def checked(self, trial: Trial, verdict: ExperimentVerdict, *, outside: bool) -> None:
         """Remember and report the end of a check; one that an order or an error has ended is repeated after an hour."""
         tunable, kept = trial.tunable, trial.old
         confirmed, is_kept = Confirmed.of(0, verdict), tunable.kept == kept
-        self._reports.ended(tunable.name, (confirmed,), lambda _: kept, tunable.kept, kept)
+        self._reports.search_ended(tunable.name, (confirmed,), lambda _: kept, tunable.kept, kept)
         if self._journal and not is_kept:
             self._journal.forget(tunable.name, self._code_version)
         elif self._journal and not outside:
@@ -152,10 +152,10 @@ class KeptValues:
         self._pace.begin_again()
         self._due = []
 
-    def look(self, *, epoch: bool) -> bool:
+    def is_check_due(self, *, epoch: bool) -> bool:
         """Whether a check is due; looks at few steps only, because every step of the program asks."""
         self._boundaries += 1
-        if self._boundaries < BOUNDARIES_A_LOOK and not (epoch and self._due):
+        if self._boundaries < BOUNDARIES_PER_CHECK and not (epoch and self._due):
             return False
         self._boundaries = 0
         now_ns = self._clock()

@@ -47,9 +47,9 @@ class Numbered:
 class Approved(Numbered):
     """Configurations whose texts are the values of the announced tunable, and campaigns of a bounded number of them."""
 
-    def __init__(self, space: Space, rank: str, searches: ChosenSearch | None, most: int) -> None:
+    def __init__(self, space: Space, rank: str, searches: ChosenSearch | None, limit: int) -> None:
         super().__init__(space, rank, searches)
-        self._most = most
+        self._limit = limit
 
     def text(self, ordinal: int) -> str:
         """Return a configuration as text."""
@@ -60,7 +60,7 @@ class Approved(Numbered):
         return next((ordinal for ordinal in self._space.ordinals if self.text(ordinal) == text), None)
 
     def _budget(self) -> int:
-        left, self._most = self._most, 0  # one that is searched again after it was taken back has none left
+        left, self._limit = self._limit, 0  # one that is searched again after it was taken back has none left
         return min(left, BUDGET) + 1  # the start counts, too
 
 

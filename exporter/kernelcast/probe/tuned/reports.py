@@ -71,19 +71,19 @@ class SearchReports:
         self._granularity = granularity
         self._open: dict[str, str] = {}
 
-    def begun(self, space: str, kept: str, reason: str = "", trial_id: str = "") -> None:
+    def search_began(self, space: str, kept: str, reason: str = "", trial_id: str = "") -> None:
         """Report that a search begins, once for each."""
         if space not in self._open and len(self._open) < MAX_OPEN:
             self._open[space] = trial_id or new_id()
             self._report(self._open[space], space, OutcomeState.APPLIED, reason or self._searched, kept, kept)
 
-    def failed(self, space: str, candidate: str, kept: str, reason: str) -> None:
+    def candidate_failed(self, space: str, candidate: str, kept: str, reason: str) -> None:
         """Report a candidate that failed."""
         trial = new_id()
         state, decision = OutcomeState.ROLLED_BACK, Decision.FAILED.value
         self._report(trial, space, state, reason, kept, kept, decision=decision, candidate=candidate)
 
-    def ended(
+    def search_ended(
         self, space: str, verdicts: Sequence[SearchVerdict], text: Callable[[int], str], kept: str, before: str
     ) -> None:
         """Report the end of a search by its last verdict; earlier ones are reported by themselves.
@@ -116,7 +116,7 @@ class SearchReports:
         if not verdicts:
             self._undecided(trial, space, kept, "no configuration was worth an experiment")
 
-    def interrupted(self, space: str, kept: str, reason: str) -> None:
+    def search_interrupted(self, space: str, kept: str, reason: str) -> None:
         """Report that a search ended without a result."""
         trial = self._open.pop(space, "")
         if trial:

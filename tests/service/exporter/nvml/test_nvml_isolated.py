@@ -161,11 +161,11 @@ def test_while_a_process_that_hangs_cannot_be_killed_few_others_are_tried(
             patch.setattr(WorkerProcess, "kill", lambda _child: None)
             patch.setattr(WorkerProcess, "stop", lambda _child: None)
             node.tell(hang="nvmlDeviceGetPowerUsage")
-            node.until(lambda _reading: node.sampler.hangs >= isolated.MAX_LEFT)
+            node.until(lambda _reading: node.sampler.hangs >= isolated.MAX_HUNG)
             for _ in range(5):
                 time.sleep(0.03)
                 assert node.sample() is None
-            assert node.sampler.starts == isolated.MAX_LEFT
+            assert node.sampler.starts == isolated.MAX_HUNG
         node.tell()
         node.sampler._left = [(child, 0.0) for child, _ in node.sampler._left]
         assert node.alive().gpus

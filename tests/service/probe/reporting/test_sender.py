@@ -15,7 +15,7 @@ from kernelcast.probe.outcomes import OutcomeQueue
 from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.probe.reporting.connection import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, ExporterConnection
 from kernelcast.probe.reporting.sender import (
-    LAST_WORD_SECONDS,
+    LAST_FRAMES_SECONDS,
     ReportedProcess,
     ReportSender,
 )
@@ -383,9 +383,9 @@ def test_the_end_waits_for_confirmations_only_of_an_exporter_that_gives_them_and
     with Stopwatch() as took:
         program.sender.start()
         program.sender.stop(1.0)
-    waited = time.monotonic() - began >= LAST_WORD_SECONDS
+    waited = time.monotonic() - began >= LAST_FRAMES_SECONDS
     assert waited or not confirms
-    assert took.seconds < (2 if confirms else 1) * LAST_WORD_SECONDS
+    assert took.seconds < (2 if confirms else 1) * LAST_FRAMES_SECONDS
     *others, last = exporter.frames()
     assert isinstance(last, Bye)
     assert sum(isinstance(frame, OutcomeFrame) for frame in others) == 1

@@ -221,7 +221,7 @@ def test_only_variants_that_changed_are_taken_and_all_of_them_for_somebody_new()
     recorder.observe("k", 2, variant="b")
     assert recorder.take_variants(cells) == (VariantRow(cells[0].kernel, "b", 2, 3, 5),)
     assert recorder.take_variants(cells) == ()
-    recorder.retell(cells)
+    recorder.mark_unsent(cells)
     assert [one.variant for one in recorder.take_variants(cells)] == ["a", "b"]
 
 

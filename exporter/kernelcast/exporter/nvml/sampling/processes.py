@@ -79,7 +79,7 @@ class Processes:
         self._proc = proc
         self._name_of = name_of
         self.with_names = True
-        self._said: dict[str, Utilization] = {}
+        self._last_answers: dict[str, Utilization] = {}
         self._names: dict[tuple[str, str], dict[int, str]] = {}
 
     def read(self, gpu: Gpu, now_ns: int) -> tuple[ProcessUse, ...]:
@@ -114,24 +114,24 @@ class Processes:
 
     def _shares(self, gpu: Gpu, now_ns: int) -> dict[int, Shares] | None:
         """Utilization by pid; None where this GPU gives none."""
-        said = self._said.setdefault(gpu.uuid, Utilization(asked_ns=now_ns - PERIOD_NS))
-        if 0 <= now_ns - said.asked_ns < PERIOD_NS:
-            return said.shares
+        answer = self._last_answers.setdefault(gpu.uuid, Utilization(asked_ns=now_ns - PERIOD_NS))
+        if 0 <= now_ns - answer.asked_ns < PERIOD_NS:
+            return answer.shares
         try:
-            samples = self._nvml.nvmlDeviceGetProcessUtilization(gpu.handle, said.seen_us)
+            samples = self._nvml.nvmlDeviceGetProcessUtilization(gpu.handle, answer.seen_us)
         except self._nvml.NVMLError as error:
             if error.value != self._nvml.NVML_ERROR_NOT_FOUND:
                 self._check_error(fields.PROCESS_UTILIZATION_CALL, error)
                 return None
             samples = []
-        said.asked_ns, said.shares = now_ns, {}
+        answer.asked_ns, answer.shares = now_ns, {}
         for one in sorted(samples, key=lambda sample: int(sample.timeStamp)):
-            said.seen_us = max(said.seen_us, one.timeStamp)
+            answer.seen_us = max(answer.seen_us, one.timeStamp)
             shares = (one.smUtil, one.memUtil, one.encUtil, one.decUtil)
             # Some driver versions also return entries that they have not filled, with pid 0 or shares above 100.
             if one.pid and max(shares) <= FULL_PERCENT:
-                said.shares[one.pid] = shares
-        return said.shares
+                answer.shares[one.pid] = shares
+        return answer.shares
 
     def _named(self, gpu: Gpu, pids: list[int]) -> Mapping[int, str]:
         """Their names, which are read once as long as a process stays on the GPU."""
