@@ -20,12 +20,12 @@ from typing import Final
 from kernelcast.probe.activation.standalone import LIFE_LINE, PORT, PROBE_SOCKET
 
 LOCK: Final = "lock"
+# Wait for the first program to connect: it may end before it does.
 FIRST_SECONDS: Final = 30.0
-"""Wait for the first program to connect: it may end before it does."""
+# Wait for a next program, as between two steps of a batch script; long enough to write the last report.
 GRACE_SECONDS: Final = 3.0
-"""Wait for a next program, as between two steps of a batch script; long enough to write the last report."""
+# Longest wait of one poll of the sockets.
 POLL_SECONDS: Final = 0.5
-"""Longest wait of one poll of the sockets."""
 
 
 class ExporterLifetime:

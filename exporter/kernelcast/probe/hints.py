@@ -33,8 +33,8 @@ from kernelcast.wire.tuning.pauses import LATER
 
 __all__ = ["OFF", "SWITCH", "HintContext", "HintReceiver"]
 
+# Ids of received hints that are remembered, so that one which is sent again after a reconnect is ignored.
 MAX_SEEN: Final = 4096
-"""Ids of received hints that are remembered, so that one which is sent again after a reconnect is ignored."""
 
 
 class HintReceiver:

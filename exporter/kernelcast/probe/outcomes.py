@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from kernelcast.wire.events import Hint, Outcome, OutcomeState, to_event
 
+# Bound of the queue: a hint has two or three outcomes.
 MAX_WAITING: Final = 256
-"""Bound of the queue: a hint has two or three outcomes."""
 MAX_HISTORY: Final = 64
 
 

@@ -36,10 +36,10 @@ from kernelcast.wire.tuning.experience import Experience
 
 __all__ = ["Probe", "ProbeSettings", "package_version"]
 
+# Longest delay of the program's end.
 STOP_SECONDS: Final = 0.2
-"""Longest delay of the program's end."""
+# Spaces of which results of other nodes are kept for functions that are decorated later.
 MAX_EXPERIENCES: Final = 256
-"""Spaces of which results of other nodes are kept for functions that are decorated later."""
 
 
 class Probe:

@@ -20,19 +20,19 @@ from kernelcast.wire.events import Hint
 from kernelcast.wire.tuning.pauses import LATER
 
 PATIENCE_STEPS: Final = 64
+# Reports come at most 10 s apart; a trial that waits this long for the times of its launches ends without them.
 PATIENCE_NS: Final = 30_000_000_000
-"""Reports come at most 10 s apart; a trial that waits this long for the times of its launches ends without them."""
 
+# Launches of a candidate after which it is not held responsible for a later end of the process.
 SURVIVED_STEPS: Final = 3
-"""Launches of a candidate after which it is not held responsible for a later end of the process."""
+# A trial that is paused for longer ends without a decision: the program may have changed.
 LONGEST_PAUSE_NS: Final = 3600 * 1_000_000_000
-"""A trial that is paused for longer ends without a decision: the program may have changed."""
 
+# Methods that report totals or counts only, which no step can be given.
 METHODS_WITHOUT_STEPS: Final = ("cupti", "count")
-"""Methods that report totals or counts only, which no step can be given."""
 
+# Methods that number each launch by the configuration in force. `observe` may be called late without a number.
 METHODS_WITH_NUMBERS: Final = ("event",)
-"""Methods that number each launch by the configuration in force. `observe` may be called late without a number."""
 
 
 @dataclass(frozen=True, slots=True)

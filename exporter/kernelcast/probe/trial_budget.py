@@ -13,13 +13,13 @@ from typing import Final
 
 SHARE: Final = 0.01
 SHARE_VARIABLE: Final = "KERNELCAST_TRIAL_SHARE"
+# Usual launches that the first trials of a tunable or space may cost in addition, so that one can begin at all.
 FIRST_LAUNCHES: Final = 20
-"""Usual launches that the first trials of a tunable or space may cost in addition, so that one can begin at all."""
+# Time that they may cost in addition, because the host's jitter is large beside launches of microseconds.
 FIRST_NS: Final = 100_000_000
-"""Time that they may cost in addition, because the host's jitter is large beside launches of microseconds."""
 
+# Last launches of the kept value whose median is the usual time.
 USUAL_LAUNCHES: Final = 9
-"""Last launches of the kept value whose median is the usual time."""
 
 
 class TrialBudget:

@@ -21,8 +21,8 @@ PROBE_SOCKET: Final = "probe.sock"
 PORT: Final = "port"
 LOG: Final = "exporter.log"
 PRIVATE: Final = 0o700
+# Variables that would start a probe in the exporter itself.
 NOT_INHERITED: Final = ("KERNELCAST_PROBE", "KERNELCAST_PROBE_STANDALONE")
-"""Variables that would start a probe in the exporter itself."""
 
 _log = getLogger("kernelcast.probe")
 

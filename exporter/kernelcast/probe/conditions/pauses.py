@@ -10,10 +10,10 @@ from kernelcast.probe.recording import regions
 from kernelcast.wire.tuning.orders import ANY, MAX_FILE_BYTES, reasons_in
 from kernelcast.wire.tuning.pauses import CHECKPOINT, PAUSED_FILE, SPACES_FILE
 
+# Shortest time between two reads of a file, because every step asks.
 READ_SECONDS: Final = 0.5
-"""Shortest time between two reads of a file, because every step asks."""
+# An older file is ignored: the exporter renews its files every minute, so that one has ended.
 ABANDONED_SECONDS: Final = 3600.0
-"""An older file is ignored: the exporter renews its files every minute, so that one has ended."""
 
 
 class ProgramFile:

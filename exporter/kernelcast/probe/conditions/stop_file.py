@@ -13,8 +13,8 @@ from typing import Final
 from kernelcast.wire.tuning.orders import ANY, LIFTED_BY, MAX_FILE_BYTES, STOPPED_FILE, reasons_in
 
 NAME: Final = "hints.stop"
+# Shortest time between two reads of the disk, because every step asks.
 READ_SECONDS: Final = 0.5
-"""Shortest time between two reads of the disk, because every step asks."""
 
 
 class StopFile:

@@ -11,12 +11,12 @@ from kernelcast.wire.frames import MEMSET, KernelName
 from kernelcast.wire.kernels import OTHER, OTHER_COLLECTIVES
 from kernelcast.wire.kernels import variant as variant_text
 
+# By CUpti_ActivityMemcpyKind; arrays (`a`) are device memory.
 COPY_KINDS: Final = ("unknown", "h2d", "d2h", "h2d", "d2h", "d2d", "d2d", "d2d", "d2d", "h2h", "p2p")
-"""By CUpti_ActivityMemcpyKind; arrays (`a`) are device memory."""
+# By CUpti_ActivityMemoryKind of the host's side: unknown, pageable, pinned.
 PINNED: Final = ("", "false", "true")
-"""By CUpti_ActivityMemoryKind of the host's side: unknown, pageable, pinned."""
+# By CUpti_ActivitySynchronizationType.
 SYNC_TYPES: Final = ("unknown", "event", "stream_wait", "stream", "context")
-"""By CUpti_ActivitySynchronizationType."""
 MAX_CONFIGURATIONS: Final = 8192
 
 Capability = Callable[[int], tuple[int, int]]

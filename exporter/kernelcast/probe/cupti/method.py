@@ -24,15 +24,15 @@ OFF: Final = "off"
 ACTIVE: Final = "active"
 YIELDED: Final = "yielded"
 
+# Longest wait for the decoder to read the completed buffers.
 SETTLE_MS: Final = 100
-"""Longest wait for the decoder to read the completed buffers."""
+# Longest wait of a starting profiler for a report in progress.
 LOCK_SECONDS: Final = 1.0
-"""Longest wait of a starting profiler for a report in progress."""
+# Time between two checks whether another profiler has ended.
 RETURN_SECONDS: Final = 30.0
-"""Time between two checks whether another profiler has ended."""
 REST_PER_REPORT_TIME: Final = 400.0
+# The exporter's default interval; a later report would arrive an interval late.
 LONGEST_REST_SECONDS: Final = 10.0
-"""The exporter's default interval; a later report would arrive an interval late."""
 UNNAMED: Final = "more than 4094 kernel names or 4 MiB of them: later kernels count as other"
 CROWDED: Final = "more kernels, variants or buckets in an interval than are kept apart"
 

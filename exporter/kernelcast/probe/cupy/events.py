@@ -20,16 +20,16 @@ from typing import Any, Final, NamedTuple
 
 from kernelcast.probe.recording.regions import RegionTotals
 
+# Event pairs made at one time for a device; with polls a second apart this many launches can be under way.
 PAIRS: Final = 64
-"""Event pairs made at one time for a device; with polls a second apart this many launches can be under way."""
+# Limit of event pairs of a device.
 MAX_PAIRS: Final = 512
-"""Limit of event pairs of a device."""
 NANOSECONDS_PER_MILLISECOND: Final = 1e6
 NANOSECONDS: Final = 1_000_000_000
+# Samples that may be made at once, as seconds of the rate.
 BURST_SECONDS: Final = 0.25
-"""Samples that may be made at once, as seconds of the rate."""
+# CU_STREAM_CAPTURE_MODE_RELAXED.
 RELAXED: Final = 2
-"""CU_STREAM_CAPTURE_MODE_RELAXED."""
 
 
 class Pair(NamedTuple):

@@ -12,11 +12,11 @@ from kernelcast.probe.cupy.traced import TracedConfiguration
 from kernelcast.probe.recording.texts import dimensions
 from kernelcast.wire.frames import KernelName
 
+# Bound of the cache; if it is full, it is emptied.
 MAX_FACTS: Final = 4096
-"""Bound of the cache; if it is full, it is emptied."""
 WARP: Final = 32
+# cudaDevAttrMaxThreadsPerMultiProcessor.
 THREADS_PER_MULTIPROCESSOR: Final = 39
-"""cudaDevAttrMaxThreadsPerMultiProcessor."""
 
 
 class LaunchFacts:

@@ -12,13 +12,13 @@ from typing import Final, NamedTuple
 
 from kernelcast.wire.kernels import OTHER
 
+# Kernels that are counted by name, as in the recorder.
 MAX_KERNELS: Final = 2048
-"""Kernels that are counted by name, as in the recorder."""
 NEVER: Final = sys.maxsize
+# Keeps a quotient that is whole but for rounding from being rounded up.
 ROUNDING: Final = 1e-9
-"""Keeps a quotient that is whole but for rounding from being rounded up."""
+# Stride until it is known how often a kernel is launched.
 FIRST_STRIDE: Final = 16
-"""Stride until it is known how often a kernel is launched."""
 
 
 class TracedConfiguration(NamedTuple):

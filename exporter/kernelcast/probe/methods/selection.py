@@ -20,10 +20,10 @@ ACTIVE: Final = "active"
 BACKED_OFF: Final = "backed_off"
 YIELDED: Final = "yielded"
 OFF: Final = "off"
+# Longest wait of `stop` for a poll in progress, as part of the 200 ms that a program's end may take.
 STOP_SECONDS: Final = 0.1
-"""Longest wait of `stop` for a poll in progress, as part of the 200 ms that a program's end may take."""
+# Time between two reads of the list of libraries: a large process's map takes a millisecond.
 LIBRARIES_SECONDS: Final = 30.0
-"""Time between two reads of the list of libraries: a large process's map takes a millisecond."""
 NANOSECONDS: Final = 1_000_000_000
 FRAMEWORKS: Final = {"torch": "PyTorch", "jax": "JAX", "tensorflow": "TensorFlow"}
 

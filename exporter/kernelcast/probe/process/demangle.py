@@ -9,8 +9,8 @@ from functools import lru_cache
 from typing import Any, Final
 
 LIBRARY: Final = "libstdc++.so.6"
+# Names kept in the cache; real programs have some hundred kernels.
 MAX_NAMES: Final = 4096
-"""Names kept in the cache; real programs have some hundred kernels."""
 
 
 @lru_cache(MAX_NAMES)

@@ -11,16 +11,16 @@ from typing import Final
 IDLE_SECONDS: Final = 2.0
 ACTIVE_SECONDS: Final = 0.25
 LONGEST_IDLE_SECONDS: Final = 10.0
+# An order to stop must reach all ranks within two seconds, if steps are shorter than that.
 LONGEST_ACTIVE_SECONDS: Final = 1.0
-"""An order to stop must reach all ranks within two seconds, if steps are shorter than that."""
+# Share of the time that meetings may take while no trial is open, within the limits above.
 IDLE_COST: Final = 0.002
-"""Share of the time that meetings may take while no trial is open, within the limits above."""
 ACTIVE_COST: Final = 0.01
 MAX_PAUSE: Final = 1024
+# Boundaries between two meetings; a trial's is shorter, because its report must hold the times of all launches.
 MAX_ACTIVE_PAUSE: Final = 256
-"""Boundaries between two meetings; a trial's is shorter, because its report must hold the times of all launches."""
+# A pause grows at most by this factor, because the length of the next steps is not known.
 GROWTH: Final = 2
-"""A pause grows at most by this factor, because the length of the next steps is not known."""
 
 
 class Cadence:

@@ -36,14 +36,14 @@ from kernelcast.probe.tuned.collective import CollectiveSpace
 from kernelcast.tuning.experiment import Decision
 from kernelcast.wire.identity import new_nonce
 
+# Meetings missed in a row after which an open trial ends here.
 MAX_MISSED: Final = 2
-"""Meetings missed in a row after which an open trial ends here."""
+# Hints of one message; the others wait.
 MAX_OFFERS: Final = 16
-"""Hints of one message; the others wait."""
+# Ended trials whose ids are kept, because messages repeat the last ends.
 REMEMBERED: Final = 16
-"""Ended trials whose ids are kept, because messages repeat the last ends."""
+# Message of a rank that registers a collective tunable and runs no probe.
 ABSENT: Final = "absent"
-"""Message of a rank that registers a collective tunable and runs no probe."""
 
 
 class CouncilMember(Protocol):

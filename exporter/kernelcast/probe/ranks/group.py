@@ -17,10 +17,10 @@ ALL_GATHERS: Final = ("all_gather", "allgather", "all_gather_object")
 BROADCASTS: Final = ("broadcast", "bcast")
 RANKS: Final = ("rank", "Get_rank", "get_rank")
 SIZES: Final = ("size", "Get_size", "get_size", "world_size")
+# Calls of the program's function, which may fail a few times before it has communicated.
 TRIES: Final = 4
-"""Calls of the program's function, which may fail a few times before it has communicated."""
+# After a later error the ranks have waited for each other and gone on, so the call is not repeated.
 QUICK_SECONDS: Final = 1.0
-"""After a later error the ranks have waited for each other and gone on, so the call is not repeated."""
 COMMUNICATION_ERRORS: Final = (OSError, EOFError)
 
 Exchange = Callable[[str], list[str]]

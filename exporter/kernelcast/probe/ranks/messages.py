@@ -16,15 +16,15 @@ from kernelcast.tuning.experiment import Decision
 from kernelcast.wire.events import SEARCH_PREFIX, Hint, OutcomeState
 
 VERSION: Final = 1
+# Separates the id of a search from the number of its experiment: `search-7f….2`.
 PROOF: Final = "."
-"""Separates the id of a search from the number of its experiment: `search-7f….2`."""
+# Suffix of the id of the check of a kept configuration.
 CHECK: Final = "-check"
-"""Suffix of the id of the check of a kept configuration."""
+# Launches of one report, and of one plan.
 MAX_LAUNCHES: Final = 640
-"""Launches of one report, and of one plan."""
 
+# Number, seconds and items of a launch.
 Timed = tuple[int, float, float]
-"""Number, seconds and items of a launch."""
 
 
 @dataclass(frozen=True, slots=True)

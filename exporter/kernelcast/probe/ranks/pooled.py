@@ -13,8 +13,8 @@ from kernelcast.probe.ranks.messages import MAX_LAUNCHES, Ended, Report, Timed, 
 from kernelcast.probe.trial import PATIENCE_NS
 from kernelcast.tuning.experiment import Arm, Decision, Experiment, Rules
 
+# Limit of the launches of a plan; leaves room in a report for late times.
 PLANNED: Final = MAX_LAUNCHES - 128
-"""Limit of the launches of a plan; leaves room in a report for late times."""
 
 
 class PooledTimes:

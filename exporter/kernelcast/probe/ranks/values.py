@@ -24,14 +24,14 @@ from kernelcast.tuning.experiment import Arm, Decision, Experiment, Launch
 from kernelcast.tuning.experiment.schedule import LaunchSchedule
 from kernelcast.wire.events import HintMode
 
+# Boundaries between two meetings, after the first ones.
 PAUSE: Final = 64
-"""Boundaries between two meetings, after the first ones."""
+# Meetings at which the ranks repeat a decision, for a rank that has missed it.
 SETTLING_MEETINGS: Final = 3
-"""Meetings at which the ranks repeat a decision, for a rank that has missed it."""
+# Meetings in a row that fail before an open trial ends here.
 MAX_MISSED: Final = 2
-"""Meetings in a row that fail before an open trial ends here."""
+# Meetings after the last launch of a trial, in which ranks whose times disagree may come to one decision.
 PATIENCE_MEETINGS: Final = 3
-"""Meetings after the last launch of a trial, in which ranks whose times disagree may come to one decision."""
 
 Answer = TypeVar("Answer")
 

@@ -33,8 +33,8 @@ __all__ = [
     "printable",
 ]
 
+# Far above the kernels of real traces, 49 to 170.
 MAX_KERNELS: Final = 2048
-"""Far above the kernels of real traces, 49 to 170."""
 
 
 class Spent(NamedTuple):

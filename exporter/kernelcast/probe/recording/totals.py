@@ -12,11 +12,11 @@ from kernelcast.wire.kernels import MAX_VARIANT_CHARACTERS, OTHER, kernel_id
 MAX_KINDS: Final = 32
 MAX_KIND_CHARACTERS: Final = 32
 MAX_NAME_CHARACTERS: Final = 64
+# Real traces have 192 to 579 combinations of kernel, grid and block.
 MAX_DEVICE_VARIANTS: Final = 4096
-"""Real traces have 192 to 579 combinations of kernel, grid and block."""
+# Largest total. A greater one would exceed the 64 bits of a frame, and a frame that cannot be encoded blocks all
+# others.
 TOTAL_LIMIT: Final = 2**63
-"""Largest total. A greater one would exceed the 64 bits of a frame, and a frame that cannot be encoded blocks all
-others."""
 _BUCKETS: Final = range(bucket_index(1), bucket_index(2**62) + 1)
 
 _Key = TypeVar("_Key", str, tuple[str, str])

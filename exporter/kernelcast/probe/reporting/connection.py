@@ -10,12 +10,12 @@ from typing import Final
 from kernelcast.wire.frames import MAX_FRAME_BYTES
 
 FIRST_PAUSE_SECONDS: Final = 0.25
+# Longest pause between two attempts. One costs some ten microseconds, and a program that ends during a pause cannot
+# report its last totals.
 LONGEST_PAUSE_SECONDS: Final = 2.0
-"""Longest pause between two attempts. One costs some ten microseconds, and a program that ends during a pause cannot
-report its last totals."""
 SEND_BUFFER_BYTES: Final = 4 * MAX_FRAME_BYTES
+# Packets read at one time, so that an exporter cannot keep the thread in its loop.
 MAX_RECEIVED: Final = 64
-"""Packets read at one time, so that an exporter cannot keep the thread in its loop."""
 
 
 class Sent(Enum):

@@ -39,16 +39,16 @@ from kernelcast.wire.frames import (
     encode,
 )
 
+# Kernels of one frame; if it is lost, all of them are sent again.
 ROWS_AT_ONCE: Final = 256
-"""Kernels of one frame; if it is lost, all of them are sent again."""
+# Time limit of the last frames; together with the join after it, a program's end is delayed by less than 200 ms.
 LAST_FRAMES_SECONDS: Final = 0.15
-"""Time limit of the last frames; together with the join after it, a program's end is delayed by less than 200 ms."""
+# Time that outcomes wait for the answer to `Hello`; an exporter of an earlier version gives none.
 ANSWER_SECONDS: Final = 10.0
-"""Time that outcomes wait for the answer to `Hello`; an exporter of an earlier version gives none."""
+# The same at the program's end, as part of its limit.
 LAST_ANSWER_SECONDS: Final = 0.05
-"""The same at the program's end, as part of its limit."""
+# Pause before the last frames are tried again while the socket's buffer is full.
 RETRY_SECONDS: Final = 0.005
-"""Pause before the last frames are tried again while the socket's buffer is full."""
 
 _log = getLogger("kernelcast.probe")
 

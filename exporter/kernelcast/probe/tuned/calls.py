@@ -30,14 +30,14 @@ from kernelcast.tuning.experiment import Decision
 from kernelcast.tuning.journal import Journal
 from kernelcast.wire.tuning.experience import Experience
 
+# Shapes of a function that are searched; further ones run the kept configuration.
 MAX_SHAPES: Final = 16
-"""Shapes of a function that are searched; further ones run the kept configuration."""
+# Shapes whose kept configuration is known; further ones run the start and take no memory.
 MAX_BUCKETS: Final = 1024
-"""Shapes whose kept configuration is known; further ones run the start and take no memory."""
+# Calls after which a candidate is not held responsible for a later end of the process.
 SURVIVED_CALLS: Final = 3
-"""Calls after which a candidate is not held responsible for a later end of the process."""
+# Calls whose time trials may cost in addition to their share of it, so that one can begin at all.
 FIRST_CREDIT_CALLS: Final = 20.0
-"""Calls whose time trials may cost in addition to their share of it, so that one can begin at all."""
 
 Answer = TypeVar("Answer")
 

@@ -11,13 +11,13 @@ from typing import Final
 
 from kernelcast.tuning.experiment import Arm, Decision, Experiment, ExperimentVerdict
 
+# Share of time by which the start must be faster to replace the kept configuration.
 MINIMUM_GAIN: Final = 0.01
-"""Share of time by which the start must be faster to replace the kept configuration."""
+# Launches after which the experiment ends without a decision.
 MAX_LAUNCHES: Final = 520
-"""Launches after which the experiment ends without a decision."""
 RECHECK_SECONDS: Final = 3600.0
+# Calls between two readings of the clock.
 CALLS_PER_CLOCK: Final = 64
-"""Calls between two readings of the clock."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,13 +18,13 @@ from kernelcast.tuning.experiment import Decision, ExperimentVerdict
 from kernelcast.tuning.journal import KeptConfiguration
 
 RECHECK_NS: Final = 3600 * 1_000_000_000
+# Steps between two readings of the clock, and the fewest of a window.
 BOUNDARIES_PER_CHECK: Final = 64
-"""Steps between two readings of the clock, and the fewest of a window."""
+# Shortest window over which the time for an item is measured.
 WINDOW_NS: Final = 10_000_000_000
-"""Shortest window over which the time for an item is measured."""
 CHANGED_PACE: Final = log(1.2)
+# A change of more than a fifth counts if this many windows in a row show it.
 LASTING_WINDOWS: Final = 3
-"""A change of more than a fifth counts if this many windows in a row show it."""
 AN_HOUR: Final = "an hour has passed"
 ANOTHER_DRIVER: Final = "it was kept with driver {}, and this is {}"
 ANOTHER_PACE: Final = "the pace of the program has changed by more than a fifth, as by another clock or shape"
