@@ -234,3 +234,20 @@ def test_an_unexpected_error_does_not_end_the_reading() -> None:
     brokers = [Odd(shutdown, []), Broker(shutdown, [[message(hint("a"))]])]
     HintReader(lambda: brokers.pop(0), node.inbox, shutdown).run()
     assert node.delivered == ["a"]
+
+
+def test_a_consumer_that_cannot_be_made_is_tried_again() -> None:
+    node, shutdown = Node(), Impatient()
+    attempts: list[tuple[bool, str]] = []
+
+    def connect() -> Broker:
+        attempts.append(reader.ready())
+        if len(attempts) == 1:
+            raise OSError("the certificate is being replaced")
+        return Broker(shutdown, [[message(hint("a"))], []])
+
+    reader = HintReader(connect, node.inbox, shutdown)
+    reader.run()
+    assert node.delivered == ["a"]
+    assert not attempts[1][0]
+    assert "the certificate is being replaced" in attempts[1][1]

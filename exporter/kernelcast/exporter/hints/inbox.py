@@ -177,20 +177,23 @@ class HintReader:
     def run(self) -> None:
         """Read until a stop is requested; failures are logged and retried."""
         while not self._shutdown.requested:
-            reader = self._connect()
+            reader: ReplayConsumer | None = None
             try:
+                reader = self._connect()
                 self._read(reader)
             except BrokerError as error:
                 self._trouble = str(error)
                 _log.warning(
                     "hints cannot be read", topics=self._topics, reason=str(error), retry_seconds=self._wait_seconds
                 )
-            except Exception as error:  # noqa: BLE001  one hint's oddity must not end all hints unnoticed
+            except Exception as error:  # noqa: BLE001  one bad hint or file must not end all hints unnoticed
+                self._trouble = f"reading hints failed: {error!r}"
                 _log.error(
                     "reading hints failed", topics=self._topics, error=repr(error), retry_seconds=self._wait_seconds
                 )
             finally:
-                reader.close()
+                if reader is not None:
+                    reader.close()
             self._shutdown.wait(self._wait_seconds)
             self._wait_seconds = min(self._wait_seconds * 2, LONGEST_RETRY_SECONDS)
 
