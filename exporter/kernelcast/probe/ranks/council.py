@@ -41,7 +41,7 @@ MAX_MISSED: Final = 2
 # Hints of one message; the others wait.
 MAX_OFFERS: Final = 16
 # Ended trials whose ids are kept, because messages repeat the last ends.
-REMEMBERED: Final = 16
+MAX_ENDED: Final = 16
 # Message of a rank that registers a collective tunable and runs no probe.
 ABSENT: Final = "absent"
 
@@ -128,19 +128,19 @@ class Council:
         self._searches = searches
         self._leads = True
         self._state = State()
-        self._open: FollowedTrial | None = None
-        self._closed: deque[str] = deque(maxlen=REMEMBERED)
+        self._trial: FollowedTrial | None = None
+        self._ended_trials: deque[str] = deque(maxlen=MAX_ENDED)
         self._missed_in_a_row = 0
 
     @property
     def reason(self) -> str:
         """The reason for which this process may begin nothing of its own; empty if it may."""
-        return "a value is being tried on all ranks" if self._open is not None or self._state.wanted else ""
+        return "a value is being tried on all ranks" if self._trial is not None or self._state.wanted else ""
 
     @property
     def open(self) -> bool:
         """Whether a trial of all ranks is open, or begins at the next meeting."""
-        return self._open is not None or self._leader.open
+        return self._trial is not None or self._leader.open
 
     def join(self, tunable: AnyTunable) -> None:
         """Add a tunable and meet at once, so that all ranks begin with the value of the first one.
@@ -165,7 +165,7 @@ class Council:
         """Handle the end of a step."""
         if self.absent:
             return
-        trial = self._open
+        trial = self._trial
         if trial is not None:
             trial.step_ended(items)
         if self.by_epoch and not epoch:
@@ -174,12 +174,12 @@ class Council:
             self._guarded(lambda: self._end_launch(trial), None)
         if self._cadence.due():
             self._meet()
-        if self._open is not None:
-            self._guarded(self._open.begin_launch, None)
+        if self._trial is not None:
+            self._guarded(self._trial.begin_launch, None)
 
     def close(self, reason: str) -> None:
         """End an open trial, because the process ends or leaves."""
-        if self._open is not None:
+        if self._trial is not None:
             self._end_locally(reason)
 
     def _end_launch(self, trial: FollowedTrial) -> None:
@@ -204,12 +204,12 @@ class Council:
         return texts
 
     def _compose(self) -> str:
-        launches, device = self._open.times() if self._open is not None else ((), ())
+        launches, device = self._trial.times() if self._trial is not None else ((), ())
         report = Report(
             tuple(self._member.offers(self._tunables))[:MAX_OFFERS],
             self._member.stop_reason(),
             self._member.busy(self),
-            self._open.trial if self._open is not None else "",
+            self._trial.trial if self._trial is not None else "",
             launches,
             device,
             self._member.search_wait_reason(),
@@ -233,7 +233,7 @@ class Council:
         self._cadence.set(state.pause, state.next_pause)
         for one in state.ended:
             self._end(one)
-        if self._open is not None and (state.work is None or state.work.trial != self._open.trial):
+        if self._trial is not None and (state.work is None or state.work.trial != self._trial.trial):
             self._end_locally("this rank missed the meeting at which the ranks ended it")
         self._keep(state)
         if state.work is not None:
@@ -248,15 +248,15 @@ class Council:
         tunable = self._tunables.get(work.tunable)
         if tunable is None:
             return
-        if self._open is None:
-            self._open = FollowedTrial(work, tunable, self._recorder, self._clock)
+        if self._trial is None:
+            self._trial = FollowedTrial(work, tunable, self._recorder, self._clock)
             if work.is_search:
                 self._searches.search_began(work)
-            elif work.trial not in self._closed:
+            elif work.trial not in self._ended_trials:
                 self._member.trial_began(work)
         if work.is_search:
             self._searches.follow(work)
-        self._open.follow(work)
+        self._trial.follow(work)
 
     def _keep(self, state: State) -> None:
         for name, value in state.kept.items():
@@ -270,12 +270,12 @@ class Council:
         if tunable is None:
             return
         old = tunable.kept
-        if self._open is not None and self._open.trial == ended.trial:
-            self._open.close(ended.value if ended.decision in (Decision.KEPT.value, APPLIED) else old)
-            self._open = None
-        if ended.trial in self._closed:
+        if self._trial is not None and self._trial.trial == ended.trial:
+            self._trial.close(ended.value if ended.decision in (Decision.KEPT.value, APPLIED) else old)
+            self._trial = None
+        if ended.trial in self._ended_trials:
             return
-        self._closed.append(ended.trial)
+        self._ended_trials.append(ended.trial)
         self._report(tunable, ended, old)
 
     def _report(self, tunable: AnyTunable, ended: Ended, old: str) -> None:
@@ -286,21 +286,21 @@ class Council:
 
     def _end_locally(self, reason: str) -> None:
         """End the open trial on this rank, with the kept value."""
-        trial, self._open = self._open, None
+        trial, self._trial = self._trial, None
         if trial is None:
             return
         old = trial.tunable.kept
         trial.close(old)
         if trial.is_exploring:
             return  # a search goes on later
-        if trial.trial not in self._closed:
-            self._closed.append(trial.trial)
+        if trial.trial not in self._ended_trials:
+            self._ended_trials.append(trial.trial)
             decision, name = Decision.INCONCLUSIVE.value, trial.tunable.name
             self._report(trial.tunable, Ended(trial.trial, name, trial.value, decision, reason, outside=True), old)
 
     def _run_kept_value(self) -> None:
-        if self._open is not None:
-            self._open.rest()
+        if self._trial is not None:
+            self._trial.drop_plan()
 
     def _meeting_failed(self, error: Exception) -> None:
         """Go on without the meeting: the kept value is in force until the next one."""

@@ -103,7 +103,7 @@ class FollowedTrial:
         for value, count in work.plan:
             self._planned.extend([value if value in self.tunable.allowed else self._old] * min(count, MAX_LAUNCHES))
 
-    def rest(self) -> None:
+    def drop_plan(self) -> None:
         """Run the kept value until the next meeting."""
         self._planned.clear()
 
@@ -113,7 +113,7 @@ class FollowedTrial:
             number = self._numbers.pop(step.number, None)
             if number is not None:
                 self._add(self._device, (number, step.seconds, step.items))
-        return tuple(self._taken(self._launches)), tuple(self._taken(self._device))
+        return tuple(self._pop_times(self._launches)), tuple(self._pop_times(self._device))
 
     def close(self, value: str) -> None:
         """End the trial: this value is kept."""
@@ -127,6 +127,6 @@ class FollowedTrial:
             self.dropped += 1
 
     @staticmethod
-    def _taken(times: deque[Timed]) -> Iterable[Timed]:
+    def _pop_times(times: deque[Timed]) -> Iterable[Timed]:
         for _ in range(min(len(times), MAX_LAUNCHES)):
             yield times.popleft()

@@ -50,7 +50,7 @@ class Leader:
         self._seed = seed
         self._kept: dict[str, str] = {}
         self._trial: PooledTrial | None = None
-        self._ended: deque[Ended] = deque(maxlen=REMEMBERED)
+        self._last_ends: deque[Ended] = deque(maxlen=REMEMBERED)
         self._wanted = self._announced = ""
         self._offers = False
         self._clock = clock
@@ -90,7 +90,7 @@ class Leader:
             name = self._search.space.name
             work = self._search.plan(pause, kept.get(name, self._search.space.start))
         self._announced = self._wanted
-        return State(kept, self._wanted, work, tuple(self._ended))
+        return State(kept, self._wanted, work, tuple(self._last_ends))
 
     def decide(self, tunables: Mapping[str, AnyTunable], reports: Sequence[Report | None]) -> None:
         """Decide on the reports of a meeting, None of a rank whose message is missing; `state` has the decision."""
@@ -110,11 +110,11 @@ class Leader:
                 self._end(ended)
         elif self._search is not None:
             self._pool(self._search, tunables, reports)
-        together = [] if stop or len(present) < len(reports) else present
-        self._take_due()
-        self._consider(tunables, together)
-        if self._trial is None and not self._offered(tunables, together):
-            self._consider_search(tunables, together)
+        complete = [] if stop or len(present) < len(reports) else present
+        self._queue_due_checks()
+        self._consider_hint(tunables, complete)
+        if self._trial is None and not self._common_offers(tunables, complete):
+            self._consider_search(tunables, complete)
 
     def abandon(self, reason: str) -> None:
         """End the open trial without a decision; a search rests."""
@@ -122,11 +122,11 @@ class Leader:
             self._end(self._trial.abandon(reason))
         self._trial = None  # no rank knows of one without a plan: its hint waits on
         if self._search is not None:
-            self._search.rest()
+            self._search.suspend()
 
     def _end(self, ended: Ended) -> None:
         trial, self._trial = self._trial, None
-        self._ended.append(ended)
+        self._last_ends.append(ended)
         if ended.decision in (APPLIED, Decision.KEPT.value):
             self._kept[ended.tunable] = ended.value
         search, is_kept = self._search, ended.decision == Decision.KEPT.value
@@ -134,7 +134,7 @@ class Leader:
             if trial is not None and is_kept:
                 self.recheck(CollectiveSpace(ended.tunable, trial.work.old))
             return
-        search.rest()
+        search.suspend()
         if is_kept and not search.is_check:
             self.recheck(search.space)
         if search.is_check and is_kept and search.space.campaign is not None:
@@ -143,16 +143,16 @@ class Leader:
             self._spaces.popleft()
             self._search = None
 
-    def _take_due(self) -> None:
+    def _queue_due_checks(self) -> None:
         """Queue the checks that are due."""
         for name, (space, due_ns) in list(self._due.items()):
             if self._clock() >= due_ns:
                 del self._due[name]
                 self._spaces.append(space)
 
-    def _consider(self, tunables: Mapping[str, AnyTunable], reports: Sequence[Report]) -> None:
+    def _consider_hint(self, tunables: Mapping[str, AnyTunable], reports: Sequence[Report]) -> None:
         """Begin the hint that all ranks have, once all ranks know that they may begin nothing else."""
-        common = self._offered(tunables, reports)
+        common = self._common_offers(tunables, reports)
         if self._trial is not None or not common:
             self._wanted = ""
             return
@@ -171,9 +171,9 @@ class Leader:
         by_device_time = device_time_decides(tunable, self._recorder)
         self._trial = PooledTrial(work, self._rules, seed=self._seed, by_device_time=by_device_time)
 
-    def _offered(self, tunables: Mapping[str, AnyTunable], reports: Sequence[Report]) -> list[Offer]:
+    def _common_offers(self, tunables: Mapping[str, AnyTunable], reports: Sequence[Report]) -> list[Offer]:
         """Return the hints that all ranks have."""
-        closed = {one.trial for one in self._ended}
+        closed = {one.trial for one in self._last_ends}
         return [
             offer
             for offer in (reports[0].offers if reports else ())
@@ -210,9 +210,9 @@ class Leader:
         if not reports or search.is_spent or any(report.rests or report.busy for report in reports):
             # Ranks that are busy with something of their own end it once they know that the search waits for them.
             self._wanted = search.trial if reports and not any(report.rests for report in reports) else ""
-            search.rest()
+            search.suspend()
         elif search.running and not search.is_over:
-            self._prove(search, kept)
+            self._begin_proof(search, kept)
         elif search.is_over:
             self._end(search.without_proof(kept))
         elif self._announced == search.trial:
@@ -227,7 +227,7 @@ class Leader:
             places = [place for report in reports for space, places in report.bans if space == name for place in places]
             self._search.ban(values_at(places, tunables[name].allowed))
 
-    def _prove(self, search: PooledSearch, kept: str) -> None:
+    def _begin_proof(self, search: PooledSearch, kept: str) -> None:
         value = search.proposal()
         if value:
-            self._trial = PooledTrial(search.proof(value, kept), self._rules, seed=self._seed)
+            self._trial = PooledTrial(search.begin_proof(value, kept), self._rules, seed=self._seed)

@@ -51,9 +51,9 @@ class PooledSearch:
         self._banned: set[str] = set()
         self._times = PooledTimes(self._record)
         self._outstanding: dict[int, Arm] = {}
-        self._found: list[float] = []
+        self._measured_times: list[float] = []
         self._next_number = self._planned = 0
-        self._last = kept
+        self._last_value = kept
         self._proofs = 0
         self._usual: list[float] = []
         self._unmeasured = 0
@@ -81,18 +81,18 @@ class PooledSearch:
         request = self._request()
         if request is None:
             return work
-        missing = request.launches - len(self._found) - len(self._outstanding)
+        missing = request.launches - len(self._measured_times) - len(self._outstanding)
         if missing <= 0:
-            self._last = kept
+            self._last_value = kept
             return work
         value = self.space.text(request.ordinal)
-        fresh = int(value != self._last)
+        fresh = int(value != self._last_value)
         plan = [value] * min(fresh + missing, boundaries, MAX_LAUNCHES)
         for place in range(fresh, len(plan)):
             self._outstanding[self._planned + place] = Arm.CANDIDATE
         self._next_number += len(plan)
         self._unmeasured += fresh
-        self._last = value if len(plan) == boundaries else kept
+        self._last_value = value if len(plan) == boundaries else kept
         return replace(work, value=value, plan=runs_of(plan))
 
     def pool(self, reports: Sequence[Report | None]) -> None:
@@ -103,12 +103,12 @@ class PooledSearch:
         self._times.record_before(self._planned, self._outstanding, len(reports))
         self._outstanding = {number: arm for number, arm in self._outstanding.items() if number >= self._planned}
         request = self._campaign.next() if self._campaign else None
-        if self._campaign and request and len(self._found) >= request.launches:
-            times, self._found = self._found[: request.launches], []
-            self._cost(request, times)
+        if self._campaign and request and len(self._measured_times) >= request.launches:
+            times, self._measured_times = self._measured_times[: request.launches], []
+            self._add_lost_time(request, times)
             self._campaign.measured(times)
 
-    def rest(self) -> None:
+    def suspend(self) -> None:
         """Stop running plans; launches of them that were not measured are run again."""
         self.running = False
         self._outstanding.clear()
@@ -122,9 +122,9 @@ class PooledSearch:
         promising = map(self.space.text, self._campaign.promising) if self._request() is None else ()
         return next((value for value in promising if value not in self._banned), "")
 
-    def proof(self, value: str, kept: str) -> Work:
+    def begin_proof(self, value: str, kept: str) -> Work:
         """Return the trial that proves a configuration."""
-        self.rest()
+        self.suspend()
         self._proofs += 1
         return Work(f"{self.trial}{PROOF}{self._proofs}", self.space.name, value, kept)
 
@@ -153,9 +153,9 @@ class PooledSearch:
         return request
 
     def _record(self, _arm: Arm, seconds: float, items: float, _number: int) -> None:
-        self._found.append(seconds / items if items > 0 else seconds)
+        self._measured_times.append(seconds / items if items > 0 else seconds)
 
-    def _cost(self, request: LaunchRequest, times: Sequence[float]) -> None:
+    def _add_lost_time(self, request: LaunchRequest, times: Sequence[float]) -> None:
         """Count the time of launches beyond the usual one; those that were not measured count as the others."""
         unmeasured, self._unmeasured = self._unmeasured, 0
         if self.space.text(request.ordinal) == self.space.start:

@@ -27,7 +27,7 @@ from kernelcast.wire.events import HintMode
 # Boundaries between two meetings, after the first ones.
 PAUSE: Final = 64
 # Meetings at which the ranks repeat a decision, for a rank that has missed it.
-SETTLING_MEETINGS: Final = 3
+REPEAT_MEETINGS: Final = 3
 # Meetings in a row that fail before an open trial ends here.
 MAX_MISSED: Final = 2
 # Meetings after the last launch of a trial, in which ranks whose times disagree may come to one decision.
@@ -64,7 +64,7 @@ class ValueTrial:
         self._launch: Launch | None = None
         self._recorder = recorder
         self._cost = LaunchCost()
-        self.survived = self._raced = False
+        self.survived = self._may_compare = False
 
     def step_ended(self, items: float) -> None:
         """Add the step that has just ended to the present launch."""
@@ -86,15 +86,15 @@ class ValueTrial:
             self._candidate_launches += 1
             self.survived = self._candidate_launches == SURVIVED_STEPS
 
-    def met(self) -> None:
+    def meeting_held(self) -> None:
         """Note a meeting: after the race, the comparison begins only if the ranks have met and gone on."""
         self._meetings_after += self._schedule.exhausted
-        self._raced = self._raced or self._schedule.at_block_boundary
+        self._may_compare = self._may_compare or self._schedule.at_block_boundary
 
     def begin_launch(self) -> None:
         """Begin the next launch of the order."""
         schedule = self._schedule
-        waits = schedule.exhausted or (schedule.at_block_boundary and not self._raced)
+        waits = schedule.exhausted or (schedule.at_block_boundary and not self._may_compare)
         self._launch = schedule.idle() if waits else schedule.next()
         self._experiment.expect(self._launch)
         value = self.work.value if self._launch.arm is Arm.CANDIDATE else self.work.old
@@ -169,59 +169,59 @@ class ValueCouncil:
         self._member = member
         self._recorder = recorder
         self._context = context
-        self._settled = proposed or tunable.kept
-        self._settling = SETTLING_MEETINGS if proposed is not None else 0
+        self._repeated_value = proposed or tunable.kept
+        self._repeats_left = REPEAT_MEETINGS if proposed is not None else 0
         self._offer: Offer | None = None
         self._stopped = ""
         self._errors: list[Exception] = []
         self._boundaries = 0
         self._missed_in_a_row = 0
-        self._open: ValueTrial | None = None
+        self._trial: ValueTrial | None = None
         self.failures = 0
 
     @property
     def open(self) -> bool:
         """Whether a trial of all ranks is open."""
-        return self._open is not None
+        return self._trial is not None
 
     @property
     def reason(self) -> str:
         """The reason for which this process may begin nothing of its own; empty if it may."""
-        return "a value is being tried on all ranks" if self._open is not None else ""
+        return "a value is being tried on all ranks" if self._trial is not None else ""
 
     def step_ended(self, items: float, *, epoch: bool) -> None:
         """Handle the end of a step."""
-        if self._open is not None:
-            self._open.step_ended(items)
+        if self._trial is not None:
+            self._trial.step_ended(items)
         if self._by_epoch and not epoch:
             return
         self._boundaries += 1
         self._guarded(self._end_launch, None)
         if self._by_epoch or is_meeting(self._boundaries):
             self._meet()
-        if self._open is not None:
-            self._guarded(self._open.begin_launch, None)
+        if self._trial is not None:
+            self._guarded(self._trial.begin_launch, None)
 
     def close(self, reason: str) -> None:
         """End an open trial, because the process ends or leaves."""
         self._end(Decision.INCONCLUSIVE, reason, outside=True)
 
     def _end_launch(self) -> None:
-        if self._open is not None:
-            self._open.end_launch()
-            if self._open.survived:
-                self._member.survived(self._tunable, self._open.work.value)
+        if self._trial is not None:
+            self._trial.end_launch()
+            if self._trial.survived:
+                self._member.survived(self._tunable, self._trial.work.value)
 
     def _meet(self) -> None:
         """Agree on a value, then on whether it is in force at once: always two calls, whatever this rank knows."""
-        if self._open is not None:
-            self._open.met()
+        if self._trial is not None:
+            self._trial.meeting_held()
         self._offer = None
         nothing: tuple[str | None, bool] = (None, False)
         value, at_once = self._guarded(self._proposal, nothing)
         self._errors.clear()
-        agreed = self._call(value)
-        immediately = self._call(value if at_once else None) is not None
+        agreed = self._agree_on(value)
+        immediately = self._agree_on(value if at_once else None) is not None
         if self._errors:
             self._missed_in_a_row += 1
             if self._missed_in_a_row >= MAX_MISSED:
@@ -230,9 +230,9 @@ class ValueCouncil:
             return
         self._missed_in_a_row = 0
         if agreed is not None:
-            self._guarded(lambda: self._take(text(agreed), immediately=immediately), None)
+            self._guarded(lambda: self._apply_agreed(text(agreed), immediately=immediately), None)
 
-    def _call(self, value: str | None) -> str | None:
+    def _agree_on(self, value: str | None) -> str | None:
         """Call the program's function; where it fails at once, this rank takes part without a proposal."""
         proposals = iter((value,))
         try:
@@ -245,54 +245,54 @@ class ValueCouncil:
     def _proposal(self) -> tuple[str | None, bool]:
         """Return the value that this rank proposes, and whether it is to be in force at once."""
         stop = self._member.stop_reason()
-        if self._open is not None:
-            self._name(self._open)
+        if self._trial is not None:
+            self._find_hint(self._trial)
             self._stopped = self._stopped or stop
-            return (self._open.work.old if stop else self._open.proposal()), True
+            return (self._trial.work.old if stop else self._trial.proposal()), True
         offers = () if stop else self._member.offers((self._tunable.name,))
         self._offer = offers[0] if offers and not self._member.busy(self) else None
         if self._offer is not None:
             return self._offer.value, self._offer.mode == HintMode.APPLY.value
-        if self._settling:
-            self._settling -= 1
-            return self._settled, True
+        if self._repeats_left:
+            self._repeats_left -= 1
+            return self._repeated_value, True
         return None, False
 
-    def _take(self, value: str, *, immediately: bool) -> None:
+    def _apply_agreed(self, value: str, *, immediately: bool) -> None:
         """Carry out the ranks' agreement."""
         tunable, offer = self._tunable, self._offer
         if value not in tunable.allowed:
             return
-        if self._open is not None:
-            if value == self._open.work.value:
+        if self._trial is not None:
+            if value == self._trial.work.value:
                 self._end(Decision.KEPT, "the ranks agreed to keep it")
             else:
                 reason = self._stopped or "the ranks agreed on the kept value"
-                self._end(self._open.decision, reason, outside=bool(self._stopped))
+                self._end(self._trial.decision, reason, outside=bool(self._stopped))
         elif value != tunable.kept:
             trial = offer.hint_id if offer is not None and offer.value == value else ""
             if immediately:
                 old = tunable.kept
-                self._settle(value)
+                self._put_kept(value)
                 self._member.trial_finished(tunable, Ended(trial, tunable.name, value, APPLIED, "on all ranks"), old)
                 return
             work = Work(trial, tunable.name, value, tunable.kept)
             seed = zlib.crc32(f"{tunable.name}|{value}|{tunable.kept}|{self._boundaries}".encode())
             self._stopped = ""
-            self._open = ValueTrial(work, tunable, self._recorder, self._context, seed)
+            self._trial = ValueTrial(work, tunable, self._recorder, self._context, seed)
             self._member.trial_began(work)
 
     def _end(self, decision: Decision, reason: str, *, outside: bool = False) -> None:
-        trial, self._open = self._open, None
+        trial, self._trial = self._trial, None
         if trial is None:
             return
         old = trial.work.old
-        self._name(trial)
+        self._find_hint(trial)
         ended = trial.close(decision, reason, outside=outside)
-        self._settle(trial.work.value if decision is Decision.KEPT else old)
+        self._put_kept(trial.work.value if decision is Decision.KEPT else old)
         self._member.trial_finished(self._tunable, ended, old)
 
-    def _name(self, trial: ValueTrial) -> None:
+    def _find_hint(self, trial: ValueTrial) -> None:
         """Find the hint of a trial: it may have come here after the ranks had agreed on its value."""
         if not trial.work.trial:
             for offer in self._member.offers((self._tunable.name,)):
@@ -300,9 +300,9 @@ class ValueCouncil:
                     trial.work = replace(trial.work, trial=offer.hint_id)
                     self._member.trial_began(trial.work)
 
-    def _settle(self, value: str) -> None:
+    def _put_kept(self, value: str) -> None:
         self._tunable.put(value)
-        self._settled, self._settling = value, SETTLING_MEETINGS
+        self._repeated_value, self._repeats_left = value, REPEAT_MEETINGS
 
     def _guarded(self, work: Callable[[], Answer], otherwise: Answer) -> Answer:
         """Run our own code, which must not keep this rank from a meeting."""

@@ -62,8 +62,8 @@ class SearchApprovals:
         self._outcomes = outcomes
         self._lock = threading.Lock()
         self._answers: dict[str, Approval] = {}
-        self._refusals: dict[str, str] = {}
-        self._refused: dict[str, Approval] = {}
+        self._rejection_reasons: dict[str, str] = {}
+        self._rejected: dict[str, Approval] = {}
 
     def add(self, answer: Approval) -> None:
         """Note an answer; the newest about a space counts."""
@@ -80,15 +80,15 @@ class SearchApprovals:
 
     def refuse(self, space: str, reason: str) -> None:
         """Reject each approval of the search of a space, for a reason."""
-        self._refusals[space] = reason
+        self._rejection_reasons[space] = reason
         self._reject(space)
 
     def _reject(self, space: str) -> None:
         with self._lock:
-            approval, reason = self.of(space), self._refusals.get(space)
-            if approval is None or reason is None or self._refused.get(space) == approval:
+            approval, reason = self.of(space), self._rejection_reasons.get(space)
+            if approval is None or reason is None or self._rejected.get(space) == approval:
                 return
-            self._refused[space] = approval
+            self._rejected[space] = approval
         self._outcomes.add_trial(new_id(), space, OutcomeState.REJECTED, reason)
 
 
@@ -121,7 +121,7 @@ class ApprovedSearch:
         self._kept = tunable.kept
         self._tried: set[str] = set()
         self._counted_from_ns = 0
-        self._elsewhere: Experience | None = None
+        self._experience: Experience | None = None
 
     @property
     def reason(self) -> str:
@@ -137,7 +137,7 @@ class ApprovedSearch:
         """Begin or end the search as its approval says, and choose the configuration of the next step."""
         approval = self._approval()
         if self._covered_by is not None and (approval != self._covered_by or self._tunable.kept != self._kept):
-            self._end(ENDED if approval is None else REPLACED)
+            self._end_search(ENDED if approval is None else REPLACED)
         if approval is not None and self._covered_by is None:
             self._begin(approval)
         if self._search is not None:
@@ -149,13 +149,13 @@ class ApprovedSearch:
     def learn(self, experience: Experience) -> None:
         """Use what other nodes have found. For any thread."""
         if experience.space == self._tunable.name:
-            self._elsewhere = experience
+            self._experience = experience
             if self._search is not None:
                 self._search.learn(experience)
 
     def close(self, reason: str) -> None:
         """Put the kept configuration in force, because the program ends."""
-        self._end(reason)
+        self._end_search(reason)
 
     def _begin(self, approval: Approval) -> None:
         self._covered_by, self._kept = approval, self._tunable.kept
@@ -164,10 +164,10 @@ class ApprovedSearch:
         left = approval.most - len(self._tried | self._journal_tried(approval.time_ns))
         if left > 0:
             self._search = self._make(self, self._kept, approval, left)
-            if self._elsewhere is not None:
-                self._search.learn(self._elsewhere)
+            if self._experience is not None:
+                self._search.learn(self._experience)
 
-    def _end(self, reason: str) -> None:
+    def _end_search(self, reason: str) -> None:
         search, self._search, self._covered_by = self._search, None, None
         if search is not None:
             self._tried |= search.tried

@@ -78,11 +78,11 @@ class TunedCalls(Generic[Configuration_co]):
         accounts = accounts or CallAccounts()
         self._budget, self._reports = accounts.budget, accounts.reports
         self._is_closed = False
-        self._elsewhere: dict[str, Experience] = {}
+        self._experiences: dict[str, Experience] = {}
         self._lock = threading.Lock()  # held during a trial, in which the program's function runs
         self._new_shape = threading.RLock()  # held while a bucket is made, perhaps by a call within a trial
         self._buckets: dict[object, ShapeBucket] = {}
-        self._others = ShapeBucket(terms.name, None, space.start, 0.0)
+        self._overflow = ShapeBucket(terms.name, None, space.start, 0.0)
         self.banned: dict[tuple[str, int], str] = {}
         self.failures = 0
         self._error: Exception | None = None
@@ -104,9 +104,9 @@ class TunedCalls(Generic[Configuration_co]):
         """Try nothing that failed on another node; begin with what others have kept. For any thread."""
         if experience.space != self._terms.name and not experience.space.startswith(f"{self._terms.name} "):
             return  # about another space
-        self._elsewhere[experience.space] = experience
-        while len(self._elsewhere) > MAX_SHAPES:
-            del self._elsewhere[next(iter(self._elsewhere))]
+        self._experiences[experience.space] = experience
+        while len(self._experiences) > MAX_SHAPES:
+            del self._experiences[next(iter(self._experiences))]
 
     def close(self, reason: str) -> None:
         """Report searches that are open as interrupted; the program goes on with the kept configurations."""
@@ -130,8 +130,8 @@ class TunedCalls(Generic[Configuration_co]):
         def undo(ordinal: int) -> Callable[[], object]:
             return terms.undo(space.configuration(ordinal), *arguments, **named) if terms.undo else lambda: None
 
-        rests = bucket.campaign is None and not bucket.check.is_due(self._clock)
-        if rests or not self._lock.acquire(blocking=False):
+        only_kept = bucket.campaign is None and not bucket.check.is_due(self._clock)
+        if only_kept or not self._lock.acquire(blocking=False):
             return run(bucket.kept)
         try:
             request = self._request(bucket)
@@ -150,7 +150,7 @@ class TunedCalls(Generic[Configuration_co]):
             found = self._buckets.get(shape)
             if found is None and len(self._buckets) < MAX_BUCKETS:
                 found = self._buckets[shape] = self._new_bucket(shape)
-        return found or self._others
+        return found or self._overflow
 
     def _new_bucket(self, shape: object) -> ShapeBucket:
         name = self._terms.name if shape == "" else f"{self._terms.name} {shape!r}"[:256]
@@ -188,26 +188,26 @@ class TunedCalls(Generic[Configuration_co]):
         allowed = self._terms.share * (self._clock() - bucket.began) + FIRST_CREDIT_CALLS * usual
         if bucket.lost_seconds > allowed:
             return None
-        self._offer(bucket, campaign)
+        self._offer_experience(bucket, campaign)
         request = self._guarded(campaign.next)
         if request is None:
-            self._end(bucket, campaign)
+            self._end_campaign(bucket, campaign)
         else:
             self._reports.search_began(bucket.name, self._space.text(bucket.kept))
         return request
 
-    def _offer(self, bucket: ShapeBucket, campaign: CallCampaign) -> None:
+    def _offer_experience(self, bucket: ShapeBucket, campaign: CallCampaign) -> None:
         """Offer a search what other nodes have kept."""
-        elsewhere, offer = self._elsewhere.get(bucket.name), getattr(campaign, "offer", None)
-        if elsewhere is None or offer is None or elsewhere is bucket.offered:
+        experience, offer = self._experiences.get(bucket.name), getattr(campaign, "offer", None)
+        if experience is None or offer is None or experience is bucket.offered:
             return
-        bucket.offered = elsewhere
-        for one in elsewhere.kept:
+        bucket.offered = experience
+        for one in experience.kept:
             ordinal = self._space.find(one.value)
             if ordinal is not None:
                 self._guarded(partial(offer, ordinal))
 
-    def _end(self, bucket: ShapeBucket, campaign: CallCampaign) -> None:
+    def _end_campaign(self, bucket: ShapeBucket, campaign: CallCampaign) -> None:
         bucket.campaign, before = None, self._space.text(bucket.kept)
         verdicts, kept = getattr(campaign, "verdicts", ()), self._space.text(campaign.kept)
         self._reports.search_ended(bucket.name, verdicts, self._space.text, kept, before)
@@ -224,37 +224,37 @@ class TunedCalls(Generic[Configuration_co]):
 
     def _trial(self, bucket: ShapeBucket, request: CallRequest, call: Call[Result]) -> Result:
         ordinal, run = request.ordinal, call.run
-        new = ordinal != bucket.kept
-        first = new and not bucket.calls[ordinal]
-        if first and (reason := self._reason_against(bucket, ordinal)):
-            self._answer(bucket, lambda campaign: campaign.failed(reason))
+        is_candidate = ordinal != bucket.kept
+        is_first_call = is_candidate and not bucket.calls[ordinal]
+        if is_first_call and (reason := self._reason_against(bucket, ordinal)):
+            self._answer_request(bucket, lambda campaign: campaign.failed(reason))
             return run(bucket.kept)
-        if first:
+        if is_first_call:
             self._notes.begin(bucket.name, ordinal)
         undo: Callable[[], object] = _nothing
         try:
             self._prepare(bucket, ordinal, call)
-            undo = call.undo(ordinal) if new else undo
+            undo = call.undo(ordinal) if is_candidate else undo
             result, seconds = self._timed(run, ordinal)
         except Exception as error:
-            if not new:
+            if not is_candidate:
                 raise
             return self._repeat(bucket, ordinal, run, undo, error)
         except BaseException:
             self._notes.end(bucket.name, ordinal, None)
             raise
-        if new and seconds > self._terms.limit_seconds:
+        if is_candidate and seconds > self._terms.limit_seconds:
             limit = f"the limit is {self._terms.limit_seconds:g} s"
             self._ban(bucket, ordinal, f"a call took {seconds:.3g} s; {limit}")
             return result
-        if first and self._terms.check and self._terms.repeatable:
+        if is_first_call and self._terms.check and self._terms.repeatable:
             candidate = self._guarded(lambda: copied(result))
             undo()
             result = run(bucket.kept)
-            if not self._right(candidate, result):
+            if not self._is_correct(candidate, result):
                 self._ban(bucket, ordinal, "its numbers differ from those of the kept configuration")
                 return result
-        self._book(bucket, request, seconds, call.items)
+        self._record(bucket, request, seconds, call.items)
         return result
 
     def _prepare(self, bucket: ShapeBucket, ordinal: int, call: Call[Result]) -> None:
@@ -292,15 +292,15 @@ class TunedCalls(Generic[Configuration_co]):
             undo()
             result = run(bucket.kept)
         except Exception:
-            self._answer(bucket, lambda campaign: campaign.refused(reason))
+            self._answer_request(bucket, lambda campaign: campaign.refused(reason))
             raise
         self._ban(bucket, ordinal, reason)
         return result
 
     def _reason_against(self, bucket: ShapeBucket, ordinal: int) -> str:
         known = self.banned.get((bucket.name, ordinal), "")
-        elsewhere = self._elsewhere.get(bucket.name)
-        if not known and elsewhere is not None and self._space.text(ordinal) in elsewhere.failed:
+        experience = self._experiences.get(bucket.name)
+        if not known and experience is not None and self._space.text(ordinal) in experience.failed:
             return "it failed on another node"
         return known or self._notes.banned(bucket.name, ordinal)
 
@@ -308,9 +308,9 @@ class TunedCalls(Generic[Configuration_co]):
         self.banned[bucket.name, ordinal] = reason
         self._notes.end(bucket.name, ordinal, Decision.FAILED, reason)
         self._reports.candidate_failed(bucket.name, self._space.text(ordinal), self._space.text(bucket.kept), reason)
-        self._answer(bucket, lambda campaign: campaign.failed(reason))
+        self._answer_request(bucket, lambda campaign: campaign.failed(reason))
 
-    def _book(self, bucket: ShapeBucket, request: CallRequest, seconds: float, items: float) -> None:
+    def _record(self, bucket: ShapeBucket, request: CallRequest, seconds: float, items: float) -> None:
         ordinal = request.ordinal
         if ordinal == bucket.kept:
             if not bucket.usual:
@@ -320,27 +320,27 @@ class TunedCalls(Generic[Configuration_co]):
             bucket.calls[ordinal] += 1
             if bucket.calls[ordinal] == SURVIVED_CALLS:
                 self._notes.no_harm()
-            self._lose(bucket, max(0.0, seconds - (median(bucket.usual) if bucket.usual else 0.0)))
+            self._add_lost_seconds(bucket, max(0.0, seconds - (median(bucket.usual) if bucket.usual else 0.0)))
         bucket.times.append(seconds / items if items > 0 else seconds)
         if len(bucket.times) >= request.launches:
             times = bucket.times[: request.launches]
-            self._answer(bucket, lambda campaign: campaign.measured(times))
+            self._answer_request(bucket, lambda campaign: campaign.measured(times))
 
-    def _lose(self, bucket: ShapeBucket, seconds: float) -> None:
+    def _add_lost_seconds(self, bucket: ShapeBucket, seconds: float) -> None:
         bucket.lost_seconds += seconds
         self._budget.lose(seconds * 1e9)
 
-    def _answer(self, bucket: ShapeBucket, answer: Callable[[CallCampaign], None]) -> None:
+    def _answer_request(self, bucket: ShapeBucket, answer: Callable[[CallCampaign], None]) -> None:
         bucket.times = []
         campaign = bucket.campaign
         if campaign is not None:
             before, began = self.failures, self._clock()
             self._guarded(lambda: answer(campaign))
-            self._lose(bucket, self._clock() - began)  # the time of the search itself
+            self._add_lost_seconds(bucket, self._clock() - began)  # the time of the search itself
             if self.failures > before:
                 self._interrupt(bucket)
 
-    def _right(self, result: Any, reference: Any) -> bool:
+    def _is_correct(self, result: Any, reference: Any) -> bool:
         try:
             return self._terms.check is None or bool(self._terms.check(result, reference))
         except Exception:  # noqa: BLE001  numbers that cannot be compared are not proved right

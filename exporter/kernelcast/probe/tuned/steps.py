@@ -113,7 +113,7 @@ class TunedSteps(TunedCalls[Configuration_co]):
             self._abandon()
         elif not fresh:
             self._running = None
-            self._book(self._only, request, self._seconds, self._items)
+            self._record(self._only, request, self._seconds, self._items)
 
     def _choose(self) -> None:
         if self._running is None:
@@ -138,7 +138,7 @@ class TunedSteps(TunedCalls[Configuration_co]):
         return None
 
     def _answer_failed(self, bucket: ShapeBucket, reason: str) -> None:
-        self._answer(bucket, lambda campaign: campaign.failed(reason))
+        self._answer_request(bucket, lambda campaign: campaign.failed(reason))
 
     def _abandon(self) -> None:
         if self._in_force != self._only.kept:
