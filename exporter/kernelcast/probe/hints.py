@@ -53,10 +53,13 @@ class HintReceiver:
         self._checks = HintChecks(context)
         self._lock = threading.Lock()
         self._seen = RecentIds(MAX_SEEN)
+        # Accepted hints by tunable, until they take effect, expire or are withdrawn. A younger one replaces an older.
         self._waiting: dict[str, Hint] = {}
+        # The open trial of a tunable of this process alone.
         self._trial: RunningTrial | None = None
         self._collective_hint: Hint | None = None
         """The hint that is being tried on all ranks."""
+        # Why no trial may begin (`stop`), and why the open one ends at its next boundary; empty without a reason.
         self._stop_reason = self._end_reason = ""
         self._switched_off = self._checks.switched_off()
         self.councils = Councils(self, recorder, context, outcomes)
@@ -143,6 +146,7 @@ class HintReceiver:
         """Handle the end of a step of `items` units of work; `epoch`: an epoch has ended as well."""
         for council in self.councils.all:
             council.step_ended(items, epoch=epoch)
+        # Three comparisons and no lock in a step without a hint, trial or check.
         if (
             self._waiting
             or self._trial

@@ -168,6 +168,8 @@ class ProgramSeries:
 
         Published totals never move: a kernel's own series starts with its unpublished increments only.
         """
+        # Example: in interval 1 a kernel has 5 launches and no series: `other` grows by 5. In interval 2 it has 3 more
+        # and is admitted: its own series starts at 3, and `other` keeps the 5.
         total_ns = self.gpu_time_ns
         waiting = [kernel for kernel in self.kernels.values() if kernel.waits]
         shown = self.admitted

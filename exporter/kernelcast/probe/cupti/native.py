@@ -26,6 +26,10 @@ NO_NAME_COLLECTIVE: Final = 1
 # `_DEVICE`: number; five state times; late; 99 = 11 copy kinds x 3 memory kinds x 3 amounts (operations, bytes, ns); 3
 # for memsets; 15 = 5 kinds of waits x 3; then the gaps' durations, whose last two members are first and number of
 # buckets.
+# `_KERNEL`: device, name; launches, graph launches, queue delays, their ns; then the durations: count, zeros, sum, low
+# and high half of the sum of squares (128 bits), first and number of buckets.
+# `_VARIANT`: place of its kernel, registers, grid, block, three memory sizes; 4 bytes of padding; launches, timed, sum,
+# low and high half of the sum of squares. `_NAME`: offset and length of its text, unused, number.
 _KERNEL: Final = Struct("<2I4Q5Q2I")
 _VARIANT: Final = Struct("<11I4x5Q")
 _DEVICE: Final = Struct("<Q5QQ99Q3Q15Q5Q2I")

@@ -126,6 +126,8 @@ class Council:
         self._cadence = Cadence(self._clock)
         self._leader = Leader(recorder, context.rules, context.seed, self._clock)
         self._searches = searches
+        # Whether this rank is the first one. Until the first meeting each rank takes itself for it, so that the first
+        # message of every rank has a state; all adopt that of the first rank.
         self._leads = True
         self._state = State()
         self._trial: FollowedTrial | None = None
@@ -231,6 +233,7 @@ class Council:
             return
         state = self._state = first.state
         self._cadence.set(state.pause, state.next_pause)
+        # The order matters: ends put the kept values of their trials, and a new trial starts from these.
         for one in state.ended:
             self._end(one)
         if self._trial is not None and (state.work is None or state.work.trial != self._trial.trial):
@@ -238,6 +241,7 @@ class Council:
         self._keep(state)
         if state.work is not None:
             self._follow(state.work)
+        # One rank's reason to stop is enough. The first rank ends the trial with the next state.
         stops = [one.report.stop for one in messages if one is not None and one.report.stop]
         if stops:
             self._run_kept_value()

@@ -48,12 +48,18 @@ class Leader:
         self._recorder = recorder
         self._rules = rules
         self._seed = seed
+        # Values that the ranks have agreed on, by tunable. They hold from the next meeting on.
         self._kept: dict[str, str] = {}
+        # The open experiment: of a hint, of a proof, or of a check.
         self._trial: PooledTrial | None = None
         self._last_ends: deque[Ended] = deque(maxlen=REMEMBERED)
+        # A hint or search begins in two meetings. The first announces its id (`_wanted`), so that each rank ends what
+        # it does on its own; the second begins it if it was announced (`_announced`) and no rank is busy any more.
         self._wanted = self._announced = ""
+        # Whether a rank has reported a hint at the last meeting.
         self._offers = False
         self._clock = clock
+        # Searches and checks in the order in which they are made; the first one belongs to `_search`.
         self._spaces: deque[CollectiveSpace] = deque()
         self._search: PooledSearch | None = None
         self._due: dict[str, tuple[CollectiveSpace, int]] = {}
@@ -94,6 +100,8 @@ class Leader:
 
     def decide(self, tunables: Mapping[str, AnyTunable], reports: Sequence[Report | None]) -> None:
         """Decide on the reports of a meeting, None of a rank whose message is missing; `state` has the decision."""
+        # In this order: end the open trial, if it has a verdict or must stop; queue checks that are due; begin a hint;
+        # only if no hint waits, go on with a search.
         present = [report for report in reports if report is not None]
         stop = next((report.stop for report in present if report.stop), "")
         self._offers = any(report.offers for report in present)
@@ -110,6 +118,7 @@ class Leader:
                 self._end(ended)
         elif self._search is not None:
             self._pool(self._search, tunables, reports)
+        # Nothing begins unless all ranks have reported and none objects.
         complete = [] if stop or len(present) < len(reports) else present
         self._queue_due_checks()
         self._consider_hint(tunables, complete)
@@ -117,7 +126,7 @@ class Leader:
             self._consider_search(tunables, complete)
 
     def abandon(self, reason: str) -> None:
-        """End the open trial without a decision; a search rests."""
+        """End the open trial without a decision; a search goes on later."""
         if self._trial is not None and self._trial.is_planned:
             self._end(self._trial.abandon(reason))
         self._trial = None  # no rank knows of one without a plan: its hint waits on
@@ -131,15 +140,19 @@ class Leader:
             self._kept[ended.tunable] = ended.value
         search, is_kept = self._search, ended.decision == Decision.KEPT.value
         if search is None or not ended.trial.startswith(search.trial):
+            # The trial of a hint: its value is checked later against the one before it.
             if trial is not None and is_kept:
                 self.recheck(CollectiveSpace(ended.tunable, trial.work.old))
             return
+        # A proof or check of the search, or the search itself, has ended.
         search.suspend()
         if is_kept and not search.is_check:
             self.recheck(search.space)
         if search.is_check and is_kept and search.space.campaign is not None:
+            # The check has kept the start, so the configuration of an earlier run is worse now: search again.
             self._search = PooledSearch(search.space, search.space.start, self._clock)
         elif not ended.outside or not search.proposal():
+            # The search is over. Otherwise something else ended the proof: the same search makes another one.
             self._spaces.popleft()
             self._search = None
 
@@ -190,7 +203,7 @@ class Leader:
             self._end(search.failed(error, kept))
 
     def _consider_search(self, tunables: Mapping[str, AnyTunable], reports: Sequence[Report]) -> None:
-        """Begin, go on with or rest the search of a space, and have its best configuration proved.
+        """Begin, go on with or suspend the search of a space, and have its best configuration proved.
 
         Args:
             tunables: The tunables of the ranks.
@@ -207,6 +220,7 @@ class Leader:
             self._search = PooledSearch(self._spaces[0], kept, self._clock)
         search = self._search
         self._learn_bans(tunables, reports)
+        # `report.rests` is the reason for which a rank lets searches wait, such as a hint for one process.
         if not reports or search.is_spent or any(report.rests or report.busy for report in reports):
             # Ranks that are busy with something of their own end it once they know that the search waits for them.
             self._wanted = search.trial if reports and not any(report.rests for report in reports) else ""

@@ -50,11 +50,17 @@ class PooledSearch:
         self._campaign = space.campaign() if space.campaign and not self.is_check else None
         self._banned: set[str] = set()
         self._times = PooledTimes(self._record)
+        # Planned launches whose times the ranks have not all reported, by number.
         self._outstanding: dict[int, Arm] = {}
+        # Seconds per item of the open request, so far.
         self._measured_times: list[float] = []
+        # Numbers of the next launch to plan, and of the first one of the last plan. Times of launches before that plan
+        # cannot come any more once all ranks have met.
         self._next_number = self._planned = 0
+        # The value in force when the last plan ends; a launch of another value is a change, which is not measured.
         self._last_value = kept
         self._proofs = 0
+        # Seconds per item of the start, and launches of the open request that were planned as not measured.
         self._usual: list[float] = []
         self._unmeasured = 0
         self._lost_seconds = 0.0
@@ -76,6 +82,8 @@ class PooledSearch:
 
     def plan(self, boundaries: int, kept: str) -> Work:
         """Plan the launches until the next meeting; the first launch after a change is not measured."""
+        # Example: the kept value is in force, the request is 4 launches of b, and the next meeting is 10 boundaries
+        # away. The plan is b five times: number 0 is not measured, 1 to 4 are. Then the kept value runs.
         self._planned = self._next_number
         work = Work(self.trial, self.space.name, kept, kept, self._planned)
         request = self._request()

@@ -54,7 +54,8 @@ class ValueTrial:
         self.work = work
         self._tunable = tunable
         rules = context.rules
-        # The order goes on after this rank has its verdict, because the other ranks may not have theirs.
+        # The order of the launches: some of both values, then a *race* of the new value alone, then blocks that
+        # compare the two. It goes on after this rank has its verdict, because the other ranks may not have theirs.
         self._schedule = LaunchSchedule(seed, rules)
         self._experiment = Experiment(
             seed=seed, minimum_gain=rules.minimum_gain, maximum_new=rules.maximum_new, rules=rules
@@ -87,7 +88,11 @@ class ValueTrial:
             self.survived = self._candidate_launches == SURVIVED_STEPS
 
     def meeting_held(self) -> None:
-        """Note a meeting: after the race, the comparison begins only if the ranks have met and gone on."""
+        """Note a meeting.
+
+        After the race, the comparison begins only once the ranks have met: a meeting that ends the trial of a slow
+        value comes first. Until then the kept value runs.
+        """
         self._meetings_after += self._schedule.exhausted
         self._may_compare = self._may_compare or self._schedule.at_block_boundary
 
@@ -214,6 +219,10 @@ class ValueCouncil:
 
     def _meet(self) -> None:
         """Agree on a value, then on whether it is in force at once: always two calls, whatever this rank knows."""
+        # Example: two ranks, kept value a, a hint for b has come to rank 0 only.
+        #   Rank 0 calls agree(b), rank 1 agree(None): both get b, and begin the same trial of b.
+        #   At the second call both pass None ("not at once"), so it is tried; a hint of mode `apply` would pass b.
+        #   At the end each passes its own result, b or a, twice; what they agree on holds.
         if self._trial is not None:
             self._trial.meeting_held()
         self._offer = None

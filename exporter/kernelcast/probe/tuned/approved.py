@@ -61,6 +61,8 @@ class SearchApprovals:
         self._context = context
         self._outcomes = outcomes
         self._lock = threading.Lock()
+        # All by space: the newest answer; why approvals cannot be used; and the last approval that was rejected, so
+        # that each is rejected once.
         self._answers: dict[str, Approval] = {}
         self._rejection_reasons: dict[str, str] = {}
         self._rejected: dict[str, Approval] = {}
@@ -116,9 +118,13 @@ class ApprovedSearch:
         self._approval = approval
         self._make = make
         self._journal_tried = tried
+        # None while there is no approval, and once its number of candidates was tried.
         self._search: OwnSearch | None = None
+        # The approval that the search was made for.
         self._covered_by: Approval | None = None
+        # The value that the search has set, to notice that a hint has set another one.
         self._kept = tunable.kept
+        # Candidates since `_counted_from_ns`, the time of the approval; a renewed approval begins to count again.
         self._tried: set[str] = set()
         self._counted_from_ns = 0
         self._experience: Experience | None = None

@@ -78,10 +78,12 @@ class TunedCalls(Generic[Configuration_co]):
         accounts = accounts or CallAccounts()
         self._budget, self._reports = accounts.budget, accounts.reports
         self._is_closed = False
+        # What other nodes have found, by bucket name.
         self._experiences: dict[str, Experience] = {}
         self._lock = threading.Lock()  # held during a trial, in which the program's function runs
         self._new_shape = threading.RLock()  # held while a bucket is made, perhaps by a call within a trial
         self._buckets: dict[object, ShapeBucket] = {}
+        # Stands for all shapes beyond `MAX_BUCKETS`.
         self._overflow = ShapeBucket(terms.name, None, space.start, 0.0)
         self.banned: dict[tuple[str, int], str] = {}
         self.failures = 0
@@ -130,6 +132,7 @@ class TunedCalls(Generic[Configuration_co]):
         def undo(ordinal: int) -> Callable[[], object]:
             return terms.undo(space.configuration(ordinal), *arguments, **named) if terms.undo else lambda: None
 
+        # The usual path: no lock, one comparison. While another call is a trial, this one waits for nothing.
         only_kept = bucket.campaign is None and not bucket.check.is_due(self._clock)
         if only_kept or not self._lock.acquire(blocking=False):
             return run(bucket.kept)
@@ -223,6 +226,13 @@ class TunedCalls(Generic[Configuration_co]):
         self._search(bucket)
 
     def _trial(self, bucket: ShapeBucket, request: CallRequest, call: Call[Result]) -> Result:
+        # Paths of a candidate's call; each ends with an answer to the campaign and a result for the program:
+        #   it is banned already         -> failed;   the kept configuration runs
+        #   it raises                    -> failed;   the call is repeated with the kept one (`_repeat`)
+        #   the kept one raises as well  -> refused;  the program's error is raised
+        #   it is too slow               -> failed;   its result is used
+        #   its first numbers are wrong  -> failed;   the result of the kept one is used
+        #   else                         -> measured, once the request has all its times
         ordinal, run = request.ordinal, call.run
         is_candidate = ordinal != bucket.kept
         is_first_call = is_candidate and not bucket.calls[ordinal]

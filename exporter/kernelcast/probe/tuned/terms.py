@@ -61,6 +61,7 @@ class CallTerms:
             gets the result, before it None.
         prepare: Takes the configuration and a call's arguments, and compiles the call's code, before a
             configuration is timed for the first time.
+        undo: Takes the same before a call, and returns a function that restores the arguments that the call changes.
         code_version: Version of the program.
         approved_by: The person who approved the search of a space that changes results.
     """

@@ -149,6 +149,7 @@ class SpoolBacklog:
             if self._may_send(queue):
                 self._produce(queue, record, None, on_delivery)
             else:
+                # Messages in flight first, so that the order on disk is that of `send`.
                 self._spill(queue)
                 self._keep(queue, record, on_delivery)
         self.wake.set()
@@ -224,6 +225,9 @@ class SpoolBacklog:
             topic, token, reason = self._answers.popleft()
             queue = self._queues[topic]
             if reason is not None and not reason.final:
+                # Kafka may take the message later, but those after it must wait: let all in flight be answered, then
+                # read again from the oldest. Example: 1 and 3 of the messages 1 2 3 failed. All three are on disk; 2
+                # is settled there. `_restart_from_oldest` rewinds, and 1 and 3 are sent again.
                 # Before the flight is removed, so that it is written to disk in its place in the order.
                 self._spill(queue)
                 queue.draining = True
