@@ -222,7 +222,7 @@ class ValueCouncil:
         # Example: two ranks, kept value a, a hint for b has come to rank 0 only.
         #   Rank 0 calls agree(b), rank 1 agree(None): both get b, and begin the same trial of b.
         #   At the second call both pass None ("not at once"), so it is tried; a hint of mode `apply` would pass b.
-        #   At the end each passes its own result, b or a, twice; what they agree on holds.
+        #   At the end each passes its own result, b or a, twice; the value that they agree on holds.
         if self._trial is not None:
             self._trial.meeting_held()
         self._offer = None

@@ -83,7 +83,7 @@ class TunedCalls(Generic[Configuration_co]):
         self._lock = threading.Lock()  # held during a trial, in which the program's function runs
         self._new_shape = threading.RLock()  # held while a bucket is made, perhaps by a call within a trial
         self._buckets: dict[object, ShapeBucket] = {}
-        # Stands for all shapes beyond `MAX_BUCKETS`.
+        # Used by all shapes beyond `MAX_BUCKETS`.
         self._overflow = ShapeBucket(terms.name, None, space.start, 0.0)
         self.banned: dict[tuple[str, int], str] = {}
         self.failures = 0

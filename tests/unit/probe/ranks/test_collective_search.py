@@ -264,7 +264,7 @@ def test_a_program_that_ends_in_a_search_reports_its_end_and_bans_nothing(tmp_pa
 
 
 def test_findings_that_arrive_while_a_space_is_added_are_kept() -> None:
-    """Another thread receives them: here the journal's answer stands for that moment."""
+    """Another thread receives them: here they arrive while the journal is asked."""
     program = Program()
     tunable: Tunable[str] = Tunable("block", ["48", "64", "96"], "48", Terms(scope="collective"))
     found = Experience("train", "block", "", "", failed=("96",))

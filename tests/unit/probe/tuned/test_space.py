@@ -161,3 +161,4 @@ def test_a_driver_that_refuses_a_question_ends_no_call(tmp_path: Path, monkeypat
     run = declared(probe).tuned(device.run)
     assert [run() for _ in range(10)] == [[1.0, 2.0]] * 10
     assert set(device.ran) == {(32, 4, 1)}, "it is not known whether a graph is being captured"
+    probe.abandon()
