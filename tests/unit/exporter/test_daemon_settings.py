@@ -138,7 +138,7 @@ def test_device_metrics_are_left_to_a_dcgm_exporter_whenever_it_comes_and_goes()
 
 
 def test_the_watch_looks_again_by_itself_and_ends_with_its_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devices, "DCGM_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(devices, "DCGM_CHECK_SECONDS", 0.0)
     again = threading.Event()
     pages = [b""]
 
