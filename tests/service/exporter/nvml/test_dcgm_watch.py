@@ -49,7 +49,7 @@ def server(code: int, body: bytes, certificate: tuple[Path, Path] | None = None)
 
 def noticed(url: str) -> bool:
     watch = DcgmWatch(url)
-    watch.look()
+    watch.check()
     return watch.answers
 
 

@@ -167,7 +167,7 @@ def test_while_a_process_that_hangs_cannot_be_killed_few_others_are_tried(
                 assert node.sample() is None
             assert node.sampler.starts == isolated.MAX_HUNG
         node.tell()
-        node.sampler._left = [(child, 0.0) for child, _ in node.sampler._left]
+        node.sampler._replaced = [(child, 0.0) for child, _ in node.sampler._replaced]
         assert node.alive().gpus
     finally:
         node.sampler.close()
