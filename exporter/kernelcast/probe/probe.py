@@ -219,7 +219,10 @@ class Probe:
         self.steps += 1
         items = _units(items)
         self._progress.advance(perf_counter_ns(), items)
-        self._receiver.at_boundary(epoch=epoch, items=items or 1.0)
+        try:
+            self._receiver.at_boundary(epoch=epoch, items=items or 1.0)
+        except Exception as error:  # noqa: BLE001  nothing here may reach the program
+            self._sender.add_failure(error)
 
     def start(self) -> None:
         """Begin to measure, and start the sender."""

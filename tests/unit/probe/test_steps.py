@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kernelcast.probe.hints import HintReceiver
 from kernelcast.probe.probe import Probe, ProbeSettings
 from kernelcast.probe.tuned.space import SpaceTerms
 
@@ -28,4 +29,18 @@ def test_numbers_of_every_type_are_counted(tmp_path: Path, items: Any) -> None:
     for _ in range(3):
         probe.step(items=items)
     assert probe.recorder.progress.items == 3 * int(items)
+    probe.abandon()
+
+
+def test_an_error_of_a_trial_reaches_the_probes_count_and_not_the_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_self: object, **_named: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(HintReceiver, "at_boundary", broken)
+    probe = Probe(ProbeSettings("train", socket_path=str(tmp_path / "none")), {})
+    for _ in range(3):
+        probe.step()
+    assert (probe.steps, probe._sender.failures) == (3, 3)
     probe.abandon()

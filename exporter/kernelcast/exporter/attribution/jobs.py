@@ -72,6 +72,9 @@ class JobDirectory:
             seen[entry.name] = before if before and before.mark == mark else _Seen(mark, self._read(entry.path))
         except FileNotFoundError:
             return  # an epilog was quicker
+        except OSError as error:  # the jobs of other GPUs are still known
+            self._on_bad()
+            _log.warning("job file cannot be read; its GPU has no job", path=entry.path, reason=error.strerror)
 
     def _read(self, path: str) -> tuple[str, ...]:
         self.reads += 1

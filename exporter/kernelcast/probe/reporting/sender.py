@@ -184,11 +184,15 @@ class ReportSender:
         try:
             work()
         except Exception as error:  # noqa: BLE001  nothing here may reach the program
-            self.failures += 1
-            if self.failures == 1:
-                _log.warning("kernelcast probe had an error and goes on: %r", error)
+            self.add_failure(error)
             self._stopping.wait(self._interval_seconds)
         self._subject.recorder.charge(thread_time_ns() - began_ns)
+
+    def add_failure(self, error: Exception) -> None:
+        """Count an error of the probe that the program does not see; the first one is logged. For any thread."""
+        self.failures += 1
+        if self.failures == 1:
+            _log.warning("kernelcast probe had an error and goes on: %r", error)
 
     def _wait(self) -> None:
         deadline = monotonic() + self._interval_seconds

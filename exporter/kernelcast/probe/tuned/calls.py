@@ -100,7 +100,7 @@ class TunedCalls(Generic[Configuration_co]):
 
     def kept(self, shape: object = "") -> Configuration_co:
         """Return the configuration in force for a shape bucket."""
-        return self._space.configuration(self._bucket(shape).kept)
+        return self._space.configuration(self._bucket(_key(shape)).kept)
 
     def learn(self, experience: Experience) -> None:
         """Try nothing that failed on another node; begin with what others have kept. For any thread."""
@@ -120,7 +120,7 @@ class TunedCalls(Generic[Configuration_co]):
 
     def _call(self, function: Callable[..., Result], arguments: tuple[Any, ...], named: dict[str, Any]) -> Result:
         terms, space = self._terms, self._space
-        bucket = self._bucket(terms.shape(*arguments, **named) if terms.shape else "")
+        bucket = self._bucket(_key(terms.shape(*arguments, **named)) if terms.shape else "")
 
         def run(ordinal: int) -> Result:
             return function(space.configuration(ordinal), *arguments, **named)
@@ -368,3 +368,12 @@ class TunedCalls(Generic[Configuration_co]):
 
 def _nothing() -> None:
     """Restore nothing."""
+
+
+def _key(shape: object) -> object:
+    """The key of a shape's bucket: its text where it cannot be hashed, as a list of sizes cannot."""
+    try:
+        hash(shape)
+    except TypeError:
+        return repr(shape)
+    return shape

@@ -216,3 +216,22 @@ def test_the_daemons_own_metrics_tell_errors_from_zero_and_ages_once_there_is_an
     (tmp_path / "jobs").rmdir()
     made.refresh()
     assert registry.get_sample_value(errors, {"source": "jobs"}) == 1
+
+
+def test_a_job_file_that_cannot_be_read_costs_its_own_gpu_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad: list[str] = []
+    directory = JobDirectory(tmp_path, on_bad=lambda: bad.append("bad"))
+    (tmp_path / "0").write_text("7")
+    (tmp_path / "1").write_text("8")
+    read = JobDirectory._read
+
+    def refused(self: JobDirectory, path: str) -> tuple[str, ...]:
+        if path.endswith("/0"):
+            raise PermissionError(13, "Permission denied")
+        return read(self, path)
+
+    monkeypatch.setattr(JobDirectory, "_read", refused)
+    assert directory.jobs() == {"1": ("8",)}
+    assert bad == ["bad"]

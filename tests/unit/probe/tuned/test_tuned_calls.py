@@ -178,6 +178,16 @@ def test_each_shape_has_its_own_campaign_and_too_many_run_the_start() -> None:
     assert calls.kept(39) == 48
 
 
+def test_a_shape_that_cannot_be_hashed_counts_by_its_text() -> None:
+    blocks = Blocks()
+    calls = tuned(blocks, shape=lambda rows: [rows, rows])
+    run = calls.decorate(blocks.run)
+    for _ in range(8):
+        run(3)
+    assert calls.kept([3, 3]) == 128
+    assert calls.kept([4, 4]) == 48
+
+
 def test_trial_calls_cost_a_share_of_the_time_only() -> None:
     blocks = Blocks(launches=50)
     blocks.sizes = (128, 48, 48, 48)
