@@ -74,11 +74,6 @@ def marked(selector: str) -> str:
     return f"({selector} - ({before} or 0 * {selector})) > 0"
 
 
-def last_event(selector: str) -> str:
-    """Time of a counter's last event within the time range; nothing without an event."""
-    return f"max_over_time(timestamp({happened(selector, window='2m')})[$__range:1m])"
-
-
 def ranked(expr: str) -> str:
     """The label `rank` with the word before it, so that a legend does not end in it where a program has no ranks."""
     return f'label_replace({expr}, "rank", "rank $1", "rank", "(.+)")'

@@ -18,16 +18,22 @@ def test_theil_sen_agrees_with_scipy() -> None:
 def test_coverage_is_absent_until_enough_forecasts_have_come_due() -> None:
     scores = Scores()
     for due in range(30):
-        scores.add(ForecastClaim(due, 0, 1, "m", 60.0, 0.05, 0.0, 1.0 if due % 10 else 0.1))
+        scores.add(ForecastClaim(due, 0, 1, "m", 0.0, 1.0 if due % 10 else 0.1))
     scores.settle(lambda _row, _generation: 9, lambda _row, _due: 0.5)
     assert scores.coverage() == {}
     scores.settle(lambda _row, _generation: 40, lambda _row, _due: 0.5)
     assert scores.coverage() == {"m": pytest.approx(0.9)}
 
 
+def test_a_bound_is_scored_as_it_was_published_not_below_zero() -> None:
+    claim = ForecastClaim(1, 0, 1, "DCGM_FI_DEV_POWER_USAGE", lower=-83.0, upper=-1.0)
+    assert claim.contains(0.0)
+    assert not claim.contains(-2.0)
+
+
 def test_forecasts_whose_series_is_gone_are_dropped_and_counted() -> None:
     scores = Scores()
-    scores.add(ForecastClaim(5, 0, 1, "m", 60.0, 0.5, 0.0, 1.0))
+    scores.add(ForecastClaim(5, 0, 1, "m", 0.0, 1.0))
     scores.settle(lambda _row, _generation: None, lambda _row, _due: 0.5)
     assert scores.dropped == 1
 

@@ -75,11 +75,6 @@ def kernels() -> tuple[Any, ...]:
     return (LabelVariable("kernel", "Kernel", f"{promql.name(kernel.LAUNCHES)}{{{one}}}", "kernel"),)
 
 
-def down_to_gpus() -> tuple[Any, ...]:
-    """From the widest choice to GPUs."""
-    return (*everywhere(), *nodes(), *gpus())
-
-
 def down_to_ranks(*, service: bool = False) -> tuple[Any, ...]:
     """From the widest choice to ranks of programs."""
     return (*everywhere(service=service), *nodes(), *gpus(), *programs())

@@ -357,8 +357,8 @@ class Cycle:
         subject = self._subject(row)
         if subject is not None:
             due = block + max(round(horizon / self.block_seconds), 1)
-            published = self.outcomes.published(row, horizon, bounds)
-            self.scores.add(ForecastClaim(due, row, generation, subject.without_variant.metric, horizon, *published))
+            _, lower, upper = self.outcomes.published(row, horizon, bounds)
+            self.scores.add(ForecastClaim(due, row, generation, subject.without_variant.metric, lower, upper))
 
     def _settle_scores(self) -> None:
         """Score the forecasts whose block has ended, by the mean of that block."""

@@ -5,7 +5,7 @@ and companions on the same GPU without a Python object per series.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -311,8 +311,3 @@ _COLUMNS: Final[dict[str, float]] = {
     "calendar": 0,
     "selected": False,
 }
-
-
-def rows_of(pairs: Iterable[int]) -> Ints:
-    """Rows as an array."""
-    return np.fromiter(pairs, np.int64)

@@ -1,6 +1,6 @@
 """Identity of a window's series: metric, labels, and the conversion of points to one value per interval."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
@@ -92,7 +92,3 @@ class Subject:
     def key(self) -> bytes:
         """The record key of its forecasts: its host or its program."""
         return (self.label("Hostname") if self.of_device else self.program).encode()
-
-    def sibling(self, metric: str) -> "Subject":
-        """Another metric of the same device."""
-        return replace(self, metric=metric)

@@ -13,7 +13,6 @@ from kernelcast.wire.catalogue import forecast, kernel
 
 _BY: Final = "program, tunable"
 _LINES: Final = 10
-_ENDED: Final = 'state=~"kept|rolled_back|inconclusive|failed|rejected|expired|superseded"'
 
 
 def open_since(labels: str = f"{_BY}, value, rule") -> str:
