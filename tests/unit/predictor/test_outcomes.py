@@ -3,8 +3,11 @@
 from collections.abc import Callable
 
 import numpy as np
-from tests.unit.predictor.conftest import Fleet
+import pytest
+from tests.unit.predictor.conftest import Fleet, device_subject
 
+from kernelcast.predictor.cycle.memory import DetectorMemory
+from kernelcast.predictor.cycle.outcomes import Outcomes
 from kernelcast.predictor.scoring.classes import CLASSES
 from kernelcast.predictor.scoring.published import scores
 from kernelcast.predictor.settings import JudgeSettings, PredictorSettings, SeriesMatcher
@@ -72,3 +75,15 @@ def test_horizons_that_change_keep_the_scores_of_the_others(
 
     assert counted > 0
     assert outcomes.scoring.breaches.cells["count"][TEMPERATURE].tolist() == [counted, 0, 0]
+
+
+def test_a_gpu_whose_block_ends_a_cycle_later_than_others_counts_as_observed() -> None:
+    rows, generations = np.arange(2), np.ones(2, np.int64)
+    outcomes = Outcomes((300.0,), 300.0, lambda row: device_subject(GPU_TEMP, gpu=str(row)))
+    memory = DetectorMemory(1)
+    outcomes.sync(rows, generations)
+    memory.sync(rows, generations)
+    for blocks in ([1, 0], [1, 1], [2, 1], [2, 2]):
+        outcomes.settle(rows, np.array(blocks), memory, rows, lambda some, _block: np.zeros(len(some)))
+
+    assert outcomes.scoring.alerts.gpu_days == pytest.approx(5 * 300 / 86_400)

@@ -36,7 +36,7 @@ class Outcomes:
         self._number: Ints = np.zeros(0, np.int64)
         self._class: Ints = np.zeros(0, np.int64)
         self._settled: Ints = np.zeros(0, np.int64)
-        self._counted_block = EMPTY
+        self._counted: Ints = np.full(0, EMPTY)  # by number of the GPU, the newest block in which it was counted
 
     def use_horizons(self, horizons_seconds: tuple[float, ...]) -> None:
         """Continue with other horizons; scores of those that stay are kept."""
@@ -94,8 +94,7 @@ class Outcomes:
             current = memory.evaluated[part] == block
             beyond: Bools = current & memory.beyond[part]
             firing: Bools = current & (memory.firing[part] | memory.passed[part])
-            gpus = len(np.unique(devices[mine])) if block > self._counted_block else 0
-            self._counted_block = max(block, self._counted_block)
+            gpus = self._count_gpus(devices[mine], block)
             numbers, classes = self._number[part], self._class[part]
             self.scoring.settle(block, numbers, classes, values, beyond, firing, gpus=gpus, span=span)
         self._settled[rows[fresh]] = blocks[fresh]
@@ -146,6 +145,16 @@ class Outcomes:
             classes, counts = np.unique(self._class[rows[which]], return_counts=True)
             for number, count in zip(classes.tolist(), counts.tolist(), strict=True):
                 self.scoring.abstain(number, reason, count)
+
+    def _count_gpus(self, devices: Ints, block: int) -> int:
+        """Count the GPUs that were not counted in a block yet: the blocks of some end a cycle later than of others."""
+        found = np.unique(devices)
+        missing = int(found.max(initial=-1)) + 1 - len(self._counted)
+        if missing > 0:
+            self._counted = np.r_[self._counted, np.full(missing, EMPTY)]
+        fresh = found[self._counted[found] < block]
+        self._counted[fresh] = block
+        return len(fresh)
 
     def _has_claim(self, rows: Ints, block: int) -> Bools:
         pending = self.scoring.intervals.pending
