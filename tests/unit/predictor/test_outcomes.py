@@ -7,7 +7,7 @@ import pytest
 from tests.unit.predictor.conftest import Fleet, device_subject
 
 from kernelcast.predictor.cycle.memory import DetectorMemory
-from kernelcast.predictor.cycle.outcomes import Outcomes
+from kernelcast.predictor.cycle.scores.outcomes import Outcomes
 from kernelcast.predictor.scoring.classes import CLASSES
 from kernelcast.predictor.scoring.published import scores
 from kernelcast.predictor.settings import JudgeSettings, PredictorSettings, SeriesMatcher

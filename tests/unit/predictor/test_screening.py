@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from kernelcast.predictor.cycle.samples import duration_label
-from kernelcast.predictor.cycle.scoring import ForecastClaim, Scores
+from kernelcast.predictor.cycle.scores.coverage import ForecastClaim, Scores
 from kernelcast.predictor.screening.blocks import theil_sen
 
 

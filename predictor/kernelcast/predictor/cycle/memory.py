@@ -106,6 +106,22 @@ class DetectorMemory:
         self.probability[rows], self.seconds[rows] = found.passage.probability, found.passage.seconds
         self.answered[rows] = moment.answered
 
+    def saved_alarms(self, rows: Ints, generations: Ints) -> Ints:
+        """State of alerts, shape (n, 2): 0 for none, 1, or when the limit was passed; and since when one fires."""
+        saved = np.zeros((len(rows), 2), np.int64)
+        known = self.holds(rows, generations)
+        state = self.firing[rows[known]] * np.maximum(self.crossed_ns[rows[known]], 1)
+        saved[known] = np.stack([state, self.since_ns[rows[known]]], axis=1)
+        return saved
+
+    def restore_alarms(self, rows: Ints, saved: Ints) -> None:
+        """Restore what `saved_alarms` returned, of rows that are synced already."""
+        # Earlier versions saved 2 in place of the time.
+        crossed_ns = np.where(saved[:, 0] == 2, saved[:, 1], saved[:, 0])
+        self.firing[rows] = saved[:, 0] > 0
+        self.crossed_ns[rows] = np.where(saved[:, 0] > 1, crossed_ns, 0)
+        self.since_ns[rows] = saved[:, 1]
+
     def silence(self, rows: Ints) -> None:
         """Take back the alert and the probabilities of rows that are not to be judged."""
         self.firing[rows] = self.beyond[rows] = self.passed[rows] = False

@@ -12,8 +12,9 @@ from kernelcast.predictor.passage.series import SeriesBlocks, Traits
 from kernelcast.predictor.series.attributes import NONE, SeriesAttributes
 from kernelcast.predictor.series.changes import ChangePoints
 from kernelcast.predictor.series.histories import Histories
+from kernelcast.predictor.series.subjects import Subject
 from kernelcast.predictor.series.windows import Windows
-from kernelcast.predictor.settings import PredictorSettings
+from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND, PredictorSettings
 from kernelcast.wire.catalogue.devices import device
 
 LEAST_BLOCKS: Final = 48
@@ -46,6 +47,16 @@ class PanelSource:
     def settings(self) -> PredictorSettings:
         """Settings of the predictor as they are now."""
         return self.attributes.settings
+
+    @property
+    def block_seconds(self) -> float:
+        """Length of a block."""
+        return self.histories.block_ns / NANOSECONDS_PER_SECOND
+
+    def subject(self, row: int) -> Subject | None:
+        """The series in a row, if there is one; takes the lock."""
+        with self.lock:
+            return self.windows.subject(row)
 
     def traits(self, rows: Ints) -> Traits:
         """Limits and properties of the rows' metrics as they are now."""

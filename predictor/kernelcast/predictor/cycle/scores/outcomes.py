@@ -7,6 +7,7 @@ import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.cycle.memory import DetectorMemory
+from kernelcast.predictor.cycle.predictions import Abstention
 from kernelcast.predictor.scoring.classes import class_number, series_number
 from kernelcast.predictor.scoring.intervals import LEVELS
 from kernelcast.predictor.scoring.pending import MAX_PENDING
@@ -139,7 +140,7 @@ class Outcomes:
         found = self.scoring.published_quantiles(quantiles, self._class[[row]], horizon)[0]
         return float(found[MEDIAN]), float(found[0]), float(found[-1])
 
-    def abstain(self, rows: Ints, reasons: Mapping[str, Bools]) -> None:
+    def abstain(self, rows: Ints, reasons: Mapping[Abstention, Bools]) -> None:
         """Count abstentions of rows by class, for each reason that applies; arrays of shape (n,)."""
         for reason, which in reasons.items():
             classes, counts = np.unique(self._class[rows[which]], return_counts=True)

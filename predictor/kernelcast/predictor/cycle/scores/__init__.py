@@ -1,0 +1,1 @@
+"""Scores of what cycles publish: claims made, compared with the values that came, and counted."""

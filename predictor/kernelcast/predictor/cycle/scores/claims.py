@@ -1,0 +1,135 @@
+"""Claims of a cycle: forecasts, breach probabilities and abstentions, recorded and later compared with what came.
+
+`Cycle` settles the claims whose block has ended and records abstentions; `Publication` records the forecasts. Two
+scores are kept: coverage by metric (`coverage`), and by class of metric and horizon (`outcomes`, `predictor.scoring`).
+"""
+
+import numpy as np
+
+from kernelcast.predictor.arrays import Floats, Ints
+from kernelcast.predictor.cycle.detection import Detection
+from kernelcast.predictor.cycle.forecasts import SeriesForecast
+from kernelcast.predictor.cycle.panels import PanelSource
+from kernelcast.predictor.cycle.predictions import Abstention, Bounds, CycleReport
+from kernelcast.predictor.cycle.scores.coverage import ForecastClaim, Scores
+from kernelcast.predictor.cycle.scores.outcomes import Outcomes
+from kernelcast.predictor.passage.calibration import Calibrator
+from kernelcast.predictor.passage.run import MIN_BLOCKS
+
+
+class Claims:
+    """Records and settles the claims of one predictor. Only the thread that runs cycles uses it.
+
+    Attributes:
+        scores: Coverage of published intervals by metric.
+        outcomes: Scores of everything that is published, by class of metric and horizon.
+    """
+
+    def __init__(self, source: PanelSource, detection: Detection, block_seconds: float) -> None:
+        self._source = source
+        self._detection = detection
+        self._block_seconds = block_seconds
+        self.scores = Scores()
+        self.outcomes = Outcomes(detection.horizons_seconds, block_seconds, source.subject)
+
+    def sync(self, rows: Ints) -> None:
+        """Follow changed horizons, and rows that another series has got.
+
+        Args:
+            rows: Shape (n,), rows that report.
+        """
+        self.outcomes.use_horizons(self._detection.horizons_seconds)
+        self.outcomes.sync(rows, self._source.windows.generation[rows])
+
+    def settle(self, rows: Ints, newest: Ints, evaluated: Ints) -> None:
+        """Compare claims with the blocks that have ended, then claim the probabilities of the new evaluations.
+
+        Args:
+            rows: Shape (n,), rows that report.
+            newest: Shape (n,), newest interval of each.
+            evaluated: Rows that the detector has evaluated in this cycle.
+        """
+        if len(evaluated):
+            self._settle_coverage()
+        blocks = newest // self._source.histories.block_intervals - 1
+        devices = self._source.attributes.device[rows]
+        self.outcomes.settle(rows, blocks, self._detection.memory, devices, self._means)
+        self.outcomes.claim_breaches(evaluated, self._detection.memory)
+
+    def abstain(self, evaluated: Ints, report: CycleReport) -> None:
+        """Count the evaluated rows without a probability, by reason, in the scores and in the cycle's report."""
+        memory = self._detection.memory
+        kernel = self._source.attributes.kernel[evaluated]
+        unlimited = np.isnan(memory.limit[evaluated])
+        short = memory.reach[evaluated] < MIN_BLOCKS
+        reasons = {
+            Abstention.NO_BASELINE: kernel & unlimited,
+            Abstention.NO_THRESHOLD: ~kernel & unlimited,
+            Abstention.WIDE_BASELINE: memory.wide[evaluated],
+        }
+        self.outcomes.abstain(evaluated, reasons)
+        for reason, which in reasons.items():
+            report.abstentions[reason] += int(which.sum())
+        report.abstentions[Abstention.UNUSABLE_WINDOW] += int((short & ~unlimited).sum())
+
+    def calibration(self, rows: Ints) -> Calibrator:
+        """Calibration of breach probabilities of rows: the site's own where it has enough outcomes."""
+        return self.outcomes.scoring.calibration(self.outcomes.classes(rows), scale=self._detection.seconds_scale)
+
+    def claim_forecasts(self, made: dict[int, SeriesForecast], block: int) -> None:
+        """Record forecasts, made at the end of a block, until the blocks that they predict have ended.
+
+        Args:
+            made: Forecasts by row.
+            block: The newest block that they rest on.
+        """
+        for horizon in self._detection.horizons_seconds:
+            mine = [row for row, found in made.items() if horizon in found.bounds]
+            if not mine:
+                continue
+            quantiles = np.stack([made[row].quantiles[horizon] for row in mine])
+            last = np.array([made[row].last for row in mine])
+            self.outcomes.claim_forecasts(block, horizon, np.array(mine), quantiles, last)
+            for row in mine:
+                self._claim_bounds(row, made[row].generation, block, horizon, made[row].bounds[horizon])
+
+    def published(self, row: int, horizon: float, bounds: Bounds) -> Bounds:
+        """Bounds of a forecast as they are published: scaled by what past intervals needed, and not negative.
+
+        Durations, temperatures of running GPUs, power, memory and shares are never negative; a trend may lead there.
+        """
+        mean, lower, upper = self.outcomes.published(row, horizon, bounds)
+        return max(mean, 0.0), max(lower, 0.0), max(upper, 0.0)
+
+    def _claim_bounds(self, row: int, generation: int, block: int, horizon: float, bounds: Bounds) -> None:
+        subject = self._source.subject(row)
+        if subject is not None:
+            due = block + max(round(horizon / self._block_seconds), 1)
+            _, lower, upper = self.outcomes.published(row, horizon, bounds)
+            self.scores.add(ForecastClaim(due, row, generation, subject.without_variant.metric, lower, upper))
+
+    def _settle_coverage(self) -> None:
+        """Score the intervals whose block has ended, by the mean of that block."""
+        pending = self.scores.pending_rows()
+        rows = np.array([row for row, _ in pending], np.int64)
+        if not len(rows):
+            return
+        windows, histories = self._source.windows, self._source.histories
+        with self._source.lock:
+            alive = {
+                key: int(windows.newest[key[0]]) // histories.block_intervals - 1
+                for key in pending
+                if windows.generation[key[0]] == key[1]
+            }
+        last = max(alive.values(), default=0)
+        place = {row: number for number, row in enumerate(rows.tolist())}
+        mean = histories.blocks(rows, last)[0]
+
+        def value(row: int, due: int) -> float:
+            column = mean.shape[1] - 1 - (last - due)
+            return float(mean[place[row], column]) if 0 <= column < mean.shape[1] else float("nan")
+
+        self.scores.settle(lambda row, generation: alive.get((row, generation)), value)
+
+    def _means(self, rows: Ints, block: int) -> Floats:
+        return self._source.histories.blocks(rows, block)[0][:, -1]
