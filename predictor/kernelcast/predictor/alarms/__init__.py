@@ -1,1 +1,1 @@
-"""Few alarms from many candidates: false-discovery control, groups, damping, and a budget of pages."""
+"""Turns the many candidates of a cycle into few findings: false-discovery control, groups, damping, budget of pages."""

@@ -1,4 +1,7 @@
-"""Keeps the findings of a fleet: candidates of single series in, few findings with stable ids out."""
+"""Keeps the findings of a fleet: candidates of single series in, few findings with stable ids out.
+
+`FindingLog` calls `Alarms.step` once a cycle, writes the findings that it returns to Kafka, and saves its state.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -21,16 +24,18 @@ from kernelcast.wire.known_findings import KnownFindings
 REPEAT_NS: Final = DAY_NS
 """A finding that lasts is reported again after this time, so that the topic keeps it."""
 NO_DEPLOYS: Final[Mapping[str, EndReason]] = MappingProxyType({})
+"""No program whose slower deploy is over."""
 _URGENCY: Final = {FindingState.PASSED: 0, FindingState.OBSERVED: 1, FindingState.PREDICTED: 2, FindingState.OVER: 3}
+"""Order in which findings get the pages that the budget has left; the smallest first."""
 
 
 class Alarms:
-    """Decides in each cycle which findings begin, change and end; works on event time, and one thread uses it.
+    """Decides in each cycle which findings begin, change and end. Works on event time; its owner holds a lock.
 
     Attributes:
-        candidates: Series with a candidate.
-        budget: Pages of the last 24 hours.
-        known: Findings and marks of the topic, which the owner keeps up to date.
+        candidates: Candidates of single series, accepted or not.
+        budget: Pages of the last 24 hours, also those of other predictors.
+        known: Findings and people's marks as read from the topic; the owner keeps them up to date.
     """
 
     def __init__(self, settings: AlarmSettings, *, racks: RackOf | None = None) -> None:
@@ -65,7 +70,7 @@ class Alarms:
     def step(
         self, found: Iterable[Finding], watched: int, time_ns: int, deploys_over: Mapping[str, EndReason] = NO_DEPLOYS
     ) -> list[Finding]:
-        """Take the candidates of a cycle.
+        """Update candidates and findings by the results of a cycle.
 
         Args:
             found: Candidates that hold now, at most one of each series; their ids and begins are not used.
@@ -125,7 +130,7 @@ class Alarms:
         return result
 
     def _opened_for(self, group: CandidateGroup, used: dict[str, Sequence[FindingCandidate]], time_ns: int) -> Open:
-        """The oldest finding that one of the members belonged to, or that was about the same; else a new one."""
+        """The oldest finding that a member belonged to, or with the same scope, unit and cause; else a new one."""
         ids = {one.finding_id for one in group.members if one.finding_id}
         same = [
             one
@@ -160,7 +165,7 @@ class Alarms:
         return changed
 
     def _within_budget(self, finding: Finding, time_ns: int) -> Finding:
-        """Hold a page for which the budget has none left; one that was sent once, or has passed its limit, goes out."""
+        """Mark a page as held if the budget is spent; one that was sent before, or whose limit is passed, is sent."""
         if finding.severity is not Severity.PAGE:
             return finding
         before = self._open[finding.finding_id].published
@@ -172,7 +177,7 @@ class Alarms:
         return replace(finding, held=True)
 
     def _report_held(self, time_ns: int) -> list[Finding]:
-        """One page while pages are held, at most one a day; its value is their number."""
+        """Report one finding of the fleet while pages are held, at most one a day; its value is their number."""
         held = self.held
         if self._summary is None and held:
             self._summary = Open(f"held-{time_ns}", Scope.FLEET, "", None, time_ns)

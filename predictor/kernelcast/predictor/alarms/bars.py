@@ -1,4 +1,8 @@
-"""Higher bars for series that people marked as false alarms, and the precision that the marks show."""
+"""Higher acceptance bars for series that people marked as false alarms, and the precision that the marks show.
+
+The bar of a series is a factor, 1 without marks: `FindingCandidates.accept` multiplies the time that an observed
+candidate must last by it, and divides the e-value of a predicted one. Precision goes to the predictor's own metrics.
+"""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -9,13 +13,15 @@ from kernelcast.wire.findings import Finding, Mark, Verdict
 from kernelcast.wire.known_findings import KnownFindings
 
 LASTING_NS: Final = 30 * 24 * 3600 * 1_000_000_000
+"""Time for which a mark counts, 30 days, so that a series whose fault was mended is judged like others again."""
 FACTORS: Final[Mapping[int, float]] = {1: 1.5}
+"""Factor by number of false alarms of a series: one alone may be a slip of the person."""
 HIGHEST_FACTOR: Final = 2.0
-"""Factor of a series with two false alarms or more; one alone may be a slip."""
+"""Factor of a series with two false alarms or more."""
 
 
 def bars(known: KnownFindings, time_ns: int) -> dict[SeriesKey, float]:
-    """Factors by series, of marks of the last 30 days; a repair is no false alarm and raises nothing."""
+    """Bars by series, from the false alarms of the last 30 days; other verdicts raise no bar."""
     counts: Counter[SeriesKey] = Counter()
     for mark in _recent(known, time_ns):
         finding = known.findings.get(mark.finding_id)

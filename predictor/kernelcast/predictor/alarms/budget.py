@@ -1,4 +1,4 @@
-"""Budget of pages for the fleet: a number in any 24 hours."""
+"""Budget of pages: the number of pages that the fleet may send in any 24 hours. `Alarms` spends it."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -8,7 +8,7 @@ DAY_NS: Final = 24 * 3600 * 1_000_000_000
 
 @dataclass(slots=True)
 class PageBudget:
-    """Times of the pages of the last 24 hours, of this predictor and of others.
+    """Times of the pages of the last 24 hours, of this predictor and of others; protected by the lock of its owner.
 
     Attributes:
         pages_per_day: The budget.

@@ -1,4 +1,7 @@
-"""Series with a candidate finding: since when, how often it has come, and whether it counts."""
+"""Candidate findings of single series: since when each lasts, how often it has returned, and whether it is accepted.
+
+`Alarms.step` updates them once a cycle and groups the accepted ones into findings.
+"""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -21,10 +24,10 @@ class FindingCandidate:
     """Candidate finding of one series.
 
     Attributes:
-        latest: As it was last seen.
-        since_ns: Since when it has been there, short breaks included.
-        seen_ns: When it was last seen.
-        begins_ns: When it came, the newest last; as many as decide on flapping.
+        latest: The candidate of the newest cycle that had one.
+        since_ns: Since when it lasts, short breaks included, Unix nanoseconds of event time, as all times here.
+        seen_ns: Time of that cycle.
+        begins_ns: Times at which it appeared, also after a break, the newest last; at most `AlarmSettings.flaps`.
         is_accepted: Whether it belongs to a finding.
         finding_id: That finding; empty before.
     """
@@ -53,7 +56,7 @@ def key_of(found: Finding) -> CandidateKey:
 
 
 class FindingCandidates:
-    """All series with a candidate; changed by one thread.
+    """All candidates, bounded by `AlarmSettings.max_series`. Not safe for several threads: the owner holds a lock.
 
     Attributes:
         by_series: The candidates.
@@ -90,7 +93,7 @@ class FindingCandidates:
             del self.by_series[key]
 
     def linger_ns(self, one: FindingCandidate) -> int:
-        """Time after which a candidate that is not seen any more is forgotten."""
+        """Time without a candidate after which it is forgotten; longer for one that flaps (comes and goes)."""
         settings = self._settings
         span_ns = one.begins_ns[-1] - one.begins_ns[0]
         flapping = len(one.begins_ns) >= settings.flaps and span_ns <= settings.flap_window_seconds * NANOSECONDS
@@ -122,13 +125,13 @@ class FindingCandidates:
         if known.seen_ns < self.updated_ns:
             known.begins_ns = (*known.begins_ns, time_ns)[-self._settings.flaps :]
             if not known.is_accepted:
-                # A prediction that was given up begins again: only an unbroken one gets stronger.
+                # The e-value of a prediction grows with the time for which it lasts without a break.
                 known.since_ns = time_ns
         known.latest, known.seen_ns = one, time_ns
 
 
 def _is_observed_page(found: Finding) -> bool:
-    """Whether a fault was observed that wakes somebody: an XID 79 is a fact, and gets no truer by waiting.
+    """Whether an observed fault is accepted at once: a reported XID 79, for one, does not become surer by waiting.
 
     A comparison with other workers rests on noisy durations, so it must last.
     """

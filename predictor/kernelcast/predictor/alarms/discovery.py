@@ -1,5 +1,6 @@
 """False-discovery control: which predictions are strong enough, given how many series are watched.
 
+Pure functions, which `FindingCandidates.accept` calls once a cycle with all predicted candidates.
 Each prediction has an e-value: how many times likelier it is with a fault than without one. Its mean over healthy
 series is at most 1. The e-BH procedure accepts the k strongest of m watched series where the weakest of them has an
 e-value of m / (q k); the expected share of false ones is then at most q, however the series depend on each other.
@@ -18,8 +19,12 @@ from kernelcast.predictor.arrays import Bools
 BASE_ODDS: Final = 0.25
 """Odds of a breach within a day among the series with which the probabilities were calibrated."""
 GROWTH_PER_HOUR: Final = 8.0
-"""Of 48 predictions on 360 simulated healthy series none lasted an hour; 8 is a cautious choice."""
+"""Factor on an e-value for each hour that a prediction lasts without a break.
+
+Of 48 predictions on 360 simulated healthy series none lasted an hour; 8 is a cautious choice.
+"""
 HIGHEST_PROBABILITY: Final = 0.999
+"""Probabilities are bounded by it and by 1 minus it, so that the odds stay finite."""
 _SECONDS_PER_HOUR: Final = 3600.0
 
 
@@ -29,7 +34,7 @@ def log_e_value(probability: float, lasting_seconds: float, bar: float) -> float
     Args:
         probability: Of reaching the limit, calibrated.
         lasting_seconds: Time for which the prediction has been made without a break.
-        bar: 1, or more for a series whose predictions were marked as false alarms.
+        bar: Divisor of the e-value; above 1 for a series that people marked as a false alarm (`alarms.bars`).
     """
     bounded = min(max(probability, 1 - HIGHEST_PROBABILITY), HIGHEST_PROBABILITY)
     odds = bounded / (1 - bounded) / BASE_ODDS

@@ -1,4 +1,4 @@
-"""From the members of a group to its finding."""
+"""Makes the finding of a group of candidates, and the end of a finding; `Alarms` calls it in each cycle."""
 
 import hashlib
 from collections.abc import Sequence
@@ -12,6 +12,7 @@ from kernelcast.wire.catalogue.meanings import Cause
 from kernelcast.wire.findings import EndReason, Finding, FindingEvidence, FindingState, Scope, Severity
 
 MAX_SERIES_NAMED: Final = 32
+"""Series of a group that a finding names as evidence; their number is in `Finding.series`."""
 MAX_FACTS: Final = 8
 """Facts of the leading series that a finding carries besides the series it explains; an event has a size limit."""
 _ID_BYTES: Final = 6
@@ -20,7 +21,7 @@ _UNIT_LABEL: Final = {Scope.RACK: "rack", Scope.NODE: "Hostname", Scope.PROGRAM:
 
 @dataclass(slots=True)
 class Open:
-    """A finding that lasts.
+    """A finding that lasts, with the candidates that it consists of in the present cycle.
 
     Attributes:
         finding_id: Its id.
@@ -95,7 +96,7 @@ def over(last: Finding, time_ns: int, reason: EndReason = EndReason.CLEARED) -> 
 
 
 def is_news(before: Finding | None, now: Finding) -> bool:
-    """Whether a finding has changed so that it is reported again; its value and its probability always change."""
+    """Whether a finding is reported again: not for its value and probability, which change in each cycle."""
     if before is None:
         return True
     changing = ("cause", "state", "severity", "scope", "labels", "held")

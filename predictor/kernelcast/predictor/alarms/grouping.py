@@ -1,4 +1,8 @@
-"""Groups of series that one cause explains: by GPU, and by rack, node or program where several of its GPUs have it."""
+"""Groups candidates that one cause explains: by rack, node or program where several GPUs have it, else by GPU.
+
+Pure functions, which `Alarms` calls once a cycle with the accepted candidates. A *unit* is one rack, node, program, GPU
+or series; a *wide* group is one about a rack, node or program.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,7 +18,9 @@ from kernelcast.wire.findings import Finding, FindingState, Scope
 Labels = tuple[tuple[str, str], ...]
 
 PHYSICAL: Final = (Scope.RACK, Scope.NODE)
+"""Scopes of causes such as cooling and power, which all programs on the GPUs notice."""
 LOGICAL: Final = (Scope.PROGRAM, Scope.NODE)
+"""Scopes of causes that a program brings along."""
 WIDER: Final[Mapping[Cause, tuple[Scope, ...]]] = MappingProxyType(
     {
         Cause.THERMAL: PHYSICAL,
@@ -41,9 +47,10 @@ WIDER: Final[Mapping[Cause, tuple[Scope, ...]]] = MappingProxyType(
 LEAST_GPUS: Final[Mapping[Scope, int]] = MappingProxyType({Scope.RACK: 3, Scope.NODE: 2, Scope.PROGRAM: 2})
 """GPUs with the same cause from which on a rack, node or program is named; of a rack also two nodes."""
 LEAST_NODES: Final = 2
+"""Nodes with the same cause from which on a rack is named."""
 
 ALWAYS_PROGRAM: Final = frozenset({Cause.DEPLOY, Cause.UNEVEN_WORK})
-"""Causes that lie in the program, however few of its series show them."""
+"""Causes that lie in the program, however few of its series show them: their group is always the program."""
 DEPTH: Final[Mapping[Cause, int]] = MappingProxyType(
     {
         Cause.CLOCK_LOW: 1,
@@ -55,7 +62,7 @@ DEPTH: Final[Mapping[Cause, int]] = MappingProxyType(
         Cause.UNKNOWN: 4,
     }
 )
-"""Causes that a cause of less depth on the same GPU explains; those that are not listed have 0."""
+"""Distance of a cause from the root: a cause of less depth on the same GPU explains it. Others have 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +120,7 @@ def groups(
 
     Args:
         candidates: The accepted ones.
-        wide: Whether a wide finding of this scope, unit and cause lasts; it stays wide while it does.
+        wide: Whether a finding about this rack, node or program with this cause lasts; then any number of GPUs suffices.
         rack_of: From a host to its rack.
     """
     placed = [(one, place_of(one.latest.labels, rack_of)) for one in candidates]
@@ -158,7 +165,7 @@ def primary(members: Sequence[FindingCandidate]) -> Finding:
 
 
 def advance(members: Iterable[FindingCandidate], before: Finding | None) -> FindingState:
-    """The most advanced state of a group's members so far: a limit that was passed stays so until it is over."""
+    """The most advanced state so far, of the members and of the finding before: a finding never goes a state back."""
     states = [one.latest.state for one in members] + ([] if before is None else [before.state])
     return max(states, key=lambda state: _ADVANCE[state])
 
@@ -181,7 +188,7 @@ def _median_seconds(one: Finding) -> float:
 
 
 def _followers(placed: Sequence[tuple[FindingCandidate, Place]]) -> set[int]:
-    """Candidates that another cause on their GPU explains; they go where that one goes."""
+    """Candidates that another cause on the same GPU explains; they join the group of that cause."""
     least: dict[str, int] = {}
     for one, place in placed:
         if one.latest.cause not in ALWAYS_PROGRAM:

@@ -1,4 +1,4 @@
-"""Racks of hosts, from a file or from a pattern of their names."""
+"""Finds the rack of a host, by a file or by a pattern of host names; `alarms.grouping` groups GPUs by it."""
 
 import re
 from collections.abc import Callable, Mapping

@@ -18,7 +18,7 @@ class AlarmSettings(Section):
         hold_seconds: Time that an observed ticket, or a slow worker, must last before it is a finding; an observed
             fault that is a page waits for nothing.
         clear_seconds: Time without a candidate after which a finding is over.
-        flaps: Number of times that a candidate may come within `flap_window_seconds`; with more, it is flapping.
+        flaps: A candidate that comes this number of times within `flap_window_seconds` is flapping.
         flap_window_seconds: See `flaps`.
         quiet_seconds: Time without a candidate after which a flapping finding is over.
         rack_pattern: Regular expression with one group that finds the rack's name in a host name; empty for none.

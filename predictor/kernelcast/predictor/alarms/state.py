@@ -1,4 +1,7 @@
-"""The state of the alarms as plain data for a snapshot, and back; marks are not part of it, they are on their topic."""
+"""Converts the state of `Alarms` to plain data for JSON and back; `FindingLog` saves it on `kernelcast.state`.
+
+People's marks are not part of it: they are read again from the topic of findings.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +19,7 @@ VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class AlarmSnapshot:
-    """Everything that decides on later findings.
+    """Everything in the state of `Alarms` that later findings depend on.
 
     Attributes:
         updated_ns: Time of the last cycle.

@@ -35,7 +35,7 @@ CHUNK_ROWS: Final = 4096
 STALE_INTERVALS: Final = 5.0
 """A series that has no point for this number of intervals takes no part in a cycle."""
 LEAST_STALE_SECONDS: Final = 10.0
-"""The same as a time, for short intervals: samples of exporters arrive seconds late."""
+"""The least of this time, for short intervals: samples may be some seconds late."""
 
 
 class Cycle:
