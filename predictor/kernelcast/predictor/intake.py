@@ -80,7 +80,7 @@ class WindowFeed:
         self._pairs = Pairs()
         self._role: Ints = np.full(0, PointRole.UNKNOWN, np.int64)
         self._row: Ints = np.full(0, NOT_ADMITTED, np.int64)
-        self._seen: Floats = np.zeros(0)
+        self._last_seen_seconds: Floats = np.zeros(0)
         self.ignored = 0
 
     def take(self, decoded: Decoded, owners: Sequence[int], *, now_seconds: float) -> int:
@@ -127,7 +127,7 @@ class WindowFeed:
 
     def forget_silent(self, before_seconds: float) -> None:
         """Release identities without a point since then; the decoder may use their numbers again."""
-        silent = np.flatnonzero((self._role != PointRole.UNKNOWN) & (self._seen < before_seconds))
+        silent = np.flatnonzero((self._role != PointRole.UNKNOWN) & (self._last_seen_seconds < before_seconds))
         if len(silent):
             self._role[silent] = PointRole.UNKNOWN
             self._row[silent] = NOT_ADMITTED
@@ -149,7 +149,7 @@ class WindowFeed:
         if not len(series):
             return
         self._grow(int(series.max()) + 1)
-        self._seen[series] = now_seconds
+        self._last_seen_seconds[series] = now_seconds
         unknown = self._role[series] == PointRole.UNKNOWN
         numbers, first = np.unique(series[unknown], return_index=True)
         for number, owner in zip(numbers.tolist(), owners[unknown][first].tolist(), strict=True):
@@ -197,11 +197,11 @@ class WindowFeed:
         rows = self._row[series[chosen]]
         order = np.lexsort((time_ns[chosen], rows))
         chosen, rows = chosen[order], rows[order]
-        turn = _occurrence(rows)
-        by_turn = np.argsort(turn, kind="stable")
-        bounds = np.searchsorted(turn[by_turn], np.arange(int(turn.max(initial=-1)) + 2))
+        round_number = _occurrence(rows)
+        by_round = np.argsort(round_number, kind="stable")
+        bounds = np.searchsorted(round_number[by_round], np.arange(int(round_number.max(initial=-1)) + 2))
         for begin, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-            part = by_turn[begin:end]
+            part = by_round[begin:end]
             at = chosen[part]
             yield Points(rows[part], time_ns[at].astype(np.int64), start_ns[at].astype(np.int64), value[at], count[at])
 
@@ -210,7 +210,7 @@ class WindowFeed:
         if more:
             self._role = np.concatenate([self._role, np.full(more, PointRole.UNKNOWN, np.int64)])
             self._row = np.concatenate([self._row, np.full(more, NOT_ADMITTED, np.int64)])
-            self._seen = np.concatenate([self._seen, np.zeros(more)])
+            self._last_seen_seconds = np.concatenate([self._last_seen_seconds, np.zeros(more)])
 
 
 Columns = tuple[

@@ -47,7 +47,7 @@ from kernelcast.wire.topics import BASELINES, FINDINGS, FORECASTS, HINTS, ORDERS
 
 MAX_MESSAGES: Final = 500
 POLL_SECONDS: Final = 0.2
-CHORE_SECONDS: Final = 10.0
+TASK_SECONDS: Final = 10.0
 DIAGNOSE_EVERY_SECONDS: Final = 30.0
 REPORT_ENDS: Final = {"enable.partition.eof": "true"}
 PAST_EVERY_SECONDS: Final = 15.0
@@ -156,27 +156,27 @@ class Predictor:
             try:
                 self._read_forever(consumer, shutdown)
             finally:
-                self._end(consumer, cycles)
+                self._stop(consumer, cycles)
 
-    def _end(self, consumer: Consumer, cycles: threading.Thread) -> None:
+    def _stop(self, consumer: Consumer, cycles: threading.Thread) -> None:
         """Save, commit, leave and flush, within `STOP_SECONDS` even where Kafka does not answer."""
         deadline = time.monotonic() + STOP_SECONDS
 
-        def left(share: float = 1.0) -> float:
+        def seconds_left(share: float = 1.0) -> float:
             return max(share * (deadline - time.monotonic()), LEAST_STEP_SECONDS)
 
         self._manager.stopping()
         self._ending.set()
         if self._pool is not None:
-            self._pool.close(left(0.3))
-        cycles.join(left(0.5))
+            self._pool.close(seconds_left(0.3))
+        cycles.join(seconds_left(0.5))
         self._save_all()
         self._try("offsets not committed", lambda: self._commit(consumer))
-        consumer.close(left(0.5))
-        self._ledger.close(left(0.5))
-        self._findings.close(left(0.5))
-        self._baselines.close(left(0.5))
-        self._producer.close(left())
+        consumer.close(seconds_left(0.5))
+        self._ledger.close(seconds_left(0.5))
+        self._findings.close(seconds_left(0.5))
+        self._baselines.close(seconds_left(0.5))
+        self._producer.close(seconds_left())
 
     def _read_forever(self, consumer: Consumer, shutdown: Shutdown) -> None:
         steps: Steps = deque(
@@ -194,14 +194,14 @@ class Predictor:
             shutdown.reload_if_asked()
             messages, _ = consumer.consume(MAX_MESSAGES, POLL_SECONDS)
             if messages:
-                self._take(messages)
+                self._process(messages)
             expire()
             self._try_all(steps, shutdown)
             self._producer.poll()
             self._manager.report(self._partitions.ready)
             self._reading.progressed()
 
-    def _take(self, messages: list[Any]) -> None:
+    def _process(self, messages: list[Any]) -> None:
         used = [message for message in messages if message.value() is not None]
         offsets: dict[Partition, int] = {}
         for message in messages:
@@ -213,7 +213,7 @@ class Predictor:
             self._dead.send(used[index], error)
         self._count(messages, used, failed)
         for columns in (decoded.numbers, decoded.histograms):
-            for index, count in zip(*_counted(columns.message), strict=True):
+            for index, count in zip(*_count_by_message(columns.message), strict=True):
                 self._measures.points.labels(used[index].topic()).inc(count)
 
     def _count(self, messages: list[Any], used: list[Any], failed: dict[int, Any]) -> None:
@@ -337,28 +337,28 @@ class Predictor:
             if shutdown.requested or not self._try(*steps[-1]):
                 return
 
-    def _try(self, trouble: str, chore: Callable[[], Any]) -> bool:
+    def _try(self, trouble: str, task: Callable[[], Any]) -> bool:
         try:
-            chore()
+            task()
         except BrokerError as error:
             _log.warning(trouble, reason=str(error))
             return False
         return True
 
 
-def _at_intervals(chore: Callable[[], Any]) -> Callable[[], None]:
+def _at_intervals(task: Callable[[], Any]) -> Callable[[], None]:
     """A function that does a chore when it is called, at most every `CHORE_SECONDS`."""
     due = 0.0
 
     def do_if_due() -> None:
         nonlocal due
         if time.monotonic() >= due:
-            due = time.monotonic() + CHORE_SECONDS
-            chore()
+            due = time.monotonic() + TASK_SECONDS
+            task()
 
     return do_if_due
 
 
-def _counted(messages: Any) -> tuple[list[int], list[int]]:
+def _count_by_message(messages: Any) -> tuple[list[int], list[int]]:
     numbers, counts = np.unique(messages, return_counts=True)
     return numbers.tolist(), counts.tolist()

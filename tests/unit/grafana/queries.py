@@ -15,7 +15,7 @@ import promql_parser
 import yaml
 from tests.service.require import SELDOM_COLLECTING
 
-from kernelcast.grafana import dashboards, foreign, rules
+from kernelcast.grafana import dashboards, node_exporter, rules
 from kernelcast.wire.catalogue import BY_PROMETHEUS_NAME, Kind
 from kernelcast.wire.catalogue.devices.device import DEVICE_LABELS, OPT_IN_LABELS, USER_LABELS
 
@@ -96,8 +96,8 @@ def labels_of(name: str, recordings: dict[str, frozenset[str]]) -> frozenset[str
         return SCRAPED
     if name == "process_start_time_seconds":
         return SCRAPED
-    if name in foreign.LABELS:
-        return SCRAPED | foreign.LABELS[name]
+    if name in node_exporter.LABELS:
+        return SCRAPED | node_exporter.LABELS[name]
     if name in ("ALERTS", "ALERTS_FOR_STATE"):
         ours = frozenset(label for row in BY_PROMETHEUS_NAME.values() for label in row.labels)
         return SCRAPED | ours | {"alertname", "alertstate", "severity"}

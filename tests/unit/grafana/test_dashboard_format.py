@@ -12,7 +12,7 @@ import pytest
 import yaml
 from tests.unit.grafana.queries import GENERATED, boards, panels, parse, without_variables
 
-from kernelcast.grafana import foreign
+from kernelcast.grafana import node_exporter
 
 BOARDS = boards()
 PROMETHEUS = {"type": "prometheus", "uid": "${datasource}"}
@@ -106,7 +106,9 @@ def test_counters_are_never_drawn_raw(board: dict[str, Any]) -> None:
 def test_every_selector_is_narrowed_to_a_job(board: dict[str, Any]) -> None:
     for title, target in targets(board):
         for metric, matched in parse(target["expr"]).selectors:
-            assert metric.startswith("ALERTS") or metric in foreign.LABELS or "job" in matched, f"{title}: {metric}"
+            assert metric.startswith("ALERTS") or metric in node_exporter.LABELS or "job" in matched, (
+                f"{title}: {metric}"
+            )
 
 
 def test_choosing_all_matches_everything_that_a_job_and_a_user_leave(board: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from tests.unit.grafana.queries import boards, rendered_again
 from tests.unit.grafana.rules import test_inhibitions, test_rule_files, test_site_rules
 
 from kernelcast.grafana import alertmanager, consequences, rules
-from kernelcast.grafana.model import drill, panels, tables
+from kernelcast.grafana.model import label_links, panels, tables
 from kernelcast.grafana.model.targets import Query
 from kernelcast.grafana.rules.model import AlertRule
 
@@ -112,7 +112,7 @@ def reversed_direction(inhibitions: list[Json]) -> list[Json]:
 
 def calm_constant(patch: Patch) -> None:
     original = panels._if_empty
-    patch.setattr(panels, "_if_empty", lambda exprs, calm: original(exprs, replace(calm, proof="vector(1)")))
+    patch.setattr(panels, "_if_empty", lambda exprs, if_empty: original(exprs, replace(if_empty, proof="vector(1)")))
 
 
 MUTATIONS = (
@@ -135,7 +135,7 @@ MUTATIONS = (
     Mutation("set a calm noValue in tables", result(tables, "plain", with_no_value), EMPTY_TEXT),
     Mutation("say calm words without a proof", result(panels, "_if_empty", lambda _: "-1 * vector(1)"), PROOF),
     Mutation("say calm words with a constant as proof", calm_constant, PROOF),
-    Mutation("drop links from tables", result(drill, "in_column", lambda _: None), LINKS),
+    Mutation("drop links from tables", result(label_links, "in_column", lambda _: None), LINKS),
     Mutation("drop all inhibitions", result(alertmanager, "inhibitions", lambda _: []), CONSEQUENCES),
     Mutation("inhibit on every subject", result(alertmanager, "inhibitions", without_equal), CONSEQUENCES),
     Mutation("reverse inhibitions", result(alertmanager, "inhibitions", reversed_direction), CONSEQUENCES),

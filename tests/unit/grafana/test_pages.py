@@ -10,7 +10,7 @@ import pytest
 from tests.unit.grafana.queries import boards, panels, parse, recorded
 
 from kernelcast.grafana import dashboards, rules
-from kernelcast.grafana.dashboards import living
+from kernelcast.grafana.dashboards import liveness
 from kernelcast.predictor.passage.run import MIN_BLOCKS
 from kernelcast.predictor.settings import BREACH_SECONDS
 
@@ -328,7 +328,7 @@ def test_a_figure_about_breaches_says_that_the_predictor_learns() -> None:
                     r"group\(kernelcast_forecast_judged_series{[^}]*} == 0 and on \(\) \(group\(kernelcast_gpu_up",
                     exprs,
                 ), panel["title"]
-                assert living.LEARNING.words in str(panel["fieldConfig"]["defaults"]["mappings"]) + exprs
+                assert liveness.LEARNING.words in str(panel["fieldConfig"]["defaults"]["mappings"]) + exprs
                 seen += 1
     assert seen >= 7
     described = [

@@ -1,8 +1,8 @@
 """Each daemon: its series, its limits and its timing."""
 
 from kernelcast.grafana import promql
-from kernelcast.grafana.dashboards import living
-from kernelcast.grafana.model.panels import Axis, Calm, LineStyle, PanelText, Placed, limits, time_series
+from kernelcast.grafana.dashboards import liveness
+from kernelcast.grafana.model.panels import Axis, EmptyText, LineStyle, PanelText, Placed, limits, time_series
 from kernelcast.grafana.model.targets import Query
 from kernelcast.wire.catalogue import bridge, predictor
 
@@ -59,7 +59,7 @@ def _alerts() -> Placed:
     text = PanelText(
         "Alerts written to Kafka",
         "Alerts that Alertmanager delivered to the bridge, by outcome.",
-        calm=Calm("None", living.BRIDGES),
+        if_empty=EmptyText("None", liveness.BRIDGES),
     )
     delivered = promql.marked(promql.series(bridge.ALERTS))
     return time_series(

@@ -1,9 +1,9 @@
 """The exporters: deadlines, reading of the GPUs, and delivery to Kafka."""
 
 from kernelcast.grafana import promql
-from kernelcast.grafana.dashboards import living
+from kernelcast.grafana.dashboards import liveness
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Calm, LineStyle, PanelText, Placed, limits, time_series
+from kernelcast.grafana.model.panels import Axis, EmptyText, LineStyle, PanelText, Placed, limits, time_series
 from kernelcast.grafana.model.targets import Query
 from kernelcast.wire.catalogue import exporter
 
@@ -48,7 +48,7 @@ def _failed() -> Placed:
     text = PanelText(
         "Intervals missed or failed",
         "Intervals that were skipped because the previous one took too long, and intervals in which a source failed.",
-        calm=Calm("None", living.EXPORTERS),
+        if_empty=EmptyText("None", liveness.EXPORTERS),
     )
     rows = ((exporter.TICKS_MISSED, "missed"), (exporter.TICK_ERRORS, "failed"))
     queries = [Query(promql.marked(promql.series(row)), f"{{{{instance}}}} {word}") for row, word in rows]
@@ -60,7 +60,7 @@ def _spool() -> Placed:
         "Waiting on disk",
         "Messages for Kafka on the exporters' disks: none in normal operation, a rising line while Kafka is down, and "
         "a falling one after its return. The ten largest.",
-        calm=Calm("Nothing waits", living.EXPORTERS),
+        if_empty=EmptyText("Nothing waits", liveness.EXPORTERS),
         runbooks=("KernelcastSpoolFilling", "KernelcastSpoolDropping"),
     )
     query = Query(f"topk(10, {promql.series(exporter.SPOOL_BYTES)} > 0)", "{{instance}}")
@@ -85,7 +85,7 @@ def _nvml() -> Placed:
     text = PanelText(
         "NVML errors",
         "Calls that failed for another reason than that the GPU does not support them.",
-        calm=Calm("No call failed", living.EXPORTERS),
+        if_empty=EmptyText("No call failed", liveness.EXPORTERS),
     )
     errors = promql.marked(promql.series(exporter.NVML_ERRORS))
     query = Query(f"sum by (instance, call) ({errors})", "{{instance}} {{call}}")
@@ -97,7 +97,7 @@ def _nvml_process() -> Placed:
         "NVML's process",
         "A separate process calls NVML: numbers of starts, crashes and kills after a hang, and the call that hangs "
         "now.",
-        calm=Calm("Nothing happened", promql.series(exporter.NVML_STARTS)),
+        if_empty=EmptyText("Nothing happened", promql.series(exporter.NVML_STARTS)),
     )
     rows = ((exporter.NVML_STARTS, "started"), (exporter.NVML_CRASHES, "crashed"), (exporter.NVML_HANGS, "hung"))
     queries = [Query(promql.marked(promql.series(row)), f"{{{{instance}}}} {word}") for row, word in rows]
@@ -109,7 +109,7 @@ def _state() -> Placed:
     text = PanelText(
         "State not saved",
         "Snapshots of the totals that could not be written or read: a crash would cost them.",
-        calm=Calm("Every snapshot was saved", promql.series(exporter.STATE_ERRORS)),
+        if_empty=EmptyText("Every snapshot was saved", promql.series(exporter.STATE_ERRORS)),
     )
     errors = promql.marked(promql.series(exporter.STATE_ERRORS))
     query = Query(f"sum by (instance, operation) ({errors})", "{{instance}} {{operation}}")
@@ -133,7 +133,7 @@ def _unnamed() -> Placed:
     text = PanelText(
         "Failed attempts to read the users",
         "By source: the kubelet, the names of its log directories, the job directory, the users' names.",
-        calm=Calm("Every attempt succeeded", living.EXPORTERS),
+        if_empty=EmptyText("Every attempt succeeded", liveness.EXPORTERS),
     )
     errors = promql.marked(promql.series(exporter.ATTRIBUTION_ERRORS))
     query = Query(f"sum by (instance, source) ({errors})", "{{instance}} {{source}}")
@@ -144,7 +144,7 @@ def _tpus() -> Placed:
     text = PanelText(
         "Failed readings of TPU runtimes",
         "Readings of a TPU's runtime with a late or wrong answer; an absent runtime is no error.",
-        calm=Calm("Every reading succeeded", living.EXPORTERS),
+        if_empty=EmptyText("Every reading succeeded", liveness.EXPORTERS),
     )
     errors = promql.marked(promql.series(exporter.TPU_ERRORS))
     query = Query(f"sum by (instance, reason) ({errors})", "{{instance}} {{reason}}")
@@ -156,7 +156,7 @@ def _left_off() -> Placed:
         "Device metrics switched off",
         "Exporters that write no DCGM_FI_* series, and the reason: a dcgm-exporter on the node writes them, or the "
         "setting.",
-        calm=Calm("Every exporter writes them", living.EXPORTERS),
+        if_empty=EmptyText("Every exporter writes them", liveness.EXPORTERS),
     )
     query = Query(f"{promql.series(exporter.DEVICE_METRICS_OFF)} > 0", "{{instance}} {{reason}}")
     return time_series(

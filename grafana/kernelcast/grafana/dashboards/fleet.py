@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from kernelcast.grafana.dashboards import living
+from kernelcast.grafana.dashboards import liveness
 from kernelcast.grafana.dashboards.frame import ALERT_NAMES, ALERT_SUBJECT
 from kernelcast.grafana.dashboards.hardware import accelerators, trouble
 from kernelcast.grafana.dashboards.hardware.devices import held_back
-from kernelcast.grafana.model.panels import Axis, Calm, PanelText, Placed, stat, time_series
+from kernelcast.grafana.model.panels import Axis, EmptyText, PanelText, Placed, stat, time_series
 from kernelcast.grafana.model.tables import Column, table
 from kernelcast.grafana.model.targets import Query, column
 from kernelcast.wire.catalogue.devices import device, gpu
@@ -33,7 +33,7 @@ def idle(*, width: int = 4, height: int = 3) -> Placed:
     text = PanelText(
         "Idle but allocated",
         "GPUs that a pod or a job has, and on which no kernel ran for 15 minutes.",
-        calm=Calm("none", living.row(device.GPU_UTIL)),
+        if_empty=EmptyText("none", liveness.row(device.GPU_UTIL)),
         runbooks=("KernelcastGpuIdleAllocated",),
     )
     axis = Axis("short", low=0, decimals=0, thresholds=((None, "text"), (1, "orange")))
@@ -54,7 +54,7 @@ def alerts(*, width: int = 24, height: int = 7) -> Placed:
         "Alerts of kernelcast that fire now, without the word Kernelcast that all their names begin with. The runbook "
         "of each has the first action. Empty: the rules are not "
         "loaded, or Prometheus has stopped evaluating them.",
-        calm=Calm("none fires", _WATCHDOG),
+        if_empty=EmptyText("none fires", _WATCHDOG),
         runbooks=("Watchdog",),
     )
     labels = f"alertname, {ALERT_SUBJECT}"

@@ -3,11 +3,11 @@
 from typing import Any, Final
 
 from kernelcast.grafana import promql
-from kernelcast.grafana.dashboards import crossing, living, words
+from kernelcast.grafana.dashboards import crossing, liveness, words
 from kernelcast.grafana.dashboards.frame import ANY_GPU, ANY_NODE, OWNER
 from kernelcast.grafana.inputs import Thresholds
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Calm, LineStyle, PanelText, Placed, limits, stat, time_series
+from kernelcast.grafana.model.panels import Axis, EmptyText, LineStyle, PanelText, Placed, limits, stat, time_series
 from kernelcast.grafana.model.tables import Column, table
 from kernelcast.grafana.model.targets import Query, column
 from kernelcast.grafana.model.variables import LabelVariable, RankedVariable
@@ -27,7 +27,7 @@ _NONE: Final = "no forecast"
 _SIZES: Final = {"titleSize": 16, "valueSize": 24}
 """Pixels: Grafana would write the words for no forecast as high as the five values, and cut them."""
 
-_UNFORECAST: Final = Calm(_NONE, living.PREDICTIONS, living.LEARNING)
+_UNFORECAST: Final = EmptyText(_NONE, liveness.PREDICTIONS, liveness.LEARNING)
 """Series that nothing draws attention to have no forecast."""
 
 
@@ -110,7 +110,9 @@ def _issued_before(bound: str) -> str:
 
     The millisecond keeps the query valid where nothing is forecast and the variable is empty.
     """
-    return f"max without (instance, rank) ({_bound(bound)} offset ${{horizon}}1ms) and on () group({living.PREDICTORS})"
+    return (
+        f"max without (instance, rank) ({_bound(bound)} offset ${{horizon}}1ms) and on () group({liveness.PREDICTORS})"
+    )
 
 
 def _limit() -> str:
@@ -139,10 +141,10 @@ def _band() -> Placed:
         Query(_issued_before("lower"), "lower bound"),
         Query(_issued_before("upper"), "upper bound"),
         Query(_limit(), f"{_NAME} limit"),
-        living.LEARNING_IN_A_GRAPH,
+        liveness.LEARNING_IN_A_GRAPH,
     ]
-    look = LineStyle(overrides=(*words.units("( expected| limit)?"), *_filled(), limits("limit")))
-    return time_series(text, queries, Axis("none"), look, width=16, height=7)
+    style = LineStyle(overrides=(*words.units("( expected| limit)?"), *_filled(), limits("limit")))
+    return time_series(text, queries, Axis("none"), style, width=16, height=7)
 
 
 def _filled() -> tuple[dict[str, Any], ...]:
@@ -163,7 +165,7 @@ def _next() -> Placed:
     text = PanelText(
         f"Now, and $horizon ahead: {_NAME}",
         "The newest forecast for the series chosen: mean and 95 % interval, beside its value now and its limit.",
-        calm=_UNFORECAST,
+        if_empty=_UNFORECAST,
     )
     queries = [
         *(Query(expr, f"{_NAME} now") for expr in _actual()),
@@ -184,7 +186,7 @@ def _left() -> Placed:
         f"Time left: {_NAME}",
         "Time until half of the simulated paths of the series chosen have crossed its limit; once it is crossed, how "
         "long ago, until the alert ends.",
-        calm=Calm("no breach predicted", living.PREDICTIONS, living.LEARNING),
+        if_empty=EmptyText("no breach predicted", liveness.PREDICTIONS, liveness.LEARNING),
         runbooks=("KernelcastBreachImminent",),
     )
     left = _of_series(forecast.DEGRADATION_TIME, 'quantile="0.5"')
@@ -197,7 +199,7 @@ def _left() -> Placed:
 
 def _age() -> Placed:
     text = PanelText(
-        "Age of this forecast", "Time since the newest value that the forecast rests on.", calm=_UNFORECAST
+        "Age of this forecast", "Time since the newest value that the forecast rests on.", if_empty=_UNFORECAST
     )
     written = _of_series(forecast.FORECAST_TIME)
     axis = Axis("s", low=0, thresholds=((None, "green"), (1800, "orange"), (7200, "red")))
@@ -211,7 +213,7 @@ def _breaches() -> Placed:
         "simulated paths will have crossed it; once it is crossed, how long ago. Skill is against the last value (0 is "
         "as good, 1 is perfect); coverage is the share of past values inside the 95 % interval. A click on a metric "
         "shows its forecast. The predictor learns for 18 blocks of five minutes first; a demo has shorter ones.",
-        calm=Calm("No breach is predicted", living.PREDICTIONS, living.LEARNING),
+        if_empty=EmptyText("No breach is predicted", liveness.PREDICTIONS, liveness.LEARNING),
         runbooks=("KernelcastDegradationPredicted", "KernelcastBreachImminent"),
     )
     labels = "Hostname, gpu, program, kernel, metric, cause, horizon"
@@ -256,13 +258,13 @@ def _probability() -> Placed:
         "Probability of a breach",
         "The prediction over time: a lasting rise is a drift, a spike is uncertain. Above the dashed line an alert "
         "fires. The ten highest.",
-        calm=Calm("No breach was predicted", living.PREDICTIONS),
+        if_empty=EmptyText("No breach was predicted", liveness.PREDICTIONS),
     )
     probable = f"topk(10, {promql.series(forecast.DEGRADATION_PROBABILITY, free=_ANY)})"
     query = Query(probable, f"{{{{metric}}}} {_SUBJECT} {{{{cause}}}} {{{{horizon}}}}")
     alarming = ((None, "transparent"), (_PROBABLE, "red"))
     axis = Axis("percentunit", low=0, high=1, thresholds=alarming)
-    return words.renamed(time_series(text, [query, living.LEARNING_IN_A_GRAPH], axis))
+    return words.renamed(time_series(text, [query, liveness.LEARNING_IN_A_GRAPH], axis))
 
 
 def _coverage() -> Placed:
@@ -274,4 +276,4 @@ def _coverage() -> Placed:
     query = Query(promql.series(forecast.FORECAST_COVERAGE, free=("Hostname",)), "{{metric}}")
     wanted = ((None, "transparent"), (Thresholds().forecast_coverage_ratio, "orange"))
     axis = Axis("percentunit", low=0, high=1, thresholds=wanted)
-    return words.renamed(time_series(text, [query, living.LEARNING_IN_A_GRAPH], axis))
+    return words.renamed(time_series(text, [query, liveness.LEARNING_IN_A_GRAPH], axis))

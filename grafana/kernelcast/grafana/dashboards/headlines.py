@@ -4,12 +4,12 @@ from collections.abc import Collection
 from typing import Final
 
 from kernelcast.grafana import promql
-from kernelcast.grafana.dashboards import crossing, living, words
+from kernelcast.grafana.dashboards import crossing, liveness, words
 from kernelcast.grafana.dashboards.frame import ALERT_NAMES, ALERT_SUBJECT
 from kernelcast.grafana.dashboards.programs.busy import busy_seconds
 from kernelcast.grafana.dashboards.programs.hints import open_since
-from kernelcast.grafana.model import drill
-from kernelcast.grafana.model.panels import ROOMY, Axis, Calm, PanelText, Placed, stat
+from kernelcast.grafana.model import label_links
+from kernelcast.grafana.model.panels import ROOMY, Axis, EmptyText, PanelText, Placed, stat
 from kernelcast.grafana.model.targets import Query
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.catalogue.devices import device
@@ -40,7 +40,7 @@ def steps() -> Placed:
     text = PanelText(
         "Steps a second",
         "Steps that programs end with kernelcast.probe.step(), of the three programs with the most.",
-        calm=Calm("no program reports its steps", living.PROGRAMS),
+        if_empty=EmptyText("no program reports its steps", liveness.PROGRAMS),
     )
     return _rate_of_programs(text, kernel.STEPS)
 
@@ -50,7 +50,7 @@ def items() -> Placed:
     text = PanelText(
         "Items a second",
         "Units of work, such as samples or tokens, that programs give with step(items=), of the three with the most.",
-        calm=Calm("no program reports its items", living.PROGRAMS),
+        if_empty=EmptyText("no program reports its items", liveness.PROGRAMS),
     )
     return _rate_of_programs(text, kernel.ITEMS)
 
@@ -66,7 +66,7 @@ def hottest(*, width: int = 8, height: int = 4) -> Placed:
         "Hottest kernel",
         "The kernel with the most GPU time now, without its parameters, and its share of the GPU time of all kernels. "
         "Collectives are left out: their time is mostly a wait for other GPUs.",
-        links=tuple(drill.of_labels(("program", "kernel"))),
+        links=tuple(label_links.of_labels(("program", "kernel"))),
         runbooks=("KernelcastKernelSlower",),
     )
     every = busy_seconds(free=("kernel",))
@@ -90,7 +90,7 @@ def breach(*, width: int = 8, height: int = 4, free: Collection[str] = ()) -> Pl
         "The series that is expected to cross its threshold next, the cause, and the time after which half of the "
         "simulated paths have crossed it. Once some have, the one that crossed first, and how long ago. The predictor "
         "learns for 18 blocks of five minutes first; a demo has shorter ones.",
-        calm=Calm("none predicted", living.PREDICTIONS, living.LEARNING),
+        if_empty=EmptyText("none predicted", liveness.PREDICTIONS, liveness.LEARNING),
         runbooks=("KernelcastBreachImminent", "KernelcastDegradationPredicted"),
     )
     by = "Hostname, gpu, metric, cause"
@@ -112,7 +112,7 @@ def hints(*, width: int = 8, height: int = 4) -> Placed:
         "What to change",
         "Tunables with a hint that no program has kept or refused yet: the value proposed, the rule that gave it, and "
         "the time since then. Hints that were kept or rolled back are on the page of hints.",
-        calm=Calm("no hint", living.PREDICTORS),
+        if_empty=EmptyText("no hint", liveness.PREDICTORS),
     )
     query = Query(f"topk(3, {open_since()})", "{{program}}: {{tunable}} → {{value}} ({{rule}})")
     return stat(text, [query], Axis("s", low=0), named=True, width=width, height=height)

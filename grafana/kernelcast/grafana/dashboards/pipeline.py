@@ -4,10 +4,19 @@ from collections.abc import Iterable
 from typing import Final
 
 from kernelcast.grafana import promql
-from kernelcast.grafana.dashboards import daemons, exporters, living
+from kernelcast.grafana.dashboards import daemons, exporters, liveness
 from kernelcast.grafana.dashboards.programs import probes
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Calm, LineStyle, PanelText, Placed, stat, state_timeline, time_series
+from kernelcast.grafana.model.panels import (
+    Axis,
+    EmptyText,
+    LineStyle,
+    PanelText,
+    Placed,
+    stat,
+    state_timeline,
+    time_series,
+)
 from kernelcast.grafana.model.targets import Query
 from kernelcast.grafana.rules.objectives import FRESH_SECONDS
 from kernelcast.wire.catalogue import bridge, exporter, predictor, runtime
@@ -58,7 +67,7 @@ def _not_stored_in_range() -> Placed:
         promql.series(bridge.DISCARDED_POINTS, extra=('cause!~"wire_only|older"',)),
     )
     description = "Messages that the bridge could not decode, and points that it refused, in this time range."
-    alive = f"group({living.BRIDGES})"
+    alive = f"group({liveness.BRIDGES})"
     return _in_range("Refused in this range", description, counters, ("KernelcastDecodeFailures",), alive)
 
 
@@ -135,7 +144,7 @@ def _unreadable() -> Placed:
     text = PanelText(
         "Messages that could not be decoded",
         "By topic and error; the messages are in the dead-letter topic.",
-        calm=Calm("none", living.BRIDGES),
+        if_empty=EmptyText("none", liveness.BRIDGES),
     )
     failures = promql.marked(promql.series(bridge.DECODE_FAILURES))
     query = Query(f"sum by (topic, error) ({failures})", "{{topic}} {{error}}")
@@ -147,7 +156,7 @@ def _not_stored() -> Placed:
         "Points not stored, a second",
         "By cause, without the points that are for the predictor alone. Some older points are normal; second_writer "
         "means that two processes write one series. A limit means that series are missing.",
-        calm=Calm("none", living.BRIDGES),
+        if_empty=EmptyText("none", liveness.BRIDGES),
     )
     discarded = promql.rate(promql.series(bridge.DISCARDED_POINTS, extra=('cause!="wire_only"',)))
     return time_series(text, [Query(f"sum by (cause) ({discarded}) > 0", "{{cause}}")], Axis("short", low=0))
@@ -158,7 +167,7 @@ def _shared_identities() -> Placed:
         "Identities shared by two live producers",
         "Signs a second that two producers use one job and instance, by sign. A few at a restart are normal; a lasting "
         "line means that each needs its own service.instance.id or host name.",
-        calm=Calm("none", living.BRIDGES),
+        if_empty=EmptyText("none", liveness.BRIDGES),
     )
     conflicts = promql.rate(promql.series(bridge.IDENTITY_CONFLICTS))
     query = Query(f"sum by (job, instance, sign) ({conflicts}) > 0", "{{job}} {{instance}} {{sign}}")
@@ -169,7 +178,7 @@ def _lost_deltas() -> Placed:
     text = PanelText(
         "Delta points lost, by producer",
         "Delta points that are in no total. `older`: they are late, or the producer's clock has been set back.",
-        calm=Calm("none", living.BRIDGES),
+        if_empty=EmptyText("none", liveness.BRIDGES),
     )
     lost = promql.rate(promql.series(bridge.LOST_DELTA_POINTS))
     query = Query(f"sum by (job, instance, outcome) ({lost}) > 0", "{{job}} {{instance}} {{outcome}}")
@@ -181,7 +190,7 @@ def _lost() -> Placed:
         "Messages lost",
         "Messages that Kafka refused or that never entered the queue. Totals are cumulative: the next message includes "
         "them.",
-        calm=Calm("none", living.BRIDGES),
+        if_empty=EmptyText("none", liveness.BRIDGES),
     )
     failed = promql.rate(promql.series(runtime.PRODUCER_MESSAGES, extra=('outcome="failed"',)))
     dropped = promql.rate(promql.series(runtime.PRODUCER_DROPPED))
@@ -196,7 +205,7 @@ def _dead_letters() -> Placed:
     text = PanelText(
         "Dead letters",
         "Unusable messages that were sent to the dead-letter topic, or dropped beyond its rate limit.",
-        calm=Calm("none", living.BRIDGES),
+        if_empty=EmptyText("none", liveness.BRIDGES),
     )
     letters = promql.marked(promql.series(runtime.DEADLETTER_MESSAGES))
     query = Query(f"sum by (job, topic, outcome) ({letters})", "{{job}} {{topic}} {{outcome}}")

@@ -8,8 +8,8 @@ from typing import Any, Final
 import attr
 from grafanalib import core
 
+from kernelcast.grafana.model.grafana_schema import to_grafana_schema
 from kernelcast.grafana.model.links import with_runbooks
-from kernelcast.grafana.model.modern import modern
 from kernelcast.grafana.model.panels import Placed
 from kernelcast.grafana.model.targets import DATASOURCE
 
@@ -91,7 +91,7 @@ class Dashboard:
         Args:
             runbooks_url: The page of runbooks; without an address panels do not link to it.
         """
-        board = modern(self._assemble())
+        board = to_grafana_schema(self._assemble())
         board["panels"] = [with_runbooks(panel, runbooks_url) for panel in board["panels"]]
         return json.dumps(board, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 

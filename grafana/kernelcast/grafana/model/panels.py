@@ -12,17 +12,17 @@ from typing import Any, Final
 import attr
 from grafanalib import core
 
-from kernelcast.grafana.model import drill
+from kernelcast.grafana.model import label_links
 from kernelcast.grafana.model.links import Link, to_runbook
 from kernelcast.grafana.model.targets import DATASOURCE, Query
 
 Json = dict[str, Any]
-Thresholds = tuple[tuple[float | None, str], ...]
+ThresholdSteps = tuple[tuple[float | None, str], ...]
 """Steps from low to high: where each begins (None for the first) and its colour."""
 States = Mapping[str, tuple[str, str]]
 """Value, as text, to the word for it and its colour; an empty colour leaves the text's own."""
 
-CALM: Final[Thresholds] = ((None, "green"),)
+NO_THRESHOLDS: Final[ThresholdSteps] = ((None, "green"),)
 _WIDE: Final = 12
 """Columns of the grid from which a graph has its legend beside it, a line for each series: eight fit at height 6."""
 _LOW: Final = 5
@@ -45,7 +45,7 @@ _NO_DATA: Final[Json] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Calm:
+class EmptyText:
     """Words for an empty result, which are shown only while the measurement lives.
 
     Grafana's own text for an empty result (`noValue`) stands there whether there is nothing to report or nothing
@@ -59,7 +59,7 @@ class Calm:
 
     words: str
     proof: str
-    before: "Calm | None" = None
+    before: "EmptyText | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +69,15 @@ class PanelText:
     Attributes:
         title: A few words.
         description: The question it answers, in a sentence or two.
-        calm: Words for an empty result; None leaves Grafana's "No data". A graph draws a line at 0 instead, which ends
-            where the measurement ends.
+        if_empty: Words for an empty result; None leaves Grafana's "No data". A graph draws a line at 0 instead, which
+            ends where the measurement ends.
         links: Pages beside those of the names in the legend; a table has links in its columns.
         runbooks: Alerts about the panel's values.
     """
 
     title: str
     description: str
-    calm: Calm | None = None
+    if_empty: EmptyText | None = None
     links: tuple[Link, ...] = ()
     runbooks: tuple[str, ...] = ()
 
@@ -94,7 +94,7 @@ class Axis:
     low: float | None = None
     high: float | None = None
     decimals: int | None = None
-    thresholds: Thresholds = CALM
+    thresholds: ThresholdSteps = NO_THRESHOLDS
     soft_high: float | None = None
     logarithmic: bool = False
     states: States = field(default_factory=dict)
@@ -113,7 +113,7 @@ class Axis:
 
 def _defaults(text: PanelText, axis: Axis, queries: Sequence[Query]) -> Json:
     named = _LABEL.findall(" ".join(query.legend for query in queries))
-    links = [link.of_series() for link in (*text.links, *drill.of_labels(named))]
+    links = [link.of_series() for link in (*text.links, *label_links.of_labels(named))]
     return {**axis.defaults(), **({"links": links} if links else {})}
 
 
@@ -173,22 +173,22 @@ def time_series(
     text: PanelText,
     queries: Sequence[Query],
     axis: Axis,
-    look: LineStyle = LineStyle(),
+    style: LineStyle = LineStyle(),
     *,
     width: int = 12,
     height: int = 8,
 ) -> Placed:
     """Lines, stacked areas or bars over time."""
     custom = {
-        "drawStyle": "bars" if look.bars else "line",
-        "fillOpacity": 70 if look.stacked or look.bars else 0,
-        "stacking": {"group": "A", "mode": "normal"} if look.stacked else {},
+        "drawStyle": "bars" if style.bars else "line",
+        "fillOpacity": 70 if style.stacked or style.bars else 0,
+        "stacking": {"group": "A", "mode": "normal"} if style.stacked else {},
         "axisSoftMax": _LEAST_SHARE if _is_open_share(axis) else axis.soft_high,
         "scaleDistribution": {"log": 10, "type": "log" if axis.logarithmic else "linear"},
-        "thresholdsStyle": {"mode": "off" if axis.thresholds == CALM else "dashed"},
+        "thresholdsStyle": {"mode": "off" if axis.thresholds == NO_THRESHOLDS else "dashed"},
     }
-    if text.calm is not None:
-        queries = [*queries, Query(f"0 * group({text.calm.proof})", "measured")]
+    if text.if_empty is not None:
+        queries = [*queries, Query(f"0 * group({text.if_empty.proof})", "measured")]
     beside = width >= _WIDE
     panel = core.TimeSeries(
         **_frame(text, queries),
@@ -198,7 +198,7 @@ def time_series(
         legendCalcs=["lastNotNull", "max"] if beside or height > _LOW else [],
         tooltipMode="multi",
         tooltipSort="desc",
-        overrides=list(look.overrides),
+        overrides=list(style.overrides),
         extraJson={
             "fieldConfig": {"defaults": {**_defaults(text, axis, queries), "custom": custom}},
             "options": {
@@ -235,33 +235,33 @@ def stat(
     if named and width < ROOMY:
         options["text"] = {"titleSize": _NAME_PIXELS}
     queries = [replace(query, instant=True) for query in queries]
-    if text.calm is not None:
-        queries = [replace(query, expr=while_measured(query.expr, text.calm)) for query in queries]
-        queries.append(Query(_if_empty([query.expr for query in queries], text.calm), NAMELESS, instant=True))
-    judged = axis if axis.thresholds != CALM else replace(axis, thresholds=((None, "text"),))
+    if text.if_empty is not None:
+        queries = [replace(query, expr=while_measured(query.expr, text.if_empty)) for query in queries]
+        queries.append(Query(_if_empty([query.expr for query in queries], text.if_empty), NAMELESS, instant=True))
+    judged = axis if axis.thresholds != NO_THRESHOLDS else replace(axis, thresholds=((None, "text"),))
     defaults = {**_defaults(text, judged, queries), "color": {"mode": "thresholds"}, "mappings": _mappings(text, axis)}
     config = {"defaults": defaults, "overrides": []}
     return Placed(plain(text, queries, "stat", options, config), width, height)
 
 
-def while_measured(expr: str, calm: Calm) -> str:
+def while_measured(expr: str, if_empty: EmptyText) -> str:
     """A figure over a time range says nothing about now where the measurement has ended."""
-    return f"({expr}) and on () group({calm.proof})" if "$__range" in expr else expr
+    return f"({expr}) and on () group({if_empty.proof})" if "$__range" in expr else expr
 
 
-def _if_empty(exprs: Sequence[str], calm: Calm) -> str:
+def _if_empty(exprs: Sequence[str], if_empty: EmptyText) -> str:
     """`EMPTY`, or `EMPTY - 1` before, where no query has a result although the measurement lives."""
-    empty = f"{EMPTY} * group({calm.proof})"
-    if calm.before is not None:
-        empty = f"({empty} or {EMPTY - 1} * group({calm.before.proof}))"
+    empty = f"{EMPTY} * group({if_empty.proof})"
+    if if_empty.before is not None:
+        empty = f"({empty} or {EMPTY - 1} * group({if_empty.before.proof}))"
     return f"{empty} unless on () ({' or '.join(f'({expr})' for expr in exprs)})"
 
 
 def _mappings(text: PanelText, axis: Axis) -> list[Json]:
     mappings = [_NO_DATA, *([mapping(axis.states)] if axis.states else [])]
-    if text.calm is not None:
-        said = (text.calm, *([text.calm.before] if text.calm.before else []))
-        mappings.append(mapping({str(EMPTY - place): (calm.words, "text") for place, calm in enumerate(said)}))
+    if text.if_empty is not None:
+        said = (text.if_empty, *([text.if_empty.before] if text.if_empty.before else []))
+        mappings.append(mapping({str(EMPTY - place): (if_empty.words, "text") for place, if_empty in enumerate(said)}))
     return mappings
 
 

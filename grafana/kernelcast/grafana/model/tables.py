@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from kernelcast.grafana.model import drill
+from kernelcast.grafana.model import label_links
 from kernelcast.grafana.model.links import Link
 from kernelcast.grafana.model.panels import (
     EMPTY,
     Axis,
-    Calm,
+    EmptyText,
     Json,
     PanelText,
     Placed,
@@ -20,8 +20,8 @@ from kernelcast.grafana.model.panels import (
 )
 from kernelcast.grafana.model.targets import Query
 
-_CALM: Final = "calm"
-_CALM_HEADING: Final = "Result"
+_EMPTY_COLUMN: Final = "calm"
+_EMPTY_HEADING: Final = "Result"
 """The words for an empty table: in a column of a name they would be a link, and cut at the column's width."""
 
 
@@ -115,17 +115,19 @@ def table(
         height: Rows of the grid.
     """
     headings = {item.source: item.heading for item in columns}
-    columns = [item if item.link else replace(item, link=drill.in_column(item.source, headings)) for item in columns]
-    if text.calm is not None:
+    columns = [
+        item if item.link else replace(item, link=label_links.in_column(item.source, headings)) for item in columns
+    ]
+    if text.if_empty is not None:
         # Words of a column replace the mapping of the table.
         hidden = {str(EMPTY): ("", "")}
         columns = [
             replace(item, words={**item.words, **hidden}) if item.words or item.prefix else item for item in columns
         ]
-        queries = [replace(query, expr=while_measured(query.expr, text.calm)) for query in queries]
-        queries[0] = replace(queries[0], expr=_row_if_empty(queries[0].expr, text.calm))
-        columns = [Column(_CALM, _CALM_HEADING), *columns]
-        headings = {_CALM: _CALM_HEADING, **headings}
+        queries = [replace(query, expr=while_measured(query.expr, text.if_empty)) for query in queries]
+        queries[0] = replace(queries[0], expr=_row_if_empty(queries[0].expr, text.if_empty))
+        columns = [Column(_EMPTY_COLUMN, _EMPTY_HEADING), *columns]
+        headings = {_EMPTY_COLUMN: _EMPTY_HEADING, **headings}
     value_fields = (
         [f"Value #{chr(ord('A') + index)}" for index in range(len(queries))] if len(queries) > 1 else ["Value"]
     )
@@ -141,7 +143,7 @@ def table(
             **Axis(
                 "string"
             ).defaults(),  # columns of numbers have units; a process or job whose id is 10000 is not "10 K"
-            "mappings": [] if text.calm is None else [{"type": "value", "options": {str(EMPTY): {"text": ""}}}],
+            "mappings": [] if text.if_empty is None else [{"type": "value", "options": {str(EMPTY): {"text": ""}}}],
             "custom": {"align": "auto", "cellOptions": {"type": "auto"}, "filterable": True},
         },
         "overrides": [item.override() for item in columns if not item.is_plain],
@@ -168,8 +170,8 @@ def first_rows(placed: Placed, count: int) -> Placed:
     return placed
 
 
-def _row_if_empty(expr: str, calm: Calm) -> str:
+def _row_if_empty(expr: str, if_empty: EmptyText) -> str:
     """The table's rows, or one that holds the words, in a column of their own."""
-    empty = f'label_replace({EMPTY} * group({calm.proof}), "{_CALM}", "{calm.words}", "", "")'
+    empty = f'label_replace({EMPTY} * group({if_empty.proof}), "{_EMPTY_COLUMN}", "{if_empty.words}", "", "")'
     rows = f"({expr}) or on () {empty}"
-    return rows if calm.before is None else _row_if_empty(rows, calm.before)
+    return rows if if_empty.before is None else _row_if_empty(rows, if_empty.before)

@@ -120,7 +120,7 @@ def groups(
 
     Args:
         candidates: The accepted ones.
-        wide: Whether a finding about this rack, node or program with this cause lasts; then any number of GPUs suffices.
+        wide: Whether a finding about this rack, node or program with this cause lasts; then one GPU suffices.
         rack_of: From a host to its rack.
     """
     placed = [(one, place_of(one.latest.labels, rack_of)) for one in candidates]

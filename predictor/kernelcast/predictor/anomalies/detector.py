@@ -125,8 +125,14 @@ class AnomalyDetector:
             interval = self._interval(rows, filled, known, (deviation, explained))
             score[rows], onset[rows] = self._step_block(rows, interval, weight[rows])
         for group in self._seasons:
-            at = group.rows
-            group.learn(filled[at], self._count[at], smallest[at], known[at].astype(np.float32), weight[at])
+            part = group.rows
+            group.learn(
+                filled[part],
+                self._count[part],
+                smallest[part],
+                known[part].astype(np.float32),
+                weight[part],
+            )
         self._count += known
         np.copyto(self._latest, values, where=known)
         return AnomalyStep(score, onset, self._direction.copy(), self._kind.copy())
@@ -138,9 +144,9 @@ class AnomalyDetector:
             return None, explained
         deviation = np.zeros(len(filled), np.float32)
         for group in self._seasons:
-            at = group.rows
-            deviation[at] = group.deviation(filled[at], self._count[at], smallest[at])
-            explained[at] = group.explains(self._evidence.levels.spread(at))
+            part = group.rows
+            deviation[part] = group.deviation(filled[part], self._count[part], smallest[part])
+            explained[part] = group.explains(self._evidence.levels.spread(part))
         return deviation, explained
 
     def _interval(self, rows: slice, filled: Floats, known: Bools, season: tuple[Float32s | None, Bools]) -> Interval:
@@ -169,11 +175,11 @@ class AnomalyDetector:
     def _describe(self, rows: slice, evidence: AnomalyEvidence) -> None:
         """Kind and direction are those of an episode's first row; a spike that stays becomes a level shift."""
         age, kind, direction = self._episodes.age[rows], self._kind[rows], self._direction[rows]
-        opens = (age == 1) | ((age > 1) & (evidence.kind == AnomalyKind.MISSING))
-        np.copyto(kind, evidence.kind, where=opens)
-        np.copyto(direction, evidence.direction, where=opens)
-        stays = (age > SHIFT_AGE) & (kind == AnomalyKind.SPIKE) & self._episodes.off[rows]
-        kind[stays] = AnomalyKind.LEVEL_SHIFT
+        describes = (age == 1) | ((age > 1) & (evidence.kind == AnomalyKind.MISSING))
+        np.copyto(kind, evidence.kind, where=describes)
+        np.copyto(direction, evidence.direction, where=describes)
+        lasts = (age > SHIFT_AGE) & (kind == AnomalyKind.SPIKE) & self._episodes.off[rows]
+        kind[lasts] = AnomalyKind.LEVEL_SHIFT
         over = age == 0
         kind[over] = AnomalyKind.NONE
         direction[over] = 0

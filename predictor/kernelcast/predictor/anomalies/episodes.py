@@ -54,26 +54,26 @@ class Episodes:
         """
         settings = self._settings
         inside = self.age[rows] > 0
-        opens = ~inside & (new >= settings.notice)
+        is_opening = ~inside & (new >= settings.notice)
         adopted = self.age[rows] >= settings.adoption
-        off = opens | (inside & (every >= np.where(adopted, settings.notice, settings.hysteresis)))
+        off = is_opening | (inside & (every >= np.where(adopted, settings.notice, settings.hysteresis)))
         calm = np.where(off, np.float32(0), self._calm[rows] + 1)
-        goes_on = opens | (inside & (calm < settings.calm))
-        self.age[rows] = np.where(goes_on, self.age[rows] + 1, 0)
+        continues = is_opening | (inside & (calm < settings.calm))
+        self.age[rows] = np.where(continues, self.age[rows] + 1, 0)
         self._calm[rows], self.off[rows] = calm, off
-        alarm = goes_on & ~self._acute[rows] & (np.where(inside, *alarming) >= 1)
-        self._acute[rows] = goes_on & (self._acute[rows] | alarm)
-        held = np.where(goes_on, every, new)
-        held = np.where(self._acute[rows], held, np.minimum(held, BELOW_ALARM))
-        onset = self._onsets(rows, opens & ~alarm, alarm, held)
-        score = np.where(self._acute[rows] & off, np.maximum(held, 1), held)
+        alarm = continues & ~self._acute[rows] & (np.where(inside, *alarming) >= 1)
+        self._acute[rows] = continues & (self._acute[rows] | alarm)
+        published = np.where(continues, every, new)
+        published = np.where(self._acute[rows], published, np.minimum(published, BELOW_ALARM))
+        onset = self._onsets(rows, is_opening & ~alarm, alarm, published)
+        score = np.where(self._acute[rows] & off, np.maximum(published, 1), published)
         return score, onset
 
-    def _onsets(self, rows: slice, opens: Bools, alarm: Bools, score: Float32s) -> Float32s:
+    def _onsets(self, rows: slice, is_opening: Bools, alarm: Bools, score: Float32s) -> Float32s:
         settings = self._settings
         noticed, alarmed = self._since_notice[rows], self._since_alarm[rows]
-        sounds = alarm & (alarmed >= settings.refractory)
-        reported = sounds | (opens & (np.minimum(noticed, alarmed) >= settings.refractory))
+        alarms_now = alarm & (alarmed >= settings.refractory)
+        reported = alarms_now | (is_opening & (np.minimum(noticed, alarmed) >= settings.refractory))
         np.copyto(noticed, np.where(reported, 0, noticed + 1))
-        np.copyto(alarmed, np.where(sounds, 0, alarmed + 1))
+        np.copyto(alarmed, np.where(alarms_now, 0, alarmed + 1))
         return np.where(reported, score, np.float32(0))

@@ -15,9 +15,9 @@ FEATURES: Final = 3  # without the deviation from the season, which comes from `
 
 CLIP: Final = 3.0
 SPREAD_WEIGHT: Final = 1 / 300
-FREE: Final = 20  # rows in which outliers move the level like any other value
+UNCLIPPED_ROWS: Final = 20  # rows in which outliers move the level like any other value
 RANGE_MARGIN: Final = 0.1  # of the range: a value this far outside it is still inside
-DEVIATION: Final = 1.25  # standard deviations in a mean absolute deviation of the normal distribution
+SIGMA_RATIO: Final = 1.25  # standard deviations in a mean absolute deviation of the normal distribution
 
 
 class Levels:
@@ -47,8 +47,8 @@ class Levels:
         for level in (self._fast, self._short, self._slow):
             np.copyto(level[rows], values, where=first)
         slow = self._slow[rows]
-        near = self._near(rows, values, count)
-        short = self._short[rows] + self._weight(self._settings.short, count) * (near - self._short[rows])
+        clipped = self._clipped(rows, values, count)
+        short = self._short[rows] + self._weight(self._settings.short, count) * (clipped - self._short[rows])
         return np.stack([values - slow, values - self._fast[rows], short - slow]).astype(np.float32)
 
     def inside(self, rows: slice, values: Floats) -> Bools:
@@ -58,12 +58,12 @@ class Levels:
         within: Bools = (values >= lowest - margin) & (values <= highest + margin)
         return within
 
-    def _near(self, rows: slice, values: Floats, count: Float32s) -> Floats:
+    def _clipped(self, rows: slice, values: Floats, count: Float32s) -> Floats:
         """The values, at most `largest_residual` standard deviations from the slow level."""
         slow = self._slow[rows]
-        most = self._settings.largest_residual * np.maximum(self._spread[rows], 0.5 * self.smallest(rows))
-        near: Floats = np.where(count < FREE, values, slow + np.clip(values - slow, -most, most))
-        return near
+        bound = self._settings.largest_residual * np.maximum(self._spread[rows], 0.5 * self.smallest(rows))
+        clipped: Floats = np.where(count < UNCLIPPED_ROWS, values, slow + np.clip(values - slow, -bound, bound))
+        return clipped
 
     def smallest(self, rows: slice) -> Float32s:
         """Shape (n,), the smallest deviation that matters."""
@@ -90,17 +90,21 @@ class Levels:
         """
         settings = self._settings
         slow, spread = self._slow[rows], self._spread[rows]
-        near = self._near(rows, values, count)
+        clipped = self._clipped(rows, values, count)
         lowest, highest = self._lowest[rows], self._highest[rows]
         np.minimum(lowest, values, out=lowest, where=known > 0)
         np.maximum(highest, values, out=highest, where=known > 0)
         error = values - slow
-        tame = np.where(count < FREE, error, np.clip(error, -CLIP * spread, CLIP * spread))
-        spread += self._weight(SPREAD_WEIGHT, count) * weight * (DEVIATION * np.abs(tame).astype(np.float32) - spread)
-        slow += self._weight(settings.slow, count) * weight * tame
-        for level, share, newest in ((self._fast, settings.fast, values), (self._short, settings.short, near)):
-            here = level[rows]
-            here += self._weight(share, count) * known * (newest - here)
+        clipped_error = np.where(count < UNCLIPPED_ROWS, error, np.clip(error, -CLIP * spread, CLIP * spread))
+        spread += (
+            self._weight(SPREAD_WEIGHT, count)
+            * weight
+            * (SIGMA_RATIO * np.abs(clipped_error).astype(np.float32) - spread)
+        )
+        slow += self._weight(settings.slow, count) * weight * clipped_error
+        for level, share, newest in ((self._fast, settings.fast, values), (self._short, settings.short, clipped)):
+            mean = level[rows]
+            mean += self._weight(share, count) * known * (newest - mean)
 
     @staticmethod
     def _weight(share: float, count: Float32s) -> Float32s:

@@ -21,14 +21,14 @@ class RunModel:
     half as long again as the longest one before, so that regular gaps are normal.
     """
 
-    def __init__(self, rows: int, most: float) -> None:
+    def __init__(self, rows: int, max_rarity: float) -> None:
         """Begin with series that never had the event.
 
         Args:
             rows: How many series.
-            most: Largest -log10 of the probability of one interval.
+            max_rarity: Largest -log10 of the probability of one interval.
         """
-        self._least_share = np.float32(10**-most)
+        self._least_share = np.float32(10**-max_rarity)
         self._run: Float32s = np.zeros(rows, np.float32)
         self._longest: Float32s = np.zeros(rows, np.float32)
         self._share: Float32s = np.zeros(rows, np.float32)

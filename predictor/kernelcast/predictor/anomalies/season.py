@@ -10,12 +10,12 @@ from kernelcast.predictor.arrays import Bools, Floats, Ints
 
 Float32s: TypeAlias = NDArray[np.float32]
 
-MOST_SLOTS: Final = 288  # a day of 5 minutes; longer seasons share slots
-JOIN: Final = np.float32(0.2)  # weight of the newest cycle
+MAX_SLOTS: Final = 288  # a day of 5 minutes; longer seasons share slots
+CYCLE_WEIGHT: Final = np.float32(0.2)  # weight of the newest cycle
 CLIP: Final = np.float32(5.0)
-FREE: Final = 20  # intervals after the first cycle in which every residual counts in full
+UNCLIPPED_ROWS: Final = 20  # intervals after the first cycle in which every residual counts in full
 SPREAD_WEIGHT: Final = np.float32(1 / 100)
-DEVIATION: Final = np.float32(1.25)
+SIGMA_RATIO: Final = np.float32(1.25)
 
 
 class SeasonGroup:
@@ -28,7 +28,7 @@ class SeasonGroup:
         self._slow = np.float32(settings.slow)
         self._largest = np.float32(settings.largest_residual)
         self._explained = np.float32(settings.explained)
-        self._slots = min(season, MOST_SLOTS)
+        self._slots = min(season, MAX_SLOTS)
         self._profile: Float32s = np.zeros((self._slots, len(rows)), np.float32)
         self._offset, self._short, self._spread = np.zeros((3, len(rows)), np.float32)
         self._phase = 0
@@ -41,8 +41,8 @@ class SeasonGroup:
             count: Shape (series,), values before these.
             smallest: Shape (series,), the smallest deviation that matters.
         """
-        near = self._near(self._residual(values), count, smallest)
-        moved = self._short + self._short_weight * (near - self._short)
+        clipped = self._clipped(self._residual(values), count, smallest)
+        moved = self._short + self._short_weight * (clipped - self._short)
         return np.where(count < self.season, np.float32(0), moved)
 
     def explains(self, spread: Float32s) -> Bools:
@@ -62,27 +62,29 @@ class SeasonGroup:
         """
         first = count < self.season
         residual = self._residual(values)
-        here = self._profile[self._slot()]
+        profile = self._profile[self._slot()]
         since = np.maximum(count - self.season, 0)
-        tame = np.where(since < 1, residual, np.clip(residual, -CLIP * self._spread, CLIP * self._spread))
+        clipped_error = np.where(since < 1, residual, np.clip(residual, -CLIP * self._spread, CLIP * self._spread))
         intervals = -(-self.season // self._slots)
-        share = weight * np.maximum(JOIN, 1 / (count / self.season + 1)) / np.float32(intervals)
+        share = weight * np.maximum(CYCLE_WEIGHT, 1 / (count / self.season + 1)) / np.float32(intervals)
         seen = np.minimum(np.float32(self._phase - self._first_phase()), count)
-        here += np.where(first, (values.astype(np.float32) - here) / (seen + 1), share * tame)
+        profile += np.where(first, (values.astype(np.float32) - profile) / (seen + 1), share * clipped_error)
         later = weight * ~first
-        self._offset += self._slow * later * tame
-        self._spread += np.maximum(SPREAD_WEIGHT, 1 / (since + 1)) * later * (DEVIATION * np.abs(tame) - self._spread)
-        self._short += self._short_weight * known * ~first * (self._near(residual, count, smallest) - self._short)
+        self._offset += self._slow * later * clipped_error
+        self._spread += (
+            np.maximum(SPREAD_WEIGHT, 1 / (since + 1)) * later * (SIGMA_RATIO * np.abs(clipped_error) - self._spread)
+        )
+        self._short += self._short_weight * known * ~first * (self._clipped(residual, count, smallest) - self._short)
         self._phase = (self._phase + 1) % self.season
 
     def _residual(self, values: Floats) -> Float32s:
         residual: Float32s = values.astype(np.float32) - self._profile[self._slot()] - self._offset
         return residual
 
-    def _near(self, residual: Float32s, count: Float32s, smallest: Float32s) -> Float32s:
+    def _clipped(self, residual: Float32s, count: Float32s, smallest: Float32s) -> Float32s:
         """The residuals, at most `largest_residual` standard deviations once these are known."""
-        most = self._largest * np.maximum(self._spread, np.float32(0.5) * smallest)
-        return np.where(count < self.season + FREE, residual, np.clip(residual, -most, most))
+        bound = self._largest * np.maximum(self._spread, np.float32(0.5) * smallest)
+        return np.where(count < self.season + UNCLIPPED_ROWS, residual, np.clip(residual, -bound, bound))
 
     def _slot(self) -> int:
         return self._phase * self._slots // self.season

@@ -20,7 +20,7 @@ from kernelcast.predictor.arrays import Bools, Ints
 
 Float32s: TypeAlias = NDArray[np.float32]
 
-EARLY: Final = 30  # rows in which the largest value so far serves as the quantile
+EARLY_ROWS: Final = 30  # rows in which the largest value so far serves as the quantile
 QUANTILE_WEIGHT: Final = 1 / 3000
 EXCESS_WEIGHT: Final = 1 / 300
 CLUSTER_WEIGHT: Final = 1 / 2000
@@ -29,7 +29,7 @@ SHAPE_PRIOR: Final = 0.3
 SHAPE_PRIOR_COUNT: Final = 40.0
 SHAPE_FACTOR: Final = 1.8
 """Bounded excesses make the shape by moments too small: that of Student's t with three degrees is 0.2, not 0.33."""
-SEEN: Final = 20
+EXCESS_PRIOR_COUNT: Final = 20
 SHAPE_LIMITS: Final = (0.02, 0.7)
 SCALE_SHARE: Final = 0.25  # of the smallest deviation that matters: the smallest scale of a tail
 CLUSTER_PRIOR: Final = 200  # values that the first rate of clusters counts for
@@ -120,8 +120,8 @@ class TailModel:
         shape = _tail_shape(self._shape[side, series], self._above_share * count[row])
         ratio = np.minimum(peaks.excess[chosen] / (scale * (1 - shape)), LARGEST_RATIO)
         rarity = np.log10(1 + shape * ratio) / shape - np.log10(self._clusters[feature, series])
-        alone = ~self._above[side, series] & (feature < self._immediate)
-        rarity = np.where(alone, isolated[row] * rarity, rarity)
+        first_off = ~self._above[side, series] & (feature < self._immediate)
+        rarity = np.where(first_off, isolated[row] * rarity, rarity)
         every[side, row] = rarity
         new[side, row] = np.where(value > self._margin * self._record[side, series], rarity, np.float32(0))
         return every.reshape(2, self._features, -1), new.reshape(2, self._features, -1)
@@ -140,8 +140,8 @@ class TailModel:
         quantile, mean = self._quantile[:, rows], self._excess[:, rows]
         rate = np.maximum(np.float32(QUANTILE_WEIGHT), 1 / (count + 10)) * weight / self._above_share
         quantile += (peaks.above - self._above_share) * rate * np.maximum(mean, TINY)
-        self._learn_excesses(peaks, count, weight * (count >= EARLY))
-        early = np.flatnonzero((count < EARLY) & (weight > 0))
+        self._learn_excesses(peaks, count, weight * (count >= EARLY_ROWS))
+        early = np.flatnonzero((count < EARLY_ROWS) & (weight > 0))
         if len(early):
             record = self._record[:, rows]
             largest = np.maximum(record[:, early], peaks.signed[:, early])
@@ -178,7 +178,7 @@ class TailModel:
         mean = self._excess[side, series]
         excess = np.minimum(peaks.excess[chosen], LARGEST_EXCESS * np.maximum(mean, TINY))
         seen = self._above_share * count[row]
-        step = np.maximum(np.float32(EXCESS_WEIGHT), 1 / (seen + SEEN)) * weight[row]
+        step = np.maximum(np.float32(EXCESS_WEIGHT), 1 / (seen + EXCESS_PRIOR_COUNT)) * weight[row]
         moved = mean + step * (excess - mean)
         self._excess[side, series] = moved
         shape = self._shape[side, series]
@@ -192,5 +192,5 @@ def _tail_shape(squares: Float32s, seen: Float32s) -> Float32s:
     With few excesses `seen` it is drawn towards the prior.
     """
     raw = SHAPE_FACTOR * 0.5 * (1 - 1 / np.maximum(squares - 1, np.float32(1e-3)))
-    drawn = (raw * seen + SHAPE_PRIOR * SHAPE_PRIOR_COUNT) / (seen + SHAPE_PRIOR_COUNT)
-    return np.clip(drawn, *SHAPE_LIMITS).astype(np.float32)
+    shrunk = (raw * seen + SHAPE_PRIOR * SHAPE_PRIOR_COUNT) / (seen + SHAPE_PRIOR_COUNT)
+    return np.clip(shrunk, *SHAPE_LIMITS).astype(np.float32)

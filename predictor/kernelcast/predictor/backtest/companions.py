@@ -56,7 +56,7 @@ class Companion:
         """Whether the labels that both have are equal."""
         return all(labels.get(name, value) == value for name, value in self.labels.items())
 
-    def at(self, seconds: Floats) -> Floats:
+    def values_at(self, seconds: Floats) -> Floats:
         """Values at some times, each the newest one so far; NaN where that is too old."""
         place = np.searchsorted(self.seconds, seconds, side="right") - 1
         found = self.values[np.maximum(place, 0)]
@@ -85,7 +85,7 @@ class Companions:
             table: The series that they accompany.
             found: The companions.
         """
-        self._table, self._found = table or CsvTable(), found
+        self._table, self._companions = table or CsvTable(), found
 
     @classmethod
     def of_file(cls, table: CsvTable, path: Path | None) -> "Companions":
@@ -103,7 +103,7 @@ class Companions:
 
     def __bool__(self) -> bool:
         """Whether there are any."""
-        return bool(self._found)
+        return bool(self._companions)
 
     def values(self, batch: SeriesBatch, metric: Metric | None) -> Floats | None:
         """A companion's values at each interval of a batch, shape (n, t); None where no series has it.
@@ -114,7 +114,7 @@ class Companions:
 
     def metrics(self, batch: SeriesBatch) -> dict[str, Floats]:
         """All companions of a batch that are metrics of its GPUs, by Prometheus name, each of shape (n, t)."""
-        names = sorted({each.metric for each in self._found} - _OF_PROGRAMS)
+        names = sorted({each.metric for each in self._companions} - _OF_PROGRAMS)
         found = {name: self._named(batch, name) for name in names}
         return {name: values for name, values in found.items() if values is not None}
 
@@ -123,14 +123,18 @@ class Companions:
         if metric != kernel.DURATION.prometheus_name:
             return None
         rows = [
-            [each.at(_ends(one)) for each in self._found if each.metric == metric and self._is_sibling(each, one)]
+            [
+                each.values_at(_ends(one))
+                for each in self._companions
+                if each.metric == metric and self._is_sibling(each, one)
+            ]
             for one in batch.series
         ]
         most = max((len(row) for row in rows), default=0)
         if not most:
             return None
-        nothing = np.full(batch.panel.length, np.nan)
-        return np.stack([np.stack([*row, *[nothing] * (most - len(row))]) for row in rows])
+        missing = np.full(batch.panel.length, np.nan)
+        return np.stack([np.stack([*row, *[missing] * (most - len(row))]) for row in rows])
 
     def programs(self, batch: SeriesBatch) -> Floats | None:
         """Number of programs on the GPU, shape (n, t); None where the companions do not show it.
@@ -140,24 +144,24 @@ class Companions:
         rows = [self._programs(one) for one in batch.series]
         if all(row is None for row in rows):
             return None
-        nothing = np.full(batch.panel.length, np.nan)
-        return np.stack([nothing if row is None else row for row in rows])
+        missing = np.full(batch.panel.length, np.nan)
+        return np.stack([missing if row is None else row for row in rows])
 
     def _named(self, batch: SeriesBatch, metric: str) -> Floats | None:
         rows = [self._values(one, metric) for one in batch.series]
         if all(row is None for row in rows):
             return None
-        nothing = np.full(batch.panel.length, np.nan)
-        return np.stack([nothing if row is None else row for row in rows])
+        missing = np.full(batch.panel.length, np.nan)
+        return np.stack([missing if row is None else row for row in rows])
 
     def numbers(self, batch: SeriesBatch, metric: str) -> Ints:
         """Number of changes of a companion's value at each interval of a batch, shape (n, t); -1 before its first.
 
         Unlike a measurement, a value holds until the next one, however late that comes.
         """
-        nothing = np.full(batch.panel.length, -1, dtype=np.int64)
+        missing = np.full(batch.panel.length, -1, dtype=np.int64)
         found = [(one, self._of_metric(one, metric)) for one in batch.series]
-        return np.stack([mine[0].changes(_ends(one)) if mine else nothing for one, mine in found])
+        return np.stack([mine[0].changes(_ends(one)) if mine else missing for one, mine in found])
 
     def runs(self, batch: SeriesBatch) -> tuple[Ints, Ints]:
         """Numbers of the processes and of the versions at each interval of a batch, each of shape (n, t).
@@ -173,15 +177,15 @@ class Companions:
         if not mine:
             return None
         if metric not in _SUMMED:
-            return mine[0].at(_ends(one))
-        found = np.stack([each.at(_ends(one)) for each in mine])
+            return mine[0].values_at(_ends(one))
+        found = np.stack([each.values_at(_ends(one)) for each in mine])
         return np.where(np.isfinite(found).any(axis=0), np.nansum(found, axis=0), np.nan)
 
     def _of_metric(self, one: GriddedSeries, metric: str) -> list[Companion]:
-        if not self._found:
+        if not self._companions:
             return []
         labels = self._labels(one)
-        return [each for each in self._found if each.metric == metric and each.belongs_to(labels)]
+        return [each for each in self._companions if each.metric == metric and each.belongs_to(labels)]
 
     def _labels(self, one: GriddedSeries) -> dict[str, str]:
         return dict(zip(self._table.labels, self._table.label_values(one.key), strict=True))
@@ -194,7 +198,7 @@ class Companions:
     def _programs(self, one: GriddedSeries) -> Floats | None:
         labels = self._labels(one)
         groups: dict[tuple[str, str], list[Companion]] = {}
-        for each in self._found:
+        for each in self._companions:
             label = _COUNTED.get(each.metric, "")
             if label in each.labels and _shares_gpu(labels, each):
                 groups.setdefault((label, each.labels[label]), []).append(each)
@@ -205,7 +209,7 @@ class Companions:
         if PROGRAM in counts and (PROGRAM, own_program) not in groups:
             counts[PROGRAM] += 1
         for (label, name), members in groups.items():
-            there = np.stack([np.isfinite(each.at(_ends(one))) for each in members]).any(axis=0)
+            there = np.stack([np.isfinite(each.values_at(_ends(one))) for each in members]).any(axis=0)
             counts[label] += there | (label == PROGRAM and name == own_program)
         most: Floats = np.maximum.reduce(list(counts.values()))
         return most

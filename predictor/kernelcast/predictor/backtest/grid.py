@@ -46,7 +46,7 @@ class GriddedSeries:
     Attributes:
         key: Its file and labels.
         rows: Numbers of its rows in the table, in input order.
-        at: int64, the interval of each row.
+        interval_of_row: int64, shape (rows,), number of the interval of each row.
         values: float64, shape (t,), NaN for gaps; of several rows in an interval the last one counts.
         start_seconds: Unix time of the first interval.
         interval_seconds: Length of an interval.
@@ -56,7 +56,7 @@ class GriddedSeries:
 
     key: SeriesKey
     rows: Sequence[int]
-    at: Ints
+    interval_of_row: Ints
     values: Floats
     start_seconds: float
     interval_seconds: float
@@ -128,21 +128,21 @@ def gridded(key: SeriesKey, numbers: Sequence[int], table: CsvTable, options: Gr
     times = np.array([rows[number].seconds for number in numbers])
     values = np.array([rows[number].value for number in numbers])
     interval = inferred_interval(times) if options.interval is None else options.interval.seconds(1.0)
-    at = np.rint((times - times.min()) / interval).astype(np.int64)
-    length = int(at.max()) + 1
+    interval_of_row = np.rint((times - times.min()) / interval).astype(np.int64)
+    length = int(interval_of_row.max()) + 1
     if length > MAX_INTERVALS:
         raise ConfigurationError(
             f"series {','.join(key[1]) or key[0]} spans {length} intervals of {interval:g} s, the limit is "
             f"{MAX_INTERVALS}; give a longer --interval"
         )
     grid = np.full(length, np.nan)
-    there = ~np.isnan(values)
-    grid[at[there]] = values[there]
+    has_value = ~np.isnan(values)
+    grid[interval_of_row[has_value]] = values[has_value]
     begin_seconds = times.min() + np.arange(length) * interval
     excused = overlaps(_periods(key, table, options), (begin_seconds * NANOSECONDS).astype(np.int64), 1)
     grid[excused] = np.nan
     seasons = _seasons(interval, options.season)
-    return GriddedSeries(key, numbers, at, grid, float(times.min()), interval, seasons, excused)
+    return GriddedSeries(key, numbers, interval_of_row, grid, float(times.min()), interval, seasons, excused)
 
 
 def _periods(key: SeriesKey, table: CsvTable, options: GridOptions) -> Sequence[CalendarSettings]:
@@ -185,7 +185,7 @@ def spread(batch: SeriesBatch, columns: Mapping[str, Floats]) -> dict[int, dict[
     """
     found: dict[int, dict[str, float]] = {}
     for index, one in enumerate(batch.series):
-        picked = {name: values[index, one.at].tolist() for name, values in columns.items()}
+        picked = {name: values[index, one.interval_of_row].tolist() for name, values in columns.items()}
         for place, number in enumerate(one.rows):
             found[number] = {name: column[place] for name, column in picked.items()}
     return found

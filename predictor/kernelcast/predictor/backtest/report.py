@@ -25,8 +25,8 @@ class BreachCounts:
     """Counts of breach probabilities and alerts, and what came of them.
 
     Attributes:
-        said: Sum of the probabilities, shape (bins,); rows in which the limit is passed do not count.
-        came: Number of them after which the limit was passed within the horizon, shape (bins,).
+        published: Sum of the probabilities, shape (bins,); rows in which the limit is passed do not count.
+        breached: Number of them after which the limit was passed within the horizon, shape (bins,).
         rows: Number of them, shape (bins,).
         squares: Sum of their squared errors.
         lead_seconds: From each alert to the breach that it contains; 0 where it was not announced.
@@ -34,8 +34,8 @@ class BreachCounts:
         abstained: Rows without a probability, by reason.
     """
 
-    said: Floats = field(default_factory=lambda: np.zeros(len(BINS) - 1))
-    came: Floats = field(default_factory=lambda: np.zeros(len(BINS) - 1))
+    published: Floats = field(default_factory=lambda: np.zeros(len(BINS) - 1))
+    breached: Floats = field(default_factory=lambda: np.zeros(len(BINS) - 1))
     rows: Floats = field(default_factory=lambda: np.zeros(len(BINS) - 1))
     squares: float = 0.0
     lead_seconds: list[float] = field(default_factory=list)
@@ -55,11 +55,15 @@ class BreachCounts:
         self._add_alerts(columns["alert"] == 1, passed, until, batch.interval_seconds)
         self._add_abstentions(np.isnan(probability), batch, options)
 
-    def _add_probabilities(self, said: Floats, came: Bools) -> None:
-        place = np.searchsorted(BINS[1:-1], said, side="right")
-        for sums, values in ((self.said, said), (self.came, came.astype(np.float64)), (self.rows, np.ones(len(said)))):
+    def _add_probabilities(self, published: Floats, breached: Bools) -> None:
+        place = np.searchsorted(BINS[1:-1], published, side="right")
+        for sums, values in (
+            (self.published, published),
+            (self.breached, breached.astype(np.float64)),
+            (self.rows, np.ones(len(published))),
+        ):
             sums[:] += np.bincount(place, values, minlength=len(sums))
-        self.squares += float(((said - came) ** 2).sum())
+        self.squares += float(((published - breached) ** 2).sum())
 
     def _add_alerts(self, alert: Bools, passed: Bools, until: Ints, interval_seconds: float) -> None:
         day = round(LONGEST_SECONDS / interval_seconds)
@@ -101,14 +105,17 @@ class BreachCounts:
         rows = self.rows.sum()
         if not rows:
             return []
-        rate = self.came.sum() / rows
+        rate = self.breached.sum() / rows
         brier, constant = self.squares / rows, rate * (1 - rate)
         skill = f", skill {1 - brier / constant:+.3f} against the share that came" if constant > 0 else ""
         return [
             f"Brier score            {brier:.4f}{skill}, {rate:.4f} of {rows:.0f} rows",
             *(
-                f"said {low:.2f} to {high:.2f}      mean {said / count:.3f}, came {came / count:.3f}, {count:.0f} rows"
-                for low, high, said, came, count in zip(BINS, BINS[1:], self.said, self.came, self.rows, strict=False)
+                f"said {low:.2f} to {high:.2f}      "
+                f"mean {published / count:.3f}, came {breached / count:.3f}, {count:.0f} rows"
+                for low, high, published, breached, count in zip(
+                    BINS, BINS[1:], self.published, self.breached, self.rows, strict=False
+                )
                 if count
             ),
         ]

@@ -92,7 +92,7 @@ def _read(lines: Iterator[list[str]], path: Path, number: int, table: CsvTable) 
     for name in (TIME, VALUE, *header):
         if header.count(name) != 1:
             raise ConfigurationError(f"{path} needs one column {name}; its header is {','.join(header) or 'empty'}")
-    at, of = header.index(TIME), header.index(VALUE)
+    time_column, value_column = header.index(TIME), header.index(VALUE)
     others = [index for index, name in enumerate(header) if name not in {TIME, VALUE}]
     names = tuple(header[index] for index in others)
     table.columns.append(names)
@@ -103,7 +103,9 @@ def _read(lines: Iterator[list[str]], path: Path, number: int, table: CsvTable) 
         if len(line) != len(header):
             raise ConfigurationError(f"{path}, line {count}: {len(line)} columns, the header has {len(header)}")
         try:
-            row = CsvRow(line[at], unix_seconds(line[at]), _value(line[of]), line[of])
+            row = CsvRow(
+                line[time_column], unix_seconds(line[time_column]), _value(line[value_column]), line[value_column]
+            )
         except ValueError as error:
             raise ConfigurationError(f"{path}, line {count}: {error}") from None
         table.rows.append(row)

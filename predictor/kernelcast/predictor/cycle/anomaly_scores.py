@@ -24,8 +24,8 @@ class AnomalyScores:
         self._source = source
         self._detector = AnomalyDetector(_FIRST_ROWS, interval_seconds)
         self._generation: Ints = np.zeros(_FIRST_ROWS, np.int64)
-        self._at: int | None = None
-        self._last: AnomalyStep | None = None
+        self._newest: int | None = None
+        self._latest: AnomalyStep | None = None
 
     def run(self, rows: Ints, generations: Ints, newest: Ints) -> None:
         """Take the intervals that nearly all series have, and that were not taken yet.
@@ -40,7 +40,7 @@ class AnomalyScores:
         self._sync(rows, generations)
         # The newest interval may still change.
         until = common_interval(newest) - 1
-        begin = until - self._source.windows.points + 1 if self._at is None else self._at + 1
+        begin = until - self._source.windows.points + 1 if self._newest is None else self._newest + 1
         count = min(until - begin + 1, self._source.windows.points)
         if count <= 0:
             return
@@ -55,14 +55,14 @@ class AnomalyScores:
             excused = self._source.attributes.excused(part, times_ns, self._source.windows.interval_ns)
             values[:, part] = (read if excused is None else np.where(excused, np.nan, read)).T
         for step in values:
-            self._last = self._detector.step(np.asarray(step, np.float64))
-        self._at = begin + count - 1
+            self._latest = self._detector.step(np.asarray(step, np.float64))
+        self._newest = begin + count - 1
 
     def get(self, row: int) -> Anomaly | None:
         """Score of a row at the newest interval that was taken; None before the first one."""
-        if self._last is None or row >= len(self._last.score):
+        if self._latest is None or row >= len(self._latest.score):
             return None
-        return Anomaly(float(self._last.score[row]), int(self._last.direction[row]))
+        return Anomaly(float(self._latest.score[row]), int(self._latest.direction[row]))
 
     def _sync(self, rows: Ints, generations: Ints) -> None:
         size = int(rows.max()) + 1

@@ -41,7 +41,7 @@ class _Series:
     generation: int
     block: int = 0
     fits: dict[Key, tuple[LinearModel, ...]] = field(default_factory=dict)
-    asked: dict[Key, tuple[int, int]] = field(default_factory=dict)
+    requested: dict[Key, tuple[int, int]] = field(default_factory=dict)
     used: bool = False
 
 
@@ -104,7 +104,7 @@ class DeepFits:
         self._collect()
         self._block = max(self._block, block)
         numbers = zip(rows.tolist(), generations.tolist(), strict=True)
-        chosen = [self._of(row, generation, block) for row, generation in numbers]
+        chosen = [self._series_of(row, generation, block) for row, generation in numbers]
         for series in chosen:
             self._settle(series, block)
         for place, series in enumerate(chosen):
@@ -127,7 +127,7 @@ class DeepFits:
     def _current(self) -> Iterator[_Series]:
         return (each for each in self._series.values() if each.block >= self._block - DELAY)
 
-    def _of(self, row: int, generation: int, block: int) -> _Series:
+    def _series_of(self, row: int, generation: int, block: int) -> _Series:
         series = self._series.pop(row, None)
         if series is not None and series.generation != generation:
             self._forget(series)
@@ -140,7 +140,7 @@ class DeepFits:
         return series
 
     def _forget(self, series: _Series) -> None:
-        for ticket, _ in series.asked.values():
+        for ticket, _ in series.requested.values():
             self._close(ticket)
 
     def _close(self, ticket: int) -> Answered | None:
@@ -159,10 +159,10 @@ class DeepFits:
 
     def _settle(self, series: _Series, block: int) -> None:
         """Take the answers to requests of earlier blocks, and give up those that are missing."""
-        for key, (ticket, asked) in list(series.asked.items()):
-            if block < asked + DELAY:
+        for key, (ticket, requested) in list(series.requested.items()):
+            if block < requested + DELAY:
                 continue
-            del series.asked[key]
+            del series.requested[key]
             answered = self._close(ticket)
             if answered is None:
                 self.shed[Shed.LATE] += 1
@@ -181,7 +181,7 @@ class DeepFits:
             del series.fits[key]
         for origin in reversed(schedule.origins(first, last)[-schedule.kept :]):
             key = (schedule.name, origin)
-            if key not in series.fits and key not in series.asked:
+            if key not in series.fits and key not in series.requested:
                 yield origin
 
     def _affordable(self, block: int) -> bool:
@@ -197,7 +197,7 @@ class DeepFits:
         ticket = next(self._tickets)
         if self._pool.submit(ticket, FitRequest(window, origin, schedule.season)):
             self._open.add(ticket)
-            series.asked[schedule.name, origin] = (ticket, block)
+            series.requested[schedule.name, origin] = (ticket, block)
         else:
             self.shed[Shed.QUEUE_FULL] += 1
 

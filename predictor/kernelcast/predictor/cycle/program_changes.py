@@ -65,11 +65,11 @@ class TrialBlocks:
             newest: Number of the last block.
             panels: Each of shape (n, b).
         """
-        mine = self._places(rows)
-        if not mine:
+        in_trial = self._places_in_trials(rows)
+        if not in_trial:
             return panels
         found = [panel.copy() for panel in panels]
-        for place in mine:
+        for place in in_trial:
             for begin, end in self._spans[int(rows[place])]:
                 for panel in found:
                     oldest = newest - panel.shape[1] + 1
@@ -79,12 +79,12 @@ class TrialBlocks:
     def within(self, rows: Ints, newest_ns: Ints) -> Bools:
         """Whether the block of time up to an instant of each row reaches into a trial, shape (n,)."""
         found = np.zeros(len(rows), np.bool_)
-        for place in self._places(rows):
+        for place in self._places_in_trials(rows):
             block = int(newest_ns[place]) // self._block_ns
             found[place] = any(begin <= block <= end + 1 for begin, end in self._spans[int(rows[place])])
         return found
 
-    def _places(self, rows: Ints) -> list[int]:
+    def _places_in_trials(self, rows: Ints) -> list[int]:
         """Places of the rows that were in a trial."""
         return np.flatnonzero(np.isin(rows, list(self._spans))).tolist() if self._spans else []
 

@@ -272,8 +272,8 @@ class Windows:
         for step in range(1, int(gap.max(initial=0))):
             skipped = gap > step
             self._ring[rows[skipped], (newest[skipped] + step) % self.points] = np.nan
-        wiped = (gap == self.points) & (newest != EMPTY)
-        self._ring[rows[wiped]] = np.nan
+        emptied = (gap == self.points) & (newest != EMPTY)
+        self._ring[rows[emptied]] = np.nan
         self._ring[rows, bins % self.points] = values
         self.newest[rows] = bins
         self.last_ns[rows] = time_ns

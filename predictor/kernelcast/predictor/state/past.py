@@ -89,7 +89,7 @@ class Past:
         self._histories = histories
         self._lock = lock
         self._filled = filled
-        self._asked: Ints = np.zeros(0, np.int64)  # by row, the generation that was asked for
+        self._requested: Ints = np.zeros(0, np.int64)  # by row, the generation that was asked for
 
     def fill(self, now_seconds: float) -> int:
         """Fill the series that have no past and were not asked for yet; returns the number of series with values.
@@ -103,8 +103,8 @@ class Past:
             for resolution in self._resolutions(now_seconds):
                 found |= self._fill(_query(metric, form, resolution.seconds), rows, resolution, len(subjects))
             with self._lock:
-                asked = np.array(list(subjects.values()))
-                self._asked[asked] = self._windows.generation[asked]
+                requested = np.array(list(subjects.values()))
+                self._requested[requested] = self._windows.generation[requested]
         if found:
             _log.info("past read from Prometheus", series=len(found))
         return len(found)
@@ -114,11 +114,11 @@ class Past:
         with self._lock:
             items = list(self._windows.items())
             rows = np.array([row for _, row in items], np.int64)
-            more = max(int(rows.max(initial=-1)) + 1 - len(self._asked), 0)
-            self._asked = np.concatenate([self._asked, np.zeros(more, np.int64)])
-            asked = self._asked[rows] == self._windows.generation[rows]
+            more = max(int(rows.max(initial=-1)) + 1 - len(self._requested), 0)
+            self._requested = np.concatenate([self._requested, np.zeros(more, np.int64)])
+            requested = self._requested[rows] == self._windows.generation[rows]
         past = self._histories.known_blocks(rows)
-        for (subject, row), without in zip(items, (~asked & (past < PAST_BLOCKS)).tolist(), strict=True):
+        for (subject, row), without in zip(items, (~requested & (past < PAST_BLOCKS)).tolist(), strict=True):
             if without:
                 wanted[subject.metric, subject.form][subject] = row
         return wanted

@@ -178,7 +178,7 @@ class HintBook:
             if proposal is None:
                 continue
             reason = self._reason_by_site(tunable, quiet=quiet)
-            reason = reason or self._reason_against(tunable, proposal, gpu_time, now_ns)
+            reason = reason or self._reason_to_withhold(tunable, proposal, gpu_time, now_ns)
             if reason is not None:
                 self.withheld[reason] += 1
                 continue
@@ -197,7 +197,7 @@ class HintBook:
             return Withheld.POLICY
         return Withheld.QUIET_HOURS if quiet else None
 
-    def _reason_against(
+    def _reason_to_withhold(
         self, tunable: ReportedTunable, proposal: Proposal, gpu_time: GpuTime, now_ns: int
     ) -> Withheld | None:
         key = tunable.key

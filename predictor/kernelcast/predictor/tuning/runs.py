@@ -25,14 +25,14 @@ class ProgramRun:
         versions: Versions that it runs on.
         device_model: Model of the GPU; empty where it is not known.
         values: Value of each tunable with the kernels that it concerns, by name; no kernels for all of the program.
-        heard_ns: When a report came last.
+        reported_ns: When a report came last, by this process's clock.
         time_ns: Time of its newest report.
     """
 
     versions: Versions = field(default_factory=Versions)
     device_model: str = ""
     values: dict[str, tuple[str, str]] = field(default_factory=dict)
-    heard_ns: int = 0
+    reported_ns: int = 0
     time_ns: int = 0
 
     @property
@@ -50,37 +50,37 @@ class ProgramRuns:
 
     def __init__(self) -> None:
         self._runs: dict[RunKey, ProgramRun] = {}
-        self._heard_ns: dict[RunKey, dict[str, dict[str, int]]] = {}
+        self._reported_ns: dict[RunKey, dict[str, dict[str, int]]] = {}
         self._redeployed: dict[RunKey, Versions] = {}
         self.refused = 0
 
-    def observe(self, words: Mapping[str, str], *, time_ns: int, now_ns: int) -> None:
+    def observe(self, labels: Mapping[str, str], *, time_ns: int, now_ns: int) -> None:
         """Record the labels of a point of `kernelcast.tunable.info`."""
-        before = self._before(words, time_ns, now_ns)
+        before = self._before(labels, time_ns, now_ns)
         if before is None:
             return
-        version, own = words.get("code_version", ""), (words.get("value", ""), words.get("kernel", ""))
-        self._notice(words, {CODE: version}, now_ns)
-        name, model = words.get("tunable", ""), words.get("device_model", "") or before.device_model
+        version, own = labels.get("code_version", ""), (labels.get("value", ""), labels.get("kernel", ""))
+        self._record_versions(labels, {CODE: version}, now_ns)
+        name, model = labels.get("tunable", ""), labels.get("device_model", "") or before.device_model
         if (before.code_version, before.values.get(name)) == (version, own):
             return
         # Another version may have other tunables.
         kept = before.values if before.code_version == version else {}
         versions = replace(before.versions, code=version)
-        self._runs[_key(words)] = ProgramRun(versions, model, {**kept, name: own}, now_ns, time_ns)
+        self._runs[_key(labels)] = ProgramRun(versions, model, {**kept, name: own}, now_ns, time_ns)
 
-    def observe_versions(self, words: Mapping[str, str], *, time_ns: int, now_ns: int) -> None:
+    def observe_versions(self, labels: Mapping[str, str], *, time_ns: int, now_ns: int) -> None:
         """Record the labels of a point of `kernelcast.program.info`."""
-        before = self._before(words, time_ns, now_ns)
+        before = self._before(labels, time_ns, now_ns)
         if before is None:
             return
-        found = Versions.of_labels(words)
+        found = Versions.of_labels(labels)
         known = {name: value for name in _NAMES if (value := getattr(found, name)) or name == CODE}
-        self._notice(words, known, now_ns)
+        self._record_versions(labels, known, now_ns)
         versions = replace(before.versions, **known)
         if versions != before.versions:
             kept = before.values if versions.code == before.code_version else {}
-            self._runs[_key(words)] = ProgramRun(versions, before.device_model, kept, now_ns, time_ns)
+            self._runs[_key(labels)] = ProgramRun(versions, before.device_model, kept, now_ns, time_ns)
 
     def all(self) -> Mapping[RunKey, ProgramRun]:
         """Every program on every GPU."""
@@ -93,27 +93,27 @@ class ProgramRuns:
 
     def drop_silent(self, before_ns: int) -> None:
         """Forget programs without a report since then."""
-        self._runs = {key: run for key, run in self._runs.items() if run.heard_ns >= before_ns}
-        self._heard_ns = {key: self._heard_ns[key] for key in self._runs if key in self._heard_ns}
+        self._runs = {key: run for key, run in self._runs.items() if run.reported_ns >= before_ns}
+        self._reported_ns = {key: self._reported_ns[key] for key in self._runs if key in self._reported_ns}
 
-    def _before(self, words: Mapping[str, str], time_ns: int, now_ns: int) -> ProgramRun | None:
+    def _before(self, labels: Mapping[str, str], time_ns: int, now_ns: int) -> ProgramRun | None:
         """The program on its GPU as it was last reported; None for an older report, or beyond the limit."""
-        found = self._runs.get(_key(words))
+        found = self._runs.get(_key(labels))
         if found is None and len(self._runs) >= MAX_RUNS:
             self.refused += 1
             return None
         if found is None:
-            found = self._runs.setdefault(_key(words), ProgramRun())
+            found = self._runs.setdefault(_key(labels), ProgramRun())
         if found.time_ns > time_ns:
             return None
-        found.heard_ns, found.time_ns = now_ns, time_ns
+        found.reported_ns, found.time_ns = now_ns, time_ns
         return found
 
-    def _notice(self, words: Mapping[str, str], reported: Mapping[str, str], now_ns: int) -> None:
+    def _record_versions(self, labels: Mapping[str, str], reported: Mapping[str, str], now_ns: int) -> None:
         """Remember the former versions where a reported one replaces another."""
-        key = _key(words)
-        heard_ns = self._heard_ns.setdefault(key, {})
-        formers = {name: notice(heard_ns.setdefault(name, {}), value, now_ns) for name, value in reported.items()}
+        key = _key(labels)
+        reported_ns = self._reported_ns.setdefault(key, {})
+        formers = {name: record(reported_ns.setdefault(name, {}), value, now_ns) for name, value in reported.items()}
         replaced = {name: former for name, former in formers.items() if former is not None}
         # Of several changes between two cycles, the first one shows the versions before.
         if replaced and key not in self._redeployed:
@@ -126,22 +126,22 @@ def changes(before: Versions, now: Versions) -> str:
     return ", ".join(f"{name} {old} -> {new}" for name, old, new in pairs if old and new and old != new)
 
 
-def notice(heard_ns: dict[str, int], value: str, now_ns: int) -> str | None:
+def record(reported_ns: dict[str, int], value: str, now_ns: int) -> str | None:
     """Record that a value was reported; returns the newest of those that it replaces, None where it is one in use.
 
     Args:
-        heard_ns: When each value was last reported; values that are no longer in use are removed.
+        reported_ns: When each value was last reported; values that are no longer in use are removed.
         value: The value.
         now_ns: Time of the report.
     """
-    known = dict(heard_ns)
-    for old in [old for old, time_ns in heard_ns.items() if time_ns < now_ns - VERSION_SILENT_NS]:
-        del heard_ns[old]
-    replaces = bool(known) and value not in heard_ns and set(known) != {value}
-    heard_ns[value] = now_ns
+    known = dict(reported_ns)
+    for old in [old for old, time_ns in reported_ns.items() if time_ns < now_ns - VERSION_SILENT_NS]:
+        del reported_ns[old]
+    replaces = bool(known) and value not in reported_ns and set(known) != {value}
+    reported_ns[value] = now_ns
     others = [old for old in known if old != value]
     return max(others, key=lambda old: known[old]) if replaces else None
 
 
-def _key(words: Mapping[str, str]) -> RunKey:
-    return words.get("program", ""), (words.get("Hostname", ""), words.get("UUID", ""), words.get("GPU_I_ID", ""))
+def _key(labels: Mapping[str, str]) -> RunKey:
+    return labels.get("program", ""), (labels.get("Hostname", ""), labels.get("UUID", ""), labels.get("GPU_I_ID", ""))

@@ -6,7 +6,7 @@ from typing import Final
 from kernelcast.columnar import Attributes
 from kernelcast.predictor.series.subjects import DURATION
 from kernelcast.predictor.series.windows import Windows
-from kernelcast.predictor.tuning.runs import ProgramRuns, notice
+from kernelcast.predictor.tuning.runs import ProgramRuns, record
 from kernelcast.wire import kernels
 from kernelcast.wire.kernels import normalise
 from kernelcast.wire.tuning.approvals import RESTART, changes_results
@@ -70,7 +70,7 @@ class TunableReports:
 
     def __init__(self) -> None:
         self._latest: dict[Key, ReportedTunable] = {}
-        self._heard_ns: dict[Key, int] = {}
+        self._reported_ns: dict[Key, int] = {}
         self._versions: dict[str, dict[str, int]] = {}
         self._values: dict[Key, dict[str, int]] = {}
         self.retuned: set[tuple[str, str]] = set()
@@ -82,22 +82,22 @@ class TunableReports:
 
     def observe(self, attributes: Attributes, *, time_ns: int, owner: int, now_ns: int) -> None:
         """Take a point of `kernelcast.tunable.info`."""
-        words = dict(attributes)
-        self.runs.observe(words, time_ns=time_ns, now_ns=now_ns)
+        labels = dict(attributes)
+        self.runs.observe(labels, time_ns=time_ns, now_ns=now_ns)
         tunable = ReportedTunable(
-            program=words.get("program", ""),
-            name=words.get("tunable", ""),
-            value=words.get("value", ""),
-            allowed=tuple(part for part in words.get("allowed", "").split(",") if part),
-            kind=words.get("kind", ""),
-            kernel=words.get("kernel", ""),
-            device_model=words.get("device_model", ""),
-            code_version=words.get("code_version", ""),
+            program=labels.get("program", ""),
+            name=labels.get("tunable", ""),
+            value=labels.get("value", ""),
+            allowed=tuple(part for part in labels.get("allowed", "").split(",") if part),
+            kind=labels.get("kind", ""),
+            kernel=labels.get("kernel", ""),
+            device_model=labels.get("device_model", ""),
+            code_version=labels.get("code_version", ""),
             time_ns=time_ns,
             owner=owner,
-            scope=words.get("scope", "local"),
-            granularity=words.get("granularity", "step"),
-            changes_results=_DECLARED.get(words.get("changes_results", "")),
+            scope=labels.get("scope", "local"),
+            granularity=labels.get("granularity", "step"),
+            changes_results=_DECLARED.get(labels.get("changes_results", "")),
         )
         before = self._latest.get(tunable.key)
         if before is None and len(self._latest) >= MAX_TUNABLES:
@@ -106,18 +106,18 @@ class TunableReports:
         if before is not None and before.time_ns > time_ns:
             return
         self._latest[tunable.key] = tunable
-        self._heard_ns[tunable.key] = now_ns
-        notice(self._versions.setdefault(tunable.program, {}), tunable.code_version, now_ns)
-        if notice(self._values.setdefault(tunable.key, {}), tunable.value, now_ns) is not None:
+        self._reported_ns[tunable.key] = now_ns
+        record(self._versions.setdefault(tunable.program, {}), tunable.code_version, now_ns)
+        if record(self._values.setdefault(tunable.key, {}), tunable.value, now_ns) is not None:
             self.retuned.add((tunable.program, tunable.kernel))
 
     def observe_versions(self, attributes: Attributes, *, time_ns: int, now_ns: int) -> None:
         """Take a point of `kernelcast.program.info`."""
-        words = dict(attributes)
-        self.runs.observe_versions(words, time_ns=time_ns, now_ns=now_ns)
-        program, version = words.get("program", ""), words.get("code_version", "")
+        labels = dict(attributes)
+        self.runs.observe_versions(labels, time_ns=time_ns, now_ns=now_ns)
+        program, version = labels.get("program", ""), labels.get("code_version", "")
         if program in self._versions or len(self._versions) < MAX_TUNABLES:
-            notice(self._versions.setdefault(program, {}), version, now_ns)
+            record(self._versions.setdefault(program, {}), version, now_ns)
 
     def current(self) -> list[ReportedTunable]:
         """All of them."""
@@ -144,8 +144,8 @@ class TunableReports:
 
     def drop_silent(self, *, silent_ns: int, now_ns: int) -> None:
         """Drop tunables without a report for `silent_ns`, by this process's clock."""
-        self._latest = {key: one for key, one in self._latest.items() if self._heard_ns[key] >= now_ns - silent_ns}
-        self._heard_ns = {key: self._heard_ns[key] for key in self._latest}
+        self._latest = {key: one for key, one in self._latest.items() if self._reported_ns[key] >= now_ns - silent_ns}
+        self._reported_ns = {key: self._reported_ns[key] for key in self._latest}
         self.runs.drop_silent(now_ns - silent_ns)
         self._values = {key: values for key, values in self._values.items() if key in self._latest}
         alive = {one.program for one in self._latest.values()} | {program for program, _ in self.runs.all()}

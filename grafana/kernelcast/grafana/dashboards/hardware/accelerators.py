@@ -5,7 +5,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Calm, PanelText, Placed, stat, time_series
+from kernelcast.grafana.model.panels import Axis, EmptyText, PanelText, Placed, stat, time_series
 from kernelcast.grafana.model.tables import Column, table
 from kernelcast.grafana.model.targets import Query, column
 from kernelcast.grafana.rules.recording import ACCELERATOR_BUSY, ACCELERATOR_MEMORY
@@ -145,7 +145,7 @@ def _absent() -> Placed:
     text = PanelText(
         "Rows that a TPU's runtime does not report",
         "Absent rows and the reason. A runtime answers only while a program uses the TPU.",
-        calm=Calm("no TPU reports", promql.series(accelerator.MEMORY_USED)),
+        if_empty=EmptyText("no TPU reports", promql.series(accelerator.MEMORY_USED)),
     )
     labels = "Hostname, port, metric, reason"
     return table(

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from typing import Final
 
 from kernelcast.grafana import promql
-from kernelcast.grafana.dashboards import living
+from kernelcast.grafana.dashboards import liveness
 from kernelcast.grafana.model.dashboard import Row
 from kernelcast.grafana.model.panels import Axis, LineStyle, PanelText, Placed, limits, state_timeline, time_series
 from kernelcast.grafana.model.targets import Query
@@ -70,7 +70,7 @@ def _engine() -> Placed:
         Query(each(profiling.GR_ENGINE_ACTIVE), f"{INSTANCE} engine"),
         Query(each(profiling.SM_ACTIVE), f"{INSTANCE} multiprocessors"),
         Query(each(profiling.SM_OCCUPANCY), f"{INSTANCE} warps resident"),
-        living.absent((profiling.GR_ENGINE_ACTIVE, profiling.SM_ACTIVE)),
+        liveness.absent((profiling.GR_ENGINE_ACTIVE, profiling.SM_ACTIVE)),
     ]
     return time_series(text, queries, Axis("percentunit", low=0, high=1))
 

@@ -4,10 +4,19 @@ from collections.abc import Iterable
 from typing import Final
 
 from kernelcast.grafana import promql
-from kernelcast.grafana.dashboards import living
+from kernelcast.grafana.dashboards import liveness
 from kernelcast.grafana.dashboards.hardware.devices import GPU, each, each_rate
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Calm, LineStyle, PanelText, Placed, stat, state_timeline, time_series
+from kernelcast.grafana.model.panels import (
+    Axis,
+    EmptyText,
+    LineStyle,
+    PanelText,
+    Placed,
+    stat,
+    state_timeline,
+    time_series,
+)
 from kernelcast.grafana.model.tables import Column, table
 from kernelcast.grafana.model.targets import Query, column
 from kernelcast.wire.catalogue import exporter, xids
@@ -17,7 +26,7 @@ from kernelcast.wire.catalogue.xids import XidSubject
 _XID: Final = "Hostname, gpu, xid, err_msg"
 _NANO: Final = "1e9"
 _ANY_GPU: Final = promql.series(gpu.GPU_UP, free=("gpu",))
-_LOG_IS_READ: Final = f"group({living.row(exporter.KERNEL_LOG_ERRORS)}) and on () group({_ANY_GPU})"
+_LOG_IS_READ: Final = f"group({liveness.row(exporter.KERNEL_LOG_ERRORS)}) and on () group({_ANY_GPU})"
 """An exporter reads the log, and what it publishes arrives."""
 
 
@@ -49,26 +58,31 @@ def _numbers(codes: Iterable[int]) -> str:
 
 def _figure(title: str, description: str, expr: str, proof: str) -> Placed:
     axis = Axis("short", low=0, decimals=0, thresholds=((None, "green"), (1, "red")))
-    return stat(PanelText(title, description, Calm("none", proof)), [Query(expr)], axis, width=8, height=3)
+    return stat(PanelText(title, description, EmptyText("none", proof)), [Query(expr)], axis, width=8, height=3)
 
 
 def _uncorrectable() -> Placed:
     happened = promql.happened(promql.series(device.ECC_DBE_VOLATILE), window="$__range")
     description = "Double-bit memory errors in this time range: data was lost, and a program with it."
-    return _figure("Uncorrectable memory errors", description, f"sum({happened})", living.row(device.ECC_DBE_VOLATILE))
+    return _figure(
+        "Uncorrectable memory errors", description, f"sum({happened})", liveness.row(device.ECC_DBE_VOLATILE)
+    )
 
 
 def _failed_remaps() -> Placed:
     description = "GPUs that ran out of spare memory rows, and have to be replaced."
     return _figure(
-        "Failed row remaps", description, f"sum({each(device.ROW_REMAP_FAILURE)})", living.row(device.ROW_REMAP_FAILURE)
+        "Failed row remaps",
+        description,
+        f"sum({each(device.ROW_REMAP_FAILURE)})",
+        liveness.row(device.ROW_REMAP_FAILURE),
     )
 
 
 def _waiting_pages() -> Placed:
     description = "Memory pages that wait for a GPU reset before they are no longer used (before Ampere)."
     return _figure(
-        "Pages to retire", description, f"sum({each(device.RETIRED_PENDING)})", living.row(device.RETIRED_PENDING)
+        "Pages to retire", description, f"sum({each(device.RETIRED_PENDING)})", liveness.row(device.RETIRED_PENDING)
     )
 
 
@@ -84,7 +98,7 @@ def _xid_table() -> Placed:
         "Errors that the driver reported: number in this time range, and time of the last one. Usually a program's: "
         f"{_numbers(xids.numbers(XidSubject.PROGRAM))}. The GPU needs a reset or its node a reboot: "
         f"{_numbers(xids.numbers(urgent=True))}.",
-        calm=Calm("No XID since the exporters began", living.GPUS),
+        if_empty=EmptyText("No XID since the exporters began", liveness.GPUS),
     )
     happened = promql.happened(promql.series(gpu.XID_ERRORS), window="$__range")
     last = f"max by ({_XID}) ({promql.series(gpu.XID_LAST)}) * 1000"
@@ -107,7 +121,9 @@ def _xid_table() -> Placed:
 
 def _xid_events() -> Placed:
     text = PanelText(
-        "XIDs over time", "One mark for each XID, by node and GPU.", calm=Calm("No XID in this time range", living.GPUS)
+        "XIDs over time",
+        "One mark for each XID, by node and GPU.",
+        if_empty=EmptyText("No XID in this time range", liveness.GPUS),
     )
     marked = promql.marked(promql.series(gpu.XID_ERRORS))
     query = Query(f"sum by (Hostname, gpu, xid) ({marked})", f"{GPU} XID {{{{xid}}}}")
@@ -119,7 +135,7 @@ def _logged_xids() -> Placed:
         "XIDs in the kernel's log",
         "XIDs that the driver has logged, including the time without an exporter. A GPU that NVML no longer lists has "
         "its bus address only. Needs exporter.kernel_log.",
-        Calm("no XID in the log", _LOG_IS_READ),
+        EmptyText("no XID in the log", _LOG_IS_READ),
     )
     by = f"{_XID}, pci_bus_id"
     errors = promql.series(gpu.KERNEL_LOG_XIDS, free=("gpu",))
@@ -147,7 +163,7 @@ def _ecc() -> Placed:
     queries = [
         Query(f"max by (Hostname, gpu) ({promql.marked(promql.series(row))})", f"{GPU} {word}") for row, word in kinds
     ]
-    queries.append(living.absent(row for row, _ in kinds))
+    queries.append(liveness.absent(row for row, _ in kinds))
     return time_series(text, queries, Axis("short", low=0, decimals=0), LineStyle(bars=True))
 
 
@@ -160,7 +176,7 @@ def _remapped() -> Placed:
     queries = [
         Query(each(device.UNCORRECTABLE_REMAPPED_ROWS), f"{GPU} uncorrectable"),
         Query(each(device.CORRECTABLE_REMAPPED_ROWS), f"{GPU} correctable"),
-        living.absent((device.UNCORRECTABLE_REMAPPED_ROWS, device.CORRECTABLE_REMAPPED_ROWS)),
+        liveness.absent((device.UNCORRECTABLE_REMAPPED_ROWS, device.CORRECTABLE_REMAPPED_ROWS)),
     ]
     return time_series(text, queries, Axis("short", low=0, decimals=0))
 
@@ -180,7 +196,7 @@ def _limited() -> Placed:
         (device.LOW_UTIL_VIOLATION, "low utilisation"),
     )
     queries = [Query(f"{each_rate(row)} / {_NANO}", f"{GPU} {word}") for row, word in causes]
-    queries.append(living.absent(row for row, _ in causes))
+    queries.append(liveness.absent(row for row, _ in causes))
     return time_series(text, queries, Axis("percentunit", low=0))
 
 

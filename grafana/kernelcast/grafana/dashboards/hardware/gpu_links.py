@@ -1,10 +1,10 @@
 """Traffic and errors of the GPUs' links: PCIe and NVLink."""
 
 from kernelcast.grafana import promql
-from kernelcast.grafana.dashboards import living
+from kernelcast.grafana.dashboards import liveness
 from kernelcast.grafana.dashboards.hardware.devices import GPU, INSTANCE, each, each_rate
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Calm, PanelText, Placed, time_series
+from kernelcast.grafana.model.panels import Axis, EmptyText, PanelText, Placed, time_series
 from kernelcast.grafana.model.tables import Column, table
 from kernelcast.grafana.model.targets import Query, column
 from kernelcast.wire.catalogue.devices import dcgm_exporter, device, nvlink, profiling
@@ -30,7 +30,7 @@ def copies() -> Row:
     moved = f"{each(profiling.PCIE_TX_BYTES)} + {each(profiling.PCIE_RX_BYTES)}"
     queries = [
         *(Query(f"quantile({share}, {moved})", words) for share, words in ((1, "most"), (0.5, "median"))),
-        living.absent((profiling.PCIE_TX_BYTES, profiling.PCIE_RX_BYTES)),
+        liveness.absent((profiling.PCIE_TX_BYTES, profiling.PCIE_RX_BYTES)),
     ]
     return Row(
         "Links between host and GPUs", (time_series(text, queries, Axis("Bps", low=0), width=24),), collapsed=True
@@ -46,7 +46,7 @@ def _pcie() -> Placed:
     queries = [
         Query(each(profiling.PCIE_TX_BYTES), f"{INSTANCE} out"),
         Query(each(profiling.PCIE_RX_BYTES), f"{INSTANCE} in"),
-        living.absent((profiling.PCIE_TX_BYTES, profiling.PCIE_RX_BYTES)),
+        liveness.absent((profiling.PCIE_TX_BYTES, profiling.PCIE_RX_BYTES)),
     ]
     return time_series(text, queries, Axis("Bps", low=0))
 
@@ -61,7 +61,7 @@ def _nvlink() -> Placed:
         Query(f"{each_rate(device.NVLINK_BANDWIDTH)} * {_KIBIBYTE}", f"{GPU} both ways"),
         Query(each(profiling.NVLINK_TX_BYTES), f"{INSTANCE} out"),
         Query(each(profiling.NVLINK_RX_BYTES), f"{INSTANCE} in"),
-        living.absent((device.NVLINK_BANDWIDTH,)),
+        liveness.absent((device.NVLINK_BANDWIDTH,)),
     ]
     return time_series(text, queries, Axis("Bps", low=0))
 
@@ -79,7 +79,7 @@ def _nvlink_errors() -> Placed:
         (device.NVLINK_RECOVERY_ERRORS, "recoveries"),
     )
     queries = [Query(each_rate(row), f"{GPU} {word}") for row, word in kinds]
-    queries.append(living.absent(row for row, _ in kinds))
+    queries.append(liveness.absent(row for row, _ in kinds))
     return time_series(text, queries, Axis("eps", low=0), width=24)
 
 
@@ -108,7 +108,7 @@ def _link_errors() -> Placed:
     text = PanelText(
         "NVLinks with errors",
         "Links that had errors in this time range, by NVML's kinds. Needs exporter.nvlink_links: all.",
-        calm=Calm("no error", living.row(nvlink.ERRORS)),
+        if_empty=EmptyText("no error", liveness.row(nvlink.ERRORS)),
     )
     happened = promql.happened(promql.series(nvlink.ERRORS), window="$__range")
     return table(

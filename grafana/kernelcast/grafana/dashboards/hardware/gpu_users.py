@@ -3,10 +3,10 @@
 from typing import Final
 
 from kernelcast.grafana import promql
-from kernelcast.grafana.dashboards import living
+from kernelcast.grafana.dashboards import liveness
 from kernelcast.grafana.dashboards.hardware.devices import GPU, each
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Calm, LineStyle, PanelText, Placed, time_series
+from kernelcast.grafana.model.panels import Axis, EmptyText, LineStyle, PanelText, Placed, time_series
 from kernelcast.grafana.model.tables import Column, table
 from kernelcast.grafana.model.targets import Query, column
 from kernelcast.wire.catalogue.devices import device, gpu, profiling
@@ -29,7 +29,7 @@ def _pods() -> Placed:
     text = PanelText(
         "Pods and jobs",
         "GPUs of each pod or job, with their utilisation, memory and power. Idle GPUs with an owner are at the end.",
-        calm=Calm("No pod and no job is known to have a GPU", living.GPUS),
+        if_empty=EmptyText("No pod and no job is known to have a GPU", liveness.GPUS),
     )
     labels = f"Hostname, gpu, GPU_I_ID, {', '.join(device.USER_LABELS)}"
     rows = (device.GPU_UTIL, device.FB_USED, device.POWER_USAGE, profiling.PIPE_TENSOR_ACTIVE)
@@ -113,7 +113,7 @@ def _absent() -> Placed:
     text = PanelText(
         "Rows that a GPU does not report",
         "Rows of the counters table that a GPU does not report, and the reason. Absent is not zero.",
-        calm=Calm("Every row that was asked for is there", living.GPUS),
+        if_empty=EmptyText("Every row that was asked for is there", liveness.GPUS),
     )
     labels = "modelName, field, reason"
     return table(

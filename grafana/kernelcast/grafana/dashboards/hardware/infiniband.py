@@ -3,9 +3,9 @@
 from typing import Final
 
 from kernelcast.grafana import promql
-from kernelcast.grafana.dashboards import living
+from kernelcast.grafana.dashboards import liveness
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Calm, LineStyle, PanelText, Placed, state_timeline, time_series
+from kernelcast.grafana.model.panels import Axis, EmptyText, LineStyle, PanelText, Placed, state_timeline, time_series
 from kernelcast.grafana.model.targets import Query
 from kernelcast.wire.catalogue.devices import infiniband
 
@@ -41,7 +41,7 @@ def _errors() -> Placed:
         "InfiniBand errors",
         "Errors over time, by the kernel's name. Symbol errors and recoveries point to a cable or a transceiver; "
         "sequence and timeout errors to loss on the way.",
-        calm=Calm("No port had an error, or exporter.infiniband is off", living.row(infiniband.STATE)),
+        if_empty=EmptyText("No port had an error, or exporter.infiniband is off", liveness.row(infiniband.STATE)),
     )
     errors = f"max by ({_BY}, error) ({promql.marked(promql.series(infiniband.ERRORS))})"
     return time_series(

@@ -1,6 +1,6 @@
 """One node: its GPUs, CPU, memory and links side by side, then GPU by GPU."""
 
-from kernelcast.grafana import foreign, promql
+from kernelcast.grafana import node_exporter, promql
 from kernelcast.grafana.dashboards.hardware import accelerators, trouble
 from kernelcast.grafana.dashboards.hardware.devices import GPU, each, each_rate
 from kernelcast.grafana.model.dashboard import Row
@@ -37,10 +37,10 @@ def _cpu() -> Placed:
         f"means that the host is too slow. {_NODE_EXPORTER}",
     )
     waits = promql.rate(promql.series(kernel.SYNC_WAIT, free=("gpu", "program", "rank")))
-    idle = promql.rate(f'{foreign.NODE_CPU}{{mode="idle"}}')
+    idle = promql.rate(f'{node_exporter.NODE_CPU}{{mode="idle"}}')
     queries = [
         Query(f"sum by (Hostname) ({waits})", "threads waiting for a GPU"),
-        Query(foreign.of_node(f"1 - avg by (instance) ({idle})"), "CPU in use"),
+        Query(node_exporter.of_node(f"1 - avg by (instance) ({idle})"), "CPU in use"),
     ]
     unit = {
         "matcher": {"id": "byName", "options": "CPU in use"},
@@ -55,10 +55,10 @@ def _memory() -> Placed:
         f"Share of each accelerator's memory in use, and of the node's own. {_NODE_EXPORTER}",
         runbooks=("KernelcastGpuMemoryNearlyFull",),
     )
-    host = f"1 - {foreign.NODE_MEMORY_FREE} / {foreign.NODE_MEMORY}"
+    host = f"1 - {node_exporter.NODE_MEMORY_FREE} / {node_exporter.NODE_MEMORY}"
     queries = [
         Query(accelerators.full(), "{{accelerator}} {{index}} {{GPU_I_ID}}"),
-        Query(foreign.of_node(f"max by (instance) ({host})"), "node"),
+        Query(node_exporter.of_node(f"max by (instance) ({host})"), "node"),
     ]
     return time_series(text, queries, Axis("percentunit", low=0, high=1), height=6)
 

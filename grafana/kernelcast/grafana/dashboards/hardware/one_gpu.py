@@ -3,10 +3,10 @@
 from typing import Final
 
 from kernelcast.grafana import promql
-from kernelcast.grafana.dashboards import living
+from kernelcast.grafana.dashboards import liveness
 from kernelcast.grafana.dashboards.hardware import trouble
 from kernelcast.grafana.dashboards.hardware.trouble import each
-from kernelcast.grafana.model.panels import Axis, Calm, PanelText, Placed, stat
+from kernelcast.grafana.model.panels import Axis, EmptyText, PanelText, Placed, stat
 from kernelcast.grafana.model.targets import Query
 from kernelcast.wire.catalogue.devices import device, gpu
 
@@ -54,7 +54,7 @@ def _errors() -> Placed:
     text = PanelText(
         "XID errors",
         "XID errors of the GPU in this time range; many are a program's fault, see the table below.",
-        Calm("none", living.GPUS),
+        EmptyText("none", liveness.GPUS),
         runbooks=("KernelcastGpuXidHardware", "KernelcastGpuXid"),
     )
     axis = Axis("short", low=0, decimals=0, thresholds=((None, "green"), (1, "red")))

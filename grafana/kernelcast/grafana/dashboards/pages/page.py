@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kernelcast.grafana.dashboards import events, strip
+from kernelcast.grafana.dashboards import data_row, events
 from kernelcast.grafana.model.dashboard import Dashboard, Row
 from kernelcast.grafana.model.panels import Placed
 
@@ -42,5 +42,5 @@ class Page:
             tags=self.tags,
             variables=variables,
             annotations=events.everywhere(),
-            rows=(strip.row(), Row(self.question, tuple(first_screen)), *rows),
+            rows=(data_row.row(), Row(self.question, tuple(first_screen)), *rows),
         )

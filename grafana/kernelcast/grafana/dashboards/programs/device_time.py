@@ -56,8 +56,8 @@ def _states() -> Placed:
     )
     spent = promql.rate(promql.series(kernel.DEVICE_TIME))
     query = Query(promql.share(spent, of=spent, by="state"), "{{state}}")
-    look = LineStyle(stacked=True, overrides=(grey("idle"),))
-    return time_series(text, [query], Axis("percentunit", low=0, high=1), look, width=24, height=6)
+    style = LineStyle(stacked=True, overrides=(grey("idle"),))
+    return time_series(text, [query], Axis("percentunit", low=0, high=1), style, width=24, height=6)
 
 
 def _copies() -> Placed:

@@ -3,9 +3,9 @@
 from typing import Final
 
 from kernelcast.grafana import promql
-from kernelcast.grafana.dashboards import living
+from kernelcast.grafana.dashboards import liveness
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Calm, LineStyle, PanelText, Placed, grey, time_series
+from kernelcast.grafana.model.panels import Axis, EmptyText, LineStyle, PanelText, Placed, grey, time_series
 from kernelcast.grafana.model.tables import Column, table
 from kernelcast.grafana.model.targets import Query, column
 from kernelcast.wire.catalogue import kernel
@@ -41,15 +41,15 @@ def _states() -> Placed:
         "The GPU's measured energy while kernels of reporting programs ran (active) and while none ran (idle).",
     )
     spent = promql.rate(promql.series(energy.ENERGY))
-    look = LineStyle(stacked=True, overrides=(grey("idle"),))
-    return time_series(text, [Query(f"sum by (state) ({spent})", "{{state}}")], Axis("watt", low=0), look)
+    style = LineStyle(stacked=True, overrides=(grey("idle"),))
+    return time_series(text, [Query(f"sum by (state) ({spent})", "{{state}}")], Axis("watt", low=0), style)
 
 
 def _table() -> Placed:
     text = PanelText(
         "Energy by kernel in this time range",
         "Estimated energy of each kernel and of one launch of it: the possible saving by a change of the kernel.",
-        Calm("no energy is measured", living.PROGRAMS),
+        EmptyText("no energy is measured", liveness.PROGRAMS),
     )
     spent = f"sum by ({_BY}) (increase({promql.series(energy.KERNEL_ENERGY)}[$__range]))"
     launched = f"sum by ({_BY}) (increase({promql.series(kernel.LAUNCHES)}[$__range]))"

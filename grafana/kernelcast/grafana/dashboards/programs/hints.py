@@ -3,10 +3,10 @@
 from typing import Final
 
 from kernelcast.grafana import promql
-from kernelcast.grafana.dashboards import living
+from kernelcast.grafana.dashboards import liveness
 from kernelcast.grafana.dashboards.programs.hot_spots import mean, of_hottest
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Calm, LineStyle, PanelText, Placed, grey, stat, time_series
+from kernelcast.grafana.model.panels import Axis, EmptyText, LineStyle, PanelText, Placed, grey, stat, time_series
 from kernelcast.grafana.model.tables import Column, table
 from kernelcast.grafana.model.targets import Query, column
 from kernelcast.wire.catalogue import forecast, kernel
@@ -37,7 +37,7 @@ def rows() -> tuple[Row, ...]:
 
 def _open_count() -> Placed:
     text = PanelText(
-        "Open hints", "Tunables with a hint that no program has answered yet.", Calm("none", living.PREDICTORS)
+        "Open hints", "Tunables with a hint that no program has answered yet.", EmptyText("none", liveness.PREDICTORS)
     )
     return stat(text, [Query(f"count({open_since()})")], Axis("short", low=0, decimals=0), width=5, height=3)
 
@@ -46,7 +46,7 @@ def _pending_count() -> Placed:
     text = PanelText(
         "Waiting for approval",
         "Hints that change results and that no person has answered yet; the row below lists them.",
-        Calm("none", living.PREDICTORS),
+        EmptyText("none", liveness.PREDICTORS),
         runbooks=("KernelcastHintWaitsForApproval",),
     )
     pending = f"count(count by (hint_id) ({promql.series(forecast.APPROVAL_PENDING)}))"
@@ -59,7 +59,7 @@ def _count(state: str, color: str) -> Placed:
     text = PanelText(
         f"Hints {words}",
         f"Hints that programs have {words} in this time range, each process counted once.",
-        Calm("none", living.PROGRAMS),
+        EmptyText("none", liveness.PROGRAMS),
         runbooks=("KernelcastHintRolledBack",) if state == "rolled_back" else (),
     )
     outcomes = promql.series(kernel.HINT_OUTCOMES, extra=(f'state="{state}"',))
@@ -71,7 +71,7 @@ def _best() -> Placed:
     text = PanelText(
         "Best measured effect",
         "Kernel time after a hint over kernel time before, of the tunable where it is lowest; below 100 % is faster.",
-        Calm("none", living.PROGRAMS),
+        EmptyText("none", liveness.PROGRAMS),
     )
     query = Query(f"bottomk(1, min by ({_BY}) ({promql.series(kernel.HINT_MEASURED)}))", "{{program}}: {{tunable}}")
     return stat(text, [query], Axis("percentunit", low=0), named=True, width=4, height=3)
@@ -83,7 +83,7 @@ def _open() -> Placed:
         "Hints that no program has kept or refused yet: the present value and the one proposed, the kernel time "
         "expected over the time now (empty while the gain is unknown), and the state: issued, trial (a program tries "
         "it) or approval (it waits for a person). `kernelcast hints explain ID` shows the reasons.",
-        Calm("no hint is open", living.PREDICTORS),
+        EmptyText("no hint is open", liveness.PREDICTORS),
     )
     labels = f"{_BY}, previous, value, rule, state, hint_id"
     since = open_since(labels)
@@ -113,7 +113,7 @@ def _kept() -> Placed:
         "Hints kept, and their measured gain",
         "Tunables whose hint a program kept in this time range, the value now, and the effect that the program "
         "measured: kernel time after over kernel time before.",
-        Calm("no hint was kept", living.PROGRAMS),
+        EmptyText("no hint was kept", liveness.PROGRAMS),
     )
     kept = promql.happened(promql.series(kernel.HINT_OUTCOMES, extra=('state="kept"',)), window="$__range")
     tunables = promql.series(kernel.TUNABLE_INFO, free=("kernel",))
@@ -154,7 +154,7 @@ def _events() -> Placed:
     text = PanelText(
         "Hints issued, and their outcomes",
         "One mark for each hint that the predictor wrote, and for each outcome in a program.",
-        calm=Calm("None in this time range", living.PREDICTORS),
+        if_empty=EmptyText("None in this time range", liveness.PREDICTORS),
     )
     issued = promql.marked(promql.series(forecast.HINTS_ISSUED))
     outcomes = promql.marked(promql.series(kernel.HINT_OUTCOMES))
@@ -170,7 +170,7 @@ def _pending() -> Placed:
         "Hints that wait for a person",
         "Hints that change the results of a program: no program gets one before a person approves it, by "
         "`kernelcast hints approve ID`. `kernelcast hints explain ID` shows the reasons.",
-        Calm("no hint waits for a person", living.PREDICTORS),
+        EmptyText("no hint waits for a person", liveness.PREDICTORS),
         runbooks=("KernelcastHintWaitsForApproval",),
     )
     pending = promql.series(forecast.APPROVAL_PENDING)
@@ -198,7 +198,7 @@ def _budget() -> Placed:
         "Budget for trials",
         "Time that trials have cost programs beyond the kept values in this time range, and the time that they were "
         "granted in it: 1 % of the running time by default. No trial begins while a program has spent its budget.",
-        calm=Calm("No program has tried a value", living.PROGRAMS),
+        if_empty=EmptyText("No program has tried a value", liveness.PROGRAMS),
     )
     by = "Hostname, gpu, program, rank"
     spent, granted = (
@@ -245,7 +245,7 @@ def _tunables() -> Placed:
         "Tunables",
         "Parameters that running programs have registered, their present and allowed values, and the last measured "
         "effect: kernel time after the hint divided by the time before; below 100 % is faster.",
-        calm=Calm("No program has registered a tunable", living.PROGRAMS),
+        if_empty=EmptyText("No program has registered a tunable", liveness.PROGRAMS),
     )
     labels = "Hostname, gpu, program, rank, tunable"
     tunables = promql.series(kernel.TUNABLE_INFO, free=("kernel",))
@@ -276,7 +276,7 @@ def _outcomes() -> Placed:
         "Outcomes of hints",
         "Hints that reached a program, by outcome, one mark for each. A rejection names an error of the predictor. A "
         "rollback protects the program from a worse value.",
-        calm=Calm("No hint reached a program in this time range", living.PROGRAMS),
+        if_empty=EmptyText("No hint reached a program in this time range", liveness.PROGRAMS),
     )
     outcomes = promql.marked(promql.series(kernel.HINT_OUTCOMES))
     query = Query(f"sum by (state) ({outcomes})", "{{state}}")

@@ -114,8 +114,8 @@ def _share() -> Placed:
         Query(f"{named} and on (kernel) {hottest}", "{{kernel}}"),
         Query(promql.share(beyond, of=every, by="kernel"), "{{kernel}} (beyond the cap)"),
     ]
-    look = LineStyle(stacked=True, overrides=(grey(f"{_BEYOND_THE_CAP} (beyond the cap)"),))
-    return time_series(text, queries, Axis("percentunit", low=0, high=1), look, width=24, height=9)
+    style = LineStyle(stacked=True, overrides=(grey(f"{_BEYOND_THE_CAP} (beyond the cap)"),))
+    return time_series(text, queries, Axis("percentunit", low=0, high=1), style, width=24, height=9)
 
 
 def _tail() -> Placed:

@@ -3,10 +3,10 @@
 from typing import Final
 
 from kernelcast.grafana import promql
-from kernelcast.grafana.dashboards import living
+from kernelcast.grafana.dashboards import liveness
 from kernelcast.grafana.dashboards.programs.busy import busy_seconds
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Calm, PanelText, time_series
+from kernelcast.grafana.model.panels import Axis, EmptyText, PanelText, time_series
 from kernelcast.grafana.model.tables import Column, table
 from kernelcast.grafana.model.targets import Query, column
 from kernelcast.wire.catalogue import kernel
@@ -20,7 +20,7 @@ def row() -> Row:
     ranked = PanelText(
         "Kernels on this GPU",
         f"The {_ROWS} kernels with the most GPU time now, with their program; a click leads to the kernel.",
-        Calm("no program reports", living.GPUS),
+        EmptyText("no program reports", liveness.GPUS),
     )
     hottest = f"topk({_ROWS}, sum by (program, kernel) ({busy_seconds(free=_FREE)}))"
     columns = (

@@ -3,11 +3,11 @@
 from typing import Final
 
 from kernelcast.grafana import promql
-from kernelcast.grafana.dashboards import crossing, living, words
+from kernelcast.grafana.dashboards import crossing, liveness, words
 from kernelcast.grafana.dashboards.programs.busy import NOW
 from kernelcast.grafana.dashboards.programs.hot_spots import mean, of_hottest
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Calm, PanelText, Placed, heatmap, time_series
+from kernelcast.grafana.model.panels import Axis, EmptyText, PanelText, Placed, heatmap, time_series
 from kernelcast.grafana.model.tables import Column, table
 from kernelcast.grafana.model.targets import Query, column
 from kernelcast.wire.catalogue import forecast, kernel
@@ -51,7 +51,7 @@ def _forecast() -> Placed:
         "Forecast of the kernels chosen",
         "Probability that a kernel crosses its threshold, and when half of the simulated paths will have; once it is "
         "crossed, how long ago.",
-        calm=Calm("No breach is predicted", living.PREDICTIONS, living.LEARNING),
+        if_empty=EmptyText("No breach is predicted", liveness.PREDICTIONS, liveness.LEARNING),
     )
     subject = "Hostname, gpu, program, kernel, metric, cause"
     probability = promql.series(forecast.DEGRADATION_PROBABILITY, extra=('kernel!=""',))
@@ -78,7 +78,7 @@ def _hints() -> Placed:
     text = PanelText(
         "Tunables of the programs chosen",
         "Their present values, and the last measured effect of a hint.",
-        calm=Calm("No program has registered a tunable", living.PROGRAMS),
+        if_empty=EmptyText("No program has registered a tunable", liveness.PROGRAMS),
     )
     by = "program, tunable, value"
     present = f"group by ({by}) ({promql.series(kernel.TUNABLE_INFO, free=('kernel',))})"

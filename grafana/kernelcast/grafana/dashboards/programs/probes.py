@@ -3,9 +3,9 @@
 from typing import Final
 
 from kernelcast.grafana import promql
-from kernelcast.grafana.dashboards import living
+from kernelcast.grafana.dashboards import liveness
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Calm, LineStyle, PanelText, Placed, time_series
+from kernelcast.grafana.model.panels import Axis, EmptyText, LineStyle, PanelText, Placed, time_series
 from kernelcast.grafana.model.tables import Column, table
 from kernelcast.grafana.model.targets import Query, column
 from kernelcast.wire.catalogue import exporter, kernel
@@ -97,7 +97,7 @@ def _unseen() -> Placed:
     text = PanelText(
         "Launches not measured, by reason",
         "Launches that a method knows of but cannot time or name.",
-        calm=Calm("Every launch that is known of was seen", living.PROGRAMS),
+        if_empty=EmptyText("Every launch that is known of was seen", liveness.PROGRAMS),
     )
     unseen = promql.rate(promql.series(kernel.PROBE_UNSEEN))
     query = Query(f"sum by (program, reason) ({unseen}) > 0", "{{program}} {{reason}}")
@@ -108,7 +108,7 @@ def _dropped() -> Placed:
     text = PanelText(
         "Dropped by probes",
         "Frames that the socket did not accept (the next frame includes them), and activity records that are lost.",
-        calm=Calm("Nothing was dropped", living.PROGRAMS),
+        if_empty=EmptyText("Nothing was dropped", liveness.PROGRAMS),
     )
     rows = ((kernel.PROBE_DROPPED, "frames"), (kernel.PROBE_RECORDS, "records"))
     queries = [

@@ -74,10 +74,10 @@ def series_steps(
 
 
 def _step_arrays(found: AnomalyStep, detector: AnomalyDetector, values: Floats) -> None:
-    for at in range(len(values)):
-        step = detector.step(values[at : at + 1])
-        found.score[at], found.onset[at] = step.score[0], step.onset[0]
-        found.direction[at], found.kind[at] = step.direction[0], step.kind[0]
+    for row in range(len(values)):
+        step = detector.step(values[row : row + 1])
+        found.score[row], found.onset[row] = step.score[0], step.onset[0]
+        found.direction[row], found.kind[row] = step.direction[0], step.kind[0]
 
 
 class _Series:
@@ -103,77 +103,79 @@ class _Series:
         """Fill the results of all rows."""
         rows = self._rows
         columns = zip(rows.values.tolist(), rows.known.tolist(), rows.unchanged.tolist(), rows.scale, strict=True)
-        for at, (value, known, unchanged, scale) in enumerate(columns):
+        for row, (value, known, unchanged, scale) in enumerate(columns):
             frozen = self._episodes.frozen()
-            here = self._step_known(at, value, frozen, unchanged=unchanged) if known else self._step_missing(at)
-            alarming = here.alarm_every / scale, here.alarm_new / scale
-            found.score[at], found.onset[at] = self._episodes.step(here.every / scale, here.new / scale, alarming)
-            self._describe(here.direction, here.kind)
-            found.direction[at], found.kind[at] = self._direction, self._kind
+            evidence = self._step_known(row, value, frozen, unchanged=unchanged) if known else self._step_missing(row)
+            alarming = evidence.alarm_every / scale, evidence.alarm_new / scale
+            found.score[row], found.onset[row] = self._episodes.step(
+                evidence.every / scale, evidence.new / scale, alarming
+            )
+            self._describe(evidence.direction, evidence.kind)
+            found.direction[row], found.kind[row] = self._direction, self._kind
 
-    def _step_known(self, at: int, value: float, frozen: int, *, unchanged: bool) -> _Evidence:
+    def _step_known(self, row: int, value: float, frozen: int, *, unchanged: bool) -> _Evidence:
         """Evidence of a row that has a value; and learning."""
-        levels, season, count = self._levels, self._season, self._count[at]
+        levels, season, count = self._levels, self._season, self._count[row]
         smallest = levels.smallest()
-        features = levels.features(at, value, smallest, first=count == 0)
+        features = levels.features(row, value, smallest, first=count == 0)
         found = self._tails.find_peaks(features)
-        seasonal = season is not None and season.begin(at, np.float32(value))
-        deviation = (season.deviation(at, smallest),) if season is not None and seasonal else (_ZERO,)
+        seasonal = season is not None and season.start(row, np.float32(value))
+        deviation = (season.deviation(row, smallest),) if season is not None and seasonal else (_ZERO,)
         found = (seasonal and self._season_tails.find_peaks(deviation)) or found
         evidence = _Evidence()
-        if self._warm[at]:
+        if self._warm[row]:
             if found:
-                evidence = self._strongest(at, features + deviation * self._ready[at], smallest, count)
+                evidence = self._strongest(row, features + deviation * self._ready[row], smallest, count)
             constant = self._constant.surprise() if unchanged else _ZERO
             evidence = evidence.with_run(constant, AnomalyKind.FLATLINE)
-        levels.learn(at, value, frozen)
-        self._tails.learn(features, self._rates, at, frozen)
+        levels.learn(row, value, frozen)
+        self._tails.learn(features, self._rates, row, frozen)
         if seasonal:
-            self._season_tails.learn(deviation, self._season_rates, at, frozen)
+            self._season_tails.learn(deviation, self._season_rates, row, frozen)
         if season is not None:
-            season.learn(at, np.float32(value), smallest, frozen)
-        self._missing.learn(at, 0, event=False)
-        self._constant.learn(at, frozen, event=unchanged)
+            season.learn(row, np.float32(value), smallest, frozen)
+        self._missing.learn(row, 0, event=False)
+        self._constant.learn(row, frozen, event=unchanged)
         return evidence
 
-    def _step_missing(self, at: int) -> _Evidence:
+    def _step_missing(self, row: int) -> _Evidence:
         """Evidence of a row without a value; and learning."""
-        rarity = self._missing.surprise() if self._warm[at] else _ZERO
+        rarity = self._missing.surprise() if self._warm[row] else _ZERO
         self._tails.forget()
         self._season_tails.forget()
         if self._season is not None:
             filled = np.float32(self._levels.fast)
-            self._season.begin(at, filled)
-            self._season.learn(at, filled, _ZERO, None)
-        self._missing.learn(at, 0, event=True)
-        self._constant.learn(at, None, event=False)
+            self._season.start(row, filled)
+            self._season.learn(row, filled, _ZERO, None)
+        self._missing.learn(row, 0, event=True)
+        self._constant.learn(row, None, event=False)
         return _Evidence().with_run(rarity, AnomalyKind.MISSING)
 
     def _strongest(
-        self, at: int, features: tuple[np.float32, ...], smallest: np.float32, count: np.float32
+        self, row: int, features: tuple[np.float32, ...], smallest: np.float32, count: np.float32
     ) -> _Evidence:
         """The strongest evidence of the features, the first one of equal ones."""
         most_every = most_new = alarm_every = alarm_new = _ZERO
         direction, jumps, strongest = 0, [False, False], -1
-        trust, isolated = self._trusts(at), self._isolated[at]
+        trust, isolated = self._trusts(row), self._isolated[row]
         for side in (0, 1):
             for place, value in enumerate(features):
                 tails, own = (self._season_tails, 0) if place == SEASON else (self._tails, place)
                 every, new = tails.surprise((own, side), -value if side else value, smallest, count, isolated)
                 most_every, alarm_every = max(most_every, every), max(alarm_every, every * trust[place])
                 jumps[side] = jumps[side] or bool(place == JUMP and every > 0)
-                if place == SEASON or self._fresh[at]:
+                if place == SEASON or self._fresh[row]:
                     alarm_new = max(alarm_new, new * trust[place])
                     if new > most_new:
                         most_new, direction, strongest = new, 1 - 2 * side, place
         kind = _kind(strongest, jumps=jumps[direction < 0])
         return _Evidence(most_every, most_new, alarm_every, alarm_new, direction, kind)
 
-    def _trusts(self, at: int) -> tuple[np.float32, ...]:
+    def _trusts(self, row: int) -> tuple[np.float32, ...]:
         """Weight of each feature's evidence for an alarm."""
-        trust = self._trust[at]
+        trust = self._trust[row]
         explained = self._season is not None and self._season.explains(self._levels.spread())
-        seasonal = self._unexplained if self._inside[at] and not explained else np.float32(1)
+        seasonal = self._unexplained if self._inside[row] and not explained else np.float32(1)
         return trust, trust, trust, seasonal
 
     def _describe(self, direction: int, kind: int) -> None:

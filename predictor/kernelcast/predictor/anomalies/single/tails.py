@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from kernelcast.predictor.anomalies import tails as many
+from kernelcast.predictor.anomalies import tails as batch
 from kernelcast.predictor.anomalies.settings import AnomalySettings
 from kernelcast.predictor.anomalies.single.schedule import Float32s, pair, share
 
@@ -19,13 +19,13 @@ class Rates:
 
     def __init__(self, count: Float32s, settings: AnomalySettings) -> None:
         above = np.float32(1 - settings.quantile)
-        moves = [one / above for one in pair(share(many.QUANTILE_WEIGHT, count, 10), settings)]
+        moves = [one / above for one in pair(share(batch.QUANTILE_WEIGHT, count, 10), settings)]
         self.rise = [list((np.float32(1) - above) * one) for one in moves]
         self.fall = [list((np.float32(0) - above) * one) for one in moves]
-        self.clusters = [list(one) for one in pair(share(many.CLUSTER_WEIGHT, count, many.CLUSTER_PRIOR), settings)]
+        self.clusters = [list(one) for one in pair(share(batch.CLUSTER_WEIGHT, count, batch.CLUSTER_PRIOR), settings)]
         seen = above * count
-        self.excess = [list(one) for one in pair(share(many.EXCESS_WEIGHT, seen, many.SEEN), settings)]
-        self.early = (count < many.EARLY).tolist()
+        self.excess = [list(one) for one in pair(share(batch.EXCESS_WEIGHT, seen, batch.EXCESS_PRIOR_COUNT), settings)]
+        self.early = (count < batch.EARLY_ROWS).tolist()
 
 
 @dataclass(slots=True)
@@ -65,7 +65,7 @@ class Tails:
         self._above = np.float32(1 - settings.quantile)
         self._margin = np.float32(1 + settings.record_margin)
         self._keep = np.float32(1 - settings.record_decay)
-        self.features = [FeatureTails(self._above / 2, at < immediate) for at in range(features)]
+        self.features = [FeatureTails(self._above / 2, row < immediate) for row in range(features)]
 
     def find_peaks(self, values: tuple[np.float32, ...]) -> bool:
         """Note the excess of each side, and return whether there is any."""
@@ -83,16 +83,16 @@ class Tails:
         """Improbability of one side of a feature, and the same where it is a new record; 0 without a peak."""
         place, side = sided
         feature = self.features[place]
-        here = feature.sides[side]
-        if here.peak is None or not value > smallest:
+        state = feature.sides[side]
+        if state.peak is None or not value > smallest:
             return _ZERO, _ZERO
-        scale = max(here.mean, many.SCALE_SHARE * smallest) + many.TINY
-        shape = tail_shape(here.shape, self._above * count)
-        ratio = min(here.peak / (scale * (1 - shape)), many.LARGEST_RATIO)
+        scale = max(state.mean, batch.SCALE_SHARE * smallest) + batch.TINY
+        shape = tail_shape(state.shape, self._above * count)
+        ratio = min(state.peak / (scale * (1 - shape)), batch.LARGEST_RATIO)
         rarity = np.log10(1 + shape * ratio) / shape - np.log10(feature.clusters)
-        if feature.immediate and not here.above:
+        if feature.immediate and not state.above:
             rarity = isolated * rarity
-        return rarity, rarity if value > self._margin * here.record else _ZERO
+        return rarity, rarity if value > self._margin * state.record else _ZERO
 
     def forget(self) -> None:
         """Take a row on which nothing is learnt."""
@@ -100,38 +100,38 @@ class Tails:
             for side in feature.sides:
                 side.record *= self._keep
 
-    def learn(self, values: tuple[np.float32, ...], rates: Rates, at: int, frozen: int) -> None:
+    def learn(self, values: tuple[np.float32, ...], rates: Rates, row: int, frozen: int) -> None:
         """Take the features whose peaks were found last."""
-        rise, fall = rates.rise[frozen][at], rates.fall[frozen][at]
+        rise, fall = rates.rise[frozen][row], rates.fall[frozen][row]
         for feature, value in zip(self.features, values, strict=True):
             starts = _ZERO
             for side, own in zip(feature.sides, (value, -value), strict=True):
                 side.record *= self._keep
                 side.learn_record(own)
-                mean = max(side.mean, many.TINY)
+                mean = max(side.mean, batch.TINY)
                 side.quantile += (fall if side.peak is None else rise) * mean
                 if side.peak is not None:
                     starts += _ZERO if side.above else _HALF
-                    if not rates.early[at]:
-                        _learn_excess(side, rates.excess[frozen][at])
+                    if not rates.early[row]:
+                        _learn_excess(side, rates.excess[frozen][row])
                 side.above = side.peak is not None
-                if rates.early[at]:
+                if rates.early[row]:
                     side.record = side.quantile = max(side.record, own)
-                    side.mean = many.EARLY_EXCESS * abs(side.record)
-            feature.clusters += rates.clusters[frozen][at] * (starts - feature.clusters)
+                    side.mean = batch.EARLY_EXCESS * abs(side.record)
+            feature.clusters += rates.clusters[frozen][row] * (starts - feature.clusters)
 
 
 def _learn_excess(side: Side, step: np.float32) -> None:
     """Move the mean of a side's excesses and the side's shape on."""
     mean = side.mean
-    excess = min(side.peak or _ZERO, many.LARGEST_EXCESS * max(mean, many.TINY))
+    excess = min(side.peak or _ZERO, batch.LARGEST_EXCESS * max(mean, batch.TINY))
     side.mean = mean + step * (excess - mean)
-    relative = excess / max(side.mean, many.TINY)
+    relative = excess / max(side.mean, batch.TINY)
     side.shape += step * (relative * relative - side.shape)
 
 
 def tail_shape(squares: np.float32, seen: np.float32) -> np.float32:
     """The tail's shape, as `anomalies.tails` computes it for many series."""
-    raw = many.SHAPE_FACTOR * 0.5 * (1 - 1 / max(squares - 1, np.float32(1e-3)))
-    drawn = (raw * seen + many.SHAPE_PRIOR * many.SHAPE_PRIOR_COUNT) / (seen + many.SHAPE_PRIOR_COUNT)
-    return min(max(drawn, np.float32(many.SHAPE_LIMITS[0])), np.float32(many.SHAPE_LIMITS[1]))
+    raw = batch.SHAPE_FACTOR * 0.5 * (1 - 1 / max(squares - 1, np.float32(1e-3)))
+    shrunk = (raw * seen + batch.SHAPE_PRIOR * batch.SHAPE_PRIOR_COUNT) / (seen + batch.SHAPE_PRIOR_COUNT)
+    return min(max(shrunk, np.float32(batch.SHAPE_LIMITS[0])), np.float32(batch.SHAPE_LIMITS[1]))

@@ -23,11 +23,11 @@ MAX_SIBLINGS: Final = 8
 """Other kernels of the GPU that are compared with a slow one."""
 CHUNK_ROWS: Final = 512
 _COMPANIONS: Final = (device.SM_CLOCK, device.GPU_UTIL, device.POWER_USAGE)
-_OF_GPUS: Final = frozenset(
+_CAUSES_OF_GPUS: Final = frozenset(
     {Cause.POWER_BRAKE, Cause.THERMAL, Cause.HARDWARE_SLOWDOWN, Cause.CLOCK_LOW, Cause.CONTENTION, Cause.AGEING}
 )
 """Causes that lie in the GPU, or in another program on it."""
-_WHOLE_GPU: Final = 0.5
+_LEAST_SLOW_SHARE: Final = 0.5
 """Share of the GPU's kernels that are slower where the GPU is, and not the kernel."""
 
 
@@ -71,8 +71,8 @@ class BreachCauses:
         rules = [rule for rule in RULES if rule.topic is MeaningQuestion.SPEED]
         for begin in range(0, len(rows), CHUNK_ROWS):
             part = slice(begin, begin + CHUNK_ROWS)
-            shown = self._kernel_features(rows[part], newest[part], live, known)
-            found += [_decided(shown, number, one) for number, one in enumerate(find(shown, rules))]
+            known_features = self._kernel_features(rows[part], newest[part], live, known)
+            found += [_decided(known_features, number, one) for number, one in enumerate(find(known_features, rules))]
         return found
 
     def of_fleet(
@@ -89,7 +89,7 @@ class BreachCauses:
         """
         rules = [rule for rule in RULES if rule.topic is MeaningQuestion.SPEED]
         found = find(self._kernel_features(rows, newest, live, known, figures), rules)
-        return [one.first_of(_OF_GPUS) for one in found]
+        return [one.first_of(_CAUSES_OF_GPUS) for one in found]
 
     def of_devices(
         self, rows: Ints, meaning: Meaning, known: DeviceRows, limits: Mapping[str, Floats]
@@ -110,8 +110,8 @@ class BreachCauses:
         around = Around(limits={name: values[first][present] for name, values in limits.items()})
         allowed = frozenset({meaning.cause}) | meaning.other_causes
         rules = [rule for rule in RULES if rule.topic in (None, meaning.topic)]
-        shown = find(self._panels.features(known, devices[present], around), rules)
-        found = dict(zip(np.flatnonzero(present).tolist(), shown, strict=True))
+        known_features = find(self._panels.features(known, devices[present], around), rules)
+        found = dict(zip(np.flatnonzero(present).tolist(), known_features, strict=True))
         return [found[at].first_of(allowed) if at in found else None for at in place.tolist()]
 
     def _kernel_features(
@@ -169,8 +169,8 @@ class BreachCauses:
         chosen = np.full((len(rows), width), -1, np.int64)
         for place, each in enumerate(others):
             step = max(len(each) // width, 1)
-            few = each[::step][:width]
-            chosen[place, : len(few)] = few
+            chosen_rows = each[::step][:width]
+            chosen[place, : len(chosen_rows)] = chosen_rows
         distinct, where = np.unique(chosen, return_inverse=True)
         values = self._durations(np.maximum(distinct, 0), block)
         values[distinct < 0] = np.nan
@@ -183,18 +183,18 @@ class BreachCauses:
         return [() if one is None else one.without_variant.labels for one in subjects]
 
 
-def _decided(shown: FeatureRows, number: int, found: Found) -> tuple[FoundCause | None, Excuse | None]:
+def _decided(known_features: FeatureRows, number: int, found: Found) -> tuple[FoundCause | None, Excuse | None]:
     """The cause of a slow kernel if its evidence suffices."""
     cause = found.causes[0] if found.causes else None
-    if cause is not None and cause.cause is Cause.AGEING and not _moved(shown, number):
+    if cause is not None and cause.cause is Cause.AGEING and not _slows_the_gpu(known_features, number):
         # A GPU that ages slows most of its kernels; one that is slow alone is slow itself.
         return None, found.reason
-    if cause is not None and cause.cause is Cause.CLOCK_LOW and Feature.UTILIZATION not in shown.columns:
+    if cause is not None and cause.cause is Cause.CLOCK_LOW and Feature.UTILIZATION not in known_features.columns:
         # Without a utilisation, a low clock may be that of a GPU with little to do.
         return None, Excuse.NO_DATA
     return cause, found.reason
 
 
-def _moved(shown: FeatureRows, number: int) -> bool:
-    share: FeatureColumn | None = shown.columns.get(Feature.MOVED_SHARE)
-    return share is not None and bool(share.figure[number] >= _WHOLE_GPU)
+def _slows_the_gpu(known_features: FeatureRows, number: int) -> bool:
+    share: FeatureColumn | None = known_features.columns.get(Feature.MOVED_SHARE)
+    return share is not None and bool(share.figure[number] >= _LEAST_SLOW_SHARE)

@@ -38,7 +38,7 @@ BACK_RATIO: Final = 1.05
 UNKNOWN: Final = 0
 _RULE: Final = next(rule for rule in RULES if rule.result is Cause.DEPLOY)
 _SLOWER: Final = _RULE.conditions[0].limit
-_SHOWN: Final = replace(_RULE, conditions=(replace(_RULE.conditions[0], limit=0.0),))
+_EVIDENCE_RULE: Final = replace(_RULE, conditions=(replace(_RULE.conditions[0], limit=0.0),))
 
 
 class Deploys:
@@ -69,7 +69,7 @@ class Deploys:
         """Saved columns of each series: the deploy's block, the durations before and since, the versions' number."""
         return (
             RowColumn("deploy", self._saved, self._restore),
-            RowColumn("deploy_former", lambda rows: self._of(self._former, rows, UNKNOWN), self._restore_former),
+            RowColumn("deploy_former", lambda rows: self._values_of(self._former, rows, UNKNOWN), self._restore_former),
         )
 
     @property
@@ -141,12 +141,12 @@ class Deploys:
 
     def _forget_undone(self, rows: Ints, runs: Mapping[RunKey, ProgramRun], reasons: dict[str, EndReason]) -> None:
         """Forget kernels that are as fast as before, or whose program runs the former version again."""
-        back = self._value[rows] < BACK_RATIO * self._reference[rows]
+        undone = self._value[rows] < BACK_RATIO * self._reference[rows]
         slower = np.isfinite(self._value[rows])
-        for row, is_back in zip(rows[slower].tolist(), back[slower].tolist(), strict=True):
+        for row, is_undone in zip(rows[slower].tolist(), undone[slower].tolist(), strict=True):
             run = self._run_of(row, runs)
-            if is_back or (run is not None and self._returned(row, run.versions)):
-                self._end(row, EndReason.UNDONE, reasons)
+            if is_undone or (run is not None and self._returned(row, run.versions)):
+                self._forget(row, EndReason.UNDONE, reasons)
 
     def _returned(self, row: int, now: Versions) -> bool:
         """Whether a program runs on its former versions again, as far as they are known."""
@@ -163,7 +163,7 @@ class Deploys:
             number = known.program_number(program)
             for row in np.flatnonzero(self._since != EMPTY).tolist():
                 if known.program[row] == number and self._since[row] * self._source.histories.block_ns <= time_ns:
-                    self._end(row, EndReason.ACCEPTED, reasons)
+                    self._forget(row, EndReason.ACCEPTED, reasons)
 
     def _forget_gone(self, reasons: dict[str, EndReason]) -> None:
         """Forget series that the windows have dropped."""
@@ -171,9 +171,9 @@ class Deploys:
         with self._source.lock:
             gone = (windows.generation[rows] != self._generation[rows]) | (windows.owner[rows] < 0)
         for row in rows[gone].tolist():
-            self._end(row, EndReason.PROGRAM_ENDED, reasons)
+            self._forget(row, EndReason.PROGRAM_ENDED, reasons)
 
-    def _end(self, row: int, reason: EndReason, reasons: dict[str, EndReason]) -> None:
+    def _forget(self, row: int, reason: EndReason, reasons: dict[str, EndReason]) -> None:
         finding = self._findings.pop(row, None)
         if finding is not None:
             reasons[_program(finding)] = reason
@@ -192,7 +192,7 @@ class Deploys:
         value, reference = self._value[rows], self._reference[rows]
         shown = FeatureRows({Feature.DEPLOY_RATIO: FeatureColumn(value / reference, value, reference)}, labels, end_ns)
         self._findings = {}
-        for place, (row, found) in enumerate(zip(rows.tolist(), find(shown, [_SHOWN]), strict=True)):
+        for place, (row, found) in enumerate(zip(rows.tolist(), find(shown, [_EVIDENCE_RULE]), strict=True)):
             run = self._run_of(row, runs)
             now = run.versions if run is not None else Versions()
             changed = changes(self._versions.get(int(self._former[row]), Versions()), now)
@@ -224,7 +224,7 @@ class Deploys:
         self._since[rows], self._former[rows] = EMPTY, UNKNOWN
         self._reference[rows] = self._value[rows] = np.nan
 
-    def _of(self, values: Array, rows: Ints, other: float) -> Array:
+    def _values_of(self, values: Array, rows: Ints, other: float) -> Array:
         """Values of rows; another one for rows that have no deploy."""
         found = np.full(len(rows), other, values.dtype)
         inside = np.flatnonzero(rows < len(values))
@@ -233,8 +233,8 @@ class Deploys:
         return found
 
     def _saved(self, rows: Ints) -> Array:
-        durations = [self._of(values, rows, np.nan) for values in (self._reference, self._value)]
-        return np.stack([self._of(self._since, rows, EMPTY).astype(np.float64), *durations], axis=1)
+        durations = [self._values_of(values, rows, np.nan) for values in (self._reference, self._value)]
+        return np.stack([self._values_of(self._since, rows, EMPTY).astype(np.float64), *durations], axis=1)
 
     def _restore(self, rows: Ints, saved: Array) -> None:
         self._sync(rows)

@@ -41,7 +41,7 @@ class DeviceFaults:
     def __init__(self, panels: DevicePanels) -> None:
         self._panels = panels
         self._blocks: dict[int, int] = {}
-        self._sudden: dict[tuple[int, int], float] = {}
+        self._sudden_values: dict[tuple[int, int], float] = {}
         self._findings: dict[int, list[Finding]] = {}
         self._numbering = 0
 
@@ -79,8 +79,8 @@ class DeviceFaults:
         keys = zip(known.rows[sudden].tolist(), generation.tolist(), strict=True)
         values = dict(zip(keys, latest.tolist(), strict=True))
         host = dict(zip(values, known.host[sudden].tolist(), strict=True))
-        due |= {host[key] for key, value in values.items() if value != self._sudden.get(key, 0.0)}
-        self._sudden = values
+        due |= {host[key] for key, value in values.items() if value != self._sudden_values.get(key, 0.0)}
+        self._sudden_values = values
         found: Bools = np.isin(known.host, list(due))
         return found
 

@@ -236,8 +236,8 @@ class DevicePanels:
             return None
         values = read(rows, block, newest[place])
         found = np.full((len(devices), values.shape[1]), np.nan)
-        for turn in _turns(place):
-            at, new = place[turn], values[turn]
+        for round_number in _in_rounds(place):
+            at, new = place[round_number], values[round_number]
             before = np.where(np.isfinite(found[at]), found[at], 0.0) if summed else 0.0
             found[at] = np.where(np.isfinite(new), new + before, found[at])
         return found
@@ -294,11 +294,11 @@ def _labels(subject: Subject | None) -> Labels:
     return tuple(pair for pair in pairs if pair[0] in device.DEVICE_LABELS)
 
 
-def _turns(place: Ints) -> Iterator[Bools]:
+def _in_rounds(place: Ints) -> Iterator[Bools]:
     """Rows of the first series of each GPU, then those of the second, and so on."""
     order = np.argsort(place, kind="stable")
     ranked = place[order]
-    turn = np.empty(len(place), np.int64)
-    turn[order] = np.arange(len(place)) - np.searchsorted(ranked, ranked)
-    for number in range(int(turn.max(initial=-1)) + 1):
-        yield turn == number
+    round_number = np.empty(len(place), np.int64)
+    round_number[order] = np.arange(len(place)) - np.searchsorted(ranked, ranked)
+    for number in range(int(round_number.max(initial=-1)) + 1):
+        yield round_number == number

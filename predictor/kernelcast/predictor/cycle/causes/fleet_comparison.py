@@ -108,9 +108,11 @@ class FleetComparison:
             self._block = block
             self._kernels.update(rows, known, changes)
             compared = self._compare(self._kernels.panel(self._judged(rows, newest), block), block)
-            self._findings = self._named(compared, live, known, block)
-            sick = {_device_of(one) for one in (*others, *self._findings.values()) if one.cause not in _OF_PROGRAMS}
-            self._offer(compared, sick | self._alarmed(live), block)
+            self._findings = self._findings_of(compared, live, known, block)
+            unhealthy = {
+                _device_of(one) for one in (*others, *self._findings.values()) if one.cause not in _OF_PROGRAMS
+            }
+            self._offer(compared, unhealthy | self._alarmed(live), block)
         here = set(rows.tolist())
         self._findings = {row: one for row, one in self._findings.items() if row in here}
         # The comparison of a program's own ranks shows the same, and sooner.
@@ -154,7 +156,7 @@ class FleetComparison:
         slow = slow_from_birth(panel.usual, bars) & slow_from_birth(panel.recent, bars)
         return _Compared(panel, found, slow)
 
-    def _named(self, compared: _Compared, live: Ints, known: DeviceRows, block: int) -> dict[int, Finding]:
+    def _findings_of(self, compared: _Compared, live: Ints, known: DeviceRows, block: int) -> dict[int, Finding]:
         """Findings by the row of the kernel that shows each best."""
         self.compared = sum(one is not None for one in compared.references)
         workers = {worker: places for worker, places in compared.workers().items() if _is_slow(compared, places)}
@@ -232,12 +234,12 @@ class FleetComparison:
 
         return sorted((place for place in places if compared.slow[place]), key=lambda place: (-ratio(place), place))
 
-    def _offer(self, compared: _Compared, sick: set[DeviceKey], block: int) -> None:
+    def _offer(self, compared: _Compared, unhealthy: set[DeviceKey], block: int) -> None:
         """Share the usual durations of the healthy GPUs of each node."""
         panel, end_ns = compared.panel, self._end_ns(block)
         groups: dict[tuple[str, str], list[int]] = defaultdict(list)
         for place, one in enumerate(panel.kernels):
-            if one.device not in sick:
+            if one.device not in unhealthy:
                 groups[one.member.key, one.member.hostname].append(place)
         clocks = self._clocks_by_device(panel.rows, block)
         for (_, hostname), places in groups.items():

@@ -112,13 +112,13 @@ class _Restoration:
             except WireError as error:
                 self._refuse(error)
                 continue
-            self._note(epoch, sequence)
+            self._record_order(epoch, sequence)
             by_epoch[epoch].append((sequence, key))
         # A later writer may have written some of the pages again: its state replaces that of the earlier one.
         for epoch in sorted(by_epoch):
             self._restore_epoch(parts, sorted(by_epoch[epoch]))
         if head is not None:
-            self._note(head.epoch, head.sequence)
+            self._record_order(head.epoch, head.sequence)
             self._restore_tables(head)
         whole = head is not None and head.text.get("covered") is True and not self._result.reasons
         self._result.offset = min(self._offsets) if whole and self._offsets else None
@@ -137,7 +137,7 @@ class _Restoration:
 
     def _page(self, value: bytes) -> _Page | None:
         part = self._opened(value)
-        if part is None or not self._fits(part):
+        if part is None or not self._has_this_grid(part):
             return None
         try:
             return self._restore_page(part)
@@ -226,7 +226,7 @@ class _Restoration:
             self._refuse(error)
             return None
 
-    def _fits(self, part: StatePart) -> bool:
+    def _has_this_grid(self, part: StatePart) -> bool:
         windows = self._target.windows
         own = {"interval_ns": windows.interval_ns, "points": windows.points}
         if "block_intervals" in part.text:
@@ -235,7 +235,7 @@ class _Restoration:
         self._result.other_grid |= not fits
         return fits
 
-    def _note(self, epoch: int, sequence: int) -> None:
+    def _record_order(self, epoch: int, sequence: int) -> None:
         self._result.epoch = max(self._result.epoch, epoch)
         self._result.sequence = max(self._result.sequence, sequence)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from kernelcast.grafana import promql
-from kernelcast.grafana.model.panels import Calm
+from kernelcast.grafana.model.panels import EmptyText
 from kernelcast.grafana.model.targets import Query
 from kernelcast.wire.catalogue import bridge, exporter, forecast, kernel
 from kernelcast.wire.catalogue.devices import gpu
@@ -17,7 +17,7 @@ PREDICTORS: Final = promql.series(forecast.JUDGED_SERIES)
 """Written after each sweep, and on the way of hints and forecasts: it ends where Kafka or the bridge does."""
 _MEASURED: Final = f"and on () (group({GPUS}) or group({PROGRAMS}))"
 PREDICTIONS: Final = f"{PREDICTORS} > 0 {_MEASURED}"
-LEARNING: Final = Calm("no forecast yet: still learning", f"{PREDICTORS} == 0 {_MEASURED}")
+LEARNING: Final = EmptyText("no forecast yet: still learning", f"{PREDICTORS} == 0 {_MEASURED}")
 """Before the first judgement, which needs a history of 18 blocks."""
 _JUDGED_AT_LAST: Final = f"{PREDICTORS} @ end()"
 LEARNING_IN_A_GRAPH: Final = Query(

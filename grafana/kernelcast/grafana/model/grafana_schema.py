@@ -36,7 +36,7 @@ _MEANINGLESS_EMPTY: Final = (
 _ROW_KEYS: Final = ("collapsed", "gridPos", "id", "panels", "title", "type")
 
 
-def modern(dashboard: Any) -> dict[str, Any]:
+def to_grafana_schema(dashboard: Any) -> dict[str, Any]:
     """A grafanalib dashboard as the JSON object that Grafana 11 would itself save.
 
     Args:
@@ -47,17 +47,17 @@ def modern(dashboard: Any) -> dict[str, Any]:
         plain.pop(key, None)
     plain["schemaVersion"] = SCHEMA_VERSION
     plain["timepicker"] = {}
-    plain["panels"] = [_modern_panel(panel) for panel in plain["panels"]]
+    plain["panels"] = [_panel_to_grafana_schema(panel) for panel in plain["panels"]]
     whole: dict[str, Any] = _without_nulls(plain)
     return whole
 
 
-def _modern_panel(panel: dict[str, Any]) -> dict[str, Any]:
+def _panel_to_grafana_schema(panel: dict[str, Any]) -> dict[str, Any]:
     if panel["type"] == "row":
         row = {key: panel[key] for key in _ROW_KEYS}
         if panel.get("repeat"):
             row["repeat"] = panel["repeat"]
-        row["panels"] = [_modern_panel(inner) for inner in panel["panels"]]
+        row["panels"] = [_panel_to_grafana_schema(inner) for inner in panel["panels"]]
         return row
     return {
         key: _without_empty(value)
