@@ -1,4 +1,4 @@
-"""Types of the arrays that the predictor computes with; each docstring states the shapes."""
+"""Types of the arrays that the predictor computes with; the docstring of each function states their shapes."""
 
 from typing import TypeAlias
 

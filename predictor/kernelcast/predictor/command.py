@@ -1,4 +1,4 @@
-"""`kernelcast predictor`."""
+"""The command `kernelcast predictor`: reads the settings and runs the daemon until a signal stops it."""
 
 import os
 from functools import partial

@@ -1,4 +1,8 @@
-"""The predictor without Kafka: takes messages, runs cycles and writes snapshots; safe for two threads."""
+"""The predictor without Kafka: stores messages in windows, runs cycles and makes snapshots.
+
+`service` calls it from two threads: one reads Kafka (`take`, `expire`, `leave`), one runs cycles (`sweep`, `propose`,
+`save`). The web server's thread calls `explain`. A lock guards windows, tunables and hints.
+"""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,17 +35,18 @@ from kernelcast.wire.tuning.experience import Experience
 Partition = tuple[str, int]
 """Topic and number."""
 NOTHING_ACCEPTED: Final[Mapping[str, int]] = MappingProxyType({})
+"""No program whose slower deploy a person accepted."""
 TRIALS_NS: Final = 2 * 86_400 * NANOSECONDS_PER_SECOND
-"""Trials of this time are remembered, which is the time that blocks are kept."""
+"""Trials that ended within this time are reported to a cycle: two days, as long as blocks are kept."""
 
 
 class Engine:
     """Windows, cycles and hints of the partitions that this process reads.
 
     Attributes:
-        windows: The recent past.
+        windows: The recent past of every series.
         states: Saves and restores partitions.
-        tunables: What programs have registered.
+        tunables: Tunables and versions that programs report.
         hints: Hints that are open or answered.
         policy: The site's policy for trials.
         cycle: Runs the cycles.
@@ -87,7 +92,7 @@ class Engine:
         return self._intake.ignored
 
     def take(self, values: Sequence[bytes], partitions: Sequence[Partition], offsets: dict[Partition, int]) -> Decoded:
-        """Read messages.
+        """Decode messages and write their points into the windows; called by the thread that reads Kafka.
 
         Args:
             values: The messages.
@@ -212,7 +217,7 @@ class Engine:
             placed = [(saved, self.windows.admit(saved.subject, owner=owner)) for saved in snapshot.series]
             placed = [(saved, row) for saved, row in placed if row != NOT_ADMITTED]
             rows = np.array([row for _, row in placed], np.int64)
-            # All at once: whether a kernel is judged as a whole depends on whether any of its variants is there.
+            # All are admitted first: whether a kernel is judged as a whole depends on whether it has variants.
             for saved, row in placed:
                 self.windows.restore(
                     row, saved.values, newest=saved.newest, last_ns=saved.last_ns, now_seconds=now_seconds

@@ -1,4 +1,7 @@
-"""Explains one series: its history and limit, its forecast, the decision, and the reason."""
+"""Explains one series for `kernelcast explain`: its history and limit, its forecast, the decision, and the reason.
+
+`Engine.explain` calls it on the web server's thread, under the windows' lock.
+"""
 
 import math
 import re
@@ -25,6 +28,7 @@ _REASONS: Final = {
 }
 """Reasons for publishing nothing about a kernel that is slow."""
 MAX_SERIES: Final = 20
+"""Series that one answer explains at most."""
 _SELECTOR: Final = re.compile(r"\s*([A-Za-z_:][\w:]*)\s*(?:\{(.*)\})?\s*", re.DOTALL)
 _LABEL: Final = re.compile(r'\s*([A-Za-z_]\w*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)')
 

@@ -1,4 +1,4 @@
-"""`kernelcast explain SERIES`: asks a running predictor."""
+"""The command `kernelcast explain SERIES`: asks a running predictor over HTTP."""
 
 import http.client
 import json

@@ -1,4 +1,8 @@
-"""Keeps findings from cycle to cycle, writes those that change to Kafka, and reads people's answers."""
+"""Keeps findings from cycle to cycle, writes those that change to Kafka, and reads people's marks.
+
+`service` calls `FindingLog.cycle` after each cycle and `poll` on the thread that reads Kafka. Which findings begin and
+end is decided in `alarms`.
+"""
 
 import json
 import math
@@ -30,6 +34,7 @@ from kernelcast.wire.topics import FINDINGS
 MARKS: Final = "marks"
 """Label `source` of the precision that people's marks show."""
 LASTING: Final = tuple(state for state in FindingState if state is not FindingState.OVER)
+"""States of a finding that has not ended."""
 
 
 class FindingMeasures:
@@ -75,7 +80,7 @@ class FindingMeasures:
 
 
 class FindingLog:
-    """Keeps findings, writes those that change, and reads marks; one thread may read while another runs cycles.
+    """Keeps findings, writes those that change, and reads marks. One thread may read while another runs cycles.
 
     Attributes:
         alarms: The findings; a snapshot saves and restores their state before the first cycle.
@@ -147,7 +152,7 @@ class FindingLog:
         time_ns: int,
         deploys_over: Mapping[str, EndReason] = NO_DEPLOYS,
     ) -> list[Finding]:
-        """Take a cycle's candidates, and write the findings that begin, change their state or end.
+        """Update the findings by a cycle's candidates, and write those that begin, change their state or end.
 
         Args:
             candidates: Findings of single series that hold now, at most one of each series.

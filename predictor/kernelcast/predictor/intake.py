@@ -1,4 +1,8 @@
-"""Writes decoded points into windows: finds the row of each and converts its value."""
+"""Writes decoded points into windows: finds the row of each and converts its value.
+
+`Engine.take` calls it for each batch, under the lock. The decoder numbers series identities; the role and the row of each
+number are looked up once. Points about tunables and versions go to `tuning`.
+"""
 
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
@@ -25,7 +29,7 @@ from kernelcast.wire.catalogue.kernel import (
 
 
 class PointRole(IntEnum):
-    """Use of the points of one series identity: ignored, a level, or part of a rate or mean."""
+    """Use of the points of one series identity: ignored, a level, part of a rate or mean, or a report of a program."""
 
     UNKNOWN = -3
     REFUSED = -2
@@ -67,7 +71,7 @@ _FORMS: Final = {Kind.GAUGE: Form.LEVEL, Kind.COUNTER: Form.RATE, Kind.HISTOGRAM
 
 
 class WindowFeed:
-    """Feeds one `Windows` from one decoder.
+    """Feeds one `Windows` from one decoder. Not safe for several threads: the caller holds the lock.
 
     Attributes:
         ignored: Points of series that are not watched: foreign metrics, deltas, and those beyond the limit.
@@ -92,7 +96,7 @@ class WindowFeed:
             now_seconds: This process's clock, for expiry.
 
         Returns:
-            Points looked at.
+            Number of points in the batch.
         """
         numbers, histograms = decoded.numbers, decoded.histograms
         owner = np.asarray(owners, np.int64)

@@ -1,4 +1,7 @@
-"""The predictor's own metrics, made from their rows in the catalogue; every label set that is known starts at 0."""
+"""The predictor's own metrics, made from their rows in the catalogue; every known label set starts at 0.
+
+`service` counts what it reads and publishes, and copies the engine's totals after each cycle.
+"""
 
 from prometheus_client import CollectorRegistry, Counter
 
@@ -17,7 +20,7 @@ COMBINATION = "combination"
 MODELS = (COMBINATION, "ets", "ets_damped", "drift", "constant")
 FIT_OUTCOMES = ("estimated", "reused", "failed")
 FORMER_REASONS = ("recovering", "settling", "load_changed", "refilling")
-"""Reasons, models and outcomes of the first engine stay at 0: queries of existing dashboards find them."""
+"""Reasons, models and outcomes of earlier versions stay at 0, so that queries of existing dashboards find them."""
 SNAPSHOT_REASONS = ("unusable", "other_grid", "unread")
 
 
@@ -119,7 +122,7 @@ class DeepMeasures:
 
 
 class Following:
-    """A counter that follows a total kept elsewhere."""
+    """A counter that follows a total kept elsewhere, such as in the engine. One thread calls it."""
 
     def __init__(self, target: Counter) -> None:
         self._target = target

@@ -1,4 +1,4 @@
-"""Client of Prometheus' HTTP API: the past of series, page by page.
+"""Client of Prometheus' HTTP API: the past of series, page by page, for backtests and for series without a past.
 
 Only expressions whose value at a moment rests on samples up to that moment are accepted. A backtest that reads the
 future would score itself too well.
@@ -28,6 +28,7 @@ MAX_POINTS: Final = 11_000
 MAX_TOTAL_POINTS: Final = 5_000_000
 """Points of one series in all pages of one request."""
 MAX_ANSWER_BYTES: Final = 1 << 29
+"""Largest answer that is read, 512 MiB: it is held in memory as a whole."""
 TIMEOUT_SECONDS: Final = 60.0
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]

@@ -1,4 +1,7 @@
-"""Writes the predictions and hints of a cycle to Kafka."""
+"""Writes the predictions, hints, diagnoses and policy of a cycle to Kafka; `service` calls it after each cycle.
+
+A state that ends is withdrawn: its series is sent once more without a value (`EndedSeries`).
+"""
 
 import socket
 from collections.abc import Callable, Iterable, Mapping
@@ -31,7 +34,7 @@ PATIENCE_SWEEPS: Final = 3
 
 
 class ForecastPublisher:
-    """Writes forecasts and hints under one identity."""
+    """Writes forecasts and hints under one identity. Only the thread that runs cycles uses it."""
 
     def __init__(self, settings: PredictorSettings, producer: Sender, *, clock_ns: Callable[[], int]) -> None:
         self._client_id = settings.client_id

@@ -23,9 +23,11 @@ from kernelcast.predictor.arrays import Bools, Floats, Ints
 Float32s: TypeAlias = NDArray[np.float32]
 Int8s: TypeAlias = NDArray[np.int8]
 
-_BLOCK_ROWS: Final = 8192  # the arrays of such a block fit into the processor's cache
+_BLOCK_ROWS: Final = 8192
+"""Series that are computed together: the arrays of such a block fit into the processor's cache."""
 DAY_SECONDS: Final = 86_400.0
-SHIFT_AGE: Final = 3  # rows after which a spike that has not gone is a level shift
+SHIFT_AGE: Final = 3
+"""Intervals after which a spike that has not gone is a level shift."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +35,8 @@ class AnomalyStep:
     """Result of one interval; each of shape (n,).
 
     Attributes:
-        score: float64, 0 or more; 1 means act. Stays at 1 or more while a value is off.
-        onset: float64, the score on the first row of an episode, and on the row where it first reaches 1; else 0.
+        score: float64, 0 or more; 1 means act. Stays at 1 or more while a value is off in an episode with an alarm.
+        onset: float64, the score in the first interval of an episode, and where it first reaches 1; else 0.
         direction: int8, 1 where the value is too high, -1 where too low, 0 where neither.
         kind: int8, an `AnomalyKind`.
     """
@@ -101,7 +103,7 @@ class AnomalyDetector:
             mine[..., rows] = new
 
     def step(self, values: Floats) -> AnomalyStep:
-        """Take one value of each series.
+        """Score one value of each series, and learn it.
 
         Args:
             values: float64, shape (rows,), NaN where a value is missing.
@@ -173,7 +175,7 @@ class AnomalyDetector:
         return score, onset
 
     def _describe(self, rows: slice, evidence: AnomalyEvidence) -> None:
-        """Kind and direction are those of an episode's first row; a spike that stays becomes a level shift."""
+        """Set kind and direction by an episode's first interval; a spike that stays becomes a level shift."""
         age, kind, direction = self._episodes.age[rows], self._kind[rows], self._direction[rows]
         describes = (age == 1) | ((age > 1) & (evidence.kind == AnomalyKind.MISSING))
         np.copyto(kind, evidence.kind, where=describes)

@@ -1,4 +1,7 @@
-"""Episodes: one alarm for each, however long it lasts."""
+"""Episodes: stretches in which a series deviates; each has one alarm, however long it lasts.
+
+`AnomalyDetector.step` calls it with the scores of an interval, after the evidence was gathered.
+"""
 
 from typing import Final, TypeAlias
 
@@ -11,16 +14,21 @@ from kernelcast.predictor.arrays import Bools
 Float32s: TypeAlias = NDArray[np.float32]
 
 NEVER: Final = 1e9
+"""Intervals since an onset that never was."""
 BELOW_ALARM: Final = np.float32(0.99)
-"""Largest score without an alarm."""
+"""Largest score that is published without an alarm; 1 means act."""
 
 
 class Episodes:
-    """Begin, duration and end of the present episode of each series.
+    """Begin, duration and end of the present episode of each series. Not safe for several threads.
 
-    An episode opens at the score `notice` and is *acute* from its first row with a score of at least 1. Both rows have
-    an onset; the second is the one alarm of the episode. `refractory` rows after an onset no other one is reported,
-    except the first acute one.
+    An episode opens at the score `notice` and is *acute* from its first interval with a score of at least 1. Both
+    intervals have an onset; the second is the one alarm of the episode. For `refractory` intervals after an onset no
+    other one is reported, except the first acute one.
+
+    Attributes:
+        age: Shape (rows,), intervals since the episode opened; 0 outside of episodes.
+        off: Shape (rows,), whether the newest value still deviates.
     """
 
     def __init__(self, rows: int, settings: AnomalySettings) -> None:
@@ -41,13 +49,13 @@ class Episodes:
     def step(
         self, rows: slice, every: Float32s, new: Float32s, alarming: tuple[Float32s, Float32s]
     ) -> tuple[Float32s, Float32s]:
-        """Take the scores of one interval.
+        """Open, continue or end the episodes by the scores of one interval.
 
         Args:
             rows: Which series.
             every: Shape (n,), the score of the present evidence.
             new: Shape (n,), the same where it exceeds all earlier evidence of the series; else 0.
-            alarming: The same two for an alarm, which counts values that were there before for less.
+            alarming: The same two for an alarm, in which values within the earlier range have less weight.
 
         Returns:
             The published score, which stays at least 1 within an acute episode while the value is off; the onset.

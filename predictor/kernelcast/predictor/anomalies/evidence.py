@@ -1,4 +1,8 @@
-"""Evidence of an anomaly: how improbable each feature and each run of a series is at the newest interval."""
+"""Evidence of an anomaly: how improbable each feature and each run of a series is at the newest interval.
+
+`AnomalyDetector` asks for it in each interval (`gather`), and lets the models learn the interval afterwards (`learn`).
+Improbabilities are -log10 of probabilities: 3 means one in a thousand.
+"""
 
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -16,8 +20,10 @@ from kernelcast.predictor.arrays import Bools, Floats
 Float32s: TypeAlias = NDArray[np.float32]
 Int8s: TypeAlias = NDArray[np.int8]
 
-LARGEST_MISSING_RARITY: Final = 1.3  # per interval: four in a row are needed however reliable the series was
+LARGEST_MISSING_RARITY: Final = 1.3
+"""Largest -log10 of the probability of a missing value: four in a row are needed, however reliable the series was."""
 LARGEST_CONSTANT_RARITY: Final = 0.4
+"""The same of a value that equals the one before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +36,9 @@ class Interval:
         count: Values before this one.
         latest: The last value before this one; NaN before the first.
         deviation: Mean deviation from the season; None if no series has one.
-        explained: Where the season explains the series.
+        explained: Where the season explains the series: its values are nearer to the profile than to the level.
         season: Intervals of the season; 0 for none.
-        days: Days that the values before fill.
+        days: Length of the history: values before this one, as days.
     """
 
     values: Floats
@@ -72,7 +78,7 @@ class AnomalyEvidence:
 
 
 class EvidenceModel:
-    """Levels, tails and runs of each series."""
+    """Levels, tails and runs of each series. Not safe for several threads."""
 
     def __init__(self, rows: int, settings: AnomalySettings, *, seasonal: bool) -> None:
         self._settings = settings
@@ -94,7 +100,7 @@ class EvidenceModel:
         isolated = isolated_factor(interval.days, self._settings)
         every, new = self._tails.surprise(peaks[0], smallest, interval.count, isolated)
         inside = self.levels.inside(rows, interval.values)
-        # At first a return to values that were there before is no news: the series' rhythm is not known yet.
+        # In the first days a return to earlier values opens no episode: the series' daily rhythm is not known yet.
         new *= (interval.days >= self._settings.rhythm_days) | ~inside
         trust = [np.where(inside, np.float32(self._settings.familiar), np.float32(1))] * FEATURES
         if interval.deviation is not None:
@@ -110,7 +116,7 @@ class EvidenceModel:
         return _strongest((every * usable, new * usable), np.stack(trust), missing, constant), peaks
 
     def learn(self, rows: slice, interval: Interval, peaks: list[Peaks], weight: Float32s) -> None:
-        """Move all models on.
+        """Let all models learn the newest interval.
 
         Args:
             rows: Which series.

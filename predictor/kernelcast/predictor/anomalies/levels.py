@@ -1,4 +1,7 @@
-"""Levels and range of each series, and the features that measure how far the newest value is from them."""
+"""Levels (moving means) and range of each series, and the features: the newest value's distances from them.
+
+`EvidenceModel` computes the features of an interval, whose improbability `tails` gives, and then learns the values.
+"""
 
 from typing import Final, TypeAlias
 
@@ -13,15 +16,22 @@ Float32s: TypeAlias = NDArray[np.float32]
 VALUE, JUMP, SHIFT, SEASON = range(4)
 FEATURES: Final = 3  # without the deviation from the season, which comes from `season`
 
+# Places of the features in arrays: distance from the slow level, jump from the fast level, shift of the short mean, and
+# the deviation from the season, which comes from `season` and is not one of `FEATURES`.
 CLIP: Final = 3.0
+"""Standard deviations at which an error is clipped before the slow level and the spread learn it."""
 SPREAD_WEIGHT: Final = 1 / 300
+"""Weight of the newest value in the spread."""
 UNCLIPPED_ROWS: Final = 20  # rows in which outliers move the level like any other value
 RANGE_MARGIN: Final = 0.1  # of the range: a value this far outside it is still inside
 SIGMA_RATIO: Final = 1.25  # standard deviations in a mean absolute deviation of the normal distribution
 
 
 class Levels:
-    """Three moving means of each series, and its range: fast, short and slow, the last two without far outliers."""
+    """Fast, short and slow moving mean of each series, and its range; the last two means without far outliers.
+
+    Not safe for several threads.
+    """
 
     def __init__(self, rows: int, settings: AnomalySettings) -> None:
         self._settings = settings
@@ -66,7 +76,7 @@ class Levels:
         return clipped
 
     def smallest(self, rows: slice) -> Float32s:
-        """Shape (n,), the smallest deviation that matters."""
+        """The smallest deviation that counts, shape (n,), in the unit of the values; a share of the slow level."""
         level = np.abs(self._slow[rows])
         return np.maximum(level * self._settings.smallest_ratio, level * 1e-12).astype(np.float32)
 
@@ -79,7 +89,7 @@ class Levels:
         return self._fast[rows]
 
     def learn(self, rows: slice, values: Floats, count: Float32s, known: Float32s, weight: Float32s) -> None:
-        """Move the levels on; shapes (n,).
+        """Let the levels and the range learn the newest values; shapes (n,).
 
         Args:
             rows: Which series.

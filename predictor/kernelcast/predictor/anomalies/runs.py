@@ -1,4 +1,4 @@
-"""Runs of equal events: intervals without a value, and values that do not change."""
+"""Runs of one event in consecutive intervals: no value, or a value equal to the one before. `EvidenceModel` uses it."""
 
 from typing import Final, TypeAlias
 
@@ -10,8 +10,11 @@ from kernelcast.predictor.arrays import Bools
 Float32s: TypeAlias = NDArray[np.float32]
 
 RATE_WEIGHT: Final = np.float32(1 / 500)
+"""Weight of the newest interval in the share of intervals that have the event."""
 RECORD_DECAY: Final = np.float32(1 - 5e-5)
+"""Factor on the longest run for each interval without the event, so that old runs are forgotten."""
 RECORD_FACTOR: Final = np.float32(1.5)
+"""A run counts once it is longer than this multiple of the longest one before."""
 
 
 class RunModel:
@@ -42,7 +45,7 @@ class RunModel:
         return rarity
 
     def learn(self, rows: slice, event: Bools, count: Float32s, weight: Float32s) -> None:
-        """Take the newest interval. A run is learnt when it has ended, so that a fault does not excuse itself.
+        """Learn the newest interval. A run is learnt only when it has ended: a fault that lasts stays improbable.
 
         Args:
             rows: Which series.

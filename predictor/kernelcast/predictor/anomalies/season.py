@@ -1,4 +1,4 @@
-"""Seasonal profiles: the mean of a series at each time of the day, or of the week."""
+"""Seasonal profiles: the mean of a series at each time of the day, or of the week. `AnomalyDetector` uses them."""
 
 from typing import Final, TypeAlias
 
@@ -15,11 +15,15 @@ CYCLE_WEIGHT: Final = np.float32(0.2)  # weight of the newest cycle
 CLIP: Final = np.float32(5.0)
 UNCLIPPED_ROWS: Final = 20  # intervals after the first cycle in which every residual counts in full
 SPREAD_WEIGHT: Final = np.float32(1 / 100)
+"""Weight of the newest deviation in their standard deviation."""
 SIGMA_RATIO: Final = np.float32(1.25)
 
 
 class SeasonGroup:
-    """Series with the same season; the profile has the shape (slots, series)."""
+    """Series with the same season; the profile has the shape (slots, series). Not safe for several threads.
+
+    A slot is a part of the season; long seasons have several intervals in each.
+    """
 
     def __init__(self, rows: Ints, season: int, settings: AnomalySettings) -> None:
         self.rows = rows
@@ -51,7 +55,7 @@ class SeasonGroup:
         return smaller
 
     def learn(self, values: Floats, count: Float32s, smallest: Float32s, known: Float32s, weight: Float32s) -> None:
-        """Take the newest values, and go on to the next interval; all of shape (series,).
+        """Learn the newest values, and step to the next interval of the season; all of shape (series,).
 
         Args:
             values: The newest values; the level where one is missing.

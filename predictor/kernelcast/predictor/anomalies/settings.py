@@ -14,8 +14,9 @@ class AnomalySettings:
             the zero point of the unit.
         warm_up: Values before the first score above 0.
         warm_up_days: Days before the first score above 0, for series whose `warm_up` values pass sooner.
-        rhythm_days: Days in which only values outside the range of the earlier ones count; a season apart.
-        first_day: The bar is higher by this share at the first value, and falls to its height within a day.
+        rhythm_days: First days, in which only values outside the range of the earlier ones count, except for
+            deviations from a season.
+        first_day: Share by which the improbability needed is higher at the first value; it falls to 0 within a day.
         cycles: Seasons that a series must have had before deviations from its profile count.
         notice: Score at which an episode opens; its onset is then below 1.
         hysteresis: An episode goes on while the score is at least this.
@@ -25,12 +26,12 @@ class AnomalySettings:
         record_margin: An episode opens only where a feature exceeds its own record by this share, because an
             excursion that was seen before is normal for the series.
         record_decay: Share of a record that is forgotten per row.
-        familiar: Factor on evidence for an alarm where the value lies in the range of the earlier ones: a state that
-            was there before, such as a job that starts or ends, needs more of it.
+        familiar: Factor on evidence for an alarm where the value lies in the range of the earlier ones: a known state,
+            such as a job that starts or ends, needs more evidence.
         explained: A season whose deviations spread by less than this share of those from the level explains the series.
         unexplained: As `familiar`, for deviations from a season that does not explain the series.
-        isolated: Factor on the evidence of a value that is the first one off: alone it is a spike, and heavy tails have
-            spikes.
+        isolated: Factor on the evidence of the first value beyond its quantile: alone it is a spike, and series with
+            heavy tails have spikes.
         isolated_first: The factor `isolated` is smaller by this share at the first value, and grows to its size within
             `rhythm_days`: spikes that are rarer than that were not seen yet.
         largest_residual: Distance from the slow level, and from the season, that counts in the short means, in standard

@@ -1,9 +1,10 @@
 """Tail probabilities of features, learnt online: peaks over a quantile with a generalised Pareto tail.
 
-How rare a value is follows from the past of the same feature of the same series, so that heavy tails, bursts and
-autocorrelation raise the bar by themselves. The tail's scale and shape come from the excesses over a high quantile. Its
-rate comes from the *clusters* of excesses, so that a slow feature, which stays above its quantile for long, is not
-counted once per row. A record is updated when a cluster has ended: a slow rise does not excuse itself.
+`EvidenceModel` asks for the improbability of the newest features, and lets the model learn them afterwards. It follows
+from the past of the same feature of the same series: with heavy tails or bursts a value must be farther out. The tail's
+scale and shape come from the excesses over a high quantile. Its rate comes from the *clusters* of excesses, so that a
+slow feature, which stays above its quantile for long, is not counted once per row. The *record*, the largest value so
+far, is updated when a cluster has ended: a slow rise stays above its record.
 
 Source: Siffer et al., "Anomaly Detection in Streams with Extreme Value Theory", KDD 2017 (there with a batch fit;
 here with moments); Leadbetter, "On a basis for peaks over threshold modeling", 1991 (clusters).
@@ -22,15 +23,19 @@ Float32s: TypeAlias = NDArray[np.float32]
 
 EARLY_ROWS: Final = 30  # rows in which the largest value so far serves as the quantile
 QUANTILE_WEIGHT: Final = 1 / 3000
+"""Weight of the newest value in the quantile, the excesses' mean and shape, and the clusters' rate, each at least."""
 EXCESS_WEIGHT: Final = 1 / 300
 CLUSTER_WEIGHT: Final = 1 / 2000
 LARGEST_EXCESS: Final = 10.0  # in mean excesses: one outlier moves the tail by a bounded amount
 SHAPE_PRIOR: Final = 0.3
+"""Shape that is assumed with few excesses; it weighs as much as `SHAPE_PRIOR_COUNT` of them."""
 SHAPE_PRIOR_COUNT: Final = 40.0
 SHAPE_FACTOR: Final = 1.8
 """Bounded excesses make the shape by moments too small: that of Student's t with three degrees is 0.2, not 0.33."""
 EXCESS_PRIOR_COUNT: Final = 20
+"""Excesses that the first guess of their mean counts for."""
 SHAPE_LIMITS: Final = (0.02, 0.7)
+"""Bounds of the shape: nearly exponential, and a tail whose variance is infinite but whose mean is not."""
 SCALE_SHARE: Final = 0.25  # of the smallest deviation that matters: the smallest scale of a tail
 CLUSTER_PRIOR: Final = 200  # values that the first rate of clusters counts for
 LARGEST_RATIO: Final = np.float32(1e9)
@@ -127,7 +132,7 @@ class TailModel:
         return every.reshape(2, self._features, -1), new.reshape(2, self._features, -1)
 
     def learn(self, rows: slice, peaks: Peaks, count: Float32s, weight: Float32s) -> None:
-        """Move the tails on.
+        """Let the tails learn the newest features.
 
         Args:
             rows: Which series.

@@ -1,4 +1,4 @@
-"""Anomaly scores of recorded series."""
+"""Columns with the anomaly scores of recorded series, for `Backtest`."""
 
 from typing import Final
 

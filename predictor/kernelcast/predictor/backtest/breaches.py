@@ -1,6 +1,8 @@
 """Breach probability, time to the threshold and alert of recorded series, by the rule that the live predictor uses.
 
-Every five minutes (`--for`) each series is evaluated from its last two days; a limit that is passed counts at once.
+`Backtest` and `compare` call `breach_columns` for each batch. At the end of each block of five minutes (`--for`) a
+series is evaluated from its last two days; a limit that is passed counts at once, between the ends of blocks, too.
+The detector counts time in seconds of which its block has 300; `_Clock.scale` converts where a block is longer.
 """
 
 from dataclasses import dataclass, field
@@ -28,6 +30,7 @@ from kernelcast.wire.catalogue.meanings import OTHER, Meaning
 
 DEFAULT_HORIZON: Final = Duration(4 * 3600.0, counted=False)
 LONGEST_SECONDS: Final = 86_400.0
+"""The longest horizon, a day: the probabilities are calibrated up to there."""
 NAMES: Final = ("breach_probability", "seconds_to_threshold", "alert")
 
 
@@ -71,13 +74,13 @@ class BreachOptions:
 
 @dataclass(frozen=True, slots=True)
 class _Clock:
-    """Blocks of a batch.
+    """Blocks and horizons of a batch.
 
     Attributes:
         width: Intervals in a block.
         scale: Length of a block, in blocks of the detector.
-        alarm_horizons: Of the alert rule, in the detector's seconds.
-        horizons: The same, and that of the column.
+        alarm_horizons: Horizons of the alert rule, in the detector's seconds.
+        horizons: The same, and the one of the column `breach_probability`.
     """
 
     width: int

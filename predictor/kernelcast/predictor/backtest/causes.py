@@ -1,4 +1,7 @@
-"""Cause of each alert of recorded series: from companions where there are any, else that of the metric itself."""
+"""Cause of each alert of recorded series: from companions where there are any, else that of the metric itself.
+
+`Backtest` calls `alert_causes` for each batch, after the alerts are known.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -18,7 +21,9 @@ CAUSES: Final = tuple(Cause)
 AGAIN_SECONDS: Final = 900.0
 """The cause of an alert is found when it begins, and again after this time."""
 WINDOW_SECONDS: Final = 86_400.0
+"""Time up to a moment from which its cause is found, a day."""
 PAIRS_AT_ONCE: Final = 128
+"""Moments of series that are computed together, which bounds the memory of their windows."""
 
 
 def alert_causes(batch: SeriesBatch, alerts: Floats, options: BreachOptions) -> Floats:
@@ -68,7 +73,7 @@ def _chunks(count: int) -> Iterator[slice]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Sources:
-    """Everything that is known about a batch: n series, t intervals.
+    """Input of the rules about causes for a batch: n series, t intervals.
 
     Attributes:
         interval_seconds: Length of an interval.

@@ -1,4 +1,7 @@
-"""Companions of recorded series: other metrics of the same GPU, from CSV with the columns `timestamp,metric,value`."""
+"""Companions of recorded series: other metrics of the same GPU, from CSV with the columns `timestamp,metric,value`.
+
+`backtest.command` reads them (`--companions`); they give limits and load to `breaches`, and evidence to `causes`.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,8 +34,10 @@ _COUNTED: Final = {
     gpu.PROCESS_MEMORY.prometheus_name: "pid",
     gpu.PROCESS_SM.prometheus_name: "pid",
 }
+"""Metrics of programs on a GPU, each with the label whose values are counted."""
 _OF_PROGRAMS: Final = frozenset(_COUNTED)
 _OF_GPU: Final = frozenset({"Hostname", "host", "UUID", "gpu", "GPU_I_ID", "pci_bus_id", "device"})
+"""Labels that name a GPU or its host."""
 _SUMMED: Final = frozenset({nvlink.UP.prometheus_name, nvlink.ERRORS.prometheus_name, gpu.XID_ERRORS.prometheus_name})
 
 

@@ -1,4 +1,4 @@
-"""The predictor's settings as far as a backtest applies them, for `--compare`."""
+"""The predictor's settings as far as a backtest applies them, for `--compare` and `--calendar` of the command."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Durations on the command line: `60s`, `5m`, `24h`, `2d`, or a bare number of intervals."""
+"""Durations on the command line of `kernelcast backtest`: `60s`, `5m`, `24h`, `2d`, or a bare number of intervals."""
 
 import re
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Duration:
     counted: bool
 
     def seconds(self, interval_seconds: float) -> float:
-        """Its seconds where an interval has `interval_seconds`."""
+        """Its length in seconds, for series whose interval has `interval_seconds`."""
         return self.amount * interval_seconds if self.counted else self.amount
 
     def intervals(self, interval_seconds: float) -> int:

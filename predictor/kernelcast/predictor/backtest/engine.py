@@ -1,4 +1,4 @@
-"""All series of a table through the engine, batch by batch."""
+"""Computes all columns of a backtest: the series of a table, batch by batch. `backtest.command` runs it once."""
 
 from collections.abc import Callable, Mapping
 from typing import Final

@@ -1,4 +1,8 @@
-"""Rows of a series on a grid of equal intervals, and series with equal grids together in panels."""
+"""Puts the rows of each recorded series on a grid of equal intervals, and series with equal grids into batches.
+
+The input is a `CsvTable`; `Backtest` computes columns of shape (series, intervals) per batch, which `spread` gives back
+to the rows of the table.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,8 +21,9 @@ from kernelcast.wire.errors import ConfigurationError
 
 DAY_SECONDS: Final = 86400.0
 CYCLES: Final = (1, 7)
-"""A day and a week; for a season that is given, itself and seven of it."""
+"""Candidate seasons in days: a day and a week; for a season that is given, itself and seven of it."""
 MAX_INTERVALS: Final = 5_000_000
+"""Longest grid of a series, 58 days of seconds: each column takes 8 bytes for each interval."""
 NANOSECONDS: Final = 1e9
 
 
@@ -41,7 +46,7 @@ class GridOptions:
 
 @dataclass(frozen=True, slots=True)
 class GriddedSeries:
-    """One series.
+    """One series on its grid.
 
     Attributes:
         key: Its file and labels.

@@ -1,4 +1,7 @@
-"""The file that a backtest writes: one row per input row, and the rows of `--horizon` after each series."""
+"""Writes the file of a backtest: one row per input row, and the rows of `--horizon` after each series.
+
+`backtest.command` checks the path before anything is computed, and writes the file at the end.
+"""
 
 import csv
 import math
@@ -13,6 +16,7 @@ from kernelcast.predictor.backtest.table import TIME, VALUE, CsvRow, CsvTable, S
 from kernelcast.wire.errors import ConfigurationError
 
 FLAGS: Final = frozenset({"alert"})
+"""Columns that are written as 0 or 1."""
 Cell: TypeAlias = float | str
 
 

@@ -1,4 +1,4 @@
-"""Input of a backtest from a Prometheus: a range query as a table, as if its points stood in a file."""
+"""Reads the input of a backtest from a Prometheus: a range query becomes the same table as files give."""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Scores of a backtest, with those of naive forecasts beside them: `--report`."""
+"""Scores of a backtest, with those of naive forecasts beside them: `--report`. `Backtest` adds batch by batch."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from kernelcast.predictor.backtest.run import SCORED_LEVELS
 from kernelcast.predictor.passage.run import MIN_BLOCKS
 
 BINS: Final = (0.0, 0.05, 0.2, 0.5, 0.8, 0.95, 1.0)
-"""Bounds of the breach probabilities that are compared with what came."""
+"""Edges of the bins of breach probabilities; per bin their mean is compared with the share of breaches that came."""
 
 COVERAGES: Final = ((0.5, 0.25, 0.75), (0.8, 0.1, 0.9), (0.95, 0.025, 0.975))
 """Nominal coverage, and the levels of its bounds."""
@@ -22,7 +22,7 @@ COVERAGES: Final = ((0.5, 0.25, 0.75), (0.8, 0.1, 0.9), (0.95, 0.025, 0.975))
 
 @dataclass(slots=True)
 class BreachCounts:
-    """Counts of breach probabilities and alerts, and what came of them.
+    """Counts of breach probabilities and alerts, with the breaches that followed.
 
     Attributes:
         published: Sum of the probabilities, shape (bins,); rows in which the limit is passed do not count.
@@ -131,7 +131,7 @@ class BreachCounts:
 
 
 def _until_passed(passed: Bools) -> Ints:
-    """Intervals from each one to the next later one in which the limit is passed, shape (n, t); many where none is."""
+    """Intervals from each one to the next later one with the limit passed, shape (n, t); a huge number if none is."""
     length = passed.shape[1]
     places = np.where(passed, np.arange(length), np.iinfo(np.int64).max // 2)
     later = np.full(places.shape, np.iinfo(np.int64).max // 2)

@@ -1,4 +1,7 @@
-"""The engine over recorded series: forecasts of each row, made `--ahead` earlier, and of the time after the end."""
+"""Forecasts of recorded series: of each row, made `--ahead` earlier, and for `--horizon` after the end.
+
+`Backtest` calls it per batch; the forecasts are those of the live predictor (`forecasting`).
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +25,7 @@ MAX_LEADS: Final = 100_000
 LOWER, UPPER = 0.025, 0.975
 """Levels of the central 95 % interval."""
 SCORED_LEVELS: Final = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
+"""Quantile levels that `--report` scores: bounds of the 50, 80 and 95 % intervals, and the median."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""CSV files of recorded series: `timestamp,value` and any label columns."""
+"""Reads CSV files of recorded series, `timestamp,value` and any label columns, into the input table of a backtest."""
 
 import csv
 import math
@@ -15,6 +15,7 @@ from kernelcast.wire.errors import ConfigurationError
 TIME: Final = "timestamp"
 VALUE: Final = "value"
 EMPTY: Final = frozenset({"", "nan", "NaN", "null", "None"})
+"""Texts of a missing value."""
 _TIMES: Final = 1 << 16  # series of one table have equal timestamps
 _LAST_SECONDS: Final = 253_402_300_800
 """Begin of the year 10000: a greater number of seconds is one of milliseconds."""

@@ -1,1 +1,1 @@
-"""One forecasting cycle: from flagged series to forecasts, findings and their scores."""
+"""One cycle: evaluates all series with a limit, forecasts those that are published, and finds causes and scores."""

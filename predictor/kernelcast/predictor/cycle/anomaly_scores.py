@@ -1,4 +1,4 @@
-"""Anomaly scores of all series, interval by interval of event time."""
+"""Anomaly scores of all live series, interval by interval of event time; `Cycle.run` advances them."""
 
 from typing import Final
 
@@ -10,15 +10,22 @@ from kernelcast.predictor.cycle.panels import PanelSource
 from kernelcast.predictor.cycle.predictions import Anomaly
 
 CHUNK_ROWS: Final = 4096
+"""Rows read under the lock at a time."""
 MAX_STEPS: Final = 60
 """Intervals per cycle: after a start, the windows are read over several cycles."""
 _CURRENT_INTERVALS: Final = 30
+"""Intervals behind the median within which a series is current; others have ended, and nothing waits for them."""
 _BEHIND_SHARE: Final = 0.1
+"""Share of the current series that may be behind the common interval, such as those of a slow exporter."""
 _FIRST_ROWS: Final = 64
+"""Rows of the detector at first; it doubles when it is too small."""
 
 
 class AnomalyScores:
-    """One detector over all rows; a series begins without knowledge when it gets its row."""
+    """One detector over all rows; a series begins without knowledge when it gets its row.
+
+    Only the thread that runs cycles uses it; `get` may be called from another one.
+    """
 
     def __init__(self, source: PanelSource, interval_seconds: float) -> None:
         self._source = source
@@ -28,7 +35,7 @@ class AnomalyScores:
         self._latest: AnomalyStep | None = None
 
     def run(self, rows: Ints, generations: Ints, newest: Ints) -> None:
-        """Take the intervals that nearly all series have, and that were not taken yet.
+        """Score the intervals that nearly all series have, and that were not scored yet.
 
         Args:
             rows: Shape (n,), rows that report.
@@ -59,7 +66,7 @@ class AnomalyScores:
         self._newest = begin + count - 1
 
     def get(self, row: int) -> Anomaly | None:
-        """Score of a row at the newest interval that was taken; None before the first one."""
+        """Score of a row at the newest interval that was scored; None before the first one."""
         if self._latest is None or row >= len(self._latest.score):
             return None
         return Anomaly(float(self._latest.score[row]), int(self._latest.direction[row]))
@@ -80,7 +87,7 @@ class AnomalyScores:
 def common_interval(newest: Ints) -> int:
     """The newest interval that nearly all current series have.
 
-    A host whose clock is ahead does not move it, nor do series that ended.
+    Neither a host whose clock is ahead nor series that have ended change it.
     """
     ordered: Ints = np.sort(newest)
     current: Floats | Ints = ordered[ordered >= ordered[len(ordered) // 2] - _CURRENT_INTERVALS]

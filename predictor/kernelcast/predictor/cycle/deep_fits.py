@@ -1,8 +1,8 @@
 """Fitted models of live series: which windows are fitted, and from which block on their models are used.
 
-Everything follows from event time. A window ends at an origin of its schedule. It is requested at the end of a block,
-and its models are used from the end of the next block on, however fast the worker is; an answer that is not there by
-then is not used, which a counter shows.
+`Forecasts` asks for the models of the rows that it forecasts. Everything follows from event time: a window ends at an
+*origin* of its schedule. It is requested from the pool of workers at the end of a block, and its models are used from
+the end of the next block on, however fast a worker is. An answer that has not arrived by then is not used, and counted.
 """
 
 from collections import Counter
@@ -21,7 +21,9 @@ from kernelcast.predictor.forecasting.deep.pool import Answered, Pool, Shed
 from kernelcast.predictor.forecasting.deep.schedule import DELAY, FitSchedule
 
 MAX_SERIES: Final = 10_000
+"""Rows whose models are kept; the ones that were forecast longest ago are forgotten first."""
 _BLOCKS_OF_BUDGET: Final = 4
+"""Newest blocks whose requests are counted against the budget; hosts may be at different blocks."""
 Key = tuple[str, int]
 """Name of a schedule, and an origin."""
 
@@ -46,11 +48,11 @@ class _Series:
 
 
 class DeepFits:
-    """Fits of the rows that are forecast; one thread at a time.
+    """Fits of the rows that are forecast. Only the thread that runs cycles uses it; the pool has threads of its own.
 
     Attributes:
         outcomes: Fits so far, by model and outcome.
-        shed: Windows that were not fitted or not used, by reason.
+        shed: Windows that were not fitted, or whose models came too late, by reason.
         seconds: Processor time of the fits.
     """
 

@@ -1,4 +1,4 @@
-"""Probability, time and state of the breaches that are published."""
+"""Probability, time and state of the breaches that are published, for `Publication` and `explain`."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from kernelcast.predictor.series.attributes import SeriesAttributes
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Degradations:
-    """Reads results of the detector, by row.
+    """Reads results of the detector by row; it keeps no state. A horizon is *carried* if the history suffices for it.
 
     Attributes:
         detection: The detector.

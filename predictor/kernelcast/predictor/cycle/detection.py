@@ -1,6 +1,8 @@
 """Evaluates all series that have a limit: at the end of each block the detector, in between whether a limit is passed.
 
-Time is event time: each row is evaluated at the ends of its own blocks, in order, whenever they arrive.
+`Cycle.run` runs it; results are in `DetectorMemory`, from which `Publication`, `Claims` and `explain` read them. Time
+is event time: each row is evaluated at the ends of its own blocks, in order, whenever they arrive. The detector counts
+seconds of which its block has 300; `seconds_scale` converts to event time where blocks are shorter.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,14 +24,14 @@ from kernelcast.predictor.series.windows import EMPTY
 from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND
 
 CHUNK_ROWS: Final = 2048
-"""Rows evaluated together."""
+"""Rows evaluated together, which bounds the memory of their two days of blocks."""
 CATCH_UP_BLOCKS: Final = 12
 """Blocks evaluated after a gap or a restart: enough for the alert rule to fire."""
 DAY_SECONDS: Final = 86_400.0
 
 
 class Detection:
-    """The detector over all rows.
+    """The detector over all rows. Only the thread that runs cycles uses it.
 
     Attributes:
         memory: Result of the last evaluation of each row.
@@ -69,7 +71,7 @@ class Detection:
         memory = self.memory
         self._shared = programs.shared_devices(self._source.attributes, rows)
         ended = newest // self._source.histories.block_intervals - 1
-        # The writer's clock was ahead and has been set right.
+        # The clock of the series' host was ahead and has been set back: its blocks are evaluated again.
         back = rows[memory.evaluated[rows] > ended]
         memory.evaluated[back] = EMPTY
         steps = np.clip(ended - memory.evaluated[rows], 0, CATCH_UP_BLOCKS)

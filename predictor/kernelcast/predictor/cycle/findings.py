@@ -1,4 +1,4 @@
-"""Findings about single series, from predictions: the input of causes, grouping and alarm control."""
+"""Makes findings about single series from the predictions of a cycle; `alarms` groups and filters them."""
 
 import hashlib
 from collections.abc import Iterable

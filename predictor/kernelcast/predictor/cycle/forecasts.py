@@ -1,4 +1,7 @@
-"""Forecasts of the series that are published, at their horizons: from blocks, and from hours for distant horizons."""
+"""Forecasts of the series that are published, at their horizons: from blocks, and from hours for distant horizons.
+
+`Publication` asks for the rows that are due, once per block; the arithmetic is in `predictor.forecasting`.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +24,9 @@ from kernelcast.predictor.series.histories import Histories
 HOURS_FROM_BLOCKS: Final = 96
 """Leads beyond this number of blocks are forecast from hours, where there are enough."""
 DAY_HOURS: Final = 24
+"""Season of the hours, used from three days of history on."""
 MAX_KEPT: Final = 100_000
+"""Rows whose newest forecast is kept; the one made longest ago is dropped first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +37,8 @@ class SeriesForecast:
         generation: Of its row.
         block: Number of the newest block that it rests on.
         bounds: By horizon in seconds.
-        next_block: Of the block after it.
-        expected: Of this block, made one block earlier; None without one.
+        next_block: Bounds of the block after it.
+        expected: Bounds of this block, made one block earlier; None without one.
         quantiles: By horizon in seconds, shape (levels,), at `LEVELS`.
         last: Mean of the newest block.
     """
@@ -48,7 +53,7 @@ class SeriesForecast:
 
 
 class Forecasts:
-    """The newest forecast of each published row; made once per block."""
+    """The newest forecast of each published row. Only the thread that runs cycles makes them."""
 
     def __init__(self, histories: Histories, block_seconds: float, deep: DeepFits | None = None) -> None:
         """Begin without forecasts.

@@ -1,4 +1,7 @@
-"""State of the detector for every row: the alert rule, the last evaluation, baselines that are held."""
+"""State of the detector for every row: the alert rule, the last evaluation, and baselines.
+
+`Detection` writes it; `Publication`, `Claims` and the finders of causes read it; `engine` saves a part of it.
+"""
 
 from typing import Final, TypeAlias
 
@@ -13,18 +16,22 @@ from kernelcast.predictor.series.windows import EMPTY
 Float32s: TypeAlias = NDArray[np.float32]
 
 QUANTILES: Final = 3
+"""Times to the limit that are kept: after 10, 50 and 90 per cent of the probability."""
 
 
 class DetectorMemory:
-    """Result of the last evaluation of each row; one thread at a time. Arrays are indexed by the row in `Windows`.
+    """Result of the last evaluation of each row. Arrays are indexed by the row in `Windows`.
+
+    Only the thread that runs cycles changes it; `explain` reads single values from another one.
 
     Attributes:
         evaluated: Number of the newest block that was evaluated; EMPTY before.
-        firing, near, far, low: State of the alert rule.
-        baseline: Usual value; held while an alert fires. NaN until it is learnt.
+        generation: Count of series that the row had when it was synced.
+        firing, near, far, low: State of the alert rule, as `AlarmState`.
+        baseline: Usual value; does not change while an alert fires. NaN until it is learnt.
         limit: Limit of the last evaluation.
         opening: Whether the process was in its first minutes.
-        silent: Whether only the end of a block shows that the limit is passed.
+        silent: Whether the limit counts as passed at the ends of blocks only, not between them.
         beyond: Whether the newest block was at or beyond the limit.
         passed: Whether the limit is passed now.
         crossed_ns: When the limit was passed for the first time since the alert began; 0 while it was not.

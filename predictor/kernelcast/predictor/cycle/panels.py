@@ -1,4 +1,8 @@
-"""Panels for the detector: copies of some rows' blocks with their limits and companions, made under a short lock."""
+"""Copies of rows' blocks, limits and companions for a cycle, made under a short lock.
+
+All stages of a cycle read the windows through `PanelSource`. A *companion* is another metric of the same GPU, such as
+the power beside a temperature.
+"""
 
 import threading
 from dataclasses import dataclass
@@ -20,12 +24,13 @@ from kernelcast.wire.catalogue.devices import device
 LEAST_BLOCKS: Final = 48
 """Blocks in a panel, however young its series are: the detector needs an hour, also of the first of several moments."""
 _MEMORY: Final = (device.FB_FREE.prometheus_name, device.FB_RESERVED.prometheus_name)
+"""Parts of the frame buffer besides the used one."""
 _USED: Final = device.FB_USED.prometheus_name
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PanelSource:
-    """Everything that panels are made of.
+    """The inputs of a cycle: windows, blocks and attributes of rows. Methods take the lock where they need it.
 
     Attributes:
         windows: The newest intervals.

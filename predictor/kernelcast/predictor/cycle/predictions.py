@@ -1,4 +1,7 @@
-"""Results of a cycle: predictions to be published, reasons for abstaining, and the cycle's cost."""
+"""Results of a cycle: predictions to be published, reasons for abstaining, and the cycle's cost.
+
+`Publication` fills them; `publish` and `findings` write them to Kafka, `measures` counts them.
+"""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -17,18 +20,19 @@ Bounds = tuple[float, float, float]
 class Abstention(StrEnum):
     """Reason for not predicting anything about a series that has a limit."""
 
-    NO_THRESHOLD = "no_threshold"
-    NO_BASELINE = "no_baseline"
-    WIDE_BASELINE = "wide_baseline"
-    UNUSABLE_WINDOW = "unusable_window"
-    CLOCK_FELL = "clock_fell"
-    COMPANIONS_LATE = "companions_late"
-    PROGRAM_WIDE = "program_wide"
-    OVER_BUDGET = "over_budget"
-    CALENDAR = "calendar"
+    NO_THRESHOLD = "no_threshold"  # the limit of a device metric is not known
+    NO_BASELINE = "no_baseline"  # the usual duration of a kernel is not learnt yet
+    WIDE_BASELINE = "wide_baseline"  # durations vary too much for a usual one
+    UNUSABLE_WINDOW = "unusable_window"  # fewer blocks than an evaluation needs
+    CLOCK_FELL = "clock_fell"  # a kernel is slow because its GPU's clock is lower than usual
+    COMPANIONS_LATE = "companions_late"  # the samples of its GPU have not arrived yet
+    PROGRAM_WIDE = "program_wide"  # most kernels of the program changed at once, which may be a deploy
+    OVER_BUDGET = "over_budget"  # more series than max_fits_per_sweep were to be forecast
+    CALENDAR = "calendar"  # predictor.calendar has a period for it now
 
 
 ABSTENTIONS: Final = tuple(Abstention)
+"""All reasons, whose counters start at 0."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Changes that programs report: code versions, values of tunables, and trials of hints.
 
-A change begins a regime. Blocks of a trial count neither for a baseline nor as a slowdown.
+`Engine.sweep` collects them for each cycle. `Regimes` begins a regime of the kernels that changed. Blocks of a trial,
+in which a kernel ran with two values in turn, count neither for a baseline nor as a slowdown.
 """
 
 from collections import defaultdict
@@ -42,7 +43,7 @@ class ProgramChanges:
 
 
 class TrialBlocks:
-    """Spans of blocks by row; replaced in each cycle. One thread at a time."""
+    """Blocks in which rows were in a trial; `Regimes` replaces them in each cycle, on the thread that runs cycles."""
 
     def __init__(self, block_ns: int) -> None:
         self._block_ns = block_ns

@@ -1,6 +1,7 @@
 """Kernels of one program compared with each other: a change of most of them at once has one cause.
 
-A step of a whole program is a deploy, unless the clock of its GPU fell or another program runs there.
+Pure functions for `Detection` and `Explanations`. If most kernels of a program step to another duration at once, the
+program was deployed again, unless the clock of its GPU fell or another program runs there.
 """
 
 from typing import Final
@@ -13,11 +14,17 @@ from kernelcast.wire.catalogue.devices import device
 
 CLOCK: Final = device.SM_CLOCK.prometheus_name
 MANY_KERNELS: Final = 3
+"""Kernels that a program must have; of one or two, "most" says nothing."""
 WIDE_SHARE: Final = 0.5
+"""Share of a program's kernels that must have changed."""
 RECENT_BLOCKS: Final = 2
+"""Newest blocks whose median is a kernel's present duration."""
 CHANGED_RATIO: Final = 0.1
+"""Distance from the usual duration, relative to it, from which a kernel has changed."""
 _NEAR_RATIO: Final = 0.05
+"""Distance below which it had its usual duration just before the step."""
 _CLOCK_FALL_RATIO: Final = 0.03
+"""Fall of a clock below its usual value that counts; clocks vary by a per cent or two."""
 _USUAL_CLOCK: Final = 0.9
 """Quantile of the clock's blocks that counts as usual: a GPU that idles now and then still has it."""
 

@@ -1,4 +1,7 @@
-"""Converts predictions to samples of the catalogue's metrics, grouped by record key."""
+"""Converts predictions, hints and diagnoses to samples of the catalogue's metrics, grouped by record key.
+
+Pure functions for `ForecastPublisher`, which writes the samples to `kernelcast.forecasts`.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping

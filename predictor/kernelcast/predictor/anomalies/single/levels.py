@@ -8,7 +8,7 @@ from kernelcast.predictor.anomalies.single.schedule import Float32s, pair, share
 
 
 class SingleLevels:
-    """Fast, short and slow mean in double precision, spread in float32."""
+    """Fast, short and slow mean in double precision, spread in float32; the same rounding as `anomalies.levels`."""
 
     def __init__(self, count: Float32s, settings: AnomalySettings) -> None:
         self._settings = settings
@@ -45,7 +45,7 @@ class SingleLevels:
         return np.float32(value - slow), np.float32(value - self.fast), np.float32(short - slow)
 
     def learn(self, row: int, value: float, frozen: int) -> None:
-        """Take the value whose features were computed last."""
+        """Learn the value whose features were computed last."""
         error = value - self._slow
         if not self._free[row]:
             bound = float(batch.CLIP * self._spread)

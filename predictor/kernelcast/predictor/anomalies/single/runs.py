@@ -24,7 +24,13 @@ class EventRun:
         return rarity
 
     def learn(self, row: int, frozen: int | None, *, event: bool) -> None:
-        """Take a row; `frozen` is None where the share of events is not learnt."""
+        """Learn a row.
+
+        Args:
+            row: Its number.
+            frozen: 1 inside an episode, else 0: which learning weight applies; None to learn no share of events.
+            event: Whether the row has the event.
+        """
         if not event:
             self._longest = max(self._longest * batch.RECORD_DECAY, self._run)
         if frozen is not None:

@@ -22,7 +22,7 @@ Float32s: TypeAlias = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class RowSchedule:
-    """Properties of the rows of one series; each of shape (t,).
+    """Properties of the rows (intervals) of one series that its values alone decide; each of shape (t,).
 
     Attributes:
         values: float64; NaN where a value is missing.
@@ -30,8 +30,8 @@ class RowSchedule:
         count: float32, values before the row.
         unchanged: Where the value equals the one before.
         warm: Where a score above 0 is possible.
-        fresh: Where features may be new: the rhythm is known, or the value lies outside the range of the earlier ones.
-        isolated: float32, factor on the evidence of a value that is the first one off.
+        fresh: Where an episode may open: the daily rhythm is known, or the value is outside of the earlier range.
+        isolated: float32, factor on the evidence of the first value beyond its quantile.
         inside: Where the value lies in the range of the earlier ones.
         trust: float32, weight of evidence for an alarm; less for values in the range of the earlier ones.
         ready: Where deviations from the season count.

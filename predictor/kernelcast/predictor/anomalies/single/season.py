@@ -33,7 +33,7 @@ class Season:
         self._residual = np.float32(0)
 
     def start(self, row: int, value: np.float32) -> bool:
-        """Take the newest value; return whether the first season is over."""
+        """Compute the residual of the newest value; return whether the first season is over."""
         self._slot = row % self._rows * self._slots // self._rows
         self._residual = value - self._profile[self._slot] - self._offset
         return not self._first[row]
@@ -49,7 +49,7 @@ class Season:
         return bool(self._spread < self._explained * spread)
 
     def learn(self, row: int, value: np.float32, smallest: np.float32, frozen: int | None) -> None:
-        """Learn the value that `begin` took; `frozen` is None where it was missing."""
+        """Learn the value that `start` got; `frozen` is None where it was missing."""
         slot = self._slot
         if self._first[row]:
             phase = row % self._rows

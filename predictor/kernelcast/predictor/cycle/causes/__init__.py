@@ -1,1 +1,1 @@
-"""Causes of the findings of a cycle: metrics of GPUs on one grid, faults of GPUs, causes of breaches."""
+"""Causes in a cycle: inputs of the rules (metrics of GPUs on one grid), faults of GPUs, causes of breaches, deploys."""

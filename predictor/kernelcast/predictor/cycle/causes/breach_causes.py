@@ -1,4 +1,8 @@
-"""Causes of series that alarm or probably reach their limit."""
+"""Finds the cause of series whose alert fires or whose breach is probable, by the rules of the catalogue.
+
+`Explanations` calls it for the flagged series of a cycle, `FleetComparison` for GPUs that are slower than the fleet.
+It gathers the features (from the GPU's metrics and from the other kernels on it); `causes.find` applies the rules.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -22,7 +26,9 @@ from kernelcast.wire.catalogue.meanings import Cause, Meaning, MeaningQuestion
 MAX_SIBLINGS: Final = 8
 """Other kernels of the GPU that are compared with a slow one."""
 CHUNK_ROWS: Final = 512
+"""Kernels whose features are computed at a time: each has a day of blocks of itself and of its siblings."""
 _COMPANIONS: Final = (device.SM_CLOCK, device.GPU_UTIL, device.POWER_USAGE)
+"""Gauges of the GPU that the rules about kernels read."""
 _CAUSES_OF_GPUS: Final = frozenset(
     {Cause.POWER_BRAKE, Cause.THERMAL, Cause.HARDWARE_SLOWDOWN, Cause.CLOCK_LOW, Cause.CONTENTION, Cause.AGEING}
 )
@@ -49,7 +55,7 @@ class FleetFigures:
 
 
 class BreachCauses:
-    """Finds causes of rows, from their GPU and from the other kernels there; one thread at a time."""
+    """Finds causes of rows, from their GPU and the other kernels there. Only the thread that runs cycles uses it."""
 
     def __init__(self, panels: DevicePanels, memory: DetectorMemory) -> None:
         self._panels = panels
@@ -78,7 +84,7 @@ class BreachCauses:
     def of_fleet(
         self, rows: Ints, newest: Ints, live: Ints, known: DeviceRows, figures: FleetFigures
     ) -> list[FoundCause | None]:
-        """Cause of each kernel that is slower than on other nodes; None where it has an excuse.
+        """Cause of each kernel that is slower than on other nodes; None where no rule about a GPU holds.
 
         Args:
             rows: Shape (n,), kernels.

@@ -1,4 +1,7 @@
-"""Kernels that a deploy made slower: a ticket until it is accepted or undone, or until their program has ended."""
+"""Kernels that a deploy made slower: a ticket until it is accepted or undone, or until their program has ended.
+
+`Regimes` reports deploys (`deployed`), `Publication` asks for the findings in each cycle (`run`).
+"""
 
 import hashlib
 import json
@@ -33,16 +36,20 @@ from kernelcast.wire.identity import Versions
 LEAST_BLOCKS: Final = 3
 """Blocks after the first minutes of a new version that a comparison needs."""
 RECENT_BLOCKS: Final = 12
+"""Blocks, an hour, whose median is the present duration of a kernel that is slower."""
 BACK_RATIO: Final = 1.05
-"""A kernel is as fast as before once the median of its last hour is below this multiple."""
+"""A kernel is as fast as before once that median is below this multiple of the duration before the deploy."""
 UNKNOWN: Final = 0
+"""Number of versions that are not known."""
 _RULE: Final = next(rule for rule in RULES if rule.result is Cause.DEPLOY)
 _SLOWER: Final = _RULE.conditions[0].limit
 _EVIDENCE_RULE: Final = replace(_RULE, conditions=(replace(_RULE.conditions[0], limit=0.0),))
 
 
 class Deploys:
-    """Usual durations before a deploy, and the kernels that are slower since; one thread at a time. Arrays by row.
+    """Usual durations before a deploy, and the kernels that are slower since. Arrays are indexed by the windows' row.
+
+    Only the thread that runs cycles uses it; columns are saved and restored under the lock.
 
     A deploy is remembered for a day, and for longer where it made the kernel slower. Further deploys do not replace it
     then: the reference stays the last duration that was accepted.

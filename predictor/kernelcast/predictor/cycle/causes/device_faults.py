@@ -1,4 +1,7 @@
-"""Findings about GPUs that need no limit: the rules about causes, once per block and host, and at a new XID at once."""
+"""Findings about GPUs that need no limit: the rules about causes, once per block and host, and at a new XID at once.
+
+`Publication` runs it once a cycle.
+"""
 
 from collections.abc import Iterable
 from typing import Final
@@ -32,11 +35,11 @@ _SUDDEN: Final = tuple(
     DEVICE_METRICS.index(row.prometheus_name)
     for row in (device.XID_ERRORS, gpu.XID_ERRORS, device.RECOVERY_ACTION, device.ROW_REMAP_FAILURE)
 )
-"""Metrics of which another value does not wait for the end of the block."""
+"""Metrics whose change is evaluated in the same cycle, without waiting for the end of the block."""
 
 
 class DeviceFaults:
-    """Findings of all GPUs, kept from one evaluation to the next; one thread at a time."""
+    """Findings of all GPUs, kept from one evaluation to the next. Only the thread that runs cycles uses it."""
 
     def __init__(self, panels: DevicePanels) -> None:
         self._panels = panels

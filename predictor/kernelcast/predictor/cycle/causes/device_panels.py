@@ -1,4 +1,8 @@
-"""Metrics of GPUs on one grid: the input of the rules about causes, from windows, blocks and counters."""
+"""Metrics of GPUs on one grid: the input of the rules about causes, from windows, blocks and counters.
+
+`DeviceFaults` and `BreachCauses` ask it for features in each cycle. Features count time in seconds of which a block has
+300; `_scale` converts to event time where blocks are shorter.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -23,6 +27,7 @@ from kernelcast.wire.catalogue.model import Metric
 
 Labels = tuple[tuple[str, str], ...]
 Reader = Callable[[Ints, int, Ints], Floats]
+"""Reads values of rows: from rows, the newest block, and the newest interval of each, to an array (rows, time)."""
 
 DAY_BLOCKS: Final = 288
 GAUGES: Final = (
@@ -86,7 +91,7 @@ class DeviceRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DevicePanels:
-    """Reads the features of GPUs.
+    """Reads the features of GPUs; it keeps no state, and takes the windows' lock for each read.
 
     Attributes:
         source: Windows, blocks and attributes.

@@ -1,4 +1,8 @@
-"""Decides which cause each flagged series is published with, and which are not published at all."""
+"""Decides which cause each flagged series is published with, and which are not published at all.
+
+`Publication` calls it once a cycle. Nothing is published about a kernel that is slow for a reason that is no fault of
+it, such as a lower clock; `explain` shows the reason.
+"""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -18,13 +22,14 @@ from kernelcast.wire.catalogue.meanings import MEANINGS, Cause
 from kernelcast.wire.findings import Severity
 
 Decision = FoundCause | Abstention
+"""The cause that a series is published with, or the reason for publishing nothing about it."""
 CLOCK_CAUSES: Final = frozenset({Cause.POWER_BRAKE, Cause.THERMAL, Cause.HARDWARE_SLOWDOWN, Cause.CLOCK_LOW})
 """Causes of a low clock: a fault, which is published although the kernel itself is as it was."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Explanations:
-    """Causes of the flagged series of a cycle.
+    """Causes of the flagged series of a cycle. Only the thread that runs cycles calls it.
 
     Attributes:
         detection: The detector.

@@ -1,4 +1,8 @@
-"""GPUs that are slower than the other nodes of the fleet, and the baselines of the healthy ones; once per block."""
+"""Finds GPUs that are slower than the other nodes of the fleet, and shares the baselines of the healthy ones.
+
+`Publication` runs it in each cycle; it compares once per block. `state.baselines_topic` reads the baselines of other
+nodes from Kafka and writes those of this one. A *worker* is one program on one GPU.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -35,6 +39,7 @@ SLOW_SHARE: Final = 0.5
 KNOWN_SHARE: Final = 0.5
 """Share of a GPU's kernels that other nodes run too, if they do the same work."""
 MAX_KERNELS_SHOWN: Final = 3
+"""Kernels that a finding names as evidence, the slowest ones."""
 _OF_PROGRAMS: Final = frozenset({Cause.DEPLOY, Cause.UNEVEN_WORK})
 """Causes of findings that concern a program, not the health of a GPU."""
 
@@ -65,7 +70,7 @@ class _Compared:
 
 
 class FleetComparison:
-    """Compares the GPUs of this predictor with the fleet; one thread at a time.
+    """Compares the GPUs of this predictor with the fleet. Only the thread that runs cycles uses it, besides `explain`.
 
     Attributes:
         shared: Baselines of all nodes, read from Kafka and written to it by their owner.

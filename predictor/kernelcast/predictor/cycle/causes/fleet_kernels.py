@@ -1,4 +1,4 @@
-"""Kernels on GPUs as they are compared between nodes: by kernel, configuration and model of the GPU."""
+"""Kernels on GPUs as `FleetComparison` compares them between nodes: by kernel, configuration and model of the GPU."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -22,7 +22,9 @@ from kernelcast.wire.baselines import KernelBaseline
 PAST_BLOCKS: Final = 36
 """Blocks of which the median is the usual duration."""
 RECENT_BLOCKS: Final = 3
+"""Blocks of which the median is the present duration."""
 CHUNK_ROWS: Final = 2048
+"""Rows read under the lock at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ class FleetPanel:
 
 
 class FleetKernels:
-    """Describes the kernels of this predictor's windows; one thread at a time."""
+    """Describes the kernels of this predictor's windows. Only the thread that runs cycles uses it."""
 
     def __init__(self, source: PanelSource) -> None:
         self._source = source
@@ -77,7 +79,7 @@ class FleetKernels:
         self._ranks: dict[str, set[str]] = {}
 
     def update(self, live: Ints, known: DeviceRows, changes: ProgramChanges) -> None:
-        """Take the present models of GPUs, and the present programs.
+        """Read the models of GPUs and the programs as they are now.
 
         Args:
             live: Rows of kernels that report.

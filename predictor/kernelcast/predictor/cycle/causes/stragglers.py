@@ -1,5 +1,6 @@
 """Slow workers of the programs that run now: the ranks of each program compared with each other, once per block.
 
+`Publication` runs it in each cycle; `peers.PeerDetector` does the comparison.
 A kernel does equal work on all ranks that launch the same kernels on the same model of GPU. Collectives are left out:
 their duration is a wait for the slowest rank.
 """
@@ -27,6 +28,7 @@ from kernelcast.wire.findings import Finding
 FEWEST_WORKERS: Final = 4
 """With fewer, a worker is compared with its own past alone, as the baseline of each of its kernels does already."""
 CATCH_UP_BLOCKS: Final = 12
+"""Blocks that are compared at most in one cycle, after a start or a gap: an hour."""
 CHUNK_ROWS: Final = 2048
 """Rows read at a time: a row has two days of blocks."""
 _KEPT_BLOCKS: Final = CATCH_UP_BLOCKS + OPENING_BLOCKS
@@ -69,10 +71,10 @@ class _Job:
 
 
 class Stragglers:
-    """Slow workers of all programs; one thread at a time.
+    """Slow workers of all programs. Only the thread that runs cycles uses it.
 
     Attributes:
-        jobs: By program.
+        jobs: By number of the program.
     """
 
     def __init__(self, source: PanelSource) -> None:

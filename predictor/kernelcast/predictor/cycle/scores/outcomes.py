@@ -1,4 +1,7 @@
-"""Claims and outcomes of a cycle's rows, handed to the scores under numbers that survive a restart."""
+"""Hands claims and outcomes of a cycle's rows to the scores, under series numbers that survive a restart.
+
+`Claims` calls it in each cycle. The scores are in `predictor.scoring`, which knows no rows; `service` saves them.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -21,7 +24,7 @@ MOST_SPAN: Final = 12
 
 
 class Outcomes:
-    """The scores of one predictor, addressed by rows of its windows.
+    """The scores of one predictor, addressed by rows of its windows. Only the thread that runs cycles uses it.
 
     Attributes:
         scoring: The scores.
