@@ -1,7 +1,7 @@
 """The predictor without Kafka: stores messages in windows, runs cycles and makes snapshots.
 
-`service` calls it from two threads: one reads Kafka (`take`, `expire`, `leave`), one runs cycles (`sweep`, `propose`,
-`save`). The web server's thread calls `explain`. A lock guards windows, tunables and hints.
+`service` calls it from two threads: one reads Kafka (`take`, `expire`, `leave`), one runs cycles (`sweep`, `propose`);
+both save partitions. The web server's thread calls `explain`. A lock guards windows, tunables and hints.
 """
 
 import threading

@@ -1,4 +1,4 @@
-"""The predictor: one thread reads Kafka, one runs cycles; both share the engine."""
+"""The predictor as a daemon: one thread reads Kafka, one runs cycles; both share the engine. `command` runs it."""
 
 import threading
 import time
@@ -46,11 +46,17 @@ from kernelcast.wire.errors import BrokerError, ConfigurationError, WireError
 from kernelcast.wire.topics import BASELINES, FINDINGS, FORECASTS, HINTS, ORDERS, OUTCOMES, POLICY, STATE
 
 MAX_MESSAGES: Final = 500
+"""Messages that are decoded together: more would hold the lock for longer."""
 POLL_SECONDS: Final = 0.2
+"""Longest wait for messages."""
 TASK_SECONDS: Final = 10.0
+"""Time between two runs of tasks that ask Kafka: lag, group, commit; and of the expiry of silent series."""
 DIAGNOSE_EVERY_SECONDS: Final = 30.0
+"""Time between two diagnoses of programs."""
 REPORT_ENDS: Final = {"enable.partition.eof": "true"}
+"""Option of consumers that read a topic whole: they report its end."""
 PAST_EVERY_SECONDS: Final = 15.0
+"""Time between two attempts to fill series without a past from Prometheus."""
 PAST_FOR_SECONDS: Final = 900.0
 """Time after the start in which series without a past are filled from Prometheus; later ones are new."""
 STOP_SECONDS: Final = 10.0

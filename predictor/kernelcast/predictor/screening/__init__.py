@@ -1,1 +1,1 @@
-"""Robust statistics of many series at once."""
+"""Robust statistics of many series at once, on which baselines, trends and comparisons rest."""

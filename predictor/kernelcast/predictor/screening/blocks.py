@@ -1,4 +1,4 @@
-"""Robust statistics of many series at once.
+"""Medians and robust slopes of the rows of an array, ignoring NaN: pure functions for all folders of the predictor.
 
 Theil-Sen: Gilbert, Statistical Methods for Environmental Pollution Monitoring (1987), section 16.5.
 """
@@ -10,7 +10,7 @@ import numpy as np
 from kernelcast.predictor.arrays import Floats
 
 MAD_TO_SIGMA: Final = 1.4826
-"""Median absolute deviation of a normal distribution, as its standard deviation."""
+"""Standard deviation of a normal distribution, as a multiple of its median absolute deviation (MAD)."""
 
 
 def row_medians(values: Floats) -> Floats:

@@ -1,1 +1,1 @@
-"""Series in memory: identity, windows on a grid of event time, running totals, snapshots."""
+"""Series in memory: identities, windows and blocks on a grid of event time, running totals, attributes, snapshots."""

@@ -1,7 +1,7 @@
 """Attributes of the series in the windows, as arrays by row, so that a cycle works on arrays only.
 
-A row is described once, when a series gets it. A cycle then looks up the meaning of a metric, the limits of a user,
-and companions on the same GPU without a Python object per series.
+`Cycle.sync` describes a row once, when a series gets it. A cycle then looks up the meaning of a metric, the limits of a
+user, and companions (other metrics of the same GPU) without a Python object per series.
 """
 
 import re
@@ -49,6 +49,7 @@ DEVICE_METRICS: Final = tuple(
 """Metrics of GPUs that the rules about causes read."""
 _METRIC_PLACES: Final = {name: place for place, name in enumerate(DEVICE_METRICS)}
 NONE: Final = -1
+"""Number of a row, program or metric that does not exist."""
 BLOCK_SECONDS: Final = 300.0
 """Length of a block for which the settling times of meanings are given."""
 MAX_NAMES: Final = 100_000
@@ -75,18 +76,18 @@ class SeriesMatch:
 
 
 class SeriesAttributes:
-    """Attributes of all rows; one thread at a time.
+    """Attributes of all rows, indexed by the row. Only the thread that runs cycles uses it; `sync` needs the lock.
 
     Attributes:
         settings: Of the predictor, as they are now.
         generation: Of the row when it was described; 0 for a row that never was.
         meaning: Place in `meanings`.
-        judged: Whether its duration or value has a limit that can be reached.
-        kernel: Whether it is a kernel that is judged by its own duration.
+        judged: Whether it has a limit, so that the detector evaluates it.
+        kernel: Whether it is a kernel whose limit follows from its own usual duration.
         device: Number of its GPU.
         host: Number of its host.
         metric: Place in `DEVICE_METRICS`; NONE for others.
-        numbering: How often names have been numbered again.
+        numbering: How often devices, hosts and programs have been numbered again: earlier numbers mean nothing then.
         program: Number of its program.
         threshold: Limit that the user set; NaN for none.
         below: Whether low values are bad.

@@ -1,6 +1,6 @@
-"""Changes of a whole number over event time, such as the process or the code version of a series.
+"""Changes of a whole number over event time: number of the process, of the code version or of the regime of a series.
 
-A row keeps its last changes only, not a number per block.
+A row keeps its last changes only, not a number per block. `Histories` and `Cycle` hold one object for each meaning.
 """
 
 from typing import Final
@@ -14,6 +14,7 @@ MAX_CHANGES: Final = 8
 """Changes kept per row; the oldest is dropped first."""
 
 _NEVER: Final = np.iinfo(np.int32).max
+"""Block of a change that has not happened."""
 
 
 class ChangePoints:

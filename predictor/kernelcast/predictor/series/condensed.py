@@ -1,4 +1,4 @@
-"""Mean and median of groups of intervals, for many series at once."""
+"""Mean and median of groups of intervals, for many series at once: a pure function that makes blocks and hours."""
 
 import numpy as np
 from numpy.typing import NDArray

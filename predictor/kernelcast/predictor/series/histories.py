@@ -1,7 +1,8 @@
 """Coarser resolutions of the windows' series: blocks of five minutes for two days, hours for five weeks.
 
-A block is condensed from its intervals once the row's own event time has passed its end, an hour from its blocks. Per
-block one value is kept: the mean of gauges that round, the median of all others; of the last two hours both are kept.
+`Cycle.run` advances it; the stages of a cycle read blocks and hours. A block is condensed from its intervals once the
+row's own event time has passed its end, an hour from its blocks. Per block one value is kept: the mean of gauges that
+round, the median of all others; of the last two hours both are kept.
 """
 
 import threading
@@ -24,7 +25,9 @@ Column: TypeAlias = NDArray[Any]
 BLOCK_SECONDS: Final = 300.0
 HOUR_SECONDS: Final = 3600.0
 KEPT_BLOCKS: Final = 576
+"""Two days."""
 KEPT_HOURS: Final = 840
+"""Five weeks."""
 BOTH_BLOCKS: Final = 24
 """Newest blocks of which both mean and median are kept."""
 NO_VERSION: Final = -1
@@ -32,7 +35,9 @@ NO_VERSION: Final = -1
 CHUNK_ROWS: Final = 2048
 """Rows per holding of the lock: some milliseconds each."""
 _CURRENT_BLOCKS: Final = 2
+"""Blocks behind the median within which a row is current."""
 _BEHIND_SHARE: Final = 0.1
+"""Share of the current rows that may lack the newest block."""
 
 
 class Histories:
@@ -254,7 +259,7 @@ class Histories:
         self._hours.append(rows, ended, np.where(self._averaged[rows][:, None], mean, median).astype(np.float32))
 
     def _turn_back(self, rows: Ints, ended: Ints) -> None:
-        """Remove blocks after the newest interval: the writer's clock was ahead and has been set right."""
+        """Remove blocks after the newest interval: the clock of the row's host was ahead and has been set back."""
         back = np.flatnonzero(ended < self._blocks.newest[rows])
         if not len(back):
             return

@@ -1,4 +1,4 @@
-"""Joins the sum and the count of a mean that arrive as two counters, by their time."""
+"""Joins the two counters of a mean, sum and count, by their time; `WindowFeed` does so for variants of kernels."""
 
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
@@ -9,10 +9,14 @@ from kernelcast.predictor.arrays import Floats, Ints
 from kernelcast.predictor.series.points import Points
 
 Joined = tuple[Ints, Ints, Ints, tuple[Floats, Floats]]
+"""Rows, times and starts in Unix nanoseconds, and (sums, counts); each of shape (n,)."""
 
 
 class Pairs:
-    """Keeps the half that came first until the other comes; totals are cumulative: a lost half costs one interval."""
+    """Keeps the counter that came first until the other one comes. The caller holds the windows' lock.
+
+    Totals are cumulative, so that a lost counter costs the value of one interval.
+    """
 
     def __init__(self) -> None:
         self._sum: Floats = np.zeros(0)
@@ -39,7 +43,7 @@ class Pairs:
             yield rows, self._sum_ns[rows], self._start_ns[rows], (self._sum[rows], self._count[rows])
 
     def drop(self, rows: Ints) -> None:
-        """Drop the halves of rows."""
+        """Drop the counters of rows that wait for the other one."""
         known = rows[rows < len(self._sum_ns)]
         self._sum_ns[known] = 0
         self._count_ns[known] = -1

@@ -1,4 +1,4 @@
-"""Points on their way from the decoder into the windows."""
+"""Points of one role as columns: `WindowFeed` makes them from a decoded batch and writes them into the windows."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,7 @@
-"""Ring buffers over numbered spans of event time: one value per series and span, NaN where nothing is known."""
+"""Ring buffers over numbered spans of event time: one value per series and span, NaN where nothing is known.
+
+A span is a block or an hour, numbered from the epoch. `Histories` holds three rings, and saves and restores them.
+"""
 
 from typing import Final
 

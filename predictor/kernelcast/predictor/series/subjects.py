@@ -1,4 +1,4 @@
-"""Identity of a window's series: metric, labels, and the conversion of points to one value per interval."""
+"""Identity of a window's series (`Subject`): metric, labels, and the conversion of points to one value per interval."""
 
 from dataclasses import dataclass
 from enum import IntEnum

@@ -1,4 +1,7 @@
-"""Converts cumulative totals to one value per interval: the increase since the last point of the interval before."""
+"""Converts cumulative totals to one value per interval: the increase since the last point of the interval before.
+
+`Windows.put_totals` calls it for each batch of counters and histograms.
+"""
 
 from dataclasses import dataclass
 from typing import Final
@@ -32,7 +35,9 @@ class Totals:
 
 
 class RunningTotals:
-    """Last totals of every row, and where its current interval began; arrays of one length.
+    """Last totals of every row, and those at the begin of its current interval; arrays of one length, by row.
+
+    Not safe for several threads: the caller holds the windows' lock.
 
     Attributes:
         numerator, denominator: The last totals seen, NaN before the first.

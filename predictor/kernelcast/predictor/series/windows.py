@@ -1,7 +1,8 @@
 """The recent past of every series: ring buffers on a grid of event time, NaN where nothing is known.
 
-Each series has its own newest interval, so that neither a host with a wrong clock nor a replay moves the windows of
-others. A point that is not newer than the last one is ignored: reading a message twice changes nothing.
+`WindowFeed` writes points as Kafka delivers them; a cycle reads. Intervals are numbered from the epoch. Each series has
+its own newest interval, so that neither a host with a wrong clock nor a replay moves the windows of others. A point
+that is not newer than the last one is ignored: reading a message twice changes nothing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,15 +26,24 @@ LARGEST: Final = float(np.finfo(np.float32).max)
 """Largest value of a window; larger and infinite values count as missing."""
 
 _FIRST_CAPACITY: Final = 1024
+"""Rows at first; the arrays double when they are full."""
 
 
 class Windows:
-    """Windows of up to `max_series` series.
+    """Windows of up to `max_series` series. Not safe for several threads: the caller holds the engine's lock.
+
+    A series has a *row*, its index in all arrays; a dropped row is used again for another series.
 
     Attributes:
-        interval_ns: The grid's step.
+        interval_ns: Length of an interval.
         points: Intervals per window.
-        refused: Series turned away because the limit was reached.
+        refused: Number of series that were not admitted because the limit was reached.
+        newest: Shape (capacity,), number of the newest interval; EMPTY without a value.
+        last_ns: Shape (capacity,), time of the last point, Unix nanoseconds.
+        touched: Shape (capacity,), time of the last write by this process's clock, seconds.
+        owner: Shape (capacity,), number of the partition; -1 for a free row.
+        generation: Shape (capacity,), count of series that the row has had, so that others notice a new one.
+        totals: Running totals of counters and histograms.
     """
 
     def __init__(self, *, interval_ns: int, points: int, max_series: int) -> None:
@@ -256,7 +266,7 @@ class Windows:
         span_ns = self.points * self.interval_ns
         turned_back = (time_ns > 0) & (time_ns < self.last_ns[rows] - span_ns)
         if turned_back.any():
-            # The writer's clock was ahead and has been set right: the points it wrote before are discarded.
+            # The clock of the series' host was ahead and has been set back: its earlier points are discarded.
             self._clear(rows[turned_back])
         newer: NDArray[np.bool_] = time_ns > self.last_ns[rows]
         self.touched[rows[newer]] = now_seconds

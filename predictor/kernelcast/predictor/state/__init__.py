@@ -1,1 +1,1 @@
-"""Windows and totals kept on Kafka, by partition."""
+"""State that is kept on Kafka: windows and blocks by partition, scores, findings, and baselines that nodes share."""

@@ -1,4 +1,7 @@
-"""States that belong to one predictor and to no partition, on `kernelcast.state`, in parts that Kafka takes."""
+"""States that belong to one predictor and to no partition (scores, findings), in parts that fit into Kafka's messages.
+
+`service` reads each at its start and writes it at intervals, on the topic `kernelcast.state`.
+"""
 
 import struct
 import time

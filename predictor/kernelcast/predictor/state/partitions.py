@@ -1,4 +1,7 @@
-"""Assignment of partitions: their start offsets, their snapshots, and whether their past has been read."""
+"""Assignment of partitions: their start offsets, their snapshots, and whether their past has been read.
+
+The consumer of `service` calls it when partitions are assigned or revoked; `ready` answers the web server.
+"""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -44,7 +47,10 @@ class Client(Protocol):
 
 
 class Partitions:
-    """Restores partitions at assignment and saves them at revocation; called on the consuming thread."""
+    """Restores partitions at assignment and saves them at revocation, on the thread that reads Kafka.
+
+    `save` is also called by the thread that runs cycles, `ready` by the web server's.
+    """
 
     def __init__(
         self,
@@ -151,7 +157,7 @@ class Partitions:
         return keep
 
     def _expect(self, partition: Partition, offset: int) -> None:
-        """Ready means: read up to what stood on Kafka when the partition came."""
+        """Set the offset up to which a partition must be read before the predictor is ready: its end now."""
         try:
             low, high = self._client.watermarks(TopicPartition(*partition)) if self._client is not None else (0, 0)
         except BrokerError as error:

@@ -1,7 +1,8 @@
 """Fills windows and histories from Prometheus where there is no saved state, so that a first start has a past.
 
-Series are those that Kafka has already given: a series of Prometheus belongs to one if it has the same metric and all
-of its labels; labels that a scrape adds do not matter. Values that are known already are kept.
+A thread of `service` calls it for some minutes after a start. Series are those that Kafka has already delivered: a
+series of Prometheus belongs to one if it has the same metric and all of its labels; labels that a scrape adds do not
+matter. Values that are known already are kept.
 """
 
 import threading

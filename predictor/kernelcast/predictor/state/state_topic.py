@@ -1,4 +1,4 @@
-"""State on `kernelcast.state`: written at intervals, read to the topic's end at each assignment."""
+"""Snapshots of partitions on `kernelcast.state`: written at intervals, read to the topic's end at each assignment."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -16,7 +16,7 @@ from kernelcast.wire.topics import STATE
 
 
 class SnapshotStore:
-    """The snapshots of one consumer group."""
+    """The snapshots of one consumer group; `Partitions` uses it under a lock of its own."""
 
     def __init__(
         self,

@@ -1,1 +1,1 @@
-"""Tuning hints: tunables, rules, hints and their outcomes."""
+"""Tuning hints: reported tunables, signals and diagnoses of programs, rules, hints, outcomes and approvals."""

@@ -1,4 +1,4 @@
-"""Answers of people to hints that change results."""
+"""People's answers to hints that need an approval; `Ledger` records them, `HintBook` asks before it issues a hint."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ _Rejected = tuple[str, str, str, str, str]
 
 
 class ApprovalLog:
-    """Answers by hint; bounded, the oldest are forgotten first.
+    """Answers by hint; bounded, the oldest are forgotten first. The caller holds the engine's lock.
 
     A value that a person has rejected is not proposed again for the same code version.
     """

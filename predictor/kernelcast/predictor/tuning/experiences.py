@@ -1,4 +1,7 @@
-"""Collects the findings of searches of spaces on all nodes, and writes changed ones."""
+"""Collects the results of searches of spaces on all nodes; `service` publishes those that changed after each cycle.
+
+A *space* is a set of configurations of tunables that a program searches by itself. Nodes use each other's results.
+"""
 
 from collections import OrderedDict
 from dataclasses import dataclass, field

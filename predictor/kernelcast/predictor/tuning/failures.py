@@ -1,4 +1,4 @@
-"""Values that failed on some node: they are proposed on no other of the same device model and code version."""
+"""Values that failed on a node: `HintBook` proposes them on no other node of the same device model and code version."""
 
 from typing import Final
 

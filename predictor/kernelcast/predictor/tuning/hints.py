@@ -1,4 +1,7 @@
-"""Hints: proposals that are safe to send. One open hint per tunable, none repeated that a program has answered."""
+"""Hints: decides which proposals of the rules are issued. One open hint per tunable; answered ones are not repeated.
+
+`Engine.propose` asks after each cycle; `Ledger` feeds it hints and outcomes from Kafka; `publish` writes new hints.
+"""
 
 import math
 import uuid
@@ -29,13 +32,15 @@ ANSWERED: Final = frozenset(
 """States after which a hint is not open any more; EXPIRED ends it too, but it may be tried again."""
 
 BUSY_REASONS: Final = ("is being tried on the same kernels", "waits for the same kernels")
-"""Ends of reasons: programs of earlier revisions rejected a hint because of another one. It is later, not no."""
+"""Ends of reasons with which programs of earlier revisions rejected a hint because of another one: try again later."""
 
 RESTS: Final = "were rolled back; it takes the next in"
 """A tunable rests for an hour after some rollbacks, whatever the value of the hint that it rejects then."""
 UNDECIDED_SECONDS: Final = 3600.0
+"""Longest cooldown after an outcome that says little about the value."""
 
 MAX_REMEMBERED: Final = 50_000
+"""Hints, answers and cooldowns that are kept of each; the oldest are forgotten first."""
 
 
 class Withheld(StrEnum):
@@ -83,7 +88,7 @@ class OpenHint:
 
 
 class HintBook:
-    """Every hint that is open or was answered, from Kafka and from this process.
+    """Every hint that is open or was answered, from Kafka and from this process. The caller holds the engine's lock.
 
     Attributes:
         approvals: Answers of people.

@@ -1,4 +1,4 @@
-"""Rules that propose another value for a tunable, each with its source."""
+"""Rules that propose another value for a tunable, each with its source: pure functions for `HintBook.propose`."""
 
 import math
 from collections.abc import Callable, Iterable

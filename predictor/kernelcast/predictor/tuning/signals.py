@@ -1,4 +1,7 @@
-"""Signals of programs, computed from the windows of their series and of their GPUs."""
+"""Signals of programs, such as their share of idle time, from the windows of their series and of their GPUs.
+
+`Engine.signals` computes them every half minute; `diagnosis` applies the rules of the catalogue to them.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +21,7 @@ from kernelcast.wire.catalogue.diagnosis.rules import Signal
 from kernelcast.wire.kernels import COMPUTE
 
 SPAN_SECONDS: Final = 300
+"""Time over which a signal is a mean."""
 MIN_VALUES: Final = 3
 """Values within the span that make a mean."""
 CHUNK: Final = 4096

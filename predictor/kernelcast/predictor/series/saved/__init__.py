@@ -1,1 +1,5 @@
-"""Saves and restores a partition's series: pages of whole series in turn, and additions in columns."""
+"""Saves and restores a partition's series on `kernelcast.state`.
+
+A snapshot has some *pages*, each with some dozen whole series, and *additions*: what is new in all other series since
+the last snapshot, in columns. `StateWriter` describes the order; `Engine` saves, `state.partitions` restores.
+"""

@@ -1,4 +1,4 @@
-"""Changes of a partition's series since they were saved last."""
+"""Finds what is new in a partition's series since they were saved last; `StateWriter` asks it for each message."""
 
 from collections.abc import Iterator
 from typing import Final, TypeVar
@@ -14,11 +14,15 @@ from kernelcast.predictor.series.saved.rows import SavedRows, SpanValues
 _Item = TypeVar("_Item", bound=np.generic)
 
 WINDOWS: Final = "windows"
+"""Name of the windows among the spans that are saved."""
 _FACTORS: Final = np.random.default_rng(1).integers(1, 2**63, 4096, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
 
 
 class SavedContent:
-    """Content of each slot when it was saved last: the newest span of each ring, a digest of each column."""
+    """Content of each slot when it was saved last: the newest span of each ring, a digest of each column.
+
+    A slot is the place of a series in the pages (`slots`). The caller holds the lock.
+    """
 
     def __init__(self, source: SavedRows) -> None:
         self._source = source

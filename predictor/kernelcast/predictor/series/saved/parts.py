@@ -1,4 +1,7 @@
-"""One message of a saved state: named arrays and a text, versioned, checksummed, compressed."""
+"""One message of a saved state: named arrays and a text, versioned, checksummed, compressed.
+
+`StateWriter` packs the messages, `StateReader` unpacks them.
+"""
 
 import json
 import struct
@@ -19,6 +22,7 @@ VERSION: Final = 2
 """Version 1 is in `series/snapshot.py`; both begin alike, so that each revision refuses the other's by its version."""
 
 MAX_PART_BYTES: Final = 64 * 1024 * 1024
+"""Largest inflated size that is read: a damaged length must not take all memory."""
 _HEAD: Final = struct.Struct(
     "<4sHIIIQQ"
 )  # magic, version, checksum, length when inflated, of the text, epoch, sequence

@@ -1,4 +1,8 @@
-"""Restores the saved state of one partition: each page at its newest whole snapshot."""
+"""Restores the saved state of one partition: each page at its newest whole snapshot.
+
+`SnapshotStore` collects the messages at the assignment of a partition; `States.restore` then restores them. Each page
+is read first, then the additions that follow it without a gap.
+"""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -59,6 +63,8 @@ class _Page:
 class StateReader:
     """Collects the messages of one partition's state, then restores them; a message is released once it is used.
 
+    The thread that reads Kafka uses it; restoring takes the lock for a page at a time.
+
     Attributes:
         first_version: Parts of version 1.
     """
@@ -91,7 +97,7 @@ class StateReader:
 
 
 class _Restoration:
-    """One restoration."""
+    """One restoration: its target, and the result so far."""
 
     def __init__(self, target: SavedRows, owner: int, now_seconds: float) -> None:
         self._target = target

@@ -1,4 +1,4 @@
-"""Everything that is saved of a series: its rings and its columns, by row."""
+"""Everything that is saved of a series: its rings and its columns, by row. `Engine` declares the columns."""
 
 import threading
 from collections.abc import Callable, Sequence

@@ -1,10 +1,11 @@
-"""Places of series in the pages of a saved state; a series keeps its place while it lives."""
+"""Slots: the places of series in the pages of a saved state; a series keeps its slot while it has a row."""
 
 import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Ints
 
 FREE = -1
+"""Row of a slot without a series."""
 
 
 class RowSlots:

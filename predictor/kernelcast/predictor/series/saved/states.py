@@ -1,4 +1,4 @@
-"""The saved states of all partitions that this process reads."""
+"""The saved states of all partitions that this process reads; `Engine` saves and restores them through it."""
 
 from collections.abc import Callable, Iterator
 
@@ -43,7 +43,7 @@ class States:
         return writer.save(rows, offset)
 
     def undelivered(self, partition: Partition, key: str) -> None:
-        """Write again what Kafka did not take; callable from any thread."""
+        """Write a message again that Kafka did not accept; callable from any thread."""
         writer = self._writers.get(partition)
         if writer is not None:
             writer.undelivered(key)

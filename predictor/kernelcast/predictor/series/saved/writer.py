@@ -1,5 +1,6 @@
-"""Writes the state of one partition's series, a little at a time.
+"""Makes the messages of one partition's saved state, a part of it at each snapshot.
 
+`States.save` calls it every `snapshot_every_seconds`; `SnapshotStore` sends the messages to `kernelcast.state`.
 Each series has a slot in a page of some dozen series. A snapshot has one message of additions for each stripe of pages:
 the new values of all series since the last snapshot. Besides, it writes some of the pages whole, so that each page is
 written at least once in `ROTATION_SECONDS`. Each message is complete in itself: after a crash between two messages, a
@@ -26,10 +27,15 @@ PAGE: Final = "page"
 ADDED: Final = "added"
 
 ROTATION_SECONDS: Final = 7200.0
+"""Time within which each page is written whole at least once: two hours."""
 SPARE_SNAPSHOTS: Final = 30
+"""Keys of additions beyond those of one rotation: a page may be late by half of them."""
 PAGE_BYTES: Final = 320 * 1024
+"""Size of a page before compression, well below the limit of a Kafka message (1 MiB)."""
 MOST_PAGE_ROWS: Final = 48
+"""Series of a page at most."""
 STRIPE_ROWS: Final = 2048
+"""Series whose additions are in one message."""
 LEAST_PAGES: Final = 8
 PAGES_SHARE: Final = 20
 """A snapshot writes at most a twentieth of the pages, or these few: the producer's queue takes 64 MiB."""
@@ -70,7 +76,7 @@ class StateWriter:
         self._lost_lock = Lock()
 
     def undelivered(self, key: str) -> None:
-        """Write again what Kafka did not take; callable from any thread."""
+        """Write a message again that Kafka did not accept; callable from any thread."""
         with self._lost_lock:
             self._lost.add(key)
 
