@@ -132,7 +132,14 @@ class Predictor:
             for name in ("scores", "alarms")
         )
         self._partitions = Partitions(settings, self._engine, store, self._measures, clock_ns=clock_ns)
-        self._ledger = Ledger(self._reader(), self._engine.hints, self._dead, self._reader(), clock_ns=clock_ns)
+        self._ledger = Ledger(
+            self._reader(),
+            self._engine.hints,
+            self._dead,
+            self._reader(),
+            clock_ns=clock_ns,
+            lock=self._engine.states.rows.lock,
+        )
         self._ending = threading.Event()
         self._diagnosis_due = 0.0
         self._swept_at: float | None = None

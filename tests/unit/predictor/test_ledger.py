@@ -152,3 +152,50 @@ def test_an_outcome_that_was_written_twice_is_learnt_once() -> None:
     for _ in sent:
         read.poll(0.0)
     assert book.learnt == ["1", "1", "1"], "another event is one with another id or another source"
+
+
+class Lock:
+    """A lock of the engine that says whether it is held."""
+
+    held = False
+
+    def __enter__(self) -> None:
+        self.held = True
+
+    def __exit__(self, *_error: object) -> None:
+        self.held = False
+
+
+class GuardedBook(HintBook):
+    """A hint book that another thread reads while the lock is held."""
+
+    def __init__(self, lock: Lock) -> None:
+        super().__init__(HintSettings())
+        self.lock = lock
+        self.changed_without: list[str] = []
+
+    def learn_hint(self, hint: Hint, *, time_ns: int = 0) -> None:
+        if not self.lock.held:
+            self.changed_without.append("hint")
+        super().learn_hint(hint, time_ns=time_ns)
+
+    def learn_outcome(self, outcome: Outcome, *, time_ns: int) -> None:
+        if not self.lock.held:
+            self.changed_without.append("outcome")
+        super().learn_outcome(outcome, time_ns=time_ns)
+
+
+def test_a_message_changes_the_book_only_while_the_cycle_cannot_read_it() -> None:
+    lock = Lock()
+    book, reader = GuardedBook(lock), FakeReader()
+    outcome = Outcome(hint_id="1", program="train", tunable="block", state=OutcomeState.KEPT)
+    reader.waiting = [
+        message(HINTS.name, 0, hint_bytes()),
+        message(OUTCOMES.name, 0, encode_event(to_event(outcome, source="/test", time_ns=0))),
+    ]
+    one = Ledger(reader, book, RejectedMessages(), FakeReader(exists=False), clock_ns=lambda: NOW_NS, lock=lock)
+    one.poll(0.0)
+    one.poll(0.0)
+
+    assert book.changed_without == []
+    assert not lock.held

@@ -8,6 +8,7 @@ user has no right to, still issues hints: exporters do not deliver one that need
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE
@@ -29,7 +30,7 @@ APPROVAL_KEY_PREFIX: Final = approval_key("")
 
 
 class Ledger:
-    """Keeps a `HintBook` up to date. Only the service's loop uses it.
+    """Keeps a `HintBook` up to date. Only the thread that reads Kafka uses it; cycles read the book on another one.
 
     Args:
         reader: Reads hints and outcomes.
@@ -38,9 +39,10 @@ class Ledger:
         orders: Reads orders.
         clock_ns: Now, Unix nanoseconds.
         monotonic: Seconds of a clock that never goes back.
+        lock: Held while the book changes; the engine holds it while it reads the book. None for a single thread.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         reader: ReplayConsumer,
         book: HintBook,
@@ -49,10 +51,12 @@ class Ledger:
         *,
         clock_ns: Callable[[], int],
         monotonic: Callable[[], float] = time.monotonic,
+        lock: AbstractContextManager[Any] | None = None,
     ) -> None:
         self._follower = TopicFollower(reader, (HINTS.name, OUTCOMES.name), self._take, monotonic=monotonic)
         self._orders = TopicFollower(orders, (ORDERS.name,), self._take_order, monotonic=monotonic)
         self._orders_failed = False
+        self._lock = lock if lock is not None else nullcontext()
         self._book = book
         self._rejected = rejected
         self._clock_ns = clock_ns
@@ -90,13 +94,16 @@ class Ledger:
         if not key.startswith(APPROVAL_KEY_PREFIX):
             return
         value = message.value()
-        if value is None:
-            self._book.approvals.forget(key.removeprefix(APPROVAL_KEY_PREFIX))
-            return
         try:
-            self._book.approvals.learn(approval_from(decode_event(value)))
+            approval = approval_from(decode_event(value)) if value is not None else None
         except EventError as error:
             self._rejected.send(message, error)
+            return
+        with self._lock:
+            if approval is None:
+                self._book.approvals.forget(key.removeprefix(APPROVAL_KEY_PREFIX))
+            else:
+                self._book.approvals.learn(approval)
 
     def _take(self, message: Any) -> None:
         """Learn a hint or an outcome; an outcome that was sent again counts once. A deleted one stays learnt."""
@@ -106,11 +113,14 @@ class Ledger:
         try:
             event = decode_event(value)
             if message.topic() == HINTS.name:
-                self._book.learn_hint(hint_from(event), time_ns=self._kafka_time_ns(message))
+                hint = hint_from(event)
+                with self._lock:
+                    self._book.learn_hint(hint, time_ns=self._kafka_time_ns(message))
                 return
             outcome = outcome_from(event)
             if self._outcome_ids.add(event_key(event)):
-                self._book.learn_outcome(outcome, time_ns=self._kafka_time_ns(message))
+                with self._lock:
+                    self._book.learn_outcome(outcome, time_ns=self._kafka_time_ns(message))
         except EventError as error:
             self._rejected.send(message, error)
 
