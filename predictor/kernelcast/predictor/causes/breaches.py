@@ -1,4 +1,4 @@
-"""Cause of a breach of one metric, predicted or passed: from its companions, else the metric's own."""
+"""Cause of a breach of one metric of recorded series: from its companions, else the metric's own cause."""
 
 from kernelcast.predictor.causes.features import features
 from kernelcast.predictor.causes.find import FoundCause, find
@@ -16,7 +16,7 @@ def causes_of_breaches(seen: Observed, meaning: Meaning) -> list[FoundCause]:
         meaning: Judgement of that metric.
     """
     allowed = frozenset({meaning.cause}) | meaning.other_causes
-    # Rules of another topic answer another question: a hot GPU does not slow a kernel while its clock is as ever.
+    # Rules of another topic answer another question: a hot GPU does not slow a kernel while its clock is as usual.
     rules = [rule for rule in RULES if rule.topic in (None, meaning.topic)]
     own = FoundCause(meaning.cause, Severity.PAGE, ())
     return [found.first_of(allowed) or own for found in find(features(seen), rules)]

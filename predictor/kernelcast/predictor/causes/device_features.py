@@ -1,4 +1,7 @@
-"""Features of a GPU: clocks and their event reasons, temperature, memory, error counters, links, telemetry."""
+"""Features of a GPU: clocks and their event reasons, temperature, memory, error counters, links, telemetry.
+
+`causes.features` calls each function with the observed metrics; it returns no feature where a metric is missing.
+"""
 
 from typing import Final
 
@@ -27,8 +30,11 @@ REASON_BITS: Final = {
 MATCHED_POINTS: Final = 10.0
 """Utilisation may differ by that many points at matched load."""
 LEAST_MATCHED: Final = 10
+"""Intervals at matched load that a usual clock needs."""
 _POWER_RIDGE_W: Final = 2.0
+"""Ridge of the fit of temperature on power, watts."""
 LEAST_BLOCKS: Final = 24
+"""Blocks that a slope needs: two hours."""
 
 _COUNTERS: Final[tuple[tuple[Feature, Metric, Feature | None], ...]] = (
     (Feature.DOUBLE_BIT_ERRORS, device.ECC_DBE_VOLATILE, None),
@@ -229,6 +235,7 @@ def telemetry(seen: Observed) -> Columns:
 
 
 _STALLED: Final = 5
+"""Intervals without a value after which a metric is lost."""
 
 
 def _silent(values: Floats) -> Floats:

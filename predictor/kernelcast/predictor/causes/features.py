@@ -1,4 +1,4 @@
-"""All features of GPUs and of kernels on them, from arrays; the input of `find`."""
+"""Computes all features of GPUs and of kernels on them from observed metrics: the input of `causes.find`."""
 
 from typing import Final
 

@@ -1,6 +1,7 @@
 """Finds causes: applies the table of rules to features, and returns each cause with its evidence.
 
-A pure function of the features: it knows neither time nor windows, and no earlier result.
+A pure function of the features: it knows neither time nor windows, and no earlier result. The table of rules is in
+`wire.catalogue.cause_rules`.
 """
 
 from collections.abc import Mapping, Sequence

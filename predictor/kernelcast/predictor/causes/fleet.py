@@ -1,6 +1,7 @@
-"""Comparison of a GPU with the baselines that the other nodes of the fleet have shared.
+"""Compares a kernel on a GPU with the baselines that the other nodes of the fleet have shared.
 
-A GPU that was slow from its first minute has no past that shows it; the same kernel on the other nodes does.
+`cycle.causes.fleet_comparison` calls it once per block. A GPU that was slow from its first minute has no past that
+shows it; the same kernel on the other nodes does.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,9 +15,11 @@ from kernelcast.predictor.screening.blocks import MAD_TO_SIGMA, row_medians
 from kernelcast.wire.baselines import KernelBaseline, NodeBaseline
 
 FEWEST_NODES: Final = 3
+"""Other nodes that a reference needs."""
 SLOWER: Final = 1.07
 """Ratio to the fleet from which a GPU counts as slow: four standard deviations of GPUs that differ by 1.75 %."""
 SPREADS: Final = 4.0
+"""Standard deviations above the median from which a GPU counts as slow, where nodes differ by more."""
 MEDIAN_ERROR: Final = 0.5
 """Standard error of a median of nine blocks, in standard deviations of a block."""
 LEAST_BLOCKS: Final = 9

@@ -1,4 +1,4 @@
-"""Causes that the comparison of a program's workers finds, with their evidence."""
+"""Makes causes with evidence from the findings of `peers`; `cycle.causes.stragglers` publishes slow workers so."""
 
 from dataclasses import dataclass
 

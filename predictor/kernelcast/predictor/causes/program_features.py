@@ -1,4 +1,7 @@
-"""Features of one kernel of a program on a GPU: its duration by its own past, by its peers, and since a deploy."""
+"""Features of one kernel of a program on a GPU: its duration by its own past, by its peers, and since a deploy.
+
+`causes.features` calls each function with the observed metrics. "x by y" is the ratio x / y.
+"""
 
 from typing import Final
 
@@ -19,8 +22,11 @@ from kernelcast.wire.catalogue.features import Feature
 Columns = dict[Feature, FeatureColumn]
 
 OPENING_SECONDS: Final = OPENING_BLOCKS * BLOCK_SECONDS
+"""First minutes of a process or version, which are not its usual speed."""
 FEWEST_PEERS: Final = 3
+"""Peers that a comparison needs."""
 _SLOWER: Final = 1.1
+"""Ratio to the usual duration from which a kernel on the GPU counts as slower."""
 _LEAST_SECONDS: Final = 900.0
 """A baseline needs that much time before the last 5 minutes."""
 

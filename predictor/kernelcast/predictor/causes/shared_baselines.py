@@ -1,7 +1,9 @@
 """Keeps the baselines of kernels that the nodes of a fleet share, and chooses the records to be written.
 
-The order of arrival does not matter: merging takes the newest part of each node. Two predictors may replace each
-other's record; each sees that parts which it knows are missing on the topic, and writes them again.
+`FleetComparison` reads them and offers parts of its own nodes; `state.baselines_topic` reads and writes the topic. A
+record is about one kernel, configuration and GPU model, and has a *part* of each node. The order of arrival does not
+matter: merging takes the newest part of each node. Two predictors may replace each other's record; each sees that parts
+which it knows are missing on the topic, and writes them again.
 """
 
 import threading
@@ -20,11 +22,13 @@ MAX_AGE_NS: Final = 7 * DAY_NS
 """Parts that are older do not count: drivers and images change within weeks, without a version that a part carries.
 A node that runs a kernel renews its part daily, so seven days without one outlast a weekend or a repair."""
 RENEW_NS: Final = DAY_NS
+"""An unchanged part is written again after this time."""
 CHANGE_NS: Final = HOUR_NS
 """A part of a node that has changed replaces the one before after this time at the earliest."""
 AHEAD_NS: Final = HOUR_NS
 """Parts further in the future are refused: they would count as the newest for as long."""
 MAX_BASELINES: Final = 5_000
+"""Records that are kept; further ones are refused and counted."""
 MAX_NAME_BYTES: Final = 320
 """Host, program and version of a part together: 64 parts fit into an event."""
 PER_MINUTE: Final = 120

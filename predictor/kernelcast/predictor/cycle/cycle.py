@@ -1,4 +1,4 @@
-"""One cycle over all series: detector, anomaly scores, claims of earlier cycles, then what is published.
+"""One cycle over all series: detector, anomaly scores, claims of earlier cycles, then the publication.
 
 `Engine.sweep` runs a cycle every `sweep_every_seconds`; the report goes to `publish` and `findings`. The stages are
 objects of this folder: `Regimes`, `Detection`, `AnomalyScores`, `Claims` and `Publication`. Panels are copied out of

@@ -1,1 +1,4 @@
-"""Forecasts of many series at once: panels in, parameters and quantiles or paths out."""
+"""Forecasts of many series at once: panels in, medians and quantiles out. Live cycles and backtests call it.
+
+Pure functions of arrays, besides the processes in `deep`.
+"""

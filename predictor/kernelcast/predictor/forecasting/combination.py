@@ -1,8 +1,10 @@
-"""One forecast made of many: each method weighs what its own past errors on this series are worth.
+"""Combines the forecasts of all methods into one, weighted by each method's past errors on the same series.
 
 At every interval the weight of a method is a power of its recent absolute error, relative to the best one's; methods
 that lose to the last value are left out. The combined forecast is the weighted median, which a burst in one method does
 not move. Quantiles are those of the combination's own past errors at the same lead (split conformal).
+
+`backtest.run` calls `forecast` for every interval of a recording; `path` forecasts from the end of a panel.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,9 +21,11 @@ from kernelcast.predictor.forecasting.rolling import begun, forward_filled, lagg
 from kernelcast.predictor.forecasting.selection import selected
 
 POWER: Final = 8.0
+"""Power of the ratio of errors that is a weight: a method with twice the best one's error weighs 1/256."""
 MIN_ERRORS: Final = 12
 """Errors that a method must have made before it has any weight."""
 MEMORY_INTERVALS: Final = 336.0
+"""Intervals after which an error has lost 63 % of its weight."""
 WINDOW_INTERVALS: Final = 4096
 """Quantiles are made of the errors of at most this many intervals."""
 SKIPPED_SHARE: Final = 0.3
@@ -183,7 +187,7 @@ def weighted_median(values: Floats, weights: Floats) -> Floats:
 
 
 def error_quantiles(center: Floats, values: Floats, known: Bools, lead: int, levels: Sequence[float]) -> Floats:
-    """Quantiles of what comes, from the errors so far: shape (levels, n, t), NaN before `MIN_ERRORS` errors.
+    """Quantiles of the future values, from the errors so far: shape (levels, n, t), NaN before `MIN_ERRORS` errors.
 
     Args:
         center: Shape (n, t), the forecast made at each interval.

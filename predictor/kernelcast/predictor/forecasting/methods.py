@@ -1,4 +1,4 @@
-"""The forecasting methods: each gives, at every interval, a forecast for `lead` intervals later.
+"""The forecasting methods that `combination` weighs: each gives, at every interval, a forecast for `lead` later.
 
 A method sees one array of many series and returns one of the same shape, NaN where it has too little history. Plug-ins
 add methods under the entry point group `kernelcast.forecasters`, each a function
@@ -24,8 +24,11 @@ from kernelcast.predictor.forecasting.rolling import (
 Methods: TypeAlias = Callable[[Floats, int, Sequence[int]], Mapping[str, Floats]]
 ENTRY_POINTS: Final = "kernelcast.forecasters"
 NAIVE: Final = "last value"
+"""Name of the method that repeats the last value; others must beat it."""
 MEDIANS: Final = (3, 12, 36)
+"""Numbers of newest values whose median is a forecast."""
 WEIGHTS: Final = (0.5, 0.2, 0.05, 0.01)
+"""Weights of the newest value in exponential smoothing."""
 TRENDS: Final = ((0.3, 0.1, 0.9), (0.3, 0.05, 0.98), (0.1, 0.02, 0.99))
 """Weights of level and slope, and damping."""
 REVERSIONS: Final = ((0.6, 0.9), (0.6, 0.97), (0.6, 1.0), (0.1, 0.99), (0.1, 1.0))

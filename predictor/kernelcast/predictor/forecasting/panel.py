@@ -1,4 +1,4 @@
-"""A batch of series on one time grid: what screening, forecasters and detectors work on."""
+"""A batch of series on one time grid: the input of the forecasting methods. Cycles and backtests make it."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Forecasts for many leads from the end of a panel."""
+"""Forecasts for many leads from the end of a panel: `forecast_leads` for live cycles, `forecast_path` for backtests."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -28,6 +28,7 @@ from kernelcast.predictor.forecasting.selection import selected
 EACH_LEAD: Final = 48
 """Up to this lead each has its own weights; beyond it only leads that grow by `GROWTH`, others use the last one's."""
 GROWTH: Final = 1.15
+"""Ratio of neighbouring leads with own weights beyond `EACH_LEAD`."""
 
 
 def forecast_path(

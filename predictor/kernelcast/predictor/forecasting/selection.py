@@ -1,4 +1,4 @@
-"""Fitted models beside the combination of the fast methods: used for a series only where they have been better.
+"""Chooses between fitted models and the combination of the fast methods, by their past errors on the same series.
 
 At every interval the forecast is the combination, or its mean with one of the models or with all of them, whichever had
 the least error recently; it replaces the combination only if its error was at least 6 % less.
@@ -15,7 +15,9 @@ from kernelcast.predictor.forecasting.rolling import lagged, recent_mean
 LEAST_ERRORS: Final = 48
 """Errors of a model, at the same lead, before it can be used."""
 LEAST_GAIN: Final = 0.94
+"""Ratio of errors below which a model replaces the combination."""
 MEMORY_INTERVALS: Final = 336.0
+"""Intervals after which an error has lost 63 % of its weight."""
 
 
 def shares(names: int) -> Floats:

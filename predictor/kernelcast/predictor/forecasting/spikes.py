@@ -13,9 +13,11 @@ from kernelcast.predictor.forecasting.rolling import forward_filled
 from kernelcast.predictor.screening.blocks import MAD_TO_SIGMA, row_medians
 
 _SPREADS: Final = 10.0
+"""Distance from the median of three values, in usual changes, from which a value is a spike."""
 _MEMORY: Final = 96
 """Changes from one interval to the next that show how much a series moves."""
 _LEAST_CHANGES: Final = 8
+"""Changes that must be known before a value can be a spike."""
 
 
 def without_spikes(values: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""The shipped alert rule for many series: a high probability that lasts, or a limit that is passed, with hysteresis."""
+"""The alert rule for many series: a high probability that lasts, or a limit that is passed, with hysteresis."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -8,9 +8,13 @@ import numpy as np
 from kernelcast.predictor.arrays import Bools, Floats, Ints
 
 RAISE_PROBABILITY: Final = 0.8
+"""Probability above which an evaluation counts towards an alert."""
 CLEAR_PROBABILITY: Final = 0.4
+"""Probability below which, at all horizons, an evaluation counts towards its end."""
 NEAR_SECONDS: Final = 3600.0
+"""Horizons up to this one are near."""
 RAISE_NEAR_EVALUATIONS: Final = 2
+"""Evaluations in a row after which a near breach raises an alert."""
 RAISE_FAR_EVALUATIONS: Final = 6
 """A breach that is hours away leaves time to see whether the rise goes on."""
 CLEAR_EVALUATIONS: Final = 6

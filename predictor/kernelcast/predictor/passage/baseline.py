@@ -15,9 +15,13 @@ from kernelcast.predictor.passage.series import SeriesBlocks
 from kernelcast.predictor.screening.blocks import row_medians
 
 OPENING_BLOCKS: Final = 3
+"""First blocks of a process that are left out: 15 minutes."""
 LEAST_BLOCKS: Final = 3
+"""Blocks that a baseline needs."""
 CLUSTER_RATIO: Final = 1.1
+"""Blocks up to this multiple of the tenth percentile form the lower cluster."""
 _LOW_SHARE: Final = 0.1
+"""That percentile."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

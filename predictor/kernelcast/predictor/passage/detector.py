@@ -1,4 +1,8 @@
-"""Probability of a breach, for many series at one moment: limit, load, trend, passage."""
+"""Probability of a breach, for many series at one moment, from their blocks of the last two days.
+
+`run` calls `evaluate` at the ends of blocks. The steps: limit (given, or a multiple of the learnt baseline), the part
+that the load explains, trend, first passage. Series are divided by their limit and directed so that a rise is bad.
+"""
 
 from dataclasses import dataclass, replace
 from typing import Final
@@ -23,7 +27,9 @@ from kernelcast.predictor.passage.trend import CERTAIN_ERRORS, RESOLUTION_NOISE,
 from kernelcast.predictor.screening.blocks import MAD_TO_SIGMA, row_medians
 
 _LOAD_RESOLUTION: Final = 3.0
+"""Size of changes of the load, in its unit (watts), that explain half as much as large ones: a ridge."""
 _LOAD_STEP_RATIO: Final = 0.1
+"""A change of the load by twice this share of its maximum, within three blocks, begins a new trend."""
 _FIRST_DAY_STEPS: Final = 0.1
 """Steps of a gauge per hour by which it may rise on its first day because of day and night, 0.1 degrees an hour."""
 _HOUR_BLOCKS: Final = 12
@@ -198,7 +204,7 @@ def _load_effect(values: Floats, load: Floats) -> Floats:
 
 
 def _load_step(load: Floats) -> Ints:
-    """Place after the last large change of the load within half an hour; 0 where there is none."""
+    """Place after the last large change of the load within three blocks; 0 where there is none."""
     before, after = load[:, :-3], load[:, 3:]
     highest = np.nan_to_num(load).max(axis=1, initial=0.0)
     large = np.nan_to_num(np.abs(after - before)) > np.maximum(2 * _LOAD_STEP_RATIO * highest, 1e-9)[:, None]

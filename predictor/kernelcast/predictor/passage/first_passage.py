@@ -16,14 +16,23 @@ from kernelcast.predictor.passage.series import BLOCK_SECONDS
 from kernelcast.predictor.passage.trend import Trend
 
 HORIZONS_SECONDS: Final = (300.0, 900.0, 3600.0, 14_400.0, 86_400.0)
+"""The usual horizons: 5 and 15 minutes, 1, 4 and 24 hours."""
 QUANTILES: Final = (0.1, 0.5, 0.9)
+"""Shares of the probability whose times to the limit are computed."""
 GRID_BLOCKS: Final = np.array([1, 2, 3, 4, 6, 9, 12, 18, 24, 36, 48, 72, 96, 144, 192, 240, 288], dtype=np.float64)
+"""Times, in blocks from now, at which the probability is computed; linear between them."""
 _NODES: Final = ndtri((np.arange(15) + 0.5) / 15)
+"""Equally likely values of a standard normal variable: the slopes, in standard errors."""
 _ERROR_SCALE: Final = 1.5
+"""Factor on the standard error of the slope."""
 _REVERSAL_SCALE: Final = 1.2
+"""Factor on the slope that day and night may take back (`Trend.reversal`)."""
 _BELIEF_AT: Final = 4.0
+"""Standard errors of a slope at which it is as likely real as noise."""
 _BELIEF_STEEPNESS: Final = 1.5
+"""Steepness of that change, per standard error."""
 _LEAST_EASING: Final = 0.01
+"""Probability of a slope that falls off below which it is not computed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,4 +1,4 @@
-"""Series that fall at once and rise again, as a cache that is emptied or memory after a restart.
+"""Series that fall at once and rise again, as a cache that is emptied or memory after a restart. `detector` asks it.
 
 A rise up to the level before the fall is no drift. The end of a burst is no such fall: the series was low before it.
 """
@@ -10,11 +10,17 @@ import numpy as np
 from kernelcast.predictor.arrays import Bools, Floats, Ints
 
 _FALL_SHARE: Final = 0.25
+"""Least fall, as a share of the range of the series."""
 _FALL_NOISE: Final = 8.0
+"""Least fall, in standard deviations of a block."""
 _MARGIN_SHARE: Final = 0.15
+"""A series above the former level by this share of the fall does not refill any more."""
 _HELD_BLOCKS: Final = 24
+"""Blocks before a fall that show whether the series held its level."""
 _HELD_SHARE: Final = 0.25
+"""Share of the fall below its top within which a block is at the former level."""
 _LEAST_HELD_BLOCKS: Final = 6
+"""Blocks at the former level that a fall needs; fewer are a burst."""
 
 
 def refilling(values: Floats, noise: Floats, target: Floats) -> Bools:

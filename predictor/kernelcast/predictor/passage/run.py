@@ -27,8 +27,11 @@ STEEP_STEPS: Final = 1.5
 """Steps of a gauge per hour that day and night do not explain: 1.5 degrees an hour."""
 _HOUR_BLOCKS: Final = 12
 WINDOW_BLOCKS: Final = 2 * DAY_BLOCKS
+"""Blocks that an evaluation sees: two days."""
 ROWS_AT_ONCE: Final = 512
+"""Series times moments that are evaluated together."""
 _TOLERANCE: Final = 1e-9
+"""Relative difference from a limit that is rounding."""
 
 
 @dataclass(frozen=True, slots=True)

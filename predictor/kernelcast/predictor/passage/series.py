@@ -1,4 +1,7 @@
-"""Input of the passage detector: series condensed to blocks of five minutes, with their limits and companions."""
+"""Input of the passage detector: series condensed to blocks of five minutes, with limits and companions.
+
+`cycle.panels` makes it from live series, `backtest.breaches` from recorded ones.
+"""
 
 from dataclasses import dataclass
 from typing import Final

@@ -1,5 +1,7 @@
 """Trend of each series: robust lines over two and eight hours, after the last step, with their uncertainty.
 
+`detector` estimates it from blocks; `causes.device_features` does so for temperature and memory.
+
 Theil and Sen: Gilbert, Statistical Methods for Environmental Pollution Monitoring (1987), section 16.5.
 """
 
@@ -13,21 +15,33 @@ from kernelcast.predictor.passage.series import DAY_BLOCKS
 from kernelcast.predictor.screening.blocks import MAD_TO_SIGMA, row_medians, theil_sen
 
 POINTS: Final = 24
+"""Points of a line."""
 STRIDES: Final = (1, 4)
 """Blocks in each point of a line: 24 points cover two and eight hours."""
 LEAST_POINTS: Final = 8
+"""Points that a line over eight hours needs."""
 _LEAST_SHORT: Final = 5
-"""Points of a line over two hours."""
+"""Points that a line over two hours needs."""
 _STEP_EDGE: Final = 2
+"""Points that must lie before a step."""
 _STEP_SIZE: Final = 3.5
+"""Least size of a step, in standard deviations of a point."""
 _STEP_GAIN: Final = 0.8
+"""A step explains a row if its residual is below this share of the line's."""
 _HINGE_EDGE: Final = 3
+"""Points that must lie after a hinge."""
 _HINGE_GAIN: Final = 0.6
+"""A hinge explains a row if the line's residual exceeds its own by this share."""
 _HINGE_NOISE: Final = 3.0
+"""The residual must fall by the square of this number of standard deviations, too: chance alone gains a little."""
 _AGREE: Final = 2.0
+"""Standard errors by which both lines may differ and still agree."""
 _RESOLUTION_ERROR: Final = 0.4
+"""Error of a rounded value in steps of its gauge; 0.29 is that of uniform rounding."""
 _AGREE_EASED: Final = 4.0
+"""As `_AGREE`, for a long line whose slope falls off."""
 _EASES: Final = 0.5
+"""Probability from which a slope counts as falling off."""
 _EASING_AT: Final = 3.0
 """Errors of half a line; the halves of a straight line differ by 1.4 of them, one standard deviation."""
 _EASING_STEEPNESS: Final = 2.0

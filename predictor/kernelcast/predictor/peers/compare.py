@@ -1,4 +1,4 @@
-"""Robust comparison of members with their peers, for all groups at once."""
+"""Robust comparison of members with their peers, for all groups at once: pure functions for the whole folder."""
 
 from typing import Final
 
@@ -7,6 +7,7 @@ import numpy as np
 from kernelcast.predictor.arrays import Floats, Ints
 
 LOW_QUANTILE: Final = 0.35
+"""Quantile of absolute deviations from which `scatter` estimates a standard deviation."""
 LOW_QUANTILE_OF_NORMAL: Final = 0.4538
 """The quantile of the absolute value of a standard normal variable."""
 

@@ -1,4 +1,4 @@
-"""Unequal division of work: by pipeline stage, or by sequences of different length in turn."""
+"""Unequal division of work: by pipeline stage, or by sequences of different length in turn. `PeerDetector` asks it."""
 
 from typing import Final
 
@@ -10,8 +10,9 @@ from kernelcast.predictor.peers.groups import PeerGroups
 from kernelcast.predictor.peers.panel import PeerStep
 
 STEPS: Final = 64
-"""Length of the history."""
+"""Newest steps that are kept."""
 SMALLEST_SHARE_OF_STEPS: Final = 0.2
+"""Share of the steps that a prolongation must reach, so that rare hiccups do not count."""
 
 
 class WorkHistory:

@@ -1,4 +1,4 @@
-"""Results of the comparison with peers."""
+"""Results of the comparison with peers, as values: slow workers, slow links and shares of uneven work."""
 
 from dataclasses import dataclass
 from enum import StrEnum

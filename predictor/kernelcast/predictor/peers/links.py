@@ -1,4 +1,4 @@
-"""Detection of slow links, step by step."""
+"""Detection of slow links, step by step; `PeerDetector` calls it with each step."""
 
 from typing import Final
 
@@ -12,11 +12,13 @@ from kernelcast.predictor.peers.panel import Links, PeerStep
 from kernelcast.predictor.peers.persistence import Persistence
 
 FEWEST_PEERS: Final = 3
+"""Links of a group below which links of the same kind are the peers."""
 SMALLEST_EXCESS: Final = float(np.log(1.5))
 """Links of one group carry equal messages over like paths; healthy ones were seen to differ by a tenth."""
 EXCESS_TO_OTHER_GROUPS: Final = float(np.log(3.0))
 """Paths between different groups differ by a factor of two in healthy jobs."""
 SMALLEST_COST: Final = 0.001
+"""Cost of a link, as a ratio of the step's compute time, below which it does not count."""
 
 
 class LinkTest:

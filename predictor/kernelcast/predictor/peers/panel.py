@@ -1,4 +1,4 @@
-"""One step of a program: how long each worker computed and how long each link transferred."""
+"""One step of a program, the input of `PeerDetector`: how long each worker computed and each link transferred."""
 
 from dataclasses import dataclass
 

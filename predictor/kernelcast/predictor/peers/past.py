@@ -1,4 +1,7 @@
-"""Reference of workers with few peers: their own past, shifted by the change that all workers share."""
+"""Reference of workers with few peers: their own past, shifted by the change that all workers share.
+
+`WorkerTest` asks it at each step.
+"""
 
 from typing import Final
 
@@ -8,7 +11,9 @@ from kernelcast.predictor.arrays import Bools, Floats
 from kernelcast.predictor.peers.compare import median, others_median
 
 FEWEST_STEPS: Final = 5
+"""Steps that a worker's usual time needs."""
 STEPS: Final = 16
+"""Newest steps whose median it is."""
 
 
 class OwnPast:

@@ -1,4 +1,4 @@
-"""Sequential test: is a member slow at nearly every step, or only now and then as others are?
+"""Sequential test whether a member is slow at nearly every step, or only now and then as others are.
 
 Wald's sequential probability ratio test on the events "slow at this step". One step adds a bounded amount, so that
 no single value decides. The usual frequency of slow steps is learnt from the member's past and its peers; where slow
@@ -24,7 +24,9 @@ EVIDENCE_TO_START: Final = 8.0
 MOST_EVIDENCE: Final = 2.5
 """A bound in multiples of the evidence to start, so that a finding ends about six steps after the last slow one."""
 PRIOR_STEPS: Final = 3.0
+"""Normal steps that are assumed before the first one, in the rate of slow steps of a member and of its peers."""
 TURN_STEPS: Final = 1.0
+"""The same in the rate of slow steps in turn."""
 FEWEST_IN_TURN: Final = 3
 """Members of a group: with fewer, leaving out the slowest other one leaves none."""
 ALONE_CAUTION: Final = 2.0
@@ -39,7 +41,9 @@ The scatter of few members is known to about half, so that a limit in multiples 
 evidence is needed then: six slow steps reach it.
 """
 SMALLEST_LOWER_LIMIT: Final = float(np.log(1.05))
+"""The lower limit is at least 5 %."""
 DECAY: Final = 0.98
+"""Factor on learnt counts at each step, so that a member's rate follows changes."""
 
 
 class Persistence:

@@ -1,5 +1,6 @@
-"""Stages that the groups do not show: members of one group that have had more, or less, work from their first step on.
+"""Hidden stages: members of one group that have had more, or less, work than the rest from their first step on.
 
+`WorkerTest` uses it for groups without replicas.
 Stages of a pipeline can launch the same kernels for different work. Members that differ from the rest of their group
 alike, in most of their first steps, are taken for a stage and are compared with their own past. A single member that
 was always slow is not: it may be a slow GPU.
@@ -16,6 +17,7 @@ from kernelcast.predictor.peers.groups import PeerGroups
 FIRST_STEPS: Final = 3
 """Steps of a member in which it is decided whether it belongs to a stage."""
 STEPS: Final = 16
+"""Newest steps whose median is a member's usual ratio."""
 ALIKE: Final = float(np.log(1.03))
 ALIKE_SHARE: Final = 1 / 3
 """Members of a stage differ by at most 3 %, and by at most this share of their distance from the rest."""

@@ -1,4 +1,4 @@
-"""Detection of slow workers, step by step."""
+"""Detection of slow workers, step by step; `PeerDetector` calls it with each step."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -20,8 +20,11 @@ FEWEST_PEERS: Final = 3
 SMALLEST_EXCESS: Final = float(np.log(1.03))
 """Smallest deviation that matters; healthy workers of one job differ by 1 % or 2 %."""
 SLOWER_THAN_PEERS: Final = float(np.log(1.1))
+"""Excess from which a worker is left out of the comparison of links, however few peers it has."""
 LIMIT_IN_SIGMA: Final = 4.0
+"""Excess above which a step is slow, in standard deviations of healthy workers."""
 SCALE_STEPS: Final = 16
+"""Newest steps from which that deviation is estimated."""
 LARGEST_STATIC_SIGMA: Final = 0.02
 """Healthy workers of one group do not differ by more for good; a greater scatter must also be seen between steps."""
 

@@ -14,14 +14,16 @@ LEAD_EDGES_SECONDS: Final = np.array(
 )
 """Edges of the histogram of leads; a lead of 0 is a limit that was passed without warning."""
 MAX_OPEN: Final = 100_000
+"""Alerts that may wait for their outcome; further ones are counted and not scored."""
 NEVER: Final = -1
+"""Block in which an alert's limit was passed, where it was not."""
 TOTALS: Final = "alerts"
 """Name of the totals in a state."""
 DAY_SECONDS: Final = 86_400.0
 
 
 class AlertScores:
-    """Alerts that are open, and counts of those whose outcome is known.
+    """Alerts that are open, and counts of those whose outcome is known. One thread uses it at a time.
 
     An alert is right if the limit is passed within a day of its begin. One that clears and fires again within that day
     is the same one. Whether an alert was right is not known if its series has no values at the end of that day.

@@ -1,4 +1,4 @@
-"""Sums by class of metric and horizon, from which scores are made."""
+"""Sums by class of metric and horizon (a cell), from which `intervals` and `probabilities` make scores."""
 
 from collections.abc import Collection
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Classes of metrics by which scores are kept, and numbers that name a series over restarts."""
+"""Classes of metrics by which scores are kept, and series numbers that are the same after a restart."""
 
 from collections.abc import Iterable
 from hashlib import blake2b
@@ -7,6 +7,7 @@ from typing import Final
 from kernelcast.wire.catalogue.meanings import SCORE_CLASSES, score_class
 
 CLASSES: Final = SCORE_CLASSES
+"""Names of the classes; a class is stored as its place in this tuple."""
 
 
 def class_number(metric: str) -> int:

@@ -12,6 +12,7 @@ from kernelcast.predictor.scoring.pending import LATE_BLOCKS, Pending
 from kernelcast.predictor.scoring.widening import Widening, needed_factors, widened
 
 LEVELS: Final = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
+"""Quantile levels of every forecast: the median, and the bounds of the 50, 80 and 95 % intervals."""
 COVERAGES: Final = ((0.5, 2, 4), (0.8, 1, 5), (0.95, 0, 6))
 """Nominal coverage, and the places of its bounds in `LEVELS`."""
 _MEDIAN: Final = LEVELS.index(0.5)
@@ -19,7 +20,7 @@ _PAIRS: Final = tuple((low, high) for _, low, high in COVERAGES)
 
 
 class IntervalScores:
-    """Pending quantile forecasts, and the scores of those whose block has come.
+    """Pending quantile forecasts, and the scores of those whose block has ended. One thread uses it at a time.
 
     Attributes:
         pending: The claims.

@@ -1,4 +1,4 @@
-"""Claims whose time has not come, as columns of arrays."""
+"""Claims whose block has not ended yet, as columns of arrays; `intervals` and `probabilities` have one table each."""
 
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from kernelcast.predictor.arrays import Bools, Floats, Ints
 
 MAX_PENDING: Final = 100_000
+"""Claims that may wait in a table; further ones are dropped and counted."""
 LATE_BLOCKS: Final = 2
 """Blocks by which a series may be behind the others before its claims are given up."""
 

@@ -10,7 +10,7 @@ from kernelcast.predictor.scoring.classes import CLASSES
 from kernelcast.predictor.scoring.pending import LATE_BLOCKS, Pending
 
 BINS: Final = (0.0, 0.05, 0.2, 0.5, 0.8, 0.95, 1.0)
-"""Edges of the bins of reliability."""
+"""Edges of the bins of reliability: per bin the mean probability is compared with the share of breaches that came."""
 EDGES: Final = np.array([0, 1e-4, 0.003, 0.02, 0.06, 0.12, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97, 0.995, 1.0])
 """Edges of the bins of calibration."""
 LEAST_OBSERVED: Final = 0.5
@@ -18,7 +18,7 @@ LEAST_OBSERVED: Final = 0.5
 
 
 class BreachScores:
-    """Pending breach probabilities, and the scores of those whose horizon has passed.
+    """Pending breach probabilities, and the scores of those whose horizon has passed. One thread uses it at a time.
 
     Attributes:
         pending: The claims.
@@ -60,7 +60,7 @@ class BreachScores:
             classes: Shape (n,).
             horizon: Its number.
             due: The last block within the horizon.
-            said: Shape (n,), as published; NaN for none.
+            said: Shape (n,), probabilities as they are published; NaN for none.
             base: Shape (n,), the same before the site's own calibration.
         """
         fresh = self.pending.open_for(series, horizon) & np.isfinite(said)
@@ -80,7 +80,7 @@ class BreachScores:
         )
 
     def settle(self, block: int, series: Ints, beyond: Bools, span: int = 1) -> None:
-        """Take the values of a block, and score the claims whose horizon ends with it.
+        """Note which limits were passed in a block, and score the claims whose horizon ends with it.
 
         Args:
             block: Its number.

@@ -1,4 +1,4 @@
-"""Scores as rows of the catalogue with labels and values."""
+"""Converts the scores to values of the catalogue's metrics with labels; `service` hands them to the publisher."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

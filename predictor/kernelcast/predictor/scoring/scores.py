@@ -1,7 +1,7 @@
 """Scores of published forecasts and probabilities, by class of metric and horizon, on event time.
 
-Time is counted in blocks of event time. A series has at most one pending claim for each horizon, so the windows of its
-claims do not overlap. One thread uses it at a time.
+`cycle.scores.outcomes` calls it in each cycle: first the blocks that have ended, then new claims. Time is counted in
+blocks of event time. A series has at most one pending claim for each horizon, so that its claims do not overlap.
 """
 
 from collections import Counter
@@ -21,10 +21,11 @@ from kernelcast.predictor.scoring.site_calibration import RowCalibration, SiteCa
 from kernelcast.wire.errors import WireError
 
 REASONS_KEPT: Final = 100
+"""Pairs of class and reason that are counted; the reasons are a fixed set, so more is a defect."""
 
 
 class Scoring:
-    """Claims, outcomes and scores of one predictor.
+    """Claims, outcomes and scores of one predictor. One thread uses it at a time.
 
     Attributes:
         horizons_seconds: Shape (h,), ascending.

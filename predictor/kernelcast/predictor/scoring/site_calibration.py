@@ -11,6 +11,7 @@ from kernelcast.predictor.passage.calibration import Calibration, isotonic, ship
 from kernelcast.predictor.scoring.cells import Cells
 
 LEAST_CROSSINGS: Final = 50
+"""Independent crossings of a class and horizon from which on its own outcomes calibrate it."""
 PRIOR_CLAIMS: Final = 2.0
 """Weight of the shipped probability in each bin, in claims: a bin with few of them stays near it."""
 SITE: Final = "site"

@@ -1,5 +1,6 @@
-"""Conformal factors of intervals, by class of metric and horizon, from the claims whose value has come.
+"""Conformal factors of intervals, by class of metric and horizon, from the claims whose value is known.
 
+`IntervalScores` scales each interval by them before it is published, and adds each claim once its value is known.
 An interval is scaled so that the newest claims of its class and horizon would have held their values with its nominal
 coverage: split conformal prediction with normalised residuals (Lei et al., Distribution-Free Predictive Inference for
 Regression, JASA 113, 2018, sections 2.2 and 5.2). Claims are not exchangeable: the day before a deploy or a fault does
@@ -15,7 +16,9 @@ import numpy as np
 from kernelcast.predictor.arrays import Floats, Ints
 
 REMEMBERED: Final = 1000
+"""Newest claims of a class and horizon that decide."""
 LEAST_CLAIMS: Final = 50
+"""Claims below which the factor is 1."""
 HALF_LIFE_CLAIMS: Final = 250.0
 """A claim weighs half as much as one that came this number of claims later."""
 LEVEL_RATE: Final = 0.0005

@@ -1,1 +1,4 @@
-"""Models that statsmodels fits in worker processes; this process only applies them."""
+"""Models that statsmodels fits in worker processes; the predictor's process only applies them.
+
+`pool` has the processes, `schedule` the times of fits, `panel` the application to series.
+"""

@@ -19,10 +19,13 @@ from kernelcast.predictor.forecasting.deep.models import LinearModel
 from kernelcast.predictor.forecasting.rolling import forward_filled
 
 LEAST_VALUES: Final = 24
+"""Known values that a fit needs."""
 LEAST_SEASONS: Final = 3
+"""Seasons that a fit needs, if there is a season."""
 SMALLEST_SPREAD: Final = 1e-9
 """Standard deviation, relative to the largest value, below which a window is constant."""
 MOST_ITERATIONS: Final = 200
+"""Steps of the optimiser, after which a fit counts as not converged."""
 
 
 class NotConvergedError(Exception):

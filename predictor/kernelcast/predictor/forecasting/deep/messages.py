@@ -1,4 +1,4 @@
-"""Messages between the predictor and the processes that fit: a window of one series there, its models back, as JSON."""
+"""Messages between the predictor and its worker processes, as JSON: a window of one series there, its models back."""
 
 import json
 from dataclasses import dataclass, field

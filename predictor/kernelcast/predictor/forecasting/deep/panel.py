@@ -12,8 +12,11 @@ from kernelcast.predictor.forecasting.deep.schedule import DELAY, OLDEST_USED, F
 from kernelcast.predictor.forecasting.rolling import forward_filled, rolling_median
 
 LEVEL_INTERVALS: Final = 12
+"""Newest values whose median is the level."""
 SPREAD_INTERVALS: Final = 96
+"""Newest distances from the level whose median is the spread."""
 MOST_SPREADS: Final = 3.0
+"""Distance from the level, in spreads, to which a value is clipped."""
 MAD_TO_SIGMA: Final = 1.4826
 Fits: TypeAlias = Mapping[int, Sequence[LinearModel]]
 """Models of one series by origin."""
@@ -50,7 +53,7 @@ class _Segment:
 
 
 class FittedPanel:
-    """Forecasts of some series by their fitted models.
+    """Forecasts of some series by their fitted models; made for one call of `path` or `combination`.
 
     Attributes:
         rows: Number of series.

@@ -1,8 +1,9 @@
-"""Worker processes behind a bounded queue: a window in, its models out, later.
+"""Worker processes behind a bounded queue: a request has the window of a series, its answer has the fitted models.
 
-A thread for each process waits for its answers; it holds no lock and works on small arrays, so the reading of Kafka
-does not wait for a fit. A process is started with the first request, stopped after a quarter of an hour without one,
-and replaced when it ends by itself or does not answer in time.
+`cycle.deep_fits` submits requests and collects answers in a later cycle; a backtest waits for them (`pooled_fits`). A
+thread for each process waits for its answers; it holds no lock and works on small arrays, so the reading of Kafka does
+not wait for a fit. A process is started with the first request, stopped after a quarter of an hour without one, and
+replaced when it ends by itself or does not answer in time.
 """
 
 import queue
@@ -19,7 +20,9 @@ from kernelcast.predictor.forecasting.deep.process import FitProcess, Fitter, Pr
 from kernelcast.runtime.logging import get_logger
 
 QUEUED_REQUESTS: Final = 1024
+"""Requests that wait at most; a further one is refused, and counted by the caller."""
 STOP_SECONDS: Final = 5.0
+"""Time for stopping all processes of a backtest."""
 ANSWER_SECONDS: Final = 60.0
 """Time for an answer, the start of the process included; a fit takes a tenth of a second."""
 IDLE_SECONDS: Final = 900.0
@@ -32,11 +35,11 @@ _log = get_logger(__name__)
 class Shed(StrEnum):
     """Reason why a window was not fitted, or its models not used."""
 
-    OVER_BUDGET = "over_budget"
-    QUEUE_FULL = "queue_full"
-    HUNG = "hung"
-    ENDED = "ended"
-    LATE = "late"
+    OVER_BUDGET = "over_budget"  # more windows in a block than fits_per_block
+    QUEUE_FULL = "queue_full"  # too many requests wait
+    HUNG = "hung"  # the process did not answer in time, and was replaced
+    ENDED = "ended"  # the process ended before it answered
+    LATE = "late"  # the answer came after the block in which it was to be used
 
 
 @dataclass(frozen=True, slots=True)

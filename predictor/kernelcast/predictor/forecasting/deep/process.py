@@ -1,4 +1,7 @@
-"""The predictor's end of one process that fits."""
+"""The predictor's end of one worker process: starts it, sends it a window, waits for the models, stops it.
+
+Each thread of `FitPool` owns one.
+"""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Fits of recorded series: at every origin of the schedule, each from the values before it."""
+"""Fits of recorded series for a backtest: at every origin of the schedule, each from the values before it."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeAlias

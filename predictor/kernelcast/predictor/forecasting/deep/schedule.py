@@ -1,4 +1,7 @@
-"""Times of fits: interval numbers that follow from event time alone, and windows of at most one length."""
+"""Times of fits: the intervals after which a series is fitted (origins), and the windows that a fit sees.
+
+Origins follow from event time alone, so that a restart or another predictor fits the same windows.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +14,7 @@ DELAY: Final = 1
 OLDEST_USED: Final = 3
 """A fit is used until the next one, for at most this multiple of the distance between fits."""
 LEAST_SEASONS: Final = 4
+"""Seasons that a window must hold before the season is taken out of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The process that fits: reads windows from a connection, answers with models, ends when the connection does.
+"""The worker process: reads windows from a connection, answers with models, ends when the connection is closed.
 
 It runs at the lowest priority. SIGINT is ignored, so that Ctrl-C ends the predictor, which then closes the connection.
 """

@@ -1,4 +1,4 @@
-"""Finds what is new in a partition's series since they were saved last; `StateWriter` asks it for each message."""
+"""Finds the new values of a partition's series since they were saved last, for each message of `StateWriter`."""
 
 from collections.abc import Iterator
 from typing import Final, TypeVar
