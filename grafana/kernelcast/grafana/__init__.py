@@ -1,1 +1,1 @@
-"""Dashboards, rules and configurations, generated from the catalogue that the other parts emit from."""
+"""Generates dashboards, rules and configurations from the catalogue of metrics. `kernelcast grafana` runs it."""

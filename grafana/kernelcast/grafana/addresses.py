@@ -1,4 +1,4 @@
-"""The uids of the pages. File names, links and alerts contain them, so they never change."""
+"""The uids of the dashboards (pages). File names, links and alerts contain them, so they never change."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Writes Alertmanager's configuration.
+"""Makes Alertmanager's configuration, as the text of `alertmanager.yaml`; `output` and the commands write it.
 
 Every alert goes to the bridge and then, by severity, to people; the heartbeat, the alert `Watchdog` that always fires,
 goes to a receiver of its own. An alert that is a cause inhibits its consequences.
@@ -24,6 +24,7 @@ HEARTBEAT_RECEIVER: Final = "heartbeat"
 HEARTBEAT_SECONDS: Final = 300
 """Time between two heartbeats."""
 GROUPED_BY: Final = ("alertname", "Hostname", "program")
+"""Labels whose alerts share a message."""
 WAITS: Final = {
     AlertSeverity.CRITICAL: (10, 300, 3600),
     AlertSeverity.WARNING: (60, 600, 12 * 3600),
@@ -33,6 +34,7 @@ WAITS: Final = {
 BRIDGE_WAITS: Final = (30, 300, 4 * 3600)
 """The same for the bridge, and for alerts without a severity."""
 _MIN_EVALUATIONS: Final = 2
+"""Least time of a wait in the demo, in evaluations of the rules."""
 
 _HEADING: Final = (
     "Made by `kernelcast grafana alertmanager-config`. The bridge writes every alert to Kafka. The receivers\n"

@@ -1,4 +1,7 @@
-"""Consequences of alerts, beside those of faults in `faults`: a cause silences them on the same subject."""
+"""Consequences of alerts, besides those of faults in `faults`: the alert about the cause inhibits them.
+
+`alertmanager` makes an inhibition rule of each row. An alert is inhibited only if the labels `subject` are equal.
+"""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -17,7 +20,7 @@ _FAST, _SLOWLY = "Fast", "Slowly"
 
 @dataclass(frozen=True, slots=True)
 class Consequences:
-    """Alerts that one alert silences.
+    """Alerts that one alert inhibits.
 
     Attributes:
         cause: Name of the alert.

@@ -1,4 +1,4 @@
-"""Faults, the alert that each one fires, and the alerts that follow from it: the table that inhibitions come from.
+"""Faults, the alert that each one fires, and the alerts that follow from it; `alertmanager` makes inhibitions of them.
 
 Tests compare each row with the simulation: `kernelcast simulate --fault NAME` fires the alert within its time, fires no
 alert that is not listed here, and one message is sent.
@@ -182,7 +182,7 @@ FAULTS: Final = (
         is_service=True,
     ),
 )
-"""One row for each fault; the bridge's own, whose end takes every measurement away, is in `alertmanager`."""
+"""One row for each fault; that of the bridge, after which no measurement arrives, is in `consequences`."""
 
 
 def inhibitions() -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Inputs of the rules that differ between sites: job names, services that run, and thresholds."""
+"""Inputs of the rules that differ between sites: job names, services that run, and thresholds. `site` fills them."""
 
 from dataclasses import dataclass
 from typing import Final

@@ -1,4 +1,4 @@
-"""Metrics of others that pages show beside ours, where a site has them."""
+"""Metrics of node_exporter that the page `node` shows beside ours, where a site has them."""
 
 from types import MappingProxyType
 from typing import Final

@@ -1,4 +1,4 @@
-"""All generated files as one tree, written to a directory or compared with it."""
+"""All generated files as one tree, written to a directory or compared with it: `kernelcast grafana generate`."""
 
 from pathlib import Path
 from typing import Final

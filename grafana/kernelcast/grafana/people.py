@@ -1,4 +1,7 @@
-"""A filled-in example for people: e-mail, Slack, PagerDuty, a webhook; routes by severity and owner; its template."""
+"""An example of Alertmanager's configuration with receivers for people: e-mail, Slack, PagerDuty, a webhook.
+
+Routes go by severity and by owner; a template has the texts of the messages. `output` writes both files.
+"""
 
 from typing import Any, Final
 

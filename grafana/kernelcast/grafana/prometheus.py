@@ -1,4 +1,4 @@
-"""Prometheus's configuration for the bridge, the daemons' own metrics, the rules and Alertmanager."""
+"""Makes Prometheus's configuration: scrapes of the bridge and of the daemons' own metrics, rules, Alertmanager."""
 
 from collections.abc import Sequence
 from typing import Any, Final

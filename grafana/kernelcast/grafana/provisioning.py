@@ -1,4 +1,4 @@
-"""Files that make Grafana find Prometheus and the dashboards by itself."""
+"""Makes Grafana's provisioning files: from its start Grafana knows Prometheus and the dashboards by them."""
 
 from types import MappingProxyType
 from typing import Final

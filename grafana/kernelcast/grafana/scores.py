@@ -1,4 +1,4 @@
-"""PromQL that joins a forecast with the scores of its class of metric."""
+"""PromQL that gives a forecast the label `class`, by which panels and alerts join it with the scores of its class."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Every dashboard, by the file it is committed as."""
+"""All dashboards and their JSON text by file name; `output` writes them, `routes` bring them to a site."""
 
 from collections.abc import Callable
 from typing import Final

@@ -1,4 +1,4 @@
-"""The time until a series crosses its limit, and the time since it did."""
+"""PromQL for the time until a series crosses its limit, and for the time since it did; several panels show it."""
 
 from collections.abc import Collection
 from typing import Final

@@ -1,4 +1,4 @@
-"""Each daemon: its series, its limits and its timing."""
+"""Panels about the bridge and the predictor: their series, limits and timing. The page `pipeline` has them."""
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.dashboards import liveness
@@ -8,7 +8,7 @@ from kernelcast.wire.catalogue import bridge, predictor
 
 
 def panels() -> tuple[Placed, ...]:
-    """Bridge, predictor."""
+    """The panels of the bridge, then those of the predictor."""
     bridges = (_held(), _limits(), _encoding(), _silent(), _pushed())
     return (*bridges, _alerts(), _watched(), _abstained())
 

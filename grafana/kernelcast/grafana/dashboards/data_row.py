@@ -1,4 +1,4 @@
-"""The first line of every page: how old the data is, who reports, where the data comes from, how much is seen."""
+"""The first row of every page: age of the data, its producers, its source, and the share of launches measured."""
 
 from typing import Final
 
@@ -10,7 +10,9 @@ from kernelcast.wire.catalogue import bridge, exporter, kernel
 from kernelcast.wire.catalogue.devices import device, gpu
 
 _LATE_SECONDS, _OLD_SECONDS = 60, 300
+"""Ages from which the data is shown in orange, and in red."""
 _LOOK_BACK: Final = "[1h:1m]"
+"""Subquery window in which the newest sample is looked for."""
 _GPU: Final = "Hostname, gpu, UUID"
 _ALL: Final = ("program", "rank", "kernel")
 """Labels that are not narrowed: pages about hardware have no such variables."""

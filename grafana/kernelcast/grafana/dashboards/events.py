@@ -1,4 +1,7 @@
-"""Events drawn over every graph: alerts, XIDs, restarts, deploys, hints that were kept or rolled back."""
+"""Events (annotations) drawn over every graph: alerts, XIDs, restarts, deploys, hints that were kept or rolled back.
+
+Each page has all of them; `pages.page` adds them.
+"""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""The exporters: deadlines, reading of the GPUs, and delivery to Kafka."""
+"""A row of panels about the exporters, on the page `pipeline`: deadlines, reading of the GPUs, delivery to Kafka."""
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.dashboards import liveness

@@ -1,4 +1,4 @@
-"""The fleet: how many GPUs are in which state, which alerts fire, utilisation as quantiles, power."""
+"""Panels about the fleet, for the pages of fleet and node: GPUs by state, alerts, utilisation as quantiles, power."""
 
 from typing import Final
 
@@ -13,7 +13,9 @@ from kernelcast.wire.catalogue.devices import device, gpu
 
 _WATCHDOG: Final = 'ALERTS{alertstate="firing", alertname="Watchdog"}'
 _SEVERITIES: Final = {"3": ("critical", "red"), "2": ("warning", "orange"), "1": ("info", "blue")}
+"""Rank of each severity, with its word and colour: the table of alerts is sorted by rank."""
 _BY: Final = "Hostname, gpu"
+"""Labels of one GPU."""
 
 
 def answering(*, width: int = 4, height: int = 3) -> Placed:

@@ -1,4 +1,7 @@
-"""Scores that the predictor gives itself: coverage, skill, reliability, alerts, and the origin of its calibration."""
+"""A row of panels with the predictor's scores, on the page `forecasts`: coverage, skill, reliability, alerts, origin.
+
+The origin says whether probabilities are calibrated from simulation or from this site's own outcomes.
+"""
 
 from typing import Final
 

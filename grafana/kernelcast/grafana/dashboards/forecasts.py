@@ -1,4 +1,4 @@
-"""Forecasts of one series over the values that came, and the time that series in trouble have left."""
+"""Panels of the page `forecasts`: the breaches that are predicted, and one series with its forecasts and values."""
 
 from typing import Any, Final
 
@@ -17,13 +17,17 @@ from kernelcast.wire.catalogue.devices import accelerator, device
 from kernelcast.wire.catalogue.model import Metric
 
 _SUBJECT: Final = "{{Hostname}} GPU {{gpu}} {{program}} {{kernel}}"
+"""Legend that names a series."""
 _PROBABLE: Final = 0.8
+"""Probability above which the predictor raises an alert."""
 _SERIES: Final = 'job=~"$job", Hostname="$hostname", gpu="$gpu", program="$program", kernel="$kernel"'
 """The series chosen; a label that it lacks is empty."""
 _ANY: Final = ("Hostname", "gpu", "program", "rank", "kernel")
 """The table and the scores are about all series, not about the one chosen."""
 _NAME: Final = "${metric:text}"
+"""Words of the metric chosen, in titles and legends."""
 _NONE: Final = "no forecast"
+"""Text of the choice while no series has a forecast."""
 _SIZES: Final = {"titleSize": 16, "valueSize": 24}
 """Pixels: Grafana would write the words for no forecast as high as the five values, and cut them."""
 

@@ -1,4 +1,4 @@
-"""Parts that all pages share: variables from the widest choice to the narrowest."""
+"""Variables that pages share, from the widest choice (data source, job) to the narrowest (kernel)."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""Figures that several pages begin with: hottest kernel, next breach, what to change, alerts, counts."""
+"""Figures at the top of several pages: hottest kernel, soonest breach, open hints, alerts, counts."""
 
 from collections.abc import Collection
 from typing import Final
@@ -21,6 +21,7 @@ _WITHOUT_PARAMETERS: Final = r"((?:\\(anonymous namespace\\)|[^<(#])+).*"
 """A kernel's name up to its template arguments, parameters or hash; backslashes doubled for PromQL's string."""
 _GPUS: Final = f"group by (Hostname, gpu, UUID) ({promql.series(device.FB_USED)} or {_LAUNCHES})"
 _SOON_SECONDS: Final = 3600
+"""Time to a breach below which it is red."""
 
 
 def programs(*, width: int = 8, height: int = 3) -> Placed:

@@ -1,4 +1,7 @@
-"""Queries that have a result only while something is measured: the proofs behind words such as "none"."""
+"""Queries that have a result only while something is measured.
+
+A panel whose own query is empty says "none" only while such a query, the *proof*, has a result (`EmptyText`).
+"""
 
 from collections.abc import Iterable
 from typing import Final

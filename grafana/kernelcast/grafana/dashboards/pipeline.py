@@ -1,4 +1,4 @@
-"""kernelcast's own health: from the exporters through Kafka to Prometheus and the predictor."""
+"""Panels of the page `pipeline` about kernelcast's own health: from the exporters through Kafka to Prometheus."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -22,7 +22,7 @@ from kernelcast.grafana.rules.objectives import FRESH_SECONDS
 from kernelcast.wire.catalogue import bridge, exporter, predictor, runtime
 
 _ALIVE: Final = f"group({promql.series(runtime.BUILD_INFO)})"
-"""There while Prometheus reads any of the daemons."""
+"""Has a result while Prometheus reads any of the daemons."""
 _SILENT_SECONDS: Final = 15
 """A group member then loses its partitions, and the bridge withdraws its series."""
 

@@ -1,4 +1,4 @@
-"""Words and units of the metrics that forecasts and alerts are about, for people."""
+"""Words and units of the metrics that forecasts and alerts are about: panels show them in place of metrics' names."""
 
 from collections.abc import Iterator
 from typing import Final

@@ -1,4 +1,4 @@
-"""A dashboard: rows of placed panels, variables, annotations and links, laid out from left to right."""
+"""A dashboard: rows of placed panels, variables, annotations and links; `pages.page` makes it, `render` its JSON."""
 
 import json
 from collections.abc import Iterable, Sequence

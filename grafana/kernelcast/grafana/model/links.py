@@ -1,4 +1,4 @@
-"""Links from a name to the page about it, carrying the time range and the variables; and links to runbooks."""
+"""Links to another page, which carry the time range and the variables, and links to runbooks, as Grafana's JSON."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

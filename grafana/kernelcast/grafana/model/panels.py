@@ -1,4 +1,4 @@
-"""Panels: grafanalib's where it emits what Grafana reads today, a generic one where it does not.
+"""Panels: grafanalib's where Grafana reads their JSON today, a generic one (`PlainPanel`) elsewhere.
 
 grafanalib's stat, table, gauge and heatmap still have shapes of Grafana 6 to 8: an empty heatmap option, for one, makes
 Grafana treat ready-made buckets as raw values. Those are built from its base panel, with options spelled here.
@@ -23,6 +23,7 @@ States = Mapping[str, tuple[str, str]]
 """Value, as text, to the word for it and its colour; an empty colour leaves the text's own."""
 
 NO_THRESHOLDS: Final[ThresholdSteps] = ((None, "green"),)
+"""Steps of a panel whose values need no action."""
 _WIDE: Final = 12
 """Columns of the grid from which a graph has its legend beside it, a line for each series: eight fit at height 6."""
 _LOW: Final = 5
@@ -30,6 +31,7 @@ _LOW: Final = 5
 ROOMY: Final = 6
 """Columns of the grid from which a figure has its name beside it; in fewer, Grafana would write both in 6 pixels."""
 _NAME_PIXELS: Final = 13
+"""Height of a name above a figure."""
 _LEAST_SHARE: Final = 0.01
 """A graph of shares shows at least up to this; Grafana would draw a line at 0 under an axis up to 10000 %."""
 _LABEL: Final = re.compile(r"{{(\w+)}}")

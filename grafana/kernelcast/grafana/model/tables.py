@@ -1,4 +1,4 @@
-"""Tables: present values side by side, each in the shape that Grafana reads today."""
+"""Tables of present values: the queries of a panel are merged on their common labels, one column for each value."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

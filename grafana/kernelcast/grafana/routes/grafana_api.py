@@ -1,4 +1,4 @@
-"""Grafana's HTTP API, as far as dashboards and folders need it.
+"""Client of Grafana's HTTP API for dashboards and folders; `push` uses it.
 
 Source: https://grafana.com/docs/grafana/latest/developers/http_api/, pages "dashboard" and "folder". No redirect is
 followed, as that would send the token to another server.

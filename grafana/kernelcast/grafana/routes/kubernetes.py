@@ -1,4 +1,4 @@
-"""Objects for a cluster with the Prometheus operator and Grafana's sidecar: rules, monitors, dashboards.
+"""Makes objects for a cluster with the Prometheus operator and Grafana's sidecar: rules, monitors, dashboards.
 
 Sources: the operator's API `monitoring.coreos.com/v1`; the sidecar's label and annotation as in the charts of Grafana
 and kube-prometheus-stack.

@@ -1,4 +1,4 @@
-"""Options and output that the commands share."""
+"""Options and output that the commands of this package share."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager

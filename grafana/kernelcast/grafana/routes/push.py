@@ -1,4 +1,4 @@
-"""Brings a Grafana folder to the dashboards of this version; the second time it changes nothing."""
+"""Brings a Grafana folder to the dashboards of this version (`kernelcast grafana push`); again, it changes nothing."""
 
 import difflib
 import json

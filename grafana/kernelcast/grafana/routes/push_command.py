@@ -1,4 +1,4 @@
-"""`kernelcast grafana push`."""
+"""The command `kernelcast grafana push`: reads options and token, and prints the changes that `push` makes."""
 
 import os
 from importlib.metadata import PackageNotFoundError, version

@@ -1,4 +1,4 @@
-"""Expressions for alerts about series that are no longer written."""
+"""PromQL for alerts about series that are no longer written: the groups that should still have them."""
 
 from typing import Final
 

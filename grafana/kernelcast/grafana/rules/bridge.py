@@ -10,8 +10,9 @@ from kernelcast.wire.catalogue import bridge
 from kernelcast.wire.catalogue.devices import device, gpu
 
 _NEARLY_FULL: Final = 0.9
-"""Share of the largest number of series."""
+"""Share of a limit of the bridge from which it is nearly full."""
 _LONGEST_BACKLOG_SECONDS: Final = 300.0
+"""Age of points that wait for a receiver from which it is behind."""
 
 
 def alerts(profile: Profile) -> tuple[AlertRule, ...]:

@@ -17,7 +17,7 @@ _EVENT: Final = "Hostname, gpu, UUID, xid, err_msg"
 _KEPT_SECONDS: Final = 20 * MINUTE
 """Longer than alerts about its consequences are kept after their condition ended, so that it mutes them until then."""
 _LASTS: Final = 15 * MINUTE
-"""How long one XID is told of; within it a second one of the same number is no new alert."""
+"""How long an alert about one XID fires; within it a second one of the same number is no new alert."""
 
 
 _HARDWARE: Final = xids.numbers(urgent=True)

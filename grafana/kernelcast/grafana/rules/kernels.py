@@ -1,4 +1,4 @@
-"""Alerts about kernels."""
+"""Alerts about kernels: slower than a day before, a rank that the others wait for, kernels beyond the limit."""
 
 from typing import Final
 
@@ -6,6 +6,7 @@ from kernelcast.grafana.rules.model import MINUTE, AlertRule, AlertSeverity, Pro
 from kernelcast.grafana.rules.recording import KERNEL_BASELINE, KERNEL_MEAN, KERNEL_SHARE, STATE_SECONDS
 
 _OTHER_SHARE: Final = 0.2
+"""Share of a program's GPU time in kernels without a series of their own from which on the limit is too low."""
 
 
 def alerts(profile: Profile) -> tuple[AlertRule, ...]:

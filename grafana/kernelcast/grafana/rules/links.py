@@ -13,6 +13,7 @@ _EACH_GPU: Final = "Hostname, gpu, UUID, modelName"
 _PORT: Final = "Port {{ $labels.port }} of {{ $labels.device }} in {{ $labels.Hostname }}"
 _EACH_PORT: Final = "Hostname, device, port, link_layer"
 _ACTIVE: Final = 4
+"""State of a port that can be used. Source: Linux, Documentation/ABI/stable/sysfs-class-infiniband."""
 _PHYSICAL_ERRORS: Final = (
     "symbol_error",
     "link_downed",
@@ -22,7 +23,9 @@ _PHYSICAL_ERRORS: Final = (
     "port_rcv_errors",
     "port_rcv_remote_physical_errors",
 )
+"""Errors of the physical link, by the kernel's names; others are about the subnet or the load."""
 _ERRORS_PER_HOUR: Final = 10
+"""Errors of a port within an hour that are usual."""
 
 
 def alerts(profile: Profile) -> tuple[AlertRule, ...]:

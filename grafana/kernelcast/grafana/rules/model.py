@@ -1,4 +1,4 @@
-"""Recording and alerting rules as values, and the profiles that set their clocks."""
+"""Recording and alerting rules as values, and the profiles (production, demo) that scale their times."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -44,7 +44,7 @@ class Profile:
     Attributes:
         name: How a person asks for it.
         evaluation_seconds: Between two evaluations of a group.
-        shrink: Every window is divided by this, and a `for` of an hour; see `shortest_hold_seconds`.
+        shrink: Divisor of every window, and of a `for` of an hour; see `shortest_hold_seconds`.
         shortest_window_seconds: Below this a window would hold too few scrapes to rate.
         baseline_age_seconds: How far back a kernel's own baseline lies.
         baseline_window_seconds: How long it is.

@@ -1,4 +1,4 @@
-"""Objectives of the pipeline itself, and alerts on the rate at which their error budgets are spent."""
+"""Service-level objectives of the pipeline itself, and alerts on the rate at which their error budgets are spent."""
 
 from dataclasses import dataclass
 from typing import Final

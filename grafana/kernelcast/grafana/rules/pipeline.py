@@ -1,4 +1,4 @@
-"""Alerts about kernelcast itself, and the heartbeat that shows that alerting works at all."""
+"""Alerts about kernelcast itself (exporters, predictor, messages), and the heartbeat, the alert that always fires."""
 
 from typing import Final
 

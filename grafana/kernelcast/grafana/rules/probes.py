@@ -9,6 +9,7 @@ from kernelcast.grafana.rules.recording import RATE_WINDOW_SECONDS
 from kernelcast.wire.catalogue import kernel
 
 _COVERAGE: Final = 0.5
+"""Share of launches that are timed below which a program's figures are rough."""
 _SUBJECT: Final = ("Hostname", "gpu", "program", "rank")
 
 

@@ -1,4 +1,4 @@
-"""Rule files and the runbooks, as text."""
+"""Renders all rules as the text of the rule files, and the runbooks as a page; `output` and the commands write them."""
 
 import re
 from collections.abc import Callable, Iterable

@@ -1,1 +1,1 @@
-"""Rows about GPUs, TPUs, their links, errors and users."""
+"""Rows of panels about GPUs, TPUs, their links, errors and users; `pages.hardware` places them."""

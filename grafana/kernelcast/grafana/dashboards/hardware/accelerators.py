@@ -1,4 +1,4 @@
-"""GPUs and TPUs side by side, in the rows that both have; then the metrics of a TPU's runtime."""
+"""Panels of GPUs and TPUs side by side, by the metrics that both have; then those of a TPU's runtime."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -15,6 +15,7 @@ from kernelcast.wire.catalogue.model import Metric
 _ONE: Final = "accelerator, Hostname, index, modelName, GPU_I_ID"
 _LEGEND: Final = "{{Hostname}} {{accelerator}} {{index}} {{GPU_I_ID}}"
 _LINES: Final = 8
+"""Series of a graph: as many as its legend shows without scrolling."""
 _TPU: Final = "{{Hostname}} TPU {{tpu}}"
 
 

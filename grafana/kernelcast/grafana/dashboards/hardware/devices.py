@@ -1,4 +1,4 @@
-"""The GPUs themselves, under DCGM's names: load, heat, power, clocks."""
+"""Panels of the page `gpu` about the GPU itself, by DCGM's metrics: load, temperature, power, clocks."""
 
 from collections.abc import Collection
 from typing import Final
@@ -16,6 +16,7 @@ INSTANCE: Final = f"{GPU} {{{{GPU_I_PROFILE}}}} {{{{GPU_I_ID}}}}"
 """A MIG instance; of an undivided GPU nothing stands behind its number."""
 
 _MILLI: Final = 1000
+"""Millijoules in a joule."""
 _THROTTLING: Final = (
     (8, "hardware slowdown"),
     (32, "software thermal"),

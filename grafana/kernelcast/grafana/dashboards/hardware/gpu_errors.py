@@ -1,4 +1,4 @@
-"""Errors of GPUs: XIDs, memory errors, remapped rows, time lost to limits."""
+"""A row of panels about errors of a GPU, on the page `gpu`: XIDs, memory errors, remapped rows, time lost to limits."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -25,6 +25,7 @@ from kernelcast.wire.catalogue.xids import XidSubject
 
 _XID: Final = "Hostname, gpu, xid, err_msg"
 _NANO: Final = "1e9"
+"""Nanoseconds in a second: DCGM counts violations so."""
 _ANY_GPU: Final = promql.series(gpu.GPU_UP, free=("gpu",))
 _LOG_IS_READ: Final = f"group({liveness.row(exporter.KERNEL_LOG_ERRORS)}) and on () group({_ANY_GPU})"
 """An exporter reads the log, and what it publishes arrives."""

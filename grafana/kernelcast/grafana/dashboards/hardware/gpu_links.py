@@ -1,4 +1,4 @@
-"""Traffic and errors of the GPUs' links: PCIe and NVLink."""
+"""Rows of panels about the GPUs' links, on the pages `gpu` and `synchronisation`: PCIe and NVLink."""
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.dashboards import liveness

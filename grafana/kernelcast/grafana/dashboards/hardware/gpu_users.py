@@ -1,4 +1,4 @@
-"""Users of the GPUs, process by process, and the rows that a GPU does not report."""
+"""Rows of panels about the users of GPUs, process by process, and about metrics that a GPU does not report."""
 
 from typing import Final
 

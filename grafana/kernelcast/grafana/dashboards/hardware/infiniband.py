@@ -1,4 +1,4 @@
-"""Traffic, state and errors of InfiniBand and RoCE ports."""
+"""A row of panels about InfiniBand and RoCE ports, on the page `node`: state, traffic, errors, congestion."""
 
 from typing import Final
 

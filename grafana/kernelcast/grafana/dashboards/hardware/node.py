@@ -1,4 +1,4 @@
-"""One node: its GPUs, CPU, memory and links side by side, then GPU by GPU."""
+"""Panels of the page `node`: its GPUs, CPU, memory and links side by side, then GPU by GPU."""
 
 from kernelcast.grafana import node_exporter, promql
 from kernelcast.grafana.dashboards.hardware import accelerators, trouble

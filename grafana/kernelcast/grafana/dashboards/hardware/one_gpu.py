@@ -1,4 +1,4 @@
-"""Figures of one GPU: its state, and how far it is from its limits."""
+"""Figures at the top of the page `gpu`: the state of one GPU, and its distance from its limits."""
 
 from typing import Final
 
@@ -12,6 +12,7 @@ from kernelcast.wire.catalogue.devices import device, gpu
 
 _BY: Final = "on (Hostname, gpu)"
 _NEAR: Final = ((None, "green"), (0.85, "orange"), (0.95, "red"))
+"""Colours by share of a limit."""
 
 
 def figures() -> tuple[Placed, ...]:

@@ -1,4 +1,7 @@
-"""The state of each GPU, worst first, from the rows that say that something is wrong."""
+"""The state of each GPU as one number, the worst that any metric shows, and the table of GPUs by that state.
+
+The pages of fleet, node and GPU use it, also to choose the GPU in the worst state when a page opens.
+"""
 
 from collections.abc import Collection
 from typing import Final
@@ -16,7 +19,9 @@ from kernelcast.wire.catalogue.model import Metric
 
 Labels = Collection[str]
 _ROWS: Final = 50
+"""Rows of the table."""
 _BY: Final = "Hostname, gpu"
+"""Labels of one GPU."""
 PROGRAMS: Final = ("program", "rank", "kernel")
 """Labels that are not narrowed on pages about hardware."""
 STATES: Final[States] = {

@@ -1,4 +1,4 @@
-"""The eight pages, from the fleet to a hint, and the pipeline itself."""
+"""The eight pages, each a function that makes its `Dashboard`; `dashboards.render` writes them."""
 
 from kernelcast.grafana.dashboards.pages.forecasts import forecasts
 from kernelcast.grafana.dashboards.pages.hardware import fleet, gpu, node

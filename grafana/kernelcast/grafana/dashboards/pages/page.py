@@ -1,4 +1,4 @@
-"""The frame of a page: the data strip, a first screen that answers the question, and collapsed rows."""
+"""The frame of a page: a row about the data, a first screen that answers the page's question, and collapsed rows."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,1 +1,1 @@
-"""Rows about programs: kernels, device time, energy, probes, hints."""
+"""Rows of panels about programs: kernels, device time, energy, probes, hints; `pages.programs` places them."""

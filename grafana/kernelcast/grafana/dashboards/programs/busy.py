@@ -1,4 +1,4 @@
-"""GPU time of kernels, whether every launch was timed or only some."""
+"""PromQL for the GPU time of kernels, also where only some launches were timed; other panels rank kernels by it."""
 
 from collections.abc import Collection
 from typing import Final

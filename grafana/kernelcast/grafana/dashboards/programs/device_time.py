@@ -1,4 +1,4 @@
-"""The GPU's wall time by activity, copies, and waits of the program's threads."""
+"""Panels of the page `synchronisation`: the GPU's wall time by activity, copies, and waits of the program's threads."""
 
 from typing import Final
 

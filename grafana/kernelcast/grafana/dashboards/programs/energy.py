@@ -1,4 +1,4 @@
-"""Energy: the GPU's measured energy, divided over kernels and idle time by estimate."""
+"""A row of panels about energy, on the page `kernels`: the GPU's measured energy, divided over kernels by estimate."""
 
 from typing import Final
 

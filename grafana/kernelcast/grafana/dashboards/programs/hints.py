@@ -1,4 +1,4 @@
-"""Tuning hints: open ones, kept ones with their measured gain, events, tunables and evidence."""
+"""Panels of the page `hints`: open hints, kept ones with their measured gain, events, tunables and evidence."""
 
 from typing import Final
 

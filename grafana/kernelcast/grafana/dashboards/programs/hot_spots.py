@@ -1,4 +1,4 @@
-"""Kernels: which take the time, how long they last, and which got slower."""
+"""Panels of the page `kernels`: the kernels with the most GPU time, their durations, and those that got slower."""
 
 from typing import Final
 
@@ -14,6 +14,7 @@ _TABLE_ROWS: Final = 25
 _LINES: Final = 10
 _BY: Final = "program, kernel"
 _BEYOND_THE_CAP: Final = "other"
+"""Label `kernel` of the kernels beyond the exporter's limit per program."""
 
 
 def rows() -> tuple[Row, ...]:

@@ -1,4 +1,4 @@
-"""The kernels that run on one GPU, whatever their program."""
+"""A row of panels on the page `gpu`: the kernels that run on one GPU, whatever their program."""
 
 from typing import Final
 

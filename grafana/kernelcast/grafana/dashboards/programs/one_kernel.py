@@ -1,4 +1,4 @@
-"""One kernel: its durations, ranks side by side, configurations, forecast, and the tunables of its program."""
+"""A row of panels about one kernel, on the page `kernels`: durations, ranks side by side, forecast, configurations."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""The measurement of kernels: method, coverage, overhead and losses of the probes."""
+"""A row of panels about the probes, on the page `pipeline`: method, coverage, overhead and losses."""
 
 from typing import Final
 
