@@ -1,7 +1,6 @@
-"""Explains one series for `kernelcast explain`: its history and limit, its forecast, the decision, and the reason.
+"""Explains one series for `kernelcast explain`: its history and limit, its forecast, the decision, and the reason."""
 
-`Engine.explain` calls it on the web server's thread, under the windows' lock.
-"""
+# `Engine.explain` calls it on the web server's thread, under the windows' lock.
 
 import math
 import re

@@ -1,8 +1,7 @@
-"""Keeps findings from cycle to cycle, writes those that change to Kafka, and reads people's marks.
+"""Keeps findings from cycle to cycle, writes those that change to Kafka, and reads people's marks."""
 
-`service` calls `FindingLog.cycle` after each cycle and `poll` on the thread that reads Kafka. Which findings begin and
-end is decided in `alarms`.
-"""
+# `service` calls `FindingLog.cycle` after each cycle and `poll` on the thread that reads Kafka. Which findings begin
+# and end is decided in `alarms`.
 
 import json
 import math

@@ -1,7 +1,6 @@
-"""Keeps the findings of a fleet: candidates of single series in, few findings with stable ids out.
+"""Keeps the findings of a fleet: candidates of single series in, few findings with stable ids out."""
 
-`FindingLog` calls `Alarms.step` once a cycle, writes the findings that it returns to Kafka, and saves its state.
-"""
+# `FindingLog` calls `Alarms.step` once a cycle, writes the findings that it returns to Kafka, and saves its state.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,6 @@
-"""Candidate findings of single series: since when each lasts, how often it has returned, and whether it is accepted.
+"""Candidate findings of single series: since when each lasts, how often it has returned, and whether it is accepted."""
 
-`Alarms.step` updates them once a cycle and groups the accepted ones into findings.
-"""
+# `Alarms.step` updates them once a cycle and groups the accepted ones into findings.
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,6 @@
-"""Input of the passage detector: series condensed to blocks of five minutes, with limits and companions.
+"""Input of the passage detector: series condensed to blocks of five minutes, with limits and companions."""
 
-`cycle.panels` makes it from live series, `backtest.breaches` from recorded ones.
-"""
+# `cycle.panels` makes it from live series, `backtest.breaches` from recorded ones.
 
 from dataclasses import dataclass
 from typing import Final

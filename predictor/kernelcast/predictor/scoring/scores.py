@@ -1,8 +1,7 @@
-"""Scores of published forecasts and probabilities, by class of metric and horizon, on event time.
+"""Scores of published forecasts and probabilities, by class of metric and horizon, on event time."""
 
-`cycle.scores.outcomes` calls it in each cycle: first the blocks that have ended, then new claims. Time is counted in
-blocks of event time. A series has at most one pending claim for each horizon, so that its claims do not overlap.
-"""
+# `cycle.scores.outcomes` calls it in each cycle: first the blocks that have ended, then new claims. Time is counted in
+# blocks of event time. A series has at most one pending claim for each horizon, so that its claims do not overlap.
 
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,6 @@
-"""States that belong to one predictor and to no partition (scores, findings), in parts that fit into Kafka's messages.
+"""States of one predictor that belong to no partition (scores, findings), in parts that fit into Kafka's messages."""
 
-`service` reads each at its start and writes it at intervals, on the topic `kernelcast.state`.
-"""
+# `service` reads each at its start and writes it at intervals, on the topic `kernelcast.state`.
 
 import struct
 import time
