@@ -55,7 +55,7 @@ def onsets(recordings: Sequence[Recording], settings: AnomalySettings) -> list[F
     seasons = np.array([one.season for one in recordings])
     detector = AnomalyDetector(len(grids), intervals, seasons, settings)
     found = np.stack([detector.step(values).onset for values in panel])
-    return [found[one.grid.at, column] for column, one in enumerate(recordings)]
+    return [found[one.grid.interval_of_row, column] for column, one in enumerate(recordings)]
 
 
 def scored(recordings: Sequence[Recording], scores: Sequence[Floats], fixed: float | None) -> dict[str, Any]:
