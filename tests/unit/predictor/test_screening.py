@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from kernelcast.predictor.cycle.samples import duration_label
-from kernelcast.predictor.cycle.scores.coverage import ForecastClaim, Scores
+from kernelcast.predictor.cycle.scores.coverage import ForecastClaim, IntervalCoverage
 from kernelcast.predictor.screening.blocks import theil_sen
 
 
@@ -16,7 +16,7 @@ def test_theil_sen_agrees_with_scipy() -> None:
 
 
 def test_coverage_is_absent_until_enough_forecasts_have_come_due() -> None:
-    scores = Scores()
+    scores = IntervalCoverage()
     for due in range(30):
         scores.add(ForecastClaim(due, 0, 1, "m", 0.0, 1.0 if due % 10 else 0.1))
     scores.settle(lambda _row, _generation: 9, lambda _row, _due: 0.5)
@@ -32,7 +32,7 @@ def test_a_bound_is_scored_as_it_was_published_not_below_zero() -> None:
 
 
 def test_forecasts_whose_series_is_gone_are_dropped_and_counted() -> None:
-    scores = Scores()
+    scores = IntervalCoverage()
     scores.add(ForecastClaim(5, 0, 1, "m", 0.0, 1.0))
     scores.settle(lambda _row, _generation: None, lambda _row, _due: 0.5)
     assert scores.dropped == 1

@@ -11,7 +11,7 @@ from kernelcast.predictor.cycle.detection import Detection
 from kernelcast.predictor.cycle.forecasts import SeriesForecast
 from kernelcast.predictor.cycle.panels import PanelSource
 from kernelcast.predictor.cycle.predictions import Abstention, Bounds, CycleReport
-from kernelcast.predictor.cycle.scores.coverage import ForecastClaim, Scores
+from kernelcast.predictor.cycle.scores.coverage import ForecastClaim, IntervalCoverage
 from kernelcast.predictor.cycle.scores.outcomes import Outcomes
 from kernelcast.predictor.passage.calibration import Calibrator
 from kernelcast.predictor.passage.run import MIN_BLOCKS
@@ -29,7 +29,7 @@ class Claims:
         self._source = source
         self._detection = detection
         self._block_seconds = block_seconds
-        self.scores = Scores()
+        self.scores = IntervalCoverage()
         self.outcomes = Outcomes(detection.horizons_seconds, block_seconds, source.subject)
 
     def sync(self, rows: Ints) -> None:

@@ -45,7 +45,7 @@ class ForecastClaim:
         return max(self.lower, 0.0) <= value <= max(self.upper, 0.0)
 
 
-class Scores:
+class IntervalCoverage:
     """Keeps claims until their block has ended, and the newest scores. Only the thread that runs cycles uses it.
 
     Attributes:
