@@ -13,6 +13,7 @@ from kernelcast.grafana.rules.model import MINUTE
 from kernelcast.grafana.rules.recording import PREDICTOR_JOB
 
 MAX_CONSEQUENCES: Final = 3
+"""Consequences of one fault that its runbook names at most; a test holds it."""
 _GPU: Final = ("Hostname", "gpu")
 _NODE: Final = ("Hostname",)
 _MEMORY_XIDS: Final = "48|63|94|95"

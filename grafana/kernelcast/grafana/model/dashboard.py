@@ -16,6 +16,7 @@ from kernelcast.grafana.model.targets import DATASOURCE
 GRID_COLUMNS: Final = 24
 TAG: Final = "kernelcast"
 _SHARED_CROSSHAIR: Final = 1
+"""Grafana's number for `graphTooltip`: the pointer's time is marked in every panel."""
 
 
 @dataclass(frozen=True, slots=True)

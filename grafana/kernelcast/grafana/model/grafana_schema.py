@@ -11,6 +11,7 @@ from typing import Any, Final
 from grafanalib._gen import DashboardEncoder
 
 SCHEMA_VERSION: Final = 39
+"""Version of Grafana's dashboard format that is written."""
 
 _DEAD_DASHBOARD_KEYS: Final = ("__inputs", "gnetId", "hideControls", "rows", "sharedCrosshair", "style", "id")
 _DEAD_PANEL_KEYS: Final = (

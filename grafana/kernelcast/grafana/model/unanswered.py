@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import Final
 
 MAX_UNANSWERED: Final = 6
+"""Panels without data that a test allows in all."""
 _HINTS: Final = "simulated programs take no hints; the demo's example program does"
 
 UNANSWERED: Final[Mapping[str, str]] = MappingProxyType(

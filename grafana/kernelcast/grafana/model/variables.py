@@ -6,11 +6,17 @@ from typing import Any, Final
 from kernelcast.grafana.model.targets import DATASOURCE
 
 REFRESH_ON_TIME_RANGE: Final = 2
+"""Grafana's number for a variable's `refresh`: its values are asked for again when the time range changes."""
 SORT_NATURAL: Final = 7
+"""Grafana's number for a variable's `sort`: natural order, in which 2 is before 10."""
 _AS_ANSWERED: Final = 0
+"""Grafana's number for a variable's `sort`: the order of the answer."""
 _LABEL_VALUES: Final = 1
+"""Grafana's number for a `qryType` of Prometheus: the values of a label."""
 _QUERY_RESULT: Final = 3
+"""Grafana's number for a `qryType` of Prometheus: the result of a query."""
 _HIDDEN: Final = 2
+"""Grafana's number for a variable's `hide`: neither label nor list is shown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,9 @@ from kernelcast.grafana.site import is_web_address
 from kernelcast.wire.errors import ConfigurationError, KernelcastError
 
 TIMEOUT_SECONDS: Final = 30.0
+"""Limit for the connection and each read of an answer."""
 MAX_ANSWER_BYTES: Final = 32 * 1024 * 1024
+"""An answer that is larger is an error, so that memory stays bounded; a dashboard has less than a megabyte."""
 SEARCH_LIMIT: Final = 5_000
 """Grafana's own maximum for one page of a search."""
 _REMEDIES: Final[Mapping[int, str]] = {

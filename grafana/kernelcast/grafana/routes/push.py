@@ -14,6 +14,7 @@ PREFIX: Final = "kernelcast-"
 _GRAFANAS_OWN: Final = frozenset({"id", "version", "schemaVersion"})
 """Keys whose values Grafana sets."""
 _CONTEXT_LINES: Final = 2
+"""Equal lines around a difference that are shown."""
 
 
 @dataclass(frozen=True, slots=True)

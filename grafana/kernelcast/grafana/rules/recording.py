@@ -44,6 +44,7 @@ ACCELERATOR_MEMORY: Final = "accelerator:kernelcast_accelerator_memory_used_byte
 LAG: Final = "topic:kernelcast_lag_messages:sum"
 
 _MILLIJOULES: Final = 1000
+"""Per joule: NVML gives energy in millijoules."""
 CLOCK_EVENT_BITS: Final = {"hw_slowdown": 8, "sw_thermal": 32, "hw_thermal": 64, "power_brake": 128}
 """NVML API reference, nvmlClocksEventReasons; 0x4, the power cap, is normal under load."""
 

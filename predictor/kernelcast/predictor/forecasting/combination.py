@@ -31,6 +31,7 @@ WINDOW_INTERVALS: Final = 4096
 SKIPPED_SHARE: Final = 0.3
 """The first errors of a series were made with less history than the present forecast has: this share is left out."""
 UPDATES: Final = 128
+"""An update comes when the intervals have grown by a 128th; more of them cost time and change little."""
 MIN_BLOCK: Final = 8
 """After t intervals the quantiles are computed again each `max(MIN_BLOCK, t / UPDATES)`, whatever comes later."""
 BYTES_AT_ONCE: Final = 16 * 2**20

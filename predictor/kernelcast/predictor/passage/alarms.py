@@ -18,6 +18,7 @@ RAISE_NEAR_EVALUATIONS: Final = 2
 RAISE_FAR_EVALUATIONS: Final = 6
 """A breach that is hours away leaves time to see whether the rise goes on."""
 CLEAR_EVALUATIONS: Final = 6
+"""Evaluations in a row after which an alert ends; one that clears at once would fire again soon."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

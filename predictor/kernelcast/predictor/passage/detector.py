@@ -33,6 +33,7 @@ _LOAD_STEP_RATIO: Final = 0.1
 _FIRST_DAY_STEPS: Final = 0.1
 """Steps of a gauge per hour by which it may rise on its first day because of day and night, 0.1 degrees an hour."""
 _HOUR_BLOCKS: Final = 12
+"""Blocks of an hour; slopes are per block."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -18,7 +18,9 @@ LEAST_BLOCKS: Final = 9
 SHORT_BLOCKS: Final = 6
 """Longest run of blocks beyond the limit that counts as noise; a longer one was a fault of its own."""
 JUMP_SHARE: Final = 0.1
+"""Share of the known changes between blocks that must be jumps, before a series is said to jump often."""
 LEAST_JUMPS: Final = 4
+"""Jumps that this takes at least: a fault that begins and ends makes two of them."""
 NOISE_ERRORS: Final = 5.0
 """Standard errors that noise does not explain; that of a young series is known to a fifth, and durations are skewed."""
 HELD_SHARE: Final = 0.75

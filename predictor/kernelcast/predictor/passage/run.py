@@ -26,6 +26,7 @@ WITHIN_DAY_SECONDS: Final = 14_400.0
 STEEP_STEPS: Final = 1.5
 """Steps of a gauge per hour that day and night do not explain: 1.5 degrees an hour."""
 _HOUR_BLOCKS: Final = 12
+"""Blocks of an hour; slopes are per block."""
 WINDOW_BLOCKS: Final = 2 * DAY_BLOCKS
 """Blocks that an evaluation sees: two days."""
 ROWS_AT_ONCE: Final = 512

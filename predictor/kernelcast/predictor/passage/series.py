@@ -13,6 +13,7 @@ from kernelcast.predictor.series import condensed
 BLOCK_SECONDS: Final = 300.0
 """Length of a block; the mean over it at or beyond the limit is a breach."""
 DAY_BLOCKS: Final = 288
+"""Blocks of a day."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -45,8 +45,11 @@ _EASES: Final = 0.5
 _EASING_AT: Final = 3.0
 """Errors of half a line; the halves of a straight line differ by 1.4 of them, one standard deviation."""
 _EASING_STEEPNESS: Final = 2.0
+"""Steepness of the logistic weight, per error: it grows from 0.1 to 0.9 within 2.2 errors."""
 RESOLUTION_NOISE: Final = 0.4
+"""Smallest assumed noise of a block, in steps of the gauge; rounding alone makes 0.29 of a step."""
 _MOST_CORRELATION: Final = 0.9
+"""Correlation of neighbouring blocks at which the table `_HOURLY` ends."""
 _MEMORY_HOURS: Final = 3.0
 _MEMORY_ERRORS: Final = 0.5
 """Hours that the usual correlation, 0.24, weighs beside measured ones; standard errors that are added to it."""

@@ -19,6 +19,7 @@ SLOW_WHEN_FAULTY: Final = 0.98
 SLOW_WHEN_HEALTHY: Final = 0.02
 """Smallest assumed share of slow steps of a healthy member."""
 MOST_SLOW_WHEN_HEALTHY: Final = 0.6
+"""Largest assumed share, so that a slow step always speaks against a member, by at least ln(0.98 / 0.6)."""
 EVIDENCE_TO_START: Final = 8.0
 """Wald's bound for one false start in e^8, about 3,000, healthy courses; three slow steps reach it."""
 MOST_EVIDENCE: Final = 2.5

@@ -22,7 +22,9 @@ from kernelcast.wire.catalogue.meanings import MEANINGS, OTHER
 Column: TypeAlias = NDArray[Any]
 
 BLOCK_SECONDS: Final = 300.0
+"""Length of a block, unless a backtest scales it: the unit in which the alarms' models see a series."""
 HOUR_SECONDS: Final = 3600.0
+"""Length of an hour of the long history, which scales as the block does."""
 KEPT_BLOCKS: Final = 576
 """Two days."""
 KEPT_HOURS: Final = 840

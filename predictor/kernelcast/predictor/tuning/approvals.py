@@ -7,6 +7,7 @@ from kernelcast.wire.events import Hint
 from kernelcast.wire.tuning.approvals import Approval, ApprovalState
 
 MAX_ANSWERS: Final = 50_000
+"""Hints whose answers are kept; above it the oldest are forgotten, so that memory stays bounded."""
 
 _Rejected = tuple[str, str, str, str, str]
 """Program, tunable, device model, code version, value."""

@@ -12,7 +12,9 @@ from kernelcast.wire.events import Outcome, OutcomeState
 from kernelcast.wire.tuning.experience import MAX_FAILED, MAX_KEPT, PROVED_NODES, Experience, KeptElsewhere
 
 MAX_SPACES: Final = 2_000
+"""Spaces whose findings are kept; those without news for the longest time are forgotten first."""
 MAX_NODES: Final = 1_000
+"""Nodes of one space whose kept configurations are remembered; above it the oldest are forgotten."""
 
 _Space = tuple[str, str, str, str]
 """Program, space, device model, code version."""

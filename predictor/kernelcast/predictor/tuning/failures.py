@@ -7,6 +7,7 @@ from kernelcast.tuning.experiment import Decision
 from kernelcast.wire.events import Hint, Outcome
 
 MAX_FAILURES: Final = 10_000
+"""Failed values that are remembered; above it the oldest are forgotten, so that memory stays bounded."""
 
 _Failed = tuple[str, str, str, str, str]
 """Program, tunable, device model, code version, value."""

@@ -12,9 +12,12 @@ from kernelcast.wire.catalogue.diagnosis.rules import Direction
 from kernelcast.wire.events import Evidence
 
 WARP: Final = 32
+"""Threads of a warp; a block of another size than a multiple of it leaves lanes idle."""
 SMALLEST_BLOCK: Final = 64
+"""Threads of a block from which the limit of resident blocks no longer keeps a multiprocessor from filling up."""
 GOOD_BLOCKS: Final = (128, 256)
 LARGEST_BLOCK: Final = 1024
+"""Threads of a block that CUDA allows at most."""
 
 BEST_PRACTICES: Final = "CUDA C++ Best Practices Guide, section Thread and Block Heuristics"
 LAUNCH_CONFIGURATION: Final = "Nsight Compute, rule LaunchConfiguration"

@@ -10,6 +10,7 @@ from kernelcast.predictor.series.subjects import DeviceKey
 from kernelcast.wire.identity import Versions
 
 MAX_RUNS: Final = 50_000
+"""Programs on GPUs that are followed; further ones are counted as refused, so that memory stays bounded."""
 VERSION_SILENT_NS: Final = 300 * 1_000_000_000
 """A value that returns after this silence is a change; within it, old and new run side by side (a rollout)."""
 CODE: Final = "code"

@@ -27,6 +27,7 @@ CHUNK: Final = 4096
 """Series that are read while the lock is held once."""
 DATA_REGIONS: Final = frozenset({"data", "dataloader", "next_batch"})
 _MIN_RANKS: Final = 2
+"""Ranks of a program that can be compared; one alone has no spread."""
 
 _DEVICE_TIME: Final = kernel.DEVICE_TIME.prometheus_name
 _LAUNCHES: Final = kernel.LAUNCHES.prometheus_name

@@ -13,6 +13,7 @@ ENDS: Final = frozenset({OutcomeState.KEPT, OutcomeState.ROLLED_BACK})
 LONGEST_NS: Final = 3600 * NANOSECONDS_PER_SECOND
 """A trial of whose end nothing is heard is over after this time: its program may have ended."""
 MAX_TRIALS: Final = 10_000
+"""Trials whose times are kept; above it the oldest are forgotten, so that memory stays bounded."""
 
 
 @dataclass(frozen=True, slots=True)

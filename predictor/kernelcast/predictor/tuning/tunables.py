@@ -14,6 +14,7 @@ from kernelcast.wire.kernels import normalise
 from kernelcast.wire.tuning.approvals import RESTART, changes_results
 
 MAX_TUNABLES: Final = 10_000
+"""Reported tunables, and programs with versions, that are kept; further ones are refused: memory stays bounded."""
 _DECLARED: Final = {"true": True, "false": False}
 
 Key = tuple[str, str, str]

@@ -10,6 +10,7 @@ from kernelcast.grafana.model.targets import Query, column
 from kernelcast.wire.catalogue import kernel
 
 _LINES: Final = 10
+"""Lines of the graph; more cannot be told apart."""
 
 
 def first_screen() -> tuple[Placed, ...]:

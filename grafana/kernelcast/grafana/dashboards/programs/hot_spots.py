@@ -11,7 +11,9 @@ from kernelcast.grafana.model.targets import Query, column
 from kernelcast.wire.catalogue import kernel
 
 _TABLE_ROWS: Final = 25
+"""Rows of the table."""
 _LINES: Final = 10
+"""Lines of the graph; more cannot be told apart."""
 _BY: Final = "program, kernel"
 _BEYOND_THE_CAP: Final = "other"
 """Label `kernel` of the kernels beyond the exporter's limit per program."""

@@ -13,6 +13,7 @@ from kernelcast.wire.catalogue import kernel
 
 _FREE: Final = ("program", "rank", "kernel")
 _ROWS: Final = 10
+"""Rows of the table."""
 
 
 def row() -> Row:

@@ -13,7 +13,9 @@ from kernelcast.grafana.model.targets import Query, column
 from kernelcast.wire.catalogue import forecast, kernel
 
 _TABLE_ROWS: Final = 25
+"""Rows of the table."""
 _LINES: Final = 10
+"""Lines of the graph; more cannot be told apart."""
 _BY: Final = "program, kernel"
 
 

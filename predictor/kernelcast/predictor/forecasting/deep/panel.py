@@ -18,6 +18,7 @@ SPREAD_INTERVALS: Final = 96
 MOST_SPREADS: Final = 3.0
 """Distance from the level, in spreads, to which a value is clipped."""
 MAD_TO_SIGMA: Final = 1.4826
+"""Ratio of the standard deviation to the median absolute deviation, of a normal distribution."""
 Fits: TypeAlias = Mapping[int, Sequence[LinearModel]]
 """Models of one series by origin."""
 

@@ -26,6 +26,7 @@ STOP_SECONDS: Final = 5.0
 ANSWER_SECONDS: Final = 60.0
 """Time for an answer, the start of the process included; a fit takes a tenth of a second."""
 IDLE_SECONDS: Final = 900.0
+"""Time without requests after which a process is stopped, which frees its memory."""
 LONGEST_PAUSE_SECONDS: Final = 60.0
 """Before a process is started again, if it has ended several times in a row without an answer."""
 

@@ -14,6 +14,7 @@ from kernelcast.predictor.forecasting.deep.messages import FitAnswer, FitRequest
 
 WORKER: Final = "kernelcast.predictor.forecasting.deep.worker"
 STOP_SECONDS: Final = 2.0
+"""Time that a process has for ending by itself before it is killed; a fit takes a tenth of a second."""
 ONE_THREAD: Final = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 """The matrices of a fit are small; threads of the linear algebra would only take more cores."""
 

@@ -10,6 +10,7 @@ import warnings
 from multiprocessing.connection import Connection
 
 LOWEST_PRIORITY = 19
+"""Highest number that `nice` takes: fits use only the time that other processes leave."""
 
 
 def run(connection: Connection) -> None:
