@@ -83,8 +83,8 @@ def _watched() -> Placed:
 def _abstained() -> Placed:
     text = PanelText(
         "Why nothing was predicted",
-        "Flagged series without a prediction, a minute, by reason: changed load, a baseline that is too wide, a recent "
-        "deploy.",
+        "Evaluated series without a prediction, a minute, by reason: a baseline that is not learnt yet or too wide, "
+        "a clock that fell, a probable deploy, and others.",
     )
     abstained = promql.rate(promql.series(predictor.ABSTENTIONS))
     query = Query(f"sum by (reason) ({abstained}) * 60", "{{reason}}")
