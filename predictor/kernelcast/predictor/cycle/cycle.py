@@ -89,7 +89,7 @@ class Cycle:
         )
         self.degradations, self.deploys = self._publication.degradations, self._publication.deploys
         self.fleet = self._publication.fleet
-        self._regimes = Regimes(source, self.detection, self.deploys)
+        self._program_regimes = Regimes(source, self.detection, self.deploys)
 
     def run(self, *, now_seconds: float, changes: ProgramChanges | None = None) -> CycleReport:
         """Run one cycle over all live series.
@@ -104,7 +104,7 @@ class Cycle:
         rows, newest = self._live(now_seconds)
         self.histories.advance(rows)
         before = self.detection.regimes_begun
-        self._regimes.begin(rows, newest, changes)
+        self._program_regimes.begin(rows, newest, changes)
         self._claims.sync(rows)
         evaluated = self._evaluate(rows, newest, changes, report)
         report.time_ns = self._event_time_ns(newest)
@@ -145,12 +145,12 @@ class Cycle:
 
     def saved_regimes(self, rows: Ints) -> Floats:
         """Regimes of rows, for a snapshot; see `Regimes.saved`."""
-        return self._regimes.saved(rows)
+        return self._program_regimes.saved(rows)
 
     def restore_regimes(self, rows: Ints, saved: Floats) -> None:
         """Restore what `saved_regimes` returned; call it under the lock."""
         self.sync(rows)
-        self._regimes.restore(rows, saved)
+        self._program_regimes.restore(rows, saved)
 
     def saved_alarms(self, rows: Ints) -> Ints:
         """State of the alerts of rows, for a snapshot; see `DetectorMemory.saved_alarms`."""
