@@ -19,9 +19,11 @@ NANOSECONDS_PER_SECOND: Final = 1_000_000_000
 
 
 HORIZONS_SECONDS: Final = (300.0, 900.0, 3600.0, 14_400.0, 86_400.0)
+"""Default horizons: five minutes, a quarter of an hour, one and four hours, and a day."""
 BREACH_SECONDS: Final = 300.0
+"""Default length of a block, over which the mean at or beyond the limit is a breach."""
 REACH_BLOCKS: Final = 144
-"""Default length of a block, as a fraction of the longest horizon, if that is shorter than `BREACH_SECONDS`."""
+"""Blocks into which the longest horizon is divided by default, where they are shorter than `BREACH_SECONDS`."""
 LEAST_BLOCKS: Final = 4
 """Blocks that a window holds at least, by default."""
 
