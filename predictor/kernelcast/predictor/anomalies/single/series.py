@@ -5,6 +5,8 @@ same arithmetic on scalars costs a small part of that. What does not depend on t
 rows at once.
 """
 
+# `backtest.anomalies` calls `series_steps` for recordings of one series; a test compares it with the detector.
+
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -82,6 +84,8 @@ def _step_arrays(found: AnomalyStep, detector: AnomalyDetector, values: Floats) 
 
 class _Series:
     """State of the detector for one series. Not safe for several threads."""
+
+    # The columns of `RowSchedule`, which describes them, are held in lists: a scalar of a list is read faster.
 
     def __init__(self, values: Floats, interval_seconds: float, season: int, settings: AnomalySettings) -> None:
         rows = self._rows = schedule(values, interval_seconds, season, settings)

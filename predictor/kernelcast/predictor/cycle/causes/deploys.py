@@ -61,10 +61,10 @@ class Deploys:
         self._source = source
         self._memory = memory
         self._generation: Ints = np.zeros(0, np.int64)
-        self._since: Ints = np.zeros(0, np.int64)
-        self._former: Ints = np.zeros(0, np.int64)
-        self._reference: Floats = np.zeros(0)
-        self._value: Floats = np.zeros(0)
+        self._since: Ints = np.zeros(0, np.int64)  # last block with values of the former versions; EMPTY: no deploy
+        self._former: Ints = np.zeros(0, np.int64)  # number of the former versions, a key of `_versions`
+        self._reference: Floats = np.zeros(0)  # seconds, the usual duration before the deploy
+        self._value: Floats = np.zeros(0)  # seconds, the present duration of a slower kernel; NaN for others
         self._versions: dict[int, Versions] = {}
         self._block: int | None = None
         self._findings: dict[int, Finding] = {}

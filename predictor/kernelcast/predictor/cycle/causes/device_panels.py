@@ -29,6 +29,7 @@ Reader = Callable[[Ints, int, Ints], Floats]
 """Reads values of rows: from rows, the newest block, and the newest interval of each, to an array (rows, time)."""
 
 DAY_BLOCKS: Final = 288
+"""Blocks of a day."""
 GAUGES: Final = (
     device.SM_CLOCK,
     device.GPU_UTIL,
@@ -131,7 +132,7 @@ class DevicePanels:
         columns: dict[Feature, FeatureColumn] = {}
         for values, seconds, facts in (
             (self._gauges(known, devices, block, newest), BLOCK_SECONDS, around),
-            (self._states(known, devices, block, newest), self._interval_seconds, Around()),
+            (self._states(known, devices, block, newest), self.interval_seconds, Around()),
             (self._counters(known, devices, block, newest), BLOCK_SECONDS, Around()),
         ):
             if values:
@@ -177,7 +178,7 @@ class DevicePanels:
     @property
     def interval_seconds(self) -> float:
         """Length of an interval in seconds of the features, whose blocks have 300 s."""
-        return self._interval_seconds
+        return self.source.windows.interval_ns / NANOSECONDS_PER_SECOND / self._scale
 
     def _described(self, known: DeviceRows, devices: Ints) -> tuple[Ints, Ints, list[Labels]]:
         """Newest interval, host and labels of each GPU."""
@@ -240,11 +241,13 @@ class DevicePanels:
             return None
         values = read(rows, block, newest[place])
         found = np.full((len(devices), values.shape[1]), np.nan)
-        for round_number in _in_rounds(place):
-            at, new = place[round_number], values[round_number]
-            before = np.where(np.isfinite(found[at]), found[at], 0.0) if summed else 0.0
-            found[at] = np.where(np.isfinite(new), new + before, found[at])
+        for chosen in _in_rounds(place):
+            own, new = place[chosen], values[chosen]
+            before = np.where(np.isfinite(found[own]), found[own], 0.0) if summed else 0.0
+            found[own] = np.where(np.isfinite(new), new + before, found[own])
         return found
+
+    # The readers that `_joined` calls; all have the arguments of `Reader`.
 
     def _read_window(self, rows: Ints, block: int, newest: Ints) -> Floats:
         del block
@@ -272,24 +275,20 @@ class DevicePanels:
         """Totals of counters in the last two hours, by block; the last column ends with the newest interval."""
         histories, windows = self.source.histories, self.source.windows
         rates = histories.blocks(rows, block)[0][:, -BOTH_BLOCKS:]
-        begun = np.maximum(newest + 1 - (block + 1) * histories.block_intervals, 0)
+        unended = np.maximum(newest + 1 - (block + 1) * histories.block_intervals, 0)
         with self.source.lock:
             recent = windows.read(rows, newest, histories.block_intervals * 2).astype(np.float64)
-        recent[np.arange(recent.shape[1]) < (recent.shape[1] - begun)[:, None]] = np.nan
+        recent[np.arange(recent.shape[1]) < (recent.shape[1] - unended)[:, None]] = np.nan
         known = np.isfinite(recent)
         rate = np.where(known, recent, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
         interval_seconds = windows.interval_ns / NANOSECONDS_PER_SECOND
         steps = np.nan_to_num(rates) * histories.block_intervals * interval_seconds
-        steps = np.concatenate([np.zeros((len(rows), 1)), steps, (rate * begun * interval_seconds)[:, None]], axis=1)
+        steps = np.concatenate([np.zeros((len(rows), 1)), steps, (rate * unended * interval_seconds)[:, None]], axis=1)
         return np.cumsum(steps, axis=1)
 
     @property
     def _scale(self) -> float:
         return self.source.histories.block_ns / NANOSECONDS_PER_SECOND / BLOCK_SECONDS
-
-    @property
-    def _interval_seconds(self) -> float:
-        return self.source.windows.interval_ns / NANOSECONDS_PER_SECOND / self._scale
 
 
 def _labels(subject: Subject | None) -> Labels:
