@@ -48,19 +48,24 @@ DECAY: Final = 0.98
 
 
 class Persistence:
-    """State of the test for each member; one thread uses it."""
+    """State of the test for each member; one thread uses it. `WorkerTest`, `SharedWork` and the test of links have one.
+
+    Attributes:
+        evidence: Shape (n,), log likelihood ratio of "faulty" to "healthy", from 0 to its bound.
+        active: Shape (n,), whether a finding about the member lasts.
+    """
 
     def __init__(self, groups: PeerGroups, *, evidence_to_start: float = EVIDENCE_TO_START) -> None:
         self._groups = groups
         self._evidence_to_start = evidence_to_start
         self.evidence: Floats = np.zeros(groups.size)
         self.active: Bools = np.zeros(groups.size, dtype=np.bool_)
-        self._slow = np.zeros(groups.size)
-        self._seen = np.zeros(groups.size)
-        self._pending_slow = np.zeros(groups.size)
+        self._slow = np.zeros(groups.size)  # decayed count of slow steps while the member was healthy
+        self._seen = np.zeros(groups.size)  # the same of all its steps
+        self._pending_slow = np.zeros(groups.size)  # counts of the present course, not known to be healthy yet
         self._pending_seen = np.zeros(groups.size)
-        self._against_turn = np.zeros(groups.size)
-        self._at_lower_limit = np.zeros(groups.size)
+        self._against_turn = np.zeros(groups.size)  # evidence for "faulty" against "slow in turn with the others"
+        self._at_lower_limit = np.zeros(groups.size)  # as `evidence`, with the lower limit
         self._caution = ALONE_CAUTION if groups.alone else 1.0
 
     def update(self, excess: Floats, limit: Floats | float) -> tuple[Bools, Bools, Bools]:

@@ -45,7 +45,18 @@ class Explanations:
     def __call__(
         self, rows: Ints, newest: Ints, flagged: Bools, known: DeviceRows, report: CycleReport
     ) -> dict[int, FoundCause]:
-        """Causes by place of the flagged rows, without those about which nothing is predicted."""
+        """Causes of the flagged rows, without those about which nothing is predicted.
+
+        Args:
+            rows: Shape (n,), rows that report.
+            newest: Shape (n,), newest interval of each.
+            flagged: Shape (n,), rows with an alert or a probable breach.
+            known: Rows of the GPUs' metrics.
+            report: Counts the reasons for which nothing is predicted.
+
+        Returns:
+            Causes by place in `rows`.
+        """
         attributes = self.source.attributes
         kernels = np.flatnonzero(flagged & attributes.kernel[rows])
         found = self._of_kernels(rows, newest, kernels, known, report) if len(kernels) else {}
@@ -113,7 +124,16 @@ class Explanations:
         whole: bool,
         shared: bool,
     ) -> Decision:
-        """The cause of one kernel as the present evidence shows it."""
+        """The cause of one kernel as the present evidence shows it.
+
+        Args:
+            row: Its row.
+            cause: The cause that the rules find; None for none.
+            reason: What the rules find that explains it without a fault.
+            slow_clock: Whether the clock of its GPU is or was lower than usual.
+            whole: Whether most kernels of its program changed at once.
+            shared: Whether several programs are on its GPU.
+        """
         if cause is not None and cause.cause in CLOCK_CAUSES:
             return cause
         if slow_clock or reason is Excuse.SOFTWARE_POWER_CAP:
