@@ -37,8 +37,8 @@ def _crossed() -> str:
 def _believable(profile: Profile) -> str:
     """Predicted breaches that rest on fresh observations, in classes whose forecasts are known to beat the last value.
 
-    A class with too few scored forecasts is believed: its probabilities are calibrated from simulation until then. A
-    crossed threshold is a measurement and passes no such gate.
+    A class with too few scored forecasts is not left out: its probabilities are calibrated from simulation until then.
+    For a crossed threshold, which is a measurement, this test is not made.
     """
     limits = profile.thresholds
     observed = f"max without (instance) ({promql.name(forecast.FORECAST_TIME)})"

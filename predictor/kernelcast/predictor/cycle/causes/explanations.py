@@ -129,7 +129,7 @@ class Explanations:
         Args:
             row: Its row.
             cause: The cause that the rules find; None for none.
-            reason: What the rules find that explains it without a fault.
+            reason: Why the kernel is slow without a fault, by the rules; None for none.
             slow_clock: Whether the clock of its GPU is or was lower than usual.
             whole: Whether most kernels of its program changed at once.
             shared: Whether several programs are on its GPU.
