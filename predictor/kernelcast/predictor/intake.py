@@ -123,9 +123,9 @@ class WindowFeed:
         """Look up the identities of dropped rows again, and those of refused series."""
         if not len(rows):
             return
-        gone = np.flatnonzero(np.isin(self._row, rows) | (self._role == PointRole.REFUSED))
-        self._role[gone] = PointRole.UNKNOWN
-        self._row[gone] = NOT_ADMITTED
+        dropped = np.flatnonzero(np.isin(self._row, rows) | (self._role == PointRole.REFUSED))
+        self._role[dropped] = PointRole.UNKNOWN
+        self._row[dropped] = NOT_ADMITTED
         self._pairs.drop(rows)
 
     def forget_silent(self, before_seconds: float) -> None:
@@ -205,8 +205,14 @@ class WindowFeed:
         bounds = np.searchsorted(round_number[by_round], np.arange(int(round_number.max(initial=-1)) + 2))
         for begin, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
             part = by_round[begin:end]
-            at = chosen[part]
-            yield Points(rows[part], time_ns[at].astype(np.int64), start_ns[at].astype(np.int64), value[at], count[at])
+            points = chosen[part]
+            yield Points(
+                rows[part],
+                time_ns[points].astype(np.int64),
+                start_ns[points].astype(np.int64),
+                value[points],
+                count[points],
+            )
 
     def _grow(self, size: int) -> None:
         more = max(size, 2 * len(self._role)) - len(self._role) if size > len(self._role) else 0

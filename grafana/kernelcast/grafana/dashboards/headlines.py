@@ -72,8 +72,8 @@ def hottest(*, width: int = 8, height: int = 4) -> Placed:
     )
     every = busy_seconds(free=("kernel",))
     work = busy_seconds(extra=(f'kernel_class!="{COLLECTIVE}"',), free=("kernel",))
-    most = f"topk(1, {promql.share(work, of=every, by='program, kernel')})"
-    expr = f'label_replace({most}, "name", "$1", "kernel", "{_WITHOUT_PARAMETERS}")'
+    largest = f"topk(1, {promql.share(work, of=every, by='program, kernel')})"
+    expr = f'label_replace({largest}, "name", "$1", "kernel", "{_WITHOUT_PARAMETERS}")'
     axis = Axis("percentunit", low=0, high=1)
     return stat(text, [Query(expr, "{{name}}")], axis, named=True, width=width, height=height)
 

@@ -262,8 +262,10 @@ def _if_empty(exprs: Sequence[str], if_empty: EmptyText) -> str:
 def _mappings(text: PanelText, axis: Axis) -> list[Json]:
     mappings = [_NO_DATA, *([mapping(axis.states)] if axis.states else [])]
     if text.if_empty is not None:
-        said = (text.if_empty, *([text.if_empty.before] if text.if_empty.before else []))
-        mappings.append(mapping({str(EMPTY - place): (if_empty.words, "text") for place, if_empty in enumerate(said)}))
+        empty_texts = (text.if_empty, *([text.if_empty.before] if text.if_empty.before else []))
+        mappings.append(
+            mapping({str(EMPTY - place): (if_empty.words, "text") for place, if_empty in enumerate(empty_texts)})
+        )
     return mappings
 
 

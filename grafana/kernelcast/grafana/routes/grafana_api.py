@@ -123,10 +123,10 @@ class GrafanaApi:
 
     def _refused(self, method: str, path: str, error: urllib.error.HTTPError) -> NoReturn:
         try:
-            said = str(json.loads(error.read(65_536)).get("message", ""))
+            message = str(json.loads(error.read(65_536)).get("message", ""))
         except (ValueError, AttributeError):
-            said = ""
+            message = ""
         moved = error.headers.get("Location", "") if 300 <= error.code < 400 else ""
         remedy = f"use the address to which it redirects: {moved}" if moved else _REMEDIES.get(error.code, "")
-        parts = [f"{method} {self._url}{path} was answered with {error.code}", said, remedy]
+        parts = [f"{method} {self._url}{path} was answered with {error.code}", message, remedy]
         raise GrafanaError("; ".join(part for part in parts if part)) from error

@@ -52,8 +52,8 @@ class Push:
         """
         found = [change for uid, dashboard in self._dashboards.items() for change in self._of(uid, dashboard)]
         present = self._api.uids_in(self._uid, TAG) if self._api.folder(self._uid) is not None else []
-        gone = [uid for uid in present if uid.startswith(PREFIX) and uid not in self._dashboards]
-        return [*found, *(DashboardChange("delete", uid) for uid in gone)]
+        removed = [uid for uid in present if uid.startswith(PREFIX) and uid not in self._dashboards]
+        return [*found, *(DashboardChange("delete", uid) for uid in removed)]
 
     def apply(self, changes: list[DashboardChange], *, version: str) -> Iterator[DashboardChange]:
         """Carry changes out, one after the other; yields each that is done.

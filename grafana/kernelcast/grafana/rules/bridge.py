@@ -162,10 +162,10 @@ def _silent_producer(profile: Profile) -> AlertRule:
 
 
 def _clock_ahead(profile: Profile) -> AlertRule:
-    most = profile.thresholds.clock_ahead_seconds
+    limit = profile.thresholds.clock_ahead_seconds
     return AlertRule(
         name="KernelcastClockAhead",
-        expr=f"max by (topic) ({promql.name(bridge.CLOCK_AHEAD)}) > {most:g}",
+        expr=f"max by (topic) ({promql.name(bridge.CLOCK_AHEAD)}) > {limit:g}",
         hold_seconds=5 * MINUTE,
         severity=AlertSeverity.WARNING,
         summary="Messages of {{ $labels.topic }} come from a clock that is {{ $value | humanizeDuration }} ahead",

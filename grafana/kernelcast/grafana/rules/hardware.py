@@ -33,8 +33,8 @@ def alerts(profile: Profile) -> tuple[AlertRule, ...]:
     """Silence, throttling, memory, failed rows, rows that cannot be read."""
     limits = (_throttling(profile), _power_capped(), _heat(profile), _narrow_link(), _pcie_replays(profile))
     memory = (_memory(profile), _remap_failure(), _remapped_rows(profile), _waiting_for_reset())
-    gone = (_down(), _silent(profile), _needs_recovery(), _unmeasured())
-    return (*gone, *limits, *memory, _unreadable(), _idle(profile))
+    absent = (_down(), _silent(profile), _needs_recovery(), _unmeasured())
+    return (*absent, *limits, *memory, _unreadable(), _idle(profile))
 
 
 def _throttling(profile: Profile) -> AlertRule:
@@ -135,9 +135,9 @@ def _power_capped() -> AlertRule:
 
 def _narrow_link() -> AlertRule:
     """By width, which does not change with load; a link's generation is lowered while the GPU is idle."""
-    width, most = promql.name(device.PCIE_LINK_WIDTH), promql.name(device.PCIE_MAX_LINK_WIDTH)
+    width, widest = promql.name(device.PCIE_LINK_WIDTH), promql.name(device.PCIE_MAX_LINK_WIDTH)
     own = f"min by (Hostname, gpu, UUID, modelName) ({width})"
-    below_own = f"{own} < on (Hostname, UUID) group_left () max by (Hostname, UUID) ({most})"
+    below_own = f"{own} < on (Hostname, UUID) group_left () max by (Hostname, UUID) ({widest})"
     below_peers = f"{own} < on (modelName) group_left () max by (modelName) ({width})"
     return AlertRule(
         name="KernelcastGpuPcieLinkNarrow",
@@ -227,15 +227,15 @@ def _unreadable() -> AlertRule:
 
 
 def _memory(profile: Profile) -> AlertRule:
-    most = profile.thresholds.memory_used_ratio
+    limit = profile.thresholds.memory_used_ratio
     return AlertRule(
         name="KernelcastGpuMemoryNearlyFull",
-        expr=f"{MEMORY_USED} > {most:g} and deriv({MEMORY_USED}[{profile.window(5 * MINUTE)}]) > 0",
+        expr=f"{MEMORY_USED} > {limit:g} and deriv({MEMORY_USED}[{profile.window(5 * MINUTE)}]) > 0",
         hold_seconds=10 * MINUTE,
         keep_seconds=KEPT_SECONDS,
         severity=AlertSeverity.WARNING,
         summary=f"{_GPU} uses {{{{ $value | humanizePercentage }}}} of its memory, and the use grows",
-        description=f"More than {most * 100:g} % of the usable frame buffer is in use and use keeps growing. Memory "
+        description=f"More than {limit * 100:g} % of the usable frame buffer is in use and use keeps growing. Memory "
         "that a framework allocates at start and keeps does not fire this alert.",
         action="Look at the memory pools of the programs on this GPU; free caches, or lower the batch size before "
         "memory runs out.",

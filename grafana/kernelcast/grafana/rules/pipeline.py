@@ -72,10 +72,10 @@ def _keeps_rising(counter: str, profile: Profile) -> str:
 
 
 def _lag(profile: Profile) -> AlertRule:
-    most = profile.thresholds.lag_messages
+    limit = profile.thresholds.lag_messages
     return AlertRule(
         name="KernelcastLagGrowing",
-        expr=f"{LAG} > {most:g} and deriv({LAG}[{profile.window(2 * RATE_WINDOW_SECONDS)}]) > 0",
+        expr=f"{LAG} > {limit:g} and deriv({LAG}[{profile.window(2 * RATE_WINDOW_SECONDS)}]) > 0",
         hold_seconds=10 * MINUTE,
         severity=AlertSeverity.WARNING,
         summary=f"{_DAEMON} falls behind on {{{{ $labels.topic }}}}: {{{{ $value | humanize }}}} messages wait",

@@ -20,15 +20,15 @@ def alerts(profile: Profile) -> tuple[AlertRule, ...]:
 
 
 def _overhead(profile: Profile) -> AlertRule:
-    most = profile.thresholds.probe_overhead_ratio
+    limit = profile.thresholds.probe_overhead_ratio
     taken = f"rate({promql.name(kernel.PROBE_OVERHEAD)}[{profile.window(RATE_WINDOW_SECONDS)}])"
     return AlertRule(
         name="KernelcastProbeOverheadHigh",
-        expr=f"sum without (instance) ({taken}) > {most:g}",
+        expr=f"sum without (instance) ({taken}) > {limit:g}",
         hold_seconds=10 * MINUTE,
         severity=AlertSeverity.WARNING,
         summary="The probe takes {{ $value | humanizePercentage }} of a thread of {{ $labels.program }}",
-        description=f"The probe took more than {most * 100:g} % of a thread's time in rank {{{{ $labels.rank }}}}.",
+        description=f"The probe took more than {limit * 100:g} % of a thread's time in rank {{{{ $labels.rank }}}}.",
         action="Measure fewer launches (a lower sampling rate), or switch the probe off in this program and report it.",
         subject=("Hostname", "gpu", "program"),
         dashboard=PIPELINE,

@@ -158,8 +158,8 @@ def _strongest(
     most_new = sides.max(axis=0)
     direction, kind = np.zeros((2, len(runs)), np.int8)
     rows = np.flatnonzero(most_new > 0)
-    at = sides[:, rows].argmax(axis=0)
-    sign, feature = np.divmod(at, new.shape[1])
+    strongest = sides[:, rows].argmax(axis=0)
+    sign, feature = np.divmod(strongest, new.shape[1])
     direction[rows] = 1 - 2 * sign
     jumps = every[sign, JUMP, rows] > 0
     shifted = np.where(feature == SHIFT, AnomalyKind.LEVEL_SHIFT, AnomalyKind.SPIKE)

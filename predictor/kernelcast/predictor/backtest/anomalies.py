@@ -24,8 +24,8 @@ def anomaly_scores(batch: SeriesBatch) -> dict[str, Floats]:
             score[row], onset[row] = found.score, found.onset
     else:
         detector = AnomalyDetector(rows, batch.interval_seconds, season)
-        for at in range(batch.panel.length):
-            step = detector.step(batch.panel.values[:, at])
-            score[:, at], onset[:, at] = step.score, step.onset
+        for interval in range(batch.panel.length):
+            step = detector.step(batch.panel.values[:, interval])
+            score[:, interval], onset[:, interval] = step.score, step.onset
     score[batch.excused] = onset[batch.excused] = 0.0
     return {"anomaly_score": score, "anomaly_onset": onset}

@@ -134,11 +134,11 @@ class Companions:
             ]
             for one in batch.series
         ]
-        most = max((len(row) for row in rows), default=0)
-        if not most:
+        longest = max((len(row) for row in rows), default=0)
+        if not longest:
             return None
         missing = np.full(batch.panel.length, np.nan)
-        return np.stack([np.stack([*row, *[missing] * (most - len(row))]) for row in rows])
+        return np.stack([np.stack([*row, *[missing] * (longest - len(row))]) for row in rows])
 
     def programs(self, batch: SeriesBatch) -> Floats | None:
         """Number of programs on the GPU, shape (n, t); None where the companions do not show it.

@@ -130,7 +130,7 @@ class Detection:
         newest = np.full(len(rows), (block + 1) * source.histories.block_intervals - 1)
         unexplained = whole & ~self.shared(rows) & ~self.clock_fell(rows, newest, whole)
         stepped = programs.stepped(blocks.median, baseline) & unexplained
-        begun = 0
+        begun_regimes = 0
         for program in np.unique(number[stepped]).tolist():
             mine = (number == program) & np.isfinite(baseline)
             sudden = stepped & mine
@@ -138,9 +138,9 @@ class Detection:
                 continue
             age = int(np.median(programs.run_length(blocks.median[sudden], baseline[sudden])))
             self.begin_regime(rows[mine], block - age)
-            begun += int(mine.sum())
-        self.regimes_begun += begun
-        return begun > 0
+            begun_regimes += int(mine.sum())
+        self.regimes_begun += begun_regimes
+        return begun_regimes > 0
 
     def begin_regime(self, rows: Ints, block: int) -> None:
         """Begin a new regime of rows at a block: their baselines are learnt again."""

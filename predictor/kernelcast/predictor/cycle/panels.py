@@ -86,10 +86,10 @@ class PanelSource:
         length = mean.shape[1]
         first = np.where(np.isfinite(mean).any(axis=1), np.argmax(np.isfinite(mean), axis=1), length - 1)
         kept = slice(min(int(first.min(initial=length)), length - LEAST_BLOCKS), length)
-        begun = np.arange(length)[kept] >= first[:, None]
+        started = np.arange(length)[kept] >= first[:, None]
         regime = self.regimes.expand(rows, newest, length)[:, kept]
         # A series that has just appeared is a process in its first minutes.
-        process = self.histories.processes(rows, newest)[:, kept] + begun + regime
+        process = self.histories.processes(rows, newest)[:, kept] + started + regime
         version = np.where(known_versions[:, None], regime, -1)
         mean, median = self.trials.masked(rows, newest, mean[:, kept], median[:, kept])
         return SeriesBlocks(mean, median, self._load(rows, newest)[:, kept], process, version)
@@ -106,9 +106,9 @@ class PanelSource:
             values = self.windows.read(rows, newest, width)
         known = np.isfinite(values)
         count = known.sum(axis=1)
-        begun = known[:, : max(width // 3, 1)].any(axis=1)
+        started = known[:, : max(width // 3, 1)].any(axis=1)
         mean = np.where(known, values, 0.0).sum(axis=1, dtype=np.float64) / np.maximum(count, 1)
-        return np.where(begun, mean, np.nan)
+        return np.where(started, mean, np.nan)
 
     def latest(self, metric: str, rows: Ints) -> Floats:
         """Newest values of a companion on the same GPUs, shape (n,); NaN where there is none."""

@@ -67,10 +67,10 @@ class ChangePoints:
         full = rows[count == MAX_CHANGES]
         self._block[full, :-1] = self._block[full, 1:]
         self._number[full, :-1] = self._number[full, 1:]
-        at = np.minimum(count, MAX_CHANGES - 1)
-        before = np.where(at > 0, self._block[rows, np.maximum(at - 1, 0)], np.iinfo(np.int32).min)
-        self._block[rows, at] = np.maximum(blocks, before)
-        self._number[rows, at + 1] = numbers
+        column = np.minimum(count, MAX_CHANGES - 1)
+        before = np.where(column > 0, self._block[rows, np.maximum(column - 1, 0)], np.iinfo(np.int32).min)
+        self._block[rows, column] = np.maximum(blocks, before)
+        self._number[rows, column + 1] = numbers
 
     def save(self, rows: Ints) -> NDArray[np.int32]:
         """The changes of rows as numbers, for `restore`."""

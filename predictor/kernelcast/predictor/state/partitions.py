@@ -138,10 +138,10 @@ class Partitions:
             if self._client is None:
                 return
             _, high = self._client.watermarks(TopicPartition(*partition))
-            at = self._engine.offsets.get(partition)
-            behind = max(high - at, 0) if at is not None else 0
-            if behind > self._settings.max_lag_messages and at is not None:
-                behind = self._skip(partition, at, high)
+            offset = self._engine.offsets.get(partition)
+            behind = max(high - offset, 0) if offset is not None else 0
+            if behind > self._settings.max_lag_messages and offset is not None:
+                behind = self._skip(partition, offset, high)
             lags[partition[0]] = lags.get(partition[0], 0) + behind
         for topic, lag in lags.items():
             self._measures.lag.labels(topic).set(lag)

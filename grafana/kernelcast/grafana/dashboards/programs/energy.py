@@ -55,10 +55,10 @@ def _table() -> Placed:
     )
     spent = f"sum by ({_BY}) (increase({promql.series(energy.KERNEL_ENERGY)}[$__range]))"
     launched = f"sum by ({_BY}) (increase({promql.series(kernel.LAUNCHES)}[$__range]))"
-    most = f"topk({_ROWS}, {spent})"
+    largest = f"topk({_ROWS}, {spent})"
     return table(
         text,
-        [column(most), column(f"{spent} / ({launched} > 0) and on ({_BY}) {most}")],
+        [column(largest), column(f"{spent} / ({launched} > 0) and on ({_BY}) {largest}")],
         (
             Column("program", "Program", width=200),
             Column("kernel", "Kernel"),

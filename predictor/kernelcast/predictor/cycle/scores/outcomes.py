@@ -113,8 +113,8 @@ class Outcomes:
             _, first = np.unique(self._number[mine], return_index=True)
             mine = mine[first]
             silent = (memory.beyond[mine] | memory.passed[mine])[:, None]
-            said = np.where(silent, np.nan, memory.probability[mine])
-            self.scoring.claim_breaches(block, self._number[mine], self._class[mine], said)
+            published = np.where(silent, np.nan, memory.probability[mine])
+            self.scoring.claim_breaches(block, self._number[mine], self._class[mine], published)
 
     def claim_forecasts(self, block: int, horizon: float, rows: Ints, quantiles: Floats, last: Floats) -> Floats:
         """Claim forecasts of a block; returns their quantiles as they are published, shape (n, levels).

@@ -206,17 +206,17 @@ class _Restoration:
                     self._extend(name.removesuffix(".values"), part, rows, values)
             for name, column in self._target.columns.items():
                 if f"column.{name}" in part.arrays:
-                    at = rows[part.arrays[f"column.{name}.slots"].astype(np.int64)]
-                    known = at != _UNKNOWN
-                    column.restore(at[known], part.arrays[f"column.{name}"][known])
+                    target_rows = rows[part.arrays[f"column.{name}.slots"].astype(np.int64)]
+                    known = target_rows != _UNKNOWN
+                    column.restore(target_rows[known], part.arrays[f"column.{name}"][known])
 
     def _extend(self, prefix: str, part: StatePart, rows: Ints, values: Array) -> None:
         spans = self._target.spans.get(prefix.partition(".")[0])
         if spans is None:
             return
-        at = rows[part.arrays[f"{prefix}.slots"].astype(np.int64)]
-        known = at != _UNKNOWN
-        spans.extend(at[known], part.arrays[f"{prefix}.newest"][known], values[known])
+        target_rows = rows[part.arrays[f"{prefix}.slots"].astype(np.int64)]
+        known = target_rows != _UNKNOWN
+        spans.extend(target_rows[known], part.arrays[f"{prefix}.newest"][known], values[known])
 
     def _restore_tables(self, head: StatePart) -> None:
         with self._target.lock:
