@@ -48,12 +48,10 @@ DECAY: Final = 0.98
 
 
 class Persistence:
-    """State of the test for each member; one thread uses it. `WorkerTest`, `SharedWork` and the test of links have one.
+    """State of the test for each member; one thread uses it."""
 
-    Attributes:
-        evidence: Shape (n,), log likelihood ratio of "faulty" to "healthy", from 0 to its bound.
-        active: Shape (n,), whether a finding about the member lasts.
-    """
+    # `WorkerTest`, `SharedWork` and `LinkTest` have one each. `evidence`, shape (n,), is the log likelihood ratio of
+    # "faulty" to "healthy", from 0 to its bound; `active`, shape (n,), says whether a finding about the member lasts.
 
     def __init__(self, groups: PeerGroups, *, evidence_to_start: float = EVIDENCE_TO_START) -> None:
         self._groups = groups

@@ -124,16 +124,10 @@ class Explanations:
         whole: bool,
         shared: bool,
     ) -> Decision:
-        """The cause of one kernel as the present evidence shows it.
-
-        Args:
-            row: Its row.
-            cause: The cause that the rules find; None for none.
-            reason: Why the kernel is slow without a fault, by the rules; None for none.
-            slow_clock: Whether the clock of its GPU is or was lower than usual.
-            whole: Whether most kernels of its program changed at once.
-            shared: Whether several programs are on its GPU.
-        """
+        """The cause of one kernel as the present evidence shows it."""
+        # `cause`, and `reason` for which it is slow without a fault, are what the rules find. `slow_clock`: the clock
+        # of its GPU is or was low; `whole`: most kernels of its program changed at once; `shared`: several programs
+        # are on its GPU.
         if cause is not None and cause.cause in CLOCK_CAUSES:
             return cause
         if slow_clock or reason is Excuse.SOFTWARE_POWER_CAP:
