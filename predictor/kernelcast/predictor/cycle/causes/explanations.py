@@ -125,9 +125,8 @@ class Explanations:
         shared: bool,
     ) -> Decision:
         """The cause of one kernel as the present evidence shows it."""
-        # `cause`, and `reason` for which it is slow without a fault, are what the rules find. `slow_clock`: the clock
-        # of its GPU is or was low; `whole`: most kernels of its program changed at once; `shared`: several programs
-        # are on its GPU.
+        # The rules find `cause`, and `reason`, for which it is slow without a fault. `slow_clock`: the clock of its GPU
+        # is or was low; `whole`: most kernels of its program changed at once; `shared`: other programs use its GPU.
         if cause is not None and cause.cause in CLOCK_CAUSES:
             return cause
         if slow_clock or reason is Excuse.SOFTWARE_POWER_CAP:
