@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 from tests.service.emptying import emptied
-from tests.service.servers import KafkaCluster, KafkaServer
+from tests.service.servers import KafkaCluster, SharedKafka
 from tests.support.once import once, run_directory
 from tests.support.packaging import build_package
 
@@ -31,16 +31,24 @@ WITHOUT_BRIDGE: Final = (
 """Folders and files whose tests start processes or servers without compiled functions; they need no machine code."""
 
 
-KAFKA: Final = pytest.StashKey[KafkaServer]()
+KAFKA: Final = pytest.StashKey[SharedKafka]()
 """The server of `running_kafka`."""
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, None, None]:
-    """Kill Kafka behind the last service test: an idle one takes time of a core and half a GiB from the others."""
+    """Freeze Kafka behind each file, whose successor may not use it: an idle one takes 2 to 3 % of a core.
+
+    Behind the last service test it is killed, as it holds half a GiB.
+    """
     yield
-    if nextitem is not None and not nextitem.path.is_relative_to(Path(__file__).parent) and KAFKA in item.config.stash:
-        item.config.stash[KAFKA].kill()
+    server = item.config.stash.get(KAFKA, None)
+    if server is None or nextitem is None or nextitem.path == item.path:
+        return
+    if nextitem.path.is_relative_to(Path(__file__).parent):
+        server.freeze()
+    else:
+        server.kill()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -54,7 +62,7 @@ def _ready_to_start(request: pytest.FixtureRequest) -> None:
 @pytest.fixture(scope="session")
 def running_kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A real Apache Kafka, started once a process; a test that stops or configures a broker starts its own."""
-    server = request.config.stash[KAFKA] = KafkaServer(tmp_path_factory.mktemp("kafka"))
+    server = request.config.stash[KAFKA] = SharedKafka(tmp_path_factory.mktemp("kafka"))
     try:
         server.run()
         yield Broker("kafka", server.bootstrap_servers)
@@ -62,18 +70,25 @@ def running_kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
         server.kill()
 
 
-@pytest.fixture
-def kafka(running_kafka: Broker) -> Broker:
-    """A real Apache Kafka without topics and groups, so a test can use the names of the catalogue."""
-    emptied(running_kafka.bootstrap_servers)
+@pytest.fixture(scope="module")
+def thawed_kafka(request: pytest.FixtureRequest, running_kafka: Broker) -> Broker:
+    """A real Apache Kafka that runs until the end of the module, with what earlier tests left in it."""
+    request.config.stash[KAFKA].thaw()
     return running_kafka
+
+
+@pytest.fixture
+def kafka(thawed_kafka: Broker) -> Broker:
+    """A real Apache Kafka without topics and groups, so a test can use the names of the catalogue."""
+    emptied(thawed_kafka.bootstrap_servers)
+    return thawed_kafka
 
 
 @pytest.fixture(scope="module")
-def shared_kafka(running_kafka: Broker) -> Broker:
+def shared_kafka(thawed_kafka: Broker) -> Broker:
     """A real Apache Kafka, emptied once a module: each of its tests uses topics and groups of its own."""
-    emptied(running_kafka.bootstrap_servers)
-    return running_kafka
+    emptied(thawed_kafka.bootstrap_servers)
+    return thawed_kafka
 
 
 @pytest.fixture(scope="module")

@@ -195,6 +195,27 @@ class KafkaServer(ServerProcess):
         return self.start(self.ready)
 
 
+class SharedKafka(KafkaServer):
+    """A node that can be frozen while no test uses it: then it takes no processor time, and clients wait."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        with self._properties.open("a") as file:
+            file.write("broker.session.timeout.ms=3600000\n")  # the last line of a name counts: a pause is no death
+
+    def freeze(self) -> None:
+        """Stop it until `thaw`, if it runs."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(number)
+
+
 def _class_sharing(java: str, archive: Path | None) -> list[str]:
     """Options with which Java uses the archive of Kafka's classes; none while the archive is made."""
     found = None if archive is not None else class_archive(java, _write_archive)

@@ -108,13 +108,13 @@ class Replayed:
 
 @pytest.fixture(scope="module", params=["a100", "nsys"])
 def replayed(
-    request: pytest.FixtureRequest, running_kafka: Broker, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, thawed_kafka: Broker, tmp_path_factory: pytest.TempPathFactory
 ) -> Replayed:
     binary("prometheus", "prometheus")
     kind, path, expected = recording(request.param)
-    emptied(running_kafka.bootstrap_servers)
+    emptied(thawed_kafka.bootstrap_servers)
     directory = tmp_path_factory.mktemp("replayed")
-    demo = RunningDemo(directory, running_kafka, f"{kind}:{path}", "--kernels", "all", "--speed", "max")
+    demo = RunningDemo(directory, thawed_kafka, f"{kind}:{path}", "--kernels", "all", "--speed", "max")
     with stopping(demo.process):
         demo.start()
         wait_for(
