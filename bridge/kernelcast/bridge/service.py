@@ -206,8 +206,17 @@ class Bridge:
             self._failure = f"{type(error).__name__}: {error}"
             self._log.exception("the consumer failed")
         finally:
+            self._close_reading()
+
+    def _close_reading(self) -> None:
+        """Leave the group and save the last state; the end is signalled whatever fails, so that the process ends."""
+        try:
             self._consumer.close()
             self._intake.close()
+        except Exception as error:  # noqa: BLE001  the process must end and say so
+            self._failure = self._failure or f"{type(error).__name__}: {error}"
+            self._log.exception("closing the consumer failed")
+        finally:
             self._ended.set()
 
     def _warm_up_the_rest(self) -> None:

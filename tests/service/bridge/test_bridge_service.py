@@ -134,6 +134,20 @@ def test_a_consumer_that_ends_makes_the_process_unhealthy_and_then_end(
             bridge.wait(1)
 
 
+def test_a_consumer_that_cannot_be_closed_ends_the_bridge_all_the_same(
+    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bridge = Bridge(settings_for(broker))
+
+    def fail() -> int:
+        raise RuntimeError("a fault of ours")
+
+    monkeypatch.setattr(bridge._intake, "step", fail)
+    monkeypatch.setattr(bridge._intake, "close", fail)
+    with bridge, pytest.raises(KernelcastError, match="a fault of ours"):
+        bridge.wait(LONGEST_SECONDS)
+
+
 def test_the_command_stops_cleanly_on_sigterm(broker: EmbeddedBroker, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "kernelcast.cli", "bridge"]
     flags = ["--kafka.bootstrap-servers", broker.bootstrap_servers, "--web.listen-address", "127.0.0.1:0"]

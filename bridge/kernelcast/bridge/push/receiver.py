@@ -74,9 +74,9 @@ class Receiver:
         """Send a request once and understand the answer; whatever goes wrong is an answer, too."""
         try:
             auth = self._auth()
+            bearer = {"Authorization": f"Bearer {self._token.read()}"} if self._token is not None else {}
         except OSError as error:
             return PushAnswer(RetryDecision.AGAIN, "configuration", f"credentials cannot be read: {error}")
-        bearer = {"Authorization": f"Bearer {self._token.read()}"} if self._token is not None else {}
         try:
             with self._client.stream(
                 "POST", self._url, content=body, headers={**headers, **bearer}, auth=auth
@@ -90,8 +90,6 @@ class Receiver:
         self._client.close()
 
     def _auth(self) -> tuple[str, str] | None:
-        if self._token is not None:
-            self._token.read()
         if self._basic is None:
             return None
         return self._basic.username, self._password.read() if self._password is not None else self._basic.password

@@ -13,7 +13,7 @@ from tests.support.bridge.list_kafka import ManualClock
 
 from kernelcast.bridge.push.answer import RetryDecision, decide
 from kernelcast.bridge.push.backoff import LONGEST_ASKED_SECONDS, LONGEST_SECONDS, Backoff, retry_after_seconds
-from kernelcast.bridge.push.receiver import Receiver
+from kernelcast.bridge.push.receiver import Receiver, SecretFile
 from kernelcast.bridge.push.settings import PushSettings
 from kernelcast.bridge.settings import BridgeSettings
 from kernelcast.runtime.settings.service import load
@@ -50,6 +50,26 @@ def test_a_token_is_read_again_when_its_file_changes(tmp_path: Path) -> None:
     answer = to.post(b"", {})
     assert (answer.decision, answer.cause) == (RetryDecision.AGAIN, "configuration")
     assert len(listener.seen) == 2
+
+
+def test_a_token_that_disappears_between_two_reads_is_an_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, reads = tmp_path / "token", [0]
+    file.write_text("first")
+    whole = SecretFile.read
+
+    def read_and_remove(secret: SecretFile) -> str:
+        found = whole(secret)
+        reads[0] += 1
+        file.unlink(missing_ok=True)
+        return found
+
+    monkeypatch.setattr(SecretFile, "read", read_and_remove)
+    to = receiver("http://receiver/", httpx.MockTransport(Listener()), bearer_token_file=file)
+    assert to.post(b"", {}).decision is RetryDecision.ACKNOWLEDGED
+    assert to.post(b"", {}).cause == "configuration"
+    assert reads == [1]
 
 
 def test_user_password_and_headers_reach_the_receiver(tmp_path: Path) -> None:
