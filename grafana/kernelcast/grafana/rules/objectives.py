@@ -54,7 +54,7 @@ def _rate(series: str) -> str:
 _FRESH: Final = f'{promql.name(bridge.FRESHNESS)}_bucket{{le=~"30|30.0"}}'
 _WRITTEN: Final = f"{promql.name(bridge.FRESHNESS)}_count"
 _FAILED: Final = f'{promql.name(runtime.PRODUCER_MESSAGES)}{{outcome="failed"}}'
-_SENT: Final = f'{promql.name(runtime.PRODUCER_MESSAGES)}{{outcome="sent"}}'
+_ACKNOWLEDGED: Final = f'{promql.name(runtime.PRODUCER_MESSAGES)}{{outcome="acknowledged"}}'
 _DROPPED: Final = promql.name(runtime.PRODUCER_DROPPED)
 
 OBJECTIVES: Final = (
@@ -72,7 +72,7 @@ OBJECTIVES: Final = (
         "KernelcastDeliveryObjectiveBurns",
         0.001,
         f"({_rate(_FAILED)} + ({_rate(_DROPPED)} or 0 * {_rate(_FAILED)})) "
-        f"/ ({_rate(_SENT)} + {_rate(_FAILED)} + ({_rate(_DROPPED)} or 0 * {_rate(_FAILED)}) > 0)",
+        f"/ ({_rate(_ACKNOWLEDGED)} + {_rate(_FAILED)} + ({_rate(_DROPPED)} or 0 * {_rate(_FAILED)}) > 0)",
         "99.9 % of messages reach Kafka",
         "The rows of losses say which daemon loses messages of which topic, and the daemon's log why.",
     ),
