@@ -140,7 +140,7 @@ class Forecasts:
         panel = Panel(without_spikes(values), 0, 1, np.zeros(len(values), np.int64))
         possible = {lead for lead in leads.values() if lead + MIN_ERRORS < values.shape[1]}
         distinct = sorted({*possible, nearer})
-        center, quantiles = forecast_leads(panel, distinct, LEVELS, seasons, models)
+        center, quantiles, _ = forecast_leads(panel, distinct, LEVELS, seasons, models)
         bounds = np.stack([center, *quantiles], axis=2)
         known = bounds[:, distinct.index(nearer)]
         found: dict[float, Floats] = {}

@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from kernelcast.predictor.arrays import Bools, Floats
+from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.forecasting.deep.panel import FittedPanel
 from kernelcast.predictor.forecasting.methods import NAIVE, Methods, installed
 from kernelcast.predictor.forecasting.panel import Panel
@@ -30,6 +30,10 @@ WINDOW_INTERVALS: Final = 4096
 """Quantiles are made of the errors of at most this many intervals."""
 SKIPPED_SHARE: Final = 0.3
 """The first errors of a series were made with less history than the present forecast has: this share is left out."""
+LEAST_SHARE: Final = 0.05
+"""Errors that were made before a method with this share of the weights could be used say little about its forecasts."""
+LEAST_ALIKE: Final = 300
+"""Newest errors that count in any case: fewer say too little about a bound of 95 %, as neighbours are alike."""
 UPDATES: Final = 128
 """An update comes when the intervals have grown by a 128th; more of them cost time and change little."""
 MIN_BLOCK: Final = 8
@@ -89,10 +93,10 @@ def _forecast(
     had = begun(values)
     found = forecasts_of(methods, filled, had, lead, seasons)
     floor = lowest(filled)
-    center = combined(found, filled, known, lead)
+    center, since = combined(found, filled, known, lead)
     if models:
         center = selected(center, at_least(models, floor), filled, known, lead)[0]
-    quantiles = error_quantiles(center, filled, known, lead, levels)
+    quantiles = error_quantiles(center, filled, known, lead, levels, since)
     return LeadForecast(np.maximum(center, floor), np.maximum(quantiles, floor), np.where(had, filled, np.nan))
 
 
@@ -136,8 +140,8 @@ def lowest(values: Floats) -> Floats:
     return np.where(np.minimum.accumulate(values, axis=1) >= 0, 0.0, -np.inf)
 
 
-def combined(found: Mapping[str, Floats], values: Floats, known: Bools, lead: int) -> Floats:
-    """The weighted median of the methods, at every interval.
+def combined(found: Mapping[str, Floats], values: Floats, known: Bools, lead: int) -> tuple[Floats, Ints]:
+    """The weighted median of the methods, at every interval, and since when its methods can be used.
 
     Args:
         found: Forecasts by method, each of shape (n, t); `NAIVE` among them.
@@ -146,7 +150,22 @@ def combined(found: Mapping[str, Floats], values: Floats, known: Bools, lead: in
         lead: Intervals from the origin to the forecast.
     """
     forecasts = np.stack(list(found.values()))
-    return weighted_median(forecasts, method_weights(forecasts, list(found).index(NAIVE), values, known, lead))
+    weights = method_weights(forecasts, list(found).index(NAIVE), values, known, lead)
+    return weighted_median(forecasts, weights), alike_since(forecasts, weights, lead)
+
+
+def alike_since(forecasts: Floats, weights: Floats, lead: int) -> Ints:
+    """First origin at which the methods that have weight now could have had some, at every interval, shape (n, t).
+
+    Args:
+        forecasts: Shape (methods, n, t), NaN before a method's first one.
+        weights: Shape (methods, n, t).
+        lead: Intervals from the origin to the forecast.
+    """
+    begins = np.argmax(~np.isnan(forecasts), axis=2)
+    used = weights >= LEAST_SHARE * weights.sum(axis=0)
+    newest: Ints = np.where(used, begins[:, :, None], 0).max(axis=0)
+    return np.where(newest > 0, newest + lead + MIN_ERRORS, 0)
 
 
 def method_weights(forecasts: Floats, naive: int, values: Floats, known: Bools, lead: int) -> Floats:
@@ -187,7 +206,14 @@ def weighted_median(values: Floats, weights: Floats) -> Floats:
     return found
 
 
-def error_quantiles(center: Floats, values: Floats, known: Bools, lead: int, levels: Sequence[float]) -> Floats:
+def error_quantiles(
+    center: Floats,
+    values: Floats,
+    known: Bools,
+    lead: int,
+    levels: Sequence[float],
+    since: Ints | None = None,
+) -> Floats:
     """Quantiles of the future values, from the errors so far: shape (levels, n, t), NaN before `MIN_ERRORS` errors.
 
     Args:
@@ -196,16 +222,43 @@ def error_quantiles(center: Floats, values: Floats, known: Bools, lead: int, lev
         known: Where there was a value.
         lead: Intervals from the origin to the forecast.
         levels: Within 0..1.
+        since: Shape (n, t), first origin whose error counts at each interval; None for all.
     """
     errors = np.where(known, values - lagged(center, lead), np.nan)
     found = np.full((len(levels), *values.shape), np.nan)
-    end = 0
-    while end < values.shape[1]:
-        begin, end = end, end + max(MIN_BLOCK, end // UPDATES)
-        oldest = max(int(begin * SKIPPED_SHARE), begin + 1 - WINDOW_INTERVALS)
-        offsets = _row_quantiles(errors[:, oldest : begin + 1], levels)
+    for begin, end in _updates(values.shape[1]):
+        offsets = _offsets(errors, begin, lead, levels, since)
         found[:, :, begin:end] = center[:, begin:end] + offsets[:, :, None]
     return found
+
+
+def quantiles_at(  # noqa: PLR0913, PLR0917  one array each
+    place: int, center: Floats, values: Floats, known: Bools, lead: int, levels: Sequence[float], since: Ints
+) -> Floats:
+    """One column of `error_quantiles`, shape (levels, n); NaN for a place before the first."""
+    if place < 0:
+        return np.full((len(levels), len(values)), np.nan)
+    errors = np.where(known, values - lagged(center, lead), np.nan)
+    begin = next(begin for begin, end in _updates(values.shape[1]) if place < end)
+    return center[:, place] + _offsets(errors, begin, lead, levels, since)
+
+
+def _updates(length: int) -> Iterator[tuple[int, int]]:
+    """Yield the intervals at which quantiles are computed again, and the next such interval."""
+    end = 0
+    while end < length:
+        begin, end = end, end + max(MIN_BLOCK, end // UPDATES)
+        yield begin, end
+
+
+def _offsets(errors: Floats, begin: int, lead: int, levels: Sequence[float], since: Ints | None) -> Floats:
+    """Quantiles, shape (levels, n), of the errors that are known at an interval and count there."""
+    oldest = max(int(begin * SKIPPED_SHARE), begin + 1 - WINDOW_INTERVALS)
+    part = errors[:, oldest : begin + 1]
+    if since is not None:
+        first = np.minimum(since[:, begin] + lead, begin + 1 - LEAST_ALIKE - lead)
+        part = np.where(np.arange(oldest, begin + 1) >= first[:, None], part, np.nan)
+    return _row_quantiles(part, levels)
 
 
 def _row_quantiles(errors: Floats, levels: Sequence[float]) -> Floats:

@@ -9,13 +9,14 @@ import numpy as np
 from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.forecasting.combination import (
     MIN_ERRORS,
+    alike_since,
     at_least,
     combined,
-    error_quantiles,
     forecasts_of,
     lowest,
     method_weights,
     models_of,
+    quantiles_at,
     row_groups,
     weighted_median,
 )
@@ -59,7 +60,7 @@ def forecast_leads(
     levels: Sequence[float],
     seasons: Sequence[int],
     fitted: FittedPanel | None = None,
-) -> tuple[Floats, Floats]:
+) -> tuple[Floats, Floats, Floats]:
     """Forecast some intervals after the last one; the work grows with their number, not with their distance.
 
     Args:
@@ -70,26 +71,25 @@ def forecast_leads(
         fitted: Fitted models of the same series; None for none.
 
     Returns:
-        Medians, shape (n, leads), and quantiles, shape (levels, n, leads), NaN where a series is too short for them.
+        Medians, shape (n, leads); quantiles, shape (levels, n, leads), NaN where a series is too short for them; and
+        quantiles of the last interval that were made a lead before it, of the same shape.
     """
-    medians, quantiles = (
-        np.full((panel.rows, len(leads)), np.nan),
-        np.full((len(levels), panel.rows, len(leads)), np.nan),
-    )
+    medians = np.full((panel.rows, len(leads)), np.nan)
+    quantiles, due = (np.full((len(levels), panel.rows, len(leads)), np.nan) for _ in range(2))
     for rows in row_groups(panel, seasons):
         values = panel.values[rows]
         filled, known, had = forward_filled(values), ~np.isnan(values), begun(values)
         methods, floor = for_leads(installed(), filled), lowest(filled)
         for place, lead in enumerate(leads):
-            found = forecasts_of(methods, filled, had, lead, seasons)
-            center = combined(found, filled, known, lead)
+            center, since = combined(forecasts_of(methods, filled, had, lead, seasons), filled, known, lead)
             if fitted is not None and (models := fitted.forecasts(lead, rows)):
                 center, shares = selected(center, at_least(models, floor), filled, known, lead)
                 fitted.used[rows] |= shares[:, 0] < 1.0
-            errors = error_quantiles(center, filled, known, lead, levels)[:, :, -1]
             medians[rows, place] = np.maximum(center[:, -1], floor[:, -1])
-            quantiles[:, rows, place] = np.maximum(errors, floor[:, -1])
-    return medians, quantiles
+            for found, end in ((quantiles, panel.length - 1), (due, panel.length - 1 - lead)):
+                offsets = quantiles_at(end, center, filled, known, lead, levels, since)
+                found[:, rows, place] = np.maximum(offsets, floor[:, max(end, 0)])
+    return medians, quantiles, due
 
 
 def own_leads(leads: int) -> list[int]:
@@ -123,8 +123,9 @@ def _path(
             whole = weighted_median(stacked, weight)
             if models := fitted(lead):
                 whole, shares = selected(whole, at_least(models, floor), filled, known, lead)
-            quantiles = error_quantiles(whole, filled, known, lead, levels)
-            offsets[:, :, own.index(lead)] = quantiles[:, :, -1] - whole[:, -1]
+            since = alike_since(stacked, weight, lead)
+            quantiles = quantiles_at(values.shape[1] - 1, whole, filled, known, lead, levels, since)
+            offsets[:, :, own.index(lead)] = quantiles - whole[:, -1]
         last = np.stack([found[name][:, -1:] for name in weights if name in found])
         present = np.stack([weights[name][:, None] for name in weights if name in found])
         fast = weighted_median(last, np.where(np.isnan(last), 0.0, present))

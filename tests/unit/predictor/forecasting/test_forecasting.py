@@ -206,3 +206,15 @@ def test_packages_are_searched_for_methods_once(monkeypatch: pytest.MonkeyPatch)
     finally:
         methods.installed.cache_clear()
     assert searches == [methods.ENTRY_POINTS]
+
+
+@pytest.mark.parametrize("weeks", [5, 8])
+def test_errors_without_the_week_do_not_widen_the_bounds_of_forecasts_that_know_it(weeks: int) -> None:
+    """The week counts after two of them: errors of the time before say nothing about later forecasts."""
+    hours = np.arange(168 * weeks)
+    weekend = np.where(hours % 168 >= 120, 8.0, 0.0)
+    values = 60 + 3 * np.sin(hours * np.pi / 12) + weekend + 0.2 * noise(6, len(hours))
+    found = forecast(panel(values), 24, [0.025, 0.975], [24, 168])
+
+    width = found.quantiles[1, :, -1] - found.quantiles[0, :, -1]
+    assert np.median(width) < 3.0

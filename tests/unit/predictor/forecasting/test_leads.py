@@ -23,13 +23,13 @@ def drift(*, noise: float = 0.5) -> Floats:
 
 
 def ahead(values: Floats, lead: int) -> tuple[float, float, float]:
-    center, quantiles = forecast_leads(panel(values), (lead,), LEVELS, ())
+    center, quantiles, _ = forecast_leads(panel(values), (lead,), LEVELS, ())
     return float(center[0, 0]), float(quantiles[0, 0, 0]), float(quantiles[1, 0, 0])
 
 
 def test_leads_are_those_of_the_forecast_at_the_last_interval() -> None:
     values = np.stack([drift(), np.random.default_rng(4).normal(10, 1, LENGTH)])
-    center, quantiles = forecast_leads(panel(values), (1, 7, 40), LEVELS, (24,))
+    center, quantiles, _ = forecast_leads(panel(values), (1, 7, 40), LEVELS, (24,))
     for place, lead in enumerate((1, 7, 40)):
         whole = forecast(panel(values), lead, LEVELS, (24,))
         np.testing.assert_allclose(center[:, place], whole.center[:, -1])

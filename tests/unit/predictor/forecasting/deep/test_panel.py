@@ -115,7 +115,7 @@ def test_live_forecasts_are_those_of_the_last_interval_and_say_where_models_are_
     values = waves(2)
     fits = {origin: [wave(), constant(50.0, "components")] for origin in range(48, LENGTH, 48)}
     fitted = FittedPanel(values, LENGTH - 1, [fits, {}], BLOCKS)
-    center, quantiles = forecast_leads(panel(values), (1, 3, 20), LEVELS, (), fitted)
+    center, quantiles, _ = forecast_leads(panel(values), (1, 3, 20), LEVELS, (), fitted)
     path, bounds = forecast_path(panel(values), 20, LEVELS, (), fitted)
     assert fitted.used.tolist() == [True, False]
     for place, lead in enumerate((1, 3, 20)):
