@@ -16,7 +16,7 @@ from kernelcast.predictor.forecasting.combination import forecast
 from kernelcast.predictor.forecasting.panel import Panel
 from kernelcast.predictor.passage.series import BLOCK_SECONDS, condense
 from kernelcast.predictor.scoring.classes import CLASSES, class_number
-from kernelcast.predictor.scoring.intervals import COVERAGES, LEVELS
+from kernelcast.predictor.scoring.intervals import COVERAGES, LEVELS, surprise_of
 from kernelcast.predictor.scoring.scores import Scoring
 
 HORIZONS_SECONDS: Final = (300.0, 900.0, 3600.0, 14_400.0)
@@ -81,7 +81,10 @@ def _counts(scenarios: Scenarios, *, scaled: bool) -> Floats:
     total = np.zeros((2, len(CLASSES), len(HORIZONS_SECONDS), len(COVERAGES)))
     for block in range(values.shape[1] - 1):
         for horizon, quantiles in zip(HORIZONS_SECONDS, found, strict=True):
-            scoring.claim_forecasts(block, series, classes, horizon, quantiles[:, :, block].T, values[:, block])
+            made = block - round(horizon / BLOCK_SECONDS)
+            off = surprise_of(values[:, block], quantiles[:, :, made].T) if made >= 0 else None
+            newest = quantiles[:, :, block].T
+            scoring.claim_forecasts(block, series, classes, horizon, newest, values[:, block], surprise=off)
         if not scaled:
             scoring.intervals.pending.columns["factors"][:] = 1.0
         known = np.isfinite(values[:, block + 1])

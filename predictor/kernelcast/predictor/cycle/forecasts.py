@@ -17,7 +17,7 @@ from kernelcast.predictor.forecasting.deep.schedule import BLOCKS
 from kernelcast.predictor.forecasting.panel import Panel
 from kernelcast.predictor.forecasting.path import forecast_leads
 from kernelcast.predictor.forecasting.spikes import without_spikes
-from kernelcast.predictor.scoring.intervals import LEVELS
+from kernelcast.predictor.scoring.intervals import LEVELS, surprise_of
 from kernelcast.predictor.series.histories import Histories
 
 HOURS_FROM_BLOCKS: Final = 96
@@ -39,6 +39,7 @@ class SeriesForecast:
         next_block: Bounds of the block after it.
         expected: Bounds of this block, made one block earlier; None without one.
         quantiles: By horizon in seconds, shape (levels,), at `LEVELS`.
+        surprise: By horizon in seconds, of the newest block by the forecast that was made of it; NaN where none was.
         last: Mean of the newest block.
     """
 
@@ -48,6 +49,7 @@ class SeriesForecast:
     next_block: Bounds | None
     expected: Bounds | None
     quantiles: Mapping[float, Floats]
+    surprise: Mapping[float, float]
     last: float
 
 
@@ -81,7 +83,7 @@ class Forecasts:
 
     def make(self, rows: Ints, generations: Ints, block: int, horizons_seconds: tuple[float, ...]) -> None:
         """Forecast rows from the end of their newest block, the same for all; the most important rows first."""
-        bounds = self._bounds(rows, generations, block, horizons_seconds)
+        bounds, off = self._bounds(rows, generations, block, horizons_seconds)
         last = self._histories.blocks(rows, block)[0][:, -1]
         for place, (row, generation) in enumerate(zip(rows.tolist(), generations.tolist(), strict=True)):
             before = self.get(row, generation)
@@ -93,7 +95,10 @@ class Forecasts:
             nearest = own.get(self._block_seconds)
             self._kept.pop(row, None)
             quantiles = {horizon: _around_median(bounds[horizon][place]) for horizon in kept}
-            self._kept[row] = SeriesForecast(generation, block, kept, nearest, expected, quantiles, float(last[place]))
+            surprise = {horizon: float(off[horizon][place]) for horizon in kept}
+            self._kept[row] = SeriesForecast(
+                generation, block, kept, nearest, expected, quantiles, surprise, float(last[place])
+            )
         while len(self._kept) > MAX_KEPT:
             del self._kept[next(iter(self._kept))]
 
@@ -103,50 +108,57 @@ class Forecasts:
 
     def _bounds(
         self, rows: Ints, generations: Ints, block: int, horizons_seconds: tuple[float, ...]
-    ) -> dict[float, Floats]:
-        """Median and quantiles by horizon, each of shape (n, 1 + levels)."""
+    ) -> tuple[dict[float, Floats], dict[float, Floats]]:
+        """Median and quantiles by horizon, each of shape (n, 1 + levels), and surprises, each of shape (n,)."""
         values = _since_first(self._histories.blocks(rows, block)[0])
         wanted = {horizon: max(round(horizon / self._block_seconds), 1) for horizon in horizons_seconds}
         wanted[self._block_seconds] = 1
         distant = {horizon: lead for horizon, lead in wanted.items() if lead > HOURS_FROM_BLOCKS}
         near = {horizon: lead for horizon, lead in wanted.items() if horizon not in distant}
         found: dict[float, Floats] = {}
+        off = {horizon: np.full(len(rows), np.nan) for horizon in wanted}
         if distant:
             hours = _since_first(self._histories.hours(rows, block))
             width = self._histories.hour_blocks
             leads = {horizon: max(round(lead / width), 1) for horizon, lead in distant.items()}
             enough = max(leads.values()) + 2 * MIN_ERRORS <= hours.shape[1]
             season = (DAY_HOURS,) if hours.shape[1] >= 3 * DAY_HOURS else ()
-            found = self._forecast(hours, leads, season) if enough else {}
+            found = self._forecast(hours, leads, season, off) if enough else {}
             near |= {} if enough else distant
         if self._deep is None:
-            return found | self._forecast(values, near, ())
+            return found | self._forecast(values, near, (), off), off
         models = self._deep.panel(rows, generations, values, BLOCKS, (block, block))
-        found |= self._forecast(values, near, (), models)
+        found |= self._forecast(values, near, (), off, models)
         self._deep.note_use(rows, models)
-        return found
+        return found, off
 
     def _forecast(
         self,
         values: Floats,
         leads: Mapping[float, int],
         seasons: tuple[int, ...],
+        off: dict[float, Floats],
         models: FittedPanel | None = None,
     ) -> dict[float, Floats]:
-        """Bounds by horizon; beyond the leads of which a series knows errors, those of a nearer lead grow with time."""
+        """Bounds by horizon; beyond the leads of which a series knows errors, those of a nearer lead grow with time.
+
+        The surprises of the leads that are known are added to `off`.
+        """
         if values.shape[1] <= 2 * MIN_ERRORS:
             return {}
         nearer = max((values.shape[1] - 2 * MIN_ERRORS) // 2, 1)
         panel = Panel(without_spikes(values), 0, 1, np.zeros(len(values), np.int64))
         possible = {lead for lead in leads.values() if lead + MIN_ERRORS < values.shape[1]}
         distinct = sorted({*possible, nearer})
-        center, quantiles, _ = forecast_leads(panel, distinct, LEVELS, seasons, models)
+        center, quantiles, due = forecast_leads(panel, distinct, LEVELS, seasons, models)
         bounds = np.stack([center, *quantiles], axis=2)
         known = bounds[:, distinct.index(nearer)]
         found: dict[float, Floats] = {}
         for horizon, lead in leads.items():
             grown = _grown(known, lead / nearer)
             own = bounds[:, distinct.index(lead)] if lead in possible else grown
+            if lead in possible:
+                off[horizon] = surprise_of(panel.values[:, -1], due[:, :, distinct.index(lead)].T)
             complete: Bools = np.isfinite(own.sum(axis=1))
             found[horizon] = np.where(complete[:, None], own, grown)
         return found

@@ -149,11 +149,10 @@ class Publication:
         if subject is None:
             return None
         found = self._forecasts.get(row, int(memory.generation[row]))
-        known = found.bounds if found is not None else {}
         bounds = {
-            horizon: self._claims.published(row, horizon, known[horizon])
+            horizon: self._claims.published(row, horizon, found)
             for horizon in self.degradations.carried(row)
-            if horizon in known
+            if found is not None and horizon in found.bounds
         }
         block = found.block if found is not None else newest // histories.block_intervals - 1
         return Prediction(

@@ -9,6 +9,7 @@ from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.scoring.cells import Cells, ratio
 from kernelcast.predictor.scoring.classes import CLASSES
 from kernelcast.predictor.scoring.pending import LATE_BLOCKS, Pending
+from kernelcast.predictor.scoring.priors import shipped, states, surprises
 from kernelcast.predictor.scoring.widening import Widening, needed_factors, widened
 
 LEVELS: Final = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
@@ -16,7 +17,18 @@ LEVELS: Final = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
 COVERAGES: Final = ((0.5, 2, 4), (0.8, 1, 5), (0.95, 0, 6))
 """Nominal coverage, and the places of its bounds in `LEVELS`."""
 _MEDIAN: Final = LEVELS.index(0.5)
+_EIGHTY: Final = COVERAGES[1][1:]
 _PAIRS: Final = tuple((low, high) for _, low, high in COVERAGES)
+
+
+def surprise_of(value: Floats, due: Floats) -> Floats:
+    """Distance of values from what was forecast of them a horizon earlier, in half-widths of the 80 % interval.
+
+    Args:
+        value: Shape (n,).
+        due: Shape (n, levels), at `LEVELS`, before they were scaled.
+    """
+    return surprises(value, due[:, _MEDIAN], *(due[:, place] for place in _EIGHTY))
 
 
 class IntervalScores:
@@ -29,14 +41,27 @@ class IntervalScores:
         unscored: Claims whose block came without a value.
     """
 
-    def __init__(self, horizons: int) -> None:
+    def __init__(self, horizons_seconds: Floats, leads: Ints) -> None:
+        """Begin without claims.
+
+        Args:
+            horizons_seconds: Shape (h,).
+            leads: Shape (h,), blocks of each horizon.
+        """
+        horizons = len(horizons_seconds)
         many, wide = len(COVERAGES), np.zeros((0, len(LEVELS)), np.float32)
         number, value = np.zeros(0, np.int64), np.zeros(0, np.float32)
         factors = np.zeros((0, many), np.float32)
         self.pending = Pending(
-            {"class": number, "quantiles": wide, "factors": factors, "naive": value, "seasonal": value}
-        )
-        self.widening = Widening(len(CLASSES), horizons, tuple(nominal for nominal, _, _ in COVERAGES))
+            {
+                "class": number, "state": number,
+                "quantiles": wide, "factors": factors, "naive": value, "seasonal": value,
+            }
+        )  # fmt: skip
+        coverages, prior = tuple(nominal for nominal, _, _ in COVERAGES), shipped()
+        concerned = prior.concerns(horizons_seconds)
+        self._leads = leads
+        self.widening = Widening(len(CLASSES), horizons, coverages, leads, prior, concerned)
         self.cells = Cells(
             len(CLASSES),
             horizons,
@@ -48,29 +73,44 @@ class IntervalScores:
         self.unscored = 0
 
     def claim(  # noqa: PLR0913, PLR0917  one array each
-        self, series: Ints, classes: Ints, horizon: int, due: int, quantiles: Floats, naive: Floats, seasonal: Floats
+        self,
+        series: Ints,
+        classes: Ints,
+        horizon: int,
+        block: int,
+        quantiles: Floats,
+        naive: Floats,
+        seasonal: Floats,
+        surprise: Floats,
     ) -> None:
-        """Remember forecasts of series that have none pending for this horizon.
+        """Remember forecasts of series whose turn it is, and that have none pending for this horizon.
+
+        A series has its turn once in a horizon, at a block that follows from its number: so outcomes come at every
+        block, not all at once when a horizon is over.
 
         Args:
             series: Shape (n,).
             classes: Shape (n,).
             horizon: Its number.
-            due: The block that is forecast.
+            block: The newest block that they rest on.
             quantiles: Shape (n, levels), before they are scaled; NaN where there is none.
             naive: Shape (n,), the last value.
             seasonal: Shape (n,), the value one season before; NaN where there is no season.
+            surprise: Shape (n,), of the value of the newest block.
         """
+        lead = int(self._leads[horizon])
         fresh = self.pending.open_for(series, horizon) & np.isfinite(quantiles[:, _MEDIAN])
-        count = int(fresh.sum())
+        fresh &= (block - series) % lead == 0
+        count, kinds = int(fresh.sum()), states(surprise[fresh])
         self.pending.add(
             {
                 "series": series[fresh],
                 "horizon": np.full(count, horizon),
-                "due": np.full(count, due),
+                "due": np.full(count, block + lead),
                 "class": classes[fresh],
+                "state": kinds,
                 "quantiles": quantiles[fresh].astype(np.float32),
-                "factors": self.widening.factors(classes[fresh], horizon).astype(np.float32),
+                "factors": self.widening.factors(classes[fresh], horizon, kinds).astype(np.float32),
                 "naive": naive[fresh].astype(np.float32),
                 "seasonal": seasonal[fresh].astype(np.float32),
             }
@@ -100,17 +140,19 @@ class IntervalScores:
         naive, seasonal = rows["naive"].astype(np.float64), rows["seasonal"].astype(np.float64)
         self._score_center(classes, horizons, np.stack([quantiles[:, _MEDIAN], naive, seasonal]), values)
         self.cells.forget()
-        self.widening.add(classes, horizons, needed_factors(quantiles, values, _PAIRS, _MEDIAN))
+        needed = needed_factors(quantiles, values, _PAIRS, _MEDIAN)
+        self.widening.add(classes, horizons, needed, rows["state"].astype(np.int64), block)
 
-    def published(self, quantiles: Floats, classes: Ints, horizon: int) -> Floats:
+    def published(self, quantiles: Floats, classes: Ints, horizon: int, surprise: Floats) -> Floats:
         """Quantiles with scaled intervals, as they are published, shape (n, levels).
 
         Args:
             quantiles: Shape (n, levels).
             classes: Shape (n,).
             horizon: Its number.
+            surprise: Shape (n,), of the value of the newest block.
         """
-        return widened(quantiles, self.widening.factors(classes, horizon), _PAIRS, _MEDIAN)
+        return widened(quantiles, self.widening.factors(classes, horizon, states(surprise)), _PAIRS, _MEDIAN)
 
     def _score_intervals(self, classes: Ints, horizons: Ints, quantiles: Floats, truth: Floats) -> None:
         def add(name: str, values: NDArray[Any]) -> None:

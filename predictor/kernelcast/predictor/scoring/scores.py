@@ -17,6 +17,7 @@ from kernelcast.predictor.scoring.classes import CLASSES
 from kernelcast.predictor.scoring.intervals import IntervalScores
 from kernelcast.predictor.scoring.probabilities import BreachScores
 from kernelcast.predictor.scoring.site_calibration import RowCalibration, SiteCalibration, fit
+from kernelcast.predictor.scoring.widening import SAVED, SAVED_LATER
 from kernelcast.wire.errors import WireError
 
 REASONS_KEPT: Final = 100
@@ -45,7 +46,8 @@ class Scoring:
         self.horizons_seconds: Floats = np.array(horizons_seconds, np.float64)
         self._block_seconds = block_seconds
         horizons = len(self.horizons_seconds)
-        self.intervals = IntervalScores(horizons)
+        leads = np.array([self._lead(each) for each in self.horizons_seconds.tolist()], np.int64)
+        self.intervals = IntervalScores(self.horizons_seconds, leads)
         self.breaches = BreachScores(horizons, max(round(DAY_SECONDS / block_seconds), 1))
         self.alerts = AlertScores(block_seconds)
         self.abstentions: Counter[tuple[int, str]] = Counter()
@@ -66,15 +68,20 @@ class Scoring:
         """
         return RowCalibration(self.site, classes, scale)
 
-    def published_quantiles(self, quantiles: Floats, classes: Ints, horizon_seconds: float) -> Floats:
+    def published_quantiles(
+        self, quantiles: Floats, classes: Ints, horizon_seconds: float, surprise: Floats | None = None
+    ) -> Floats:
         """Quantiles to publish: intervals scaled by what past ones of the same class and horizon needed.
 
         Args:
             quantiles: Shape (n, levels), at `LEVELS`; NaN where there is none.
             classes: Shape (n,).
             horizon_seconds: One of the horizons.
+            surprise: Shape (n,), of the newest value by the forecast that was made of it (`surprise_of`); None for
+                unknown ones.
         """
-        return self.intervals.published(quantiles, classes, self._horizon(horizon_seconds))
+        off = np.full(len(quantiles), np.nan) if surprise is None else surprise
+        return self.intervals.published(quantiles, classes, self._horizon(horizon_seconds), off)
 
     def claim_forecasts(  # noqa: PLR0913, PLR0917  one array each
         self,
@@ -85,8 +92,9 @@ class Scoring:
         quantiles: Floats,
         naive: Floats,
         seasonal: Floats | None = None,
+        surprise: Floats | None = None,
     ) -> None:
-        """Remember quantile forecasts; those of series that have one pending for this horizon are ignored.
+        """Remember quantile forecasts, of each series one in every horizon; others are ignored.
 
         Args:
             block: The newest block that they rest on.
@@ -96,10 +104,12 @@ class Scoring:
             quantiles: Shape (n, levels), at `LEVELS`, before `published_quantiles`; NaN where there is none.
             naive: Shape (n,), values of the newest block.
             seasonal: Shape (n,), values one season before the block that is due; NaN or None where there is no season.
+            surprise: As for `published_quantiles`.
         """
-        cycle = np.full(len(series), np.nan) if seasonal is None else seasonal
-        number, due = self._horizon(horizon_seconds), self._due(block, horizon_seconds)
-        self.intervals.claim(series, classes, number, due, quantiles, naive, cycle)
+        unknown = np.full(len(series), np.nan)
+        cycle, off = (unknown if each is None else each for each in (seasonal, surprise))
+        number = self._horizon(horizon_seconds)
+        self.intervals.claim(series, classes, number, block, quantiles, naive, cycle, off)
 
     def claim_breaches(self, block: int, series: Ints, classes: Ints, probability: Floats) -> None:
         """Remember breach probabilities; those of series that have one pending for a horizon are ignored there.
@@ -186,14 +196,16 @@ class Scoring:
         before = {horizon: number for number, horizon in enumerate(meta["horizons_seconds"])}
         kept = [(number, before[each]) for number, each in enumerate(self.horizons_seconds.tolist()) if each in before]
         sums = {name: stored.cells(arrays, name, cells.sums, kept) for name, cells in self._cells().items()}
-        widening = stored.cells(arrays, "widening", self._widening(), kept)
+        if "interval_claims/due" in arrays:  # absent from a state of an earlier release
+            arrays.setdefault("interval_claims/state", np.zeros_like(arrays["interval_claims/due"]))
+        widening = self._stored_widening(arrays, kept)
         tables = {name: stored.table(arrays, name, found) for name, found in self._tables().items()}
         totals = stored.table(arrays, TOTALS, {name.split("/")[1]: one for name, one in self.alerts.totals().items()})
         for name, cells in self._cells().items():
             cells.sums = sums[name]
         if meta["block_seconds"] == self._block_seconds:
             self._restore(tables, kept)
-        self.intervals.widening.restore(widening["needed"], widening["written"].astype(np.int64))
+        self.intervals.widening.restore(widening, same_blocks=meta["block_seconds"] == self._block_seconds)
         self.alerts.restore(totals, meta["gpu_days"])
         self.intervals.unscored, self.breaches.unscored = meta["unscored"]
         self.abstentions = Counter({(number, reason): count for number, reason, count in meta["abstentions"]})
@@ -202,8 +214,13 @@ class Scoring:
     def _cells(self) -> dict[str, Cells]:
         return {"intervals": self.intervals.cells, "breaches": self.breaches.cells}
 
-    def _widening(self) -> stored.Arrays:
-        return {"needed": self.intervals.widening.needed, "written": self.intervals.widening.written}
+    def _widening(self, names: Sequence[str] = (*SAVED, *SAVED_LATER)) -> stored.Arrays:
+        return {name: getattr(self.intervals.widening, name) for name in names}
+
+    def _stored_widening(self, arrays: stored.Arrays, kept: Sequence[tuple[int, int]]) -> stored.Arrays:
+        later = all(f"widening/{name}" in arrays for name in SAVED_LATER)
+        names = (*SAVED, *SAVED_LATER) if later else SAVED
+        return stored.cells(arrays, "widening", self._widening(names), kept)
 
     def _tables(self) -> dict[str, stored.Arrays]:
         return {
@@ -225,4 +242,7 @@ class Scoring:
         return int(np.abs(self.horizons_seconds - horizon_seconds).argmin())
 
     def _due(self, block: int, horizon_seconds: float) -> int:
-        return block + max(round(horizon_seconds / self._block_seconds), 1)
+        return block + self._lead(horizon_seconds)
+
+    def _lead(self, horizon_seconds: float) -> int:
+        return max(round(horizon_seconds / self._block_seconds), 1)

@@ -7,13 +7,19 @@ Regression, JASA 113, 2018, sections 2.2 and 5.2). Claims are not exchangeable: 
 not show its effect. So newer claims weigh more (Barber et al., Conformal Prediction Beyond Exchangeability, Annals
 of Statistics 51, 2023), and the intended level follows the coverage so far (Gibbs and Candès, Adaptive Conformal
 Inference under Distribution Shift, NeurIPS 2021).
+
+Where factors are shipped, a series' state enters as well (Mondrian conformal prediction: Vovk, Gammerman and Shafer,
+Algorithmic Learning in a Random World, 2005, section 4.5), and they weigh as `PRIOR_WINDOWS` horizons of outcomes do.
 """
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from kernelcast.predictor.arrays import Floats, Ints
+from kernelcast.predictor.arrays import Bools, Floats, Ints
+from kernelcast.predictor.scoring.priors import STATES, Prior
 
 REMEMBERED: Final = 1000
 """Newest claims of a class and horizon that decide."""
@@ -27,6 +33,18 @@ LARGEST_CHANGE: Final = 0.9
 """The level keeps this share of the way to 1 at most."""
 LIMITS: Final = (0.1, 10.0)
 """A few broken series must not widen the others without bound; the coverage shows that a method fails."""
+PRIOR_LIMITS: Final = (0.1, 20.0)
+PRIOR_WINDOWS: Final = 50.0
+"""Claims of one time share the events of that time: the horizons that have passed count, not the claims."""
+WINDOW_GAIN: Final = 0.4
+"""With shipped factors, change of the level within a horizon, for each share outside beyond the nominal one."""
+LEAST_WINDOW_CLAIMS: Final = 100.0
+LARGEST_FALL: Final = 0.1
+"""Share of the way to 1 that a level may lie below the nominal one: quiet days must not use up the shipped width."""
+NEVER: Final = -1
+SAVED: Final = ("needed", "written")
+SAVED_LATER: Final = ("states", "begun", "newest", "levels")
+"""Absent from a state of an earlier release: then outcomes count as those of a single horizon."""
 
 
 class Widening:
@@ -35,73 +53,156 @@ class Widening:
     Attributes:
         needed: Shape (classes, horizons, coverages, remembered): factor with which an interval just holds its value;
             NaN where there is none yet. The newest ones replace the oldest.
+        states: Shape (classes, horizons, remembered), state of each claim's series.
         written: Shape (classes, horizons), claims so far.
+        begun, newest: Shape (classes, horizons), blocks of the first and of the newest claim; `NEVER` before.
+        levels: Shape (classes, horizons, coverages), intended levels.
     """
 
-    def __init__(self, classes: int, horizons: int, coverages: tuple[float, ...]) -> None:
-        self._coverages = coverages
-        self.needed = np.full((classes, horizons, len(coverages), REMEMBERED), np.nan, dtype=np.float32)
-        self.written = np.zeros((classes, horizons), dtype=np.int64)
-        self._factors = np.ones((classes, horizons, len(coverages)))
-        # Not saved: after a restart the levels begin at the nominal coverage again.
-        self._levels = np.broadcast_to(np.array(coverages), (classes, horizons, len(coverages))).copy()
+    def __init__(
+        self,
+        classes: int,
+        horizons: int,
+        coverages: tuple[float, ...],
+        leads: Ints | None = None,
+        prior: Prior | None = None,
+        shipped: Bools | None = None,
+    ) -> None:
+        """Begin without claims.
 
-    def add(self, classes: Ints, horizons: Ints, needed: Floats) -> None:
+        Args:
+            classes: Number of classes.
+            horizons: Number of horizons.
+            coverages: Nominal ones.
+            leads: Shape (horizons,), blocks of each horizon.
+            prior: Factors that weigh beside the site's outcomes.
+            shipped: Shape (horizons,), horizons that it is for.
+        """
+        self._coverages = coverages
+        cells = (classes, horizons)
+        self.needed = np.full((*cells, len(coverages), REMEMBERED), np.nan, dtype=np.float32)
+        self.states = np.zeros((*cells, REMEMBERED), np.int8)
+        self.written = np.zeros(cells, dtype=np.int64)
+        self.begun, self.newest = (np.full(cells, NEVER, np.int64) for _ in range(2))
+        self.levels = np.broadcast_to(np.array(coverages), (*cells, len(coverages))).copy()
+        self._leads = np.ones(horizons, np.int64) if leads is None else leads
+        self._prior = None if prior is None else prior.needed
+        self._by_state = np.zeros(cells, np.bool_)
+        if prior is not None and shipped is not None:
+            complete: Bools = np.asarray(np.isfinite(prior.needed).all(axis=(1, 2, 3)))
+            self._by_state = complete[:, None] & shipped
+        self._factors = np.ones((*cells, STATES, len(coverages)))
+        self._learn_all()
+
+    def add(
+        self, classes: Ints, horizons: Ints, needed: Floats, found_states: Ints | None = None, block: int = 0
+    ) -> None:
         """Add claims.
 
         Args:
             classes: Shape (n,).
             horizons: Shape (n,).
             needed: Shape (n, coverages).
+            found_states: Shape (n,), of their series when they were made.
+            block: The present one.
         """
+        kinds = np.zeros(len(classes), np.int64) if found_states is None else found_states
         for number, horizon in np.unique(np.stack([classes, horizons], axis=1), axis=0).tolist():
-            mine = needed[(classes == number) & (horizons == horizon)]
-            self._follow(number, horizon, mine)
+            chosen = (classes == number) & (horizons == horizon)
+            mine, kind = needed[chosen], kinds[chosen]
+            if self.begun[number, horizon] == NEVER:
+                self.begun[number, horizon] = block
+            self.newest[number, horizon] = max(block, self.newest[number, horizon])
+            self._follow(number, horizon, mine, kind)
             begin = self.written[number, horizon]
-            places = (begin + np.arange(len(mine))) % REMEMBERED
-            self.needed[number, horizon][:, places[-REMEMBERED:]] = mine[-REMEMBERED:].T
+            places = ((begin + np.arange(len(mine))) % REMEMBERED)[-REMEMBERED:]
+            self.needed[number, horizon][:, places] = mine[-REMEMBERED:].T
+            self.states[number, horizon][places] = kind[-REMEMBERED:]
             self.written[number, horizon] += len(mine)
             self._learn(number, horizon)
 
-    def restore(self, needed: Floats, written: Ints) -> None:
-        """Continue from arrays of an earlier process."""
-        self.written = written
-        self.needed = np.where(written[:, :, None, None] > 0, needed, np.nan).astype(np.float32)
-        for number, horizon in np.argwhere(self.written > 0).tolist():
-            self._learn(number, horizon)
+    def restore(self, saved: Mapping[str, NDArray[Any]], *, same_blocks: bool = True) -> None:
+        """Continue from arrays of an earlier process, `SAVED` and those of `SAVED_LATER` that it knew.
 
-    def factors(self, classes: Ints, horizon: int) -> Floats:
+        Args:
+            saved: The arrays by name.
+            same_blocks: Whether a block has the same length; else the numbers of blocks mean nothing.
+        """
+        self.written = saved["written"].astype(np.int64)
+        self.needed = np.where(self.written[:, :, None, None] > 0, saved["needed"], np.nan).astype(np.float32)
+        if same_blocks and all(name in saved for name in SAVED_LATER):
+            self.states, self.begun, self.newest, self.levels = (
+                np.where(
+                    self.written.reshape(*self.written.shape, *[1] * (saved[name].ndim - 2)) > 0, saved[name], own
+                ).astype(own.dtype)
+                for name, own in ((each, getattr(self, each)) for each in SAVED_LATER)
+            )
+        self._learn_all()
+
+    def factors(self, classes: Ints, horizon: int, found_states: Ints | None = None) -> Floats:
         """Factors of the intervals of some series, shape (n, coverages); 1 until there are enough claims."""
-        found: Floats = self._factors[classes, horizon]
+        found: Floats = self._factors[classes, horizon, 0 if found_states is None else found_states]
         return found
 
-    def _follow(self, number: int, horizon: int, needed: Floats) -> None:
+    def _windows(self, number: int, horizon: int) -> float:
+        """Horizons of which there are outcomes."""
+        begun, newest = (int(each[number, horizon]) for each in (self.begun, self.newest))
+        return 0.0 if begun == NEVER else (newest - begun) / float(self._leads[horizon]) + 1.0
+
+    def _follow(self, number: int, horizon: int, needed: Floats, kinds: Ints) -> None:
         """Move the levels by the share of new claims, shape (n, coverages), that the present factors do not hold."""
-        if self.written[number, horizon] < LEAST_CLAIMS:
+        by_state = self._by_state[number, horizon]
+        if self.written[number, horizon] < LEAST_CLAIMS and not by_state:
             return
         nominal = np.array(self._coverages)
         known = np.isfinite(needed)
-        held = (known & (needed <= self._factors[number, horizon])).sum(axis=0)
-        moved = self._levels[number, horizon] + LEVEL_RATE * (nominal * known.sum(axis=0) - held)
-        room = LARGEST_CHANGE * (1.0 - nominal)
-        self._levels[number, horizon] = np.clip(moved, nominal - room, nominal + room)
+        held = (known & (needed <= self._factors[number, horizon, kinds])).sum(axis=0)
+        rate, fall = LEVEL_RATE, LARGEST_CHANGE
+        if by_state:
+            usual = self.written[number, horizon] / max(self._windows(number, horizon), 1.0)
+            rate, fall = WINDOW_GAIN / max(usual, LEAST_WINDOW_CLAIMS), LARGEST_FALL
+        moved = self.levels[number, horizon] + rate * (nominal * known.sum(axis=0) - held)
+        room = 1.0 - nominal
+        self.levels[number, horizon] = np.clip(moved, nominal - fall * room, nominal + LARGEST_CHANGE * room)
+
+    def _learn_all(self) -> None:
+        for number, horizon in np.argwhere((self.written > 0) | self._by_state).tolist():
+            self._learn(number, horizon)
 
     def _learn(self, number: int, horizon: int) -> None:
         age = (self.written[number, horizon] - 1 - np.arange(REMEMBERED)) % REMEMBERED
         weight = 0.5 ** (age / HALF_LIFE_CLAIMS)
-        for place, level in enumerate(self._levels[number, horizon].tolist()):
+        for place, level in enumerate(self.levels[number, horizon].tolist()):
             needed = self.needed[number, horizon, place]
             known = np.isfinite(needed)
-            if known.sum() >= LEAST_CLAIMS:
-                factor = _weighted_quantile(needed[known], weight[known], level)
-                self._factors[number, horizon, place] = np.clip(factor, *LIMITS)
+            if self._prior is not None and self._by_state[number, horizon]:
+                share = PRIOR_WINDOWS / (PRIOR_WINDOWS + self._windows(number, horizon))
+                for state in range(STATES):
+                    mine = known & (self.states[number, horizon] == state)
+                    prior = self._prior[number, state, place]
+                    values, weights = _mixed(prior, share, needed[mine], weight[mine])
+                    factor = _quantile(values, weights, level * weights.sum())
+                    self._factors[number, horizon, state, place] = np.clip(factor, *PRIOR_LIMITS)
+            elif known.sum() >= LEAST_CLAIMS:
+                # One more value of unknown size.
+                total = weight[known].sum() + weight[known].max()
+                factor = _quantile(needed[known], weight[known], level * total)
+                self._factors[number, horizon, :, place] = np.clip(factor, *LIMITS)
 
 
-def _weighted_quantile(values: Floats, weights: Floats, level: float) -> float:
-    """The least of the values that holds a share of the weights, with one more value of unknown size."""
+def _mixed(prior: Floats, share: float, needed: Floats, weight: Floats) -> tuple[Floats, Floats]:
+    """Values and weights of a prior, with a share of the weight, and of claims; of the prior alone without claims."""
+    mass = float(weight.sum())
+    if mass == 0.0:
+        return prior, np.ones(len(prior))
+    weights = np.r_[np.full(len(prior), share / len(prior)), weight / mass * (1.0 - share)]
+    return np.r_[prior, needed], weights
+
+
+def _quantile(values: Floats, weights: Floats, mass: float) -> float:
+    """The least of the values that holds some mass of the weights."""
     order = np.argsort(values)
-    total = np.cumsum(weights[order])
-    place = int(np.searchsorted(total, level * (total[-1] + weights.max())))
+    place = int(np.searchsorted(np.cumsum(weights[order]), mass))
     return float(values[order[min(place, len(order) - 1)]])
 
 

@@ -12,7 +12,8 @@ from kernelcast.predictor.scoring.classes import CLASSES, class_number, series_n
 from kernelcast.predictor.scoring.intervals import LEVELS
 from kernelcast.predictor.scoring.scores import Scoring
 from kernelcast.predictor.scoring.site_calibration import LEAST_CROSSINGS
-from kernelcast.predictor.scoring.widening import widened
+from kernelcast.predictor.scoring.stored import pack, unpack
+from kernelcast.predictor.scoring.widening import SAVED_LATER, widened
 from kernelcast.wire.errors import WireError
 
 BLOCK_SECONDS = 300.0
@@ -122,6 +123,48 @@ def test_a_series_has_one_claim_at_a_time_for_each_horizon() -> None:
     assert one.intervals.cells["count"][TEMPERATURE].tolist() == [HOUR + 1, 0]
     assert one.breaches.cells["count"][TEMPERATURE].tolist() == [HOUR + 1, 1]
     assert len(one.breaches.pending) == 1
+
+
+def test_claims_for_hours_ahead_come_due_at_every_block_each_series_once_in_a_horizon() -> None:
+    one, series = scoring((300.0, 14_400.0)), np.arange(480, dtype=np.int64)
+    kinds, quantiles = np.full(480, TEMPERATURE), np.tile(ndtri(np.array(LEVELS)), (480, 1))
+    scored = []
+    for block in range(3 * 48):
+        one.claim_forecasts(block, series, kinds, 14_400.0, quantiles, np.zeros(480))
+        before = one.intervals.cells["count"][TEMPERATURE, 1]
+        settle(one, block + 1, series, values=np.zeros(480))
+        scored.append(one.intervals.cells["count"][TEMPERATURE, 1] - before)
+
+    assert scored[:47] == [0] * 47
+    assert set(scored[47:]) == {10}
+
+
+def test_a_state_of_an_earlier_release_has_claims_and_factors_without_states() -> None:
+    before, after = filled(), scoring()
+    meta, arrays = unpack(before.dump())
+    later = [f"widening/{name}" for name in SAVED_LATER]
+    for name in (*later, "interval_claims/state"):
+        del arrays[name]
+    after.load(pack(meta, arrays))
+
+    assert len(after.intervals.pending) == len(before.intervals.pending)
+    assert np.array_equal(after.intervals.widening.needed, before.intervals.widening.needed, equal_nan=True)
+
+
+def test_factors_by_state_survive_a_restart() -> None:
+    horizons, four_hours = (300.0, 14_400.0), 14_400.0
+    before, after = scoring(horizons), scoring(horizons)
+    series, kinds = np.arange(96, dtype=np.int64), np.full(96, TEMPERATURE)
+    quantiles, surprise = np.tile(ndtri(np.array(LEVELS)), (96, 1)), np.tile([0.2, 1.5, 9.0], 32)
+    for block in range(120):
+        before.claim_forecasts(block, series, kinds, four_hours, quantiles, np.zeros(96), surprise=surprise)
+        settle(before, block + 1, series, values=4 * surprise)
+    after.load(before.dump())
+
+    shown, off = quantiles[:3], surprise[:3]
+    published = [one.published_quantiles(shown, kinds[:3], four_hours, off) for one in (before, after)]
+    assert np.array_equal(published[0], published[1])
+    assert len(np.unique(published[0][:, -1])) == 3
 
 
 def test_brier_score_and_reliability_are_those_of_the_claims() -> None:

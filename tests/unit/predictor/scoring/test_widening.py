@@ -3,7 +3,8 @@
 import numpy as np
 
 from kernelcast.predictor.arrays import Floats
-from kernelcast.predictor.scoring.widening import LEAST_CLAIMS, REMEMBERED, Widening
+from kernelcast.predictor.scoring.priors import STATES, Prior, states, surprises
+from kernelcast.predictor.scoring.widening import LEAST_CLAIMS, PRIOR_WINDOWS, REMEMBERED, Widening
 
 COVERAGES = (0.5, 0.8, 0.95)
 ROUND = 100
@@ -43,3 +44,62 @@ def test_few_claims_change_nothing() -> None:
     few = np.zeros(LEAST_CLAIMS - 1, np.int64)
     widening.add(few, few, np.full((len(few), len(COVERAGES)), 7.0))
     assert (widening.factors(few, 0) == 1.0).all()
+
+
+LEAD = 10
+
+
+def with_prior(*, quiet: float = 1.0, moving: float = 3.0) -> Widening:
+    """Factors for one class and horizon: errors of a normal distribution, in each state of another scale."""
+    spread = np.abs(np.random.default_rng(5).standard_normal(200))
+    scales = np.array([quiet, *[moving] * (STATES - 1)])
+    needed = np.sort(spread)[None, None, None] * scales[None, :, None, None] * np.ones((1, 1, len(COVERAGES), 1))
+    return Widening(1, 1, COVERAGES, np.array([LEAD]), Prior("simulation", 14_400.0, needed), np.array([True]))
+
+
+def held_at_each_block(widening: Widening, blocks: range, scale: float) -> Floats:
+    """Add ten claims of quiet series at each block; return which share of them the factors before it held."""
+    rng, zeros = np.random.default_rng(blocks.start + 7), np.zeros(10, np.int64)
+    shares = []
+    for block in blocks:
+        needed = np.repeat(scale * np.abs(rng.standard_normal(10))[:, None], len(COVERAGES), axis=1)
+        shares.append((needed <= widening.factors(zeros, 0, zeros)).mean(axis=0))
+        widening.add(zeros, zeros, needed, zeros, block)
+    return np.array(np.mean(shares, axis=0))
+
+
+def test_series_that_are_off_their_forecasts_have_the_factors_of_their_state() -> None:
+    zeros = np.zeros(3, np.int64)
+    found = with_prior().factors(zeros, 0, states(np.array([0.4, np.nan, 2.5])))
+
+    assert found[0].tolist() == found[1].tolist()
+    np.testing.assert_allclose(found[2], 3 * found[0])
+    np.testing.assert_allclose(found[0], [0.674, 1.282, 1.96], rtol=0.2)
+
+
+def test_a_quiet_day_does_not_use_up_the_shipped_width_and_many_do() -> None:
+    """Faults and deploys come on other days; the claims of one horizon share what happened in it."""
+    widening, zero = with_prior(), np.zeros(1, np.int64)
+    before = widening.factors(zero, 0, zero)[0, 2]
+    held_at_each_block(widening, range(6 * LEAD), 0.3)
+    assert widening.factors(zero, 0, zero)[0, 2] > 0.85 * before
+
+    held_at_each_block(widening, range(6 * LEAD, int(20 * PRIOR_WINDOWS) * LEAD, 50 * LEAD + 1), 0.3)
+    assert widening.factors(zero, 0, zero)[0, 2] < 0.5 * before
+
+
+def test_errors_larger_than_the_shipped_ones_are_held_within_some_horizons() -> None:
+    widening = with_prior()
+    assert held_at_each_block(widening, range(2 * LEAD), 1.6)[1] < 0.7
+    assert held_at_each_block(widening, range(2 * LEAD, 12 * LEAD), 1.6)[1] > 0.72
+    np.testing.assert_allclose(
+        held_at_each_block(widening, range(12 * LEAD, 40 * LEAD), 1.6)[:2], [0.5, 0.8], atol=0.04
+    )
+
+
+def test_a_surprise_is_counted_in_half_widths_of_the_side_it_lies_on() -> None:
+    value, median = np.array([4.0, -1.0, 1.0, 0.0, np.nan]), np.zeros(5)
+    found = surprises(value, median, np.array([-2.0, -2.0, 0.0, 0.0, -1.0]), np.array([2.0, 2.0, 0.0, 0.0, 1.0]))
+
+    np.testing.assert_array_equal(found, [2.0, 0.5, np.inf, 0.0, np.nan])
+    assert states(found).tolist() == [2, 0, 2, 0, 0]

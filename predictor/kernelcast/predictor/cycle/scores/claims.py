@@ -89,24 +89,25 @@ class Claims:
                 continue
             quantiles = np.stack([made[row].quantiles[horizon] for row in mine])
             last = np.array([made[row].last for row in mine])
-            self.outcomes.claim_forecasts(block, horizon, np.array(mine), quantiles, last)
+            surprise = np.array([made[row].surprise[horizon] for row in mine])
+            self.outcomes.claim_forecasts(block, horizon, np.array(mine), quantiles, last, surprise)
             for row in mine:
-                self._claim_bounds(row, made[row].generation, block, horizon, made[row].bounds[horizon])
+                self._claim_bounds(row, block, horizon, made[row])
 
-    def published(self, row: int, horizon: float, bounds: Bounds) -> Bounds:
+    def published(self, row: int, horizon: float, found: SeriesForecast) -> Bounds:
         """Bounds of a forecast as they are published: scaled by what past intervals needed, and not negative.
 
         Durations, temperatures of running GPUs, power, memory and shares are never negative; a trend may lead there.
         """
-        mean, lower, upper = self.outcomes.published(row, horizon, bounds)
+        mean, lower, upper = self.outcomes.published(row, horizon, found.bounds[horizon], found.surprise[horizon])
         return max(mean, 0.0), max(lower, 0.0), max(upper, 0.0)
 
-    def _claim_bounds(self, row: int, generation: int, block: int, horizon: float, bounds: Bounds) -> None:
+    def _claim_bounds(self, row: int, block: int, horizon: float, found: SeriesForecast) -> None:
         subject = self._source.subject(row)
         if subject is not None:
             due = block + max(round(horizon / self._block_seconds), 1)
-            _, lower, upper = self.outcomes.published(row, horizon, bounds)
-            self.scores.add(ForecastClaim(due, row, generation, subject.without_variant.metric, lower, upper))
+            _, lower, upper = self.outcomes.published(row, horizon, found.bounds[horizon], found.surprise[horizon])
+            self.scores.add(ForecastClaim(due, row, found.generation, subject.without_variant.metric, lower, upper))
 
     def _settle_coverage(self) -> None:
         """Score the intervals whose block has ended, by the mean of that block."""

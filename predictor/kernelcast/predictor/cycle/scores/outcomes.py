@@ -116,7 +116,9 @@ class Outcomes:
             published = np.where(silent, np.nan, memory.probability[mine])
             self.scoring.claim_breaches(block, self._number[mine], self._class[mine], published)
 
-    def claim_forecasts(self, block: int, horizon: float, rows: Ints, quantiles: Floats, last: Floats) -> Floats:
+    def claim_forecasts(
+        self, block: int, horizon: float, rows: Ints, quantiles: Floats, last: Floats, surprise: Floats
+    ) -> Floats:
         """Claim forecasts of a block; returns their quantiles as they are published, shape (n, levels).
 
         Args:
@@ -125,21 +127,30 @@ class Outcomes:
             rows: Shape (n,), synced.
             quantiles: Shape (n, levels), at `LEVELS`.
             last: Shape (n,), mean of the newest block.
+            surprise: Shape (n,), of this mean; NaN where it is not known.
         """
         classes = self._class[rows]
-        published = self.scoring.published_quantiles(quantiles, classes, horizon)
+        published = self.scoring.published_quantiles(quantiles, classes, horizon, surprise)
         _, first = np.unique(self._number[rows], return_index=True)
         mine = rows[first]
         self.scoring.claim_forecasts(
-            block, self._number[mine], self._class[mine], horizon, quantiles[first], last[first]
+            block,
+            self._number[mine],
+            self._class[mine],
+            horizon,
+            quantiles[first],
+            last[first],
+            surprise=surprise[first],
         )
         return published
 
-    def published(self, row: int, horizon: float, bounds: tuple[float, float, float]) -> tuple[float, float, float]:
+    def published(
+        self, row: int, horizon: float, bounds: tuple[float, float, float], surprise: float
+    ) -> tuple[float, float, float]:
         """Mean, lower and upper bound of a row as they are published."""
         quantiles = np.full((1, len(LEVELS)), np.nan)
         quantiles[0, [MEDIAN, 0, -1]] = bounds
-        found = self.scoring.published_quantiles(quantiles, self._class[[row]], horizon)[0]
+        found = self.scoring.published_quantiles(quantiles, self._class[[row]], horizon, np.array([surprise]))[0]
         return float(found[MEDIAN]), float(found[0]), float(found[-1])
 
     def abstain(self, rows: Ints, reasons: Mapping[Abstention, Bools]) -> None:
