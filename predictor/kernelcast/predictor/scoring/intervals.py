@@ -22,7 +22,7 @@ _PAIRS: Final = tuple((low, high) for _, low, high in COVERAGES)
 
 
 def surprise_of(value: Floats, due: Floats) -> Floats:
-    """Distance of values from what was forecast of them a horizon earlier, in half-widths of the 80 % interval.
+    """Distance of values from their forecasts of a horizon earlier, in half-widths of the 80 % interval.
 
     Args:
         value: Shape (n,).

@@ -52,8 +52,8 @@ def surprises(value: Floats, median: Floats, lower: Floats, upper: Floats) -> Fl
     """Distance of values from the forecasts of them, in half-widths of their 80 % intervals; NaN for unknown ones.
 
     Args:
-        value: Shape (n,), what came.
-        median: Shape (n,), what was forecast.
+        value: Shape (n,), the values.
+        median: Shape (n,), their forecasts.
         lower: Shape (n,), lower bound of the interval.
         upper: Shape (n,), its upper bound.
     """

@@ -195,6 +195,8 @@ def _mixed(prior: Floats, share: float, needed: Floats, weight: Floats) -> tuple
     mass = float(weight.sum())
     if mass == 0.0:
         return prior, np.ones(len(prior))
+    # A few claims of a state are no distribution, however long it took.
+    share = 1.0 - (1.0 - share) * min(len(needed) / LEAST_CLAIMS, 1.0)
     weights = np.r_[np.full(len(prior), share / len(prior)), weight / mass * (1.0 - share)]
     return np.r_[prior, needed], weights
 

@@ -88,6 +88,16 @@ def test_a_quiet_day_does_not_use_up_the_shipped_width_and_many_do() -> None:
     assert widening.factors(zero, 0, zero)[0, 2] < 0.5 * before
 
 
+def test_one_broken_series_does_not_widen_the_intervals_of_its_state() -> None:
+    widening, zero, moving = with_prior(), np.zeros(1, np.int64), np.full(1, 2)
+    before = widening.factors(zero, 0, moving)
+    widening.add(zero, zero, np.full((1, len(COVERAGES)), 500.0), moving, 0)
+    for block in range(LEAD, 12 * LEAD, LEAD):
+        widening.add(zero, zero, np.full((1, len(COVERAGES)), 0.5), zero, block)
+
+    np.testing.assert_allclose(widening.factors(zero, 0, moving)[0, :2], before[0, :2], rtol=0.1)
+
+
 def test_errors_larger_than_the_shipped_ones_are_held_within_some_horizons() -> None:
     widening = with_prior()
     assert held_at_each_block(widening, range(2 * LEAD), 1.6)[1] < 0.7
