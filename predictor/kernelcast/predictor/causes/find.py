@@ -120,7 +120,17 @@ def find(rows: FeatureRows, rules: Sequence[Rule] = RULES) -> list[Found]:
     for rule in rules:
         for number in np.flatnonzero(_holds(rows, rule)).tolist():
             held[number].add(rule)
-    return [_found(rows, number, row) for number, row in enumerate(held)]
+    known = _known(rows).tolist()
+    nothing = {True: Found(reason=Excuse.NORMAL), False: Found(reason=Excuse.NO_DATA)}
+    return [_found(rows, number, row) if row.rules else nothing[known[number]] for number, row in enumerate(held)]
+
+
+def _known(rows: FeatureRows) -> Bools:
+    """Whether any feature of each row is known, shape (n,)."""
+    known = np.zeros(len(rows), dtype=np.bool_)
+    for column in rows.columns.values():
+        known |= ~np.isnan(column.figure)
+    return known
 
 
 def _holds(rows: FeatureRows, rule: Rule) -> Bools:
@@ -146,6 +156,7 @@ def _satisfied(figure: Floats, condition: Condition) -> Bools:
 
 
 def _found(rows: FeatureRows, number: int, row: _Row) -> Found:
+    """The causes of a row for which a rule holds, else the first reason why there is none."""
     causes = tuple(
         FoundCause(rule.result, Severity.PAGE if rule.page else Severity.TICKET, _evidence(rows, number, rule))
         for rule in row.rules
@@ -154,8 +165,7 @@ def _found(rows: FeatureRows, number: int, row: _Row) -> Found:
     if causes:
         return Found(causes)
     excuses = [rule.result for rule in row.rules if isinstance(rule.result, Excuse)]
-    known = any(not np.isnan(column.figure[number]) for column in rows.columns.values())
-    return Found(reason=excuses[0] if excuses else Excuse.NORMAL if known else Excuse.NO_DATA)
+    return Found(reason=excuses[0])
 
 
 def _evidence(rows: FeatureRows, number: int, rule: Rule) -> tuple[FindingEvidence, ...]:

@@ -193,6 +193,12 @@ def _step_noise(values: Floats) -> Floats:
 
 def _load_effect(values: Floats, load: Floats) -> Floats:
     """The part of each block that the load explains, relative to the last hour's load; 0 where no load is known."""
+    known = np.isfinite(load).any(axis=1)
+    if not known.all():
+        found = np.zeros(values.shape)
+        if known.any():
+            found[known] = _load_effect(values[known], load[known])
+        return found
     day, recent = values[:, -DAY_BLOCKS:], load[:, -DAY_BLOCKS:]
     moved, by_load = day[:, 2:] - day[:, :-2], recent[:, 2:] - recent[:, :-2]
     both = np.isfinite(moved) & np.isfinite(by_load)
@@ -206,6 +212,8 @@ def _load_effect(values: Floats, load: Floats) -> Floats:
 
 def _load_step(load: Floats) -> Ints:
     """Place after the last large change of the load within three blocks; 0 where there is none."""
+    if not np.isfinite(load).any():
+        return np.zeros(len(load), dtype=np.int64)
     before, after = load[:, :-3], load[:, 3:]
     highest = np.nan_to_num(load).max(axis=1, initial=0.0)
     large = np.nan_to_num(np.abs(after - before)) > np.maximum(2 * _LOAD_STEP_RATIO * highest, 1e-9)[:, None]

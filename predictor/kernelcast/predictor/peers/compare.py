@@ -17,6 +17,8 @@ def median(values: Floats, axis: int, *, lower: bool = False) -> Floats:
 
     With `lower`, the lower middle one of an even number of values, not the mean of both.
     """
+    if values.shape[axis] == 1:
+        return np.asarray(np.squeeze(values, axis=axis))
     ranked = np.sort(values, axis=axis)
     known = np.sum(~np.isnan(values), axis=axis, keepdims=True)
     low = np.take_along_axis(ranked, np.maximum((known - 1) // 2, 0), axis=axis)
@@ -37,7 +39,17 @@ def scatter(deviations: Floats) -> float:
     of the healthy ones: two slow members of four make all four deviate.
     """
     known = np.abs(deviations[~np.isnan(deviations)])
-    return float(np.quantile(known, LOW_QUANTILE)) / LOW_QUANTILE_OF_NORMAL if len(known) else float("nan")
+    return float(_quantile(known, LOW_QUANTILE)) / LOW_QUANTILE_OF_NORMAL if len(known) else float("nan")
+
+
+def _quantile(values: Floats, share: float) -> float:
+    """A quantile, linear between two values as numpy's own, which takes ten times as long for a few hundred values."""
+    ranked = np.sort(values)
+    place = share * (len(ranked) - 1)
+    below = int(place)
+    part = place - below
+    low, high = float(ranked[below]), float(ranked[min(below + 1, len(ranked) - 1)])
+    return high - (high - low) * (1 - part) if part >= 0.5 else low + (high - low) * part
 
 
 def others_median(grid: Floats, *, lower: bool = False) -> Floats:
@@ -51,7 +63,7 @@ def others_median(grid: Floats, *, lower: bool = False) -> Floats:
         The shape of `grid`; NaN where no other value exists.
     """
     order = np.argsort(grid, axis=1, kind="stable")
-    ranked = np.take_along_axis(grid, order, axis=1)
+    ranked = _along(grid, order)
     position: Ints = np.argsort(order, axis=1, kind="stable").astype(np.int64)
     known = np.sum(~np.isnan(grid), axis=1, keepdims=True)
     others: Ints = np.where(np.isnan(grid), known, known - 1).astype(np.int64)
@@ -93,4 +105,11 @@ def _without_own(ranked: Floats, position: Ints, index: Ints) -> Floats:
     last = ranked.shape[1] - 1
     kept = np.clip(index, 0, last)
     shifted = np.where(kept >= position, np.minimum(kept + 1, last), kept)
-    return np.asarray(np.take_along_axis(ranked, shifted, axis=1))
+    return _along(ranked, shifted)
+
+
+def _along(values: Floats, index: Ints) -> Floats:
+    """Values by their index along axis 1."""
+    if values.ndim == 2:
+        return np.asarray(values[np.arange(len(values))[:, np.newaxis], index])
+    return np.asarray(np.take_along_axis(values, index, axis=1))

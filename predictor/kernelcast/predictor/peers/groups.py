@@ -1,6 +1,6 @@
 """Peer groups: which members do equal work, and a grid of groups and replicas to compare them in."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -27,6 +27,11 @@ class PeerGroups:
     row: Ints
     column: Ints
     aligned: bool = True
+    _shape: tuple[int, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        shape = (int(self.row.max(initial=-1)) + 1, int(self.column.max(initial=-1)) + 1)
+        object.__setattr__(self, "_shape", shape)
 
     @classmethod
     def unaligned(cls, group: Ints) -> "PeerGroups":
@@ -63,7 +68,7 @@ class PeerGroups:
     @property
     def rows(self) -> int:
         """Number of groups."""
-        return int(self.row.max(initial=-1)) + 1
+        return self._shape[0]
 
     @property
     def alone(self) -> bool:
@@ -84,8 +89,7 @@ class PeerGroups:
         Returns:
             Shape (groups, replicas) or (groups, replicas, k); NaN where there is no member.
         """
-        columns = int(self.column.max(initial=-1)) + 1
-        laid = np.full((self.rows, columns, *values.shape[1:]), np.nan)
+        laid = np.full((*self._shape, *values.shape[1:]), np.nan)
         laid[self.row, self.column] = values
         return laid
 

@@ -78,7 +78,7 @@ class Persistence:
             Shape (n,) each: slow at this step, finding started, finding ended.
         """
         known = ~np.isnan(excess)
-        slow = known & (np.nan_to_num(excess) > np.where(self.active, limit / 2, limit))
+        slow = known & (excess > np.where(self.active, limit / 2, limit))
         healthy = self._healthy_rate()
         gain = np.where(slow, np.log(SLOW_WHEN_FAULTY / healthy), np.log((1 - SLOW_WHEN_FAULTY) / (1 - healthy)))
         self.evidence = np.clip(

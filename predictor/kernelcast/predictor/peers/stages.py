@@ -41,9 +41,14 @@ class HiddenStages:
             limit: Excess above which a step is slow.
         """
         young = ~np.isnan(ratios) & (self._learnt < FIRST_STEPS)
-        level = np.where(young, self._first_level(ratios), median(self._recent, axis=0))
+        level = median(self._recent, axis=0)
+        if young.any():
+            level = np.where(young, self._first_level(ratios), level)
         apart = np.abs(level) > limit / 2
-        stages = self._alike(level, (young & apart) | self.members)
+        chosen = (young & apart) | self.members
+        if not chosen.any():
+            return np.zeros(self._groups.size)
+        stages = self._alike(level, chosen)
         several = np.bincount(stages)[stages] > 1
         self.members = np.where(young, several, self.members) & apart
         if not self.members.any():

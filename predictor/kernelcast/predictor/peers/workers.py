@@ -59,7 +59,7 @@ class WorkerTest:
     def __init__(self, groups: PeerGroups) -> None:
         self._groups = groups
         self._by_peers: Bools = groups.peers >= FEWEST_PEERS
-        self._past = OwnPast(groups.size)
+        self._past = None if self._by_peers.all() else OwnPast(groups.size)
         self._shared = SharedWork(groups)
         self._stages = None if groups.aligned else HiddenStages(groups)
         self._recent: Floats = np.full((SCALE_STEPS, groups.size), np.nan)
@@ -89,7 +89,8 @@ class WorkerTest:
         self._recent[slot] = ratios.deviation
         self._steps += 1
         slow, started, ended = self.persistence.update(ratios.excess, self.limit())
-        self._past.learn(median(step.unit_seconds, axis=1), self.suspects)
+        if self._past is not None:
+            self._past.learn(median(step.unit_seconds, axis=1), self.suspects)
         if self._stages is not None:
             self._stages.learn(ratios.to_group, self.suspects)
         return ratios, slow, started, ended
@@ -107,35 +108,50 @@ class WorkerTest:
         return float(np.fmax(SMALLEST_EXCESS, LIMIT_IN_SIGMA * sigma))
 
     def _compare(self, step: PeerStep) -> WorkerRatios:
-        groups = self._groups
+        groups, limit = self._groups, self.limit()
         own = step.mean_seconds
         peers = groups.members(others_known(groups.grid(own))).astype(np.int64)
         peers_seconds = groups.members(others_median(groups.grid(own)))
-        typical_seconds = median(step.unit_seconds, axis=1)
-        past_seconds = self._past.reference(typical_seconds)
+        to_peers = log_ratio(own, peers_seconds)
         enough = self._by_peers & (peers >= FEWEST_PEERS)
+        ratio = np.where(enough, to_peers, np.nan)
+        to_group = np.minimum(ratio, self._typical(step)) if step.unit_seconds.shape[1] > 1 else ratio
+        usual = self._usual(to_group, limit)
+        past_seconds, from_past, against_past = self._against_past(step)
         reference = np.where(enough, peers_seconds, np.where(self._by_peers, np.nan, past_seconds))
-        ratio = log_ratio(own, np.where(enough, peers_seconds, np.nan))
-        units = groups.grid(step.unit_seconds)
-        typical = groups.members(median(log_ratio(units, others_median(units)), axis=2))
-        to_group = np.minimum(ratio, typical)
-        usual = self._usual(to_group)
-        from_past = log_ratio(typical_seconds, past_seconds)
-        against_past = without_stage(groups, from_past, np.where(self.persistence.active, np.nan, from_past))
         raw = np.where(enough, to_group - usual, np.where(self._by_peers, np.nan, against_past))
-        excess = self._shared.without(raw, np.where(self.persistence.active, np.nan, raw), self.limit())
+        excess = self._shared.without(raw, np.where(self.persistence.active, np.nan, raw), limit)
         return WorkerRatios(
             excess,
             np.where(np.abs(raw) < np.abs(excess), raw, excess),
             np.where(enough, ratio - usual, from_past),
             reference * np.where(enough, np.exp(usual), 1.0),
             peers,
-            np.nan_to_num(log_ratio(own, peers_seconds), nan=0.0) > SLOWER_THAN_PEERS,
+            np.nan_to_num(to_peers, nan=0.0) > SLOWER_THAN_PEERS,
             to_group,
         )
 
-    def _usual(self, to_group: Floats) -> Floats:
+    def _typical(self, step: PeerStep) -> Floats:
+        """Log ratio to the peers that is typical for the units of each worker, shape (n,)."""
+        units = self._groups.grid(step.unit_seconds)
+        return self._groups.members(median(log_ratio(units, others_median(units)), axis=2))
+
+    def _against_past(self, step: PeerStep) -> tuple[Floats, Floats, Floats]:
+        """Expected time by the own past, log ratio to it, and that without the part of the group, shape (n,) each.
+
+        All are NaN where every worker has peers: then nothing needs them.
+        """
+        if self._past is None:
+            unknown = np.full(self._groups.size, np.nan)
+            return unknown, unknown, unknown
+        typical_seconds = median(step.unit_seconds, axis=1)
+        past_seconds = self._past.reference(typical_seconds)
+        ratio = log_ratio(typical_seconds, past_seconds)
+        without = without_stage(self._groups, ratio, np.where(self.persistence.active, np.nan, ratio))
+        return past_seconds, ratio, without
+
+    def _usual(self, to_group: Floats, limit: float) -> Floats:
         """Log ratio to the peers that is usual for each worker; 0 but in stages that the groups do not show."""
         if self._stages is None:
             return np.zeros(self._groups.size)
-        return self._stages.usual(to_group, self.persistence.active, self.limit())
+        return self._stages.usual(to_group, self.persistence.active, limit)

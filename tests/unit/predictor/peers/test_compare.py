@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelcast.predictor.peers import PeerGroups, busy_from_waits
-from kernelcast.predictor.peers.compare import log_ratio, others_median, scatter, without_shared
+from kernelcast.predictor.peers.compare import (
+    LOW_QUANTILE,
+    LOW_QUANTILE_OF_NORMAL,
+    log_ratio,
+    others_median,
+    scatter,
+    without_shared,
+)
 
 GRIDS = arrays.arrays(
     np.float64,
@@ -53,6 +60,13 @@ def test_two_slow_members_of_four_do_not_widen_the_scatter_beyond_a_fifth() -> N
     healthy[:, :2] += 0.5
     healthy[:, 2:4] -= 0.2
     assert 0.008 < scatter(healthy) < 0.03
+
+
+@given(arrays.arrays(np.float64, st.integers(1, 70), elements=st.floats(-5, 5) | st.just(math.nan)))
+def test_the_scatter_is_the_quantile_of_numpy(deviations: np.ndarray) -> None:
+    known = np.abs(deviations[~np.isnan(deviations)])
+    expected = np.quantile(known, LOW_QUANTILE) / LOW_QUANTILE_OF_NORMAL if len(known) else np.nan
+    np.testing.assert_array_equal(scatter(deviations), expected)
 
 
 def test_the_rank_that_waits_least_was_busy_longest() -> None:
