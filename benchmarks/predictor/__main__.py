@@ -46,6 +46,7 @@ def main() -> int:
     parser.add_argument("name", choices=available(), help="the benchmark")
     parser.add_argument("--data", type=Path, help="folder or file with recordings; default: the shared ones")
     parser.add_argument("--seed", type=int, default=1, help="of everything random; default: 1")
+    parser.add_argument("--seeds", type=int, metavar="K", help="seeds from --seed on, of the fleet only; default: 5")
     parser.add_argument("--series", type=int, help="number of series, for scale and restart; default: 100000")
     parser.add_argument("--small", action="store_true", help="a small case, to try a change; of the fleet only")
     parser.add_argument("--deep", action="store_true", help="with fitted models as well; forecast and observability")
@@ -55,7 +56,9 @@ def main() -> int:
         parser.error(f"--data {chosen.data} does not exist")
     started = time.process_time()
     module = import_module(_module(chosen.name))
-    result = module.run(Options(chosen.data, chosen.seed, chosen.series, small=chosen.small, deep=chosen.deep))
+    result = module.run(
+        Options(chosen.data, chosen.seed, chosen.series, chosen.small, chosen.deep, chosen.seeds, chosen.json)
+    )
     result["processor_seconds"] = round(time.process_time() - started, 2)
     sys.stdout.write(module.table(result) + "\n")
     if chosen.json is not None:

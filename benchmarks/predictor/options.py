@@ -18,6 +18,8 @@ class Options:
         series: Number of series, where a benchmark has a choice; None for its default.
         small: Whether to measure a small case, to try a change in minutes; its figures show nothing else.
         deep: Whether to fit models of statsmodels as well, and to score forecasts with them beside those without.
+        seeds: Number of seeds, from `seed` on; None for the default. Of the fleet only.
+        json: File for all figures; the fleet writes it after each seed.
     """
 
     data: Path | None
@@ -25,6 +27,8 @@ class Options:
     series: int | None = None
     small: bool = False
     deep: bool = False
+    seeds: int | None = None
+    json: Path | None = None
 
     def recordings(self, name: str) -> Path:
         """The folder with recordings; without one the program ends with exit code 2.

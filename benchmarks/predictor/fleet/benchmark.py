@@ -1,11 +1,15 @@
 """The benchmark of a fleet: seeds, table, and the confusion of causes."""
 
+import json
+import sys
+import time
 from collections import Counter
 from typing import Any, Final
 
 from benchmarks.predictor.fleet import peers
-from benchmarks.predictor.fleet.engine import FleetEngine
-from benchmarks.predictor.fleet.layout import FleetSize
+from benchmarks.predictor.fleet.engine import Change, FleetEngine
+from benchmarks.predictor.fleet.layout import DAY_STEPS, FleetSize
+from benchmarks.predictor.fleet.progress import Progress
 from benchmarks.predictor.fleet.recording import record
 from benchmarks.predictor.fleet.score import score
 from benchmarks.predictor.options import Options
@@ -16,9 +20,32 @@ GOALS: Final = {"right": 45, "faults": 50, "pages_per_day": 5}
 
 
 def run(options: Options) -> dict[str, Any]:
-    """Score five fleets, from the given seed on, with ten faults each."""
+    """Score fleets of some seeds, five by default, with ten faults each; writes the figures after each seed."""
     size = SMALL if options.small else FleetSize()
-    seeds = [run_seed(options.seed + number, size) for number in range(SEEDS)]
+    seeds: list[dict[str, Any]] = []
+    for seed in range(options.seed, options.seed + (options.seeds or SEEDS)):
+        seeds.append(run_seed(seed, size, Progress(sys.stderr)))
+        if options.json is not None:
+            options.json.write_text(json.dumps(_together(size, seeds), indent=2) + "\n")
+    return _together(size, seeds)
+
+
+def run_seed(seed: int, size: FleetSize, progress: Progress) -> dict[str, Any]:
+    """Score one fleet with the engine and with its peers."""
+    started = time.process_time()
+    recording = record(seed, size)
+    changes: list[Change] = []
+    ends = range(DAY_STEPS, size.steps + 1)
+    for number, changed in enumerate(FleetEngine(recording).steps(ends), 1):
+        changes += changed
+        progress.show(seed, recording, (number, len(ends)), changes)
+    progress.end()
+    found = score(recording, changes)
+    rates = peers.pages_per_day(recording)
+    return {"seed": seed, **found, "peers": rates, "processor_seconds": round(time.process_time() - started, 1)}
+
+
+def _together(size: FleetSize, seeds: list[dict[str, Any]]) -> dict[str, Any]:
     confusion: Counter[tuple[str, str]] = Counter()
     for one in seeds:
         confusion.update((result["expected"], result["found"]) for result in one["results"])
@@ -33,13 +60,6 @@ def run(options: Options) -> dict[str, Any]:
         "confusion": [{"expected": a, "found": b, "count": n} for (a, b), n in sorted(confusion.items())],
         "seeds": seeds,
     }
-
-
-def run_seed(seed: int, size: FleetSize) -> dict[str, Any]:
-    """Score one fleet with the engine and with its peers."""
-    recording = record(seed, size)
-    found = score(recording, list(FleetEngine(recording).run()))
-    return {"seed": seed, **found, "peers": peers.pages_per_day(recording)}
 
 
 def table(result: dict[str, Any]) -> str:

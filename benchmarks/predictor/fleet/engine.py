@@ -6,24 +6,22 @@ from typing import Final
 
 import numpy as np
 from benchmarks.predictor.fleet.layout import DAY_STEPS, IDLE, RACK_PATTERN, STEP_SECONDS, Job
+from benchmarks.predictor.fleet.passages import JUDGED, Passages, passages
 from benchmarks.predictor.fleet.recording import Recording
 
 from kernelcast.predictor.alarms.alarms import Alarms
 from kernelcast.predictor.alarms.settings import AlarmSettings
-from kernelcast.predictor.arrays import Floats, Ints
+from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.causes import from_peers
 from kernelcast.predictor.causes.features import features
 from kernelcast.predictor.causes.find import Found, find
 from kernelcast.predictor.causes.observed import Around, Observed
 from kernelcast.predictor.cycle.causes.device_faults import observed_finding
-from kernelcast.predictor.passage.alarms import AlarmState
-from kernelcast.predictor.passage.calibration import shipped
-from kernelcast.predictor.passage.run import BlockResult, DetectorOptions, run
-from kernelcast.predictor.passage.series import BLOCK_SECONDS, SeriesBlocks, Traits
 from kernelcast.predictor.peers.detector import PeerDetector
 from kernelcast.predictor.peers.groups import PeerGroups
 from kernelcast.predictor.peers.panel import PeerStep
 from kernelcast.wire.catalogue import kernel
+from kernelcast.wire.catalogue.cause_rules import Excuse
 from kernelcast.wire.catalogue.devices import device
 from kernelcast.wire.catalogue.meanings import MEANINGS, Cause
 from kernelcast.wire.findings import Finding, FindingState, Scope, Severity
@@ -41,7 +39,6 @@ COMPANIONS: Final = (
 SPEED: Final = frozenset(
     {Cause.POWER_BRAKE, Cause.THERMAL, Cause.HARDWARE_SLOWDOWN, Cause.CLOCK_LOW, Cause.CONTENTION, Cause.AGEING}
 )
-JUDGED: Final = (device.GPU_TEMP, device.FB_USED, kernel.DURATION)
 PREDICTED: Final = frozenset(
     {
         Cause.THERMAL,
@@ -65,11 +62,15 @@ class Change:
 
 
 class FleetEngine:
-    """The engine over one recording, in order of time."""
+    """The engine over one recording, in order of time.
+
+    Attributes:
+        alarms: The control of alarms.
+    """
 
     def __init__(self, recording: Recording, settings: AlarmSettings | None = None) -> None:
         self._recording = recording
-        self._alarms = Alarms(settings or AlarmSettings(rack_pattern=RACK_PATTERN))
+        self.alarms = Alarms(settings or AlarmSettings(rack_pattern=RACK_PATTERN))
         self._labels = [_device_labels(recording, gpu) for gpu in range(recording.size.gpus)]
         self._found: list[Found] = [Found()] * recording.size.gpus
         self._kernel_found: list[Found] = self._found
@@ -79,48 +80,49 @@ class FleetEngine:
     def run(self, ends: range | None = None) -> Iterator[Change]:
         """Evaluate the fleet after some numbers of intervals; by default after each one beyond the first day."""
         recording = self._recording
-        ends = ends or range(DAY_STEPS, recording.size.steps + 1)
-        rows = len(JUDGED) * recording.size.gpus
-        options = DetectorOptions(calibration=shipped())
-        traits = _traits(recording)
-        for moment in run(_blocks(recording), traits, options, ends=ends, alarms=AlarmState.quiet(rows)):
-            step = moment.end - 1
-            alerts = moment.alarms.firing | moment.found.beyond
-            if moment.end % CAUSE_STEPS == 0 or (alerts & ~self._alerts).any():
-                self._look_for_causes(moment.end)
-            self._alerts = alerts
-            candidates = {(one.metric, one.labels): one for one in self._candidates(moment)}
-            for finding in self._alarms.step(candidates.values(), rows, START_NS + moment.end * STEP_NS):
-                yield Change(step, finding)
+        for changes in self.steps(ends or range(DAY_STEPS, recording.size.steps + 1)):
+            yield from changes
 
-    def _candidates(self, moment: BlockResult) -> Iterator[Finding]:
+    def steps(self, ends: range) -> Iterator[list[Change]]:
+        """Evaluate the fleet after some numbers of intervals; yields what each evaluation has changed."""
+        recording = self._recording
+        rows = len(JUDGED) * recording.size.gpus
+        for moment in passages(recording, ends):
+            if moment.end % CAUSE_STEPS == 0 or (moment.alerts & ~self._alerts).any():
+                self._look_for_causes(moment.end)
+            self._alerts = moment.alerts
+            candidates = {(one.metric, one.labels): one for one in self._candidates(moment)}
+            found = self.alarms.step(candidates.values(), rows, START_NS + moment.end * STEP_NS)
+            yield [Change(moment.end - 1, finding) for finding in found]
+
+    def _candidates(self, moment: Passages) -> Iterator[Finding]:
         yield from self._observed(moment.end)
         yield from self._stragglers(moment.end)
         yield from self._passages(moment)
 
-    def _passages(self, moment: BlockResult) -> Iterator[Finding]:
+    def _passages(self, moment: Passages) -> Iterator[Finding]:
         """Series that reach their limit, or have passed it."""
         gpus = self._recording.size.gpus
-        found, beyond = moment.found, moment.found.beyond
-        highest = np.nan_to_num(found.passage.probability).max(axis=1)
-        for row in np.flatnonzero(self._alerts).tolist():
+        for row in np.flatnonzero(moment.alerts).tolist():
             metric, gpu = JUDGED[row // gpus], row % gpus
             labels = self._labels_of(metric is kernel.DURATION, gpu, moment.end - 1)
             meaning = MEANINGS[metric.prometheus_name]
-            seen = self._kernel_found if metric is kernel.DURATION else self._found
-            cause = seen[gpu].first_of(frozenset({meaning.cause}) | meaning.other_causes)
+            seen = (self._kernel_found if metric is kernel.DURATION else self._found)[gpu]
+            if metric is kernel.DURATION and seen.reason is Excuse.SOFTWARE_POWER_CAP:
+                continue  # as `cycle.causes.explanations`: the clock is low on purpose, the kernel itself is not slow
+            cause = seen.first_of(frozenset({meaning.cause}) | meaning.other_causes)
             yield Finding(
                 finding_id="",
                 cause=meaning.cause if cause is None else cause.cause,
-                state=FindingState.PASSED if beyond[row] else FindingState.PREDICTED,
+                state=FindingState.PASSED if moment.beyond[row] else FindingState.PREDICTED,
                 severity=Severity.PAGE if cause is None else cause.severity,
                 scope=Scope.SERIES,
                 labels=labels,
                 metric=metric.prometheus_name,
-                value=float(found.trend.level[row]),
-                limit=float(found.limit[row]),
-                probability=float(highest[row]),
-                seconds_to_limit=_times(found.passage.seconds[row]),
+                value=float(moment.level[row]),
+                limit=float(moment.limit[row]),
+                probability=float(moment.probability[row]),
+                seconds_to_limit=_times(moment.seconds[row]),
                 evidence=() if cause is None else cause.evidence,
             )
 
@@ -194,39 +196,6 @@ def _device_labels(recording: Recording, gpu: int) -> tuple[tuple[str, str], ...
 def _peer_detector(job: Job) -> PeerDetector:
     """All ranks of a job are peers: they do the same work."""
     return PeerDetector(PeerGroups.unaligned(np.zeros(len(job.gpus), dtype=np.int64)))
-
-
-def _traits(recording: Recording) -> Traits:
-    gpus = recording.size.gpus
-    meanings = [MEANINGS[metric.prometheus_name] for metric in JUDGED]
-    total = recording.values[device.FB_USED.prometheus_name] + recording.values[device.FB_FREE.prometheus_name]
-    limits = (
-        recording.values[device.SLOWDOWN_TEMP.prometheus_name][:, 0],
-        0.97 * np.nanmax(total, axis=1),
-        np.full(gpus, np.nan),
-    )
-    settling: Ints = np.array([round(one.settling_seconds / BLOCK_SECONDS) for one in meanings], dtype=np.int64)
-    return Traits(
-        limit=np.concatenate(limits),
-        baseline_ratio=np.repeat([one.own_ratio or np.nan for one in meanings], gpus),
-        below=np.zeros(len(JUDGED) * gpus, dtype=np.bool_),
-        resolution=np.repeat([one.resolution for one in meanings], gpus),
-        settling_blocks=np.repeat(settling, gpus),
-    )
-
-
-def _blocks(recording: Recording) -> SeriesBlocks:
-    """Each recorded value is a block."""
-    values = np.concatenate([recording.values[metric.prometheus_name] for metric in JUDGED])
-    power = recording.values[device.POWER_USAGE.prometheus_name]
-    without: Floats = np.full(power.shape, np.nan)
-    return SeriesBlocks(
-        mean=values,
-        median=values,
-        load=np.concatenate([power, without, without]),
-        process=np.tile(recording.process, (len(JUDGED), 1)),
-        version=np.tile(recording.version, (len(JUDGED), 1)),
-    )
 
 
 def _times(seconds: Floats) -> tuple[float | None, float | None, float | None]:

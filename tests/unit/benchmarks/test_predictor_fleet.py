@@ -1,15 +1,21 @@
 """The simulated fleet, the engine over it, and the scores of its pages."""
 
+import io
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmarks.predictor.fleet import benchmark
 from benchmarks.predictor.fleet.engine import Change, FleetEngine
 from benchmarks.predictor.fleet.faults import DRAWS, Injected
 from benchmarks.predictor.fleet.layout import DAY_STEPS, IDLE, FleetSize
 from benchmarks.predictor.fleet.peers import FIXED, LINEAR, pages_per_day
+from benchmarks.predictor.fleet.progress import Progress
 from benchmarks.predictor.fleet.recording import Recording, record
 from benchmarks.predictor.fleet.score import NONE, score
+from benchmarks.predictor.options import Options
 
 from kernelcast.exporter.simulate.physics import SLOWDOWN_TEMP_C
 from kernelcast.wire.catalogue import kernel
@@ -119,3 +125,49 @@ def test_the_engine_pages_a_brake_and_lost_lanes_of_a_small_fleet_once_each() ->
         ("pcie_link", True, 1),
     ]
     assert found["false_pages"] == []
+
+
+def test_no_kernel_is_slow_while_the_operator_lowers_the_power_limit() -> None:
+    recording = record(4, FleetSize(gpus=128, days=3, faults=8))
+    # The clocks of a third of the nodes are 7 % lower from interval 368 to 379; kernels there take 4 % longer.
+    capped = recording.values[device.CLOCK_EVENT_REASONS.prometheus_name][:, 368:380] == 4
+    assert capped[33].all()
+    candidates: list[Finding] = []
+    for _ in (engine := FleetEngine(recording)).steps(range(364, 381)):
+        candidates += [one.latest for one in engine.alarms.candidates.by_series.values()]
+    assert candidates
+    assert not [one for one in candidates if one.metric == kernel.DURATION.prometheus_name]
+
+
+def test_progress_is_a_line_a_minute_in_a_log_and_an_early_line_on_a_terminal(fleet: Recording) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    for stream, lines in ((io.StringIO(), 2), (Terminal(), 40)):
+        now = iter(range(0, 1000, 3))
+        progress = Progress(stream, lambda now=now: next(now))  # type: ignore[misc]
+        for step in range(1, 41):
+            progress.show(5, fleet, (step, 864), [])
+        printed = stream.getvalue()
+        assert printed.count("seed 5") == lines
+        assert f"step 40 of 864, day 1.14, 0 of {len(fleet.faults)} faults found, 0 pages, about 41 min left" in printed
+
+
+def test_a_run_that_is_stopped_keeps_the_seeds_that_it_has_finished(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    done = {"faults": 1, "right": 1, "pages_per_day": 2, "results": [{"expected": "thermal", "found": "thermal"}]}
+
+    def stopped(seed: int, *_: object) -> dict[str, object]:
+        if seed == 9:
+            raise KeyboardInterrupt
+        return {"seed": seed, **done}
+
+    monkeypatch.setattr(benchmark, "run_seed", stopped)
+    file = tmp_path / "fleet.json"
+    with pytest.raises(KeyboardInterrupt):
+        benchmark.run(Options(None, 7, seeds=3, json=file))
+    kept = json.loads(file.read_text())
+    assert [one["seed"] for one in kept["seeds"]] == [7, 8]
+    assert (kept["right"], kept["faults"]) == (2, 2)
