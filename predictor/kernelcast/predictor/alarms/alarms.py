@@ -2,6 +2,7 @@
 
 # `FindingLog` calls `Alarms.step` once a cycle, writes the findings that it returns to Kafka, and saves its state.
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -11,7 +12,7 @@ from kernelcast.predictor.alarms.bars import bars
 from kernelcast.predictor.alarms.budget import DAY_NS, PageBudget
 from kernelcast.predictor.alarms.candidates import FindingCandidate, FindingCandidates
 from kernelcast.predictor.alarms.findings import Open, build, is_news, new_id, over
-from kernelcast.predictor.alarms.grouping import CandidateGroup, groups
+from kernelcast.predictor.alarms.grouping import CandidateGroup, groups, joining, unit_of
 from kernelcast.predictor.alarms.racks import RackOf, rack_of
 from kernelcast.predictor.alarms.settings import AlarmSettings
 from kernelcast.predictor.alarms.state import AlarmSnapshot
@@ -83,7 +84,7 @@ class Alarms:
         """
         self.candidates.close_deploys(deploys_over)
         self.candidates.update(found, time_ns)
-        self.candidates.accept(watched, bars(self.known, time_ns))
+        self._accept(watched, time_ns)
         members = self._regroup(time_ns)
         ended = [self._end(one, time_ns, deploys_over) for one in list(self._open.values()) if not one.members]
         changed = self._describe(members, time_ns)
@@ -110,6 +111,15 @@ class Alarms:
             one.members = {each.key for each in snapshot.candidates if each.finding_id == one.finding_id}
         self._summary = snapshot.summary
         self.budget.paged_ns = dict(snapshot.paged_ns)
+
+    def _accept(self, watched: int, time_ns: int) -> None:
+        """Accept candidates that are strong enough, and those that they explain."""
+        candidates = self.candidates
+        candidates.accept(watched, bars(self.known, time_ns), lambda found: unit_of(found, self._rack_of))
+        # Within a unit that has a fault, all that have a prediction are watched: m = k in e-BH.
+        least = -math.log(self._settings.false_discovery_ratio)
+        for one in joining(candidates.by_series.values(), self._rack_of, least):
+            one.is_accepted = True
 
     def _regroup(self, time_ns: int) -> dict[str, Sequence[FindingCandidate]]:
         """Assign accepted candidates to findings; returns each finding's members."""

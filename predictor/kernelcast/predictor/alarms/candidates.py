@@ -2,8 +2,9 @@
 
 # `Alarms.step` updates them once a cycle and groups the accepted ones into findings.
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from kernelcast.predictor.alarms import discovery
 from kernelcast.predictor.alarms.settings import AlarmSettings
@@ -29,6 +30,7 @@ class FindingCandidate:
         begins_ns: Times at which it appeared, also after a break, the newest last; at most `AlarmSettings.flaps`.
         is_accepted: Whether it belongs to a finding.
         finding_id: That finding; empty before.
+        log_e: Logarithm of the e-value of a prediction in the last cycle; negative infinity for another candidate.
     """
 
     latest: Finding
@@ -37,6 +39,7 @@ class FindingCandidate:
     begins_ns: tuple[int, ...]
     is_accepted: bool = False
     finding_id: str = ""
+    log_e: float = field(default=-math.inf, compare=False)
 
     @property
     def series(self) -> SeriesKey:
@@ -99,25 +102,30 @@ class FindingCandidates:
         seconds = max(settings.quiet_seconds, settings.clear_seconds) if flapping else settings.clear_seconds
         return round(seconds * NANOSECONDS)
 
-    def accept(self, watched: int, bars: Mapping[SeriesKey, float]) -> None:
+    def accept(self, watched: int, bars: Mapping[SeriesKey, float], unit_of: Callable[[Finding], Hashable]) -> None:
         """Decide which candidates belong to a finding; an accepted one stays accepted until it is forgotten.
 
         Args:
             watched: Number of series that are watched.
             bars: Factors of series that were marked as false alarms; others have 1.
+            unit_of: What a prediction is about; predictions of one unit count once.
         """
         predicted = []
         for one in self.by_series.values():
             lasting_seconds = (one.seen_ns - one.since_ns) / NANOSECONDS
             bar = bars.get(one.series, 1.0)
+            one.log_e = -math.inf
             if one.latest.state is FindingState.PASSED or (_is_observed_page(one.latest) and bar <= 1.0):
                 one.is_accepted = True
             elif one.latest.state is FindingState.OBSERVED or one.latest.probability is None:
                 one.is_accepted |= lasting_seconds >= bar * self._settings.hold_seconds
             else:
-                predicted.append((one, discovery.log_e_value(one.latest.probability, lasting_seconds, bar)))
-        strong = discovery.accepted([value for _, value in predicted], watched, self._settings.false_discovery_ratio)
-        for (one, _), is_strong in zip(predicted, strong.tolist(), strict=True):
+                one.log_e = discovery.log_e_value(one.latest.probability, lasting_seconds, bar)
+                predicted.append(one)
+        units = [unit_of(one.latest) for one in predicted]
+        ratio = self._settings.false_discovery_ratio
+        strong = discovery.accepted([one.log_e for one in predicted], units, watched, ratio)
+        for one, is_strong in zip(predicted, strong.tolist(), strict=True):
             one.is_accepted |= is_strong
 
     def _seen_again(self, known: FindingCandidate, one: Finding, time_ns: int) -> None:

@@ -2,14 +2,17 @@
 
 Pure functions, which `FindingCandidates.accept` calls once a cycle with all predicted candidates.
 Each prediction has an e-value: how many times likelier it is with a fault than without one. Its mean over healthy
-series is at most 1. The e-BH procedure accepts the k strongest of m watched series where the weakest of them has an
-e-value of m / (q k); the expected share of false ones is then at most q, however the series depend on each other.
+series is at most 1. The e-BH procedure accepts predictions of k units (racks, programs, GPUs) among m watched series
+where the weakest has an e-value of m / (q k); the expected share of false ones is then at most q.
+
+Predictions of one unit with one cause count once: a room that gets warmer for an hour warms all GPUs of a rack alike,
+so that forty wrong predictions are as likely as one.
 
 Source: Wang and Ramdas, False discovery rate control with e-values, JRSS B 84 (2022), 822-852.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Final
 
 import numpy as np
@@ -41,11 +44,12 @@ def log_e_value(probability: float, lasting_seconds: float, bar: float) -> float
     return math.log(odds) + lasting_seconds / _SECONDS_PER_HOUR * math.log(GROWTH_PER_HOUR) - math.log(bar)
 
 
-def accepted(log_e: Sequence[float], watched: int, ratio: float) -> Bools:
+def accepted(log_e: Sequence[float], units: Sequence[Hashable], watched: int, ratio: float) -> Bools:
     """Apply e-BH.
 
     Args:
         log_e: Logarithms of the predictions' e-values.
+        units: What each prediction is about.
         watched: Number of series that could have had a prediction; at least as many as have one.
         ratio: Accepted share of false ones.
 
@@ -55,7 +59,8 @@ def accepted(log_e: Sequence[float], watched: int, ratio: float) -> Bools:
     values = np.asarray(log_e, dtype=np.float64)
     chosen = np.zeros(len(values), dtype=np.bool_)
     order = np.argsort(-values, kind="stable")
-    rank = np.arange(1, len(values) + 1)
+    first = {units[place]: number for number, place in reversed(list(enumerate(order.tolist())))}
+    rank = np.cumsum(np.isin(np.arange(len(values)), list(first.values())))
     strong = np.flatnonzero(values[order] >= math.log(max(watched, len(values), 1) / ratio) - np.log(rank))
     if len(strong):
         chosen[order[: strong[-1] + 1]] = True

@@ -48,6 +48,8 @@ LEAST_GPUS: Final[Mapping[Scope, int]] = MappingProxyType({Scope.RACK: 3, Scope.
 """GPUs with the same cause from which on a rack, node or program is named; of a rack also two nodes."""
 LEAST_NODES: Final = 2
 """Nodes with the same cause from which on a rack is named."""
+LEAST_JOINED: Final = 3
+"""GPUs from which on predictions that are weak alone join an accepted one; the second of two may be a coincidence."""
 
 ALWAYS_PROGRAM: Final = frozenset({Cause.DEPLOY, Cause.UNEVEN_WORK})
 """Causes that lie in the program, however few of its series show them: their group is always the program."""
@@ -111,6 +113,37 @@ def place_of(labels: Labels, rack_of: RackOf) -> Place:
     instance = found.get("GPU_I_ID", "")
     gpu = f"{node}|{device}|{instance}" if device else ""
     return Place(gpu, node, found.get("program", ""), rack_of(node) if node else "")
+
+
+def unit_of(found: Finding, rack_of: RackOf) -> tuple[Scope, str, Cause]:
+    """The widest unit that a cause can have, by which series with it depend on each other."""
+    place = place_of(found.labels, rack_of)
+    scopes = [scope for scope in (*WIDER.get(found.cause, ()), Scope.GPU) if place.at(scope)]
+    return (scopes[0], place.at(scopes[0]), found.cause) if scopes else (Scope.SERIES, repr(found.labels), found.cause)
+
+
+def joining(candidates: Iterable[FindingCandidate], rack_of: RackOf, least_log_e: float) -> list[FindingCandidate]:
+    """Predictions that are too weak alone, but share a unit and a cause with an accepted candidate.
+
+    The first page about a hot rack then names the rack, instead of one GPU after the other.
+
+    Args:
+        candidates: All of them.
+        rack_of: From a host to its rack.
+        least_log_e: Logarithm of the e-value that a prediction needs to join.
+    """
+    able = [one for one in candidates if one.is_accepted or one.log_e >= least_log_e]
+    if all(one.is_accepted for one in able) or not any(one.is_accepted for one in able):
+        return []
+    placed = [(one, place_of(one.latest.labels, rack_of)) for one in able]
+    taken: set[int] = set()
+    for choice in range(max(map(len, WIDER.values()))):
+        for (scope, _, cause), rows in _buckets(placed, choice, taken).items():
+            places = [placed[row][1] for row in rows]
+            several = len({place.gpu for place in places}) >= LEAST_JOINED and _is_wide(scope, cause, places)
+            if several and any(placed[row][0].is_accepted for row in rows):
+                taken.update(rows)
+    return [able[row] for row in sorted(taken) if not able[row].is_accepted]
 
 
 def groups(

@@ -217,6 +217,30 @@ def test_many_predictions_at_once_need_less_each_than_one_alone() -> None:
     assert many_found
 
 
+def test_predictions_of_one_rack_count_as_one_since_its_room_warms_them_all() -> None:
+    alone, warm = Run(), Run()
+    crowd = [predicted(gpu, node=f"r1-n{gpu % 8}") for gpu in range(40)]
+    assert alone.steps(1.5 * HOUR, crowd[0], watched=4000) == []
+    assert warm.steps(1.5 * HOUR, *crowd, watched=4000) == []
+    assert warm.steps(2 * HOUR, *crowd, watched=4000)
+
+
+def test_the_first_page_of_a_hot_rack_is_about_the_rack_and_the_only_one() -> None:
+    run = Run()
+    first = predicted(0, node="r1-n0", probability=0.999)
+    later = [predicted(gpu, node=f"r1-n{gpu}", probability=0.9) for gpu in range(1, 5)]
+    found = run.steps(6 * HOUR, first, *later, watched=4000)
+    assert [(one.scope, one.series) for one in pages(found)] == [(Scope.RACK, 5)]
+
+
+def test_weak_predictions_or_too_few_do_not_make_a_rack_of_a_hot_gpu() -> None:
+    strong = predicted(0, node="r1-n0", probability=0.999)
+    weak = [predicted(gpu, node=f"r1-n{gpu}", probability=0.02) for gpu in range(1, 5)]
+    for others in (weak, [predicted(1, node="r1-n1", probability=0.9)], [predicted(1, node="r1-n0", probability=0.9)]):
+        found = Run().steps(HOUR, strong, *others, watched=2000)
+        assert [(one.scope, one.series) for one in pages(found)] == [(Scope.GPU, 1)]
+
+
 def test_a_prediction_that_is_given_up_starts_again() -> None:
     run = Run()
     for _ in range(12):
