@@ -150,13 +150,14 @@ class FleetEngine:
             detector.observe(PeerStep.of_compute(end - job.begin, durations[job.gpus]))
             for worker in detector.findings:
                 gpu = int(job.gpus[worker.worker])
-                labels = self._labels_of(True, gpu, end - 1)
+                # A worker is a series of its own beside those of its kernels, as in `cycle.causes.stragglers`.
+                labels = tuple(pair for pair in self._labels_of(True, gpu, end - 1) if pair[0] != "kernel")
                 where = from_peers.Where(labels, START_NS + (end - 1) * STEP_NS, START_NS + end * STEP_NS)
                 # Its own features may show why it is slow; the comparison with peers among them adds nothing.
                 own = self._kernel_found[gpu].first_of(SPEED)
                 explained = own is not None and own.severity is Severity.PAGE
                 found = own if own and explained else from_peers.straggler(worker, where)
-                yield observed_finding(found, labels, where.end_ns)
+                yield observed_finding(found, labels, where.end_ns, kernel.DURATION.prometheus_name)
 
     def _look_for_causes(self, end: int) -> None:
         """Look for causes in all GPUs, and in the kernels on them."""

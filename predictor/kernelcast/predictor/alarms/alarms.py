@@ -140,6 +140,10 @@ class Alarms:
 
     def _opened_for(self, group: CandidateGroup, used: dict[str, Sequence[FindingCandidate]], time_ns: int) -> Open:
         """The oldest finding that a member belonged to, or with the same scope, unit and cause; else a new one."""
+        """The oldest finding that one of the members belonged to, or that was about the same; else a new one.
+
+        One that was paged precedes: nobody is paged again because it is found to be wider.
+        """
         ids = {one.finding_id for one in group.members if one.finding_id}
         same = [
             one
@@ -148,7 +152,7 @@ class Alarms:
             and (one.finding_id in ids or (one.scope, one.unit, one.cause) == (group.scope, group.unit, group.cause))
         ]
         if same:
-            return min(same, key=lambda one: (one.began_ns, one.finding_id))
+            return min(same, key=lambda one: (not one.was_paged, one.began_ns, one.finding_id))
         opened = Open(new_id(group, time_ns), group.scope, group.unit, group.cause, time_ns)
         self._open[opened.finding_id] = opened
         return opened
@@ -177,11 +181,11 @@ class Alarms:
         """Mark a page as held if the budget is spent; one that was sent before, or whose limit is passed, is sent."""
         if finding.severity is not Severity.PAGE:
             return finding
-        before = self._open[finding.finding_id].published
-        was_paged = before is not None and before.severity is Severity.PAGE and not before.held
-        if was_paged or finding.state is FindingState.PASSED or self.budget.left(time_ns):
-            if not was_paged:
+        opened = self._open[finding.finding_id]
+        if opened.was_paged or finding.state is FindingState.PASSED or self.budget.left(time_ns):
+            if not opened.was_paged:
                 self.budget.spend(finding.finding_id, time_ns)
+            opened.was_paged = True
             return finding
         return replace(finding, held=True)
 

@@ -30,6 +30,7 @@ class Open:
         members: Series that belong to it.
         published: As it was last reported; None before.
         published_ns: When that was.
+        was_paged: Whether its page was sent; it needs no second one, also after it was a ticket for a while.
     """
 
     finding_id: str
@@ -40,6 +41,7 @@ class Open:
     members: set[CandidateKey] = field(default_factory=set)
     published: Finding | None = None
     published_ns: int = 0
+    was_paged: bool = False
 
 
 def new_id(group: CandidateGroup, began_ns: int) -> str:

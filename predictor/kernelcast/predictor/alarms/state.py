@@ -12,7 +12,7 @@ from kernelcast.predictor.alarms.findings import Open
 from kernelcast.wire.catalogue.meanings import Cause
 from kernelcast.wire.errors import EventError, WireError
 from kernelcast.wire.events import finding_from, to_event
-from kernelcast.wire.findings import Finding, Scope
+from kernelcast.wire.findings import Finding, Scope, Severity
 
 VERSION: Final = 1
 
@@ -102,18 +102,23 @@ def _from_open(one: Open) -> dict[str, Any]:
         "began_ns": one.began_ns,
         "published": None if one.published is None else _event(one.published),
         "published_ns": one.published_ns,
+        "was_paged": one.was_paged,
     }
 
 
 def _open(data: Mapping[str, Any]) -> Open:
+    published = None if data["published"] is None else finding_from(data["published"])
+    # A state of 2026-11 and before does not say it.
+    paged = published is not None and published.severity is Severity.PAGE and not published.held
     return Open(
         finding_id=str(data["finding_id"]),
         scope=Scope(data["scope"]),
         unit=str(data["unit"]),
         cause=None if data["cause"] is None else Cause(data["cause"]),
         began_ns=int(data["began_ns"]),
-        published=None if data["published"] is None else finding_from(data["published"]),
+        published=published,
         published_ns=int(data["published_ns"]),
+        was_paged=bool(data.get("was_paged", paged)),
     )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.causes.find import FeatureColumn
-from kernelcast.predictor.causes.observed import HOUR_SECONDS, Observed, changed_at, filled, last
+from kernelcast.predictor.causes.observed import HOUR_SECONDS, Observed, changed_at, filled, last, usual_high
 from kernelcast.predictor.passage.series import BLOCK_SECONDS
 from kernelcast.predictor.passage.trend import LEAST_POINTS, Trend, estimate
 from kernelcast.predictor.screening.blocks import row_medians
@@ -115,7 +115,7 @@ def clock_reasons(seen: Observed) -> Columns:
 
 
 def clock(seen: Observed) -> Columns:
-    """SM clock by its own median at the same utilisation; not known without a similar load in the past."""
+    """SM clock by its usual one at the same utilisation; not known without a similar load in the past."""
     values, load = seen.get(device.SM_CLOCK), seen.get(device.GPU_UTIL)
     if values is None:
         return {}
@@ -125,7 +125,7 @@ def clock(seen: Observed) -> Columns:
         matched: Bools = np.abs(load[:, :-width] - seen.now(load)[:, None]) <= MATCHED_POINTS
         has_load = np.isfinite(load).any(axis=1).reshape(-1, 1)
         before = np.where(matched | ~has_load, before, np.nan)
-    usual = row_medians(before)
+    usual = usual_high(before)
     usual[np.isfinite(before).sum(axis=1) < LEAST_MATCHED] = np.nan
     present = seen.now(values)
     return {Feature.CLOCK_RATIO: FeatureColumn(present / np.where(usual > 0, usual, np.nan), present, usual)}

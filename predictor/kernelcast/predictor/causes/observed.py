@@ -135,3 +135,14 @@ def usual_low(values: Floats) -> Floats:
     ordered = np.sort(values, axis=1)
     low = ordered[np.arange(len(ordered)), (0.1 * np.maximum(count - 1, 0)).astype(np.int64)]
     return row_medians(np.where(values <= 1.1 * low[:, None], values, np.nan))
+
+
+def usual_high(values: Floats) -> Floats:
+    """Median of the upper cluster of each row, shape (n,): the usual clock, also where it was low for hours."""
+    if not values.shape[1]:
+        return np.full(len(values), np.nan)
+    count = np.isfinite(values).sum(axis=1)
+    ordered = np.sort(values, axis=1)
+    place = np.maximum(count - 1, 0) - (0.1 * np.maximum(count - 1, 0)).astype(np.int64)
+    high = ordered[np.arange(len(ordered)), place]
+    return row_medians(np.where(values >= high[:, None] / 1.1, values, np.nan))

@@ -1,6 +1,7 @@
 """Few findings from the candidates of many series: groups, stable ids, damping, budget, false-discovery control."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -93,6 +94,18 @@ def test_a_finding_that_grows_keeps_its_id_and_sends_no_second_page() -> None:
     assert rest.finding_id == first.finding_id
 
 
+def test_a_paged_finding_that_grows_over_an_older_ticket_keeps_its_id() -> None:
+    run = Run()
+    ticket, second, third = (candidate(gpu, node=f"r1-n{gpu}") for gpu in range(3))
+    (older,) = run.step(replace(ticket, severity=TICKET))
+    (paged,) = run.step(replace(ticket, severity=TICKET), second)
+    run.step(replace(ticket, severity=TICKET), second, third)
+    (rack,) = run.alarms.lasting
+    assert (rack.finding_id, rack.scope) == (paged.finding_id, Scope.RACK)
+    assert older.severity is TICKET
+    assert list(run.alarms.budget.paged_ns) == [paged.finding_id]
+
+
 def test_symptoms_of_a_gpu_join_the_rack_that_explains_them() -> None:
     hot = [candidate(gpu, node=f"r1-n{gpu}") for gpu in range(4)]
     slow = candidate(2, node="r1-n2", metric="k", cause=Cause.KERNEL_SLOWDOWN, program="train")
@@ -156,6 +169,19 @@ def test_the_budget_holds_neither_tickets_nor_passed_limits() -> None:
     changed = run.steps(900.0, ticket, candidate(0, node="b"))
     assert {one.severity for one in changed} == {Severity.PAGE, TICKET}
     assert not any(one.held for one in changed)
+
+
+def test_a_finding_that_was_paged_is_not_held_when_it_is_a_ticket_for_a_while() -> None:
+    run = Run(pages_per_day=1, clear_seconds=600.0)
+    slow = candidate(metric="k", cause=Cause.STRAGGLER, state=FindingState.OBSERVED)
+    (paged,) = run.steps(1200.0, slow)
+    calmer = run.steps(600.0, replace(slow, severity=TICKET))
+    again = run.steps(DAY + HOUR, slow, replace(candidate(2, node="r2-n1"), cause=Cause.XID))
+    assert [one.severity for one in calmer] == [TICKET]
+    mine = [one for one in again if one.finding_id == paged.finding_id]
+    assert mine[0].severity is Severity.PAGE
+    assert not [one for one in mine if one.held]
+    assert Scope.FLEET not in {one.scope for one in again}
 
 
 def test_held_pages_go_out_when_the_budget_allows_and_the_summary_ends() -> None:

@@ -83,6 +83,13 @@ def test_a_clock_is_compared_at_matched_load_only() -> None:
     assert causes(seen(held_back)) == [Cause.CLOCK_LOW]
 
 
+def test_a_clock_that_has_been_low_for_most_of_the_time_is_low_and_not_usual() -> None:
+    load = {device.GPU_UTIL: steady(90.0)}
+    assert causes(seen({device.SM_CLOCK: from_minute(120, 1980, 1200), **load})) == [Cause.CLOCK_LOW]
+    # Here a spell of boost is no usual clock.
+    assert causes(seen({device.SM_CLOCK: from_minute(20, 1980, 1200), **load})) == []
+
+
 def test_a_clock_under_the_software_power_cap_is_excused() -> None:
     capped = {
         device.SM_CLOCK: from_minute(LENGTH - 20, 1980, 1200),
