@@ -135,7 +135,7 @@ FEATURES: Final[Mapping[Feature, FeatureSource]] = MappingProxyType(
         Feature.SOFTWARE_THERMAL_SHARE: _share("software thermal slowdown (0x20)"),
         Feature.POWER_CAP_SHARE: _share("the software power cap (0x4)"),
         Feature.CLOCK_RATIO: FeatureSource(
-            device.SM_CLOCK, "SM clock by its own median at the same utilisation (10 points more or less)", "baseline"
+            device.SM_CLOCK, "SM clock by its usual one at the same utilisation (10 points more or less)", "baseline"
         ),
         Feature.POWER_CAP_RATIO: FeatureSource(device.POWER_USAGE, "power by the power limit", "limit"),
         Feature.LIMIT_MARGIN: FeatureSource(device.GPU_TEMP, "degrees C below the slowdown temperature", "limit"),
