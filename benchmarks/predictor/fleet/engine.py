@@ -84,7 +84,7 @@ class FleetEngine:
             yield from changes
 
     def steps(self, ends: range) -> Iterator[list[Change]]:
-        """Evaluate the fleet after some numbers of intervals; yields what each evaluation has changed."""
+        """Evaluate the fleet after some numbers of intervals; yields the changes of each evaluation."""
         recording = self._recording
         rows = len(JUDGED) * recording.size.gpus
         for moment in passages(recording, ends):

@@ -34,7 +34,7 @@ class Progress:
             seed: Of the fleet.
             recording: The fleet.
             done: Evaluations so far, and all of them.
-            changes: What has changed so far.
+            changes: Changes so far.
         """
         now, (count, every) = self._clock(), done
         if now - self._last < self._every:

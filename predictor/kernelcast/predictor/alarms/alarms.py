@@ -142,7 +142,7 @@ class Alarms:
         """The oldest finding that a member belonged to, or with the same scope, unit and cause; else a new one."""
         """The oldest finding that one of the members belonged to, or that was about the same; else a new one.
 
-        One that was paged precedes: nobody is paged again because it is found to be wider.
+        One that was paged precedes, as a page is not repeated because its finding has become wider.
         """
         ids = {one.finding_id for one in group.members if one.finding_id}
         same = [

@@ -108,7 +108,7 @@ class FindingCandidates:
         Args:
             watched: Number of series that are watched.
             bars: Factors of series that were marked as false alarms; others have 1.
-            unit_of: What a prediction is about; predictions of one unit count once.
+            unit_of: Unit that a prediction concerns; predictions of one unit count once.
         """
         predicted = []
         for one in self.by_series.values():

@@ -49,7 +49,7 @@ def accepted(log_e: Sequence[float], units: Sequence[Hashable], watched: int, ra
 
     Args:
         log_e: Logarithms of the predictions' e-values.
-        units: What each prediction is about.
+        units: Unit that each prediction concerns.
         watched: Number of series that could have had a prediction; at least as many as have one.
         ratio: Accepted share of false ones.
 
