@@ -139,10 +139,9 @@ class Alarms:
         return result
 
     def _opened_for(self, group: CandidateGroup, used: dict[str, Sequence[FindingCandidate]], time_ns: int) -> Open:
-        """The oldest finding that a member belonged to, or with the same scope, unit and cause; else a new one."""
-        """The oldest finding that one of the members belonged to, or that was about the same; else a new one.
+        """The oldest finding that a member belonged to, or with the same scope, unit and cause; else a new one.
 
-        One that was paged precedes, as a page is not repeated because its finding has become wider.
+        One that was paged precedes: a finding that is found to be wider is not paged again.
         """
         ids = {one.finding_id for one in group.members if one.finding_id}
         same = [
