@@ -12,7 +12,7 @@ import pytest
 from tests.service.require import binary
 from tests.service.servers import PrometheusServer, answers, get
 
-from kernelcast.grafana import dashboards, foreign
+from kernelcast.grafana import dashboards, node_exporter
 from kernelcast.wire.catalogue import BY_PROMETHEUS_NAME, CATALOGUE, Kind, Metric, exporter, forecast, kernel, predictor
 from kernelcast.wire.catalogue.devices import accelerator, device, gpu, infiniband, nvlink, profiling
 from kernelcast.wire.catalogue.devices.device import DEVICE_LABELS, USER_LABELS
@@ -119,10 +119,10 @@ def openmetrics() -> Iterator[str]:
         yield line("kernelcast_tunable_info", MEASURED | UNANSWERED | {"value": "64"}, 1, at)
     for _, at in moments[-10:]:
         yield line("up", DAEMON, 1, at)
-        yield line(foreign.NODE_NAME, NODE_EXPORTER | {"nodename": "a-Hostname"}, 1, at)
-        yield line(foreign.NODE_CPU, NODE_EXPORTER | {"cpu": "0", "mode": "idle"}, at - NOW + 6000, at)
-        yield line(foreign.NODE_MEMORY_FREE, NODE_EXPORTER, 1, at)
-        yield line(foreign.NODE_MEMORY, NODE_EXPORTER, 2, at)
+        yield line(node_exporter.NODE_NAME, NODE_EXPORTER | {"nodename": "a-Hostname"}, 1, at)
+        yield line(node_exporter.NODE_CPU, NODE_EXPORTER | {"cpu": "0", "mode": "idle"}, at - NOW + 6000, at)
+        yield line(node_exporter.NODE_MEMORY_FREE, NODE_EXPORTER, 1, at)
+        yield line(node_exporter.NODE_MEMORY, NODE_EXPORTER, 2, at)
         for name in ("KernelcastDeadLetters", "Watchdog"):
             severity = "none" if name == "Watchdog" else "warning"
             yield line("ALERTS", {"alertname": name, "alertstate": "firing", "severity": severity}, 1, at)
