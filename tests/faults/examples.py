@@ -579,6 +579,9 @@ EXAMPLES: Final = {
             ("grow", 1, 7),
         )
     ),
+    "totals of deltas: a topic grows while its bridge is away, and the added partition is read first": _schedule(
+        {**_ALONE, "partitions": 2, "at_once": 5}, ("wait", 0, 39), ("kill", 0, 0), ("wait", 0, 15), ("grow", 1, 0)
+    ),
 }
 """Mended, or excused where docs/bridge.md names a limit; nothing may break them again."""
 

@@ -31,6 +31,7 @@ from kernelcast.bridge.delta.columns import (
     UNSEEN,
 )
 from kernelcast.bridge.delta.joining import reserve, whole
+from kernelcast.bridge.delta.late import give_back, lend
 from kernelcast.bridge.delta.persistence.freeze import Columns
 from kernelcast.bridge.delta.producers import DeltaProducers
 from kernelcast.bridge.delta.rows import TotalRows, digest
@@ -286,6 +287,7 @@ class Accumulator:
     def _numbers(
         self, rows: Int32Array, points: NumberColumns, messages: MessageColumns
     ) -> tuple[UInt8Array, NumberColumns]:
+        rows, lent = lend(self.rows, rows, points, messages, self._away_ms)
         flags = self.rows.columns.flags[rows]
         may_fall = ((flags & MONOTONIC) == 0) | (rows < 0)
         sound = (np.isfinite(points.value) & (may_fall | (points.value >= 0))).view(np.uint8)
@@ -299,6 +301,7 @@ class Accumulator:
             points.flags.copy(),
         )
         add_numbers(self.rows.columns, totals, outcomes, times)
+        give_back(self.rows, lent)
         return outcomes, NumberColumns(
             points.series,
             points.message,
@@ -312,6 +315,7 @@ class Accumulator:
     def _histograms(
         self, rows: Int32Array, points: HistogramColumns, messages: MessageColumns
     ) -> tuple[UInt8Array, HistogramColumns]:
+        rows, lent = lend(self.rows, rows, points, messages, self._away_ms)
         taken = DeltaHistogramPoints.of(rows, points)
         outcomes, times = self._judge(_incoming(rows, points, sound_histograms(taken), messages))
         out = taken.blank(max(KEPT_WORDS, 2 * max(len(points.positive), len(points.negative), len(points.buckets))))
@@ -325,6 +329,7 @@ class Accumulator:
                 self.rows.enlarge_block(int(rows[at]), needed)
             else:
                 out = out.longer()
+        give_back(self.rows, lent)
         return outcomes, out.columns(points)
 
 

@@ -1,0 +1,105 @@
+"""Points that are read after newer ones of their series, because another partition was read first."""
+
+import pytest
+from tests.support.bridge.delta_streams import LATE_MS, ORDER, Delta, Meter, request, sums
+
+from kernelcast.bridge.delta.accumulate import Accumulator
+from kernelcast.bridge.delta.columns import GROWN_TOPIC, PENDING
+from kernelcast.bridge.delta.joining import adopt, alone
+from kernelcast.columnar import NO_RECORDED_VALUE
+
+AWAY_MS = 70_000
+LEFT, JOINED = 0, 1
+"""The partition that the series has left, and the one that it has moved to."""
+
+
+def after_a_move() -> Meter:
+    """Points until 30 in the left partition, and one from 80 to 90 in the joined one, which was read first."""
+    meter = Meter(Accumulator(ORDER, max_series=10, away_ms=AWAY_MS))
+    for partition in (LEFT, JOINED):
+        meter.totals.set_scope(partition, GROWN_TOPIC)
+    meter.sums(Delta(10, 20, 1), Delta(20, 30, 2), partition=LEFT)
+    adopted(meter)  # it began as the first point in a grown topic
+    meter.sums(Delta(80, 90, 4), partition=JOINED, append_ms=LATE_MS + AWAY_MS + 1)
+    return meter
+
+
+def reserved(meter: Meter) -> list[float]:
+    return [int(one["integer"][0]) for one in meter.totals.rows.reserved.values()]
+
+
+def adopted(meter: Meter) -> int:
+    """The total of the series once its hold is over."""
+    rows = meter.totals.rows
+    for former in [rows.reserved.pop(digest) for digest in list(rows.reserved)]:
+        assert adopt(rows, 0, alone(former, 0), reserved=True)
+    rows.columns.flags[0] &= 255 - PENDING
+    return int(rows.columns.integer[0])
+
+
+def test_points_that_are_read_late_from_the_partition_that_a_series_has_left_are_in_its_total() -> None:
+    meter = after_a_move()
+    shown = meter.take(*map(sums, [[Delta(30, 40, 8)], [Delta(40, 50, 16)]]), partition=LEFT, append_ms=LATE_MS + 2)
+    assert (shown.numbers.flags & NO_RECORDED_VALUE).all()
+    assert reserved(meter) == [27]
+    meter.sums(Delta(50, 60, 32), partition=LEFT, append_ms=LATE_MS + 3)
+    meter.sums(Delta(90, 100, 64), partition=JOINED, append_ms=LATE_MS + AWAY_MS + 2)
+    assert adopted(meter) == 127
+    assert meter.sums(Delta(60, 80, 128), partition=LEFT, append_ms=LATE_MS + 4)[0][::2] == (10, 255)
+    assert meter.counted == {"first": 2, "added": 5, "filled": 1}
+
+
+def test_a_late_point_that_was_sent_again_is_added_once() -> None:
+    meter = after_a_move()
+    for _ in range(2):
+        meter.sums(Delta(30, 40, 8), partition=LEFT, append_ms=LATE_MS + 2)
+    meter.sums(Delta(30, 40, 8), partition=JOINED, append_ms=LATE_MS + AWAY_MS + 2)
+    assert adopted(meter) == 15
+    meter.sums(Delta(30, 40, 8), partition=LEFT, append_ms=LATE_MS + 3)
+    assert meter.totals.rows.columns.integer[0] == 15
+    assert meter.counted == {"first": 2, "added": 2, "duplicate": 1, "older": 2}
+
+
+@pytest.mark.parametrize(("silence_ms", "total"), [(AWAY_MS, 11), (AWAY_MS + 1, 3)])
+def test_a_reserved_total_is_not_continued_after_a_silence_in_which_another_replica_may_have(
+    silence_ms: int, total: int
+) -> None:
+    meter = after_a_move()
+    meter.sums(Delta(40, 50, 8), partition=LEFT, append_ms=LATE_MS + silence_ms)
+    assert reserved(meter) == [total]
+
+
+def test_late_points_of_a_full_table_are_counted_as_older() -> None:
+    meter = after_a_move()
+    meter.totals.rows.most = 1
+    meter.sums(Delta(30, 40, 8), partition=LEFT, append_ms=LATE_MS + 2)
+    assert (reserved(meter), meter.counted["older"]) == ([3], 1)
+
+
+def test_late_histograms_are_in_their_total() -> None:
+    meter = Meter(Accumulator(ORDER, max_series=10, away_ms=AWAY_MS))
+    for partition in (LEFT, JOINED):
+        meter.totals.set_scope(partition, GROWN_TOPIC)
+
+    def observe(step: int, *counts: int, partition: int, append_ms: int = LATE_MS) -> None:
+        made, metrics = request()
+        metric = metrics.add(name="latency")
+        metric.histogram.aggregation_temporality = 1
+        metric.histogram.data_points.add(
+            start_time_unix_nano=10 * step,
+            time_unix_nano=10 * step + 10,
+            explicit_bounds=[1.0],
+            bucket_counts=counts,
+            count=sum(counts),
+            sum=1.0,
+        )
+        meter.take(bytes(made.SerializeToString()), partition=partition, append_ms=append_ms)
+
+    observe(1, 1, 0, partition=LEFT)
+    adopted(meter)
+    observe(8, 2, 1, partition=JOINED, append_ms=LATE_MS + AWAY_MS + 1)
+    observe(2, 4, 2, partition=LEFT, append_ms=LATE_MS + 1)
+    assert adopted(meter) == 10
+    rows = meter.totals.rows
+    block = int(rows.columns.block[0])
+    assert rows.words[block : block + 4].tolist()[-2:] == [7, 3]
