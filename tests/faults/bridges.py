@@ -4,8 +4,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from prometheus_client import Counter
-from tests.faults.cluster import Client, Cluster, Group
+from tests.faults.cluster import Client, Cluster, Group, Key
 from tests.faults.producers import DELTAS, TOPICS, Named, Producer, samples
+from tests.faults.unsaved import points, unsaved
 from tests.support.bridge.fleet import Site, page
 from tests.support.bridge.list_kafka import SkewedClock
 
@@ -41,6 +42,7 @@ class Replica:
     Attributes:
         polls: How often it reads in a turn; few make it lag.
         dropped: Delta points that bridges here have counted as not added; those of dead ones, too.
+        reached: Offsets up to which the bridge that was killed here last had read the topics of that time.
         site: The bridge; None while none runs.
     """
 
@@ -53,6 +55,7 @@ class Replica:
     polls: int = MAX_STEPS
     suspended: bool = False
     dropped: float = 0.0
+    reached: dict[tuple[int, Key], int] = field(default_factory=dict)
     site: Site | None = None
     client: Client | None = None
     clock: SkewedClock = field(init=False)
@@ -88,8 +91,9 @@ class Replica:
 
     def kill(self) -> None:
         """`kill -9`."""
-        if self.site is not None:
+        if self.site is not None and self.client is not None:
             self.dropped += self._dropped_here()
+            self.reached = {(self.cluster.ids.get(key[0], 0), key): at for key, at in self.client.reading.items()}
         self.site = self.client = None
         self.suspended = False
 
@@ -146,6 +150,22 @@ class Replica:
     def unread(self, _producer: Producer) -> int:
         """The most delta points of a producer that it may not have read where `has_read_all` holds: none."""
         return 0
+
+    def lost(self, producer: Producer) -> int:
+        """Points of a producer that are lost if the topic of delta series is deleted now, see `unsaved`.
+
+        None while a bridge runs here, and none in a group, where a total begins again with its topic.
+        """
+        if self.site is not None or self.mode == "group":
+            return 0
+        present = self.cluster.ids.get(DELTAS, 0)
+        reached = {key: offset for (topic_id, key), offset in self.reached.items() if topic_id == present}
+        return unsaved(self.cluster, producer.number, reached)
+
+    def counted_anew(self, producer: Producer) -> int:
+        """Points of a producer that it has read in a topic that was made again, without those of the deleted ones."""
+        reading = self.client.reading if self.client is not None else {}
+        return len(points(self.cluster, producer.number, reading) - self.cluster.deleted[DELTAS])
 
     @property
     def drops(self) -> float:

@@ -37,6 +37,7 @@ class Cluster:
         grown_seconds: By topic, when partitions were last added.
         joined_seconds: When a bridge was last started.
         away_seconds: By partition, when it could last not be reached.
+        deleted: By topic, the bodies of the records that were deleted with it.
         state: The topic of snapshots.
     """
 
@@ -53,6 +54,7 @@ class Cluster:
     grown_seconds: dict[str, float] = field(default_factory=dict)
     joined_seconds: float = 0.0
     away_seconds: dict[Key, float] = field(default_factory=dict)
+    deleted: dict[str, set[bytes]] = field(default_factory=lambda: defaultdict(set))
     _made: int = 0
 
     def __post_init__(self) -> None:
@@ -73,7 +75,7 @@ class Cluster:
         """Delete a topic and the offsets committed for it."""
         self.ids.pop(topic, None)
         for key in [key for key in self.logs if key[0] == topic]:
-            del self.logs[key]
+            self.deleted[topic] |= {record.body for record in self.logs.pop(key) if record.body is not None}
             for commits in self.commits.values():
                 commits.pop(key, None)
             self.leaderless.discard(key)

@@ -582,6 +582,9 @@ EXAMPLES: Final = {
     "totals of deltas: a topic grows while its bridge is away, and the added partition is read first": _schedule(
         {**_ALONE, "partitions": 2, "at_once": 5}, ("wait", 0, 39), ("kill", 0, 0), ("wait", 0, 15), ("grow", 1, 0)
     ),
+    "totals of deltas: a topic is deleted after its only reader was killed, and its other replica was suspended": (
+        _schedule({**_GROUP, "mode": "replica"}, ("suspend", 0, 0), ("wait", 0, 6), ("kill", 1, 0), ("delete", 1, 0))
+    ),
 }
 """Mended, or excused where docs/bridge.md names a limit; nothing may break them again."""
 

@@ -59,6 +59,8 @@ class Watcher:
     Attributes:
         grace_seconds: See `GRACE_SECONDS`.
         lifetime_seconds: How long the series of a partition that falls silent may be exposed at the most.
+        lost: By replica and series, the points that are lost with a deleted topic, see `unsaved`. The total that the
+            replica exposes after its restart may lack them.
     """
 
     replicas: list[Replica]
@@ -67,6 +69,12 @@ class Watcher:
     since: dict[tuple[int, Named], float] = field(default_factory=dict)
     grace_seconds: float = GRACE_SECONDS
     lifetime_seconds: float = TTL_SECONDS + MARGIN_SECONDS
+    lost: dict[tuple[int, Named], int] = field(default_factory=dict)
+
+    @property
+    def undecided(self) -> bool:
+        """Whether the total of some series need not follow it yet: until then its increase is not compared."""
+        return any(self._total_excused((name, one.number)) for one in self.producers for name in TOTALS)
 
     @property
     def _grouped(self) -> bool:
@@ -112,6 +120,16 @@ class Watcher:
         for (_, named), seen in self.seen.items():
             if named[0] in names and producer in (None, named[1]):
                 seen.missing = max(seen.missing, self.producers[named[1]].deltas - seen.increase)
+
+    def topic_deleted(self) -> None:
+        """Note the points that are lost with the topic of delta series; to be called before it is deleted.
+
+        Those that were lost with a former topic stay noted while their replica does not run.
+        """
+        for replica in self.replicas:
+            for producer in self.producers:
+                if lost := replica.lost(producer):
+                    self.lost |= dict.fromkeys(((replica.number, (name, producer.number)) for name in TOTALS), lost)
 
     def settled(self, pages: dict[int, dict[Named, float]]) -> str:
         """The first difference between the exposed values and the truth; empty when there is none."""
@@ -164,7 +182,7 @@ class Watcher:
             raise Violation(kind, f"{named} {seen.value:.0f} -> {value:.0f} on replica {replica.number}")
 
     def _total(self, replica: Replica, named: Named, seen: Seen, value: float) -> None:
-        producer = self.producers[named[1]]
+        producer, lost = self.producers[named[1]], self.lost.pop((replica.number, named), 0)
         if self._total_excused(named) or (seen.excused and not replica.has_read_all(producer)):
             seen.excused, seen.value = True, value
             return
@@ -176,6 +194,8 @@ class Watcher:
             seen.topic_id = producer.topic_id  # the total has begun at 0 with the topic that was made again
             if value >= seen.value:
                 seen.missing += seen.value
+        elif lost:
+            self._continue_without(replica, producer, seen, value, lost)
         if seen.excused:  # the points received in between are unknown; those of new attributes may be hidden
             of_new, unread = producer.deltas - producer.deltas_before_change, replica.unread(producer)
             seen.excused, seen.missing = False, seen.missing + unread
@@ -189,6 +209,18 @@ class Watcher:
             )
             raise Violation("more is counted than was written", f"{detail}, the truth is {producer.deltas}")
         seen.value = value
+
+    @staticmethod
+    def _continue_without(replica: Replica, producer: Producer, seen: Seen, value: float, lost: int) -> None:
+        """Judge the first total after a restart, which may lack points that are lost: these, and not one more.
+
+        `increase()` takes a fall for a restart, as docs/bridge.md says. Here it counts as a total that goes on lower.
+        """
+        lacking = seen.value - (value - replica.counted_anew(producer))
+        if 0 < lacking <= lost and value < seen.value:
+            seen.value -= lacking
+        elif 0 < lacking <= lost:
+            seen.missing += lacking
 
     def _is_read_in_any_order(self, producer: Producer) -> bool:
         """Whether points of two live processes with the same attributes lie in several partitions.

@@ -73,6 +73,8 @@ class Operations:
         """A topic is deleted."""
         topic = TOPICS[which % 2]
         self._world.watcher.interrupted(TOTALS if topic == DELTAS else ())
+        if topic == DELTAS:
+            self._world.watcher.topic_deleted()
         self._world.cluster.delete(topic)
 
     def create(self, which: int, amount: int) -> None:

@@ -227,6 +227,10 @@ class RealReplica:
         """The most delta points of a producer that it may not have read: those of the last `READ_SECONDS`."""
         return producer.written_since(self.cluster.clock.seconds - READ_SECONDS)
 
+    def lost(self, _producer: Producer) -> int:
+        """None is known to be lost: what is in a snapshot of a process is not known."""
+        return 0
+
     def forget(self, producer: int | None = None) -> None:
         """Take no value of a producer, or of all, as too old any more: a fault makes them hard to compare."""
         for number in list(self._floors):
