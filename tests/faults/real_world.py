@@ -152,15 +152,19 @@ class RealWorld:
     def settle(self) -> None:
         """End all faults, and wait for the truth.
 
+        The watcher cannot see the truth of a total whose key has just moved, for longer than `SETTLE_SECONDS`: then the
+        first comparison after that decides.
+
         Raises:
             Violation: It is not exposed in time.
         """
         self.calm()
-        patience = self.patience(SETTLE_SECONDS)
+        patience, undecided = self.patience(SETTLE_SECONDS), self.watcher.undecided
         while reason := self._differs():
-            if patience.ended:
+            if patience.ended and not undecided:
                 raise Violation("the totals are not the truth in the end", reason)
             self._write(deltas=True)
+            undecided = self.watcher.undecided
 
     def calm(self) -> None:
         """End all faults, and wait for bridges that were not running to be ready."""
