@@ -8,7 +8,7 @@ from tests.faults.operations import Operations
 from tests.faults.producers import DELTAS
 from tests.faults.world import World
 
-from kernelcast.bridge.delta import beginning
+from kernelcast.bridge.delta import joining
 
 EXAMPLE = EXAMPLES[
     "totals of deltas: a topic is deleted after its only reader was killed, and its other replica was suspended"
@@ -42,14 +42,13 @@ def test_a_total_that_lacks_one_point_more_than_are_lost_is_found_in_a_schedule(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert EXAMPLE.finding() == ("", "")
-    original = beginning.restore
 
     def restore(rows: Any, columns: Any, number_of: Any) -> int:
-        restored = original(rows, columns, number_of)
+        restored = joining.restore(rows, columns, number_of)
         rows.columns.integer[rows.in_use()] -= 1
         return restored
 
-    monkeypatch.setattr(beginning, "restore", restore)
+    monkeypatch.setattr("kernelcast.bridge.delta.beginning.restore", restore)
     assert EXAMPLE.finding()[0] == "more is counted than was written"
 
 

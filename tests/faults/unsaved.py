@@ -44,8 +44,8 @@ def _saved(state: StateLog, topic_id: str, keys: Collection[Key]) -> dict[Key, i
 def _by_identity(state: StateLog) -> Iterable[list[SnapshotPart]]:
     """Return the parts of each snapshot that was ever written."""
     found: dict[bytes, list[SnapshotPart]] = {}
-    for record in (record for log in state.logs.values() for record in log if record.body is not None):
-        part = SnapshotPart.of(record.body)
+    written = [record.body for log in state.logs.values() for record in log]
+    for part in (SnapshotPart.of(body) for body in written if body is not None):
         found.setdefault(part.identity, []).append(part)
     return found.values()
 

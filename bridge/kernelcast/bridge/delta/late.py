@@ -52,7 +52,7 @@ def lend(
         table: The totals.
         rows: The row of each point.
         points: The points.
-        messages: Partition and append time of each message.
+        messages: Append time of each message.
         away_ms: Longest time without a point in which no other replica can have continued a total.
 
     Returns:
@@ -71,8 +71,7 @@ def lend(
         if former is None:
             continue
         continuing = late[lenders == row]
-        continuing = continuing[messages.partition[points.message[continuing]] == former["partition"][0]]
-        if not len(continuing) or _silence_ms(former, points, continuing, messages) > away_ms:
+        if _silence_ms(former, points, continuing, messages) > away_ms:
             continue
         unused = np.frombuffer(bytes(255 - byte for byte in digest), np.uint8).reshape(1, -1)
         at = put_back(table, {**former, "digest": unused})
@@ -90,6 +89,7 @@ def give_back(table: TotalRows, lent: list[Lent]) -> None:
         former = {
             **whole(table, one.at),
             "digest": one.former["digest"],
+            "partition": one.former["partition"],
             "flags": (flags & ~kept) | (one.former["flags"] & kept),
         }
         table.free(np.array([one.at]))

@@ -1,6 +1,8 @@
 """Points that are read after newer ones of their series, because another partition was read first."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.support.bridge.delta_streams import LATE_MS, ORDER, Delta, Meter, request, sums
 
 from kernelcast.bridge.delta.accumulate import Accumulator
@@ -57,7 +59,7 @@ def test_a_late_point_that_was_sent_again_is_added_once() -> None:
     assert adopted(meter) == 15
     meter.sums(Delta(30, 40, 8), partition=LEFT, append_ms=LATE_MS + 3)
     assert meter.totals.rows.columns.integer[0] == 15
-    assert meter.counted == {"first": 2, "added": 2, "duplicate": 1, "older": 2}
+    assert meter.counted == {"first": 2, "added": 2, "duplicate": 2, "older": 1}
 
 
 @pytest.mark.parametrize(("silence_ms", "total"), [(AWAY_MS, 11), (AWAY_MS + 1, 3)])
@@ -103,3 +105,40 @@ def test_late_histograms_are_in_their_total() -> None:
     rows = meter.totals.rows
     block = int(rows.columns.block[0])
     assert rows.words[block : block + 4].tolist()[-2:] == [7, 3]
+
+
+@st.composite
+def readings(draw: st.DrawFn) -> tuple[int, list[tuple[int, int, int]]]:
+    """How many points a snapshot has, and what is read after it, in order: partition, number of the point, interval."""
+    left, joined = draw(st.integers(2, 9)), draw(st.integers(1, 4))
+    restored = draw(st.integers(1, left - 1))
+    logs = {LEFT: list(range(restored, left)), JOINED: list(range(left, left + joined))}
+    for again in draw(st.lists(st.integers(restored, left - 1), max_size=3)):
+        partition = draw(st.sampled_from([LEFT, JOINED]))
+        begin = again - restored + 1 if partition == LEFT else 0
+        logs[partition].insert(draw(st.integers(begin, len(logs[partition]))), again)
+    read = []
+    newest = {LEFT: 0, JOINED: left}
+    while any(logs.values()):
+        partition = draw(st.sampled_from([partition for partition, log in logs.items() if log]))
+        number = logs[partition].pop(0)
+        newest[partition] = max(newest[partition], number)
+        read.append((partition, number, newest[partition] - restored + 1))
+    return restored, read
+
+
+@given(readings())
+def test_every_point_counts_once_in_whatever_order_two_partitions_are_read(
+    reading: tuple[int, list[tuple[int, int, int]]],
+) -> None:
+    restored, read = reading
+    meter = Meter(Accumulator(ORDER, max_series=10, away_ms=AWAY_MS))
+    for partition in (LEFT, JOINED):
+        meter.totals.set_scope(partition, GROWN_TOPIC)
+    meter.sums(*(Delta(10 * i + 10, 10 * i + 20, 2**i) for i in range(restored)), partition=LEFT)
+    adopted(meter)
+    for partition, i, intervals in read:
+        append_ms = LATE_MS + AWAY_MS // 2 * intervals
+        meter.sums(Delta(10 * i + 10, 10 * i + 20, 2**i), partition=partition, append_ms=append_ms)
+    numbers = {*range(restored), *(number for _, number, _ in read)}
+    assert adopted(meter) == sum(2**i for i in numbers)
