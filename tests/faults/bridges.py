@@ -162,7 +162,7 @@ class Replica:
         reached = {key: offset for (topic_id, key), offset in self.reached.items() if topic_id == present}
         return unsaved(self.cluster, producer.number, reached)
 
-    def counted_anew(self, producer: Producer) -> int:
+    def new_points(self, producer: Producer) -> int:
         """Points of a producer that it has read in a topic that was made again, without those of the deleted ones."""
         reading = self.client.reading if self.client is not None else {}
         return len(points(self.cluster, producer.number, reading) - self.cluster.deleted[DELTAS])

@@ -216,7 +216,7 @@ class Watcher:
 
         `increase()` takes a fall for a restart, as docs/bridge.md says. Here it counts as a total that goes on lower.
         """
-        lacking = seen.value - (value - replica.counted_anew(producer))
+        lacking = seen.value - (value - replica.new_points(producer))
         if 0 < lacking <= lost and value < seen.value:
             seen.value -= lacking
         elif 0 < lacking <= lost:

@@ -228,7 +228,7 @@ class RealReplica:
         return producer.written_since(self.cluster.clock.seconds - READ_SECONDS)
 
     def lost(self, _producer: Producer) -> int:
-        """None is known to be lost: what is in a snapshot of a process is not known."""
+        """Return 0: the snapshots of a process are not read, so no point counts as lost."""
         return 0
 
     def forget(self, producer: int | None = None) -> None:

@@ -56,16 +56,16 @@ def test_points_of_the_last_seconds_may_be_unread() -> None:
     assert producer.written_since(bridge.cluster.clock.seconds - 20) == 4
 
 
-def restarted(value: float, *, anew: int, lost: int) -> tuple[Watcher, str]:
+def restarted(value: float, *, new: int, lost: int) -> tuple[Watcher, str]:
     """A watcher of a bridge that exposed 6 of 6 points of a deleted topic and was restarted; the reason at the end."""
     watcher, bridge = excused_after(6, unread=0)
     watcher.seen = {(0, (name, 0)): Seen(value=6, increase=6, topic_id=1) for name in (*TOTALS, *COUNTERS, GAUGE)}
-    bridge.lost, bridge.counted_anew = lambda _producer: lost, lambda _producer: anew
+    bridge.lost, bridge.new_points = lambda _producer: lost, lambda _producer: new
     watcher.topic_deleted()
     (producer,) = watcher.producers
     bridge.cluster.delete(DELTAS)
     bridge.cluster.create(DELTAS, 1)
-    for _ in range(anew):
+    for _ in range(new):
         producer.write()
     scraped(watcher, bridge, value)
     (run,) = producer.alive
@@ -76,21 +76,21 @@ def restarted(value: float, *, anew: int, lost: int) -> tuple[Watcher, str]:
     return watcher, watcher.settled({0: {**counters, (GAUGE, 0): producer.gauges[-1], **totals}})
 
 
-@pytest.mark.parametrize(("value", "anew", "missing"), [(5, 1, 0), (7, 3, 2), (8, 3, 1), (9, 3, 0)])
-def test_a_total_may_lack_the_points_that_are_lost_with_a_deleted_topic(value: int, anew: int, missing: int) -> None:
-    watcher, reason = restarted(value, anew=anew, lost=2)
+@pytest.mark.parametrize(("value", "new", "missing"), [(5, 1, 0), (7, 3, 2), (8, 3, 1), (9, 3, 0)])
+def test_a_total_may_lack_the_points_that_are_lost_with_a_deleted_topic(value: int, new: int, missing: int) -> None:
+    watcher, reason = restarted(value, new=new, lost=2)
     assert reason == ""
     assert watcher.seen[0, TOTAL].missing == missing
-    assert watcher.seen[0, TOTAL].increase == 6 + anew - missing
+    assert watcher.seen[0, TOTAL].increase == 6 + new - missing
 
 
 def test_a_total_that_lacks_one_point_more_than_are_lost_is_found() -> None:
     with pytest.raises(Violation, match="more is counted than was written"):
-        restarted(4, anew=1, lost=2)
-    assert "has risen by 6, the truth is 9" in restarted(6, anew=3, lost=2)[1]
+        restarted(4, new=1, lost=2)
+    assert "has risen by 6, the truth is 9" in restarted(6, new=3, lost=2)[1]
 
 
 def test_what_is_lost_is_excused_once() -> None:
-    watcher, _ = restarted(5, anew=1, lost=2)
+    watcher, _ = restarted(5, new=1, lost=2)
     with pytest.raises(Violation, match="more is counted than was written"):
         scraped(watcher, cast("Any", watcher.replicas[0]), 4)

@@ -1,4 +1,4 @@
-"""How long a schedule waits for the truth in the end: no comparison decides while the watcher excuses a total."""
+"""The comparison at the end of a schedule: none decides while the watcher excuses a total."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -60,4 +60,4 @@ def test_points_of_a_topic_that_is_there_again_are_counted_apart_from_repeated_o
     world.wait(4)
     producer.send_again(9)
     world.wait(2)
-    assert replica.counted_anew(producer) == producer.deltas - producer.deltas_before_topic == 3
+    assert replica.new_points(producer) == producer.deltas - producer.deltas_before_topic == 3

@@ -83,7 +83,7 @@ def lend(
 
 
 def give_back(table: TotalRows, lent: list[Lent]) -> None:
-    """Reserve lent totals again, with their late points; what is still missing can come later."""
+    """Reserve lent totals again, with their late points; further ones can follow."""
     for one in lent:
         flags, kept = table.columns.flags[[one.at]], np.uint8(_KEPT_FLAGS)
         former = {

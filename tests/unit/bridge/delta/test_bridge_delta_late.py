@@ -109,7 +109,7 @@ def test_late_histograms_are_in_their_total() -> None:
 
 @st.composite
 def readings(draw: st.DrawFn) -> tuple[int, list[tuple[int, int, int]]]:
-    """How many points a snapshot has, and what is read after it, in order: partition, number of the point, interval."""
+    """The number of points in a snapshot; then the points read after it: partition, number, interval."""
     left, joined = draw(st.integers(2, 9)), draw(st.integers(1, 4))
     restored = draw(st.integers(1, left - 1))
     logs = {LEFT: list(range(restored, left)), JOINED: list(range(left, left + joined))}
