@@ -67,8 +67,7 @@ def adopt(rows: TotalRows, row: int, former: TotalRows, *, reserved: bool = Fals
     first = reserved or precedes(before._asdict(), 0, int(columns.start_ns[row]))
     if not first or not _add(rows, row, former):
         return False
-    if not reserved:
-        note_missing(rows, row, _gaps_of(former, 0), int(before.last_ns[0]))
+    _note_missing(rows, row, _gaps_of(former, 0), int(before.last_ns[0]), reserved=reserved)
     rows.columns.start_ns[row] = before.start_ns[0]
     rows.columns.flags[row] &= np.uint8(255 - PENDING) | (before.flags[0] & np.uint8(PENDING))
     return True
@@ -87,7 +86,7 @@ def reserve(rows: TotalRows, row: int, former: Columns) -> None:
             both = alone(former, 0)
             adopt(both, 0, alone(older, 0))
             former = whole(both, 0)
-    note_missing(rows, row, np.stack((former["gap_begin_ns"], former["gap_end_ns"]), axis=1), former["last_ns"][0])
+    _note_missing(rows, row, np.stack((former["gap_begin_ns"], former["gap_end_ns"]), axis=1), former["last_ns"][0])
     rows.reserved[digest] = former
 
 
@@ -258,10 +257,11 @@ def _gaps_of(rows: TotalRows, row: int) -> Int64Array:
     return np.stack(gather_gaps(rows.columns, rows.gaps, np.array([row])), axis=1)
 
 
-def note_missing(rows: TotalRows, row: int, gaps: Int64Array, last_ns: int) -> None:
+def _note_missing(rows: TotalRows, row: int, gaps: Int64Array, last_ns: int, *, reserved: bool = False) -> None:
     """Note the gaps of a former total, and the one between its end and the present one."""
     start_ns, present = rows.columns.start_ns[row], _gaps_of(rows, row)
-    if rows.columns.digest[row].tobytes() in rows.reserved:  # those before the present total are of another former one
+    # Those before the present total are of another former one, or were noted when this one was reserved.
+    if reserved or rows.columns.digest[row].tobytes() in rows.reserved:
         present = present[present[:, 0] >= start_ns]
     _set_gaps(rows, row, np.concatenate([gaps, np.array([[last_ns, start_ns]]), present]))
 

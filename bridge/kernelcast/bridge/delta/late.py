@@ -9,18 +9,17 @@ partition 0 later.
 A reserved total is no row, so it is made a row for the length of one batch: `lend` and `give_back`.
 """
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kernelcast.bridge.delta.columns import NOTHING, PENDING, RESTING
-from kernelcast.bridge.delta.joining import note_missing, put_back, whole
-from kernelcast.bridge.delta.persistence.freeze import Columns
+from kernelcast.bridge.delta.persistence.freeze import Columns, freeze, thaw
 from kernelcast.bridge.delta.rows import TotalRows
 from kernelcast.bridge.tables.columns import Int32Array, Int64Array, MessageColumns
 from kernelcast.columnar import HistogramColumns, NumberColumns
-
-_KEPT_FLAGS = PENDING | RESTING
 
 
 class Lent(NamedTuple):
@@ -28,7 +27,7 @@ class Lent(NamedTuple):
 
     Attributes:
         row: The PENDING row of its series.
-        at: Its own row, under an identity that no series has.
+        at: Its own row, under an identity that no series has; NOTHING without one.
         former: The total as it was reserved.
     """
 
@@ -65,38 +64,59 @@ def lend(
     late = np.flatnonzero((rows >= 0) & (columns.flags[rows] & PENDING != 0) & (times_ns <= columns.start_ns[rows]))
     if not len(late):
         return rows, lent
+    late = late[np.argsort(rows[late], kind="stable")]
     lenders, rows = rows[late], rows.copy()
-    for row in np.unique(lenders).tolist():
-        former = table.reserved.get(digest := table.columns.digest[row].tobytes())
-        if former is None:
-            continue
-        continuing = late[lenders == row]
-        if _silence_ms(former, points, continuing, messages) > away_ms:
-            continue
-        unused = np.frombuffer(bytes(255 - byte for byte in digest), np.uint8).reshape(1, -1)
-        at = put_back(table, {**former, "digest": unused})
-        if at != NOTHING:
-            table.columns.flags[at] = (table.columns.flags[at] & np.uint8(255 - RESTING)) | np.uint8(PENDING)
-            rows[continuing] = at
-            lent.append(Lent(row, at, former))
+    chosen, begins = np.unique(lenders, return_index=True)
+    for row, continuing in zip(chosen.tolist(), np.split(late, begins[1:]), strict=True):
+        former = table.reserved.get(table.columns.digest[row].tobytes())
+        if former is not None and _silence_ms(former, points, continuing, messages) <= away_ms:
+            lent.append(Lent(row, NOTHING, former))
+    lent = _as_rows(table, lent)
+    at = np.arange(table.used, dtype=np.int32)
+    at[[one.row for one in lent]] = [one.at for one in lent]
+    rows[late] = at[lenders]
     return rows, lent
 
 
 def give_back(table: TotalRows, lent: list[Lent]) -> None:
     """Reserve lent totals again, with their late points; further ones can follow."""
-    for one in lent:
-        flags, kept = table.columns.flags[[one.at]], np.uint8(_KEPT_FLAGS)
-        former = {
-            **whole(table, one.at),
-            "digest": one.former["digest"],
-            "partition": one.former["partition"],
-            "flags": (flags & ~kept) | (one.former["flags"] & kept),
+    if not lent:
+        return
+    rows, formers = np.array([one.at for one in lent]), [one.former for one in lent]
+    numbers = table.columns.partition[rows].tolist()
+    frozen = freeze(table, rows, {number: number for number in numbers})
+    flags, kept = frozen["flags"], np.uint8(PENDING | RESTING)
+    frozen["flags"] = (flags & ~kept) | (_column(formers, "flags") & kept)
+    frozen |= {name: _column(formers, name) for name in ("digest", "partition")}
+    table.free(rows)
+    table.freed -= set(rows.tolist())  # no series number refers to them
+    gaps, words = (np.cumsum(frozen[name]).tolist() for name in ("gaps", "words"))
+    for i, former in enumerate(formers):
+        ends = {"gap_begin_ns": gaps, "gap_end_ns": gaps, "blocks": words}
+        table.reserved[former["digest"].tobytes()] = {
+            name: column[(ends[name][i - 1] if i else 0) : ends[name][i]] if name in ends else column[i : i + 1]
+            for name, column in frozen.items()
         }
-        table.free(np.array([one.at]))
-        table.freed.discard(one.at)  # no series number refers to it
-        table.reserved[one.former["digest"].tobytes()] = former
-        gaps = np.stack((former["gap_begin_ns"], former["gap_end_ns"]), axis=1)
-        note_missing(table, one.row, gaps, int(former["last_ns"][0]))
+
+
+def _as_rows(table: TotalRows, lent: list[Lent]) -> list[Lent]:
+    """Make rows of reserved totals; those that find no room in the table are left out."""
+    if not lent:
+        return lent
+    formers = [one.former for one in lent]
+    unused = 255 - _column(formers, "digest")
+    numbers = _column(formers, "partition").tolist()
+    columns = {**{name: _column(formers, name) for name in formers[0]}, "digest": unused}
+    thaw(table, columns, {number: number for number in numbers})
+    found = [one._replace(at=table.find(digest.tobytes())) for one, digest in zip(lent, unused, strict=True)]
+    found = [one for one in found if one.at != NOTHING]
+    flags, at = table.columns.flags, [one.at for one in found]
+    flags[at] = (flags[at] & np.uint8(255 - RESTING)) | np.uint8(PENDING)
+    return found
+
+
+def _column(formers: Sequence[Columns], name: str) -> NDArray[Any]:
+    return np.concatenate([one[name] for one in formers])
 
 
 def _silence_ms(
