@@ -142,10 +142,11 @@ class _Compressor:
 
 
 def _shrink(wheel: Path) -> None:
-    """Write a wheel again: better compressed, and its Python files without what only readers of the sources see: 48 KB.
+    """Write a wheel again: better compressed, and its Python files without what only readers of the sources see: 67 KB.
 
-    That is comments, linters' mostly, and strings below a constant or field, which Python drops; docstrings stay, and
-    so do those strings in `IMPORTED`. The files, their order, their times and their line numbers stay. libdeflate saves
+    That is comments, linters' mostly, strings below a constant or field, which Python drops, and docstrings of a
+    module's private functions and classes. Other docstrings stay: pages and commands show some of them. In `IMPORTED`
+    all strings stay. The files, their order, their times and their line numbers stay. libdeflate saves
     40 KB of 2 MB; where its package is not installed, as for someone who installs from a checkout, zlib's highest
     level has to do.
     """
@@ -155,7 +156,7 @@ def _shrink(wheel: Path) -> None:
             body = before.read(entry)
             if entry.filename.endswith(".py"):
                 imported = entry.filename.startswith(IMPORTED)
-                body = changed[entry.filename] = _without_comments(body, [] if imported else _texts_of_names(body))
+                body = changed[entry.filename] = _without_comments(body, [] if imported else _unread_texts(body))
             elif entry.filename.endswith(".dist-info/RECORD"):
                 body = _record(body.decode(), changed).encode()
             entry.compress_type, entry.file_size = zipfile.ZIP_DEFLATED, len(body)
@@ -178,16 +179,24 @@ def _without_comments(source: bytes, texts: Iterable[tuple[int, int]]) -> bytes:
     return "\n".join(lines).encode()
 
 
-def _texts_of_names(source: bytes) -> Iterator[tuple[int, int]]:
-    """The first and last line, from 1, of each string below an assignment, alone on its lines."""
-    for node in ast.walk(ast.parse(source)):
+def _unread_texts(source: bytes) -> Iterator[tuple[int, int]]:
+    """The first and last line, from 1, of each string below an assignment, and of private docstrings of a module."""
+    module = ast.parse(source)
+    for node in ast.walk(module):
         body = getattr(node, "body", [])
         for before, text in itertools.pairwise(body if isinstance(body, list) else []):
-            if not isinstance(before, ast.Assign | ast.AnnAssign):
-                continue
-            match text:
-                case ast.Expr(value=ast.Constant(value=str()), lineno=first, end_lineno=int(last)):
-                    yield first, last
+            if isinstance(before, ast.Assign | ast.AnnAssign):
+                yield from _lines_of(text)
+    for node in module.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name.startswith("_") and len(node.body) > 1:
+            yield from _lines_of(node.body[0])
+
+
+def _lines_of(statement: ast.stmt) -> Iterator[tuple[int, int]]:
+    """The first and last line of a statement that is a string and nothing else."""
+    match statement:
+        case ast.Expr(value=ast.Constant(value=str()), lineno=first, end_lineno=int(last)):
+            yield first, last
 
 
 def _record(text: str, changed: Mapping[str, bytes]) -> str:

@@ -162,23 +162,31 @@ def test_python_files_of_the_wheel_lack_comments_only_and_are_listed_as_they_are
             for source in (path for root in ROOTS if (path := REPOSITORY / root / name).suffix == ".py"):
                 if source.exists() and body != (whole := source.read_bytes()):
                     lines = whole.split(b"\n")
-                    for first, last in [] if name.startswith("kernelcast/probe/") else texts_of_names(whole):
+                    for first, last in [] if name.startswith("kernelcast/probe/") else unread_texts(whole):
                         lines[first - 1 : last] = [b""] * (last - first + 1)
                     # The same code with the same constants and line numbers, which Python compares faster than trees.
                     assert compiled_code(body) == compiled_code(b"\n".join(lines)), name
                     assert all(map(is_without_comment, body.split(b"\n"), lines)), name
 
 
-def texts_of_names(source: bytes) -> Iterator[tuple[int, int]]:
-    """The first and last line of each string below an assignment, which Python ignores."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
-            for before, text in pairwise(node.body):
-                match text:
-                    case ast.Expr(ast.Constant(str()), lineno=first, end_lineno=int(last)) if isinstance(
-                        before, (ast.Assign, ast.AnnAssign)
-                    ):
-                        yield first, last
+def unread_texts(source: bytes) -> Iterator[tuple[int, int]]:
+    """Lines of strings below an assignment, which Python ignores, and of a module's private docstrings."""
+    module = ast.parse(source)
+    texts = [
+        text
+        for node in ast.walk(module)
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
+        for before, text in pairwise(node.body)
+        if isinstance(before, (ast.Assign, ast.AnnAssign))
+    ]
+    texts += [
+        node.body[0]
+        for node in module.body
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and node.name.startswith("_") and len(node.body) > 1
+    ]
+    for text in texts:
+        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str):
+            yield text.lineno, text.end_lineno or text.lineno
 
 
 def compiled_code(source: bytes) -> CodeType:

@@ -56,9 +56,11 @@ def test_a_wheel_is_compressed_further_and_has_the_same_files_without_comments(
     content = {f"{number}.py": (f"n{number} = {number % 7}\n" * 500).encode() for number in range(20)}
     described = (
         b'"""A module."""\nSIZE = 3\n"""Of a page;\nin bytes."""\ndef size():\n    """Stays."""\n    return SIZE\n'
+        b'def _own():\n    """Goes."""\n    return 1\n'
     )
     content["kernelcast/probe/a.py"] = described
     content["1.py"] = b'"""A module."""\nSIZE = 3\n\n\ndef size():\n    """Stays."""\n    return SIZE\n'
+    content["1.py"] += b"def _own():\n\n    return 1\n"
     written = {
         **content,
         "0.py": b"# why\n" + content["0.py"],

@@ -74,7 +74,7 @@ def isotonic(values: Floats, weight: Floats) -> Floats:
 
 @cache
 def shipped() -> Calibration:
-    """The calibration that comes with the package; fitted by `python -m benchmarks.predictor.fit_calibration`."""
+    """The calibration that comes with the package; fitted by `python -m benchmarks.predictor.fitting.calibration`."""
     data = json.loads(resources.files(__package__).joinpath(_FILE).read_text(encoding="utf-8"))
     rows = data["horizons"]
     return Calibration(

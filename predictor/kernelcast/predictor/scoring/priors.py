@@ -65,7 +65,7 @@ def surprises(value: Floats, median: Floats, lower: Floats, upper: Floats) -> Fl
 
 @cache
 def shipped() -> Prior:
-    """The factors that come with the package; fitted by `python -m benchmarks.predictor.fit_factors`."""
+    """The factors that come with the package; fitted by `python -m benchmarks.predictor.fitting.factors`."""
     data = json.loads(resources.files(__package__).joinpath(_FILE).read_text(encoding="utf-8"))
     classes = data["classes"]
     one = np.array(next(iter(classes.values())), np.float64)

@@ -1,4 +1,4 @@
-"""Fits the shipped calibration on simulated seeds: `python -m benchmarks.predictor.fit_calibration`.
+"""Fits the shipped calibration on simulated seeds: `python -m benchmarks.predictor.fitting.calibration`.
 
 No benchmark scores these seeds.
 Moments before a fault's onset are left out: no detector can foresee an onset, and the share of series that will have

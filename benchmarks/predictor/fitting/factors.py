@@ -1,4 +1,4 @@
-"""Fits the shipped factors of intervals on simulated seeds: `python -m benchmarks.predictor.fit_factors`.
+"""Fits the shipped factors of intervals on simulated seeds: `python -m benchmarks.predictor.fitting.factors`.
 
 No benchmark scores these seeds. Claims are due on the second day, when faults and deploys come; a population with 29 %
 of faulty series and one with 2 % have equal shares.
