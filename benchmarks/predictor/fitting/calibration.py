@@ -20,7 +20,7 @@ from kernelcast.predictor.passage.calibration import SIMULATION, isotonic
 from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS
 
 SEEDS: Final = range(100_001, 100_007)
-PATH: Final = Path(__file__).parents[2] / "predictor/kernelcast/predictor/passage/calibration.json"
+PATH: Final = Path(__file__).parents[3] / "predictor/kernelcast/predictor/passage/calibration.json"
 _EDGES: Final = np.array([0, 1e-4, 0.003, 0.02, 0.06, 0.12, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97, 0.995, 1.0])
 _QUIET_BINS: Final = 2
 _FLEET_ODDS: Final = 0.02 / 0.98

@@ -26,7 +26,7 @@ from kernelcast.predictor.scoring.widening import PRIOR_LIMITS, needed_factors
 
 SEEDS: Final = range(100_001, 100_004)
 HORIZON_SECONDS: Final = 14_400.0
-PATH: Final = Path(__file__).parents[2] / "predictor/kernelcast/predictor/scoring/factors.json"
+PATH: Final = Path(__file__).parents[3] / "predictor/kernelcast/predictor/scoring/factors.json"
 _LEAD: Final = round(HORIZON_SECONDS / BLOCK_SECONDS)
 _EVERY_BLOCKS: Final = 8
 _KNOTS: Final = 40
