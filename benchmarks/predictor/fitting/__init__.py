@@ -1,1 +1,1 @@
-"""Programs that fit what the predictor ships: the calibration of probabilities, and the factors of intervals."""
+"""Programs that fit the shipped calibration of probabilities and the shipped factors of intervals."""

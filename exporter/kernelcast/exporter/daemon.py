@@ -1,4 +1,4 @@
-"""The node daemon: samples everything at each deadline, until a stop is requested."""
+"""The node daemon: takes the figures of all sources at each deadline, until a stop is requested."""
 
 import time
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from kernelcast.runtime.web.landing import Fact, ago
 
 STUCK_INTERVALS: Final = 5
 STUCK_SECONDS: Final = 30.0
-"""The daemon is unhealthy if no interval is completed for this time, or for a multiple of a longer interval."""
+"""The daemon is unhealthy if no interval was completed for 30 s, or for five intervals where that is longer."""
 
 ReadyCheck = Callable[[], tuple[bool, str]]
 
@@ -34,9 +34,9 @@ class DaemonParts:
         aggregator: The pipeline's aggregator.
         exposition: Exposes each interval on `/metrics`.
         counts: The daemon's own metrics.
-        state: The pipeline's state file; None without a state.
+        state: File with the aggregator's totals, which the pipeline saves; None where they are not kept.
         kafka_ready: Returns whether Kafka accepts our messages.
-        after: Called after each interval, to update further metrics.
+        after: Called after each complete interval, to update further metrics.
     """
 
     pipeline: Pipeline
@@ -94,7 +94,7 @@ class Daemon:
             self._parts.state.save(self._parts.aggregator, final=True)
 
     def _wait(self, shutdown: Shutdown) -> bool:
-        """Wait for the next deadline; the first report of progress follows the first complete interval."""
+        """Wait for the next deadline; True if a stop was requested. Reports progress, once one interval is complete."""
         seconds = self._schedule.wait_seconds()
         if self._completed_at is None:
             return shutdown.wait(seconds)
@@ -103,7 +103,7 @@ class Daemon:
         return self._loop.wait(shutdown.wait, seconds)
 
     def interval(self) -> None:
-        """Sample, publish and expose; a failing input costs this interval, but does not end the daemon."""
+        """Sample, publish and expose; an error in the pipeline costs this interval, but does not end the daemon."""
         parts, began = self._parts, self._monotonic()
         lateness = self._schedule.begin()
         parts.counts.ticks_missed.inc(lateness.missed)
@@ -126,7 +126,7 @@ class Daemon:
         parts.after()
 
     def change_interval(self, interval_seconds: float) -> None:
-        """Change the interval."""
+        """Use another interval from now on; a reload calls it on the main thread."""
         self._interval_seconds = interval_seconds
         self._schedule.change(interval_seconds)
 

@@ -1,4 +1,4 @@
-"""Queue of the outcomes of hints, until the exporter confirms them; without confirmations, until they are sent."""
+"""Queue of outcomes, a program's answers to hints, kept until the exporter confirms them."""
 
 import threading
 from collections import OrderedDict, deque
@@ -7,23 +7,24 @@ from typing import Any, Final
 
 from kernelcast.wire.events import Hint, Outcome, OutcomeState, to_event
 
-# Bound of the queue: a hint has two or three outcomes.
-MAX_WAITING: Final = 256
+# Bound of waiting and sent events together: a hint has two or three outcomes, so it is that of about a hundred hints.
+MAX_KEPT: Final = 256
+# Outcomes that `history` shows.
 MAX_HISTORY: Final = 64
 
 
 class OutcomeQueue:
-    """A bounded queue of outcome events; if full, the oldest is dropped and counted.
+    """A bounded queue of outcome events; if full, the oldest is dropped, and counted unless it may count as delivered.
 
-    The program's thread adds, the probe's thread sends; a lock protects both. Each event has an id, drawn once. A sent
-    event is kept until the exporter confirms it, and is sent again after a reconnect. An exporter that has never
-    confirmed anything is an earlier version: for it, sent means delivered.
+    The program's threads add; the probe's thread sends, reconnects and receives confirmations; a lock orders them.
+    Each event has an id, drawn once. A sent event is kept until it is confirmed, and sent again after a reconnect.
+    An exporter that has never confirmed anything cannot confirm: for it, sent means delivered.
 
     Args:
-        program: The program.
-        rank: Its rank.
+        program: Name of the program.
+        rank: Its rank in the job, as text.
         clock: Unix nanoseconds.
-        wake: Called after each addition; starts the sender's next round.
+        wake: Called after each addition; wakes the probe's thread.
     """
 
     def __init__(self, program: str, rank: str, clock: Callable[[], int], wake: Callable[[], None]) -> None:
@@ -44,7 +45,7 @@ class OutcomeQueue:
         self.add_trial(hint.hint_id, hint.tunable, state, reason, **facts)
 
     def add_trial(self, trial_id: str, tunable: str, state: OutcomeState, reason: str, **facts: Any) -> None:
-        """Add the outcome of a trial of a hint, or of one that the program has chosen by itself."""
+        """Add the outcome of a trial: of a hint, or one of the program's own, whose id takes the hint's place."""
         outcome = Outcome(
             hint_id=trial_id,
             program=self._program,
@@ -56,7 +57,7 @@ class OutcomeQueue:
         )
         event = to_event(outcome, source="/kernelcast/probe", time_ns=self._clock())
         with self._lock:
-            if len(self._waiting) + len(self._sent) >= MAX_WAITING:
+            if len(self._waiting) + len(self._sent) >= MAX_KEPT:
                 self._drop_oldest()
             self._waiting.append(event)
             self._history.append(outcome)
@@ -67,30 +68,30 @@ class OutcomeQueue:
 
     @property
     def history(self) -> tuple[Outcome, ...]:
-        """Return the last 64 outcomes, oldest first, whether sent or not."""
+        """Return the last `MAX_HISTORY` outcomes, oldest first, whether sent or not."""
         with self._lock:
             return tuple(self._history)
 
     def first(self) -> dict[str, Any] | None:
-        """Return the oldest event; it stays in the queue until `sent` is called."""
+        """Return the oldest event that is not sent; it stays in the queue until `sent` is called."""
         with self._lock:
             return self._waiting[0] if self._waiting else None
 
     def sent(self, event: dict[str, Any]) -> None:
-        """Note that the oldest event, if it still is `event`, was sent; it waits for its confirmation."""
+        """Note that `event` was sent, unless a full queue has dropped it meanwhile; it waits for its confirmation."""
         with self._lock:
             if self._waiting and self._waiting[0] is event:
                 self._sent[event["id"]] = self._waiting.popleft()
 
     def confirmed(self, event_ids: Iterable[str]) -> None:
-        """Forget events that need not be sent again; also a call without ids says that the exporter confirms."""
+        """Forget events that need not be sent again; any call, even without ids, shows that the exporter confirms."""
         with self._lock:
             self._confirms = True
             for event_id in event_ids:
                 self._sent.pop(event_id, None)
 
     def reconnected(self) -> None:
-        """Queue the unconfirmed events again, before the younger ones."""
+        """Queue the unconfirmed events again, before the younger ones; an exporter that cannot confirm has them."""
         with self._lock:
             if self._confirms:
                 self._waiting.extendleft(reversed(self._sent.values()))
@@ -98,7 +99,7 @@ class OutcomeQueue:
 
     @property
     def confirms(self) -> bool:
-        """Whether an exporter has confirmed something, if only that it confirms."""
+        """Whether `confirmed` was called."""
         return self._confirms
 
     def restore(self, events: Iterable[dict[str, Any]]) -> None:
@@ -107,7 +108,7 @@ class OutcomeQueue:
             self._waiting.extendleft(reversed(list(events)))
 
     def left(self) -> list[dict[str, Any]]:
-        """Return the events that are not confirmed, oldest first; without those that an older exporter has got."""
+        """Return the events to save for the program's next run, oldest first: all that may not have been delivered."""
         with self._lock:
             return [*(self._sent.values() if self._confirms or self._in_doubt else ()), *self._waiting]
 

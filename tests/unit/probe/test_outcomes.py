@@ -3,7 +3,7 @@
 import socket
 from pathlib import Path
 
-from kernelcast.probe.outcomes import MAX_WAITING, OutcomeQueue
+from kernelcast.probe.outcomes import MAX_KEPT, OutcomeQueue
 from kernelcast.probe.reporting.left_outcomes import LIFE_NS, LeftOutcomes, Origin
 from kernelcast.wire.events import OutcomeState
 
@@ -47,12 +47,12 @@ def test_what_is_not_confirmed_is_sent_again_after_a_reconnect_with_the_same_id_
 
 
 def test_for_an_exporter_that_confirms_nothing_sent_is_delivered() -> None:
-    queue = queue_of(MAX_WAITING)
+    queue = queue_of(MAX_KEPT)
     send(queue)
-    add(queue, MAX_WAITING)
+    add(queue, MAX_KEPT)
     assert (queue.unconfirmed, queue.dropped) == (0, 0)
     queue.reconnected()
-    assert list(send(queue)) == [f"h{MAX_WAITING}"]
+    assert list(send(queue)) == [f"h{MAX_KEPT}"]
 
 
 def test_what_a_process_leaves_is_all_that_no_exporter_has_confirmed() -> None:
@@ -98,8 +98,8 @@ def test_unconfirmed_and_unsent_outcomes_share_one_bound_and_the_oldest_is_dropp
     queue = queue_of(2)
     queue.confirmed(())
     send(queue)
-    for number in range(2, MAX_WAITING + 1):
+    for number in range(2, MAX_KEPT + 1):
         add(queue, number)
     assert (queue.dropped, queue.unconfirmed) == (1, 1)
     queue.reconnected()
-    assert list(send(queue)) == [f"h{number}" for number in range(1, MAX_WAITING + 1)]
+    assert list(send(queue)) == [f"h{number}" for number in range(1, MAX_KEPT + 1)]

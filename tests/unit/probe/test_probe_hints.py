@@ -8,7 +8,7 @@ import pytest
 from kernelcast.probe.conditions.pauses import PauseChecks
 from kernelcast.probe.conditions.stop_file import StopFile
 from kernelcast.probe.hints import HintContext, HintReceiver
-from kernelcast.probe.outcomes import MAX_WAITING, OutcomeQueue
+from kernelcast.probe.outcomes import MAX_KEPT, OutcomeQueue
 from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.probe.tunables import Agreement, Terms, Tunable, TunableSet
 from kernelcast.tuning.journal import Journal, JournalProcess
@@ -562,10 +562,10 @@ def test_an_invalid_hint_is_counted() -> None:
 
 def test_unread_outcomes_are_dropped_oldest_first_and_counted() -> None:
     program = Program()
-    for number in range(MAX_WAITING):
+    for number in range(MAX_KEPT):
         program.hear(hint_id=f"h{number}", value="100")
-    assert program.outcomes.dropped == MAX_WAITING
-    assert len(program.said()) == MAX_WAITING
+    assert program.outcomes.dropped == MAX_KEPT
+    assert len(program.said()) == MAX_KEPT
     assert len(program.outcomes.history) == 64
 
 

@@ -1,4 +1,6 @@
-"""Routes of the served dashboards: the page, its files, the models, and the answers to their queries."""
+"""Routes of the dashboards that the bridge serves: a page, its files, the dashboards' JSON, answers."""
+
+# `Bridge` makes one `PageSite` at its start and gives its routes to the web server; handlers run on the event loop.
 
 import gzip
 import hashlib
@@ -28,7 +30,7 @@ POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
 )
-"""No inline script or style, nothing from another server, and no way from text to HTML."""
+"""No inline script or style, nothing from another server, and no string that becomes HTML (Trusted Types)."""
 _SECURITY: Final[Mapping[str, str]] = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
@@ -41,14 +43,14 @@ class QueryAnswers(Protocol):
     """Answers the pages' queries."""
 
     async def answer(self, request: Request) -> Response:
-        """Answer one query."""
+        """Answer a request for one query."""
 
     async def ask(self, query: str) -> ForwardedAnswer:
-        """Answer one query of a list, such as `query?query=up&time=1`."""
+        """Answer one query of a posted list: an address below `/api/v1/`, such as `query?query=up&time=1`."""
 
 
 class LocalAnswers(QueryAnswers, Protocol):
-    """Answers the pages' queries without a Prometheus."""
+    """Answers the pages' queries from the bridge's ring: its own last minutes, in memory."""
 
     def ring_status(self) -> dict[str, Any]:
         """Size and limits of the ring, for the head of each page."""
@@ -58,11 +60,11 @@ class LocalAnswers(QueryAnswers, Protocol):
 class _File:
     body: bytes
     content_type: str
-    tag: str
+    etag: str
 
 
 class PageSite:
-    """Serves the pages; every answer is ready in memory, so the event loop never waits for a disk."""
+    """Serves the pages. Page, files and dashboards are read when it is made, so no handler waits for a disk."""
 
     def __init__(
         self,
@@ -78,7 +80,7 @@ class PageSite:
             settings: Settings of the pages.
             models: The dashboards.
             prometheus: Forwards queries to Prometheus; None where there is none.
-            local: Answers from the bridge's own last minutes, where there is no Prometheus.
+            local: Answers from the bridge's ring; None where there is a Prometheus.
         """
         self._settings, self._prometheus, self._local = settings, prometheus, local
         self._models = {model.uid: model for model in models}
@@ -86,7 +88,8 @@ class PageSite:
         self._page = (_STATIC / "page.html").read_text(encoding="utf-8")
 
     def routes(self) -> list[Route]:
-        """The routes, all of them read-only; a list of queries is too long for an address, so it is posted."""
+        """The routes. They change nothing; only a list of queries is posted, because it is too long for an address."""
+        # Those with fixed words come before `/pages/{uid}`, which fits them, too.
         routes = [
             Route(PATH, self.page),
             Route(f"{PATH}/api/site", self._site, include_in_schema=False),
@@ -110,8 +113,8 @@ class PageSite:
         file = self._files.get(request.path_params["name"])
         if file is None:
             return JSONResponse({"error": "there is no such file"}, status_code=404)
-        headers = {**_SECURITY, "cache-control": "no-cache", "etag": file.tag}
-        if file.tag in request.headers.get("if-none-match", ""):
+        headers = {**_SECURITY, "cache-control": "no-cache", "etag": file.etag}
+        if file.etag in request.headers.get("if-none-match", ""):
             return Response(status_code=304, headers=headers)
         return _compressed(request, file.body, {**headers, "content-type": file.content_type})
 

@@ -1,12 +1,13 @@
-"""`/metrics`: the store's series, then the process's own metrics, in the format that the scraper prefers.
+"""`/metrics`: the series read from Kafka (the store), then the process's own metrics, in the scraper's format.
 
-While a format is being compiled, a scrape would wait for numba's compiler lock, on a thread that its client's time-out
-does not free. So it gets a format that is compiled already; if there is none, only the process's own metrics, which
-need no compiled code. They show more than an error would (`kernelcast_bridge_ready` is 0, `up` is 1), and no series is
-lost: a bridge that is compiling has read nothing yet.
+While numba compiles the writer of a format, a scrape in it would wait for the compiler's lock, and hold its thread even
+after the client gave up. So the scraper gets another format, which is compiled already. At the start there is none: it
+gets only the process's own metrics, which need no compiled code. They show more than an error would
+(`kernelcast_bridge_ready` is 0, `up` is 1), and no series is lost, because the bridge reads no message before text and
+OpenMetrics are compiled.
 
-A bridge whose partitions may have been assigned to another member, as after a suspension, also answers with its own
-metrics only. With a 503 Prometheus would mark the same series stale, and would not get the metrics that show the
+A bridge whose partitions another member of its consumer group may have, as after a suspension, also answers with its
+own metrics only. With a 503 Prometheus would also mark the series stale, and would not get the metrics that show the
 reason.
 """
 
@@ -43,9 +44,9 @@ class Exposition:
 
         Args:
             store: The series.
-            registry: The process's own metrics; none of their names is in the store.
-            observe: Called with the duration in seconds and the size in bytes of every encoding.
-            created: Whether OpenMetrics has `_created` lines.
+            registry: The process's own metrics; none of their names is in the store, as a name occurs once on a page.
+            observe: Called with the duration in seconds and the size in bytes of each body that is made.
+            created: Whether OpenMetrics is written with `_created` lines.
             clock: Seconds.
             compiled: Whether a format can be written without being compiled first.
             hidden: Whether the store's series must not be exposed now.
@@ -63,12 +64,12 @@ class Exposition:
             view = view_of(query.getlist(SHARD), query.getlist(NAMES))
         except RequestError as error:
             return PlainTextResponse(f"{error}\n", status_code=400)
-        format_, coding = _negotiated(request, self._compiled)
-        headers = {"vary": "accept, accept-encoding", "content-type": format_.content_type}
-        wanted = BodyKey(format_.format, coding, view)
-        if not self._compiled(format_.format) or self._hidden():
+        negotiated, coding = _negotiated(request, self._compiled)
+        headers = {"vary": "accept, accept-encoding", "content-type": negotiated.content_type}
+        wanted = BodyKey(negotiated.format, coding, view)
+        if not self._compiled(negotiated.format) or self._hidden():
             return self._page(wanted, empty_body(coding), headers)
-        tag = self._tag(wanted, self._store.version)  # read once: the version may rise meanwhile
+        tag = self._tag(wanted, self._store.version)  # it may rise before the body is made
         if not view.includes_process_metrics and tag in _tags(request):
             return Response(status_code=304, headers={**headers, "etag": tag})
         body = self._bodies.body(wanted)
@@ -87,7 +88,10 @@ class Exposition:
         return StreamingResponse(body.slices(end), headers=headers)
 
     def _tag(self, wanted: BodyKey, version: int) -> str:
-        """Return the entity tag of a page without the process's own metrics, which differ each time."""
+        """Return the entity tag of a page without the process's own metrics; with them every page differs.
+
+        A view has an address of its own, so the tag need not name it.
+        """
         return f'"{self._process_id}-{version}-{wanted.format.value}-{wanted.coding.value}"'
 
 

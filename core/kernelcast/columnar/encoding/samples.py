@@ -1,4 +1,4 @@
-"""Input and output of the encoder: a resource, its samples, and the export requests made from them."""
+"""Input and output of the OTLP encoder: a resource, its samples, and the export requests made from them."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -9,18 +9,18 @@ from kernelcast.wire.errors import WireError
 from kernelcast.wire.histogram import DurationTotals
 
 REQUIRED_ATTRIBUTES = ("service.name", "service.instance.id")
-"""Without them a second writer of the same series could not be distinguished."""
+"""Without them two writers of the same series could not be distinguished."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """The resource that writes the samples.
+    """Identity of the process that writes the samples, as OTLP's resource.
 
     Attributes:
-        attributes: Sorted by key, each key once; always `service.name` and `service.instance.id`.
+        attributes: Sorted by key, each key once, which is not checked; `REQUIRED_ATTRIBUTES` among them.
 
     Raises:
-        WireError: One of the two is missing.
+        WireError: A required attribute is missing.
     """
 
     attributes: Attributes
@@ -39,10 +39,10 @@ class Sample(NamedTuple):
     """One value of one series at one time; a tuple, because thousands are made every interval.
 
     Attributes:
-        metric: The catalogue's row.
+        metric: Row of the catalogue: name, unit, kind.
         attributes: The series' labels, sorted by key, each key once.
         time_ns: Time of the measurement, Unix nanoseconds.
-        value: int travels as `as_int`, float as `as_double`; DurationTotals as a histogram; None says that a gauge or
+        value: int is sent as `as_int`, float as `as_double`; DurationTotals as a histogram; None says that a gauge or
             info series has ended (OTLP's no-recorded-value).
         start_ns: Start of the cumulative series, Unix nanoseconds; 0 for gauges.
         detailed: DurationTotals only: True sends an exponential histogram with its buckets, False count and sum alone.

@@ -1,6 +1,6 @@
 """The candidates of the guided search: configurations that are not measured yet, ranked by their expected improvement.
 
-`guided.GuidedSearch` has random configurations and neighbours of good ones join, and asks for the best.
+`guided.GuidedSearch` adds random configurations and neighbours of good ones, then takes the best.
 """
 
 from collections.abc import Container, Sequence
@@ -15,22 +15,22 @@ from kernelcast.tuning.search.similarity import Similarity
 from kernelcast.tuning.search.surrogate import Surrogate, UnmeasuredConfiguration
 from kernelcast.tuning.space import Space
 
-FRESH_TRIALS: Final = 50
-"""Random draws of a new configuration; after them all are searched, because few are left."""
+RANDOM_DRAWS: Final = 50
+"""Random draws of a new configuration; after them every ordinal is tried in turn, because few are left."""
 SAFE: Final = 0.97
-"""Least probability of working of a configuration that is asked for without regard to its predicted time."""
-REBUILT: Final = 32
+"""Probability of working above which `best_switched` may return a configuration."""
+KEPT_AT_REBUILD: Final = 32
 """Candidates that stay when the model is built again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Acquisition:
-    """Parameters of the acquisition function: two exponents, and the logarithm of the best time.
+    """Parameters of the acquisition function, which says how much the measurement of a candidate is worth.
 
     Attributes:
-        best: Logarithm of the best time.
-        exposure: Exponent of the expected slowdown.
-        caution: Exponent of the probability of working.
+        best: Logarithm of the best time measured so far.
+        exposure: Exponent of the expected slowdown; 0 ignores it.
+        caution: Exponent of the probability of working; 0 ignores it.
     """
 
     best: float
@@ -39,7 +39,10 @@ class Acquisition:
 
 
 class CandidatePool:
-    """Candidates, each with its column of the model's solved system (`surrogate`). For one thread."""
+    """Candidates, each with its covariances to the measured configurations, solved in the model. For one thread.
+
+    An ordinal is the number of a configuration in mixed radix; a place is the index of one parameter's value.
+    """
 
     def __init__(
         self,
@@ -68,9 +71,13 @@ class CandidatePool:
         return self._pool.pop(ordinal, None)
 
     def fresh(self, seen: Container[int]) -> int:
-        """Return a random configuration that was not seen; there must be one."""
+        """Return a random configuration that is not in `seen`.
+
+        Raises:
+            StopIteration: All are.
+        """
         ordinals = self._space.ordinals
-        for _ in range(FRESH_TRIALS):
+        for _ in range(RANDOM_DRAWS):
             ordinal = ordinals[self._random.randrange(len(ordinals))]
             if ordinal not in seen:
                 return ordinal
@@ -79,12 +86,12 @@ class CandidatePool:
         return next(ordinal for ordinal in order if ordinal not in seen)
 
     def admit_random(self, seen: Container[int]) -> None:
-        """Let random configurations join."""
+        """Add random configurations, fewer than the setting where one is drawn twice."""
         for _ in range(self._settings.random):
             self._admit(self.fresh(seen))
 
     def admit_neighbours(self, elite: int, weights: list[float], seen: Container[int]) -> None:
-        """Let those neighbours of a configuration join whose predicted times are least."""
+        """Add the neighbours of a configuration, with one parameter changed, whose predicted times are least."""
         space = self._space
         table = self._surrogate.neighbours(self._similarity.project(space.places(elite)), weights)
         near = []
@@ -102,10 +109,13 @@ class CandidatePool:
                     return
 
     def best_switched(
-        self, elites: Sequence[int], column: int, acquisition: Acquisition, seen: Container[int]
+        self, elites: Sequence[int], parameter: int, acquisition: Acquisition, seen: Container[int]
     ) -> int | None:
-        """Return the best of some configurations after changing one parameter; None without a new and safe one."""
-        stride, count = self._space.strides[column], self._space.counts[column]
+        """Return the best of some configurations after changing one parameter; None without a new one that will work.
+
+        All new ones become candidates.
+        """
+        stride, count = self._space.strides[parameter], self._space.counts[parameter]
         found = {
             elite + (other - elite // stride % count) * stride
             for elite in elites
@@ -115,7 +125,7 @@ class CandidatePool:
         new = [ordinal for ordinal in sorted(found) if ordinal not in seen and ordinal in self._space]
         for ordinal in new:
             self._admit(ordinal)
-        safe = [ordinal for ordinal in new if self._working(self._pool[ordinal]) > SAFE]
+        safe = [ordinal for ordinal in new if self._probability_of_working(self._pool[ordinal]) > SAFE]
         level = self._surrogate.level()
         return max(
             safe, key=lambda ordinal: self._acquisition_value(self._pool[ordinal], level, acquisition), default=None
@@ -128,7 +138,7 @@ class CandidatePool:
             self._pool[ordinal] = candidate
 
     def best(self, acquisition: Acquisition) -> int:
-        """Return the candidate that is worth most; drop those worth least."""
+        """Return the candidate that is worth most, which stays; drop those worth least."""
         level = self._surrogate.level()
         ranked = sorted(
             self._pool.values(), key=lambda one: self._acquisition_value(one, level, acquisition), reverse=True
@@ -138,19 +148,19 @@ class CandidatePool:
         return ranked[0].ordinal
 
     def shrink(self, acquisition: Acquisition) -> None:
-        """Keep the best few, whose parts of the model are then empty, because the model is built again."""
+        """Keep the best few and clear their figures: the caller builds the model again and fills them."""
         level = self._surrogate.level()
         ranked = sorted(
             self._pool.values(), key=lambda one: self._acquisition_value(one, level, acquisition), reverse=True
         )
-        self._pool = {candidate.ordinal: candidate for candidate in ranked[:REBUILT]}
+        self._pool = {candidate.ordinal: candidate for candidate in ranked[:KEPT_AT_REBUILD]}
         for candidate in self._pool.values():
             candidate.clear()
 
     def _acquisition_value(
         self, candidate: UnmeasuredConfiguration, level: tuple[float, float], acquisition: Acquisition
     ) -> float:
-        """Expected improvement (Jones et al. 1998) of the logarithm of the time, for a working and not too slow one."""
+        """Expected improvement (Jones et al. 1998) of the time's logarithm, times the probability of working."""
         mean, variance = level
         predicted = mean + candidate.mean_part - mean * candidate.unit_part
         deviation = sqrt(max(1 - candidate.squares, 1e-9) * variance)
@@ -158,11 +168,11 @@ class CandidatePool:
         if gain < -30:  # the density would be 0 in a double
             return 0.0
         improvement = deviation * (gain * 0.5 * erfc(-gain / sqrt(2)) + exp(-gain * gain / 2) / sqrt(2 * pi))
-        slowdown = max(0.0, predicted + deviation * deviation / 2 - acquisition.best)
-        works: float = self._working(candidate) ** acquisition.caution
-        return improvement * works * exp(-acquisition.exposure * slowdown)
+        log_slowdown = max(0.0, predicted + deviation * deviation / 2 - acquisition.best)
+        works: float = self._probability_of_working(candidate) ** acquisition.caution
+        return improvement * works * exp(-acquisition.exposure * log_slowdown)
 
-    def _working(self, candidate: UnmeasuredConfiguration) -> float:
+    def _probability_of_working(self, candidate: UnmeasuredConfiguration) -> float:
         if candidate.version != self._failing.version:
             candidate.version = self._failing.version
             candidate.working = 1 - self._failing.probability(candidate.places)

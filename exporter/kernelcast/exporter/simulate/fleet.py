@@ -1,4 +1,4 @@
-"""A fleet of simulated GPUs as a source of the exporter's pipeline, deterministic in its seed."""
+"""A fleet of simulated GPUs in the place of the exporter's sources, deterministic in its seed."""
 
 import hashlib
 import math
@@ -30,14 +30,15 @@ MODEL_NAME: Final = "Simulated H100 80GB"
 QUEUE_DELAY_NS: Final = 8_000.0
 """Time from a launch's call to its start on an idle GPU; a few microseconds are usual."""
 BUSY_QUEUE_FACTOR: Final = 8.0
+"""Growth of that time on a GPU that is always busy."""
 COLLECTIVE_BYTES_PER_NS: Final = 300.0
-"""Bytes that a collective sends each nanosecond that it does not wait: two thirds of the 450 GB/s of all NVLinks."""
+"""Bytes a nanosecond that a collective sends, its wait for peers left out: two thirds of all NVLinks' 450 GB/s."""
 
 
 class SimulatedFleet:
     """Simulates in fixed steps up to each poll, so the result depends on seed and time, not on the polls.
 
-    `replay.run.publish` polls it, on one thread.
+    `replay.run.publish` polls it, on one thread. A node runs one program, whose ranks are the processes on its GPUs.
     """
 
     def __init__(
@@ -49,11 +50,11 @@ class SimulatedFleet:
         duration_seconds: float = math.inf,
         name: str = "sim",
     ) -> None:
-        """Prepare the fleet, warm and at its usual load.
+        """Prepare the fleet, in its steady state at the usual load.
 
         Args:
             settings: Size, rate, seed and faults.
-            start_ns: Begin of the simulated time, Unix nanoseconds.
+            start_ns: Start of the simulated time, Unix nanoseconds.
             speed: Simulated seconds in one second.
             duration_seconds: Length in simulated time.
             name: Nodes are called `<name>-node-0` and so on, programs `<name>-train-0`.
@@ -89,7 +90,7 @@ class SimulatedFleet:
         return self._duration_seconds
 
     def poll(self, now_ns: int) -> SourceBatch:
-        """Simulate up to `now_ns`; nothing where less than a step has passed."""
+        """Simulate up to `now_ns`; an empty batch if no step is due."""
         if self._done:
             return SourceBatch(done=True)
         elapsed = (now_ns - self.start_ns) * self._speed / NANOSECONDS_PER_SECOND
@@ -107,14 +108,14 @@ class SimulatedFleet:
         return SourceBatch(reports=reports, samples=tuple(samples), done=self._done)
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Part of the interface of a source; there is nothing to close."""
 
     def ground_truth(self) -> list[dict[str, Any]]:
-        """Records of the events so far, one for each fault or background and GPU, ready for JSON."""
+        """Records of the events so far, ready for JSON: one for each GPU of a fault or of another change."""
         return self._truth.records(self._labels, self.when_ns)
 
     def when_ns(self, seconds: float) -> int:
-        """From simulated seconds to Unix nanoseconds, never later than they are reached."""
+        """From simulated seconds to the real time at which they are reached, Unix nanoseconds, rounded down."""
         return self.start_ns + math.floor(seconds / self._speed * NANOSECONDS_PER_SECOND)
 
     def _advance(self) -> None:
@@ -125,7 +126,7 @@ class SimulatedFleet:
         acting = influence(self.settings, now)
         noise = self._random.standard_normal((self.settings.count, self.settings.kernels + 1))
         step = self._workload.step(acting, self._gpus.clock_mhz, noise[:, 1:], seconds)
-        traffic = self._count(step, acting, seconds)
+        traffic = self._account(step, acting, seconds)
         full = self._gpus.allocate(acting, seconds)
         self._gpus.advance(acting, noise[:, 0], seconds)
         self._health.advance(acting, self._gpus, traffic, seconds)
@@ -142,7 +143,7 @@ class SimulatedFleet:
         for gpu in np.flatnonzero(full).tolist():
             self._restart(gpu, now)
 
-    def _count(self, step: Step, acting: Influence, seconds: float) -> GpuTraffic:
+    def _account(self, step: Step, acting: Influence, seconds: float) -> GpuTraffic:
         gpu_time = self._durations.add(step.launches, step.mean_ns, spread=step.spread, step=self._steps)
         step_ns = round(seconds * NANOSECONDS_PER_SECOND)
         collective_ns = gpu_time[:, self._workload.collective].sum(axis=1)
@@ -178,7 +179,7 @@ class SimulatedFleet:
         )
 
     def _begin_faults(self, since: float, until: float) -> None:
-        """Single events of the faults that begin now: XIDs, and programs that end."""
+        """Begin the faults of this step: their XIDs, and the programs that end with them."""
         for fault, gpu in starting(self.settings, since, until):
             self._health.begin(fault, gpu, self.when_ns(until))
             self._versions[gpu] += fault.kind == faults.DEPLOY

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from kernelcast.probe.outcomes import MAX_WAITING
+from kernelcast.probe.outcomes import MAX_KEPT
 from kernelcast.tuning.journal import lines
 
 VERSION: Final = 1
@@ -53,7 +53,7 @@ class LeftOutcomes:
         """Return the events that earlier runs have left and that were not returned before, oldest first."""
         here = {"host": self._host, **asdict(origin)}
         found = {line["event"]["id"]: line["event"] for line in self._lines() if line.items() >= here.items()}
-        new = [event_id for event_id in found if event_id not in self._restored][-MAX_WAITING:]
+        new = [event_id for event_id in found if event_id not in self._restored][-MAX_KEPT:]
         self._restored.update(new)
         return [found[event_id] for event_id in new]
 

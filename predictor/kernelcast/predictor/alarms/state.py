@@ -1,6 +1,7 @@
-"""Converts the state of `Alarms` to plain data for JSON and back; `FindingLog` saves it on `kernelcast.state`.
+"""Converts the state of `Alarms` to plain data for JSON and back.
 
-People's marks are not part of it: they are read again from the topic of findings.
+`FindingLog` saves it to the topic `kernelcast.state`, and reads it at the start. What people marked on a finding, such
+as a false alarm, is not part of it: that is read again from the topic of findings.
 """
 
 from collections.abc import Mapping
@@ -22,10 +23,10 @@ class AlarmSnapshot:
     """Everything in the state of `Alarms` that later findings depend on.
 
     Attributes:
-        updated_ns: Time of the last cycle.
-        candidates: Series with a candidate.
-        findings: Findings that last.
-        summary: The finding about held pages; None without one.
+        updated_ns: Time of the last evaluation of all series.
+        candidates: Deviations of series that are, or may become, part of a finding.
+        findings: Findings that are still open.
+        summary: The finding that counts the pages held back by the budget; None without one.
         paged_ns: When each finding was paged, by its id.
     """
 
@@ -108,7 +109,7 @@ def _from_open(one: Open) -> dict[str, Any]:
 
 def _open(data: Mapping[str, Any]) -> Open:
     published = None if data["published"] is None else finding_from(data["published"])
-    # A state of 2026-11 and before does not say it.
+    # States of before 25 November 2026 lack `was_paged`: there the published finding shows it.
     paged = published is not None and published.severity is Severity.PAGE and not published.held
     return Open(
         finding_id=str(data["finding_id"]),
@@ -123,4 +124,6 @@ def _open(data: Mapping[str, Any]) -> Open:
 
 
 def _event(finding: Finding) -> dict[str, Any]:
-    return to_event(finding, source="/kernelcast/predictor", time_ns=finding.updated_ns, event_id="state")
+    return to_event(
+        finding, source="/kernelcast/predictor", time_ns=finding.updated_ns, event_id="state"
+    )  # never published, so any id will do

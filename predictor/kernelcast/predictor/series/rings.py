@@ -1,6 +1,7 @@
 """Ring buffers over numbered spans of event time: one value per series and span, NaN where nothing is known.
 
-A span is a block or an hour, numbered from the epoch. `Histories` holds three rings, and saves and restores them.
+A span is a block (five minutes by default) or an hour, numbered from the epoch. A row is a series.
+`Histories` holds three rings, and saves and restores them.
 """
 
 from typing import Final
@@ -13,11 +14,11 @@ from kernelcast.predictor.arrays import Ints
 RingArray = NDArray[np.float32]
 
 EMPTY: Final = np.iinfo(np.int64).min // 4
-"""The newest span of a row without a value."""
+"""The newest span of a row without a value: below every number, and differences do not overflow."""
 
 
 class ValueRing:
-    """The last `length` values of each row; each row has its own newest number. Not safe for several threads.
+    """The last `length` values of each row; each row has its own newest span. Not safe for several threads.
 
     Attributes:
         length: Spans kept per row.
@@ -31,7 +32,7 @@ class ValueRing:
 
     @property
     def nbytes(self) -> int:
-        """Memory of the values."""
+        """Memory of the values, bytes."""
         return self._values.nbytes
 
     def grow(self, capacity: int) -> None:
@@ -39,18 +40,18 @@ class ValueRing:
         before = len(self.newest)
         if capacity <= before:
             return
-        # In place: a copy would need the memory twice, and the time of copying all of it.
+        # In place, so no view of `_values` may be kept: a copy would need the memory twice, and time.
         self._values.resize((capacity, self.length), refcheck=False)
         self._values[before:] = np.nan
         self.newest = np.concatenate([self.newest, np.full(capacity - before, EMPTY, np.int64)])
 
     def clear(self, rows: Ints) -> None:
-        """Empty rows."""
+        """Remove all values of some rows."""
         self._values[rows] = np.nan
         self.newest[rows] = EMPTY
 
     def read(self, rows: Ints, last: Ints, count: int) -> RingArray:
-        """The values of consecutive spans.
+        """A copy of the values of consecutive spans.
 
         Args:
             rows: Shape (n,).
@@ -80,7 +81,7 @@ class ValueRing:
         self.append(rows, newest, values)
 
     def append(self, rows: Ints, last: Ints, values: RingArray) -> None:
-        """Add consecutive spans; spans that a row has already are left as they are, skipped ones become NaN.
+        """Add consecutive spans; those not newer than the row's newest are ignored, skipped ones become NaN.
 
         Args:
             rows: Shape (n,), each at most once.
@@ -95,7 +96,7 @@ class ValueRing:
         self.newest[rows] = np.maximum(newest, last)
 
     def cut(self, rows: Ints, last: Ints) -> None:
-        """Remove the spans after a number; shape (n,) each."""
+        """Remove the spans after `last`, as when a clock was set back; shape (n,) each."""
         self._blank(rows, last + 1, np.where(self.newest[rows] == EMPTY, 0, self.newest[rows] - last))
         self.newest[rows] = np.minimum(self.newest[rows], last)
 

@@ -13,25 +13,26 @@ from kernelcast.wire.catalogue import kernel
 _TABLE_ROWS: Final = 25
 """Rows of the table."""
 _LINES: Final = 10
-"""Lines of the graph; more cannot be told apart."""
+"""Lines of each graph; more cannot be distinguished."""
 _BY: Final = "program, kernel"
+"""Labels of a kernel in all results."""
 _BEYOND_THE_CAP: Final = "other"
 """Label `kernel` of the kernels beyond the exporter's limit per program."""
 
 
 def rows() -> tuple[Row, ...]:
-    """All kernels over time."""
-    every = (_share(), _regression(), _tail(), _launches(), _waiting(), _graphs())
-    return (Row("All kernels", every, collapsed=True),)
+    """The collapsed row with the kernels over time; the table is `ranking`."""
+    panels = (_share(), _regression(), _tail(), _launches(), _waiting(), _cuda_graphs())
+    return (Row("All kernels", panels, collapsed=True),)
 
 
 def of_hottest(expr: str, count: int, *, over: str = WHOLE_RANGE) -> str:
-    """The results of the kernels with the most GPU time.
+    """Results of an expression for the kernels with the most GPU time only.
 
     Args:
         expr: PromQL, by program and kernel.
         count: Number of kernels.
-        over: Window of the GPU time.
+        over: Range of time over which the GPU time counts, `NOW` or `WHOLE_RANGE`.
     """
     return f"({expr}) and on ({_BY}) topk({count}, sum by ({_BY}) ({busy_seconds(over=over)}))"
 
@@ -40,7 +41,7 @@ def mean(at: str = "", by: str = _BY) -> str:
     """Mean duration of each kernel.
 
     Args:
-        at: Offset into the past.
+        at: Modifier in PromQL, such as ` offset 1d`; empty for now.
         by: Labels of the result.
     """
 
@@ -58,12 +59,12 @@ def _quantile(quantile: float) -> str:
 
 def _queue_delay() -> str:
     waited = f"sum by ({_BY}) ({promql.rate(promql.series(kernel.QUEUE_DELAY))})"
-    known = f"sum by ({_BY}) ({promql.rate(promql.series(kernel.QUEUE_DELAYS))})"
-    return f"{waited} / ({known} > 0)"
+    counted = f"sum by ({_BY}) ({promql.rate(promql.series(kernel.QUEUE_DELAYS))})"
+    return f"{waited} / ({counted} > 0)"
 
 
 def ranking(*, height: int = 8) -> Placed:
-    """The kernels with the most time, and each against a day before."""
+    """The table of the kernels with the most GPU time now, each with its change since yesterday."""
     text = PanelText(
         f"Hottest kernels ({_TABLE_ROWS})",
         "Kernels with the most GPU time now. Share is of the GPU time of all kernels of the programs chosen; p50 and "
@@ -124,8 +125,8 @@ def _share() -> Placed:
 def _tail() -> Placed:
     text = PanelText(
         "p99 duration",
-        f"The 99th percentile of the {_LINES} hottest kernels chosen, interpolated within a power of two, on a "
-        "logarithmic scale.",
+        f"The 99th percentile of the {_LINES} hottest of the kernels chosen, interpolated within a bucket of a power "
+        "of two, on a logarithmic scale.",
     )
     query = Query(of_hottest(_quantile(0.99), _LINES), "{{program}} {{kernel}}")
     return time_series(text, [query], Axis("s", logarithmic=True))
@@ -134,18 +135,18 @@ def _tail() -> Placed:
 def _regression() -> Placed:
     text = PanelText(
         "Mean duration against a day before",
-        "Above 1 the kernel takes longer than at this time yesterday. A change of shapes or of the program does that "
-        "too.",
+        "Above 100 % the kernel takes longer than at this time yesterday. A change of shapes or of the program does "
+        "that too.",
     )
     query = Query(of_hottest(_against_before(), _LINES), "{{program}} {{kernel}}")
-    as_before = ((None, "transparent"), (1, "text"))
-    return time_series(text, [query], Axis("percentunit", low=0, thresholds=as_before, soft_high=1.1))
+    day_before_line = ((None, "transparent"), (1, "text"))
+    return time_series(text, [query], Axis("percentunit", low=0, thresholds=day_before_line, soft_high=1.1))
 
 
 def _launches() -> Placed:
     text = PanelText(
         "Launches a second",
-        f"Launches a second of the {_LINES} hottest kernels chosen. A gap means that the program paused.",
+        f"Launches a second of the {_LINES} hottest of the kernels chosen. A gap means that the program paused.",
     )
     launches = f"sum by ({_BY}) ({promql.rate(promql.series(kernel.LAUNCHES))})"
     return time_series(text, [Query(of_hottest(launches, _LINES), "{{program}} {{kernel}}")], Axis("short", low=0))
@@ -161,7 +162,7 @@ def _waiting() -> Placed:
     return time_series(text, [query], Axis("s", low=0))
 
 
-def _graphs() -> Placed:
+def _cuda_graphs() -> Placed:
     text = PanelText(
         "Launches from CUDA graphs",
         "Share of each program's launches that CUDA graphs replayed, at almost no cost for the launching thread.",
