@@ -29,7 +29,7 @@ MOST_ENTRIES: Final = 4096
 MAX_DEVICE: Final = 256
 """Characters of a device's name in a line."""
 LATEST_SECONDS: Final = 1e12
-"""Unix time above which a line's time is unusable."""
+"""Unix time, before or after 1970, beyond which a line's time is unusable."""
 MOST_PROCESSES: Final = 64
 """Processes that are remembered for one configuration: more than a node has ranks."""
 STAT_START_TIME: Final = 19
@@ -328,7 +328,7 @@ class Journal:
 
 def _seconds(time_value: Any) -> float:
     """Return the time of a line, Unix seconds; 0 where it is none, because JSON can hold anything."""
-    usable = isinstance(time_value, int | float) and 0 <= time_value <= LATEST_SECONDS
+    usable = isinstance(time_value, int | float) and abs(time_value) <= LATEST_SECONDS
     return float(time_value) if usable else 0.0
 
 
