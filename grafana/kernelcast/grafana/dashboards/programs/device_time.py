@@ -10,7 +10,7 @@ from kernelcast.grafana.model.targets import Query, column
 from kernelcast.wire.catalogue import kernel
 
 _LINES: Final = 10
-"""Lines of the graph; more cannot be told apart."""
+"""Lines of the graph; more cannot be distinguished."""
 
 
 def first_screen() -> tuple[Placed, ...]:

@@ -12,7 +12,7 @@ from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.catalogue.devices import energy
 
 _LINES: Final = 10
-"""Lines of the graph; more cannot be told apart."""
+"""Lines of the graph; more cannot be distinguished."""
 _ROWS: Final = 15
 """Rows of the table."""
 _BY: Final = "program, kernel"

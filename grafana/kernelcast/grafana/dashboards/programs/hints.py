@@ -13,7 +13,7 @@ from kernelcast.wire.catalogue import forecast, kernel
 
 _BY: Final = "program, tunable"
 _LINES: Final = 10
-"""Lines of the graph; more cannot be told apart."""
+"""Lines of the graph; more cannot be distinguished."""
 
 
 def open_since(labels: str = f"{_BY}, value, rule") -> str:

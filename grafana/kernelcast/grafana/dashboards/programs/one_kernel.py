@@ -15,7 +15,7 @@ from kernelcast.wire.catalogue import forecast, kernel
 _TABLE_ROWS: Final = 25
 """Rows of the table."""
 _LINES: Final = 10
-"""Lines of the graph; more cannot be told apart."""
+"""Lines of the graph; more cannot be distinguished."""
 _BY: Final = "program, kernel"
 
 
