@@ -10,6 +10,7 @@ from benchmarks.predictor.fleet.passages import JUDGED, Passages, passages
 from benchmarks.predictor.fleet.recording import Recording
 
 from kernelcast.predictor.alarms.alarms import Alarms
+from kernelcast.predictor.alarms.grouping import DevicePrograms
 from kernelcast.predictor.alarms.settings import AlarmSettings
 from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.causes import from_peers
@@ -92,7 +93,8 @@ class FleetEngine:
                 self._look_for_causes(moment.end)
             self._alerts = moment.alerts
             candidates = {(one.metric, one.labels): one for one in self._candidates(moment)}
-            found = self.alarms.step(candidates.values(), rows, START_NS + moment.end * STEP_NS)
+            now_ns, programs = START_NS + moment.end * STEP_NS, self._programs(moment.end - 1)
+            found = self.alarms.step(candidates.values(), rows, now_ns, programs=programs)
             yield [Change(moment.end - 1, finding) for finding in found]
 
     def _candidates(self, moment: Passages) -> Iterator[Finding]:
@@ -178,6 +180,15 @@ class FleetEngine:
         )
         of_kernels = {name: values[name] for name in (duration, *COMPANIONS)}
         self._kernel_found = find(features(Observed(of_kernels, STEP_SECONDS, self._labels, end_ns, around)))
+
+    def _programs(self, step: int) -> DevicePrograms:
+        """The program of each GPU that has a job."""
+        running = self._recording.job[:, step]
+        jobs = self._recording.jobs
+        return {
+            (dict(self._labels[gpu])["Hostname"], f"GPU-{gpu}", ""): jobs[int(running[gpu])].program
+            for gpu in np.flatnonzero(running != IDLE).tolist()
+        }
 
     def _labels_of(self, in_program: bool, gpu: int, step: int) -> tuple[tuple[str, str], ...]:  # noqa: FBT001
         number = int(self._recording.job[gpu, step])

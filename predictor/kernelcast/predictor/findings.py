@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry
 
 from kernelcast.predictor.alarms.alarms import NO_DEPLOYS, Alarms
 from kernelcast.predictor.alarms.bars import LASTING_NS, precision, verdicts
+from kernelcast.predictor.alarms.grouping import NO_PROGRAMS, DevicePrograms
 from kernelcast.predictor.alarms.settings import AlarmSettings
 from kernelcast.predictor.alarms.state import dump, load
 from kernelcast.runtime.instruments import counter, gauge
@@ -150,6 +151,7 @@ class FindingLog:
         watched: int,
         time_ns: int,
         deploys_over: Mapping[str, EndReason] = NO_DEPLOYS,
+        programs: DevicePrograms = NO_PROGRAMS,
     ) -> list[Finding]:
         """Update the findings by a cycle's candidates, and write those that begin, change their state or end.
 
@@ -158,6 +160,7 @@ class FindingLog:
             watched: Number of series that are watched, with and without a candidate.
             time_ns: Time of the cycle in event time, later than that of the last one.
             deploys_over: Programs of which no kernel is slower since a deploy any more, with the reason.
+            programs: Program that runs alone on each GPU.
 
         Returns:
             The findings that were written.
@@ -165,7 +168,7 @@ class FindingLog:
         with self._lock:
             self.alarms.known.forget(time_ns - LASTING_NS)
             paged = set(self.alarms.budget.paged_ns)
-            changes = self.alarms.step(map(_finite, candidates), watched, time_ns, deploys_over)
+            changes = self.alarms.step(map(_finite, candidates), watched, time_ns, deploys_over, programs)
             pages = len(set(self.alarms.budget.paged_ns) - paged)
             self._measures.changed(changes, pages, self.alarms)
             self._measures.marked(verdicts(self.alarms.known, time_ns))

@@ -285,7 +285,11 @@ class Predictor:
             self._publisher.open_hints(self._engine.open_hints())
             self._publisher.experiences(self._engine.changed_experiences())
         changed = self._findings.cycle(
-            report.findings, watched=report.watched, time_ns=report.time_ns, deploys_over=report.deploys_over
+            report.findings,
+            watched=report.watched,
+            time_ns=report.time_ns,
+            deploys_over=report.deploys_over,
+            programs=report.programs,
         )
         if changed:
             # A finding that a crash would forget would stay open on its topic, and begin again beside it.

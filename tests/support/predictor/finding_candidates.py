@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from kernelcast.predictor.alarms.alarms import Alarms
+from kernelcast.predictor.alarms.grouping import NO_PROGRAMS, DevicePrograms
 from kernelcast.predictor.alarms.settings import AlarmSettings
 from kernelcast.wire.catalogue.meanings import Cause
 from kernelcast.wire.findings import Finding, FindingState, Scope, Severity
@@ -53,13 +54,15 @@ class Run:
     def now_ns(self) -> int:
         return START_NS + round(self.cycles * CYCLE_SECONDS * 1e9)
 
-    def step(self, *found: Finding, watched: int = 100) -> list[Finding]:
+    def step(self, *found: Finding, watched: int = 100, programs: DevicePrograms = NO_PROGRAMS) -> list[Finding]:
         self.cycles += 1
-        return self.alarms.step(found, watched, self.now_ns)
+        return self.alarms.step(found, watched, self.now_ns, programs=programs)
 
-    def steps(self, seconds: float, *found: Finding, watched: int = 100) -> list[Finding]:
+    def steps(
+        self, seconds: float, *found: Finding, watched: int = 100, programs: DevicePrograms = NO_PROGRAMS
+    ) -> list[Finding]:
         """The same candidates for some time; returns all changes."""
         changes = []
         for _ in range(round(seconds / CYCLE_SECONDS)):
-            changes += self.step(*found, watched=watched)
+            changes += self.step(*found, watched=watched, programs=programs)
         return changes

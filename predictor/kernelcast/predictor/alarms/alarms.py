@@ -12,7 +12,7 @@ from kernelcast.predictor.alarms.bars import bars
 from kernelcast.predictor.alarms.budget import DAY_NS, PageBudget
 from kernelcast.predictor.alarms.candidates import FindingCandidate, FindingCandidates
 from kernelcast.predictor.alarms.findings import Open, build, is_news, new_id, over
-from kernelcast.predictor.alarms.grouping import CandidateGroup, groups, joining, unit_of
+from kernelcast.predictor.alarms.grouping import NO_PROGRAMS, CandidateGroup, DevicePrograms, Places, groups, joining
 from kernelcast.predictor.alarms.racks import RackOf, rack_of
 from kernelcast.predictor.alarms.settings import AlarmSettings
 from kernelcast.predictor.alarms.state import AlarmSnapshot
@@ -68,7 +68,12 @@ class Alarms:
         return sum(one.published is not None and one.published.held for one in self._open.values())
 
     def step(
-        self, found: Iterable[Finding], watched: int, time_ns: int, deploys_over: Mapping[str, EndReason] = NO_DEPLOYS
+        self,
+        found: Iterable[Finding],
+        watched: int,
+        time_ns: int,
+        deploys_over: Mapping[str, EndReason] = NO_DEPLOYS,
+        programs: DevicePrograms = NO_PROGRAMS,
     ) -> list[Finding]:
         """Update candidates and findings by the results of a cycle.
 
@@ -78,14 +83,16 @@ class Alarms:
             time_ns: Time of the cycle, Unix nanoseconds, later than that of the last one.
             deploys_over: Programs of which no kernel is slower since a deploy any more, with the reason; their findings
                 end at once.
+            programs: Program that runs alone on each GPU, so that a leak of a job is one finding, not one of each node.
 
         Returns:
             Findings that begin, change their state or end.
         """
+        places = Places(self._rack_of, programs)
         self.candidates.close_deploys(deploys_over)
         self.candidates.update(found, time_ns)
-        self._accept(watched, time_ns)
-        members = self._regroup(time_ns)
+        self._accept(watched, time_ns, places)
+        members = self._regroup(time_ns, places)
         ended = [self._end(one, time_ns, deploys_over) for one in list(self._open.values()) if not one.members]
         changed = self._describe(members, time_ns)
         changed += self._report_held(time_ns)
@@ -112,20 +119,20 @@ class Alarms:
         self._summary = snapshot.summary
         self.budget.paged_ns = dict(snapshot.paged_ns)
 
-    def _accept(self, watched: int, time_ns: int) -> None:
+    def _accept(self, watched: int, time_ns: int, places: Places) -> None:
         """Accept candidates that are strong enough, and those that they explain."""
         candidates = self.candidates
-        candidates.accept(watched, bars(self.known, time_ns), lambda found: unit_of(found, self._rack_of))
+        candidates.accept(watched, bars(self.known, time_ns), places.unit_of)
         # Within a unit that has a fault, all that have a prediction are watched: m = k in e-BH.
         least = -math.log(self._settings.false_discovery_ratio)
-        for one in joining(candidates.by_series.values(), self._rack_of, least):
+        for one in joining(candidates.by_series.values(), places, least):
             one.is_accepted = True
 
-    def _regroup(self, time_ns: int) -> dict[str, Sequence[FindingCandidate]]:
+    def _regroup(self, time_ns: int, places: Places) -> dict[str, Sequence[FindingCandidate]]:
         """Assign accepted candidates to findings; returns each finding's members."""
         wide = {(one.scope, one.unit, one.cause) for one in self._open.values() if one.cause is not None}
         accepted = [one for one in self.candidates.by_series.values() if one.is_accepted]
-        made = groups(accepted, lambda *which: which in wide, self._rack_of)
+        made = groups(accepted, lambda *which: which in wide, places)
         for one in self._open.values():
             one.members = set()
         result: dict[str, Sequence[FindingCandidate]] = {}

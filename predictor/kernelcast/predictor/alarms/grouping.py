@@ -12,10 +12,15 @@ from typing import Final
 
 from kernelcast.predictor.alarms.candidates import FindingCandidate
 from kernelcast.predictor.alarms.racks import RackOf
+from kernelcast.predictor.series.subjects import DeviceKey
 from kernelcast.wire.catalogue.meanings import Cause
 from kernelcast.wire.findings import Finding, FindingState, Scope
 
 Labels = tuple[tuple[str, str], ...]
+DevicePrograms = Mapping[DeviceKey, str]
+"""Program that runs alone on each GPU; GPUs with none or several are missing."""
+NO_PROGRAMS: Final[DevicePrograms] = MappingProxyType({})
+"""No GPU of which the program is known."""
 
 PHYSICAL: Final = (Scope.RACK, Scope.NODE)
 """Scopes of causes such as cooling and power, which all programs on the GPUs notice."""
@@ -74,7 +79,7 @@ class Place:
     Attributes:
         gpu: Host and identifier of the GPU.
         node: Host.
-        program: Program.
+        program: Program; of a series of the GPU itself the one that runs alone there.
         rack: Rack of the host.
     """
 
@@ -105,65 +110,77 @@ class CandidateGroup:
     members: tuple[FindingCandidate, ...]
 
 
-def place_of(labels: Labels, rack_of: RackOf) -> Place:
-    """Find the place of a series from its labels."""
-    found = dict(labels)
-    node = found.get("Hostname", "")
-    device = found.get("UUID") or found.get("gpu", "")
-    instance = found.get("GPU_I_ID", "")
-    gpu = f"{node}|{device}|{instance}" if device else ""
-    return Place(gpu, node, found.get("program", ""), rack_of(node) if node else "")
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Finds the places of series from their labels.
+
+    Attributes:
+        rack_of: From a host to its rack.
+        programs: Program that runs alone on each GPU.
+    """
+
+    rack_of: RackOf
+    programs: DevicePrograms
+
+    def of(self, labels: Labels) -> Place:
+        """Place of the series with these labels."""
+        found = dict(labels)
+        node = found.get("Hostname", "")
+        device = found.get("UUID") or found.get("gpu", "")
+        instance = found.get("GPU_I_ID", "")
+        program = found.get("program") or self.programs.get((node, device, instance), "")
+        return Place(f"{node}|{device}|{instance}" if device else "", node, program, self.rack_of(node) if node else "")
+
+    def unit_of(self, found: Finding) -> tuple[Scope, str, Cause]:
+        """The widest unit that a finding's cause can have, by which series with it depend on each other."""
+        place = self.of(found.labels)
+        scopes = [scope for scope in (*WIDER.get(found.cause, ()), Scope.GPU) if place.at(scope)]
+        if scopes:
+            return scopes[0], place.at(scopes[0]), found.cause
+        return Scope.SERIES, repr(found.labels), found.cause
 
 
-def unit_of(found: Finding, rack_of: RackOf) -> tuple[Scope, str, Cause]:
-    """The widest unit that a cause can have, by which series with it depend on each other."""
-    place = place_of(found.labels, rack_of)
-    scopes = [scope for scope in (*WIDER.get(found.cause, ()), Scope.GPU) if place.at(scope)]
-    return (scopes[0], place.at(scopes[0]), found.cause) if scopes else (Scope.SERIES, repr(found.labels), found.cause)
-
-
-def joining(candidates: Iterable[FindingCandidate], rack_of: RackOf, least_log_e: float) -> list[FindingCandidate]:
+def joining(candidates: Iterable[FindingCandidate], places: Places, least_log_e: float) -> list[FindingCandidate]:
     """Predictions that are too weak alone, but share a unit and a cause with an accepted candidate.
 
     The first page about a hot rack then names the rack, instead of one GPU after the other.
 
     Args:
         candidates: All of them.
-        rack_of: From a host to its rack.
+        places: Finds the places of series.
         least_log_e: Logarithm of the e-value that a prediction needs to join.
     """
     able = [one for one in candidates if one.is_accepted or one.log_e >= least_log_e]
     if all(one.is_accepted for one in able) or not any(one.is_accepted for one in able):
         return []
-    placed = [(one, place_of(one.latest.labels, rack_of)) for one in able]
+    placed = [(one, places.of(one.latest.labels)) for one in able]
     taken: set[int] = set()
     for choice in range(max(map(len, WIDER.values()))):
         for (scope, _, cause), rows in _buckets(placed, choice, taken).items():
-            places = [placed[row][1] for row in rows]
-            several = len({place.gpu for place in places}) >= LEAST_JOINED and _is_wide(scope, cause, places)
+            found = [placed[row][1] for row in rows]
+            several = len({place.gpu for place in found}) >= LEAST_JOINED and _is_wide(scope, cause, found)
             if several and any(placed[row][0].is_accepted for row in rows):
                 taken.update(rows)
     return [able[row] for row in sorted(taken) if not able[row].is_accepted]
 
 
 def groups(
-    candidates: Iterable[FindingCandidate], wide: Callable[[Scope, str, Cause], bool], rack_of: RackOf
+    candidates: Iterable[FindingCandidate], wide: Callable[[Scope, str, Cause], bool], places: Places
 ) -> list[CandidateGroup]:
     """Divide candidates into groups.
 
     Args:
         candidates: The accepted ones.
         wide: Whether a finding about this rack, node or program with this cause lasts; then one GPU suffices.
-        rack_of: From a host to its rack.
+        places: Finds the places of series.
     """
-    placed = [(one, place_of(one.latest.labels, rack_of)) for one in candidates]
+    placed = [(one, places.of(one.latest.labels)) for one in candidates]
     followers = _followers(placed)
     taken = set(followers)
     found = []
     for choice in range(max(map(len, WIDER.values()))):
         for (scope, unit, cause), rows in _buckets(placed, choice, taken).items():
-            places = [placed[row][1] for row in rows]
-            if wide(scope, unit, cause) or _is_wide(scope, cause, places):
+            if wide(scope, unit, cause) or _is_wide(scope, cause, [placed[row][1] for row in rows]):
                 found.append((scope, unit, cause, rows))
                 taken.update(rows)
     explained = {

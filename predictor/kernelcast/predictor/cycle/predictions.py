@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from kernelcast.predictor.series.subjects import Subject
+from kernelcast.predictor.series.subjects import DeviceKey, Subject
 from kernelcast.wire.catalogue.meanings import Cause
 from kernelcast.wire.findings import EndReason, Finding, FindingEvidence, Severity
 
@@ -108,6 +108,7 @@ class CycleReport:
         predictions: To be published.
         findings: One for each series with an alert, and for each observed fault, for grouping and alarm control.
         deploys_over: Programs of which no kernel is slower since a deploy any more, with the reason.
+        programs: Program that runs alone on each GPU.
         time_ns: Event time of the cycle, later than that of the one before.
         watched: Series that have a limit.
         evaluated: Series whose newest block was evaluated.
@@ -123,6 +124,7 @@ class CycleReport:
     predictions: list[Prediction] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     deploys_over: Mapping[str, EndReason] = field(default_factory=dict)
+    programs: Mapping[DeviceKey, str] = field(default_factory=dict)
     time_ns: int = 0
     watched: int = 0
     evaluated: int = 0

@@ -10,6 +10,7 @@ import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.series.attributes import SeriesAttributes
+from kernelcast.predictor.series.subjects import DeviceKey
 from kernelcast.wire.catalogue.devices import device
 
 CLOCK: Final = device.SM_CLOCK.prometheus_name
@@ -58,6 +59,15 @@ def shared_devices(attributes: SeriesAttributes, rows: Ints) -> Bools:
     size = int(attributes.device[rows].max(initial=0)) + 1
     found: Bools = np.bincount(pairs[:, 0], minlength=size) > 1
     return found
+
+
+def alone_on_devices(attributes: SeriesAttributes, rows: Ints) -> dict[DeviceKey, str]:
+    """The program of each GPU on which only one program has series among these rows."""
+    mine = rows[attributes.program[rows] != attributes.program_number("")]
+    pairs = np.unique(np.stack([attributes.device[mine], attributes.program[mine]], axis=1), axis=0)
+    _, first, count = np.unique(pairs[:, 0], return_index=True, return_counts=True)
+    devices, programs = attributes.devices, attributes.programs
+    return {devices[device]: programs[program] for device, program in pairs[first[count == 1]].tolist()}
 
 
 def run_length(median: Floats, baseline: Floats) -> Ints:

@@ -12,6 +12,7 @@ import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.causes.find import FoundCause
+from kernelcast.predictor.cycle import programs
 from kernelcast.predictor.cycle.anomaly_scores import AnomalyScores
 from kernelcast.predictor.cycle.causes.breach_causes import BreachCauses
 from kernelcast.predictor.cycle.causes.deploys import Deploys
@@ -178,6 +179,7 @@ class Publication:
         """Add slow deploys, slow workers and GPUs slower than the fleet; keep those that no calendar excuses."""
         deploys = self.deploys.run(rows, newest, changes)
         report.deploys_over = self.deploys.over
+        report.programs = programs.alone_on_devices(self._source.attributes, rows)
         found = (*found, *deploys, *self._stragglers.run(rows, newest))
         every = one_of_each_series((*found, *self.fleet.run(rows, newest, known, found, changes)))
         excuses = self._source.attributes.excuses

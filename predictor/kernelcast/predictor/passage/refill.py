@@ -32,22 +32,45 @@ def refilling(values: Floats, noise: Floats, target: Floats) -> Bools:
         target: Shape (n,), the limit; a fall from there does not count, as it was a breach.
     """
     known = np.where(np.isfinite(values), values, -np.inf)
+    change, bar = _changes(known, noise)
+    found = _below_top(known, change, bar, target)
+    # A program that began since then has a range of its own, of which the falls of its cache are a larger share.
+    begun = _place_after_last(change > bar[:, None])
+    later = np.flatnonzero((begun > 0) & ~found)
+    if len(later):
+        own = np.where(np.arange(known.shape[1]) >= begun[later, None], known[later], -np.inf)
+        found[later] = _below_top(own, *_changes(own, noise[later]), target[later])
+    return found
+
+
+def _changes(known: Floats, noise: Floats) -> tuple[Floats, Floats]:
+    """Change of each block from the last but one, shape (n, b - 2), and the least one that counts, shape (n,)."""
     highest = known.max(axis=1, initial=-np.inf)
     lowest = np.where(np.isfinite(known), known, np.inf).min(axis=1, initial=np.inf)
-    span = np.maximum(highest - lowest, 0.0)
-    bar = np.maximum(_FALL_SHARE * span, _FALL_NOISE * noise)
     before, after = known[:, :-2], known[:, 2:]
     both = np.isfinite(before) & np.isfinite(after)
-    fall = np.where(both, np.where(both, before, 0.0) - np.where(both, after, 0.0), 0.0)
-    falls = fall > bar[:, None]
-    falls[falls] = _held(known, fall, *np.nonzero(falls))
-    top = np.where(falls, before, -np.inf).max(axis=1, initial=-np.inf)
-    last = np.maximum(falls.shape[1] - 1 - np.argmax(falls[:, ::-1], axis=1), 0)
-    size = fall[np.arange(len(values)), last]
+    change = np.where(both, np.where(both, after, 0.0) - np.where(both, before, 0.0), 0.0)
+    return change, np.maximum(_FALL_SHARE * np.maximum(highest - lowest, 0.0), _FALL_NOISE * noise)
+
+
+def _below_top(known: Floats, change: Floats, bar: Floats, target: Floats) -> Bools:
+    """Whether each series is below the level from which it fell."""
+    falls = change < -bar[:, None]
+    falls[falls] = _held(known, -change, *np.nonzero(falls))
+    top = np.where(falls, known[:, :-2], -np.inf).max(axis=1, initial=-np.inf)
+    last = np.maximum(_place_after_last(falls) - 2, 0)
+    size = -change[np.arange(len(known)), last]
     found: Bools = (
         falls.any(axis=1) & (known[:, -1] < top + _MARGIN_SHARE * size) & (top < target - 0.02 * np.abs(target))
     )
     return found
+
+
+def _place_after_last(chosen: Bools) -> Ints:
+    """Place of the block that the last chosen change leads to; 0 where there is none."""
+    last = chosen.shape[1] - 1 - np.argmax(chosen[:, ::-1], axis=1)
+    place: Ints = np.where(chosen.any(axis=1), last + 2, 0)
+    return place
 
 
 def _held(known: Floats, fall: Floats, rows: Ints, places: Ints) -> Bools:

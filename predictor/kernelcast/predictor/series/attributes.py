@@ -143,6 +143,11 @@ class SeriesAttributes:
         """Names of the programs, by number."""
         return list(self._programs)
 
+    @property
+    def devices(self) -> Sequence[DeviceKey]:
+        """Names of the GPUs, by number."""
+        return list(self._devices)
+
     def program_number(self, name: str) -> int:
         """Number of a program; NONE where no series has it."""
         return self._programs.get(name, NONE)

@@ -113,6 +113,23 @@ def test_symptoms_of_a_gpu_join_the_rack_that_explains_them() -> None:
     assert (begun.scope, begun.series, begun.cause) == (Scope.RACK, 5, Cause.THERMAL)
 
 
+def test_a_leak_on_nodes_of_one_job_is_one_page_about_the_program() -> None:
+    nodes = [f"r1-n{node}" for node in range(4)]
+    programs = {(node, f"GPU-{node}-{gpu}", ""): "train" for node in nodes for gpu in range(2)}
+    leaks = [predicted(gpu, node=node, metric="FB_USED", cause=Cause.MEMORY_LEAK) for node in nodes for gpu in range(2)]
+    run = Run()
+    [begun] = run.steps(3 * HOUR, *leaks, programs=programs)
+    assert (begun.scope, dict(begun.labels)["program"], begun.severity) == (Scope.PROGRAM, "train", Severity.PAGE)
+    assert begun.series == len(leaks)
+
+
+def test_a_hot_gpu_is_no_finding_of_the_program_that_runs_there() -> None:
+    programs = {("r1-n1", f"GPU-r1-n1-{gpu}", ""): "train" for gpu in range(2)}
+    [begun] = Run().step(candidate(0), programs=programs)
+    assert begun.scope is Scope.GPU
+    assert "program" not in dict(begun.labels)
+
+
 def test_slow_kernels_of_a_hot_rack_are_no_finding_of_their_program() -> None:
     hot = [candidate(gpu, node=f"r1-n{gpu}") for gpu in range(4)]
     slow = [

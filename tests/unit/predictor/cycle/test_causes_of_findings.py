@@ -1,6 +1,6 @@
 """Causes of the live predictor's findings: messages of a small fleet in, findings with evidence out, in event time."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,6 +75,7 @@ class Fleet:
         self.alarms = Alarms(AlarmSettings())
         self.candidates: list[tuple[int, Finding]] = []
         self.findings: list[Finding] = []
+        self.programs: Mapping[tuple[str, str, str], str] = {}
 
     @property
     def now_ns(self) -> int:
@@ -88,6 +89,7 @@ class Fleet:
             if self.second % CYCLE_SECONDS == 0:
                 report = self.engine.sweep()
                 self.candidates += [(self.second, one) for one in report.findings]
+                self.programs = report.programs
                 self.findings += self.alarms.step(report.findings, report.watched, report.time_ns)
 
     def samples(self) -> Iterator[Sample]:
@@ -165,6 +167,12 @@ def test_kernels_slowed_by_a_power_brake_have_that_cause_with_evidence(fleet: Fl
     assert reasons.value == POWER_BRAKE
     assert (clock.value, clock.reference, clock.against) == (990.0, 1980.0, "baseline")
     assert {one.cause for _, one in fleet.of("brake")} == {Cause.POWER_BRAKE}
+
+
+def test_the_program_of_a_gpu_is_known_unless_several_run_there(fleet: Fleet) -> None:
+    assert fleet.programs["brake", "brake-0", ""] == "brake-train"
+    assert ("shared", "shared-0", "") not in fleet.programs
+    assert {host for host, _, _ in fleet.programs} == set(HOSTS) - {"shared"}
 
 
 def test_a_braked_gpu_is_observed_without_any_limit(fleet: Fleet) -> None:

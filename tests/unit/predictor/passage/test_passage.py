@@ -186,6 +186,22 @@ def test_a_cache_that_is_emptied_and_fills_again_is_no_leak() -> None:
         assert highest(evaluated(values[: round(hours * _HOUR)], 79_000.0)) < 0.5, hours
 
 
+@pytest.mark.parametrize("before", [0.0, 10_000.0, 30_000.0])
+def test_a_cache_of_a_new_program_is_no_leak_however_large_its_memory_is_beside_it(before: float) -> None:
+    time = np.arange(24 * _HOUR) / _HOUR
+    begins = 12.0
+    values = np.where(time < begins, before, 55_000 + 9_000 * ((time - begins) % 3.0) / 3.0)
+    values += np.random.default_rng(4).normal(0, 100, len(values))
+    for hours in np.arange(begins + 4.0, 24.0, 0.5):
+        assert highest(evaluated(values[: round(hours * _HOUR)], 79_000.0)) < 0.5, hours
+
+
+def test_a_leak_of_a_program_that_began_after_an_idle_time_is_one() -> None:
+    time = np.arange(24 * _HOUR) / _HOUR
+    values = np.where(time < 12, 0.0, 40_000 + 3000 * (time - 12))
+    assert highest(evaluated(values, 79_000.0)) > 0.9
+
+
 def test_a_drift_after_a_burst_is_one() -> None:
     values = 40 + noise(24, 0.2) + rise(24, 3.0, last=4)
     values[16 * _HOUR : 16 * _HOUR + 6] += 30
