@@ -26,11 +26,11 @@ class KnownFindings:
     marks: dict[str, Mark] = field(default_factory=dict)
     unusable: int = 0
 
-    def add(self, body: bytes) -> Finding | None:
+    def add(self, body: bytes) -> tuple[Finding | None, Finding] | None:
         """Keep the finding or mark of a message's value, unless a newer one is known; ignore other types of event.
 
         Returns:
-            The finding, where it holds one.
+            The finding as it was known before, None where it was not, and as the message has it; None for others.
         """
         try:
             return self._keep(decode_event(body))
@@ -38,13 +38,13 @@ class KnownFindings:
             self.unusable += 1
             return None
 
-    def _keep(self, event: dict[str, Any]) -> Finding | None:
+    def _keep(self, event: dict[str, Any]) -> tuple[Finding | None, Finding] | None:
         if event["type"] == FINDING_TYPE:
             finding = finding_from(event)
             before = self.findings.get(finding.finding_id)
             if before is None or before.updated_ns <= finding.updated_ns:
                 self.findings[finding.finding_id] = finding
-            return finding
+            return before, finding
         if event["type"] == MARK_TYPE:
             mark = mark_from(event)
             last = self.marks.get(mark.finding_id)

@@ -197,10 +197,15 @@ class FindingLog:
         if message.value() is None:
             return
         with self._lock:
-            finding = self.alarms.known.add(message.value())
-            if finding is not None and _was_paged(finding):
-                # Another predictor of the fleet may have sent it: the budget is that of the fleet.
+            added = self.alarms.known.add(message.value())
+            if added is None or not _was_paged(added[1]):
+                return
+            # Another predictor of the fleet may have sent it: the budget is that of the fleet.
+            before, finding = added
+            if before is None:
                 self.alarms.budget.spend(finding.finding_id, finding.began_ns)
+            elif not _was_paged(before):
+                self.alarms.budget.spend(finding.finding_id, finding.updated_ns)
 
     def _encode(self, finding: Finding, time_ns: int) -> bytes:
         try:

@@ -82,3 +82,16 @@ def test_pages_of_another_predictor_use_up_the_budget_of_the_fleet() -> None:
     for number in range(4):
         findings.cycle([observed], watched=1, time_ns=START_NS + number * CYCLE_NS)
     assert [one.held for one in sent.findings() if one.metric == observed.metric] == [True]
+
+
+def test_a_held_page_of_another_predictor_uses_up_the_budget_from_when_it_is_sent() -> None:
+    sent = Sent()
+    findings = log(sent, CollectorRegistry(), pages_per_day=1)
+    two_days_ns = 48 * 3600 * 10**9
+    held = replace(FINDING, held=True, began_ns=START_NS - two_days_ns, updated_ns=START_NS - two_days_ns)
+    findings._take(Message(held))
+    findings._take(Message(replace(held, held=False, updated_ns=START_NS)))
+    observed = candidate(state=FindingState.OBSERVED)
+    for number in range(4):
+        findings.cycle([observed], watched=1, time_ns=START_NS + number * CYCLE_NS)
+    assert [one.held for one in sent.findings() if one.metric == observed.metric] == [True]
