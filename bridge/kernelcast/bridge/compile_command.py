@@ -17,7 +17,8 @@ from kernelcast.wire.errors import ConfigurationError, KernelcastError
 
 WORKER: Final = (sys.executable, "-m", "kernelcast.bridge.warm_up")
 DECODER: Final = "decoder"
-"""The part that the predictor needs as well; it can be compiled without the bridge's dependencies."""
+FORECASTS: Final = "forecasts"
+"""The predictor needs this part and the decoder; they can be compiled without the bridge's dependencies."""
 REMEDY: Final = "set NUMBA_CACHE_DIR to a directory that this user can write, and give the daemons the same value"
 
 
@@ -54,8 +55,11 @@ def _chosen(names: Sequence[str]) -> Mapping[str, CompilationUnit]:
     if unknown:
         raise ConfigurationError(f"{unknown[0]} is no part that can be compiled; parts are {', '.join(PARTS)}")
     chosen = {name: part for name, part in PARTS.items() if name in names or not names}
-    if chosen.keys() != {DECODER}:
-        import_module("kernelcast.bridge.example_run")  # the check knows only the functions of imported modules
+    # The check knows only the functions of imported modules.
+    if FORECASTS in chosen:
+        import_module("kernelcast.predictor.forecasting.compiled")
+    if chosen.keys() - {DECODER, FORECASTS}:
+        import_module("kernelcast.bridge.example_run")
     return chosen
 
 

@@ -50,11 +50,11 @@ def warm_up_the_rest() -> None:
         PARTS[name].compile()
 
 
-def _example(name: str) -> Callable[[], None]:
-    """A function of `example_run` that imports the bridge when it is called: the predictor has the decoder alone."""
+def _example(name: str, module: str = "kernelcast.bridge.example_run") -> Callable[[], None]:
+    """A function that imports its module when it is called: a predictor needs no module of the bridge."""
 
     def run() -> None:
-        getattr(import_module("kernelcast.bridge.example_run"), name)()
+        getattr(import_module(module), name)()
 
     return run
 
@@ -74,12 +74,15 @@ PARTS: Final[Mapping[str, CompilationUnit]] = MappingProxyType(
         "protobuf": CompilationUnit(("kernelcast.bridge.expose.protobuf",), _example("protobuf")),
         "deltas": CompilationUnit(("kernelcast.bridge.delta.",), _example("deltas")),
         "push": CompilationUnit(("kernelcast.bridge.push.",), _example("push")),
+        "forecasts": CompilationUnit(
+            ("kernelcast.predictor.forecasting.",), _example("warm_up", "kernelcast.predictor.forecasting.compiled")
+        ),
     }
 )
 """Parts by name, in the order of compilation; the first two each take half of the time to readiness."""
 NEEDED_TO_BE_READY: Final = ("decoder", "series")
 NEEDED_LATER: Final = ("protobuf", "deltas")
-"""Compiled after readiness. `push` is in neither list: each push member compiles it before it reads."""
+"""Compiled after readiness. `push` and `forecasts` are in neither list: push members and predictors compile them."""
 
 
 def main(arguments: Sequence[str]) -> int:

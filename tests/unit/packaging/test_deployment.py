@@ -116,7 +116,7 @@ def test_the_preserved_directory_is_the_sockets_and_belongs_to_the_user_that_the
     assert (systemd / "kernelcast.sysusers.conf").read_text().splitlines()[-1].startswith("u kernelcast ")
 
 
-@pytest.mark.parametrize(("service", "command"), [("bridge", "compile"), ("predictor", "compile decoder")])
+@pytest.mark.parametrize(("service", "command"), [("bridge", "compile"), ("predictor", "compile decoder forecasts")])
 def test_machine_code_is_on_disk_before_the_service_starts(service: str, command: str) -> None:
     settings = settings_of(service)
     assert f"NUMBA_CACHE_DIR=%C/{settings['CacheDirectory'][0]}" in settings["Environment"]

@@ -12,13 +12,12 @@ from typing import Final
 
 from kernelcast.predictor.alarms.candidates import FindingCandidate
 from kernelcast.predictor.alarms.racks import RackOf
-from kernelcast.predictor.series.subjects import DeviceKey
 from kernelcast.wire.catalogue.meanings import Cause
 from kernelcast.wire.findings import Finding, FindingState, Scope
 
 Labels = tuple[tuple[str, str], ...]
-DevicePrograms = Mapping[DeviceKey, str]
-"""Program that runs alone on each GPU; GPUs with none or several are missing."""
+DevicePrograms = Mapping[tuple[str, str, str], str]
+"""Program that runs alone on each GPU, by host, UUID and MIG instance; GPUs with none or several are missing."""
 NO_PROGRAMS: Final[DevicePrograms] = MappingProxyType({})
 """No GPU of which the program is known."""
 

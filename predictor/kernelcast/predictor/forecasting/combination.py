@@ -20,8 +20,8 @@ from kernelcast.predictor.forecasting.panel import Panel
 from kernelcast.predictor.forecasting.rolling import begun, forward_filled, lagged, recent_mean
 from kernelcast.predictor.forecasting.selection import selected
 
-POWER: Final = 8.0
-"""Power of the ratio of errors that is a weight: a method with twice the best one's error weighs 1/256."""
+DOUBLINGS: Final = 3
+"""A weight is the ratio of errors, squared three times: a method with twice the best one's error weighs 1/256."""
 MIN_ERRORS: Final = 12
 """Errors that a method must have made before it has any weight."""
 MEMORY_INTERVALS: Final = 336.0
@@ -40,6 +40,8 @@ MIN_BLOCK: Final = 8
 """After t intervals the quantiles are computed again each `max(MIN_BLOCK, t / UPDATES)`, whatever comes later."""
 BYTES_AT_ONCE: Final = 16 * 2**20
 """Forecasts of a group of rows by all methods have about this size; larger ones exceed the processor's cache."""
+LEAST_VALUES: Final = 200_000
+"""Forecasts of all methods and intervals from which on they are combined in machine code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +151,27 @@ def combined(found: Mapping[str, Floats], values: Floats, known: Bools, lead: in
         known: Shape (n, t), where there was a value; only there an error counts.
         lead: Intervals from the origin to the forecast.
     """
-    forecasts = np.stack(list(found.values()))
-    weights = method_weights(forecasts, list(found).index(NAIVE), values, known, lead)
+    forecasts, naive = np.stack(list(found.values())), list(found).index(NAIVE)
+    if forecasts.size >= LEAST_VALUES:
+        from kernelcast.predictor.forecasting import compiled  # noqa: PLC0415  small panels need no compiler
+
+        return compiled.combine(
+            forecasts,
+            values,
+            known,
+            np.argmax(~np.isnan(forecasts), axis=2),
+            naive=naive,
+            lead=lead,
+            memory=_memory(lead),
+            least_errors=MIN_ERRORS,
+            least_share=LEAST_SHARE,
+        )
+    weights = method_weights(forecasts, naive, values, known, lead)
     return weighted_median(forecasts, weights), alike_since(forecasts, weights, lead)
+
+
+def _memory(lead: int) -> float:
+    return max(MEMORY_INTERVALS, 4.0 * lead)
 
 
 def alike_since(forecasts: Floats, weights: Floats, lead: int) -> Ints:
@@ -185,12 +205,14 @@ def method_weights(forecasts: Floats, naive: int, values: Floats, known: Bools, 
     due[:, :, lead:] = forecasts[:, :, : forecasts.shape[2] - lead]
     errors = np.abs(due - values)
     valid = known & ~np.isnan(errors)
-    errors = recent_mean(errors, valid, max(MEMORY_INTERVALS, 4.0 * lead))
+    errors = recent_mean(errors, valid, _memory(lead))
     errors[(np.cumsum(valid, axis=2) < MIN_ERRORS) | np.isnan(forecasts)] = np.inf
     bound = np.minimum(errors[naive], np.finfo(float).max)
     best = np.minimum(errors.min(axis=0), bound)
     with np.errstate(divide="ignore", invalid="ignore"):
-        weights = np.where(errors <= best, 1.0, (best / errors) ** POWER)
+        weights = np.where(errors <= best, 1.0, best / errors)
+    for _ in range(DOUBLINGS):
+        weights *= weights
     weights[(errors > bound) | np.isinf(errors)] = 0.0
     weights[naive, weights.sum(axis=0) == 0] = 1.0
     return weights
@@ -198,7 +220,7 @@ def method_weights(forecasts: Floats, naive: int, values: Floats, known: Bools, 
 
 def weighted_median(values: Floats, weights: Floats) -> Floats:
     """The lower weighted median along the first axis; values without weight may be NaN."""
-    order = np.argsort(np.where(weights > 0, values, np.inf), axis=0)
+    order = np.argsort(np.where(weights > 0, values, np.inf), axis=0, kind="stable")
     cumulative = np.cumsum(np.take_along_axis(weights, order, axis=0), axis=0)
     middle = np.argmax(cumulative >= cumulative[-1] / 2, axis=0)
     chosen = np.take_along_axis(order, middle[None], axis=0)

@@ -14,6 +14,8 @@ from kernelcast.predictor.arrays import Bools, Floats
 
 BYTES_AT_ONCE = 64 * 2**20
 """A rolling median copies each window; rows are taken in groups whose copies have this size at most."""
+LEAST_WINDOWS = 20_000
+"""Values from which on a rolling median uses machine code."""
 
 
 def _filtered(numerator: Sequence[float], denominator: Sequence[float], values: Floats, **options: Any) -> Any:
@@ -76,6 +78,10 @@ def damped_trend(values: Floats, alpha: float, beta: float, phi: float) -> tuple
 
 def rolling_median(values: Floats, length: int) -> Floats:
     """Median of the last `length` values; the first value is repeated before the beginning."""
+    if values.size >= LEAST_WINDOWS:
+        from kernelcast.predictor.forecasting import compiled  # noqa: PLC0415  small panels need no compiler
+
+        return compiled.medians(values, length)
     found = np.empty_like(values)
     group = max(1, BYTES_AT_ONCE // (8 * length * values.shape[1]))
     for begin in range(0, len(values), group):

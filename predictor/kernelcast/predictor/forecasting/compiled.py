@@ -1,0 +1,206 @@
+"""Machine code for the two dearest steps of a forecast: the weighted median of all methods, and rolling medians.
+
+`combination` and `rolling` compute the same in numpy, to the last bit, and use this for large panels only. numpy passes
+over all methods and intervals about twenty times, these functions once. A small panel needs no machine code.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from kernelcast.columnar.compiled import kernel, routine
+from kernelcast.predictor.arrays import Bools, Floats, Ints
+
+_LARGEST: Final = float(np.finfo(np.float64).max)
+# Rows of `state`, each with a value for every method.
+_SUM, _SHARE, _COUNT, _ERROR, _WEIGHT = range(5)
+
+
+def warm_up() -> None:
+    """Compile both functions, or load their machine code from disk."""
+    values, known, begins = np.zeros((1, 1)), np.ones((1, 1), np.bool_), np.zeros((1, 1), np.int64)
+    combine(np.zeros((1, 1, 1)), values, known, begins, naive=0, lead=1, memory=1.0, least_errors=1, least_share=0.0)
+    medians(values, 1)
+
+
+def combine(  # noqa: PLR0913  see `combine_rows`
+    forecasts: Floats,
+    values: Floats,
+    known: Bools,
+    begins: Ints,
+    *,
+    naive: int,
+    lead: int,
+    memory: float,
+    least_errors: int,
+    least_share: float,
+) -> tuple[Floats, Ints]:
+    """What `combination.combined` returns; arguments as of `combine_rows`."""
+    center, since = np.empty(values.shape), np.empty(values.shape, dtype=np.int64)
+    state, order = np.empty((_WEIGHT + 1, len(forecasts))), np.empty(len(forecasts), dtype=np.int64)
+    given = (np.ascontiguousarray(forecasts), np.ascontiguousarray(values), np.ascontiguousarray(known))
+    combine_rows(*given, begins, naive, lead, memory, least_errors, least_share, center, since, state, order)
+    return center, since
+
+
+def medians(values: Floats, length: int) -> Floats:
+    """What `rolling.rolling_median` returns."""
+    found = np.empty(values.shape)
+    rolling_medians(np.ascontiguousarray(values), length, np.empty(length), found)
+    return found
+
+
+@kernel
+def combine_rows(  # noqa: PLR0913, PLR0917  a kernel takes arrays, not objects
+    forecasts: Floats,
+    values: Floats,
+    known: Bools,
+    begins: Ints,
+    naive: int,
+    lead: int,
+    memory: float,
+    least_errors: int,
+    least_share: float,
+    center: Floats,
+    since: Ints,
+    state: Floats,
+    order: Ints,
+) -> None:
+    """Fill `center` and `since` with what `combination.combined` returns, row by row.
+
+    Args:
+        forecasts: Shape (methods, n, t); NaN before a method's first one.
+        values: Shape (n, t), without gaps.
+        known: Shape (n, t), where there was a value.
+        begins: Shape (methods, n), first interval with a forecast.
+        naive: Place of the method that repeats the last value.
+        lead: Intervals from the origin to the forecast.
+        memory: Intervals after which an error has lost 63 % of its weight.
+        least_errors: Errors that a method needs before it has any weight.
+        least_share: Share of the weights from which on a method's first interval counts.
+        center: Shape (n, t).
+        since: Shape (n, t).
+        state: Shape (5, methods), overwritten.
+        order: Shape (methods,), overwritten.
+    """
+    for row in range(values.shape[0]):
+        for method in range(forecasts.shape[0]):
+            state[_SUM, method] = state[_SHARE, method] = state[_COUNT, method] = 0.0
+        for at in range(values.shape[1]):
+            if at >= lead and known[row, at]:
+                _observe(forecasts, values[row, at], row, at - lead, 1.0 / memory, state)
+            else:
+                _observe(forecasts, np.nan, row, at, 1.0 / memory, state)
+            total = _weigh(forecasts, row, at, naive, least_errors, state)
+            count = 0
+            first = 0
+            for method in range(forecasts.shape[0]):
+                if state[_WEIGHT, method] > 0.0:
+                    _insert(forecasts, row, at, order, count, method)
+                    count += 1
+                    if state[_WEIGHT, method] >= least_share * total:
+                        first = max(first, begins[method, row])
+            center[row, at] = forecasts[_middle(state, order, count), row, at]
+            since[row, at] = first + lead + least_errors if first > 0 else 0
+
+
+@routine
+def _observe(forecasts: Floats, value: float, row: int, origin: int, new: float, state: Floats) -> None:
+    """Let errors age by an interval, and add those of the forecasts that were made at `origin`, if there is a value."""
+    keep = -(new - 1.0)
+    for method in range(forecasts.shape[0]):
+        state[_SUM, method] *= keep
+        state[_SHARE, method] *= keep
+        error = abs(forecasts[method, row, origin] - value)
+        if error == error:  # noqa: PLR0124  not NaN
+            state[_SUM, method] += new * error
+            state[_SHARE, method] += new
+            state[_COUNT, method] += 1.0
+
+
+@routine
+def _weigh(forecasts: Floats, row: int, at: int, naive: int, least_errors: int, state: Floats) -> float:
+    """Set the recent error and the weight of each method, as `combination.method_weights`; returns their sum."""
+    best = _LARGEST
+    for method in range(forecasts.shape[0]):
+        now = forecasts[method, row, at]
+        usable = state[_COUNT, method] >= least_errors and now == now  # noqa: PLR0124  not NaN
+        state[_ERROR, method] = state[_SUM, method] / state[_SHARE, method] if usable else np.inf
+        best = min(best, state[_ERROR, method])
+    bound = min(state[_ERROR, naive], _LARGEST)
+    total = 0.0
+    for method in range(forecasts.shape[0]):
+        error = state[_ERROR, method]
+        if error > bound:
+            state[_WEIGHT, method] = 0.0
+        elif error <= best:
+            state[_WEIGHT, method] = 1.0
+        else:
+            ratio = best / error
+            ratio *= ratio
+            ratio *= ratio
+            state[_WEIGHT, method] = ratio * ratio
+        total += state[_WEIGHT, method]
+    if total == 0.0:
+        state[_WEIGHT, naive] = 1.0
+        return 1.0
+    return total
+
+
+@routine
+def _insert(forecasts: Floats, row: int, at: int, order: Ints, count: int, method: int) -> None:
+    """Insert a method among the first `count` ones, which are in the order of their forecasts."""
+    now = forecasts[method, row, at]
+    place = count
+    while place > 0 and forecasts[order[place - 1], row, at] > now:
+        order[place] = order[place - 1]
+        place -= 1
+    order[place] = method
+
+
+@routine
+def _middle(state: Floats, order: Ints, count: int) -> int:
+    """The method whose forecast is the lower weighted median of the first `count` ones in `order`."""
+    total = 0.0
+    for place in range(count):
+        total += state[_WEIGHT, order[place]]
+    summed = 0.0
+    for place in range(count):
+        summed += state[_WEIGHT, order[place]]
+        if summed >= total / 2.0:
+            return int(order[place])
+    return int(order[count - 1])
+
+
+@kernel
+def rolling_medians(values: Floats, length: int, window: Floats, found: Floats) -> None:
+    """Fill `found` with what `rolling.rolling_median` returns.
+
+    Args:
+        values: Shape (n, t), without gaps.
+        length: Values in a window.
+        window: Shape (length,), overwritten: the newest values, in order.
+        found: Shape (n, t).
+    """
+    middle = length // 2
+    for row in range(values.shape[0]):
+        for place in range(length):
+            window[place] = values[row, 0]
+        for at in range(values.shape[1]):
+            _replace(window, length, values[row, max(at - length, 0)], values[row, at])
+            found[row, at] = window[middle] if length % 2 else (window[middle - 1] + window[middle]) / 2.0
+
+
+@routine
+def _replace(window: Floats, length: int, old: float, new: float) -> None:
+    """Replace one value of an ordered window by another."""
+    place = 0
+    while place < length - 1 and window[place] != old:
+        place += 1
+    while place < length - 1 and window[place + 1] < new:
+        window[place] = window[place + 1]
+        place += 1
+    while place > 0 and window[place - 1] > new:
+        window[place] = window[place - 1]
+        place -= 1
+    window[place] = new
