@@ -10,6 +10,7 @@ import zlib
 from collections import Counter as Counted
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import product
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
@@ -41,7 +42,8 @@ class FindingMeasures:
     """The predictor's own metrics about findings."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._findings = gauge(rows.FINDINGS, registry)
+        findings = gauge(rows.FINDINGS, registry)
+        self._findings = {each: findings.labels(*each) for each in product(Cause, Severity, LASTING)}
         self._held = gauge(rows.FINDINGS_HELD, registry)
         self._changes = counter(rows.FINDING_CHANGES, registry)
         self._pages = counter(rows.PAGES, registry)
@@ -72,11 +74,9 @@ class FindingMeasures:
         if shown is not None:
             self._precision.labels(MARKS).set(shown)
 
-    def _count(self, counts: dict[tuple[Cause, Severity, FindingState], int]) -> None:
-        for cause in Cause:
-            for severity in Severity:
-                for state in LASTING:
-                    self._findings.labels(cause, severity, state).set(counts.get((cause, severity, state), 0))
+    def _count(self, counts: Mapping[tuple[Cause, Severity, FindingState], int]) -> None:
+        for each, number in self._findings.items():
+            number.set(counts.get(each, 0))
 
 
 class FindingLog:
