@@ -17,11 +17,12 @@ from benchmarks.predictor.options import Options
 from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.backtest.grid import GridOptions, SeriesBatch, batches
 from kernelcast.predictor.backtest.table import read
-from kernelcast.predictor.forecasting.combination import error_quantiles, forecast
+from kernelcast.predictor.forecasting.combination import forecast
 from kernelcast.predictor.forecasting.deep.panel import FittedPanel
 from kernelcast.predictor.forecasting.deep.pool import pooled_fits
 from kernelcast.predictor.forecasting.deep.recorded import fitted_panel
 from kernelcast.predictor.forecasting.deep.schedule import schedule_of
+from kernelcast.predictor.forecasting.error_quantiles import PastErrors
 from kernelcast.predictor.forecasting.rolling import forward_filled, lagged, rolling_median
 
 LEVELS: Final = tuple(level / 20 for level in range(1, 20))
@@ -72,7 +73,7 @@ def _score(batch: SeriesBatch, hours: int, models: FittedPanel | None = None) ->
     filled, known = forward_filled(batch.panel.values), batch.panel.known
     ours = forecast(batch.panel, lead, (*LEVELS, *BOUNDS), batch.seasons, models)
     median = rolling_median(filled, hour)
-    theirs = error_quantiles(median, filled, known, lead, LEVELS)
+    theirs = PastErrors(median, filled, known, lead, scaled=False).quantiles(LEVELS)
     at = _targets(batch, lead, hour)
     truth = batch.panel.values[0, at]
     lower, upper = (lagged(each, lead)[0, at] for each in ours.quantiles[-2:])

@@ -11,9 +11,9 @@ import numpy as np
 from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.cycle.deep_fits import DeepFits
 from kernelcast.predictor.cycle.predictions import Bounds
-from kernelcast.predictor.forecasting.combination import MIN_ERRORS
 from kernelcast.predictor.forecasting.deep.panel import FittedPanel
 from kernelcast.predictor.forecasting.deep.schedule import BLOCKS
+from kernelcast.predictor.forecasting.error_quantiles import MIN_ERRORS
 from kernelcast.predictor.forecasting.panel import Panel
 from kernelcast.predictor.forecasting.path import forecast_leads
 from kernelcast.predictor.forecasting.spikes import without_spikes

@@ -2,7 +2,7 @@
 
 At every interval the weight of a method is a power of its recent absolute error, relative to the best one's; methods
 that lose to the last value are left out. The combined forecast is the weighted median, which a burst in one method does
-not move. Quantiles are those of the combination's own past errors at the same lead (split conformal).
+not move. Its quantiles rest on its own past errors at the same lead (`error_quantiles`).
 """
 
 # `backtest.run` calls `forecast` for every interval of a recording; `path` forecasts from the end of a panel.
@@ -15,30 +15,19 @@ import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.forecasting.deep.panel import FittedPanel
+from kernelcast.predictor.forecasting.error_quantiles import MIN_ERRORS, PastErrors
 from kernelcast.predictor.forecasting.methods import NAIVE, Methods, installed
 from kernelcast.predictor.forecasting.panel import Panel
-from kernelcast.predictor.forecasting.rolling import begun, forward_filled, lagged, recent_mean
+from kernelcast.predictor.forecasting.rolling import begun, forward_filled, recent_mean
 from kernelcast.predictor.forecasting.selection import selected
 
-DOUBLINGS: Final = 3
-"""A weight is the ratio of errors, squared three times: a method with twice the best one's error weighs 1/256."""
-MIN_ERRORS: Final = 12
-"""Errors that a method must have made before it has any weight."""
+SQUARINGS: Final = 3
+"""A weight is the ratio of errors, squared so often: a method with twice the best one's error weighs 1/256."""
 MEMORY_INTERVALS: Final = 336.0
 """Intervals after which an error has lost 63 % of its weight."""
-WINDOW_INTERVALS: Final = 4096
-"""Quantiles are made of the errors of at most this many intervals."""
-SKIPPED_SHARE: Final = 0.3
-"""The first errors of a series were made with less history than the present forecast has: this share is left out."""
 LEAST_SHARE: Final = 0.05
 """Errors that were made before a method with this share of the weights could be used say little about its forecasts."""
-LEAST_ALIKE: Final = 300
-"""Newest errors that count in any case: fewer say too little about a bound of 95 %, as neighbours are alike."""
-UPDATES: Final = 128
-"""An update comes when the intervals have grown by a 128th; more of them cost time and change little."""
-MIN_BLOCK: Final = 8
-"""After t intervals the quantiles are computed again each `max(MIN_BLOCK, t / UPDATES)`, whatever comes later."""
-BYTES_AT_ONCE: Final = 16 * 2**20
+BYTES_AT_ONCE: Final = 8 * 2**20
 """Forecasts of a group of rows by all methods have about this size; larger ones exceed the processor's cache."""
 LEAST_VALUES: Final = 200_000
 """Forecasts of all methods and intervals from which on they are combined in machine code."""
@@ -98,7 +87,7 @@ def _forecast(
     center, since = combined(found, filled, known, lead)
     if models:
         center = selected(center, at_least(models, floor), filled, known, lead)[0]
-    quantiles = error_quantiles(center, filled, known, lead, levels, since)
+    quantiles = PastErrors(center, filled, known, lead).quantiles(levels, since)
     return LeadForecast(np.maximum(center, floor), np.maximum(quantiles, floor), np.where(had, filled, np.nan))
 
 
@@ -203,95 +192,32 @@ def method_weights(forecasts: Floats, naive: int, values: Floats, known: Bools, 
     """
     due = np.full_like(forecasts, np.nan)
     due[:, :, lead:] = forecasts[:, :, : forecasts.shape[2] - lead]
-    errors = np.abs(due - values)
+    errors = np.abs(np.subtract(due, values, out=due), out=due)
     valid = known & ~np.isnan(errors)
+    if (valid == valid[:1]).all():  # without seasons: then one sum of weights serves all methods
+        valid = valid[:1]
     errors = recent_mean(errors, valid, _memory(lead))
     errors[(np.cumsum(valid, axis=2) < MIN_ERRORS) | np.isnan(forecasts)] = np.inf
     bound = np.minimum(errors[naive], np.finfo(float).max)
     best = np.minimum(errors.min(axis=0), bound)
     with np.errstate(divide="ignore", invalid="ignore"):
         weights = np.where(errors <= best, 1.0, best / errors)
-    for _ in range(DOUBLINGS):
-        weights *= weights
+    for _ in range(SQUARINGS):
+        np.square(weights, out=weights)
     weights[(errors > bound) | np.isinf(errors)] = 0.0
     weights[naive, weights.sum(axis=0) == 0] = 1.0
     return weights
 
 
 def weighted_median(values: Floats, weights: Floats) -> Floats:
-    """The lower weighted median along the first axis; values without weight may be NaN."""
-    order = np.argsort(np.where(weights > 0, values, np.inf), axis=0, kind="stable")
-    cumulative = np.cumsum(np.take_along_axis(weights, order, axis=0), axis=0)
-    middle = np.argmax(cumulative >= cumulative[-1] / 2, axis=0)
-    chosen = np.take_along_axis(order, middle[None], axis=0)
-    found: Floats = np.take_along_axis(values, chosen, axis=0)[0]
-    return found
+    """The lower weighted median along the first axis; values without weight may be NaN.
 
-
-def error_quantiles(
-    center: Floats,
-    values: Floats,
-    known: Bools,
-    lead: int,
-    levels: Sequence[float],
-    since: Ints | None = None,
-) -> Floats:
-    """Quantiles of the future values, from the errors so far: shape (levels, n, t), NaN before `MIN_ERRORS` errors.
-
-    Args:
-        center: Shape (n, t), the forecast made at each interval.
-        values: Shape (n, t), without gaps.
-        known: Where there was a value.
-        lead: Intervals from the origin to the forecast.
-        levels: Within 0..1.
-        since: Shape (n, t), first origin whose error counts at each interval; None for all.
+    It compares each value with all others, which costs less than to sort few of them at many places.
     """
-    errors = np.where(known, values - lagged(center, lead), np.nan)
-    found = np.full((len(levels), *values.shape), np.nan)
-    for begin, end in _updates(values.shape[1]):
-        offsets = _offsets(errors, begin, lead, levels, since)
-        found[:, :, begin:end] = center[:, begin:end] + offsets[:, :, None]
-    return found
-
-
-def quantiles_at(  # noqa: PLR0913, PLR0917  one array each
-    place: int, center: Floats, values: Floats, known: Bools, lead: int, levels: Sequence[float], since: Ints
-) -> Floats:
-    """One column of `error_quantiles`, shape (levels, n); NaN for a place before the first."""
-    if place < 0:
-        return np.full((len(levels), len(values)), np.nan)
-    errors = np.where(known, values - lagged(center, lead), np.nan)
-    begin = next(begin for begin, end in _updates(values.shape[1]) if place < end)
-    return center[:, place] + _offsets(errors, begin, lead, levels, since)
-
-
-def _updates(length: int) -> Iterator[tuple[int, int]]:
-    """Yield the intervals at which quantiles are computed again, and the next such interval."""
-    end = 0
-    while end < length:
-        begin, end = end, end + max(MIN_BLOCK, end // UPDATES)
-        yield begin, end
-
-
-def _offsets(errors: Floats, begin: int, lead: int, levels: Sequence[float], since: Ints | None) -> Floats:
-    """Quantiles, shape (levels, n), of the errors that are known at an interval and count there."""
-    oldest = max(int(begin * SKIPPED_SHARE), begin + 1 - WINDOW_INTERVALS)
-    part = errors[:, oldest : begin + 1]
-    if since is not None:
-        first = np.minimum(since[:, begin] + lead, begin + 1 - LEAST_ALIKE - lead)
-        part = np.where(np.arange(oldest, begin + 1) >= first[:, None], part, np.nan)
-    return _row_quantiles(part, levels)
-
-
-def _row_quantiles(errors: Floats, levels: Sequence[float]) -> Floats:
-    """Conformal quantiles of each row, shape (levels, n): of k errors, rank level*(k+1), within the k."""
-    ordered = np.sort(errors, axis=1)  # NaN last
-    counts = np.sum(~np.isnan(errors), axis=1)
-    ranks = np.asarray(levels)[:, None] * (counts + 1) - 1
-    ranks = np.clip(ranks, 0, np.maximum(counts - 1, 0))
-    low = np.floor(ranks).astype(int)
-    high = np.minimum(low + 1, np.maximum(counts - 1, 0))
-    rows = np.arange(len(errors))[None]
-    below, above = ordered[rows, low], ordered[rows, high]
-    offsets: Floats = np.where(counts < MIN_ERRORS, np.nan, below + (above - below) * (ranks - low))
-    return offsets
+    shown = np.where(weights > 0, values, np.inf)
+    half = weights.sum(axis=0) / 2
+    found = np.full(half.shape, np.inf)
+    for value in shown:
+        within = np.einsum("m...,m...->...", weights, shown <= value)
+        np.minimum(found, value, out=found, where=within >= half)
+    return np.where(np.isinf(found), values[0], found)

@@ -13,7 +13,8 @@ from kernelcast.predictor.arrays import Bools, Floats, Ints
 
 _LARGEST: Final = float(np.finfo(np.float64).max)
 # Rows of `state`, each with a value for every method.
-_SUM, _SHARE, _COUNT, _ERROR, _WEIGHT = range(5)
+_SUM, _SHARE, _COUNT, _ERROR, _WEIGHT, _NOW, _WITHIN = range(7)
+_ROWS: Final = 7
 
 
 def warm_up() -> None:
@@ -37,16 +38,16 @@ def combine(  # noqa: PLR0913  see `combine_rows`
 ) -> tuple[Floats, Ints]:
     """What `combination.combined` returns; arguments as of `combine_rows`."""
     center, since = np.empty(values.shape), np.empty(values.shape, dtype=np.int64)
-    state, order = np.empty((_WEIGHT + 1, len(forecasts))), np.empty(len(forecasts), dtype=np.int64)
+    state = np.empty((_ROWS, len(forecasts)))
     given = (np.ascontiguousarray(forecasts), np.ascontiguousarray(values), np.ascontiguousarray(known))
-    combine_rows(*given, begins, naive, lead, memory, least_errors, least_share, center, since, state, order)
+    combine_rows(*given, begins, naive, lead, memory, least_errors, least_share, center, since, state)
     return center, since
 
 
-def medians(values: Floats, length: int) -> Floats:
+def medians(values: Floats, length: int, every: int = 1) -> Floats:
     """What `rolling.rolling_median` returns."""
     found = np.empty(values.shape)
-    rolling_medians(np.ascontiguousarray(values), length, np.empty(length), found)
+    rolling_medians(np.ascontiguousarray(values), length, every, np.empty(length), found)
     return found
 
 
@@ -64,7 +65,6 @@ def combine_rows(  # noqa: PLR0913, PLR0917  a kernel takes arrays, not objects
     center: Floats,
     since: Ints,
     state: Floats,
-    order: Ints,
 ) -> None:
     """Fill `center` and `since` with what `combination.combined` returns, row by row.
 
@@ -80,8 +80,7 @@ def combine_rows(  # noqa: PLR0913, PLR0917  a kernel takes arrays, not objects
         least_share: Share of the weights from which on a method's first interval counts.
         center: Shape (n, t).
         since: Shape (n, t).
-        state: Shape (5, methods), overwritten.
-        order: Shape (methods,), overwritten.
+        state: Shape (_ROWS, methods), overwritten.
     """
     for row in range(values.shape[0]):
         for method in range(forecasts.shape[0]):
@@ -92,15 +91,11 @@ def combine_rows(  # noqa: PLR0913, PLR0917  a kernel takes arrays, not objects
             else:
                 _observe(forecasts, np.nan, row, at, 1.0 / memory, state)
             total = _weigh(forecasts, row, at, naive, least_errors, state)
-            count = 0
+            center[row, at] = _middle(forecasts, row, at, total, state)
             first = 0
             for method in range(forecasts.shape[0]):
-                if state[_WEIGHT, method] > 0.0:
-                    _insert(forecasts, row, at, order, count, method)
-                    count += 1
-                    if state[_WEIGHT, method] >= least_share * total:
-                        first = max(first, begins[method, row])
-            center[row, at] = forecasts[_middle(state, order, count), row, at]
+                if state[_WEIGHT, method] >= least_share * total:
+                    first = max(first, begins[method, row])
             since[row, at] = first + lead + least_errors if first > 0 else 0
 
 
@@ -148,55 +143,57 @@ def _weigh(forecasts: Floats, row: int, at: int, naive: int, least_errors: int, 
 
 
 @routine
-def _insert(forecasts: Floats, row: int, at: int, order: Ints, count: int, method: int) -> None:
-    """Insert a method among the first `count` ones, which are in the order of their forecasts."""
-    now = forecasts[method, row, at]
-    place = count
-    while place > 0 and forecasts[order[place - 1], row, at] > now:
-        order[place] = order[place - 1]
-        place -= 1
-    order[place] = method
-
-
-@routine
-def _middle(state: Floats, order: Ints, count: int) -> int:
-    """The method whose forecast is the lower weighted median of the first `count` ones in `order`."""
-    total = 0.0
-    for place in range(count):
-        total += state[_WEIGHT, order[place]]
-    summed = 0.0
-    for place in range(count):
-        summed += state[_WEIGHT, order[place]]
-        if summed >= total / 2.0:
-            return int(order[place])
-    return int(order[count - 1])
+def _middle(forecasts: Floats, row: int, at: int, total: float, state: Floats) -> float:
+    """The least forecast that, with those up to it, has half of the weights; compares each with all, as numpy does."""
+    methods = forecasts.shape[0]
+    for method in range(methods):
+        state[_NOW, method] = forecasts[method, row, at] if state[_WEIGHT, method] > 0.0 else np.inf
+        state[_WITHIN, method] = 0.0
+    for method in range(methods):
+        weight = state[_WEIGHT, method]
+        now = state[_NOW, method]
+        for other in range(methods):
+            state[_WITHIN, other] += weight if now <= state[_NOW, other] else 0.0
+    found = np.inf
+    for method in range(methods):
+        if state[_WITHIN, method] >= total / 2.0:
+            found = min(found, state[_NOW, method])
+    return forecasts[0, row, at] if found == np.inf else found
 
 
 @kernel
-def rolling_medians(values: Floats, length: int, window: Floats, found: Floats) -> None:
+def rolling_medians(values: Floats, length: int, every: int, window: Floats, found: Floats) -> None:
     """Fill `found` with what `rolling.rolling_median` returns.
 
     Args:
         values: Shape (n, t), without gaps.
         length: Values in a window.
+        every: Intervals from one median to the next.
         window: Shape (length,), overwritten: the newest values, in order.
         found: Shape (n, t).
     """
-    middle = length // 2
     for row in range(values.shape[0]):
         for place in range(length):
             window[place] = values[row, 0]
+        median = values[row, 0]
         for at in range(values.shape[1]):
             _replace(window, length, values[row, max(at - length, 0)], values[row, at])
-            found[row, at] = window[middle] if length % 2 else (window[middle - 1] + window[middle]) / 2.0
+            if at % every == 0:
+                median = (window[(length - 1) // 2] + window[length // 2]) / 2.0
+            found[row, at] = median
 
 
 @routine
 def _replace(window: Floats, length: int, old: float, new: float) -> None:
     """Replace one value of an ordered window by another."""
     place = 0
-    while place < length - 1 and window[place] != old:
-        place += 1
+    end = length - 1
+    while place < end:
+        middle = (place + end) // 2
+        if window[middle] < old:
+            place = middle + 1
+        else:
+            end = middle
     while place < length - 1 and window[place + 1] < new:
         window[place] = window[place + 1]
         place += 1

@@ -25,8 +25,10 @@ Methods: TypeAlias = Callable[[Floats, int, Sequence[int]], Mapping[str, Floats]
 ENTRY_POINTS: Final = "kernelcast.forecasters"
 NAIVE: Final = "last value"
 """Name of the method that repeats the last value; others must beat it."""
-MEDIANS: Final = (3, 12, 36)
+MEDIANS: Final = (3, 12, 36, 72, 288)
 """Numbers of newest values whose median is a forecast."""
+DENSE_MEDIAN: Final = 36
+"""Longer medians are computed as often as their cost is that of this one, and held between."""
 WEIGHTS: Final = (0.5, 0.2, 0.05, 0.01)
 """Weights of the newest value in exponential smoothing."""
 TRENDS: Final = ((0.3, 0.1, 0.9), (0.3, 0.05, 0.98), (0.1, 0.02, 0.99))
@@ -81,7 +83,9 @@ class BuiltIn:
             return
         values = self._values
         self._levels[NAIVE] = values
-        self._levels |= {f"median of {length}": rolling_median(values, length) for length in MEDIANS}
+        self._levels |= {
+            f"median of {length}": rolling_median(values, length, -(-length // DENSE_MEDIAN)) for length in MEDIANS
+        }
         self._levels |= {f"smoothing {alpha}": exponential_mean(values, alpha) for alpha in WEIGHTS}
         for alpha, beta, phi in TRENDS:
             self._trends[f"trend {alpha} {beta} {phi}"] = (phi, *damped_trend(values, alpha, beta, phi))

@@ -8,7 +8,6 @@ import numpy as np
 
 from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.forecasting.combination import (
-    MIN_ERRORS,
     alike_since,
     at_least,
     combined,
@@ -16,11 +15,11 @@ from kernelcast.predictor.forecasting.combination import (
     lowest,
     method_weights,
     models_of,
-    quantiles_at,
     row_groups,
     weighted_median,
 )
 from kernelcast.predictor.forecasting.deep.panel import FittedPanel
+from kernelcast.predictor.forecasting.error_quantiles import MIN_ERRORS, PastErrors
 from kernelcast.predictor.forecasting.methods import NAIVE, for_leads, installed
 from kernelcast.predictor.forecasting.panel import Panel
 from kernelcast.predictor.forecasting.rolling import begun, forward_filled
@@ -86,9 +85,9 @@ def forecast_leads(
                 center, shares = selected(center, at_least(models, floor), filled, known, lead)
                 fitted.used[rows] |= shares[:, 0] < 1.0
             medians[rows, place] = np.maximum(center[:, -1], floor[:, -1])
+            errors = PastErrors(center, filled, known, lead)
             for found, end in ((quantiles, panel.length - 1), (due, panel.length - 1 - lead)):
-                offsets = quantiles_at(end, center, filled, known, lead, levels, since)
-                found[:, rows, place] = np.maximum(offsets, floor[:, max(end, 0)])
+                found[:, rows, place] = np.maximum(errors.quantiles_at(end, levels, since), floor[:, max(end, 0)])
     return medians, quantiles, due
 
 
@@ -124,7 +123,7 @@ def _path(
             if models := fitted(lead):
                 whole, shares = selected(whole, at_least(models, floor), filled, known, lead)
             since = alike_since(stacked, weight, lead)
-            quantiles = quantiles_at(values.shape[1] - 1, whole, filled, known, lead, levels, since)
+            quantiles = PastErrors(whole, filled, known, lead).quantiles_at(values.shape[1] - 1, levels, since)
             offsets[:, :, own.index(lead)] = quantiles - whole[:, -1]
         last = np.stack([found[name][:, -1:] for name in weights if name in found])
         present = np.stack([weights[name][:, None] for name in weights if name in found])

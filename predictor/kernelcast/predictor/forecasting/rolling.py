@@ -14,7 +14,7 @@ from kernelcast.predictor.arrays import Bools, Floats
 
 BYTES_AT_ONCE = 64 * 2**20
 """A rolling median copies each window; rows are taken in groups whose copies have this size at most."""
-LEAST_WINDOWS = 20_000
+LEAST_WINDOWS = 10_000
 """Values from which on a rolling median uses machine code."""
 
 
@@ -76,18 +76,28 @@ def damped_trend(values: Floats, alpha: float, beta: float, phi: float) -> tuple
     return level + values[:, :1], slope
 
 
-def rolling_median(values: Floats, length: int) -> Floats:
-    """Median of the last `length` values; the first value is repeated before the beginning."""
+def rolling_median(values: Floats, length: int, every: int = 1) -> Floats:
+    """Median of the last `length` values; the first value is repeated before the beginning.
+
+    Args:
+        values: Without gaps.
+        length: Number of values.
+        every: Intervals from one median to the next; each is held until then.
+    """
     if values.size >= LEAST_WINDOWS:
         from kernelcast.predictor.forecasting import compiled  # noqa: PLC0415  small panels need no compiler
 
-        return compiled.medians(values, length)
+        return compiled.medians(values, length, every)
     found = np.empty_like(values)
-    group = max(1, BYTES_AT_ONCE // (8 * length * values.shape[1]))
+    columns = -(-values.shape[1] // every)
+    group = max(1, BYTES_AT_ONCE // (8 * length * columns))
     for begin in range(0, len(values), group):
         part = values[begin : begin + group]
         padded = np.concatenate([np.repeat(part[:, :1], length - 1, axis=1), part], axis=1)
-        found[begin : begin + group] = np.median(sliding_window_view(padded, length, axis=1), axis=2)
+        # Faster than np.median: numpy sorts many short rows with vector instructions.
+        ordered = np.sort(sliding_window_view(padded, length, axis=1)[:, ::every], axis=2)
+        medians = (ordered[:, :, (length - 1) // 2] + ordered[:, :, length // 2]) / 2
+        found[begin : begin + group] = np.repeat(medians, every, axis=1)[:, : values.shape[1]]
     return found
 
 

@@ -57,13 +57,14 @@ def test_weighted_medians_equal_numpys(drawn: tuple[dict[str, Floats], Floats, B
         elements=st.one_of(st.integers(-3, 3).map(float), st.floats(-1e9, 1e9)),
     ),
     st.integers(1, 40),
+    st.integers(1, 4),
 )
-def test_rolling_medians_equal_numpys(values: Floats, length: int) -> None:
+def test_rolling_medians_equal_numpys(values: Floats, length: int, every: int) -> None:
     with pytest.MonkeyPatch.context() as replace:
         use_machine_code(replace, always=False)
-        found = rolling.rolling_median(values, length)
+        found = rolling.rolling_median(values, length, every)
         use_machine_code(replace, always=True)
-        np.testing.assert_array_equal(rolling.rolling_median(values, length), found)
+        np.testing.assert_array_equal(rolling.rolling_median(values, length, every), found)
 
 
 @pytest.mark.parametrize("seasons", [(), (24,), (24, 168)])

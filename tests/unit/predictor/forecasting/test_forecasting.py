@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from statsmodels.tsa.holtwinters import Holt
 
 from kernelcast.predictor.forecasting import combination, methods
-from kernelcast.predictor.forecasting.combination import error_quantiles, forecast, weighted_median
+from kernelcast.predictor.forecasting.combination import forecast, weighted_median
 from kernelcast.predictor.forecasting.panel import Panel
 from kernelcast.predictor.forecasting.rolling import (
     damped_trend,
@@ -95,6 +95,14 @@ def test_a_rolling_median_in_groups_of_rows_is_the_one_in_a_single_group(monkeyp
     np.testing.assert_allclose(whole[3, 20], np.median(values[3, 14:21]))
 
 
+@given(st.integers(1, 40), st.integers(1, 9))
+def test_a_rolling_median_that_is_computed_seldom_is_held_until_the_next_one(length: int, every: int) -> None:
+    values = noise(2, 60)
+    dense, found = rolling_median(values, length), rolling_median(values, length, every)
+
+    np.testing.assert_array_equal(found, dense[:, np.arange(60) // every * every])
+
+
 def test_gaps_are_filled_with_what_came_before() -> None:
     filled = forward_filled(np.array([[np.nan, 1, np.nan, 3], [np.nan] * 4]))
 
@@ -149,6 +157,17 @@ def test_a_random_walk_is_forecast_by_its_last_value() -> None:
     assert ratio < 1.05
 
 
+def test_a_level_that_returns_after_hours_is_forecast_by_the_median_of_a_day() -> None:
+    """Load of a queue: bursts of two hours, a fifth of the time; six hours later most of them are over."""
+    rng = np.random.default_rng(8)
+    bursts = np.repeat(rng.random((10, 60)) < 0.2, 24, axis=1)
+    values = 20 + 60 * bursts + rng.normal(0, 1, bursts.shape)
+    found = forecast(panel(values), 72, [0.5], [])
+    error = np.abs(values - lagged(found.center, 72))[:, 600:].mean()
+
+    assert error < 1.3 * np.abs(values - 20)[:, 600:].mean()
+
+
 @pytest.mark.parametrize("lead", [1, 6])
 def test_intervals_cover_what_they_say(lead: int) -> None:
     found = forecast(panel(noise(40, 800)), lead, [0.025, 0.25, 0.75, 0.975], [])
@@ -170,14 +189,6 @@ def test_rows_with_gaps_or_few_values_say_so() -> None:
     assert (found.center[1] == 7.0).all()
     assert found.quantiles[0, 1, -1] == 7.0
     assert not np.isnan(found.quantiles[0, 2, -1])
-
-
-def test_quantiles_of_few_errors_are_absent() -> None:
-    values = noise(1, 40)
-    found = error_quantiles(values, values, np.ones_like(values, bool), 1, [0.5])
-
-    assert np.isnan(found[0, 0, : combination.MIN_ERRORS]).all()
-    assert not np.isnan(found[0, 0, -1])
 
 
 def test_a_plug_in_that_is_better_is_used_and_one_that_is_worse_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
