@@ -22,7 +22,7 @@ from kernelcast.predictor.forecasting.rolling import begun, forward_filled, rece
 from kernelcast.predictor.forecasting.selection import selected
 
 SQUARINGS: Final = 3
-"""A weight is the ratio of errors, squared so often: a method with twice the best one's error weighs 1/256."""
+"""A weight is the ratio of errors, squared three times: a method with twice the best one's error weighs 1/256."""
 MEMORY_INTERVALS: Final = 336.0
 """Intervals after which an error has lost 63 % of its weight."""
 LEAST_SHARE: Final = 0.05

@@ -36,7 +36,7 @@ def combine(  # noqa: PLR0913  see `combine_rows`
     least_errors: int,
     least_share: float,
 ) -> tuple[Floats, Ints]:
-    """What `combination.combined` returns; arguments as of `combine_rows`."""
+    """Return the result of `combination.combined`; arguments as of `combine_rows`."""
     center, since = np.empty(values.shape), np.empty(values.shape, dtype=np.int64)
     state = np.empty((_ROWS, len(forecasts)))
     given = (np.ascontiguousarray(forecasts), np.ascontiguousarray(values), np.ascontiguousarray(known))
@@ -45,7 +45,7 @@ def combine(  # noqa: PLR0913  see `combine_rows`
 
 
 def medians(values: Floats, length: int, every: int = 1) -> Floats:
-    """What `rolling.rolling_median` returns."""
+    """Return the result of `rolling.rolling_median`."""
     found = np.empty(values.shape)
     rolling_medians(np.ascontiguousarray(values), length, every, np.empty(length), found)
     return found
@@ -66,7 +66,7 @@ def combine_rows(  # noqa: PLR0913, PLR0917  a kernel takes arrays, not objects
     since: Ints,
     state: Floats,
 ) -> None:
-    """Fill `center` and `since` with what `combination.combined` returns, row by row.
+    """Fill `center` and `since` with the results of `combination.combined`, row by row.
 
     Args:
         forecasts: Shape (methods, n, t); NaN before a method's first one.
@@ -163,7 +163,7 @@ def _middle(forecasts: Floats, row: int, at: int, total: float, state: Floats) -
 
 @kernel
 def rolling_medians(values: Floats, length: int, every: int, window: Floats, found: Floats) -> None:
-    """Fill `found` with what `rolling.rolling_median` returns.
+    """Fill `found` with the result of `rolling.rolling_median`.
 
     Args:
         values: Shape (n, t), without gaps.
