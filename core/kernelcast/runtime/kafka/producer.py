@@ -185,22 +185,25 @@ class Producer:
     def _produce(
         self, topic: str, message: Mapping[str, Any], delivered: Callable[[KafkaError | None, Message], None]
     ) -> tuple[str, str]:
-        """Pass a message to librdkafka; returns cause and reason if it refuses it."""
+        """Pass a message to librdkafka, at most twice; returns cause and reason of the last error if it refuses it."""
+        cause = reason = ""
         for wait_seconds in (FULL_QUEUE_WAIT_SECONDS, 0.0):
             client = self._client
             try:
                 client.produce(topic, on_delivery=delivered, **message)
             except BufferError:
+                cause, reason = "queue_full", "the queue towards Kafka is full; is Kafka reachable and quick enough?"
                 client.poll(wait_seconds)
             except KafkaException as error:
                 refusal: KafkaError = error.args[0]
+                too_large = refusal.code() == KafkaError.MSG_SIZE_TOO_LARGE
+                cause, reason = ("too_large" if too_large else "refused"), refusal.str()
                 if not refusal.fatal():
-                    too_large = refusal.code() == KafkaError.MSG_SIZE_TOO_LARGE
-                    return ("too_large" if too_large else "refused"), refusal.str()
+                    break
                 self._replace_client(client, refusal)
             else:
                 return "", ""
-        return "queue_full", "the queue towards Kafka is full; is Kafka reachable and quick enough?"
+        return cause, reason
 
     def _replace_client(self, broken: Any, refusal: KafkaError) -> None:
         """Replace a client that accepts no more messages, unless another thread has done so already."""

@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from prometheus_client import CollectorRegistry
 
 from kernelcast.runtime.kafka.producer import Producer
 from kernelcast.runtime.settings.service import KafkaSettings
+from kernelcast.wire.catalogue import runtime
 
 
 class FakeClient:
@@ -57,3 +59,28 @@ def test_a_fatal_error_replaces_the_client_once_however_many_threads_meet_it(thr
     assert len(clients[1].values) == threads
     assert clients[0].is_purged
     assert not clients[1].is_purged
+
+
+@pytest.mark.parametrize("fatal", [(True, True), (False, True), (True, False), (False, False)])
+def test_a_dropped_message_has_the_reason_of_its_last_error(fatal: tuple[bool, bool]) -> None:
+    errors: list[BaseException] = [
+        KafkaException(KafkaError(KafkaError._FATAL, "fenced", fatal=True)) if each else BufferError() for each in fatal
+    ]
+
+    def refuse() -> None:
+        raise errors.pop(0)
+
+    reasons: list[str] = []
+    registry = CollectorRegistry()
+    producer = Producer(
+        KafkaSettings(), client_id="test", registry=registry, client=lambda _config, **_rest: FakeClient(refuse)
+    )
+    producer.send("topic", key=None, value=b"first", on_delivery=lambda reason: reasons.append(str(reason)))
+    assert [("fenced" in reason, "queue" in reason) for reason in reasons] == [(fatal[-1], not fatal[-1])]
+    dropped = {
+        cause: registry.get_sample_value(
+            f"{runtime.PRODUCER_DROPPED.prometheus_name}", {"topic": "topic", "cause": cause}
+        )
+        for cause in ("queue_full", "refused")
+    }
+    assert dropped == {"queue_full": not fatal[-1], "refused": fatal[-1]}
