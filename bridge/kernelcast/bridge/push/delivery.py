@@ -85,48 +85,66 @@ class Delivery(Generic[P]):
             AbandonedError: The batch was abandoned; nothing may be committed.
         """
         self._parts_left = MAX_PARTS
-        answer = self._send_until_decided(payload)
-        if answer.decision is not RetryDecision.ACKNOWLEDGED:
+        answer = self._refusal(payload)
+        if answer is not None:
             self._divide(payload, answer)
 
-    def _divide(self, payload: P, answer: PushAnswer) -> None:
-        """Find what in a refused payload is at fault, and deliver the rest.
+    def _divide(self, payload: P, answer: PushAnswer) -> bool:
+        """Find what in a refused payload is at fault, and deliver the rest; returns whether any part was taken.
 
         First by series: most often a few of them are at fault. If all parts are rejected because of the order of
         time, whole messages are at fault: they were delivered before a crash, and are read again. Then each message is
         sent alone, oldest first: a newer one sent earlier would make those between too old.
         """
-        parts = payload.by_series() if payload.points > 1 and self._parts_left > 0 else ()
-        if len(parts) > 1:
-            refused = [(part, refusal) for part in parts if (refusal := self._deliver_part(part)) is not None]
-            ordering = all(refusal.cause in ORDERING for _, refusal in refused)
-            if len(refused) < len(parts) or not ordering:
-                for part, refusal in refused:
-                    self._divide(part, refusal)
-                return
-            parts = payload.by_message()
-        elif parts:
-            parts = payload.by_point()
-        if len(parts) <= 1:
-            self._discard(payload, answer)
-        for part in parts if len(parts) > 1 else ():
-            refusal = self._deliver_part(part)
-            if refusal is not None:
-                self._divide(part, refusal)
+        series = payload.by_series() if payload.points > 1 and self._parts_left > 0 else ()
+        if len(series) < 2:
+            points = payload.by_point() if series else ()
+            return self._deliver_in_order(points) if len(points) > 1 else self._discard(payload, answer)
+        refused = [(part, refusal) for part in series if (refusal := self._deliver_part(part)) is not None]
+        if len(refused) < len(series) or any(refusal.cause not in ORDERING for _, refusal in refused):
+            taken = [self._divide(part, refusal) for part, refusal in refused]
+            return len(refused) < len(series) or any(taken)
+        messages = payload.by_message()
+        return self._deliver_in_order(messages) if len(messages) > 1 else self._divide_message(refused)
+
+    def _divide_message(self, refused: Sequence[tuple[P, PushAnswer]]) -> bool:
+        """Divide the parts of one message, all refused because of the order of time; returns whether any was taken.
+
+        If nothing of the first part is taken, the message was delivered before a crash, and the rest is discarded:
+        finding that by dividing all parts would take as many requests as the message has points.
+        """
+        (first, refusal), *others = refused
+        taken = self._divide(first, refusal)
+        for part, answer in others:
+            (self._divide if taken else self._discard)(part, answer)
+        return taken
+
+    def _deliver_in_order(self, parts: Sequence[P]) -> bool:
+        """Deliver messages or points, each at least once whatever the others are divided into."""
+        self._parts_left -= len(parts)
+        taken = False
+        for part in parts:
+            refusal = self._refusal(part)
+            taken |= refusal is None or self._divide(part, refusal)
+        return taken
 
     def _deliver_part(self, part: P) -> PushAnswer | None:
-        """Deliver a part; returns the answer if it is refused, else None."""
+        """Deliver a part by series; returns the answer if it is refused, else None."""
         self._parts_left -= 1
         if self._parts_left < 0:
             return PushAnswer(
                 RetryDecision.REFUSED, "refused", f"a request of this message was divided into {MAX_PARTS} parts"
             )
-        answer = self._send_until_decided(part)
+        return self._refusal(part)
+
+    def _refusal(self, payload: P) -> PushAnswer | None:
+        answer = self._send_until_decided(payload)
         return None if answer.decision is RetryDecision.ACKNOWLEDGED else answer
 
-    def _discard(self, payload: P, answer: PushAnswer) -> None:
+    def _discard(self, payload: P, answer: PushAnswer) -> bool:
         self._metrics.discarded(answer.cause or "refused", payload.points)
         self._log.warning("points refused", destination=self._metrics.name, points=payload.points, reason=answer.detail)
+        return False
 
     def _send_until_decided(self, payload: P) -> PushAnswer:
         """Send until the receiver has decided."""

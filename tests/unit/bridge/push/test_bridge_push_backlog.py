@@ -109,6 +109,44 @@ def test_messages_delivered_before_a_crash_are_found_refused_and_what_follows_th
     assert log.committed == {P0: 10}
 
 
+def test_a_message_with_refused_series_in_every_part_loses_only_these() -> None:
+    names = [f"k{i}" for i in range(200)]
+    store = PrometheusOfLists(bad_series=frozenset(names[::10]))
+    site = PushSite(store, protocol="1.0")
+    site.log.write(P0, *(launches(1, 10, name=name) for name in names))
+    site.push_all()
+    assert store.by_kernel().keys() == set(names) - store.bad_series
+    assert site.discarded() == {"out_of_order": 20}
+    assert site.own("points_total") == 180
+
+
+def test_a_message_delivered_before_a_crash_takes_few_requests_however_many_series_it_has() -> None:
+    store, log = PrometheusOfLists(), Log()
+    for time_ms in (10, 20):
+        log.write(P0, *(launches(time_ms, time_ms, name=f"k{i}") for i in range(500)))
+        PushSite(store, log=Log({P0: log.messages[P0][-1:]}), protocol="1.0").push_all()
+    store.requests.clear()
+    after = PushSite(store, log=log, protocol="1.0")
+    after.push_all()
+    assert after.discarded() == {"out_of_order": 500}
+    assert len(store.requests) < 50
+
+
+def test_a_message_arrives_however_many_requests_the_one_before_it_was_divided_into(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kernelcast.bridge.push.delivery.MAX_PARTS", 30)
+    store, log = PrometheusOfLists(), Log()
+    for time_ms, step in ((5, 1), (20, 4)):
+        log.write(P0, *(launches(1, time_ms, name=f"k{i}") for i in range(0, 64, step)))
+    before = PushSite(store, log=log, protocol="1.0")
+    before.push_all()
+    for time_ms in (10, 30):
+        log.write(P0, *(launches(2, time_ms, name=f"k{i}") for i in range(64)))
+    before.push_all()
+    assert all(known[30] == 2.0 for known in store.by_kernel().values())
+
+
 def test_a_receiver_of_2_0_takes_the_rest_itself_and_nothing_is_sent_twice() -> None:
     store = PrometheusOfLists(versions=(1, 2), bad_series=frozenset({"k7"}))
     site = PushSite(store)
