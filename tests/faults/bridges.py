@@ -5,6 +5,7 @@ from typing import Literal
 
 from prometheus_client import Counter
 from tests.faults.cluster import Client, Cluster, Group, Key
+from tests.faults.overtaken import overtaken
 from tests.faults.producers import DELTAS, TOPICS, Named, Producer, samples
 from tests.faults.unsaved import points, unsaved
 from tests.support.bridge.fleet import Site, page
@@ -161,6 +162,10 @@ class Replica:
         present = self.cluster.ids.get(DELTAS, 0)
         reached = {key: offset for (topic_id, key), offset in self.reached.items() if topic_id == present}
         return unsaved(self.cluster, producer.number, reached)
+
+    def overtaken(self, producer: Producer) -> int:
+        """Points of a producer that are in no total because its clock was corrected, see `overtaken`."""
+        return overtaken(producer) if self.mode == "group" and self.count > 1 else 0
 
     def new_points(self, producer: Producer) -> int:
         """Points of a producer that it has read in a topic that was made again, without those of the deleted ones."""

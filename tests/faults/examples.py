@@ -8,6 +8,19 @@ from tests.faults.operations import Schedule
 _GROUP: Final = {"mode": "group", "replicas": 2, "producers": 1, "partitions": 1, "at_once": 50}
 _ALONE: Final = {**_GROUP, "replicas": 1}
 
+_LATE: Final = (
+    ("leader_lost", 1, 0),
+    ("wait", 0, 4),
+    ("grow", 1, 1),
+    ("wait", 0, 20),
+    ("grow", 1, 2),
+    ("wait", 0, 4),
+    ("silence", 0, 0),
+    ("suspend", 0, 0),
+    ("wait", 0, 40),
+)
+"""In the end the first partition has a leader again, and the producer writes to one that was added last."""
+
 
 def _schedule(setting: Mapping[str, Any], *operations: tuple[str, int, int]) -> Schedule:
     return Schedule.of({"setting": setting, "operations": operations})
@@ -584,6 +597,12 @@ EXAMPLES: Final = {
     ),
     "totals of deltas: a topic is deleted after its only reader was killed, and its other replica was suspended": (
         _schedule({**_GROUP, "mode": "replica"}, ("suspend", 0, 0), ("wait", 0, 6), ("kill", 1, 0), ("delete", 1, 0))
+    ),
+    "totals of deltas: a partition without a leader gets points after the total has moved with another": _schedule(
+        _GROUP, *_LATE
+    ),
+    "totals of deltas: the same, and the producer's clock was ahead and is corrected": _schedule(
+        _GROUP, ("clock", 0, 2), ("wait", 0, 16), *_LATE
     ),
 }
 """Mended, or excused where docs/bridge.md names a limit; nothing may break them again."""

@@ -160,8 +160,9 @@ class Watcher:
             if producer.shared or lacking == 0 or excused:
                 continue
             drops = sum(one.drops for one in self.replicas)
-            if not -producer.ahead_again <= lacking <= seen.missing + drops:
-                counted = f"counted as dropped {drops:.0f}, excused {seen.missing:.0f}"
+            most = seen.missing + drops + self.replicas[0].overtaken(producer)
+            if not -producer.ahead_again <= lacking <= most:
+                counted = f"counted as dropped {drops:.0f}, excused {most - drops:.0f}"
                 return f"{name} has risen by {seen.increase:.0f}, the truth is {producer.deltas}; {counted}"
         return ""
 

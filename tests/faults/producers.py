@@ -87,6 +87,9 @@ class Producer:
         topic_id: Of the topic that its delta points last went to.
         deltas_before_topic: How many of its delta points went to topics of the same name before that one.
         corrected: Whether its clock has ever run ahead, and was put right.
+        corrections_seconds: When it first wrote after each time its clock was put right so.
+        ahead: Its delta points of a clock that ran ahead.
+        deltas_seconds: By delta point, when it was written, by Kafka's clock.
     """
 
     cluster: Cluster
@@ -109,7 +112,10 @@ class Producer:
     topic_id: int = 0
     deltas_before_topic: int = 0
     corrected: bool = False
-    _ahead: set[bytes] = field(default_factory=set)
+    corrections_seconds: list[float] = field(default_factory=list)
+    ahead: set[bytes] = field(default_factory=set)
+    deltas_seconds: dict[bytes, float] = field(default_factory=dict)
+    _is_ahead: bool = False
     _ahead_again: list[bool] = field(default_factory=list)
     _turn: int = 0
     _held: list[tuple[str, bytes]] = field(default_factory=list)
@@ -158,7 +164,7 @@ class Producer:
         for to, body, key, sent_seconds in self._sent[-count:]:
             if sent_seconds >= oldest_seconds:
                 self.cluster.write(to, body, key)
-                if body in self._ahead:
+                if body in self.ahead:
                     self._ahead_again.append(self.corrected or self.unkeyed)
 
     def written_since(self, seconds: float) -> int:
@@ -220,11 +226,20 @@ class Producer:
         if deltas and self.cluster.partitions(DELTAS):
             self._note_topic()
             body = _differences(attributes, run.last_ns, now_ns)
-            self._ahead |= {body} if self.clock_seconds > 0 else set()
-            self.corrected |= bool(self._ahead) and self.clock_seconds <= 0
+            self._note_clock(body)
             self._hold_or_send(DELTAS, body)
             self.deltas += 1
         run.last_ns = now_ns
+
+    def _note_clock(self, body: bytes) -> None:
+        """Notice a delta point of a clock that runs ahead, and the first one after it was put right."""
+        self.deltas_seconds[body] = self.cluster.clock.seconds
+        if self.clock_seconds > 0:
+            self.ahead.add(body)
+        elif self._is_ahead:
+            self.corrected = True
+            self.corrections_seconds.append(self.cluster.clock.seconds)
+        self._is_ahead = self.clock_seconds > 0
 
     def _note_topic(self) -> None:
         """Notice a topic of delta points that was deleted and made again."""

@@ -231,6 +231,10 @@ class RealReplica:
         """Return 0: the snapshots of a process are not read, so no point counts as lost."""
         return 0
 
+    def overtaken(self, _producer: Producer) -> int:
+        """Return 0: which points a real partition has received late is not read, so none is excused."""
+        return 0
+
     def forget(self, producer: int | None = None) -> None:
         """Take no value of a producer, or of all, as too old any more: a fault makes them hard to compare."""
         for number in list(self._floors):

@@ -21,6 +21,7 @@ def excused_after(points: int, *, unread: int) -> tuple[Watcher, Any]:
     bridge = SimpleNamespace(number=0, mode="replica", cluster=cluster, drops=0.0, ready=bool, shown=0.0)
     bridge.scrape = lambda: {TOTAL: bridge.shown}
     bridge.has_read_all, bridge.unread = lambda _producer: True, lambda _producer: unread
+    bridge.overtaken = lambda _producer: 0
     watcher = Watcher([cast("Any", bridge)], [producer])
     watcher.seen[0, TOTAL] = Seen(value=3, increase=3, excused=True, topic_id=1)
     return watcher, bridge
@@ -68,12 +69,18 @@ def restarted(value: float, *, new: int, lost: int) -> tuple[Watcher, str]:
     for _ in range(new):
         producer.write()
     scraped(watcher, bridge, value)
+    for name in TOTALS[1:]:
+        watcher.seen[0, (name, 0)] = watcher.seen[0, TOTAL]
+    return watcher, reason_at_the_end(watcher, value)
+
+
+def reason_at_the_end(watcher: Watcher, value: float) -> str:
+    """How a watcher finds its producer to differ from a page with the right counters and gauge, and these totals."""
+    (producer,) = watcher.producers
     (run,) = producer.alive
     counters = dict.fromkeys(((name, 0) for name in COUNTERS), 64.0 * run.written + run.number)
     totals = dict.fromkeys(((name, 0) for name in TOTALS), value)
-    for name in TOTALS[1:]:
-        watcher.seen[0, (name, 0)] = watcher.seen[0, TOTAL]
-    return watcher, watcher.settled({0: {**counters, (GAUGE, 0): producer.gauges[-1], **totals}})
+    return watcher.settled({0: {**counters, (GAUGE, 0): producer.gauges[-1], **totals}})
 
 
 @pytest.mark.parametrize(("value", "new", "missing"), [(5, 1, 0), (7, 3, 2), (8, 3, 1), (9, 3, 0)])
@@ -88,6 +95,16 @@ def test_a_total_that_lacks_one_point_more_than_are_lost_is_found() -> None:
     with pytest.raises(Violation, match="more is counted than was written"):
         restarted(4, new=1, lost=2)
     assert "has risen by 6, the truth is 9" in restarted(6, new=3, lost=2)[1]
+
+
+@pytest.mark.parametrize(("value", "reason"), [(6, ""), (4, ""), (3, "producer 0: orders_total has risen by 3")])
+def test_a_total_may_lack_the_points_that_were_overtaken_before_a_clock_was_corrected_and_no_more(
+    value: int, reason: str
+) -> None:
+    watcher, bridge = excused_after(6, unread=0)
+    bridge.overtaken = lambda _producer: 2
+    watcher.seen = dict.fromkeys(((0, (name, 0)) for name in TOTALS), Seen(value=value, increase=value))
+    assert reason_at_the_end(watcher, value).partition(",")[0] == reason
 
 
 def test_what_is_lost_is_excused_once() -> None:

@@ -58,9 +58,11 @@ from kernelcast.wire.errors import WireError
 READ_SECONDS: Final = 10.0
 """Interval between two reads of other replicas' snapshots, and between two writes while a topic has grown recently."""
 RETURNS_HOLDS: Final = 2
-"""Length, in holds, of the time after a gap in which other replicas' snapshots are searched for points in that gap."""
+"""Other replicas' snapshots are searched for points in a gap for one time-to-live, and as many holds, after it."""
 RETURN_MS: Final = round(2 * READ_SECONDS * 1e3)
 """Time in which another replica's snapshot with a point is written and read."""
+QUIET_MS: Final = 10_000
+"""Time without a message of a series in a partition that it has left after which none is expected there."""
 DELIVERY_MS: Final = 1_000
 """Time that a message of a series may take longer to Kafka than the newest one of the series."""
 
@@ -148,7 +150,7 @@ class Adoption:
         overdue, gapped = (rows[np.isin(self._rows.columns.partition[rows], read)] for rows in (overdue, gapped))
         behind = self._behind(present, overdue, newest_append_ms, offsets_since)
         elsewhere = _by_row(self._rows, np.concatenate([overdue, gapped]), present, behind)
-        visits = self._visits(gapped, elsewhere, present, offsets_since)
+        visits = self._visits(gapped, elsewhere, present, newest_append_ms, offsets_since)
         self._join(elsewhere, self._ready(overdue, elsewhere, behind, newest_append_ms), visits)
 
     def give_up(self, rows: Int64Array) -> None:
@@ -207,19 +209,24 @@ class Adoption:
         gapped: Int64Array,
         elsewhere: Mapping[int, Sequence[AdoptedTotal]],
         present: Mapping[Key, TotalsSnapshot],
+        newest_append_ms: int,
         offsets_since: OffsetsSince,
     ) -> Mapping[int, list[AdoptedTotal]]:
-        """Return, by row with a gap, the pending totals of snapshots that cover everything before the series returned.
+        """Return, by row with a gap, the pending totals of snapshots that have all points of the gap.
 
-        A total is added once. If it were added before, the points that its replica had not written yet would be lost.
+        They cover everything before the series returned. Messages that came later, because their partition had no
+        leader, have all come once none has for `QUIET_MS`. A total is added once: if it were added before, the points
+        that its replica had not written yet would be lost.
         """
-        returned = np.array([row for row in gapped.tolist() if any(map(_is_visit, elsewhere.get(row, ())))], np.int64)
-        if not len(returned):
+        complete_ms: dict[int, int] = {}
+        for row in gapped.tolist():
+            visits_ms = [one.get("append_ms") for one in elsewhere.get(row, ()) if _is_visit(one)]
+            if visits_ms and (ms := self._complete_ms(row, max(visits_ms))) <= newest_append_ms:
+                complete_ms[row] = ms
+        if not complete_ms:
             return {}
-        columns = self._rows.columns
-        since_ns = columns.last_ns[returned] - self._rows.gaps.end_ns[columns.gap[returned]]
-        returned_ms = columns.append_ms[returned] - since_ns // 1_000_000
-        needed = offsets_since(list(present), int(returned_ms.max()) + DELIVERY_MS) or {}
+        returned: Int64Array = np.array(list(complete_ms), np.int64)
+        needed = offsets_since(list(present), max(complete_ms.values())) or {}
         covering = {
             key: snapshot
             for key, snapshot in present.items()
@@ -227,6 +234,13 @@ class Adoption:
         }
         found = _by_row(self._rows, returned, covering, ())
         return {row: [one for one in kept if _is_visit(one)] for row, kept in found.items()}
+
+    def _complete_ms(self, row: int, visited_ms: int) -> int:
+        """Return the append time before which all messages of a row's newest gap came, given that of the newest one."""
+        columns = self._rows.columns
+        since_ns = columns.last_ns[row] - self._rows.gaps.end_ns[columns.gap[row]]
+        returned_ms = int(columns.append_ms[row] - since_ns // 1_000_000) + DELIVERY_MS
+        return returned_ms if visited_ms <= returned_ms else visited_ms + QUIET_MS
 
     def _join(
         self,
@@ -263,7 +277,7 @@ class Adoption:
         rows = rows[(columns.gaps[rows] > 0) & ((columns.flags[rows] & (PENDING | RESTING)) == 0)]
         rows = rows[np.isin(columns.partition[rows], list(grown))]
         age_ns = columns.last_ns[rows] - self._rows.gaps.end_ns[columns.gap[rows]]
-        lately: Int64Array = rows[age_ns <= RETURNS_HOLDS * self._hold_ms * 1_000_000]
+        lately: Int64Array = rows[age_ns <= (self._ttl_ms + RETURNS_HOLDS * self._hold_ms) * 1_000_000]
         return lately
 
     def _continue(self, row: int, elsewhere: list[AdoptedTotal]) -> bool:

@@ -381,6 +381,35 @@ def test_the_total_has_what_was_counted_elsewhere_when_a_series_returns_to_its_f
     assert [drop for drop in group.drops if drop[0] == ORDERS] == []
 
 
+@pytest.mark.parametrize("at_once", [1, 1000])
+@pytest.mark.parametrize("seconds", [13, 280])
+def test_the_total_has_points_that_kafka_received_late_in_the_partition_that_its_series_has_left(
+    seconds: int, at_once: int
+) -> None:
+    """That partition had no leader. Meanwhile the total has moved on with the added partition, without these points."""
+    group, first, second = growing()
+    old, kept = group.kafka.logs["kernels", OLD], []
+    for _ in range(25):
+        group.live(1, {"relu": LIVE})
+        group.sell(OLD, "gemm")
+        kept.append(old.pop())
+    grow(group, NEW)
+    group.give(second, NEW)
+    group.live(3, AFTER)
+    group.take(second, LIVE, NEW)
+    group.give(first, LIVE, NEW)
+    group.live(5, AFTER)
+    group.take(first, LIVE, NEW)
+    group.give(second, LIVE, NEW)
+    group.live(seconds, AFTER)
+    first.kafka.at_once = at_once
+    for record in kept:
+        group.kafka.write("kernels", OLD, record.body, group.clock.now_ns() // 1_000_000, keyed=b"gemm")
+    group.live(110, AFTER)
+    assert (group.shown(first, ORDERS), group.shown(second, ORDERS)) == ({}, group.sold)
+    assert [drop for drop in group.drops if drop[0] == ORDERS] == []
+
+
 def test_the_total_is_whole_when_the_replica_that_a_series_visited_takes_its_partition_over() -> None:
     group, first, second = growing()
     grow(group, NEW)
