@@ -13,6 +13,10 @@ def main() -> None:
         from kernelcast.probe.command import main as probe  # noqa: PLC0415
 
         sys.exit(probe(sys.argv[2:]))
+    from kernelcast.cli.early_stop import UNTIL_STOPPED, exit_on_sigterm  # noqa: PLC0415
+
+    if UNTIL_STOPPED.intersection(sys.argv[1:2]):
+        exit_on_sigterm()
     from kernelcast.cli.app import run  # noqa: PLC0415
 
     sys.exit(run(sys.argv[1:]))

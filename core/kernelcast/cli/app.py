@@ -8,16 +8,16 @@ sub-commands.
 import difflib
 import importlib
 import os
-import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Any, Final
 
+from kernelcast.cli.early_stop import UNTIL_STOPPED, exiting_on_sigterm
 from kernelcast.runtime.exits import EXIT_CONFIGURATION, EXIT_RUN_TIME, report
 from kernelcast.runtime.lean_imports import import_structlog_without_rich
 from kernelcast.wire.errors import ConfigurationError, KernelcastError, MissingExtraError
@@ -35,23 +35,21 @@ class Listing:
         help: One line for people. It is written here, because reading it from the command would import the command.
         extra: The extra (`pip install 'kernelcast[…]'`) that installs everything that the command needs.
         target: `module:object` of a command that is no entry point of a service.
-        daemon: Whether it runs until a signal stops it.
         plain: Whether it parses its arguments itself and needs no extra: a function of them that returns the exit code.
     """
 
     help: str
     extra: str
     target: str = ""
-    daemon: bool = False
     plain: bool = False
 
 
 LISTINGS: Final[Mapping[str, Listing]] = MappingProxyType(
     {
         "demo": Listing("Run the whole loop on this machine and watch it.", "all"),
-        "exporter": Listing("The node's daemon: GPUs and programs to Kafka and /metrics.", "exporter", daemon=True),
-        "bridge": Listing("Kafka to Prometheus, and Alertmanager's alerts to Kafka.", "bridge", daemon=True),
-        "predictor": Listing("Forecasts, predicted degradation and tuning hints.", "predictor", daemon=True),
+        "exporter": Listing("The node's daemon: GPUs and programs to Kafka and /metrics.", "exporter"),
+        "bridge": Listing("Kafka to Prometheus, and Alertmanager's alerts to Kafka.", "bridge"),
+        "predictor": Listing("Forecasts, predicted degradation and tuning hints.", "predictor"),
         "backtest": Listing("Forecasts, anomalies and alerts of recorded series, from CSV.", "predictor"),
         "compile": Listing(
             "Compile what bridge and predictor run, before they start.",
@@ -156,10 +154,10 @@ def _invoke(name: str, target: str, arguments: Sequence[str]) -> int:
     if name in LISTINGS and LISTINGS[name].plain:
         code: int = _load(target)(arguments)
         return code
-    daemon = name in LISTINGS and LISTINGS[name].daemon
+    until_stopped = name in UNTIL_STOPPED
     try:
-        with _stopping_early() if daemon else nullcontext():
-            if daemon:
+        with exiting_on_sigterm() if until_stopped else nullcontext():
+            if until_stopped:
                 import_structlog_without_rich()
             import typer  # noqa: PLC0415 - a bare install has none
 
@@ -174,16 +172,6 @@ def _invoke(name: str, target: str, arguments: Sequence[str]) -> int:
     except SystemExit as end:
         return _exit_code(end)
     return 0
-
-
-@contextmanager
-def _stopping_early() -> Iterator[None]:
-    """Exit with 0 on a SIGTERM that arrives before the daemon handles signals itself, as it does later."""
-    previous = signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(0))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous)
 
 
 def _load(target: str) -> Callable[..., Any]:

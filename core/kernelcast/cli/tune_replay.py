@@ -84,7 +84,7 @@ def _start_services(supervisor: "Supervisor", workspace: "Workspace") -> None:
 
     for name in SERVICES:
         command = (*KERNELCAST, name, "--config", str(workspace.config))
-        supervisor.start(DemoProcess(name, command, workspace.log(name)))
+        supervisor.start(DemoProcess(name, command, workspace.log(name), unblocks=True))
     deadline = time.monotonic() + READY_SECONDS
     for name in SERVICES:
         while not answers(f"http://{getattr(workspace.endpoints, name)}/-/ready"):

@@ -109,6 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))  # the demo starts it with SIGTERM blocked
     plate = best_plate()
     running = probe.start(options.program, source=plate.source, method=plate.method)
     block = probe.tunable("block_size", BLOCK_SIZES, options.block_size, kind="block_size", kernels=[SIGNATURE])

@@ -4,7 +4,9 @@ import sys
 import time
 from pathlib import Path
 
-from kernelcast.cli.demo.children import DemoProcess, Supervisor
+import pytest
+
+from kernelcast.cli.demo.children import KERNELCAST, DemoProcess, Supervisor
 
 
 def test_children_stop_in_reverse_and_one_that_dies_is_noticed(tmp_path: Path) -> None:
@@ -22,7 +24,19 @@ def test_children_stop_in_reverse_and_one_that_dies_is_noticed(tmp_path: Path) -
     assert supervisor.stop() == {"steady": 0, "dying": 1}
 
 
-def test_a_child_stopped_before_it_could_listen_is_no_failure(tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["exporter", "bridge", "predictor", "replay", "simulate", "example"])
+def test_our_programs_end_cleanly_if_they_are_stopped_before_they_listen(command: str, tmp_path: Path) -> None:
+    example = (sys.executable, "-m", "kernelcast.probe.example", "--program", "example")
+    log, environ = tmp_path / "early.log", {"KERNELCAST_SOCKET": str(tmp_path / "socket")}
+    line = example if command == "example" else (*KERNELCAST, command)
+    child = DemoProcess(command, line, log, unblocks=True, environ=environ)
+    child.start()
+    child.stop()
+    assert (child.exit_code, child.state) == (0, "stopped"), child.log_end()
+    assert "Traceback" not in child.log_end(100)
+
+
+def test_a_users_program_that_does_not_handle_sigterm_is_no_failure(tmp_path: Path) -> None:
     child = DemoProcess("early", (sys.executable, "-c", "import time; time.sleep(60)"), tmp_path / "early.log")
     child.start()
     child.stop()

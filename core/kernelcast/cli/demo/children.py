@@ -35,6 +35,7 @@ class DemoProcess:
         command: Its command line.
         log: File of its output.
         ends: Whether it may end by itself with 0 (a replay does).
+        unblocks: Whether it starts with SIGTERM blocked, and unblocks it once it handles it, as our own programs do.
         environ: Variables that its environment has besides ours.
         process: The process, from its start on.
         stopped: Whether the demo has stopped it.
@@ -44,6 +45,7 @@ class DemoProcess:
     command: Sequence[str]
     log: Path
     ends: bool = False
+    unblocks: bool = False
     environ: Mapping[str, str] = field(default_factory=dict)
     process: "subprocess.Popen[bytes] | None" = None
     stopped: bool = False
@@ -58,7 +60,7 @@ class DemoProcess:
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **self.environ},
                 start_new_session=True,
-                preexec_fn=_die_with_parent,  # noqa: PLW1509  all are started before the demo has a thread of its own
+                preexec_fn=self._prepare,  # noqa: PLW1509  all are started before the demo has a thread of its own
             )
 
     @property
@@ -78,7 +80,7 @@ class DemoProcess:
             return "not started"
         if self.exit_code is None:
             return "running"
-        if self.stopped and self.exit_code in (0, -signal.SIGTERM):  # it may not have come to listen to SIGTERM yet
+        if self.stopped and (self.exit_code == 0 or (self.exit_code == -signal.SIGTERM and not self.unblocks)):
             return "stopped"
         return "done" if self.ends and self.exit_code == 0 else f"exited {self.exit_code}"
 
@@ -101,10 +103,11 @@ class DemoProcess:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
-
-def _die_with_parent() -> None:
-    """Have the kernel end this process when the demo is gone, so that `kill -9` of the demo leaves nothing behind."""
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    def _prepare(self) -> None:
+        """Have the kernel end the new process when the demo is gone, so that `kill -9` of the demo leaves nothing."""
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if self.unblocks:
+            signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))
 
 
 class Supervisor:

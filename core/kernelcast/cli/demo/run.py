@@ -183,13 +183,14 @@ class Demo:
                 f"--storage.path={directory / 'alertmanager'}",
             ]
             options += [f"--web.listen-address={endpoints.alertmanager}", "--cluster.listen-address="]
-            self._start("alertmanager", (self._alertmanager, *options))
+            self._start("alertmanager", (self._alertmanager, *options), unblocks=False)
         if self._prometheus:
             options = [
                 f"--config.file={directory / 'prometheus.yml'}",
                 f"--storage.tsdb.path={directory / 'prometheus'}",
             ]
-            self._start("prometheus", (self._prometheus, *options, f"--web.listen-address={endpoints.prometheus}"))
+            options += [f"--web.listen-address={endpoints.prometheus}"]
+            self._start("prometheus", (self._prometheus, *options), unblocks=False)
 
     def _start_source(self) -> None:
         options = self._options
@@ -201,7 +202,8 @@ class Demo:
             self._source = self._start("source", self._source_command(), ends=options.source.path is not None)
         if options.example:
             example = (sys.executable, "-m", "kernelcast.probe.example", "--program", EXAMPLE_PROGRAM)
-            self._start("example", options.program or example, ends=bool(options.program), environ=environ)
+            own = not options.program
+            self._start("example", options.program or example, ends=not own, environ=environ, unblocks=own)
 
     def _source_command(self) -> tuple[str, ...]:
         options = self._options
@@ -242,8 +244,11 @@ class Demo:
             previous = seen
             time.sleep(1.5 * GATHER_SECONDS)
 
-    def _start(self, name: str, command: tuple[str, ...], *, ends: bool = False, environ: Any = None) -> DemoProcess:
-        child = DemoProcess(name, command, self.workspace.log(name), ends=ends, environ=environ or {})
+    def _start(
+        self, name: str, command: tuple[str, ...], *, ends: bool = False, environ: Any = None, unblocks: bool = True
+    ) -> DemoProcess:
+        log = self.workspace.log(name)
+        child = DemoProcess(name, command, log, ends=ends, unblocks=unblocks, environ=environ or {})
         return self._supervisor.start(child)
 
     def _wait_for(self, name: str, url: str, shutdown: Shutdown, progress: StartProgress) -> None:
