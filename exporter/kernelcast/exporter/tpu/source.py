@@ -5,6 +5,7 @@ from typing import Final
 
 from kernelcast.columnar import Sample
 from kernelcast.exporter.background_value import Refreshed, RefreshPolicy
+from kernelcast.exporter.counter_starts import KeyedStarts
 from kernelcast.exporter.totals.report import SourceBatch
 from kernelcast.exporter.tpu.reader import ALL, ERRORS, RuntimeReading, Value, read
 from kernelcast.exporter.tpu.runtime import TIMEOUT_SECONDS, TpuRuntime
@@ -67,7 +68,7 @@ class TpuSource:
             port: Refreshed(f"tpu:{port}", self._asking(runtime), NOTHING, pace=pace, on_error=self._failed)
             for port, runtime in self._runtimes.items()
         }
-        self._starts: dict[tuple[Metric, Labels], tuple[int, int]] = {}
+        self._starts = KeyedStarts()
 
     def start(self) -> "TpuSource":
         """Start the threads, and wait for the first answers, `FIRST_SECONDS` each at most."""
@@ -119,19 +120,8 @@ class TpuSource:
         attributes = labels(**base, **dict(value.labels))
         if not isinstance(value.value, DurationTotals):
             return Sample(value.row, attributes, now_ns, value.value)
-        start_ns = self._start_ns(value, attributes, value.value.count, now_ns)
+        start_ns = min(value.start_ns, now_ns) or self._starts((value.row, attributes), value.value.count, now_ns)
         return Sample(value.row, attributes, now_ns, value.value, start_ns, value.detailed)
-
-    def _start_ns(self, value: Value, attributes: Labels, count: int, now_ns: int) -> int:
-        """Return the runtime's start; else the first reading, or the reading at which it fell (another program's)."""
-        if value.start_ns:
-            return min(value.start_ns, now_ns)
-        key = value.row, attributes
-        before, start_ns = self._starts.get(key, (0, now_ns))
-        if count < before:
-            start_ns = now_ns
-        self._starts[key] = count, start_ns
-        return start_ns
 
     def _common(self, values: Iterable[Value], now_ns: int) -> Iterator[Sample]:
         for value in values:
