@@ -15,6 +15,8 @@ from kernelcast.exporter.nvml.isolation.frames import MessageAssembler, send
 from kernelcast.exporter.nvml.sampling.sampler import SamplerOptions
 
 WORKER: Final = "kernelcast.exporter.nvml.worker"
+END_SECONDS: Final = 1.0
+"""Longest wait for the end of a process that has closed its pipe."""
 MILLISECONDS_PER_SECOND: Final = 1000
 
 
@@ -121,5 +123,8 @@ class WorkerProcess:
 
     def _how(self) -> str:
         """Description of its end, for the log."""
-        code = self._process.wait(1.0) if self.wait(1.0) else 0
-        return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exited with {code}"
+        if not self.wait(END_SECONDS):
+            return f"closed its pipe, and had not ended {END_SECONDS:g} s later"
+        code: int = self._process.returncode
+        names = {one.value: one.name for one in signal.Signals}
+        return f"killed by {names.get(-code, f'signal {-code}')}" if code < 0 else f"exited with {code}"
