@@ -126,8 +126,10 @@ def _replay(
             )
             last = run.document["verdicts"]
             process.communicate(json.dumps({"verdicts": last, "kept": run.document["kept"]}) + "\n", SEED_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise KernelcastError(f"the program had its verdicts, and did not end within {SEED_SECONDS:g} s") from None
         finally:
-            process.terminate()
+            tuner_command.stop(process)
     if process.returncode:
         raise KernelcastError(f"the program ended with exit code {process.returncode}; its reason is above")
     return run

@@ -8,14 +8,19 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.support.recordings import grid
 from tests.support.waiting import LONGEST_SECONDS
 
+from kernelcast.cli import tune_replay
 from kernelcast.tuning.formats import kernel_tuner
+from kernelcast.tuning.replay import tuner_command
 from kernelcast.tuning.replay.lines import JsonLines
+from kernelcast.tuning.replay.run import SeedResult
+from kernelcast.wire.errors import KernelcastError, OracleError
 
 COMMAND = [sys.executable, "-m", "kernelcast.cli"]
 
@@ -181,3 +186,33 @@ def test_an_oracle_that_breaks_off_fails_that_seed_alone(tmp_path: Path) -> None
     assert done.returncode == 1
     assert "error" in document["runs"][1]
     assert [document["runs"][place]["kept"] for place in (0, 2)] == [[1], [1]]
+
+
+def in_place_of_python(folder: Path, monkeypatch: pytest.MonkeyPatch, line: str) -> None:
+    """Have the commands start a program that prints a line, ignores SIGTERM and does not end."""
+    program = folder / "python"
+    program.write_text(f"#!/bin/sh\ntrap '' TERM\necho '{line}'\nwhile :; do sleep 0.1; done\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    monkeypatch.setattr(tuner_command, "_END_SECONDS", 0.1)
+
+
+def test_an_oracle_that_neither_starts_nor_ends_is_an_error_message(
+    cachefile: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_place_of_python(tmp_path, monkeypatch, "hello")
+    with pytest.raises(OracleError, match="did not say 'ready', and does not end"):
+        tuner_command.main([str(cachefile)])
+
+
+def test_a_program_that_does_not_end_after_its_verdicts_fails_its_seed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_place_of_python(tmp_path, monkeypatch, "{}")
+    monkeypatch.setattr(tune_replay, "SEED_SECONDS", 0.1)
+    monkeypatch.setattr(tune_replay, "_wait_for_messages", lambda *_: {})
+    monkeypatch.setattr(tune_replay, "delivered", lambda *_: SeedResult(0, {"verdicts": [], "kept": None}))
+    services: Any = SimpleNamespace(socket=tmp_path / "socket", bootstrap_servers="")
+    options: Any = SimpleNamespace(budget=1, search="own", warm_from=[])
+    with pytest.raises(KernelcastError, match=r"did not end within 0\.1 s"):
+        tune_replay._replay(0, tmp_path, options, services, services)

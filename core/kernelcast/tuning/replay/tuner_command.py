@@ -136,18 +136,28 @@ def _oracle_socket(options: argparse.Namespace) -> Iterator[Path]:
         with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
             try:
                 if process.stdout is None or process.stdout.readline().strip() != READY.encode():
-                    process.wait(_END_SECONDS)
-                    raise (ConfigurationError if process.returncode == 2 else OracleError)(
-                        f"the oracle for {options.cachefile} did not start: exit code {process.returncode}; "
-                        "its reason is printed above"
-                    )
+                    raise _not_started(options.cachefile, process)
                 yield path
             finally:
-                process.terminate()
-                try:
-                    process.wait(_END_SECONDS)
-                except subprocess.TimeoutExpired:
-                    process.kill()
+                stop(process)
+
+
+def _not_started(cachefile: Path, process: "subprocess.Popen[bytes]") -> KernelcastError:
+    try:
+        code = process.wait(_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        return OracleError(f"the oracle for {cachefile} did not say {READY!r}, and does not end; start it again")
+    kind = ConfigurationError if code == 2 else OracleError
+    return kind(f"the oracle for {cachefile} did not start: exit code {code}; its reason is printed above")
+
+
+def stop(process: "subprocess.Popen[Any]") -> None:
+    """Terminate a process, and kill it if it has not ended in time."""
+    process.terminate()
+    try:
+        process.wait(_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
 
 
 def _check(options: argparse.Namespace) -> None:
