@@ -128,6 +128,7 @@ class Bridge:
         self._discovery = Discovery(self._consumer, self._intake, settings.topics, clock=clock)
         self._compiled: frozenset[Format] = frozenset()
         self._local = self._made_local()
+        self._prometheus = self._made_prometheus()
         self._web = self._made_web(registry, clock)
         self._web.progressed = manager.part("web").progressed
         self._web.measure(registry)
@@ -173,6 +174,8 @@ class Bridge:
             self._local.stop()
         if self._thread.is_alive():
             self._thread.join(STOP_SECONDS)
+        if self._prometheus is not None:
+            self._prometheus.close()
         self._web.stop()
         self._producer.close(FLUSH_SECONDS)
 
@@ -312,14 +315,19 @@ class Bridge:
             return None
         return LocalPages(settings, self._store, hidden=lambda: not self._compiled or self._hidden())
 
+    def _made_prometheus(self) -> PrometheusProxy | None:
+        """Forward the queries of the pages, where pages are served and there is a Prometheus to ask."""
+        settings = self._settings.pages
+        return PrometheusProxy(settings) if settings.enabled and settings.prometheus_url else None
+
     def _pages(self) -> list[Route]:
         """Return the routes of the dashboards, where they are served."""
         settings = self._settings.pages
-        if not settings.enabled:
-            return []
         if self._local is not None:
             return PageSite(settings, self._local.models(), local=self._local).routes()
-        return PageSite(settings, models.load(), prometheus=PrometheusProxy(settings)).routes()
+        if self._prometheus is not None:
+            return PageSite(settings, models.load(), prometheus=self._prometheus).routes()
+        return []
 
     def _healthy(self) -> tuple[bool, str]:
         if self._ended.is_set() and not self._stopping.is_set():

@@ -75,19 +75,21 @@ class PrometheusProxy:
         basic = settings.basic_auth
         files = (settings.bearer_token_file, basic.password_file if basic is not None else None)
         self._token, self._password = (SecretFile(path) if path is not None else None for path in files)
-        self._ask: Ask = (
-            ask
-            or ConnectionPool(
-                settings.prometheus_url,
-                tls=client_context(settings.tls, "pages"),
-                timeout_seconds=settings.timeout_seconds,
-                max_bytes=settings.max_response_bytes,
-            ).ask
+        self._connections = ConnectionPool(
+            settings.prometheus_url,
+            tls=client_context(settings.tls, "pages"),
+            timeout_seconds=settings.timeout_seconds,
+            max_bytes=settings.max_response_bytes,
         )
+        self._ask: Ask = ask or self._connections.ask
         self._free_queries = asyncio.Semaphore(settings.concurrent_queries)
         # A query through anyio's threads costs 0.1 ms of processor time more.
         self._threads = ThreadPoolExecutor(settings.concurrent_queries, "pages")
         self._waiting = 0
+
+    def close(self) -> None:
+        """Close the connections; queries that wait for Prometheus end with an error, so that a stop need not wait."""
+        self._connections.close()
 
     async def answer(self, request: Request) -> Response:
         """Answer one query with what Prometheus answers, or with the reason why it could not be asked."""

@@ -1,6 +1,7 @@
 """The connections of the served pages to their Prometheus, against a small real server."""
 
 import contextlib
+import socket
 import ssl
 import threading
 import time
@@ -8,9 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPException, IncompleteRead
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
-from tests.support.waiting import Stopwatch
+from tests.support.runtime.certificates import self_signed
+from tests.support.waiting import Stopwatch, eventually
 
 from kernelcast.bridge.browser.connections import AnswerTooLargeError, ConnectionPool
 
@@ -90,3 +93,55 @@ def test_a_redirect_is_an_answer_and_is_not_followed() -> None:
 def test_a_line_break_in_a_header_adds_no_header() -> None:
     with connections() as made, pytest.raises(HTTPException, match="line break"):
         made.ask("/a", b"query=up", {"Authorization": "Bearer a\nX-Role: admin"})
+
+
+def test_a_kept_connection_that_fails_late_and_a_handshake_that_hangs_share_one_time_limit(tmp_path: Path) -> None:
+    certificate, key = self_signed(tmp_path, "prometheus")
+    offered = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    offered.load_cert_chain(certificate, key)
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+
+    def serve(listener: socket.socket) -> None:
+        connected, _ = listener.accept()
+        with offered.wrap_socket(connected, server_side=True) as first:
+            first.recv(1000)
+            first.sendall(answer)
+            first.recv(1000)
+            time.sleep(0.8)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=serve, args=(listener,), daemon=True).start()
+        url = f"https://127.0.0.1:{listener.getsockname()[1]}"
+        tls = ssl.create_default_context(cafile=str(certificate))
+        made = ConnectionPool(url, tls=tls, timeout_seconds=1.0, max_bytes=1000)
+        assert made.ask("/a", b"", {}).body == b"{}"
+        with Stopwatch() as took, pytest.raises(TimeoutError):
+            made.ask("/b", b"", {})
+        made.close()
+    assert took.seconds < 1.4
+
+
+def test_requests_that_wait_end_when_the_connections_are_closed() -> None:
+    failures: list[BaseException] = []
+
+    def ask(made: ConnectionPool) -> None:
+        try:
+            made.ask("/slow", b"", {})
+        except OSError as error:
+            failures.append(error)
+
+    with connections(timeout_seconds=100.0) as made:
+        made.ask("/a", b"", {})
+        asking = [threading.Thread(target=ask, args=(made,)) for _ in range(2)]
+        before = len(PEERS)
+        for one in asking:
+            one.start()
+        eventually(lambda: len(PEERS) == before + 2)
+        with Stopwatch() as took:
+            made.close()
+            for one in asking:
+                one.join()
+        ask(made)
+    assert took.seconds < 1.0
+    assert len(failures) == 3
+    assert str(failures[2]) == "the connections are closed, as the bridge stops"
