@@ -67,7 +67,10 @@ DEEP_USED_SERIES: Final = _own(
     "deep_used_series", Kind.GAUGE, "Series whose forecast uses a model of statsmodels, as it has been better."
 )
 ABSTENTIONS: Final = _own(
-    "abstentions_total", Kind.COUNTER, "Flagged series about which nothing was predicted, by reason.", "reason"
+    "abstentions_total",
+    Kind.COUNTER,
+    "Evaluations of series without a prediction, by reason; over_budget: without a new forecast.",
+    "reason",
 )
 REGIMES: Final = _own(
     "regime_changes_total", Kind.COUNTER, "Series for which a new regime began (a deploy) instead of an alarm."
