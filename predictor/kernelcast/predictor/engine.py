@@ -1,7 +1,8 @@
 """The predictor without Kafka: stores messages in windows, runs cycles and makes snapshots.
 
 `service` calls it from two threads: one reads Kafka (`take`, `expire`, `leave`), one runs cycles (`sweep`, `propose`);
-both save partitions. The web server's thread calls `explain`. A lock guards windows, tunables and hints.
+both save partitions. Threads of the web server call `explain`. A lock guards windows, tunables and hints; another one,
+which is taken first, the results of a cycle.
 """
 
 import threading
@@ -30,12 +31,15 @@ from kernelcast.predictor.tuning.hints import HintBook, Issued, OpenHint
 from kernelcast.predictor.tuning.signals import read_signals
 from kernelcast.predictor.tuning.tunables import GpuTime, TunableReports
 from kernelcast.wire.catalogue.diagnosis.rules import Signal
+from kernelcast.wire.errors import KernelcastError
 from kernelcast.wire.tuning.experience import Experience
 
 Partition = tuple[str, int]
 """Topic and number."""
 NOTHING_ACCEPTED: Final[Mapping[str, int]] = MappingProxyType({})
 """No program whose slower deploy a person accepted."""
+EXPLAIN_WAIT_SECONDS: Final = 8.0
+"""Longest wait of `explain` for the end of a cycle; its command waits for an answer for 10 s."""
 TRIALS_NS: Final = 2 * 86_400 * NANOSECONDS_PER_SECOND
 """Trials that ended within this time are reported to a cycle: two days, as long as blocks are kept."""
 
@@ -65,6 +69,7 @@ class Engine:
         self._settings = settings
         self._clock_ns = clock_ns
         self._lock = threading.RLock()
+        self._cycle_lock = threading.Lock()
         self._decoder = decoder if decoder is not None else Decoder()
         self._owners: dict[Partition, int] = {}
         self.windows = Windows(
@@ -113,6 +118,10 @@ class Engine:
         Args:
             accepted: Programs of which a person accepted that a deploy made them slower, and when, Unix nanoseconds.
         """
+        with self._cycle_lock:
+            return self._swept(accepted)
+
+    def _swept(self, accepted: Mapping[str, int]) -> CycleReport:
         now_ns = self._clock_ns()
         with self._lock:
             changes = ProgramChanges(
@@ -134,13 +143,19 @@ class Engine:
             self.policy = settings.hints.site_policy()
 
     def explain(self, selector: str) -> list[dict[str, Any]]:
-        """Explain the series that a selector matches.
+        """Explain the series that a selector matches, between two cycles.
 
         Raises:
             ConfigurationError: It is no selector.
+            KernelcastError: A cycle takes too long.
         """
-        with self._lock:
-            return explain(self.cycle, self.windows, selector)
+        if not self._cycle_lock.acquire(timeout=EXPLAIN_WAIT_SECONDS):
+            raise KernelcastError(f"a cycle has run for {EXPLAIN_WAIT_SECONDS:g} s; ask again when it has ended")
+        try:
+            with self._lock:
+                return explain(self.cycle, self.windows, selector)
+        finally:
+            self._cycle_lock.release()
 
     def propose(self) -> list[Issued]:
         """Hints that are due now."""

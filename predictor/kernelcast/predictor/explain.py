@@ -1,6 +1,6 @@
 """Explains one series for `kernelcast explain`: its history and limit, its forecast, the decision, and the reason."""
 
-# `Engine.explain` calls it on the web server's thread, under the windows' lock.
+# `Engine.explain` calls it on a thread of the web server, between two cycles and under the windows' lock.
 
 import math
 import re
@@ -56,7 +56,7 @@ def parse(selector: str) -> tuple[str, dict[str, str]]:
 
 
 def explain(cycle: Cycle, windows: Windows, selector: str) -> list[dict[str, Any]]:
-    """Explain the series that a selector matches; at most `MAX_SERIES`. Call it under the windows' lock.
+    """Explain the series that a selector matches; at most `MAX_SERIES`. For between cycles, under the windows' lock.
 
     Raises:
         ConfigurationError: The selector has another form.

@@ -43,7 +43,7 @@ from kernelcast.runtime.service_manager import ServiceManager
 from kernelcast.runtime.web.landing import Fact, ago
 from kernelcast.runtime.web.server import WebServer
 from kernelcast.wire.catalogue.predictor import RAISED, SERIES
-from kernelcast.wire.errors import BrokerError, ConfigurationError, WireError
+from kernelcast.wire.errors import BrokerError, ConfigurationError, KernelcastError, WireError
 from kernelcast.wire.topics import BASELINES, FINDINGS, FORECASTS, HINTS, ORDERS, OUTCOMES, POLICY, STATE
 
 MAX_MESSAGES: Final = 500
@@ -320,6 +320,8 @@ class Predictor:
             found = await run_in_threadpool(self._engine.explain, request.query_params.get("series", ""))
         except ConfigurationError as error:
             return JSONResponse({"error": str(error)}, status_code=400)
+        except KernelcastError as error:
+            return JSONResponse({"error": str(error)}, status_code=503)
         return JSONResponse({"series": found})
 
     def _restore(self, name: str, saved: OwnState, restore: Callable[[bytes], None]) -> None:

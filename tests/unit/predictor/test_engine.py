@@ -1,10 +1,17 @@
 """The predictor without Kafka: its state after a restart, at its limit of series, and after programs end."""
 
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+from typing import Any
+
 import numpy as np
 import pytest
+from tests.support.waiting import LONGEST_SECONDS
 from tests.unit.predictor.conftest import SECOND_NS, START_SECONDS, kernel_subject
 
 from kernelcast.columnar import Resource, Sample, encode
+from kernelcast.predictor import engine as engine_module
+from kernelcast.predictor.cycle.predictions import CycleReport
 from kernelcast.predictor.engine import Engine, Partition
 from kernelcast.predictor.series import attributes
 from kernelcast.predictor.series.attributes import SeriesAttributes
@@ -14,6 +21,7 @@ from kernelcast.predictor.series.windows import Windows
 from kernelcast.predictor.settings import PredictorSettings
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.catalogue.devices import device
+from kernelcast.wire.errors import KernelcastError
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.identity import labels
 
@@ -108,3 +116,33 @@ def test_programs_that_are_gone_are_forgotten_and_the_others_keep_their_numbers(
 def test_a_horizon_shorter_than_an_interval_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one interval_seconds, 900"):
         PredictorSettings(interval_seconds=900.0, horizons_seconds=(300.0, 3600.0))
+
+
+def test_an_explanation_shows_the_results_of_whole_cycles_and_says_so_if_one_takes_too_long(
+    fast_settings: PredictorSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, begun, may_end, explained = engine(fast_settings, Clock()), Event(), Event(), Event()
+
+    def run(**_: Any) -> CycleReport:
+        begun.set()
+        assert may_end.wait(LONGEST_SECONDS)
+        assert not explained.is_set(), "a result of this cycle may be missing"
+        return CycleReport()
+
+    def explain() -> list[dict[str, Any]]:
+        found = target.explain("up")
+        explained.set()
+        return found
+
+    monkeypatch.setattr(target.cycle, "run", run)
+    with ThreadPoolExecutor(2) as threads:
+        sweeping = threads.submit(target.sweep)
+        assert begun.wait(LONGEST_SECONDS)
+        monkeypatch.setattr(engine_module, "EXPLAIN_WAIT_SECONDS", 0.01)
+        with pytest.raises(KernelcastError, match=r"a cycle has run for 0\.01 s; ask again"):
+            target.explain("up")
+        monkeypatch.setattr(engine_module, "EXPLAIN_WAIT_SECONDS", LONGEST_SECONDS)
+        explaining = threads.submit(explain)
+        may_end.set()
+        sweeping.result()
+        assert explaining.result() == []

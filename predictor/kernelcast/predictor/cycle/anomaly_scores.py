@@ -24,7 +24,7 @@ _FIRST_ROWS: Final = 64
 class AnomalyScores:
     """One detector over all rows; a series begins without knowledge when it gets its row.
 
-    Only the thread that runs cycles uses it; `get` may be called from another one.
+    Only the thread that runs cycles uses it; `get` may be called from another one, between cycles.
     """
 
     def __init__(self, source: PanelSource, interval_seconds: float) -> None:

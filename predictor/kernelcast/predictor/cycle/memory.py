@@ -21,7 +21,7 @@ QUANTILES: Final = 3
 class DetectorMemory:
     """Result of the last evaluation of each row. Arrays are indexed by the row in `Windows`.
 
-    Only the thread that runs cycles changes it; `explain` reads single values from another one.
+    Only the thread that runs cycles changes it; `explain` reads it from another one, between cycles.
 
     Attributes:
         evaluated: Number of the newest block that was evaluated; EMPTY before.
