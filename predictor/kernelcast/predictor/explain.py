@@ -12,9 +12,9 @@ import numpy as np
 from kernelcast.predictor.cycle.cycle import Cycle
 from kernelcast.predictor.cycle.memory import DetectorMemory
 from kernelcast.predictor.cycle.predictions import Abstention
-from kernelcast.predictor.cycle.samples import duration_label
 from kernelcast.predictor.passage.first_passage import QUANTILES
 from kernelcast.predictor.passage.run import MIN_BLOCKS
+from kernelcast.predictor.scoring.published import duration_label
 from kernelcast.predictor.series.subjects import Subject
 from kernelcast.predictor.series.windows import EMPTY, Windows
 from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND

@@ -10,6 +10,7 @@ from confluent_kafka import Message, Producer
 from tests.service.conftest import Broker
 from tests.service.servers import wait_for
 from tests.service.stack import Stack
+from tests.support.columnar.otlp_messages import varint
 from tests.support.service.programs import LAUNCHES, SCRIPT, topics
 
 from kernelcast.runtime.kafka.consumer import Consumer
@@ -17,14 +18,6 @@ from kernelcast.runtime.settings.service import KafkaSettings
 from kernelcast.wire.topics import ALERTS, DEADLETTER, EVENT_TOPICS, HINTS, METRIC_TOPICS, OUTCOMES
 
 pytestmark = pytest.mark.service
-
-
-def varint(value: int) -> bytes:
-    out = b""
-    while value > 127:
-        out += bytes([value & 127 | 128])
-        value >>= 7
-    return out + bytes([value])
 
 
 READ = (*METRIC_TOPICS, HINTS, OUTCOMES)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from kernelcast.predictor.cycle.samples import duration_label
 from kernelcast.predictor.cycle.scores.coverage import ForecastClaim, IntervalCoverage
+from kernelcast.predictor.scoring.published import duration_label
 from kernelcast.predictor.screening.blocks import theil_sen
 
 

@@ -11,8 +11,8 @@ from prometheus_client.samples import Sample
 
 from kernelcast.bridge.expose import client_model
 from kernelcast.bridge.expose.negotiate import Format
-from kernelcast.bridge.pages.protobuf_fields import varint
 from kernelcast.bridge.pages.view import SeriesView
+from kernelcast.columnar.encoding.fields import varint
 from kernelcast.runtime.instruments import WithoutCreated
 
 OPENMETRICS_END: Final = b"# EOF\n"

@@ -11,9 +11,9 @@ import numpy as np
 
 from kernelcast.bridge.expose.protobuf_metrics import max_bytes, write_metrics
 from kernelcast.bridge.pages.page import EncodedExemplars, PageLayout, PageValues
-from kernelcast.bridge.pages.protobuf_fields import varint
 from kernelcast.bridge.tables.columns import HAS_SUM, INTEGER, NOT_A_HISTOGRAM, Int64Array, UInt8Array
 from kernelcast.bridge.tables.exponential import classic_bucket_counts
+from kernelcast.columnar.encoding.fields import varint
 
 SMALL_BYTES: Final = 64 * 1024
 """Pieces below this size are joined, because each piece of a response costs a system call."""

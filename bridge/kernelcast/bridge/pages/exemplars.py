@@ -14,8 +14,8 @@ from prometheus_client.utils import floatToGoString
 
 from kernelcast.bridge.pages.headers import COUNTER_KIND, HISTOGRAM_KIND
 from kernelcast.bridge.pages.page import NO_EXEMPLARS, EncodedExemplars, PackedTexts, PageLayout, PageValues
-from kernelcast.bridge.pages.protobuf_fields import field, varint
 from kernelcast.bridge.tables.columns import NOT_A_HISTOGRAM
+from kernelcast.columnar.encoding.fields import delimited, varint
 
 LONGEST_LABELS: Final = 128
 """Largest number of characters in all names and values: OpenMetrics 1.0, "Exemplars"; Prometheus enforces it."""
@@ -104,9 +104,11 @@ def openmetrics(exemplar: Exemplar) -> bytes:
 
 def protobuf(exemplar: Exemplar) -> bytes:
     """Encode an exemplar as io.prometheus.client.Exemplar, preceded by its length."""
-    fields = b"".join(field(1, field(1, name.encode()) + field(2, value.encode())) for name, value in exemplar.labels)
+    fields = b"".join(
+        delimited(1, delimited(1, name.encode()) + delimited(2, value.encode())) for name, value in exemplar.labels
+    )
     fields += b"\x11" + np.float64(exemplar.value).tobytes()
     if exemplar.time_ns:
         seconds, rest = divmod(exemplar.time_ns, NANOSECONDS_PER_SECOND)
-        fields += field(3, b"\x08" + varint(seconds) + b"\x10" + varint(rest))
+        fields += delimited(3, b"\x08" + varint(seconds) + b"\x10" + varint(rest))
     return varint(len(fields)) + fields

@@ -21,9 +21,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kernelcast.bridge.pages.page import PackedTexts
-from kernelcast.bridge.pages.protobuf_fields import field
 from kernelcast.bridge.tables.columns import UInt8Array
 from kernelcast.bridge.tables.families import EXPOSED_TYPES, HISTOGRAM_SUFFIXES, Family
+from kernelcast.columnar.encoding.fields import delimited
 from kernelcast.wire.catalogue import Kind
 
 GAUGE_KIND: Final = 0
@@ -167,13 +167,13 @@ def protobuf_headers(families: Sequence[Family]) -> Headers:
 
 
 def _protobuf_header(family: Family, kind: int) -> bytes:
-    fields = field(1, family.name.encode())
+    fields = delimited(1, family.name.encode())
     if family.help:
-        fields += field(2, family.help.encode())
+        fields += delimited(2, family.help.encode())
     fields += bytes([3 << 3, _PROTOBUF_TYPES[kind]])
     base = family.name.removesuffix("_total") if kind == COUNTER_KIND else family.name
     if family.unit and base.endswith(f"_{family.unit}"):
-        fields += field(5, family.unit.encode())
+        fields += delimited(5, family.unit.encode())
     return fields
 
 

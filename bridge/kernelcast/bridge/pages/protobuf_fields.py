@@ -1,6 +1,6 @@
-"""Field tags of io.prometheus.client's messages, and encoders for the few fields that Python code writes.
+"""Field tags of io.prometheus.client's messages.
 
-Sources: prometheus/client_model, io/prometheus/client/metrics.proto; protobuf.dev, programming-guides/encoding.
+Source: prometheus/client_model, io/prometheus/client/metrics.proto.
 """
 
 from typing import Final
@@ -38,18 +38,3 @@ SPAN_OFFSET: Final = 1 << 3
 SPAN_LENGTH: Final = 2 << 3
 TIME_SECONDS: Final = 1 << 3
 TIME_NANOSECONDS: Final = 2 << 3
-
-
-def varint(number: int) -> bytes:
-    """Encode a non-negative integer: 7 bits a byte, lowest first, the top bit set in all but the last (300: AC 02)."""
-    digits = bytearray()
-    while number > 0x7F:
-        digits.append(number & 0x7F | 0x80)
-        number >>= 7
-    digits.append(number)
-    return bytes(digits)
-
-
-def field(number: int, data: bytes) -> bytes:
-    """Encode a text or a message as a field with a number below 16."""
-    return bytes([number << 3 | 2]) + varint(len(data)) + data

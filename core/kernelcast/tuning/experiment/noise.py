@@ -8,11 +8,10 @@ from statistics import median
 from typing import Final
 
 from kernelcast.tuning.experiment.arms import Rules
+from kernelcast.tuning.experiment.evidence import SCALE_OF_MEDIAN
 
 MIN_CHANGES: Final = 3
 """Differences of neighbouring launches that an estimate needs."""
-DEVIATION_OF_MEDIAN: Final = 1.4826
-"""Standard deviation over median magnitude, of normal noise."""
 
 RACE_DEVIATIONS: Final = 2.5
 """Both of two launches in a row exceed this by chance in 1 of 25,000 races, where the noise is normal."""
@@ -39,7 +38,7 @@ class Noise:
     @property
     def deviation(self) -> float:
         """The standard deviation; 0 while too little is known."""
-        return DEVIATION_OF_MEDIAN * median(self._changes) / sqrt(2) if len(self._changes) >= MIN_CHANGES else 0.0
+        return SCALE_OF_MEDIAN * median(self._changes) / sqrt(2) if len(self._changes) >= MIN_CHANGES else 0.0
 
     def race_limit(self) -> float:
         """Return the log-ratio that two launches in a row hardly exceed by chance."""

@@ -9,6 +9,7 @@ from typing import Final
 
 from kernelcast.columnar import Attributes, Sample
 from kernelcast.predictor.cycle.predictions import Degradation, Prediction
+from kernelcast.predictor.scoring.published import duration_label
 from kernelcast.predictor.series.subjects import Subject
 from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND
 from kernelcast.predictor.tuning.diagnosis import ProgramOnDevice, holding, missing
@@ -37,15 +38,6 @@ from kernelcast.wire.catalogue.forecast import (
 from kernelcast.wire.findings import FindingState
 
 BOUNDS: Final = ("mean", "lower", "upper")
-_UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "m"))
-
-
-def duration_label(seconds: float) -> str:
-    """Seconds as Prometheus writes a duration: `5m`, `1h`, `90s`."""
-    for size, unit in _UNITS:
-        if seconds >= size and seconds % size == 0:
-            return f"{seconds // size:.0f}{unit}"
-    return f"{seconds:g}s"
 
 
 def by_key(predictions: Iterable[Prediction], *, time_ns: int) -> dict[bytes, list[Sample]]:

@@ -10,6 +10,7 @@ from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.forecasting.deep.models import LinearModel
 from kernelcast.predictor.forecasting.deep.schedule import DELAY, OLDEST_USED, FitSchedule
 from kernelcast.predictor.forecasting.rolling import forward_filled, rolling_median
+from kernelcast.predictor.screening.blocks import MAD_TO_SIGMA
 
 LEVEL_INTERVALS: Final = 12
 """Newest values whose median is the level."""
@@ -17,8 +18,6 @@ SPREAD_INTERVALS: Final = 96
 """Newest distances from the level whose median is the spread."""
 MOST_SPREADS: Final = 3.0
 """Distance from the level, in spreads, to which a value is clipped."""
-MAD_TO_SIGMA: Final = 1.4826
-"""Ratio of the standard deviation to the median absolute deviation, of a normal distribution."""
 Fits: TypeAlias = Mapping[int, Sequence[LinearModel]]
 """Models of one series by origin."""
 
