@@ -9,6 +9,7 @@ from confluent_kafka.cimpl import NewTopic
 from tests.support.waiting import LONGEST_SECONDS
 
 POLL_SECONDS = 0.05
+NOT_YET = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE)
 
 
 def create_topics(bootstrap_servers: str, topics: Sequence[NewTopic]) -> None:
@@ -50,10 +51,18 @@ def partitions(client: AdminClient, topic: str) -> int:
 def _messages(bootstrap_servers: str, topic: NewTopic) -> int:
     consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "counting"})
     try:
-        ends = [
-            consumer.get_watermark_offsets(TopicPartition(topic.topic, number), timeout=LONGEST_SECONDS)
-            for number in range(topic.num_partitions)
-        ]
+        return sum(end(consumer, TopicPartition(topic.topic, number)) for number in range(topic.num_partitions))
     finally:
         consumer.close()
-    return sum(end for _, end in ends)
+
+
+def end(consumer: Consumer, partition: TopicPartition) -> int:
+    """Offset of a partition's next message; a broker may name itself as leader a moment before it is."""
+    deadline = time.monotonic() + LONGEST_SECONDS
+    while True:
+        try:
+            return int(consumer.get_watermark_offsets(partition, timeout=LONGEST_SECONDS)[1])
+        except KafkaException as error:
+            if error.args[0].code() not in NOT_YET or time.monotonic() > deadline:
+                raise
+        time.sleep(POLL_SECONDS)
