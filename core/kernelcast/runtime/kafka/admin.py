@@ -143,10 +143,10 @@ class Admin:
         return TopicChange(topic.name, TopicResult.CREATED, f"{partitions} partitions, {replication_factor} replicas")
 
     def alter(self, topic: str, config: Mapping[str, str]) -> None:
-        """Change some of a topic's settings, and keep the others.
+        """Change some of a topic's settings, and keep the others; returns when the broker shows them.
 
         Raises:
-            BrokerError: The broker refuses.
+            BrokerError: The broker refuses, or does not show them in time.
         """
         entries = [ConfigEntry(k, v, incremental_operation=AlterConfigOpType.SET) for k, v in config.items()]
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
@@ -154,6 +154,18 @@ class Admin:
             futures = self._client.incremental_alter_configs([resource], request_timeout=REQUEST_TIMEOUT_SECONDS)
             for future in futures.values():
                 future.result()
+        deadline = time.monotonic() + VISIBLE_TIMEOUT_SECONDS
+        while not self._shows(topic, config):
+            if time.monotonic() > deadline:
+                raise BrokerError(
+                    f"{topic} does not show its new {', '.join(config)} within {VISIBLE_TIMEOUT_SECONDS:g} s; "
+                    "look at the broker's log"
+                )
+            time.sleep(_POLL_SECONDS)
+
+    def _shows(self, topic: str, config: Mapping[str, str]) -> bool:
+        found = self._configs([topic])[topic]
+        return all(_equal(found.get(name, ""), value) for name, value in config.items())
 
     def touch(self, topic: str) -> None:
         """Query a topic's metadata, on which a broker with automatic creation creates it."""
@@ -286,6 +298,10 @@ def _satisfies(name: str, value: str, wanted: str) -> bool:
     """Whether a setting satisfies the contract: a limit may be higher, and lists may be in another order."""
     if name in _AT_LEAST and value.isdecimal():
         return int(value) >= int(wanted)
+    return _equal(value, wanted)
+
+
+def _equal(value: str, wanted: str) -> bool:
     return sorted(value.split(",")) == sorted(wanted.split(","))
 
 

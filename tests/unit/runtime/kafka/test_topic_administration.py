@@ -1,7 +1,10 @@
 """Topics on the embedded broker, which cannot be administrated, and decisions about topics of a real one."""
 
+from concurrent.futures import Future
+
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import ConfigEntry, ConfigResource  # type: ignore[attr-defined]  # without __all__
 
 from kernelcast.runtime.kafka import admin
 from kernelcast.runtime.kafka.admin import Admin, TopicChange, TopicResult, TopicState, apply_topics, list_topics
@@ -110,6 +113,35 @@ def test_a_topic_that_somebody_makes_at_the_same_moment_is_no_failure() -> None:
     racing._client = Racing()  # type: ignore[assignment]  # a double of one method
 
     assert racing.create(DEVICE, partitions=1, replication_factor=1).good
+
+
+class Lagging:
+    """A cluster whose broker shows a changed setting at the third question; a double of the admin client."""
+
+    def __init__(self, *shown: str) -> None:
+        self.shown = list(shown)
+
+    def incremental_alter_configs(self, resources: list[ConfigResource], **_more: object) -> dict[object, Future[None]]:
+        changed: Future[None] = Future()
+        changed.set_result(None)
+        return {resources[0]: changed}
+
+    def describe_configs(self, resources: list[ConfigResource], **_more: object) -> dict[object, Future[object]]:
+        described: Future[object] = Future()
+        described.set_result({"segment.ms": ConfigEntry("segment.ms", self.shown[0])})
+        self.shown = self.shown[1:] or self.shown
+        return {resources[0]: described}
+
+
+def test_a_changed_setting_is_visible_once_it_is_said_to_be_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admin, "_POLL_SECONDS", 0.0)
+    lagging = Admin(KafkaSettings())
+    double = lagging._client = Lagging("1", "1", "2", "3")  # type: ignore[assignment]  # a double of two methods
+    lagging.alter(DEVICE.name, {"segment.ms": "2"})
+    assert double.shown == ["3"]
+    monkeypatch.setattr(admin, "VISIBLE_TIMEOUT_SECONDS", 0.0)
+    with pytest.raises(BrokerError, match=r"kernelcast\.device does not show its new segment\.ms within 0 s"):
+        lagging.alter(DEVICE.name, {"segment.ms": "2"})
 
 
 @pytest.mark.parametrize("topic", TOPICS)
