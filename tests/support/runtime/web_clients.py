@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry
+from tests.support.waiting import LONGEST_SECONDS
 
 from kernelcast.runtime.settings.service import WebSettings
 from kernelcast.runtime.web.server import WebServer
@@ -46,14 +47,21 @@ def half_open(
     """Connections that send the beginning of a request and then nothing."""
     with ExitStack() as stack:
         for _ in range(number):
-            client = socket.create_connection(address_of(server), timeout=10, source_address=(source, 0))
+            client = socket.create_connection(address_of(server), timeout=LONGEST_SECONDS, source_address=(source, 0))
             stack.enter_context(client)
             if data:
                 client.sendall(data)
         yield
 
 
-def get(server: WebServer, path: str, *, headers: bytes = b"", source: str = "127.0.0.1", seconds: float = 10.0) -> int:
+def get(
+    server: WebServer,
+    path: str,
+    *,
+    headers: bytes = b"",
+    source: str = "127.0.0.1",
+    seconds: float = LONGEST_SECONDS / 2,
+) -> int:
     """The status of one request on a connection of its own; 0 where there is no answer in time."""
     try:
         with socket.create_connection(address_of(server), timeout=seconds, source_address=(source, 0)) as client:
@@ -83,7 +91,7 @@ async def _crowd(server: WebServer, path: str, headers: bytes, number: int, sour
             return 0
         return status
 
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LONGEST_SECONDS):
         return await asyncio.gather(*(one() for _ in range(number)))
 
 
