@@ -8,6 +8,7 @@ from tests.service.conftest import Broker
 from tests.service.loop.test_stop import PROGRAM, Training, order, send
 from tests.service.stack import Stack
 from tests.support.service.programs import topics
+from tests.support.waiting import eventually
 
 from kernelcast.probe.tunables import Terms
 from kernelcast.probe.tuned.space import SpaceTerms
@@ -86,7 +87,9 @@ def test_one_approval_lets_a_program_search_a_space_that_changes_results_until_i
         order(kafka, "approve-search", PROGRAM, "sizes", "--most", "2", "--by", "ana")
         training.step_until(lambda: batch.size != 32)
         assert training.probe.outcomes[-1].reason == "searched, as ana has approved: at most 2 candidates"
+        # No step is made meanwhile, as the search would end by itself.
         order(kafka, "reject-search", PROGRAM, "sizes", "--by", "bo")
+        eventually(lambda: training.probe._receiver.approvals.of("sizes") is None)
         training.step_until(lambda: "approval of its search has ended" in training.probe.outcomes[-1].reason)
         kept = batch.size
         began = time.monotonic()
