@@ -172,50 +172,66 @@ def test_a_rise_that_power_explains_is_no_drift(tmp_path: Path) -> None:
 DEPLOYED = START + 300 * 12 * 30
 
 
-def alerts_of_a_slower_kernel(tmp_path: Path, *rows: str) -> list[int]:
-    """Times of the alerts of a kernel that takes 1.4 times as long since 30 h, with companions of its process."""
+def alerts_of_slower_kernels(tmp_path: Path, **companions_of: tuple[str, ...]) -> dict[str, list[int]]:
+    """Times of the alerts of a kernel that takes 1.4 times as long since 30 h, by host; each with its companions."""
     noise = np.random.default_rng(2).normal(1.0, 0.02, 12 * 33)
     values = np.where(np.arange(12 * 33) < 12 * 30, noise, 1.4 * noise)
     path = written(
         tmp_path / "in.csv",
-        [f"{START + 300 * at},{value:.4f},a" for at, value in enumerate(values)],
+        [f"{START + 300 * at},{value:.4f},{host}" for host in companions_of for at, value in enumerate(values)],
         "timestamp,value,host",
     )
+    rows = [row if row.count(",") == 3 else f"{row},{host}" for host, each in companions_of.items() for row in each]
     found = backtest(
         tmp_path, path, "--metric", "cuda_kernel_duration_seconds", "--companions", companions(tmp_path, rows)
     )
-    return [int(row["timestamp"]) for row in found if row["alert"] == "1"]
+    return {
+        host: [int(row["timestamp"]) for row in found if row["alert"] == "1" and row["host"] == host]
+        for host in companions_of
+    }
 
 
-def process(at: int, host: str = "a") -> str:
-    return f"{at},process_start_time_seconds,{at},{host}"
+def process(at: int) -> str:
+    return f"{at},process_start_time_seconds,{at}"
 
 
 def version(at: int, number: int, of: str = "code_version") -> str:
-    return f"{at},{of},{number},a"
+    return f"{at},{of},{number}"
+
+
+SAME = (version(START, 7), version(DEPLOYED, 7))
 
 
 def test_a_kernel_that_is_slower_since_a_deploy_has_a_new_baseline(tmp_path: Path) -> None:
-    rows = (process(START), process(DEPLOYED), version(START, 7), version(DEPLOYED, 8))
-    assert alerts_of_a_slower_kernel(tmp_path, *rows) == []
-    assert alerts_of_a_slower_kernel(tmp_path, process(START), process(DEPLOYED)) == []
+    processes = (process(START), process(DEPLOYED))
+    told = (*processes, version(START, 7), version(DEPLOYED, 8))
+    found = alerts_of_slower_kernels(tmp_path, told=told, untold=processes, same=SAME)
+    assert found.pop("same")[0] == DEPLOYED
+    assert found == {"told": [], "untold": []}
 
 
-@pytest.mark.parametrize("of", ["image", "cuda_version", "driver_version"])
-def test_another_image_cuda_or_driver_is_a_deploy_although_the_code_is_the_same(tmp_path: Path, of: str) -> None:
-    same = (version(START, 7), version(DEPLOYED, 7))
-    changed = (version(START, 550, of), version(DEPLOYED, 560, of))
-    assert alerts_of_a_slower_kernel(tmp_path, *same, *changed) == []
-    assert alerts_of_a_slower_kernel(tmp_path, *changed) == []
+def test_another_image_cuda_or_driver_is_a_deploy_although_the_code_is_the_same(tmp_path: Path) -> None:
+    changed = {
+        of: (version(START, 550, of), version(DEPLOYED, 560, of)) for of in ("image", "cuda_version", "driver_version")
+    }
+    with_code = {f"{of} with the same code": (*SAME, *rows) for of, rows in changed.items()}
+    found = alerts_of_slower_kernels(tmp_path, same=SAME, **changed, **with_code)
+    assert found.pop("same")[0] == DEPLOYED
+    assert {host: alerts for host, alerts in found.items() if alerts} == {}
 
 
 def test_a_kernel_that_is_slower_in_the_same_version_alerts_after_the_first_minutes_of_its_process(
     tmp_path: Path,
 ) -> None:
-    same = (version(START, 7), version(DEPLOYED, 7))
-    assert alerts_of_a_slower_kernel(tmp_path, process(START), *same)[0] == DEPLOYED
-    assert alerts_of_a_slower_kernel(tmp_path, process(START), process(DEPLOYED), *same)[0] == DEPLOYED + 600
-    assert alerts_of_a_slower_kernel(tmp_path, process(START, "b"), process(DEPLOYED, "b"))[0] == DEPLOYED
+    other = tuple(f"{process(at)},other" for at in (START, DEPLOYED))
+    found = alerts_of_slower_kernels(
+        tmp_path,
+        one_process=(process(START), *SAME),
+        new_process=(process(START), process(DEPLOYED), *SAME),
+        process_of_another_host=other,
+    )
+    first = {host: alerts[0] for host, alerts in found.items()}
+    assert first == {"one_process": DEPLOYED, "new_process": DEPLOYED + 600, "process_of_another_host": DEPLOYED}
 
 
 def test_companions_without_their_columns_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
