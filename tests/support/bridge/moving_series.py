@@ -109,7 +109,11 @@ class Group:
             for name, partition in where.items():
                 self.write(partition, name)
                 self.sell(partition, name)
+            self.write_more(where)
             self.step()
+
+    def write_more(self, where: dict[str, int]) -> None:
+        """Write what a kind of group has besides counters and deltas, each second."""
 
     def step(self) -> None:
         """Have every bridge take a step, and check its page."""

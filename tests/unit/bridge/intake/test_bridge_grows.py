@@ -42,7 +42,7 @@ class Growing(Group):
                         self.drops.append((metric, name, last, value))
                     self._last[metric, name] = value
 
-    def observe(self, where: dict[str, int]) -> None:
+    def write_more(self, where: dict[str, int]) -> None:
         """Write a histogram for each series."""
         for name, partition in where.items():
             made, metrics = request()
@@ -61,13 +61,6 @@ class Growing(Group):
             attribute.value.string_value = name
             now_ms = self.clock.now_ns() // 1_000_000
             self.kafka.write("kernels", partition, made.SerializeToString(), now_ms, keyed=name.encode())
-
-    def live(self, seconds: int, where: dict[str, int]) -> None:
-        """Let time pass, as `Group.live`."""
-        for _ in range(seconds):
-            super().live(1, where)
-            self.observe(where)
-            self.step()
 
 
 def growing(*, seconds_before: int = 30, partitions: Iterable[int] = (OLD, LIVE)) -> tuple[Growing, Site, Site]:
