@@ -36,7 +36,7 @@ def recording(path: Path, **temperatures: Sequence[float]) -> Path:
 
 
 def plateau(base: float, top: float, begin: int = 300, length: int = 60) -> list[float]:
-    values = base + np.random.default_rng(5).normal(0, 0.3, 480)
+    values = base + np.random.default_rng(5).normal(0, 0.3, begin + length + 24)
     values[begin : begin + length] += top - base
     return [float(value) for value in values]
 
