@@ -1,7 +1,9 @@
 """Fits the shipped factors of intervals on simulated seeds: `python -m benchmarks.predictor.fitting.factors`.
 
 No benchmark scores these seeds. Claims are due on the second day, when faults and deploys come; a population with 29 %
-of faulty series and one with 2 % have equal shares.
+of faulty series and one with 2 % have equal shares. First the half-widths: of those that hold the nominal share, each a
+multiple of the forecast's own one and a share of its median, the one with the least interval score, where a difference
+of held shares between the populations counts as well. Then what factors of these are needed.
 """
 
 import json
@@ -10,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from benchmarks.predictor.breaches.interval_coverage import comparable, interval_score
 from benchmarks.predictor.calibration import POPULATIONS
 from benchmarks.predictor.simulation.generate import generate
 from benchmarks.predictor.simulation.scenario import Scenarios
@@ -18,10 +21,10 @@ from kernelcast.predictor.arrays import Floats, Ints
 from kernelcast.predictor.forecasting.combination import forecast
 from kernelcast.predictor.forecasting.panel import Panel
 from kernelcast.predictor.passage.calibration import SIMULATION
-from kernelcast.predictor.passage.series import BLOCK_SECONDS, condense
-from kernelcast.predictor.scoring.classes import CLASSES, class_number
+from kernelcast.predictor.passage.series import BLOCK_SECONDS
+from kernelcast.predictor.scoring.classes import CLASSES
 from kernelcast.predictor.scoring.intervals import COVERAGES, LEVELS, surprise_of
-from kernelcast.predictor.scoring.priors import STATES, states
+from kernelcast.predictor.scoring.priors import STATES, based, states
 from kernelcast.predictor.scoring.widening import PRIOR_LIMITS, needed_factors
 
 SEEDS: Final = range(100_001, 100_004)
@@ -30,40 +33,80 @@ PATH: Final = Path(__file__).parents[3] / "predictor/kernelcast/predictor/scorin
 _LEAD: Final = round(HORIZON_SECONDS / BLOCK_SECONDS)
 _EVERY_BLOCKS: Final = 8
 _KNOTS: Final = 40
+_SHARES: Final = (0.0, 0.001, 0.003, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5, 1.0, 3.0)
+"""Shares of the median beside the own half-width, before both are scaled."""
+_INNER_SHARES: Final = _SHARES[:8]
+"""The same for all but the widest interval: larger shares hold less on fleets with few faults."""
+_EVENNESS: Final = 3.0
+"""A difference of .01 between the shares that the populations hold counts as 3 % of the score."""
+_NO_WIDTH: Final = 1e6
+_PAIRS: Final = tuple((low, high) for _, low, high in COVERAGES)
+_MEDIAN: Final = LEVELS.index(0.5)
 
 
 def main() -> int:
     """Fit and write the file."""
     parts = []
     for seed in SEEDS:
-        parts += [_observations(generate(seed, counts)) for counts in POPULATIONS.values()]
+        parts += [_observations(generate(seed, counts), place) for place, counts in enumerate(POPULATIONS.values())]
         sys.stdout.write(f"seed {seed}\n")
-    needed, classes, kinds = (np.concatenate([part[number] for part in parts]) for number in range(3))
-    found = {
-        CLASSES[number]: [_knots(needed[(classes == number) & (kinds == state)]) for state in range(STATES)]
-        for number in np.unique(classes).tolist()
-    }
+    made, truth, classes, kinds, population = (np.concatenate([part[number] for part in parts]) for number in range(5))
+    widths, factors = {}, {}
+    for number in np.unique(classes).tolist():
+        cells = [(classes == number) & (kinds == state) for state in range(STATES)]
+        found = [_widths(made[cell], truth[cell], population[cell]) for cell in cells]
+        widths[CLASSES[number]] = np.round(found, 4).tolist()
+        factors[CLASSES[number]] = [
+            _knots(
+                needed_factors(
+                    based(
+                        made[cell], np.broadcast_to(np.round(one, 4), (int(cell.sum()), *one.shape)), _PAIRS, _MEDIAN
+                    ),
+                    truth[cell],
+                    _PAIRS,
+                    _MEDIAN,
+                )
+            )
+            for cell, one in zip(cells, found, strict=True)
+        ]
     written = {"origin": SIMULATION, "seeds": [SEEDS[0], SEEDS[-1]], "horizon_seconds": HORIZON_SECONDS}
-    PATH.write_text(json.dumps({**written, "classes": found}, indent=1) + "\n", encoding="utf-8")
+    PATH.write_text(json.dumps({**written, "widths": widths, "classes": factors}, indent=1) + "\n", encoding="utf-8")
     return 0
 
 
-def _observations(scenarios: Scenarios) -> tuple[Floats, Ints, Ints]:
-    """Needed factors, shape (claims, coverages), class and state of each claim."""
-    width = round(BLOCK_SECONDS / scenarios.interval_seconds)
-    values, _ = condense(scenarios.values, width)
-    panel = Panel(values, 0, int(BLOCK_SECONDS), np.zeros(len(values), np.int64))
-    quantiles = forecast(panel, _LEAD, LEVELS, ()).quantiles
-    classes = np.array([class_number(str(metric)) for metric in scenarios.metrics], dtype=np.int64)
-    median, pairs = LEVELS.index(0.5), tuple((low, high) for _, low, high in COVERAGES)
+def _observations(scenarios: Scenarios, population: int) -> tuple[Floats, Floats, Ints, Ints, Ints]:
+    """Quantiles, shape (claims, levels), value, class, state and population of each claim."""
+    values, classes = comparable(scenarios)
+    quantiles = forecast(
+        Panel(values, 0, int(BLOCK_SECONDS), np.zeros(len(values), np.int64)), _LEAD, LEVELS, ()
+    ).quantiles
     columns = []
-    for block in range(scenarios.history // width - _LEAD, values.shape[1] - _LEAD, _EVERY_BLOCKS):
+    first = scenarios.history // round(BLOCK_SECONDS / scenarios.interval_seconds)
+    for block in range(first - _LEAD, values.shape[1] - _LEAD, _EVERY_BLOCKS):
         made, truth = quantiles[:, :, block].T, values[:, block + _LEAD]
         kinds = states(surprise_of(values[:, block], quantiles[:, :, block - _LEAD].T))
         known = np.isfinite(made).all(axis=1) & np.isfinite(truth)
-        columns.append((needed_factors(made, truth, pairs, median)[known], classes[known], kinds[known]))
-    needed, owner, kind = (np.concatenate([column[number] for column in columns]) for number in range(3))
-    return needed, owner, kind
+        columns.append((made[known], truth[known], classes[known], kinds[known]))
+    made, truth, owner, kind = (np.concatenate([column[number] for column in columns]) for number in range(4))
+    return made, truth, owner, kind, np.full(len(truth), population)
+
+
+def _widths(made: Floats, truth: Floats, population: Ints) -> Floats:
+    """Own multiple and added share of each interval, shape (coverages, 2)."""
+    center = made[:, _MEDIAN]
+    found = []
+    for nominal, low, high in COVERAGES:
+        tried = []
+        for share in _SHARES if nominal == COVERAGES[-1][0] else _INNER_SHARES:
+            below, above = (np.abs(made[:, place] - center) + share * np.abs(center) for place in (low, high))
+            half, away = np.where(truth > center, above, below), np.abs(truth - center)
+            needed = np.divide(away, half, out=np.where(away > 0, _NO_WIDTH, 0.0), where=half > 0)
+            factor = float(np.quantile(needed, nominal))
+            score = interval_score(truth, np.maximum(center - factor * below, 0.0), center + factor * above, nominal)
+            held = [np.mean(needed[population == each] <= factor) for each in range(len(POPULATIONS))]
+            tried.append((score * (1.0 + _EVENNESS * abs(held[0] - held[1])), factor, factor * share))
+        found.append(min(tried)[1:])
+    return np.array(found)
 
 
 def _knots(needed: Floats) -> list[list[Any]]:

@@ -1,6 +1,8 @@
 """Coverage of intervals on simulated series."""
 
-from benchmarks.predictor.breaches.interval_coverage import coverage, lines
+import numpy as np
+import pytest
+from benchmarks.predictor.breaches.interval_coverage import coverage, interval_score, lines
 from benchmarks.predictor.simulation.generate import generate
 from benchmarks.predictor.simulation.profile import Grid
 
@@ -16,3 +18,14 @@ def test_intervals_of_healthy_series_are_covered_as_they_say_and_each_window_cou
         assert abs(covered - nominal) < 0.06
     assert found["largest_deviation"] >= abs(cells["300"]["covered"][0] - 0.5) - 1e-3
     assert "kernel" in lines(found)[1]
+    assert cells["300"]["width"] == pytest.approx(1.0, abs=0.2)
+    assert cells["300"]["interval_score"] == pytest.approx(1.0, abs=0.1)
+    assert cells["300"]["loss"] == pytest.approx(1.0, abs=0.05)
+
+
+def test_the_right_interval_has_the_least_score() -> None:
+    truth = np.random.default_rng(2).standard_normal(20_000)
+    scores = [interval_score(truth, np.full(20_000, -half), np.full(20_000, half), 0.95) for half in (1.5, 1.96, 2.5)]
+
+    assert scores[1] == min(scores)
+    assert scores[1] == pytest.approx(2 * 2.338, abs=0.05)  # 2/.05 of the normal density at 1.96

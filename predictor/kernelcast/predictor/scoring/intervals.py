@@ -9,7 +9,7 @@ from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.scoring.cells import Cells, ratio
 from kernelcast.predictor.scoring.classes import CLASSES
 from kernelcast.predictor.scoring.pending import LATE_BLOCKS, Pending
-from kernelcast.predictor.scoring.priors import shipped, states, surprises
+from kernelcast.predictor.scoring.priors import based, shipped, states, surprises
 from kernelcast.predictor.scoring.widening import Widening, needed_factors, widened
 
 LEVELS: Final = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
@@ -58,10 +58,10 @@ class IntervalScores:
                 "quantiles": wide, "factors": factors, "naive": value, "seasonal": value,
             }
         )  # fmt: skip
-        coverages, prior = tuple(nominal for nominal, _, _ in COVERAGES), shipped()
-        concerned = prior.concerns(horizons_seconds)
+        coverages, self._prior = tuple(nominal for nominal, _, _ in COVERAGES), shipped()
+        self._concerned = self._prior.concerns(horizons_seconds)
         self._leads = leads
-        self.widening = Widening(len(CLASSES), horizons, coverages, leads, prior, concerned)
+        self.widening = Widening(len(CLASSES), horizons, coverages, leads, self._prior, self._concerned)
         self.cells = Cells(
             len(CLASSES),
             horizons,
@@ -109,7 +109,7 @@ class IntervalScores:
                 "due": np.full(count, block + lead),
                 "class": classes[fresh],
                 "state": kinds,
-                "quantiles": quantiles[fresh].astype(np.float32),
+                "quantiles": self._based(quantiles[fresh], classes[fresh], horizon, kinds).astype(np.float32),
                 "factors": self.widening.factors(classes[fresh], horizon, kinds).astype(np.float32),
                 "naive": naive[fresh].astype(np.float32),
                 "seasonal": seasonal[fresh].astype(np.float32),
@@ -152,7 +152,15 @@ class IntervalScores:
             horizon: Its number.
             surprise: Shape (n,), of the value of the newest block.
         """
-        return widened(quantiles, self.widening.factors(classes, horizon, states(surprise)), _PAIRS, _MEDIAN)
+        kinds = states(surprise)
+        base = self._based(quantiles, classes, horizon, kinds)
+        return widened(base, self.widening.factors(classes, horizon, kinds), _PAIRS, _MEDIAN)
+
+    def _based(self, quantiles: Floats, classes: Ints, horizon: int, kinds: Ints) -> Floats:
+        """Quantiles that the factors scale: those given, or at the horizon of shipped factors with their widths."""
+        if not self._concerned[horizon]:
+            return quantiles
+        return based(quantiles, self._prior.widths[classes, kinds], _PAIRS, _MEDIAN)
 
     def _score_intervals(self, classes: Ints, horizons: Ints, quantiles: Floats, truth: Floats) -> None:
         def add(name: str, values: NDArray[Any]) -> None:

@@ -1,14 +1,16 @@
 """Factors of intervals that simulated series needed, by class of metric and state; a site's own outcomes replace them.
 
 Shipped for one horizon, 4 hours. There the days before a deploy or a fault do not show its effect, and the outcomes of
-a day rest on six times.
+a day rest on six times. Steps that nothing announces have nothing to do with a series' noise, so the factors scale a
+half-width that is partly a share of the value.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -31,16 +33,38 @@ class Prior:
         origin: Where the outcomes come from.
         horizon_seconds: Of the forecasts.
         needed: Shape (classes, states, coverages, knots), equally likely values, ascending; NaN for classes without.
+        widths: Shape (classes, states, coverages, 2), the half-width that is scaled: multiple of the forecast's own
+            one, and share of its median that is added; NaN for classes without.
     """
 
     origin: str
     horizon_seconds: float
     needed: Floats
+    widths: Floats
 
     def concerns(self, horizons_seconds: Floats) -> Bools:
         """Mask of the horizons that it is for, shape (h,)."""
         found: Bools = np.abs(np.log(horizons_seconds / self.horizon_seconds)) <= np.log(_NEAREST)
         return found
+
+
+def based(quantiles: Floats, widths: Floats, pairs: tuple[tuple[int, int], ...], median: int) -> Floats:
+    """Quantiles whose intervals have the half-widths that are scaled, shape (n, levels).
+
+    Args:
+        quantiles: Shape (n, levels).
+        widths: Shape (n, intervals, 2), as in `Prior`; intervals of NaN stay as they are.
+        pairs: Places of the bounds of each interval.
+        median: Place of the median.
+    """
+    found, center = quantiles.copy(), quantiles[:, median]
+    for place, (low, high) in enumerate(pairs):
+        known = np.isfinite(widths[:, place]).all(axis=1)
+        own = np.where(known, widths[:, place, 0], 1.0)
+        added = np.where(known, widths[:, place, 1], 0.0) * np.abs(center)
+        found[:, low] = center - own * (center - quantiles[:, low]) - added
+        found[:, high] = center + own * (quantiles[:, high] - center) + added
+    return found
 
 
 def states(surprise: Floats) -> Ints:
@@ -67,9 +91,13 @@ def surprises(value: Floats, median: Floats, lower: Floats, upper: Floats) -> Fl
 def shipped() -> Prior:
     """The factors that come with the package; fitted by `python -m benchmarks.predictor.fitting.factors`."""
     data = json.loads(resources.files(__package__).joinpath(_FILE).read_text(encoding="utf-8"))
-    classes = data["classes"]
-    one = np.array(next(iter(classes.values())), np.float64)
-    needed = np.full((len(CLASSES), *one.shape), np.nan)
-    for name, values in classes.items():
-        needed[CLASSES.index(name)] = values
-    return Prior(data["origin"], float(data["horizon_seconds"]), needed)
+    needed, widths = (_by_class(data[name]) for name in ("classes", "widths"))
+    return Prior(data["origin"], float(data["horizon_seconds"]), needed, widths)
+
+
+def _by_class(values: Mapping[str, Any]) -> Floats:
+    """An array with the classes as its first axis; NaN for those without values."""
+    found = np.full((len(CLASSES), *np.shape(next(iter(values.values())))), np.nan)
+    for name, one in values.items():
+        found[CLASSES.index(name)] = one
+    return found

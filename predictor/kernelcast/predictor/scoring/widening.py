@@ -33,7 +33,7 @@ LARGEST_CHANGE: Final = 0.9
 """The level keeps this share of the way to 1 at most."""
 LIMITS: Final = (0.1, 10.0)
 """A few broken series must not widen the others without bound; the coverage shows that a method fails."""
-PRIOR_LIMITS: Final = (0.1, 20.0)
+PRIOR_LIMITS: Final = (0.1, 10.0)
 PRIOR_WINDOWS: Final = 50.0
 """Claims of one time share the events of that time: the horizons that have passed count, not the claims."""
 WINDOW_GAIN: Final = 0.4

@@ -92,6 +92,25 @@ def test_intervals_are_scaled_until_they_hold_what_they_say_and_each_class_by_it
     assert np.array_equal(one.published_quantiles(raw, numbers(KERNEL), 300.0), raw)
 
 
+@pytest.mark.parametrize("surprise", [0.2, 1.5])
+def test_four_hours_ahead_a_bound_lies_within_half_of_the_value(surprise: float) -> None:
+    """Steps come without a sign, but they are no reason for an interval from 0 to 150 degrees."""
+    one = scoring((300.0, 14_400.0))
+    raw = 60.0 + 2.0 * ndtri(np.array(LEVELS))[None]
+    found = one.published_quantiles(raw, numbers(TEMPERATURE), 14_400.0, np.array([surprise]))[0]
+
+    assert 40.0 < found[0] < 56.0
+    assert 64.0 < found[-1] < 80.0
+
+
+def test_four_hours_ahead_a_series_that_stands_still_has_an_interval() -> None:
+    one = scoring((300.0, 14_400.0))
+    still = np.full((1, len(LEVELS)), 40_000.0)
+    found = one.published_quantiles(still, numbers(CLASSES.index("memory")), 14_400.0, np.array([0.0]))[0]
+
+    assert 4_000.0 < found[-1] - found[0] < 60_000.0
+
+
 def test_scaled_bounds_never_cross_and_absent_ones_stay_absent() -> None:
     quantiles = np.array([[-9.0, -2.0, -1.0, 0.0, 1.0, 2.0, np.nan]])
     found = widened(quantiles, np.array([[10.0, 1.0, 1.0]]), ((2, 4), (1, 5), (0, 6)), 3)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from kernelcast.predictor.arrays import Floats
-from kernelcast.predictor.scoring.priors import STATES, Prior, states, surprises
+from kernelcast.predictor.scoring.priors import STATES, Prior, based, states, surprises
 from kernelcast.predictor.scoring.widening import LEAST_CLAIMS, PRIOR_WINDOWS, REMEMBERED, Widening
 
 COVERAGES = (0.5, 0.8, 0.95)
@@ -54,7 +54,14 @@ def with_prior(*, quiet: float = 1.0, moving: float = 3.0) -> Widening:
     spread = np.abs(np.random.default_rng(5).standard_normal(200))
     scales = np.array([quiet, *[moving] * (STATES - 1)])
     needed = np.sort(spread)[None, None, None] * scales[None, :, None, None] * np.ones((1, 1, len(COVERAGES), 1))
-    return Widening(1, 1, COVERAGES, np.array([LEAD]), Prior("simulation", 14_400.0, needed), np.array([True]))
+    return Widening(
+        1,
+        1,
+        COVERAGES,
+        np.array([LEAD]),
+        Prior("simulation", 14_400.0, needed, np.ones((1, STATES, len(COVERAGES), 2))),
+        np.array([True]),
+    )
 
 
 def held_at_each_block(widening: Widening, blocks: range, scale: float) -> Floats:
@@ -113,3 +120,12 @@ def test_a_surprise_is_counted_in_half_widths_of_the_side_it_lies_on() -> None:
 
     np.testing.assert_array_equal(found, [2.0, 0.5, np.inf, 0.0, np.nan])
     assert states(found).tolist() == [2, 0, 2, 0, 0]
+
+
+def test_a_half_width_that_is_scaled_is_a_multiple_of_its_own_and_a_share_of_the_value() -> None:
+    quantiles = np.array([[90.0, 100.0, 104.0], [-90.0, 0.0, 104.0], [90.0, 100.0, np.nan]])
+    widths = np.array([[[0.5, 0.2]], [[0.5, 0.2]], [[np.nan, np.nan]]])
+
+    found = based(quantiles, widths, ((0, 2),), 1)
+
+    np.testing.assert_allclose(found, [[75.0, 100.0, 122.0], [-45.0, 0.0, 52.0], [90.0, 100.0, np.nan]])
