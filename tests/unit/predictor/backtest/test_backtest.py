@@ -204,10 +204,10 @@ SAME = (version(START, 7), version(DEPLOYED, 7))
 
 def test_a_kernel_that_is_slower_since_a_deploy_has_a_new_baseline(tmp_path: Path) -> None:
     processes = (process(START), process(DEPLOYED))
-    told = (*processes, version(START, 7), version(DEPLOYED, 8))
-    found = alerts_of_slower_kernels(tmp_path, told=told, untold=processes, same=SAME)
+    known = (*processes, version(START, 7), version(DEPLOYED, 8))
+    found = alerts_of_slower_kernels(tmp_path, known=known, unknown=processes, same=SAME)
     assert found.pop("same")[0] == DEPLOYED
-    assert found == {"told": [], "untold": []}
+    assert found == {"known": [], "unknown": []}
 
 
 def test_another_image_cuda_or_driver_is_a_deploy_although_the_code_is_the_same(tmp_path: Path) -> None:
