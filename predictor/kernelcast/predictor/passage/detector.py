@@ -21,7 +21,6 @@ from kernelcast.predictor.passage.excursions import (
     jumps_often,
 )
 from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS, Passage, first_passage
-from kernelcast.predictor.passage.onset import since_onset
 from kernelcast.predictor.passage.refill import refilling
 from kernelcast.predictor.passage.series import DAY_BLOCKS, SeriesBlocks, Traits
 from kernelcast.predictor.passage.trend import CERTAIN_ERRORS, RESOLUTION_NOISE, Trend, block_noise, estimate
@@ -132,7 +131,6 @@ def evaluate(
         reversal=np.maximum(trend.reversal, _daily_slope(values, traits.resolution / scale)),
         noise=np.where(returns, quick, trend.noise),
     )
-    trend = since_onset(trend, adjusted, since, traits.settling_blocks)
     level = np.where(returns, values[:, -1], trend.level) + np.nan_to_num(offset)
     headroom = np.where(learnt.opening | erratic, np.nan, target - level)
     passage = first_passage(trend, headroom, beyond, ~own, horizons_seconds=horizons_seconds, calibration=calibration)
