@@ -113,7 +113,7 @@ MEANINGS: Final[Mapping[str, Meaning]] = MappingProxyType(
             topic=MeaningQuestion.HEAT,
         ),
         device.FB_USED.prometheus_name: Meaning(
-            Cause.MEMORY_LEAK, resolution=2.0, settling_seconds=7200.0, companions=(device.FB_FREE,)
+            Cause.MEMORY_LEAK, resolution=2.0, settling_seconds=3600.0, companions=(device.FB_FREE,)
         ),
         device.GPU_UTIL.prometheus_name: Meaning(Cause.LOAD, resolution=1.0),
         device.POWER_USAGE.prometheus_name: Meaning(
