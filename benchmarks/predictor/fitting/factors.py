@@ -1,9 +1,9 @@
 """Fits the shipped factors of intervals on simulated seeds: `python -m benchmarks.predictor.fitting.factors`.
 
 No benchmark scores these seeds. Claims are due on the second day, when faults and deploys come; a population with 29 %
-of faulty series and one with 2 % have equal shares. First the half-widths: of those that hold the nominal share, each a
-multiple of the forecast's own one and a share of its median, the one with the least interval score, where a difference
-of held shares between the populations counts as well. Then what factors of these are needed.
+of faulty series and one with 2 % have equal shares. First the base half-widths: a multiple of the forecast's own
+half-width plus a share of its median. Of those that hold the nominal share the one with the least interval score is
+taken; a difference of held shares between the populations adds to the score. Then the factors that these needed.
 """
 
 import json
@@ -24,8 +24,8 @@ from kernelcast.predictor.passage.calibration import SIMULATION
 from kernelcast.predictor.passage.series import BLOCK_SECONDS
 from kernelcast.predictor.scoring.classes import CLASSES
 from kernelcast.predictor.scoring.intervals import COVERAGES, LEVELS, surprise_of
-from kernelcast.predictor.scoring.priors import STATES, based, states
-from kernelcast.predictor.scoring.widening import PRIOR_LIMITS, needed_factors
+from kernelcast.predictor.scoring.priors import STATES, states, with_base_widths
+from kernelcast.predictor.scoring.widening import LIMITS, needed_factors
 
 SEEDS: Final = range(100_001, 100_004)
 HORIZON_SECONDS: Final = 14_400.0
@@ -57,17 +57,7 @@ def main() -> int:
         found = [_widths(made[cell], truth[cell], population[cell]) for cell in cells]
         widths[CLASSES[number]] = np.round(found, 4).tolist()
         factors[CLASSES[number]] = [
-            _knots(
-                needed_factors(
-                    based(
-                        made[cell], np.broadcast_to(np.round(one, 4), (int(cell.sum()), *one.shape)), _PAIRS, _MEDIAN
-                    ),
-                    truth[cell],
-                    _PAIRS,
-                    _MEDIAN,
-                )
-            )
-            for cell, one in zip(cells, found, strict=True)
+            _knots(_needed(made[cell], truth[cell], np.round(one, 4))) for cell, one in zip(cells, found, strict=True)
         ]
     written = {"origin": SIMULATION, "seeds": [SEEDS[0], SEEDS[-1]], "horizon_seconds": HORIZON_SECONDS}
     PATH.write_text(json.dumps({**written, "widths": widths, "classes": factors}, indent=1) + "\n", encoding="utf-8")
@@ -91,8 +81,14 @@ def _observations(scenarios: Scenarios, population: int) -> tuple[Floats, Floats
     return made, truth, owner, kind, np.full(len(truth), population)
 
 
+def _needed(made: Floats, truth: Floats, widths: Floats) -> Floats:
+    """Factors of the base half-widths that each claim needed, shape (claims, coverages)."""
+    scaled = with_base_widths(made, np.broadcast_to(widths, (len(made), *widths.shape)), _PAIRS, _MEDIAN)
+    return needed_factors(scaled, truth, _PAIRS, _MEDIAN)
+
+
 def _widths(made: Floats, truth: Floats, population: Ints) -> Floats:
-    """Own multiple and added share of each interval, shape (coverages, 2)."""
+    """Multiple of the own half-width and added share of the median of each interval, shape (coverages, 2)."""
     center = made[:, _MEDIAN]
     found = []
     for nominal, low, high in COVERAGES:
@@ -112,7 +108,7 @@ def _widths(made: Floats, truth: Floats, population: Ints) -> Floats:
 def _knots(needed: Floats) -> list[list[Any]]:
     """Equally likely factors for each coverage; an interval without width that missed counts as the widest."""
     level = (np.arange(_KNOTS) + 0.5) / _KNOTS
-    filled = np.where(np.isnan(needed), PRIOR_LIMITS[1], np.minimum(needed, PRIOR_LIMITS[1]))
+    filled = np.where(np.isnan(needed), LIMITS[1], np.minimum(needed, LIMITS[1]))
     return [[round(float(value), 3) for value in np.quantile(column, level)] for column in filled.T]
 
 

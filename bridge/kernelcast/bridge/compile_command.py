@@ -16,9 +16,6 @@ from kernelcast.columnar.compiled import code_cache
 from kernelcast.wire.errors import ConfigurationError, KernelcastError
 
 WORKER: Final = (sys.executable, "-m", "kernelcast.bridge.warm_up")
-DECODER: Final = "decoder"
-FORECASTS: Final = "forecasts"
-"""The predictor needs this part and the decoder; they can be compiled without the bridge's dependencies."""
 REMEDY: Final = "set NUMBA_CACHE_DIR to a directory that this user can write, and give the daemons the same value"
 
 
@@ -55,11 +52,8 @@ def _chosen(names: Sequence[str]) -> Mapping[str, CompilationUnit]:
     if unknown:
         raise ConfigurationError(f"{unknown[0]} is no part that can be compiled; parts are {', '.join(PARTS)}")
     chosen = {name: part for name, part in PARTS.items() if name in names or not names}
-    # The check knows only the functions of imported modules.
-    if FORECASTS in chosen:
-        import_module("kernelcast.predictor.forecasting.compiled")
-    if chosen.keys() - {DECODER, FORECASTS}:
-        import_module("kernelcast.bridge.example_run")
+    for module in {part.imported for part in chosen.values()} - {""}:
+        import_module(module)
     return chosen
 
 

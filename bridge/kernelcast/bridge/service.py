@@ -14,10 +14,7 @@ import structlog
 from prometheus_client import CollectorRegistry
 from starlette.routing import Route
 
-from kernelcast.bridge.browser import models
-from kernelcast.bridge.browser.local import LocalPages
-from kernelcast.bridge.browser.prometheus import PrometheusProxy
-from kernelcast.bridge.browser.site import PageSite
+from kernelcast.bridge.browser.served import ServedPages
 from kernelcast.bridge.clock import Clock, SystemClock
 from kernelcast.bridge.compilation import Compilation
 from kernelcast.bridge.delta.deltas import Deltas
@@ -127,8 +124,7 @@ class Bridge:
         self._intake = self._made_intake(dead_letters, clock, share)
         self._discovery = Discovery(self._consumer, self._intake, settings.topics, clock=clock)
         self._compiled: frozenset[Format] = frozenset()
-        self._local = self._made_local()
-        self._prometheus = self._made_prometheus()
+        self._pages = ServedPages(settings.pages, self._store, hidden=lambda: not self._compiled or self._hidden())
         self._web = self._made_web(registry, clock)
         self._web.progressed = manager.part("web").progressed
         self._web.measure(registry)
@@ -152,8 +148,7 @@ class Bridge:
         self._web.start()
         self._thread.start()
         self._push.start()
-        if self._local is not None:
-            self._local.start()
+        self._pages.start()
         return self
 
     def wait(self, timeout_seconds: float) -> None:
@@ -170,12 +165,9 @@ class Bridge:
         self._stopping.set()
         self._compilation.stop()
         self._push.stop()
-        if self._local is not None:
-            self._local.stop()
+        self._pages.stop()
         if self._thread.is_alive():
             self._thread.join(STOP_SECONDS)
-        if self._prometheus is not None:
-            self._prometheus.close()
         self._web.stop()
         self._producer.close(FLUSH_SECONDS)
 
@@ -301,33 +293,12 @@ class Bridge:
                 Route(http_sd.PATH, http_sd.discovery(settings.advertised_address)),
                 *([Route(WEBHOOK_PATH, webhook.answer, methods=["POST"])] if settings.webhook else []),
                 *([Route(STATUS_PATH, self._push.answer)] if settings.push else []),
-                *self._pages(),
+                *self._pages.routes(),
             ],
             healthy=self._healthy,
             ready=self.readiness,
             facts=self._facts,
         )
-
-    def _made_local(self) -> LocalPages | None:
-        """Make the pages from the bridge's own series, where pages are served and there is no Prometheus to ask."""
-        settings = self._settings.pages
-        if not settings.enabled or settings.prometheus_url:
-            return None
-        return LocalPages(settings, self._store, hidden=lambda: not self._compiled or self._hidden())
-
-    def _made_prometheus(self) -> PrometheusProxy | None:
-        """Forward the queries of the pages, where pages are served and there is a Prometheus to ask."""
-        settings = self._settings.pages
-        return PrometheusProxy(settings) if settings.enabled and settings.prometheus_url else None
-
-    def _pages(self) -> list[Route]:
-        """Return the routes of the dashboards, where they are served."""
-        settings = self._settings.pages
-        if self._local is not None:
-            return PageSite(settings, self._local.models(), local=self._local).routes()
-        if self._prometheus is not None:
-            return PageSite(settings, models.load(), prometheus=self._prometheus).routes()
-        return []
 
     def _healthy(self) -> tuple[bool, str]:
         if self._ended.is_set() and not self._stopping.is_set():

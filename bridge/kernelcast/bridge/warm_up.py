@@ -31,11 +31,13 @@ class CompilationUnit:
 
     Attributes:
         modules: Prefixes of the names of their modules.
-        compile: Calls each function once, with the types that the bridge uses; functions on disk are only loaded.
+        compile: Calls each function once, with the types that the daemons use; functions on disk are only loaded.
+        imported: Module whose import makes all of them known to `code_cache`; empty if this module imports them.
     """
 
     modules: tuple[str, ...]
     compile: Callable[[], None]
+    imported: str = ""
 
 
 def warm_up() -> None:
@@ -50,32 +52,32 @@ def warm_up_the_rest() -> None:
         PARTS[name].compile()
 
 
-def _example(name: str, module: str = "kernelcast.bridge.example_run") -> Callable[[], None]:
-    """A function that imports its module when it is called: a predictor needs no module of the bridge."""
+def _unit(modules: tuple[str, ...], function: str, imported: str = "kernelcast.bridge.example_run") -> CompilationUnit:
+    """A part whose module is imported when it is compiled: a predictor needs no module of the bridge."""
 
     def run() -> None:
-        getattr(import_module(module), name)()
+        getattr(import_module(imported), function)()
 
-    return run
+    return CompilationUnit(modules, run, imported)
 
 
 PARTS: Final[Mapping[str, CompilationUnit]] = MappingProxyType(
     {
         "decoder": CompilationUnit(("kernelcast.columnar.",), Decoder.warm_up),
-        "series": CompilationUnit(
+        "series": _unit(
             (
                 "kernelcast.bridge.series.",
                 "kernelcast.bridge.tables.",
                 "kernelcast.bridge.pages.",
                 "kernelcast.bridge.expose.render",
             ),
-            _example("series_and_text"),
+            "series_and_text",
         ),
-        "protobuf": CompilationUnit(("kernelcast.bridge.expose.protobuf",), _example("protobuf")),
-        "deltas": CompilationUnit(("kernelcast.bridge.delta.",), _example("deltas")),
-        "push": CompilationUnit(("kernelcast.bridge.push.",), _example("push")),
-        "forecasts": CompilationUnit(
-            ("kernelcast.predictor.forecasting.",), _example("warm_up", "kernelcast.predictor.forecasting.compiled")
+        "protobuf": _unit(("kernelcast.bridge.expose.protobuf",), "protobuf"),
+        "deltas": _unit(("kernelcast.bridge.delta.",), "deltas"),
+        "push": _unit(("kernelcast.bridge.push.",), "push"),
+        "forecasts": _unit(
+            ("kernelcast.predictor.forecasting.",), "warm_up", "kernelcast.predictor.forecasting.machine_code"
         ),
     }
 )
@@ -109,7 +111,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _checked() -> int:
-    _example("run_messages_through")()
+    import_module("kernelcast.bridge.example_run").run_messages_through()
     compiled = code_cache.compiled_here()
     if compiled:
         sys.stderr.write(

@@ -150,7 +150,7 @@ class Engine:
             KernelcastError: A cycle takes too long.
         """
         if not self._cycle_lock.acquire(timeout=EXPLAIN_WAIT_SECONDS):
-            raise KernelcastError(f"a cycle has run for {EXPLAIN_WAIT_SECONDS:g} s; ask again when it has ended")
+            raise KernelcastError(f"the present cycle has not ended within {EXPLAIN_WAIT_SECONDS:g} s; ask again")
         try:
             with self._lock:
                 return explain(self.cycle, self.windows, selector)

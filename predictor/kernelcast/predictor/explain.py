@@ -56,7 +56,7 @@ def parse(selector: str) -> tuple[str, dict[str, str]]:
 
 
 def explain(cycle: Cycle, windows: Windows, selector: str) -> list[dict[str, Any]]:
-    """Explain the series that a selector matches; at most `MAX_SERIES`. For between cycles, under the windows' lock.
+    """Explain the series that a selector matches, `MAX_SERIES` at most; between two cycles, under the windows' lock.
 
     Raises:
         ConfigurationError: The selector has another form.

@@ -198,14 +198,13 @@ class FindingLog:
             return
         with self._lock:
             added = self.alarms.known.add(message.value())
-            if added is None or not _was_paged(added[1]):
+            if added is None:
                 return
-            # Another predictor of the fleet may have sent it: the budget is that of the fleet.
             before, finding = added
-            if before is None:
-                self.alarms.budget.spend(finding.finding_id, finding.began_ns)
-            elif not _was_paged(before):
-                self.alarms.budget.spend(finding.finding_id, finding.updated_ns)
+            if _was_paged(finding) and (before is None or not _was_paged(before)):
+                # Another predictor of the fleet may have sent it: the budget is that of the fleet.
+                paged_ns = finding.began_ns if before is None else finding.updated_ns
+                self.alarms.budget.spend(finding.finding_id, paged_ns)
 
     def _encode(self, finding: Finding, time_ns: int) -> bytes:
         try:

@@ -19,7 +19,7 @@ from kernelcast.columnar import Decoder
 from kernelcast.predictor.engine import Engine, Partition
 from kernelcast.predictor.explain_command import PATH as EXPLAIN_PATH
 from kernelcast.predictor.findings import FindingLog
-from kernelcast.predictor.forecasting import compiled
+from kernelcast.predictor.forecasting import machine_code
 from kernelcast.predictor.forecasting.deep.pool import FitPool
 from kernelcast.predictor.measures import TOPICS, Measures
 from kernelcast.predictor.prometheus import PrometheusClient
@@ -157,7 +157,7 @@ class Predictor:
     def run(self, shutdown: Shutdown) -> None:
         """Read, run cycles and write until asked to stop, then save the windows and leave the group."""
         Decoder.warm_up()
-        compiled.warm_up()
+        machine_code.warm_up()
         if self._read is not None:
             shutdown.on_reload(partial(reload, self._engine, self._settings, self._read))
         consumer = Consumer(self._settings.kafka, group_id=self._settings.group_id, registry=self.registry)

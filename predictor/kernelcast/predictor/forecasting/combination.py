@@ -142,19 +142,12 @@ def combined(found: Mapping[str, Floats], values: Floats, known: Bools, lead: in
     """
     forecasts, naive = np.stack(list(found.values())), list(found).index(NAIVE)
     if forecasts.size >= LEAST_VALUES:
-        from kernelcast.predictor.forecasting import compiled  # noqa: PLC0415  small panels need no compiler
+        from kernelcast.predictor.forecasting import machine_code  # noqa: PLC0415  small panels need no compiler
 
-        return compiled.combine(
-            forecasts,
-            values,
-            known,
-            np.argmax(~np.isnan(forecasts), axis=2),
-            naive=naive,
-            lead=lead,
-            memory=_memory(lead),
-            least_errors=MIN_ERRORS,
-            least_share=LEAST_SHARE,
-        )
+        arrays = np.ascontiguousarray(values), np.ascontiguousarray(known), np.argmax(~np.isnan(forecasts), axis=2)
+        made = machine_code.MethodForecasts(forecasts, *arrays)
+        rule = machine_code.WeightRule(naive, lead, _memory(lead), MIN_ERRORS, LEAST_SHARE)
+        return machine_code.combine(made, rule)
     weights = method_weights(forecasts, naive, values, known, lead)
     return weighted_median(forecasts, weights), alike_since(forecasts, weights, lead)
 

@@ -5,16 +5,16 @@ run as filters (scipy.signal.lfilter), so their cost does not depend on the inte
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from kernelcast.predictor.arrays import Bools, Floats
 
-BYTES_AT_ONCE = 64 * 2**20
+BYTES_AT_ONCE: Final = 64 * 2**20
 """A rolling median copies each window; rows are taken in groups whose copies have this size at most."""
-LEAST_WINDOWS = 10_000
+LEAST_WINDOWS: Final = 10_000
 """Values from which on a rolling median uses machine code."""
 
 
@@ -85,9 +85,9 @@ def rolling_median(values: Floats, length: int, every: int = 1) -> Floats:
         every: Intervals from one median to the next; each is held until then.
     """
     if values.size >= LEAST_WINDOWS:
-        from kernelcast.predictor.forecasting import compiled  # noqa: PLC0415  small panels need no compiler
+        from kernelcast.predictor.forecasting import machine_code  # noqa: PLC0415  small panels need no compiler
 
-        return compiled.medians(values, length, every)
+        return machine_code.medians(values, length, every)
     found = np.empty_like(values)
     columns = -(-values.shape[1] // every)
     group = max(1, BYTES_AT_ONCE // (8 * length * columns))

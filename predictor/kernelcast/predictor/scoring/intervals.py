@@ -9,7 +9,7 @@ from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.scoring.cells import Cells, ratio
 from kernelcast.predictor.scoring.classes import CLASSES
 from kernelcast.predictor.scoring.pending import LATE_BLOCKS, Pending
-from kernelcast.predictor.scoring.priors import based, shipped, states, surprises
+from kernelcast.predictor.scoring.priors import shipped, states, surprises, with_base_widths
 from kernelcast.predictor.scoring.widening import Widening, needed_factors, widened
 
 LEVELS: Final = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
@@ -102,6 +102,7 @@ class IntervalScores:
         fresh = self.pending.open_for(series, horizon) & np.isfinite(quantiles[:, _MEDIAN])
         fresh &= (block - series) % lead == 0
         count, kinds = int(fresh.sum()), states(surprise[fresh])
+        rebased = self._rebased(quantiles[fresh], classes[fresh], horizon, kinds)
         self.pending.add(
             {
                 "series": series[fresh],
@@ -109,7 +110,7 @@ class IntervalScores:
                 "due": np.full(count, block + lead),
                 "class": classes[fresh],
                 "state": kinds,
-                "quantiles": self._based(quantiles[fresh], classes[fresh], horizon, kinds).astype(np.float32),
+                "quantiles": rebased.astype(np.float32),
                 "factors": self.widening.factors(classes[fresh], horizon, kinds).astype(np.float32),
                 "naive": naive[fresh].astype(np.float32),
                 "seasonal": seasonal[fresh].astype(np.float32),
@@ -153,14 +154,14 @@ class IntervalScores:
             surprise: Shape (n,), of the value of the newest block.
         """
         kinds = states(surprise)
-        base = self._based(quantiles, classes, horizon, kinds)
+        base = self._rebased(quantiles, classes, horizon, kinds)
         return widened(base, self.widening.factors(classes, horizon, kinds), _PAIRS, _MEDIAN)
 
-    def _based(self, quantiles: Floats, classes: Ints, horizon: int, kinds: Ints) -> Floats:
-        """Quantiles that the factors scale: those given, or at the horizon of shipped factors with their widths."""
+    def _rebased(self, quantiles: Floats, classes: Ints, horizon: int, kinds: Ints) -> Floats:
+        """Give intervals at the horizon of the shipped factors their base half-widths; others stay as they are."""
         if not self._concerned[horizon]:
             return quantiles
-        return based(quantiles, self._prior.widths[classes, kinds], _PAIRS, _MEDIAN)
+        return with_base_widths(quantiles, self._prior.widths[classes, kinds], _PAIRS, _MEDIAN)
 
     def _score_intervals(self, classes: Ints, horizons: Ints, quantiles: Floats, truth: Floats) -> None:
         def add(name: str, values: NDArray[Any]) -> None:

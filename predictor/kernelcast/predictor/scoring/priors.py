@@ -1,8 +1,8 @@
 """Factors of intervals that simulated series needed, by class of metric and state; a site's own outcomes replace them.
 
 Shipped for one horizon, 4 hours. There the days before a deploy or a fault do not show its effect, and the outcomes of
-a day rest on six times. Steps that nothing announces have nothing to do with a series' noise, so the factors scale a
-half-width that is partly a share of the value.
+a day rest on six times. A step that nothing announces is as large in a quiet series as in a noisy one, so the factors
+scale a base half-width that is partly a share of the value.
 """
 
 import json
@@ -33,8 +33,8 @@ class Prior:
         origin: Where the outcomes come from.
         horizon_seconds: Of the forecasts.
         needed: Shape (classes, states, coverages, knots), equally likely values, ascending; NaN for classes without.
-        widths: Shape (classes, states, coverages, 2), the half-width that is scaled: multiple of the forecast's own
-            one, and share of its median that is added; NaN for classes without.
+        widths: Shape (classes, states, coverages, 2), base half-width, which the factors scale: multiple of the
+            forecast's own half-width, and share of its median that is added; NaN for classes without.
     """
 
     origin: str
@@ -48,8 +48,8 @@ class Prior:
         return found
 
 
-def based(quantiles: Floats, widths: Floats, pairs: tuple[tuple[int, int], ...], median: int) -> Floats:
-    """Quantiles whose intervals have the half-widths that are scaled, shape (n, levels).
+def with_base_widths(quantiles: Floats, widths: Floats, pairs: tuple[tuple[int, int], ...], median: int) -> Floats:
+    """Give each interval its base half-widths, which the factors scale; returns quantiles of shape (n, levels).
 
     Args:
         quantiles: Shape (n, levels).

@@ -33,7 +33,6 @@ LARGEST_CHANGE: Final = 0.9
 """The level keeps this share of the way to 1 at most."""
 LIMITS: Final = (0.1, 10.0)
 """A few broken series must not widen the others without bound; the coverage shows that a method fails."""
-PRIOR_LIMITS: Final = (0.1, 10.0)
 PRIOR_WINDOWS: Final = 50.0
 """Claims of one time share the events of that time: the horizons that have passed count, not the claims."""
 WINDOW_GAIN: Final = 0.4
@@ -182,7 +181,7 @@ class Widening:
                     prior = self._prior[number, state, place]
                     values, weights = _mixed(prior, share, needed[mine], weight[mine])
                     factor = _quantile(values, weights, level * weights.sum())
-                    self._factors[number, horizon, state, place] = np.clip(factor, *PRIOR_LIMITS)
+                    self._factors[number, horizon, state, place] = np.clip(factor, *LIMITS)
             elif known.sum() >= LEAST_CLAIMS:
                 # One more value of unknown size.
                 total = weight[known].sum() + weight[known].max()

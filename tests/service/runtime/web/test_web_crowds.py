@@ -70,7 +70,7 @@ def test_probes_and_the_landing_page_answer_while_scrapes_wait() -> None:
     compiler = Compiler()
     made = patient(WebServer(LOCAL, title="bridge", metrics=compiler.answer))
     with made as server, half_open(server, 60, data=WHOLE_SCRAPE):
-        answers = [get(server, path) for path in ("/-/healthy", "/-/ready", "/")]
+        answers = [get(server, path, seconds=3) for path in ("/-/healthy", "/-/ready", "/")]
         compiler.go_on.set()
 
     assert answers == [200, 200, 200]
@@ -198,6 +198,8 @@ def test_a_handshake_that_is_never_finished_ends_with_the_time_for_a_request(tmp
     server.request_seconds = 0.2
     with server, half_open(server, 3, data=b"\x16\x03\x01"):
         eventually(lambda: len(server.connections) == 3)
+        eventually(lambda: len(server.connections) == 0)
+        assert get(server, "/metrics") == 0, "a request without TLS is not answered, and the server goes on"
         eventually(lambda: len(server.connections) == 0)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from kernelcast.predictor.arrays import Floats
-from kernelcast.predictor.scoring.priors import STATES, Prior, based, states, surprises
+from kernelcast.predictor.scoring.priors import STATES, Prior, states, surprises, with_base_widths
 from kernelcast.predictor.scoring.widening import LEAST_CLAIMS, PRIOR_WINDOWS, REMEMBERED, Widening
 
 COVERAGES = (0.5, 0.8, 0.95)
@@ -126,6 +126,6 @@ def test_a_half_width_that_is_scaled_is_a_multiple_of_its_own_and_a_share_of_the
     quantiles = np.array([[90.0, 100.0, 104.0], [-90.0, 0.0, 104.0], [90.0, 100.0, np.nan]])
     widths = np.array([[[0.5, 0.2]], [[0.5, 0.2]], [[np.nan, np.nan]]])
 
-    found = based(quantiles, widths, ((0, 2),), 1)
+    found = with_base_widths(quantiles, widths, ((0, 2),), 1)
 
     np.testing.assert_allclose(found, [[75.0, 100.0, 122.0], [-45.0, 0.0, 52.0], [90.0, 100.0, np.nan]])

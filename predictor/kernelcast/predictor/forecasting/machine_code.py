@@ -1,10 +1,10 @@
-"""Machine code for the two dearest steps of a forecast: the weighted median of all methods, and rolling medians.
+"""Machine code for the two most expensive steps of a forecast: the weighted median of all methods, and rolling medians.
 
-`combination` and `rolling` compute the same in numpy, to the last bit, and use this for large panels only. numpy passes
-over all methods and intervals about twenty times, these functions once. A small panel needs no machine code.
+`combination` and `rolling` compute the same in numpy, to the last bit, and call this for large panels only. numpy
+passes over all methods and intervals about twenty times, these functions once. A small panel needs no machine code.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -17,30 +17,52 @@ _SUM, _SHARE, _COUNT, _ERROR, _WEIGHT, _NOW, _WITHIN = range(7)
 _ROWS: Final = 7
 
 
+class MethodForecasts(NamedTuple):
+    """Forecasts of all methods for one lead, with the values that they are compared with; arrays are C-contiguous.
+
+    Attributes:
+        forecasts: Shape (methods, n, t), made at each interval; NaN before a method's first one.
+        values: Shape (n, t), without gaps.
+        known: Shape (n, t), where there was a value.
+        begins: Shape (methods, n), first interval with a forecast.
+    """
+
+    forecasts: Floats
+    values: Floats
+    known: Bools
+    begins: Ints
+
+
+class WeightRule(NamedTuple):
+    """Rule by which errors become weights.
+
+    Attributes:
+        naive: Place of the method that repeats the last value.
+        lead: Intervals from the origin to the forecast.
+        memory: Intervals after which an error has lost 63 % of its weight.
+        least_errors: Errors that a method needs before it has any weight.
+        least_share: Share of the weights from which on a method's first interval counts.
+    """
+
+    naive: int
+    lead: int
+    memory: float
+    least_errors: int
+    least_share: float
+
+
 def warm_up() -> None:
     """Compile both functions, or load their machine code from disk."""
     values, known, begins = np.zeros((1, 1)), np.ones((1, 1), np.bool_), np.zeros((1, 1), np.int64)
-    combine(np.zeros((1, 1, 1)), values, known, begins, naive=0, lead=1, memory=1.0, least_errors=1, least_share=0.0)
+    combine(MethodForecasts(np.zeros((1, 1, 1)), values, known, begins), WeightRule(0, 1, 1.0, 1, 0.0))
     medians(values, 1)
 
 
-def combine(  # noqa: PLR0913  see `combine_rows`
-    forecasts: Floats,
-    values: Floats,
-    known: Bools,
-    begins: Ints,
-    *,
-    naive: int,
-    lead: int,
-    memory: float,
-    least_errors: int,
-    least_share: float,
-) -> tuple[Floats, Ints]:
-    """Return the result of `combination.combined`; arguments as of `combine_rows`."""
-    center, since = np.empty(values.shape), np.empty(values.shape, dtype=np.int64)
-    state = np.empty((_ROWS, len(forecasts)))
-    given = (np.ascontiguousarray(forecasts), np.ascontiguousarray(values), np.ascontiguousarray(known))
-    combine_rows(*given, begins, naive, lead, memory, least_errors, least_share, center, since, state)
+def combine(made: MethodForecasts, rule: WeightRule) -> tuple[Floats, Ints]:
+    """Return the result of `combination.combined`: the weighted median, and since when its methods can be used."""
+    shape = made.values.shape
+    center, since, state = np.empty(shape), np.empty(shape, dtype=np.int64), np.empty((_ROWS, len(made.forecasts)))
+    combine_rows(made, rule, center, since, state)
     return center, since
 
 
@@ -52,56 +74,37 @@ def medians(values: Floats, length: int, every: int = 1) -> Floats:
 
 
 @kernel
-def combine_rows(  # noqa: PLR0913, PLR0917  a kernel takes arrays, not objects
-    forecasts: Floats,
-    values: Floats,
-    known: Bools,
-    begins: Ints,
-    naive: int,
-    lead: int,
-    memory: float,
-    least_errors: int,
-    least_share: float,
-    center: Floats,
-    since: Ints,
-    state: Floats,
-) -> None:
+def combine_rows(made: MethodForecasts, rule: WeightRule, center: Floats, since: Ints, state: Floats) -> None:
     """Fill `center` and `since` with the results of `combination.combined`, row by row.
 
     Args:
-        forecasts: Shape (methods, n, t); NaN before a method's first one.
-        values: Shape (n, t), without gaps.
-        known: Shape (n, t), where there was a value.
-        begins: Shape (methods, n), first interval with a forecast.
-        naive: Place of the method that repeats the last value.
-        lead: Intervals from the origin to the forecast.
-        memory: Intervals after which an error has lost 63 % of its weight.
-        least_errors: Errors that a method needs before it has any weight.
-        least_share: Share of the weights from which on a method's first interval counts.
+        made: The forecasts.
+        rule: The rule.
         center: Shape (n, t).
         since: Shape (n, t).
         state: Shape (_ROWS, methods), overwritten.
     """
-    for row in range(values.shape[0]):
+    forecasts, lead = made.forecasts, rule.lead
+    for row in range(made.values.shape[0]):
         for method in range(forecasts.shape[0]):
             state[_SUM, method] = state[_SHARE, method] = state[_COUNT, method] = 0.0
-        for at in range(values.shape[1]):
-            if at >= lead and known[row, at]:
-                _observe(forecasts, values[row, at], row, at - lead, 1.0 / memory, state)
+        for at in range(made.values.shape[1]):
+            if at >= lead and made.known[row, at]:
+                _observe(forecasts, made.values[row, at], row, at - lead, 1.0 / rule.memory, state)
             else:
-                _observe(forecasts, np.nan, row, at, 1.0 / memory, state)
-            total = _weigh(forecasts, row, at, naive, least_errors, state)
+                _observe(forecasts, np.nan, row, at, 1.0 / rule.memory, state)
+            total = _weigh(forecasts, row, at, rule, state)
             center[row, at] = _middle(forecasts, row, at, total, state)
             first = 0
             for method in range(forecasts.shape[0]):
-                if state[_WEIGHT, method] >= least_share * total:
-                    first = max(first, begins[method, row])
-            since[row, at] = first + lead + least_errors if first > 0 else 0
+                if state[_WEIGHT, method] >= rule.least_share * total:
+                    first = max(first, made.begins[method, row])
+            since[row, at] = first + lead + rule.least_errors if first > 0 else 0
 
 
 @routine
 def _observe(forecasts: Floats, value: float, row: int, origin: int, new: float, state: Floats) -> None:
-    """Let errors age by an interval, and add those of the forecasts that were made at `origin`, if there is a value."""
+    """Age the errors by an interval, and add those of the forecasts made at `origin`; a value of NaN adds none."""
     keep = -(new - 1.0)
     for method in range(forecasts.shape[0]):
         state[_SUM, method] *= keep
@@ -114,15 +117,15 @@ def _observe(forecasts: Floats, value: float, row: int, origin: int, new: float,
 
 
 @routine
-def _weigh(forecasts: Floats, row: int, at: int, naive: int, least_errors: int, state: Floats) -> float:
+def _weigh(forecasts: Floats, row: int, at: int, rule: WeightRule, state: Floats) -> float:
     """Set the recent error and the weight of each method, as `combination.method_weights`; returns their sum."""
     best = _LARGEST
     for method in range(forecasts.shape[0]):
         now = forecasts[method, row, at]
-        usable = state[_COUNT, method] >= least_errors and now == now  # noqa: PLR0124  not NaN
+        usable = state[_COUNT, method] >= rule.least_errors and now == now  # noqa: PLR0124  not NaN
         state[_ERROR, method] = state[_SUM, method] / state[_SHARE, method] if usable else np.inf
         best = min(best, state[_ERROR, method])
-    bound = min(state[_ERROR, naive], _LARGEST)
+    bound = min(state[_ERROR, rule.naive], _LARGEST)
     total = 0.0
     for method in range(forecasts.shape[0]):
         error = state[_ERROR, method]
@@ -137,7 +140,7 @@ def _weigh(forecasts: Floats, row: int, at: int, naive: int, least_errors: int, 
             state[_WEIGHT, method] = ratio * ratio
         total += state[_WEIGHT, method]
     if total == 0.0:
-        state[_WEIGHT, naive] = 1.0
+        state[_WEIGHT, rule.naive] = 1.0
         return 1.0
     return total
 
