@@ -24,8 +24,15 @@ QUEUE_KIBIBYTES: Final = 64 * 1024
 MAX_MESSAGE_BYTES: Final = 9 * 1024 * 1024
 """Above `max.message.bytes` of the largest topics (8 MiB), so that the topic's limit decides."""
 
-_COMMON: Final = {"log.connection.close": "false", "socket.keepalive.enable": "true"}
-"""Brokers close idle connections, which is no error. Keep-alives find a broker that died without closing any."""
+_COMMON: Final = {
+    # Brokers close idle connections, which is no error.
+    "log.connection.close": "false",
+    # Keep-alives find a broker that died without closing any.
+    "socket.keepalive.enable": "true",
+    # The default of Kafka's own clients. With librdkafka's 10 s a member that waits to reconnect to the dead broker
+    # does not hear of its new coordinator before its session ends, and loses all partitions.
+    "reconnect.backoff.max.ms": "1000",
+}
 
 PRODUCER_PROPERTIES: Final[Mapping[str, str]] = MappingProxyType(
     {

@@ -1,0 +1,24 @@
+"""Properties of librdkafka's clients that must fit each other."""
+
+import pytest
+
+from kernelcast.runtime.kafka.connect import CONSUMER_PROPERTIES, PRODUCER_PROPERTIES
+
+LIBRDKAFKA_RECONNECT_MS = "10000"
+"""Its longest pause between two attempts to connect, where a client has no own: `reconnect.backoff.max.ms`."""
+BROKER_REPLACED_MS = 9_000
+"""Time after which Kafka's defaults give a dead broker's partitions to another: `broker.session.timeout.ms`."""
+COORDINATOR_QUERY_MS = 1_000
+"""Interval of librdkafka's questions for the coordinator of its group."""
+
+
+def test_a_member_finds_its_new_coordinator_before_its_session_ends() -> None:
+    pause = int(CONSUMER_PROPERTIES.get("reconnect.backoff.max.ms", LIBRDKAFKA_RECONNECT_MS))
+    heartbeat = int(CONSUMER_PROPERTIES["heartbeat.interval.ms"])
+    longest = heartbeat + BROKER_REPLACED_MS + COORDINATOR_QUERY_MS + pause
+    assert longest < int(CONSUMER_PROPERTIES["session.timeout.ms"])
+
+
+@pytest.mark.parametrize("properties", [CONSUMER_PROPERTIES, PRODUCER_PROPERTIES])
+def test_a_client_is_back_soon_after_its_broker(properties: dict[str, str]) -> None:
+    assert int(properties.get("reconnect.backoff.max.ms", LIBRDKAFKA_RECONNECT_MS)) <= 1_000
