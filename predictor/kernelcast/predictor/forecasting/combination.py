@@ -18,7 +18,7 @@ from kernelcast.predictor.forecasting.deep.panel import FittedPanel
 from kernelcast.predictor.forecasting.error_quantiles import MIN_ERRORS, PastErrors
 from kernelcast.predictor.forecasting.methods import NAIVE, Methods, installed
 from kernelcast.predictor.forecasting.panel import Panel
-from kernelcast.predictor.forecasting.rolling import begun, forward_filled, recent_mean
+from kernelcast.predictor.forecasting.rolling import begun, forward_filled, lagged, recent_mean
 from kernelcast.predictor.forecasting.selection import selected
 
 SQUARINGS: Final = 3
@@ -183,8 +183,7 @@ def method_weights(forecasts: Floats, naive: int, values: Floats, known: Bools, 
     Returns:
         Shape (methods, n, t).
     """
-    due = np.full_like(forecasts, np.nan)
-    due[:, :, lead:] = forecasts[:, :, : forecasts.shape[2] - lead]
+    due = lagged(forecasts, lead)
     errors = np.abs(np.subtract(due, values, out=due), out=due)
     valid = known & ~np.isnan(errors)
     if (valid == valid[:1]).all():  # without seasons: then one sum of weights serves all methods

@@ -40,10 +40,10 @@ def begun(values: Floats) -> Bools:
 
 
 def lagged(values: Floats, lag: int) -> Floats:
-    """The value `lag` intervals earlier; NaN where there is none."""
+    """The value `lag` intervals earlier, along the last axis; NaN where there is none."""
     found = np.full_like(values, np.nan)
-    if lag < values.shape[1]:
-        found[:, lag:] = values[:, : values.shape[1] - lag]
+    if lag < values.shape[-1]:
+        found[..., lag:] = values[..., : values.shape[-1] - lag]
     return found
 
 

@@ -43,6 +43,13 @@ def test_a_drift_is_carried_on_within_its_interval() -> None:
     assert lower < come < upper
 
 
+@pytest.mark.parametrize("lead", [19, 20, 25, 39, 40, 100])
+def test_a_history_shorter_than_the_lead_has_a_forecast_without_bounds(lead: int) -> None:
+    median, lower, upper = ahead(50.0 + np.arange(20) % 3, lead)
+    assert 50 <= median <= 52
+    assert np.isnan([lower, upper]).all()
+
+
 def test_gaps_do_not_reach_the_forecast() -> None:
     values = drift()
     values[np.random.default_rng(3).random(LENGTH) < 0.3] = np.nan

@@ -4,7 +4,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -38,6 +38,7 @@ def forecasts_of_methods(draw: st.DrawFn) -> tuple[dict[str, Floats], Floats, Bo
 
 
 @settings(deadline=None)
+@example(({NAIVE: np.zeros((1, 4)), "0": np.zeros((1, 4))}, np.zeros((1, 4)), np.zeros((1, 4), bool), 5))
 @given(forecasts_of_methods())
 def test_weighted_medians_equal_numpys(drawn: tuple[dict[str, Floats], Floats, Bools, int]) -> None:
     with pytest.MonkeyPatch.context() as replace:
