@@ -86,6 +86,7 @@ def evaluate(
     horizons_seconds: tuple[float, ...] = HORIZONS_SECONDS,
     calibration: Calibrator | None = None,
     held: Floats | None = None,
+    begins: Ints | None = None,
 ) -> Evaluation:
     """Evaluate series at the end of their newest block.
 
@@ -95,8 +96,10 @@ def evaluate(
         horizons_seconds: Ascending, at most a day.
         calibration: Applied to the computed probabilities; None for none.
         held: Shape (n,), baselines that hold instead of learnt ones, because something is wrong; NaN for none.
+        begins: Shape (n,), first block of each; None for 0.
     """
     own = np.isnan(traits.limit)
+    begins = np.zeros(len(own), np.int64) if begins is None else begins
     learnt = baseline.learn_some(blocks, own, below=traits.below)
     usual = learnt.value if held is None else np.where(np.isfinite(held), held, learnt.value)
     limit = np.where(own, traits.baseline_ratio * usual, traits.limit)
@@ -108,9 +111,10 @@ def evaluate(
     robust = np.where(traits.resolution[:, None] > 0, blocks.mean, blocks.median)
     values = np.where(learnt.openings, np.nan, direction * robust)
     offset = row_medians(direction * (blocks.mean - robust)[:, -24:])
-    adjusted = values - _load_effect(values, blocks.load)
-    since = np.maximum(learnt.since, _load_step(blocks.load))
-    trend = estimate(adjusted, since, resolution=traits.resolution / scale, settling=traits.settling_blocks)
+    adjusted = values - _load_effects(values, blocks.load, begins)
+    since = np.maximum(np.maximum(learnt.since, begins), _load_step(blocks.load))
+    settling = traits.settling_blocks
+    trend = estimate(adjusted, since, resolution=traits.resolution / scale, settling=settling, begins=begins)
     target = sign * np.where(np.isfinite(limit), np.sign(limit), np.nan)
     beyond = (direction[:, 0] * blocks.mean[:, -1] >= target - 1e-9) & ~learnt.opening
     prompt, erratic = np.ones(len(own), np.bool_), np.zeros(len(own), np.bool_)
@@ -189,6 +193,16 @@ def _step_noise(values: Floats) -> Floats:
     usual = row_medians(change)
     spread: Floats = MAD_TO_SIGMA / np.sqrt(2.0) * row_medians(np.abs(change - usual[:, None]))
     return spread
+
+
+def _load_effects(values: Floats, load: Floats, begins: Ints) -> Floats:
+    """The effects of series with different first blocks: the number of blocks of a day decides how a sum is rounded."""
+    first = np.where(begins > values.shape[1] - DAY_BLOCKS, begins, 0)
+    found = np.zeros(values.shape)
+    for place in np.unique(first).tolist() if np.isfinite(load).any() else ():
+        mine = first == place
+        found[mine, place:] = _load_effect(values[mine, place:], load[mine, place:])
+    return found
 
 
 def _load_effect(values: Floats, load: Floats) -> Floats:

@@ -115,13 +115,14 @@ def run(
     known = np.isfinite(blocks.mean)
     first = np.where(known.any(axis=1), np.argmax(known, axis=1), known.shape[1])
     for group in _groups(ends, rows):
-        parts = [blocks.until(end) for end in group]
+        together, begins = blocks.at_ends(group)
         found = evaluate(
-            SeriesBlocks(*(np.concatenate([getattr(part, name) for part in parts]) for name in SeriesBlocks.__slots__)),
+            together,
             Traits(*(np.tile(getattr(traits, name), len(group)) for name in Traits.__slots__)),
             horizons_seconds=options.horizons_seconds,
             calibration=options.calibration,
             held=None if held is None else np.tile(held, len(group)),
+            begins=begins,
         )
         for place, end in enumerate(group):
             own = found.rows(slice(place * rows, (place + 1) * rows))
@@ -174,9 +175,14 @@ def limit_passed(mean: Floats, replaced: Bools, limit: Floats, silent: Bools, tr
 
 
 def _groups(ends: Sequence[int], rows: int) -> Iterator[Sequence[int]]:
-    """Moments that are evaluated together: each alone until there are two days, then as many as fit."""
+    """Moments that are evaluated together, as many as fit; until there is a day, those with the same whole hours.
+
+    Hours are counted from the newest block, and a shorter series has fewer of them.
+    """
     at = 0
     while at < len(ends):
-        count = 1 if ends[at] < WINDOW_BLOCKS else max(1, ROWS_AT_ONCE // max(rows, 1))
+        count = max(1, ROWS_AT_ONCE // max(rows, 1))
+        if ends[at] < DAY_BLOCKS:
+            count = min(count, _HOUR_BLOCKS - ends[at] % _HOUR_BLOCKS)
         yield ends[at : at + count]
         at += count

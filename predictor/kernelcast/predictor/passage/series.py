@@ -2,6 +2,7 @@
 
 # `cycle.panels` makes it from live series, `backtest.breaches` from recorded ones.
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -60,11 +61,35 @@ class SeriesBlocks:
             self.mean[:, part], self.median[:, part], self.load[:, part], self.process[:, part], self.version[:, part]
         )
 
+    def at_ends(self, ends: Sequence[int]) -> tuple["SeriesBlocks", Ints]:
+        """The blocks before each of several places, one below the other, and the first block of each row.
+
+        Shorter ones have columns without a value before them, in which another process of an unknown version ran.
+
+        Args:
+            ends: Places, ascending.
+        """
+        parts = [self.until(end) for end in ends]
+        if len(parts) == 1:
+            return parts[0], np.zeros(len(self.mean), np.int64)
+        before = [parts[-1].mean.shape[1] - part.mean.shape[1] for part in parts]
+        columns = (
+            np.concatenate([_widened(getattr(part, name), more) for part, more in zip(parts, before, strict=True)])
+            for name in SeriesBlocks.__slots__
+        )
+        return SeriesBlocks(*columns), np.repeat(before, len(self.mean)).astype(np.int64)
+
     def rows(self, chosen: Bools | Ints) -> "SeriesBlocks":
         """Some of the series."""
         return SeriesBlocks(
             self.mean[chosen], self.median[chosen], self.load[chosen], self.process[chosen], self.version[chosen]
         )
+
+
+def _widened(values: Floats | Ints, more: int) -> Floats | Ints:
+    """The values with more columns at the left: NaN, or -1 for integers, which are never negative otherwise."""
+    empty = np.nan if values.dtype == np.float64 else -1
+    return np.concatenate([np.full((len(values), more), empty, values.dtype), values], axis=1) if more else values
 
 
 def condense(values: Floats, width: int) -> tuple[Floats, Floats]:

@@ -130,7 +130,7 @@ class _Line:
         )
 
 
-def estimate(values: Floats, since: Ints, *, resolution: Floats, settling: Ints) -> Trend:
+def estimate(values: Floats, since: Ints, *, resolution: Floats, settling: Ints, begins: Ints | int = 0) -> Trend:
     """Estimate trends.
 
     Args:
@@ -138,6 +138,7 @@ def estimate(values: Floats, since: Ints, *, resolution: Floats, settling: Ints)
         since: Shape (n,), first block of the present regime.
         resolution: Shape (n,), step of the gauge.
         settling: Shape (n,), blocks after a step during which a slope says nothing.
+        begins: Shape (n,), first block of each series, at most `since`.
     """
     length = values.shape[1]
     noise, correlation, memory = block_noise(values, resolution)
@@ -148,7 +149,7 @@ def estimate(values: Floats, since: Ints, *, resolution: Floats, settling: Ints)
     least = np.maximum(settling, _LEAST_SHORT)
     ages = [np.minimum(np.where(line.begin > 0, line.begin, length), length - since) for line in (short, long)]
     # The long line holds while a bend in the short one is too young to judge, unless the bend is a step.
-    crossed = (short.step > 0) & (np.where(long.begin > 0, long.begin, length) > short.step + STRIDES[1])
+    crossed = (short.step > 0) & (np.where(long.begin > 0, long.begin, length - begins) > short.step + STRIDES[1])
     chosen = _choose(short.without(ages[0] < least), long.without((ages[1] < least) | crossed))
     known = np.isfinite(chosen.slope)
     age = np.minimum(np.where(known & (chosen.begin > 0), chosen.begin, length), length - start).astype(np.int64)
