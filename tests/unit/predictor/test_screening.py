@@ -2,11 +2,29 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from scipy import stats
 
+from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.cycle.scores.coverage import ForecastClaim, IntervalCoverage
 from kernelcast.predictor.scoring.published import duration_label
-from kernelcast.predictor.screening.blocks import theil_sen
+from kernelcast.predictor.screening.blocks import row_medians, theil_sen
+
+
+@given(
+    st.tuples(st.integers(0, 5), st.integers(1, 9)).flatmap(
+        lambda shape: arrays(np.float64, shape, elements=st.floats(-1e9, 1e9) | st.just(np.nan))
+    )
+)
+def test_the_median_of_a_row_leaves_out_what_is_missing(values: Floats) -> None:
+    found = row_medians(values)
+    assert found.shape == (len(values),)
+    for median, row in zip(found, values, strict=True):
+        known = np.sort(row[~np.isnan(row)])
+        expected = (known[(len(known) - 1) // 2] + known[len(known) // 2]) / 2 if len(known) else np.nan
+        np.testing.assert_array_equal(median, expected)
 
 
 def test_theil_sen_agrees_with_scipy() -> None:

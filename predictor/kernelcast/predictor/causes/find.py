@@ -118,7 +118,7 @@ def find(rows: FeatureRows, rules: Sequence[Rule] = RULES) -> list[Found]:
     """
     held = [_Row() for _ in range(len(rows))]
     for rule in rules:
-        for number in np.flatnonzero(_holds(rows, rule)).tolist():
+        for number in _holding(rows, rule):
             held[number].add(rule)
     known = _known(rows).tolist()
     nothing = {True: Found(reason=Excuse.NORMAL), False: Found(reason=Excuse.NO_DATA)}
@@ -133,14 +133,18 @@ def _known(rows: FeatureRows) -> Bools:
     return known
 
 
-def _holds(rows: FeatureRows, rule: Rule) -> Bools:
+def _holding(rows: FeatureRows, rule: Rule) -> list[int]:
+    """Rows for which a rule holds."""
     result = np.ones(len(rows), dtype=np.bool_)
     for condition in rule.conditions:
         column = rows.columns.get(condition.feature)
         if column is None:
-            return np.zeros(len(rows), dtype=np.bool_)
+            return []
         result &= _satisfied(column.figure, condition)
-    return result
+        if not result.any():
+            return []
+    found: list[int] = np.flatnonzero(result).tolist()
+    return found
 
 
 def _satisfied(figure: Floats, condition: Condition) -> Bools:
