@@ -21,13 +21,15 @@ START_SECONDS = 1_800_000_000
 Shape = Callable[[int], float]
 
 
-def device_subject(metric: str, *, gpu: str = "0") -> Subject:
-    return Subject(metric, Form.LEVEL, (("Hostname", "n1"), ("UUID", f"GPU-{gpu}"), ("gpu", gpu)))
+def device_subject(metric: str, *, gpu: str = "0", host: str = "n1") -> Subject:
+    return Subject(metric, Form.LEVEL, (("Hostname", host), ("UUID", f"GPU-{gpu}"), ("gpu", gpu)))
 
 
-def kernel_subject(name: str, *, program: str = "train", variant: str = "", kernel_class: str = "compute") -> Subject:
+def kernel_subject(
+    name: str, *, program: str = "train", variant: str = "", kernel_class: str = "compute", host: str = "n1"
+) -> Subject:
     labels = {
-        "Hostname": "n1",
+        "Hostname": host,
         "UUID": "GPU-0",
         "gpu": "0",
         "program": program,
@@ -56,8 +58,8 @@ class Fleet:
     def add(self, subject: Subject, shape: Shape) -> None:
         self.series[subject] = shape
 
-    def device(self, metric: str, shape: Shape, *, gpu: str = "0") -> None:
-        self.add(device_subject(metric, gpu=gpu), shape)
+    def device(self, metric: str, shape: Shape, *, gpu: str = "0", host: str = "n1") -> None:
+        self.add(device_subject(metric, gpu=gpu, host=host), shape)
 
     def run(self, seconds: int, *, redeployed: Mapping[RunKey, Versions] | None = None) -> list[CycleReport]:
         before = len(self.reports)
@@ -105,8 +107,8 @@ class Fleet:
         ]
 
 
-@pytest.fixture
-def fast_settings() -> PredictorSettings:
+def fast() -> PredictorSettings:
+    """Settings with blocks of two seconds."""
     return PredictorSettings(
         client_id="test",
         interval_seconds=1.0,
@@ -115,6 +117,11 @@ def fast_settings() -> PredictorSettings:
         horizons_seconds=(60.0, 300.0),
         sweep_every_seconds=5.0,
     )
+
+
+@pytest.fixture
+def fast_settings() -> PredictorSettings:
+    return fast()
 
 
 @pytest.fixture

@@ -7,14 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.unit.predictor.conftest import START_SECONDS, Fleet, kernel_subject
+from tests.unit.predictor.conftest import START_SECONDS, Fleet, fast, kernel_subject
 
 from kernelcast.cli.app import run
 from kernelcast.predictor.cycle.predictions import Abstention
 from kernelcast.predictor.explain import explain
 from kernelcast.predictor.series.calendar import overlaps
-from kernelcast.predictor.settings import CalendarSettings, PredictorSettings
+from kernelcast.predictor.settings import CalendarSettings
 from kernelcast.wire.catalogue.devices import device
+from kernelcast.wire.findings import Finding
 
 HOUR_NS = 3600 * 1_000_000_000
 START = datetime.fromtimestamp(START_SECONDS, UTC)
@@ -56,69 +57,83 @@ def test_a_period_has_a_length_and_ends_before_it_recurs(begin: int, end: int, e
         period(begin, end, every_seconds=every)
 
 
-def of_calendar(settings: PredictorSettings, *periods: CalendarSettings) -> Fleet:
-    return Fleet(settings.model_copy(update={"calendar": periods}))
-
-
 def hot_from(begin: int, end: int) -> Callable[[int], float]:
     rng = np.random.default_rng(5)
     return lambda second: (95.0 if begin <= second < end else 60.0) + float(rng.normal(0, 0.3))
 
 
-@pytest.mark.parametrize("host", ["n1", "n2"])
-def test_a_limit_that_is_passed_in_a_maintenance_is_no_finding(fast_settings: PredictorSettings, host: str) -> None:
-    listed = host == "n1"
-    fleet = of_calendar(fast_settings, period(300, 420, labels={"Hostname": host}))
-    fleet.device(TEMPERATURE, hot_from(300, 420))
-    fleet.device(device.SLOWDOWN_TEMP.prometheus_name, lambda _second: 87.0)
-    reports = fleet.run(420)
-
-    assert any(report.findings for report in reports) is not listed
-    assert (Abstention.CALENDAR in fleet.abstentions()) is False or listed
-    assert any(one.degradation for report in reports for one in report.predictions) is not listed
-
-
-def test_a_limit_that_is_passed_after_a_maintenance_is_a_finding(fast_settings: PredictorSettings) -> None:
-    fleet = of_calendar(fast_settings, period(300, 420))
-    fleet.device(TEMPERATURE, hot_from(300, 600))
-    fleet.device(device.SLOWDOWN_TEMP.prometheus_name, lambda _second: 87.0)
-    fleet.run(420)
-    assert not any(report.findings for report in fleet.reports)
-
-    after = fleet.run(60)
-    assert any(report.findings for report in after)
-
-
-def test_a_kernel_that_is_fast_in_a_holiday_keeps_its_baseline(fast_settings: PredictorSettings) -> None:
-    """Without the calendar, the blocks of the holiday would be the greater part of its history."""
+def fast_from(begin: int, end: int) -> Callable[[int], float]:
     rng = np.random.default_rng(6)
-
-    def duration(second: int) -> float:
-        return (0.5 if 100 <= second < 600 else 1.0) * (1 + float(rng.normal(0, 0.01)))
-
-    baselines = []
-    for periods in ((), (period(100, 600),)):
-        fleet = of_calendar(fast_settings, *periods)
-        fleet.add(kernel_subject("gemm"), duration)
-        fleet.run(700)
-        explained = explain(fleet.cycle, fleet.windows, "cuda_kernel_duration_seconds")
-        baselines.append(explained[0]["baseline"])
-
-    assert baselines[1] == pytest.approx(1.0, rel=0.02)
-    assert baselines[0] is None or baselines[0] < 0.9
+    return lambda second: (0.5 if begin <= second < end else 1.0) * (1 + float(rng.normal(0, 0.01)))
 
 
-def test_changed_periods_apply_with_the_next_cycle(fast_settings: PredictorSettings) -> None:
-    fleet = of_calendar(fast_settings)
-    fleet.device(TEMPERATURE, hot_from(300, 600))
-    fleet.device(device.SLOWDOWN_TEMP.prometheus_name, lambda _second: 87.0)
-    fleet.run(400)
-    assert fleet.reports[-1].findings
+MAINTENANCE, HOLIDAY, CHANGED_SECONDS = (300, 420), (100, 400), 480
+LISTED = {"maintained": MAINTENANCE, "hot afterwards": MAINTENANCE, "holiday": HOLIDAY}
+"""Hosts with a period in the calendar; `not listed` and `working` have none until it changes."""
 
-    fleet.cycle.change(fast_settings.model_copy(update={"calendar": (period(300, 600),)}))
-    assert not fleet.run(20)[-1].findings
-    found = explain(fleet.cycle, fleet.windows, TEMPERATURE)
-    assert found[0]["decided"].startswith("abstains (calendar)")
+
+class Site:
+    """GPUs that are hot and kernels that are fast in a period, with and without an entry in the calendar.
+
+    Attributes:
+        fleet: After the run; the calendar changed in second `CHANGED_SECONDS`.
+        baselines: Of the kernels by host, before this change.
+    """
+
+    def __init__(self) -> None:
+        settings = fast()
+        periods = tuple(period(*span, labels={"Hostname": host}) for host, span in LISTED.items())
+        self.fleet = Fleet(settings.model_copy(update={"calendar": periods}))
+        for host, end in (("maintained", 420), ("not listed", 420), ("hot afterwards", 600)):
+            self.fleet.device(TEMPERATURE, hot_from(300, end), host=host)
+            self.fleet.device(device.SLOWDOWN_TEMP.prometheus_name, lambda _second: 87.0, host=host)
+        for host in ("holiday", "working"):
+            self.fleet.add(kernel_subject("gemm", program=host, host=host), fast_from(*HOLIDAY))
+        self.fleet.run(CHANGED_SECONDS)
+        explained = explain(self.fleet.cycle, self.fleet.windows, "cuda_kernel_duration_seconds")
+        self.baselines = {one["labels"]["Hostname"]: one["baseline"] for one in explained}
+        self.fleet.cycle.change(settings.model_copy(update={"calendar": (period(300, 600),)}))
+        self.fleet.run(20)
+
+    def findings(self, host: str, begin: int, end: int) -> list[Finding]:
+        """Findings of a host in the cycles of some seconds."""
+        reports = self.fleet.reports[begin // 5 : end // 5]
+        return [one for report in reports for one in report.findings if dict(one.labels)["Hostname"] == host]
+
+    def predicted(self, host: str) -> bool:
+        """Whether a degradation of a host was published before the change."""
+        found = (one for report in self.fleet.reports[: CHANGED_SECONDS // 5] for one in report.predictions)
+        return any(one.degradation is not None and one.subject.label("Hostname") == host for one in found)
+
+
+@pytest.fixture(scope="module")
+def site() -> Site:
+    return Site()
+
+
+@pytest.mark.parametrize("host", ["maintained", "not listed"])
+def test_a_limit_that_is_passed_in_a_maintenance_is_no_finding(site: Site, host: str) -> None:
+    assert bool(site.findings(host, 0, CHANGED_SECONDS)) is (host not in LISTED)
+    assert site.predicted(host) is (host not in LISTED)
+    assert not any(report.abstentions[Abstention.CALENDAR] for report in site.fleet.reports[: CHANGED_SECONDS // 5])
+
+
+def test_a_limit_that_is_passed_after_a_maintenance_is_a_finding(site: Site) -> None:
+    assert not site.findings("hot afterwards", 0, 420)
+    assert site.findings("hot afterwards", 420, CHANGED_SECONDS)
+
+
+def test_a_kernel_that_is_fast_in_a_holiday_keeps_its_baseline(site: Site) -> None:
+    """Without the calendar, the blocks of the holiday would be the greater part of its history."""
+    assert site.baselines["holiday"] == pytest.approx(1.0, rel=0.02)
+    assert site.baselines["working"] is None or site.baselines["working"] < 0.9
+
+
+def test_changed_periods_apply_with_the_next_cycle(site: Site) -> None:
+    assert site.findings("hot afterwards", CHANGED_SECONDS - 5, CHANGED_SECONDS)
+    assert not site.fleet.reports[-1].findings
+    (found,) = explain(site.fleet.cycle, site.fleet.windows, f'{TEMPERATURE}{{Hostname="hot afterwards"}}')
+    assert found["decided"].startswith("abstains (calendar)")
 
 
 def test_the_backtest_neither_alarms_in_a_period_nor_learns_it(tmp_path: Path) -> None:

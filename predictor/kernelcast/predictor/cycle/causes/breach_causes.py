@@ -194,10 +194,15 @@ def _decided(known_features: FeatureRows, number: int, found: Found) -> tuple[Fo
     if cause is not None and cause.cause is Cause.AGEING and not _slows_the_gpu(known_features, number):
         # A GPU that ages slows most of its kernels; one that is slow alone is slow itself.
         return None, found.reason
-    if cause is not None and cause.cause is Cause.CLOCK_LOW and Feature.UTILIZATION not in known_features.columns:
+    if cause is not None and cause.cause is Cause.CLOCK_LOW and not _knows_utilization(known_features, number):
         # Without a utilisation, a low clock may be that of a GPU with little to do.
         return None, Excuse.NO_DATA
     return cause, found.reason
+
+
+def _knows_utilization(known_features: FeatureRows, number: int) -> bool:
+    used: FeatureColumn | None = known_features.columns.get(Feature.UTILIZATION)
+    return used is not None and not np.isnan(used.figure[number])
 
 
 def _slows_the_gpu(known_features: FeatureRows, number: int) -> bool:
