@@ -26,6 +26,7 @@ Int8s: TypeAlias = NDArray[np.int8]
 _BLOCK_ROWS: Final = 8192
 """Series that are computed together: the arrays of such a block fit into the processor's cache."""
 DAY_SECONDS: Final = 86_400.0
+_UNUSED: Final = np.zeros(0, np.float32)
 SHIFT_AGE: Final = 3
 """Intervals after which a spike that has not gone is a level shift."""
 
@@ -119,7 +120,7 @@ class AnomalyDetector:
         known = np.isfinite(values)
         filled = np.where(known, values, self._evidence.levels.expected(slice(None)))
         weight = self._episodes.learning(slice(None)) * known
-        smallest = self._evidence.levels.smallest(slice(None))
+        smallest = self._evidence.levels.smallest(slice(None)) if self._seasons else _UNUSED
         deviation, explained = self._season_deviation(filled, smallest)
         score, onset = np.zeros((2, len(values)))
         for start in range(0, len(values), _BLOCK_ROWS):
@@ -166,12 +167,15 @@ class AnomalyDetector:
 
     def _step_block(self, rows: slice, interval: Interval, weight: Float32s) -> tuple[Float32s, Float32s]:
         """Score and onset of a block of series."""
-        evidence, peaks = self._evidence.gather(rows, interval)
+        evidence, seen = self._evidence.gather(rows, interval)
+        if evidence is None:
+            self._evidence.learn(rows, interval, seen, weight)
+            return self._episodes.pass_interval(rows)
         scale = self._scale[rows] * (1 + np.float32(self._settings.first_day) * (1 - np.minimum(interval.days, 1)))
         alarming = evidence.alarm_every / scale, evidence.alarm_new / scale
         score, onset = self._episodes.step(rows, evidence.every / scale, evidence.new / scale, alarming)
         self._describe(rows, evidence)
-        self._evidence.learn(rows, interval, peaks, weight)
+        self._evidence.learn(rows, interval, seen, weight)
         return score, onset
 
     def _describe(self, rows: slice, evidence: AnomalyEvidence) -> None:

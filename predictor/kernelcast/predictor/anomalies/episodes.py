@@ -45,6 +45,13 @@ class Episodes:
         inside = (age > 0) & (age < self._settings.adoption)
         return np.where(inside, np.float32(self._settings.frozen), np.float32(1))
 
+    def pass_interval(self, rows: slice) -> tuple[Float32s, Float32s]:
+        """As `step` without any evidence, for series none of which is in an episode."""
+        for since in (self._calm, self._since_notice, self._since_alarm):
+            since[rows] += 1
+        nothing: Float32s = np.zeros(len(self.age[rows]), np.float32)
+        return nothing, nothing
+
     def step(
         self, rows: slice, every: Float32s, new: Float32s, alarming: tuple[Float32s, Float32s]
     ) -> tuple[Float32s, Float32s]:

@@ -4,7 +4,7 @@
 # (`learn`). Improbabilities are -log10 of probabilities: 3 means one in a thousand.
 
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,6 +76,18 @@ class AnomalyEvidence:
     kind: Int8s
 
 
+class LearntInterval(NamedTuple):
+    """What `EvidenceModel.gather` has computed of an interval for `learn`.
+
+    Attributes:
+        peaks: Of the levels' features, and of the deviation from the season where there is one.
+        clipped: Shape (n,), values without far outliers.
+    """
+
+    peaks: list[Peaks]
+    clipped: Floats
+
+
 class EvidenceModel:
     """Levels, tails and runs of each series. Not safe for several threads."""
 
@@ -87,15 +99,23 @@ class EvidenceModel:
         self._missing = RunModel(rows, LARGEST_MISSING_RARITY)
         self._constant = RunModel(rows, LARGEST_CONSTANT_RARITY)
 
-    def gather(self, rows: slice, interval: Interval) -> tuple[AnomalyEvidence, list[Peaks]]:
-        """The evidence of an interval, and the peaks that `learn` takes afterwards.
+    def gather(self, rows: slice, interval: Interval) -> tuple[AnomalyEvidence | None, LearntInterval]:
+        """The evidence of an interval, None where no series has had enough values; and what `learn` takes afterwards.
 
         Args:
             rows: Which series.
             interval: Their newest interval.
         """
+        features, clipped = self.levels.features(rows, interval.values, interval.count)
+        peaks = [self._tails.peaks(rows, features)]
+        if interval.deviation is not None:
+            peaks.append(self._season_tails.peaks(rows, interval.deviation[None]))
+        seen = LearntInterval(peaks, clipped)
+        warm = (interval.count >= self._settings.warm_up) & (interval.days >= self._settings.warm_up_days)
+        return (self._evidence(rows, interval, peaks, warm) if warm.any() else None), seen
+
+    def _evidence(self, rows: slice, interval: Interval, peaks: list[Peaks], warm: Bools) -> AnomalyEvidence:
         smallest = self.levels.smallest(rows)
-        peaks = [self._tails.peaks(rows, self.levels.features(rows, interval.values, interval.count))]
         isolated = isolated_factor(interval.days, self._settings)
         every, new = self._tails.surprise(peaks[0], smallest, interval.count, isolated)
         inside = self.levels.inside(rows, interval.values)
@@ -103,33 +123,31 @@ class EvidenceModel:
         new *= (interval.days >= self._settings.rhythm_days) | ~inside
         trust = [np.where(inside, np.float32(self._settings.familiar), np.float32(1))] * FEATURES
         if interval.deviation is not None:
-            peaks.append(self._season_tails.peaks(rows, interval.deviation[None]))
             more = self._season_tails.surprise(peaks[1], smallest, interval.count, isolated)
             ready = (interval.season > 1) & (interval.count >= self._settings.cycles * interval.season)
             every, new = (np.concatenate([a, b * ready], axis=1) for a, b in zip((every, new), more, strict=True))
             trust.append(np.where(interval.explained | ~inside, np.float32(1), np.float32(self._settings.unexplained)))
-        warm = (interval.count >= self._settings.warm_up) & (interval.days >= self._settings.warm_up_days)
         missing = self._missing.surprise(rows, ~interval.known & warm)
         constant = self._constant.surprise(rows, interval.unchanged() & warm)
         usable = interval.known & warm
-        return _strongest((every * usable, new * usable), np.stack(trust), missing, constant), peaks
+        return _strongest((every * usable, new * usable), np.stack(trust), missing, constant)
 
-    def learn(self, rows: slice, interval: Interval, peaks: list[Peaks], weight: Float32s) -> None:
+    def learn(self, rows: slice, interval: Interval, seen: LearntInterval, weight: Float32s) -> None:
         """Let all models learn the newest interval.
 
         Args:
             rows: Which series.
             interval: Their newest interval.
-            peaks: From `gather`.
+            seen: From `gather`.
             weight: Shape (n,), factor on learning, 0 where the value is missing.
         """
         count, known = interval.count, interval.known.astype(np.float32)
-        self.levels.learn(rows, interval.values, count, known, weight)
-        self._tails.learn(rows, peaks[0], count, weight)
+        self.levels.learn(rows, (interval.values, seen.clipped), count, known, weight)
+        self._tails.learn(rows, seen.peaks[0], count, weight)
         if interval.deviation is not None:
             since = count - interval.season
             seasonal = weight * ((since >= 0) & (interval.season > 1))
-            self._season_tails.learn(rows, peaks[1], np.maximum(since, 0), seasonal)
+            self._season_tails.learn(rows, seen.peaks[1], np.maximum(since, 0), seasonal)
         self._missing.learn(rows, ~interval.known, count, np.ones_like(count))
         self._constant.learn(rows, interval.unchanged(), count, weight)
 

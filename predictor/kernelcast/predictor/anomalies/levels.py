@@ -41,7 +41,7 @@ class Levels:
         self._lowest: Floats = np.full(rows, np.inf)
         self._highest: Floats = np.full(rows, -np.inf)
 
-    def features(self, rows: slice, values: Floats, count: Float32s) -> Float32s:
+    def features(self, rows: slice, values: Floats, count: Float32s) -> tuple[Float32s, Floats]:
         """Deviations of the newest value: from the slow level, from the fast one, and of the short mean.
 
         Args:
@@ -50,7 +50,7 @@ class Levels:
             count: Shape (n,), values before this one.
 
         Returns:
-            Shape (3, n), in the unit of the values.
+            Shape (3, n), in the unit of the values; and the values without far outliers, shape (n,).
         """
         first = count == 0
         for level in (self._fast, self._short, self._slow):
@@ -58,7 +58,9 @@ class Levels:
         slow = self._slow[rows]
         clipped = self._clipped(rows, values, count)
         short = self._short[rows] + self._weight(self._settings.short, count) * (clipped - self._short[rows])
-        return np.stack([values - slow, values - self._fast[rows], short - slow]).astype(np.float32)
+        found = np.empty((FEATURES, len(values)), np.float32)
+        found[VALUE], found[JUMP], found[SHIFT] = values - slow, values - self._fast[rows], short - slow
+        return found, clipped
 
     def inside(self, rows: slice, values: Floats) -> Bools:
         """Whether the newest values lie in the range of the earlier ones, shape (n,)."""
@@ -71,7 +73,7 @@ class Levels:
         """The values, at most `largest_residual` standard deviations from the slow level."""
         slow = self._slow[rows]
         bound = self._settings.largest_residual * np.maximum(self._spread[rows], 0.5 * self.smallest(rows))
-        clipped: Floats = np.where(count < UNCLIPPED_ROWS, values, slow + np.clip(values - slow, -bound, bound))
+        clipped: Floats = np.where(count < UNCLIPPED_ROWS, values, slow + _between(values - slow, bound))
         return clipped
 
     def smallest(self, rows: slice) -> Float32s:
@@ -87,34 +89,43 @@ class Levels:
         """Shape (n,), the fast level, which replaces a missing value."""
         return self._fast[rows]
 
-    def learn(self, rows: slice, values: Floats, count: Float32s, known: Float32s, weight: Float32s) -> None:
+    def learn(
+        self, rows: slice, values: tuple[Floats, Floats], count: Float32s, known: Float32s, weight: Float32s
+    ) -> None:
         """Let the levels and the range learn the newest values; shapes (n,).
 
         Args:
             rows: Which series.
-            values: The newest values.
+            values: The newest values, and the same without far outliers, as `features` returned them.
             count: Values before these.
             known: 1 where there is a value, else 0.
             weight: `known` times the factor on learning.
         """
         settings = self._settings
+        newest, clipped = values
         slow, spread = self._slow[rows], self._spread[rows]
-        clipped = self._clipped(rows, values, count)
         lowest, highest = self._lowest[rows], self._highest[rows]
-        np.minimum(lowest, values, out=lowest, where=known > 0)
-        np.maximum(highest, values, out=highest, where=known > 0)
-        error = values - slow
-        clipped_error = np.where(count < UNCLIPPED_ROWS, error, np.clip(error, -CLIP * spread, CLIP * spread))
+        there = known > 0
+        np.minimum(lowest, newest, out=lowest, where=there)
+        np.maximum(highest, newest, out=highest, where=there)
+        error = newest - slow
+        clipped_error = np.where(count < UNCLIPPED_ROWS, error, _between(error, CLIP * spread))
+        mean_weight = 1 / (count + 1)
         spread += (
-            self._weight(SPREAD_WEIGHT, count)
+            np.maximum(np.float32(SPREAD_WEIGHT), mean_weight)
             * weight
             * (SIGMA_RATIO * np.abs(clipped_error).astype(np.float32) - spread)
         )
-        slow += self._weight(settings.slow, count) * weight * clipped_error
-        for level, share, newest in ((self._fast, settings.fast, values), (self._short, settings.short, clipped)):
+        slow += np.maximum(np.float32(settings.slow), mean_weight) * weight * clipped_error
+        for level, share, value in ((self._fast, settings.fast, newest), (self._short, settings.short, clipped)):
             mean = level[rows]
-            mean += self._weight(share, count) * known * (newest - mean)
+            mean += np.maximum(np.float32(share), mean_weight) * known * (value - mean)
 
     @staticmethod
     def _weight(share: float, count: Float32s) -> Float32s:
         return np.maximum(np.float32(share), 1 / (count + 1))
+
+
+def _between(values: Floats, bound: Floats | Float32s) -> Floats:
+    """The values, at least `-bound` and at most `bound`; cheaper than `np.clip` for few series."""
+    return np.minimum(np.maximum(values, -bound), bound)
