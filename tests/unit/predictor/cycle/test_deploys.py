@@ -19,14 +19,16 @@ PARTITION = ("kernelcast.kernels", 0)
 SUBJECTS = [kernel_subject(name) for name in ("gemm#1", "norm#2")]
 HOUR = 3600
 DAY = 24 * HOUR
-CYCLE_SECONDS = 300
+INTERVAL_SECONDS = 150
+CYCLE_SECONDS, RARE_CYCLE_SECONDS = 300, 1800
+"""A block, and six: a cycle evaluates all blocks since the last one."""
 SETTINGS = PredictorSettings(
-    client_id="test", interval_seconds=60.0, expire_seconds=2 * HOUR, sweep_every_seconds=300.0
+    client_id="test", interval_seconds=float(INTERVAL_SECONDS), expire_seconds=2 * HOUR, sweep_every_seconds=300.0
 )
 
 
 class Site:
-    """One program with two kernels, a value a minute, and the predictor that reads it; the first kernel changes."""
+    """One program with two kernels, two values a block, and the predictor that reads it; the first kernel changes."""
 
     def __init__(self) -> None:
         self.second = 0
@@ -43,10 +45,18 @@ class Site:
     def now_ns(self) -> int:
         return (START_SECONDS + self.second) * SECOND_NS
 
-    def run(self, seconds: int, *, slow: float = 1.0, version: str | Versions = "v1", silent: bool = False) -> None:
-        for _ in range(0, seconds, CYCLE_SECONDS):
-            for _ in range(0, CYCLE_SECONDS, 60):
-                self.second += 60
+    def run(
+        self,
+        seconds: int,
+        *,
+        slow: float = 1.0,
+        version: str | Versions = "v1",
+        silent: bool = False,
+        every: int = CYCLE_SECONDS,
+    ) -> None:
+        for _ in range(0, seconds, every):
+            for _ in range(0, every, INTERVAL_SECONDS):
+                self.second += INTERVAL_SECONDS
                 if not silent:
                     self._report(slow, version)
             report = self.engine.sweep(self.log.accepted)
@@ -98,13 +108,13 @@ class Site:
 @pytest.fixture
 def deployed() -> Site:
     site = Site()
-    site.run(4 * HOUR)
+    site.run(4 * HOUR, every=RARE_CYCLE_SECONDS)
     site.run(2 * HOUR, slow=1.25, version="v2")
     return site
 
 
 def test_the_ticket_of_a_slower_deploy_lasts_for_days_and_over_later_deploys(deployed: Site) -> None:
-    deployed.run(DAY, slow=1.25, version="v2")
+    deployed.run(DAY, slow=1.25, version="v2", every=RARE_CYCLE_SECONDS)
     deployed.run(4 * HOUR, slow=1.25, version="v3")
     (begun,) = deployed.findings
     assert (begun.severity, begun.state, begun.series) == (Severity.TICKET, FindingState.OBSERVED, 1)
@@ -159,8 +169,9 @@ def test_it_lasts_while_the_program_pauses_and_is_over_when_it_has_ended(deploye
 
 def test_a_deploy_that_changes_nothing_is_no_finding() -> None:
     site = Site()
-    site.run(4 * HOUR)
-    site.run(30 * HOUR, version="v2")
+    site.run(4 * HOUR, every=RARE_CYCLE_SECONDS)
+    site.run(2 * HOUR, version="v2")
+    site.run(28 * HOUR, version="v2", every=RARE_CYCLE_SECONDS)
     assert site.findings == []
 
 
@@ -183,7 +194,7 @@ def test_the_ticket_names_the_driver_cuda_and_image_of_a_program_without_tunable
     changed: dict[str, str], text: str
 ) -> None:
     site, new = Site(), replace(OLD, **changed)
-    site.run(4 * HOUR, version=OLD)
+    site.run(4 * HOUR, version=OLD, every=RARE_CYCLE_SECONDS)
     site.run(20 * 60, silent=True)
     site.run(2 * HOUR, slow=1.25, version=new)
     site.restart()
@@ -199,7 +210,7 @@ def test_the_ticket_names_the_driver_cuda_and_image_of_a_program_without_tunable
 
 def test_deploys_that_follow_too_soon_to_be_compared_are_one() -> None:
     site = Site()
-    site.run(4 * HOUR, version=OLD)
+    site.run(4 * HOUR, version=OLD, every=RARE_CYCLE_SECONDS)
     site.run(10 * 60, slow=1.25, version=replace(OLD, driver="560.28.03"))
     site.run(2 * HOUR, slow=1.25, version=replace(OLD, driver="560.28.03", image="app:2"))
     (begun,) = site.findings
