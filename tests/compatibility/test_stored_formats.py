@@ -6,6 +6,10 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,17 +37,54 @@ def kept(before: Any, after: Any) -> bool:
     return bool(before == after)
 
 
-def source_of(revision: str, directory: Path) -> Path:
-    """The packages of the revision that added an example, from this clone's history."""
+def source_of(revision: str) -> Path:
+    """The packages of the revision that added an example, from this clone's history.
+
+    They lie in the user's cache directory, as machine code is compiled beside them with the first run.
+    """
     paths = ["log", "--diff-filter=A", "--format=%H", "--", f"tests/compatibility/{revision}/meaning.json"]
     found = subprocess.run(["git", *paths], cwd=REPOSITORY, capture_output=True, text=True, check=False)
     if found.returncode or not found.stdout.strip():
         pytest.skip(f"the history of this checkout does not reach revision {revision}")
-    archive = ["git", "archive", found.stdout.split()[-1], *ROOTS, "tests/compatibility/storage.py"]
-    packed = subprocess.run(archive, cwd=REPOSITORY, capture_output=True, check=True)
-    directory.mkdir()
-    subprocess.run(["tar", "-x"], cwd=directory, input=packed.stdout, check=True)
+    commit = found.stdout.split()[-1]
+    directory = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "kernelcast" / f"storage-{commit}"
+    if not directory.exists():
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        extract(commit, directory)
     return directory
+
+
+def extract(commit: str, directory: Path) -> None:
+    """Extract the packages of a commit; other processes see the folder only when it is complete."""
+    with tempfile.TemporaryDirectory(dir=directory.parent) as partial:
+        archive = ["git", "archive", commit, *ROOTS, "tests/compatibility/storage.py"]
+        packed = subprocess.run(archive, cwd=REPOSITORY, capture_output=True, check=True)
+        source = Path(partial) / "source"
+        source.mkdir()
+        subprocess.run(["tar", "-x"], cwd=source, input=packed.stdout, check=True)
+        with suppress(OSError):  # another process was faster
+            source.rename(directory)
+
+
+@pytest.fixture(scope="module")
+def meanings(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Any]:
+    """What this revision reads from the example of each revision, read once."""
+
+    @cache
+    def read(revision: str) -> Any:
+        examples = tmp_path_factory.mktemp(revision) / "examples"
+        shutil.copytree(EXAMPLES / revision, examples)
+        return storage.read(examples)
+
+    return read
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """This revision's examples."""
+    examples = tmp_path_factory.mktemp("written") / "examples"
+    storage.write(examples)
+    return examples
 
 
 def test_there_is_an_example_of_every_format_and_every_example_was_read() -> None:
@@ -54,16 +95,17 @@ def test_there_is_an_example_of_every_format_and_every_example_was_read() -> Non
 
 
 @pytest.mark.parametrize(("revision", "format_"), [(one, name) for one in REVISIONS for name in meaning(one)])
-def test_data_of_an_older_revision_is_read(revision: str, format_: str, tmp_path: Path) -> None:
-    shutil.copytree(EXAMPLES / revision, tmp_path / "examples")
-    found = storage.read(tmp_path / "examples")[format_]
+def test_data_of_an_older_revision_is_read(revision: str, format_: str, meanings: Callable[[str], Any]) -> None:
+    found = meanings(revision)[format_]
     assert kept(meaning(revision)[format_], found), found
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_an_older_revision_reads_this_ones_data_or_gives_the_reason(revision: str, tmp_path: Path) -> None:
-    source = source_of(revision, tmp_path / "source")
-    storage.write(tmp_path / "examples")
+def test_an_older_revision_reads_this_ones_data_or_gives_the_reason(
+    revision: str, written: Path, tmp_path: Path
+) -> None:
+    source = source_of(revision)
+    shutil.copytree(written, tmp_path / "examples")
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(str(source / root) for root in ROOTS)}
     command = [sys.executable, str(source / "tests/compatibility/storage.py"), "read", str(tmp_path / "examples")]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
