@@ -1,34 +1,40 @@
 """The live cycle scores its published forecasts."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
-from tests.unit.predictor.conftest import Fleet, device_subject
+from tests.unit.predictor.conftest import Fleet, device_subject, fast
 
 from kernelcast.predictor.cycle.memory import DetectorMemory
 from kernelcast.predictor.cycle.scores.outcomes import Outcomes
-from kernelcast.predictor.scoring.classes import CLASSES
+from kernelcast.predictor.scoring.classes import CLASSES, series_number
 from kernelcast.predictor.scoring.published import scores
-from kernelcast.predictor.settings import JudgeSettings, PredictorSettings, SeriesMatcher
+from kernelcast.predictor.settings import JudgeSettings, SeriesMatcher
 
 GPU_TEMP = "DCGM_FI_DEV_GPU_TEMP"
 TEMPERATURE = CLASSES.index("temperature")
 
 
-def watched(settings: PredictorSettings) -> Fleet:
+def watched() -> Fleet:
     judge = JudgeSettings(thresholds={GPU_TEMP: 87.0})
-    return Fleet(settings.model_copy(update={"judge": judge, "publish": (SeriesMatcher(metric=GPU_TEMP),)}))
+    return Fleet(fast().model_copy(update={"judge": judge, "publish": (SeriesMatcher(metric=GPU_TEMP),)}))
 
 
-def test_forecasts_and_probabilities_of_live_series_are_scored_by_class_and_horizon(
-    fast_settings: PredictorSettings, noise: Callable[[float], float]
-) -> None:
-    fleet = watched(fast_settings)
-    fleet.device(GPU_TEMP, lambda _second: 70.0 + noise(0.3), gpu="0")
-    fleet.device(GPU_TEMP, lambda second: min(70.0 + max(second - 300, 0) / 15, 95.0) + noise(0.3), gpu="1")
+def noise(scale: float, rng: np.random.Generator) -> float:
+    return float(rng.normal(0.0, scale))
+
+
+@pytest.fixture(scope="module")
+def scored() -> Fleet:
+    """Two GPUs after a quarter of an hour, of which one has become too hot."""
+    fleet, rng = watched(), np.random.default_rng(7)
+    fleet.device(GPU_TEMP, lambda _second: 70.0 + noise(0.3, rng), gpu="0")
+    fleet.device(GPU_TEMP, lambda second: min(70.0 + max(second - 300, 0) / 15, 95.0) + noise(0.3, rng), gpu="1")
     fleet.run(900)
-    scoring = fleet.cycle.outcomes.scoring
+    return fleet
+
+
+def test_forecasts_and_probabilities_of_live_series_are_scored_by_class_and_horizon(scored: Fleet) -> None:
+    scoring = scored.cycle.outcomes.scoring
     claims = scoring.breaches.cells["count"][TEMPERATURE]
 
     assert scoring.intervals.cells["count"][TEMPERATURE, 0] >= 2
@@ -42,34 +48,27 @@ def test_forecasts_and_probabilities_of_live_series_are_scored_by_class_and_hori
     assert all(np.isfinite(one.value) for one in scores(scoring))
 
 
-def test_scores_continue_under_the_same_series_after_a_restart(
-    fast_settings: PredictorSettings, noise: Callable[[float], float]
-) -> None:
-    before, after = watched(fast_settings), watched(fast_settings)
-    for fleet, gpus in ((before, ("0", "1")), (after, ("1", "0"))):
-        for gpu in gpus:
-            fleet.device(GPU_TEMP, lambda _second: 70.0 + noise(0.3), gpu=gpu)
-    before.run(400)
-    after.second = before.second
-    after.run(200)
-    pending = before.cycle.outcomes.scoring.breaches.pending
-    counted = before.cycle.outcomes.scoring.breaches.cells["count"].sum()
+def test_scores_continue_under_the_same_series_after_a_restart(scored: Fleet) -> None:
+    after, rng = watched(), np.random.default_rng(8)
+    for gpu in ("1", "0"):
+        after.device(GPU_TEMP, lambda _second: 70.0 + noise(0.3, rng), gpu=gpu)
+    after.second = scored.second
+    after.run(150)
+    pending = scored.cycle.outcomes.scoring.breaches.pending
+    counted = scored.cycle.outcomes.scoring.breaches.cells["count"].sum()
     assert len(pending) > 0
-    after.cycle.outcomes.scoring.load(before.cycle.outcomes.scoring.dump())
-    known = set(pending.columns["series"].tolist())
-    after.run(400)
+    after.cycle.outcomes.scoring.load(scored.cycle.outcomes.scoring.dump())
+    known = {series_number(subject.metric, subject.labels) for subject in scored.series}
+    assert set(pending.columns["series"].tolist()) <= known
+    after.run(150)
 
     assert after.cycle.outcomes.scoring.breaches.cells["count"].sum() > counted
     assert set(after.cycle.outcomes.scoring.breaches.pending.columns["series"].tolist()) <= known
 
 
-def test_horizons_that_change_keep_the_scores_of_the_others(
-    fast_settings: PredictorSettings, noise: Callable[[float], float]
-) -> None:
-    fleet = watched(fast_settings)
-    fleet.device(GPU_TEMP, lambda _second: 70.0 + noise(0.3))
-    fleet.run(600)
-    outcomes = fleet.cycle.outcomes
+def test_horizons_that_change_keep_the_scores_of_the_others(scored: Fleet) -> None:
+    outcomes = Outcomes((60.0, 300.0), scored.cycle.block_seconds, lambda _row: None)
+    outcomes.scoring.load(scored.cycle.outcomes.scoring.dump())
     counted = outcomes.scoring.breaches.cells["count"][TEMPERATURE, 0]
     outcomes.use_horizons((60.0, 120.0, 600.0))
 

@@ -28,7 +28,7 @@ Durations = Callable[[int, int, str], float]
 
 
 class Job:
-    """Ranks of one program whose steps take a block each, and an engine; a cycle follows each report."""
+    """Ranks of one program whose steps take a block each, and an engine with a cycle at the end of each block."""
 
     def __init__(self, ranks: int, kernels: Callable[[int], tuple[str, ...]], duration: Durations) -> None:
         self.second = 0
@@ -58,6 +58,8 @@ class Job:
             self.second += REPORT_SECONDS
             bodies = [each.body for each in encode(EXPORTER, self.samples(), scope="test")]
             self.engine.take(bodies, [PARTITION] * len(bodies), {PARTITION: self.second})
+            if self.second % BLOCK_SECONDS:
+                continue
             found = [one for one in self.engine.sweep().findings if one.cause is Cause.STRAGGLER]
             for one in found:
                 self.found.setdefault(int(dict(one.labels)["rank"]), []).append(one)
