@@ -22,7 +22,7 @@ from kernelcast.wire.identity import Versions, labels
 EXPORTER = Resource((("service.instance.id", "n1"), ("service.name", "kernelcast-exporter")))
 PARTITION: Partition = ("kernelcast.device", 0)
 HOUR = 3600
-STEP_SECONDS, CYCLE_SECONDS, LENGTH_SECONDS = 30, 60, 10_800
+STEP_SECONDS, CYCLE_SECONDS, LENGTH_SECONDS = 30, 150, 10_800
 FAULT_SECONDS = 2 * HOUR
 POWER_BRAKE = 0x80
 KERNELS = ("gemm#1", "norm#2", "relu#3")

@@ -17,7 +17,7 @@ from kernelcast.wire.identity import labels
 EXPORTER = Resource((("service.instance.id", "n1"), ("service.name", "kernelcast-exporter")))
 PARTITION: Partition = ("kernelcast.device", 0)
 HOUR = 3600
-STEP_SECONDS, CYCLE_SECONDS, LENGTH_SECONDS = 30, 60, 7 * HOUR
+STEP_SECONDS, CYCLE_SECONDS, LENGTH_SECONDS = 30, 300, 7 * HOUR
 LAUNCHES = 10
 DEPLOYED_SECONDS = 2 * HOUR
 
