@@ -46,7 +46,7 @@ class Episodes:
         return np.where(inside, np.float32(self._settings.frozen), np.float32(1))
 
     def pass_interval(self, rows: slice) -> tuple[Float32s, Float32s]:
-        """As `step` without any evidence, for series none of which is in an episode."""
+        """Count an interval without any evidence, for series outside of episodes; returns score and onset, 0."""
         for since in (self._calm, self._since_notice, self._since_alarm):
             since[rows] += 1
         nothing: Float32s = np.zeros(len(self.age[rows]), np.float32)

@@ -77,7 +77,7 @@ class AnomalyEvidence:
 
 
 class LearntInterval(NamedTuple):
-    """What `EvidenceModel.gather` has computed of an interval for `learn`.
+    """Results of `EvidenceModel.gather` that `learn` uses.
 
     Attributes:
         peaks: Of the levels' features, and of the deviation from the season where there is one.

@@ -190,7 +190,7 @@ UNITS = [(1e-6, 0.0), (0.3, -1e3), (1.0, 1e3), (1e9, 17.0)]
 @pytest.fixture(scope="module")
 def units() -> dict[str, dict[str, Floats]]:
     """Results of the same noise with a step, by seed and unit."""
-    panels = {}
+    panels: dict[str, Floats] = {}
     for seed in (1, 2):
         panel = changed(noise(seed, 150, 3), slice(130, 131), 20)
         panels |= {f"{seed}": panel} | {f"{seed} {unit}": (panel + unit[1]) * unit[0] for unit in UNITS}

@@ -198,7 +198,8 @@ def add_other_kernels(host: Callable[[str], Host]) -> None:
 @pytest.fixture(scope="module")
 def hosts() -> dict[str, Host]:
     """Every scenario as a host of one fleet, after it has run."""
-    fleet, found = Fleet(fast()), {}
+    fleet = Fleet(fast())
+    found: dict[str, Host] = {}
 
     def host(name: str) -> Host:
         return found.setdefault(name, Host(fleet, name))
