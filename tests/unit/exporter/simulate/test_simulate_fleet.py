@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -42,6 +42,9 @@ KEPT = frozenset(map(id, WATCHED))
 """Rows of the catalogue exist once; to compare their fields would take longer than to simulate the fleet."""
 
 
+SIZES: Mapping[str, Any] = {"gpus": 4, "kernels": 8, "rate": 400.0}
+
+
 class Watched:
     """A fleet that was polled every ten seconds, with its reports."""
 
@@ -51,7 +54,7 @@ class Watched:
             for text in faults
         )
         self.fleet = SimulatedFleet(
-            SimulationSettings(**{"gpus": 4, "kernels": 8, "rate": 400.0, **numbers}, faults=chosen), start_ns=START
+            SimulationSettings(**{**SIZES, "step_seconds": min(every, 5.0), **numbers}, faults=chosen), start_ns=START
         )
         self.batches: list[SourceBatch] = []
         for step in range(1, int(seconds / every) + 1):
@@ -118,7 +121,7 @@ def test_same_seed_and_start_give_the_same_fleet_and_another_seed_another() -> N
 
 
 def test_when_it_is_polled_changes_nothing() -> None:
-    often, seldom = Watched(seconds=120, every=1), Watched(seconds=120, every=60)
+    often, seldom = (Watched(seconds=120, every=every, step_seconds=1.0) for every in (1, 60))
     assert often.batches[-1].samples == seldom.batches[-1].samples
     totals = [
         [(row.kernel, row.launches, row.durations) for report in watched.batches[-1].reports for row in report.rows]
@@ -214,14 +217,14 @@ def test_a_slow_slowdown_breaches_when_it_passes_a_fifth() -> None:
 
 
 def test_a_leak_fills_memory_and_the_program_restarts_when_it_is_full() -> None:
-    watched = Watched("memory-leak:gpu=1,start=60s,rate=6000", every=1, gpus=2)
+    watched = Watched("memory-leak:gpu=1,start=60s,rate=18000", seconds=330, every=1, gpus=2)
     used = watched.series(device.FB_USED, gpu=1)
     assert set(watched.series(device.FB_USED, gpu=0)) == {used[0]}
-    assert used[160] - used[100] == pytest.approx(6000, abs=2)
+    assert used[160] - used[100] == pytest.approx(18_000, abs=6)
     (record,) = watched.truth("memory-leak")
     total = used[0] + watched.series(device.FB_FREE, gpu=1)[0]
     assert record["breach_seconds"] == first(used, lambda value: value >= total, every=1)
-    assert record["breach_seconds"] == pytest.approx(60 + (total - used[0]) / 100, abs=2)
+    assert record["breach_seconds"] == pytest.approx(60 + (total - used[0]) / 300, abs=2)
     ended = [report for batch in watched.batches for report in batch.reports if report.final]
     assert {report.device.gpu for report in ended} == {"1"}
 
