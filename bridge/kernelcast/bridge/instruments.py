@@ -136,7 +136,9 @@ def sample_names(registry: CollectorRegistry) -> frozenset[str]:
 
 def last_of_each(message: np.ndarray[tuple[int], np.dtype[np.int32]]) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
     """Index of each message's last point; points are in the order of their messages."""
-    return np.flatnonzero(np.append(message[1:] != message[:-1], np.ones(min(len(message), 1), np.bool_)))
+    last = np.ones(len(message), np.bool_)
+    np.not_equal(message[1:], message[:-1], out=last[:-1])
+    return last.nonzero()[0]
 
 
 def _histogram(row: Metric, bounds: tuple[float, ...], registry: CollectorRegistry) -> Histogram:

@@ -265,9 +265,10 @@ class Accumulator:
         pause: it is read again, or a clock was set back and no other replica has had a point in between. Example: a
         bridge takes two partitions over, and the same batch has old points of the one and new points of the other.
         """
-        columns, grown_topics = self.rows.columns, np.append(self.scopes == GROWN_TOPIC, False)
+        columns, grown_topics = self.rows.columns, self.scopes == GROWN_TOPIC
         if not grown_topics.any():
             return {}
+        grown_topics = np.append(grown_topics, False)
         known = np.unique(points.row[points.row >= 0]).astype(np.int64)
         begin_ns = np.where(points.start_ns == 0, points.time_ns, points.start_ns)
         newer = np.flatnonzero((points.row >= 0) & (begin_ns > columns.last_ns[points.row]))

@@ -263,10 +263,12 @@ class Adoption:
         owner's snapshot would show this.
         """
         rows, columns = self._rows.in_use(), self._rows.columns
-        rows = rows[(columns.flags[rows] & (PENDING | RESTING)) == PENDING]
-        stays = columns.append_ms[rows] - columns.moved_ms[rows] > self._hold_ms
+        pending: Int64Array = rows[(columns.flags[rows] & (PENDING | RESTING)) == PENDING]
+        if not len(pending):
+            return pending
+        stays = columns.append_ms[pending] - columns.moved_ms[pending] > self._hold_ms
         patience_ms = self._hold_ms + np.where(stays, 0, RETURN_MS)
-        overdue: Int64Array = rows[columns.moved_ms[rows] < newest_append_ms - patience_ms]
+        overdue: Int64Array = pending[columns.moved_ms[pending] < newest_append_ms - patience_ms]
         return overdue
 
     def _gapped(self, grown: Collection[int]) -> Int64Array:

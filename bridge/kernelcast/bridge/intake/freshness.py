@@ -4,8 +4,6 @@ import contextlib
 from collections import Counter, deque
 from typing import Final
 
-import numpy as np
-
 from kernelcast.bridge.clock import Clock
 from kernelcast.bridge.instruments import Instruments, last_of_each
 from kernelcast.bridge.intake.batch import MessageBatch
@@ -38,11 +36,12 @@ class Freshness:
         append_ms, partitions = batch.columns.append_ms.tolist(), batch.columns.partition.tolist()
         points, ahead, slowest = Counter[str](), dict[str, float](), dict[str, int]()
         for columns in (decoded.numbers, decoded.histograms):
-            last = last_of_each(columns.message)
-            found = (columns.message[last], columns.time_ns[last], np.diff(last, prepend=-1))
-            for message, time_ns, count in zip(*(column.tolist() for column in found), strict=True):
+            last, before = last_of_each(columns.message), -1
+            found = (columns.message[last], columns.time_ns[last], last)
+            for message, time_ns, at in zip(*(column.tolist() for column in found), strict=True):
                 topic = topics[message]
-                points[topic] += count
+                points[topic] += at - before
+                before = at
                 ahead_seconds = time_ns / 1e9 - append_ms[message] / 1e3
                 ahead[topic] = max(ahead.get(topic, ahead_seconds), ahead_seconds)
                 if partitions[message] in exposed:

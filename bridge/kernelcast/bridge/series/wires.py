@@ -71,8 +71,8 @@ class Wires:
 
     def unknown(self, numbers: Int32Array) -> Int32Array:
         """Return the numbers that have no slot and no reason for refusal yet, each once."""
-        found: Int32Array = np.unique(numbers[self.columns.slot[numbers] == -UNKNOWN])
-        return found
+        found: Int32Array = numbers[self.columns.slot[numbers] == -UNKNOWN]
+        return np.unique(found) if len(found) else found
 
     def seen_in(self, partition: int) -> BoolArray:
         """Return a mask of the numbers last seen in a partition."""

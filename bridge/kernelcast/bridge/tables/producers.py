@@ -131,6 +131,8 @@ class Producers:
     def take_conflicts(self) -> Conflicts:
         """Return the signs of shared identities since the last call."""
         conflicts = self.columns.conflicts
+        if not conflicts[: self.used].any():
+            return []
         rows = np.flatnonzero(conflicts[: self.used].any(axis=1))
         counts = conflicts[rows].tolist()
         named = [(self._names[row], signs) for row, signs in zip(rows.tolist(), counts, strict=True)]
