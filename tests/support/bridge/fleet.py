@@ -188,6 +188,7 @@ class Site:
     deltas: DeltaSettings | None = None
     rules: PointRules = DEFAULT_RULES
     starter: Starter = run_at_once
+    _exposed: tuple[int, dict[SeriesKey, float]] = field(init=False, default_factory=lambda: (-1, {}))
 
     def __post_init__(self) -> None:
         self.selection = Selection(self.decoder, self.formats)
@@ -233,6 +234,12 @@ class Site:
     def read_all(self) -> None:
         while self.intake.step():
             pass
+
+    def exposed(self) -> dict[SeriesKey, float]:
+        """The samples of its page, which is encoded again once the store's version has risen, as `Exposition` does."""
+        if self._exposed[0] != self.store.version:
+            self._exposed = self.store.version, samples(page(self.store))
+        return self._exposed[1]
 
     def own(self, name: str, **labels: str) -> float | None:
         return self.registry.get_sample_value(name, labels)

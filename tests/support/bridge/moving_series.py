@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from tests.support.bridge.delta_streams import Delta, sums
-from tests.support.bridge.fleet import LAUNCHES, Site, launches, page, samples
+from tests.support.bridge.fleet import LAUNCHES, Site, launches
 from tests.support.bridge.list_kafka import ListKafka, ManualClock, SkewedClock, StateLog
 
 from kernelcast.bridge.delta.persistence.background import Starter, run_at_once
@@ -102,15 +102,33 @@ class Group:
         """Have a series' next delta begin before its last one has ended."""
         self._sold_ns[name] -= nanoseconds
 
-    def live(self, seconds: int, where: dict[str, int]) -> None:
-        """Let time pass: each second every series is written to its partition, and every bridge takes a step."""
-        for _ in range(seconds):
+    def live(self, seconds: int, where: dict[str, int], *, every: int = 1) -> None:
+        """Let time pass: each second every series is written to its partition, and every bridge takes a step.
+
+        Args:
+            seconds: How long.
+            where: The partition of each series.
+            every: Bridges take a step in the first second, then after as many, and in the last one. More than 6 would
+                be a pause of the process. 5 leaves snapshots when they are due.
+        """
+        for second in range(seconds):
             self.clock.seconds += 1
             for name, partition in where.items():
                 self.write(partition, name)
                 self.sell(partition, name)
             self.write_more(where)
-            self.step()
+            if second % every == 0 or second == seconds - 1:
+                self.step()
+
+    def live_long(self, seconds: int, where: dict[str, int], *, after: int = 0) -> None:
+        """Let time pass, with few steps where nothing happens: after some seconds, until half a minute before the end.
+
+        A series that moves is held for 79 s, so 90 s after a move nothing happens any more.
+        """
+        first, last = min(after, seconds), min(30, max(seconds - after, 0))
+        self.live(first, where)
+        self.live(seconds - first - last, where, every=5)
+        self.live(last, where)
 
     def write_more(self, where: dict[str, int]) -> None:
         """Write what a kind of group has besides counters and deltas, each second."""
@@ -130,9 +148,7 @@ class Group:
     def shown(self, site: Site, metric: str = LAUNCHES) -> dict[str, float]:
         """The exposed values of a bridge, by series."""
         label = "kernel" if metric == LAUNCHES else "kind"
-        return {
-            dict(labels)[label]: value for (name, labels), value in samples(page(site.store)).items() if name == metric
-        }
+        return {dict(labels)[label]: value for (name, labels), value in site.exposed().items() if name == metric}
 
     def look(self) -> None:
         """Compare the exposed values with the previous ones."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE
 from tests.support.bridge.delta_streams import request
-from tests.support.bridge.fleet import LAUNCHES, Site, page, samples
+from tests.support.bridge.fleet import LAUNCHES, Site
 from tests.support.bridge.moving_series import ORDERS, STEP_NS, Group
 
 OLD, LIVE, NEW, LATER = 0, 1, 2, 3
@@ -34,7 +34,7 @@ class Growing(Group):
     def look(self) -> None:
         """Compare the exposed values with the previous ones."""
         for site in self.bridges:
-            for (metric, labels), value in samples(page(site.store)).items():
+            for (metric, labels), value in site.exposed().items():
                 if metric in {LAUNCHES, ORDERS, LATENCY}:
                     name = dict(labels)["kernel" if metric == LAUNCHES else "kind"]
                     last = self._last.get((metric, name), 0.0)
@@ -69,7 +69,7 @@ def growing(*, seconds_before: int = 30, partitions: Iterable[int] = (OLD, LIVE)
     for number in partitions:
         group.kafka.logs["kernels", number] = []
     first, second = group.bridge(OLD), group.bridge(LIVE)
-    group.live(seconds_before, BEFORE)
+    group.live_long(seconds_before, BEFORE)
     assert group.drops == []
     return group, first, second
 
@@ -83,8 +83,7 @@ def grow(group: Group, *partitions: int) -> None:
 def counted(group: Group, site: Site, metric: str) -> dict[str, float]:
     """The exposed values of a metric, by series."""
     if metric == LATENCY:
-        shown = samples(page(site.store)).items()
-        return {dict(labels)["kind"]: value for (name, labels), value in shown if name == metric}
+        return {dict(labels)["kind"]: value for (name, labels), value in site.exposed().items() if name == metric}
     return group.shown(site, metric)
 
 
@@ -367,7 +366,7 @@ def test_the_total_has_what_was_counted_elsewhere_when_a_series_returns_to_its_f
     group, first, second = growing()
     grow(group, NEW)
     group.give(second, NEW)
-    group.live(seconds_elsewhere, AFTER)
+    group.live_long(seconds_elsewhere, AFTER, after=90)
     group.live(110, BEFORE)
     count = 140 + seconds_elsewhere
     assert (group.shown(first, ORDERS), group.shown(second, ORDERS)) == ({"gemm": count}, {"relu": count})
@@ -394,7 +393,7 @@ def test_the_total_has_points_that_kafka_received_late_in_the_partition_that_its
     group.live(5, AFTER)
     group.take(first, LIVE, NEW)
     group.give(second, LIVE, NEW)
-    group.live(seconds, AFTER)
+    group.live_long(seconds, AFTER, after=90)
     first.kafka.at_once = at_once
     for record in kept:
         group.kafka.write("kernels", OLD, record.body, group.clock.now_ns() // 1_000_000, keyed=b"gemm")
@@ -482,7 +481,7 @@ def test_a_total_that_moved_goes_on_when_its_process_was_started_again_after_a_w
     grow(group, NEW)
     group.give(second, NEW)
     group.live(120, AFTER)
-    group.live(silent_seconds, {"relu": LIVE})
+    group.live_long(silent_seconds, {"relu": LIVE})
     group.set_back("gemm", behind_seconds * STEP_NS - 1_000_000)
     group.live(110, AFTER)
     assert group.shown(second, ORDERS) == group.sold
@@ -520,7 +519,7 @@ def lagging(seconds: int) -> tuple[Growing, Site, Site]:
     group.live(10, BEFORE)
     grow(group, NEW)
     group.give(second, NEW)
-    group.live(seconds, AFTER)
+    group.live_long(seconds, AFTER, after=90)
     return group, first, second
 
 
@@ -580,7 +579,7 @@ def test_a_writer_that_finds_the_added_partitions_later_is_held_for_as_long() ->
     group, _, second = growing()
     grow(group, NEW)
     group.give(second, NEW)
-    group.live(290, BEFORE | {"silu": NEW})
+    group.live_long(290, BEFORE | {"silu": NEW}, after=90)
     assert group.shown(second).keys() == {"relu", "silu"}
     group.live(70, AFTER | {"silu": NEW})
     assert "gemm" not in group.shown(second)
