@@ -13,8 +13,10 @@ from tests.faults.world import Operation, Setting
 from tests.service.require import binary
 
 pytestmark = pytest.mark.service
-NAMES: Final = ("1/0", "1/1", "1/2")
-"""Drawn from the operations that the model has, too."""
+NAMES: Final = ("1/0", "1/1")
+"""Drawn from the operations that the model has, too: a group whose bridges are rolled and which gets messages again,
+and shares of which one is suspended while producers fall silent and have twins. `make nightly` runs 18 others; leaders
+that are lost and producers that are restarted are in `tests/service/bridge/test_bridge_faults.py` as well."""
 UPGRADE: Final = Schedule(
     Setting("group", 2, 2, 2),
     (
