@@ -2,12 +2,11 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Final, Self
 
 import pytest
+import structlog
 from tests.faults import run
 from tests.faults.cluster import SESSION_SECONDS
 from tests.faults.examples import EXAMPLES, LEFT_OUT
@@ -32,8 +31,19 @@ class OneProcess:
         return map(do, numbers)
 
 
-SCHEDULES: Final = 500
-PROCESSES: Final = 2
+SCHEDULES: Final = (*range(150), 290)
+"""Numbers of those of seed `ci`; `make nightly` runs 10,000 of another seed. With a defect of `defects` put back, the
+first 150 find five of the seven, and number 290 finds the old partition that is read again. No schedule below 500 finds
+the values of a partition that is catching up; the recorded one does."""
+
+
+@pytest.fixture
+def _silent() -> Iterator[None]:
+    """Nothing is logged: faults make the bridges warn all the time."""
+    before = structlog.get_config()
+    quiet()
+    yield
+    structlog.configure(**before)
 
 
 @pytest.mark.parametrize("schedule", EXAMPLES.values(), ids=list(EXAMPLES))
@@ -41,14 +51,11 @@ def test_recorded_schedules_that_broke_an_invariant_pass(schedule: Schedule) -> 
     assert schedule.finding() == ("", "")
 
 
-@pytest.mark.timeout(1200)  # a minute and a half of processor time, beside other tests
-def test_no_random_schedule_breaks_an_invariant(compiled: None) -> None:
-    with get_context("spawn").Pool(PROCESSES, initializer=quiet) as pool:
-        found: list[Outcome] = [
-            one
-            for one in pool.imap_unordered(partial(outcome, seed="ci", without=LEFT_OUT), range(SCHEDULES), 10)
-            if one.kind
-        ]
+@pytest.mark.timeout(600)  # half a minute of processor time, beside other tests
+@pytest.mark.usefixtures("loaded", "_silent")
+def test_no_random_schedule_breaks_an_invariant() -> None:
+    outcomes = (outcome(number, seed="ci", without=LEFT_OUT) for number in SCHEDULES)
+    found = [one for one in outcomes if one.kind]
     listed = "\n".join(f"{one.number}: {one.kind}: {one.detail} {one.schedule.plain()}" for one in found)
     assert not found, listed
 
