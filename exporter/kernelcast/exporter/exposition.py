@@ -5,6 +5,7 @@ prometheus_client is not used, because its counters all end with `_total`, and D
 
 import threading
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Final
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -68,18 +69,15 @@ def render(samples: Iterable[Sample]) -> bytes:
         if sample.metric.exposed and sample.value is not None:
             families.setdefault(sample.metric, []).append(sample)
     lines: list[str] = []
-    texts: dict[Labels, str] = {}  # samples of one GPU or kernel in many families have the same labels
     for metric, own in families.items():
         lines.append(f"# HELP {metric.prometheus_name} {_escape_help(metric.help)}")
         lines.append(f"# TYPE {metric.prometheus_name} {_TYPES[metric.kind]}")
         for sample in own:
-            labels = texts.get(sample.attributes)
-            if labels is None:
-                labels = texts[sample.attributes] = _labels(sample.attributes)
-            lines.extend(_lines(sample, labels))
+            lines.extend(_lines(sample, _labels(sample.attributes)))
     return "".join(f"{line}\n" for line in lines).encode(errors="replace")
 
 
+@lru_cache(maxsize=4_096)  # samples of one GPU or kernel have the same labels in many families, and in each interval
 def _labels(attributes: Labels) -> str:
     return ",".join(f'{key}="{_escape(value)}"' for key, value in attributes)
 

@@ -70,7 +70,7 @@ def simulate(
     every: int = 30,
     start_ns: int = 1_760_000_000 * SECOND_NS,
     metrics: Collection[str] | None = None,
-    stop: Stop | None = None,
+    step_seconds: float = 5.0,
 ) -> Watched:
     """Let a fleet of one node with two GPUs run.
 
@@ -80,14 +80,22 @@ def simulate(
         every: Time between two moments.
         start_ns: When it begins, Unix nanoseconds.
         metrics: Names of metrics that are kept, of histograms also with suffix; None keeps all.
-        stop: A service that is stopped.
+        step_seconds: How finely time is simulated.
     """
-    fleet = Fleet(*faults, start_ns=start_ns, metrics=metrics)
-    watched = Watched()
-    for moment in range(1, seconds // every + 1):
-        down = (stop.service,) if stop is not None and moment * every >= stop.after else ()
-        watched.add(fleet.lines(start_ns + moment * every * SECOND_NS, down))
+    fleet = Fleet(*faults, start_ns=start_ns, metrics=metrics, step_seconds=step_seconds)
+    (watched,) = watch(fleet, (None,), seconds=seconds, every=every)
     return watched
+
+
+def watch(fleet: "Fleet", stops: Sequence[Stop | None], *, seconds: int, every: int = 30) -> list[Watched]:
+    """Let a fleet run once; return its series as they are with each of some services stopped, and with none."""
+    pages = [(stop, fleet.page(), Watched()) for stop in stops]
+    for moment in range(1, seconds // every + 1):
+        measured = fleet.measure(fleet.start_ns + moment * every * SECOND_NS)
+        for stop, page, watched in pages:
+            down = (stop.service,) if stop is not None and moment * every >= stop.after else ()
+            watched.add(page.lines(measured, down))
+    return [watched for _, _, watched in pages]
 
 
 class Fleet:
@@ -118,10 +126,19 @@ class Fleet:
         )
         self.hosts = tuple(f"sim-node-{number}" for number in range(nodes))
         source = SimulatedFleet(settings, start_ns=start_ns)
-        self._kafka_answered_ns = start_ns
-        self._kept: list[tuple[str, str]] = []
+        self.start_ns = start_ns
         self._metrics = metrics
         self._pipeline = Pipeline([source], Aggregator(max_kernels=None), Unpublished())  # type: ignore[arg-type]
+        self._page = self.page()
+
+    def page(self) -> "FleetPage":
+        """A page about this fleet, with services of its own."""
+        return FleetPage(self.hosts, self.start_ns, self._metrics)
+
+    def measure(self, now_ns: int) -> "Measured":
+        """What the exporters measure at a moment, Unix nanoseconds."""
+        tick = self._pipeline.tick(now_ns)
+        return Measured(tick, list(_chosen(_measured(tick, self._metrics), self._metrics)))
 
     def lines(self, now_ns: int, down: Sequence[str] = ()) -> list[tuple[str, str]]:
         """Every series and its value at a moment, Unix nanoseconds.
@@ -130,19 +147,40 @@ class Fleet:
             now_ns: The moment.
             down: Services that are stopped; `node` is the last node, `exporter` the daemon on it.
         """
-        tick = self._pipeline.tick(now_ns)
-        dead = self.hosts[-1] if {"node", "exporter"} & {*down} else ""
-        lines = self._chosen(_measured(tick, self._metrics))
-        measured = [(series, value) for series, value in lines if not dead or host_of(series) != dead]
-        if "kafka" not in down:
-            self._kept, self._kafka_answered_ns = measured, now_ns
-        outage_seconds = (now_ns - self._kafka_answered_ns) / SECOND_NS
-        services = [*_services(tick, self.hosts, down), *_of_kafka(self.hosts, outage_seconds)]
-        return [*self._kept, *self._chosen(services)]
+        return self._page.lines(self.measure(now_ns), down)
 
-    def _chosen(self, lines: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-        wanted = self._metrics
-        return ((series, value) for series, value in lines if wanted is None or name_of(series) in wanted)
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One interval of a fleet's exporters, and the series in it."""
+
+    tick: Tick
+    lines: Sequence[tuple[str, str]]
+
+
+class FleetPage:
+    """The series of a fleet and of the services that alerts read, some of which may be stopped."""
+
+    def __init__(self, hosts: Sequence[str], start_ns: int, metrics: Collection[str] | None) -> None:
+        self._hosts = hosts
+        self._metrics = metrics
+        self._kafka_answered_ns = start_ns
+        self._kept: list[tuple[str, str]] = []
+
+    def lines(self, measured: Measured, down: Sequence[str]) -> list[tuple[str, str]]:
+        """Every series and its value; see `Fleet.lines`."""
+        tick = measured.tick
+        dead = self._hosts[-1] if {"node", "exporter"} & {*down} else ""
+        if "kafka" not in down:
+            self._kept = [(series, value) for series, value in measured.lines if not dead or host_of(series) != dead]
+            self._kafka_answered_ns = tick.time_ns
+        outage_seconds = (tick.time_ns - self._kafka_answered_ns) / SECOND_NS
+        services = [*_services(tick, self._hosts, down), *_of_kafka(self._hosts, outage_seconds)]
+        return [*self._kept, *_chosen(services, self._metrics)]
+
+
+def _chosen(lines: Iterable[tuple[str, str]], metrics: Collection[str] | None) -> Iterator[tuple[str, str]]:
+    return ((series, value) for series, value in lines if metrics is None or name_of(series) in metrics)
 
 
 @cache
