@@ -195,13 +195,22 @@ class KafkaServer(ServerProcess):
         return self.start(self.ready)
 
 
+SHARED_PROPERTIES: Final = """
+broker.session.timeout.ms=3600000
+broker.heartbeat.interval.ms=5000
+metadata.max.idle.interval.ms=0
+"""
+"""The last line of a name counts. A pause is no death, and a node by itself needs to know of no other that it lives:
+without heartbeats and empty records every half second, it takes half of the processor time while nobody uses it."""
+
+
 class SharedKafka(KafkaServer):
     """A node that can be frozen while no test uses it: then it takes no processor time, and clients wait."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
         with self._properties.open("a") as file:
-            file.write("broker.session.timeout.ms=3600000\n")  # the last line of a name counts: a pause is no death
+            file.write(SHARED_PROPERTIES)
 
     def freeze(self) -> None:
         """Stop it until `thaw`, if it runs."""

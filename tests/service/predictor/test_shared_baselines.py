@@ -29,7 +29,7 @@ from kernelcast.wire.cloudevents import decode_event
 from kernelcast.wire.events import finding_from
 from kernelcast.wire.findings import Finding, Severity
 from kernelcast.wire.identity import labels
-from kernelcast.wire.topics import BASELINES, DEADLETTER, FINDINGS, KERNELS
+from kernelcast.wire.topics import BASELINES, DEADLETTER, DEFAULT_PARTITIONS, FINDINGS, KERNELS
 
 pytestmark = pytest.mark.service
 
@@ -106,7 +106,7 @@ def findings(kafka: KafkaSettings) -> list[Finding]:
 def test_two_predictors_share_baselines_name_the_slow_gpu_and_a_restart_writes_nothing_again(
     shared_kafka: Broker,
 ) -> None:
-    topics(shared_kafka)
+    topics(shared_kafka, partitions=DEFAULT_PARTITIONS)
     kafka = KafkaSettings(bootstrap_servers=shared_kafka.bootstrap_servers, properties=RANGE)
     Decoder.warm_up()
     nodes = Nodes(kafka)
