@@ -3,18 +3,22 @@
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.service.conftest import Broker
 from tests.service.emptying import emptied
 from tests.service.loop import truth
 from tests.service.loop.truth import Truth
+from tests.service.nursery import ForkedServer
 from tests.service.require import binary, shared_data
 from tests.service.servers import PrometheusServer, ServerProcess, stopping, wait_for
-from tests.service.stack import KERNELCAST, kernelcast
+from tests.service.stack import KERNELCAST, Stack, kernelcast
 from tests.support.exporter import recording_truth
 from tests.support.service.programs import topics
 
@@ -31,12 +35,23 @@ RECORDINGS = {
     "amd": ("kineto", ("kineto", "mi250_minitoy.json.gz")),
     "nsys": ("nsys", ("nsys", "cloverleaf-a100.sqlite")),
 }
+BY_A_DEMO = "nsys"
+"""The recording of this kind that a demo replays; another test's demo replays one of the other kind."""
+PUBLISHED = "published.json"
 
 
 def recording(name: str) -> tuple[str, Path, Truth]:
     kind, parts = RECORDINGS[name]
     path = shared_data(*parts)
     return kind, path, (truth.kineto if kind == "kineto" else truth.nsys)(path)
+
+
+def value(prometheus: PrometheusServer, expression: str) -> float | None:
+    """The one value that an expression has; None before Prometheus is up."""
+    try:
+        return prometheus.scalar(expression)
+    except OSError:
+        return None
 
 
 class RunningDemo:
@@ -59,10 +74,7 @@ class RunningDemo:
         return found.group(1) if found else None
 
     def value(self, expression: str) -> float | None:
-        try:
-            return self.prometheus.scalar(expression)
-        except OSError:
-            return None  # Prometheus is not up yet
+        return value(self.prometheus, expression)
 
     def stop(self) -> dict[str, object]:
         assert self.process.stop(60) == 0, self.process.tail()
@@ -97,11 +109,13 @@ def test_launches_and_gpu_time_in_prometheus_equal_those_in_the_trace_at_its_spe
 
 @dataclass(frozen=True)
 class Replayed:
-    """A recording, and what Prometheus held once a demo had replayed all of it at full speed."""
+    """A recording, and what Prometheus held once all of it had been replayed at full speed."""
 
     kind: str
     path: Path
     expected: Truth
+    published: Mapping[str, object]
+    printed: str
     counts: Samples
     sums: Samples
     states: Samples
@@ -109,45 +123,78 @@ class Replayed:
     beside_kernels: Mapping[str, float | None]
 
 
+@contextmanager
+def demo_of(directory: Path, broker: Broker, kind: str, path: Path) -> Iterator[tuple[PrometheusServer, ServerProcess]]:
+    """A demo that replays a recording at full speed; its Prometheus, and the demo."""
+    demo = RunningDemo(directory, broker, f"{kind}:{path}", "--kernels", "all", "--speed", "max")
+    with stopping(demo.process):
+        demo.start()
+        yield demo.prometheus, demo.process
+        summary = demo.stop()
+    assert summary["kernels"]["prometheus_launches"] == summary["published"]["kernels"]  # type: ignore[index]
+
+
+@contextmanager
+def parts_of(
+    directory: Path, broker: Broker, kind: str, path: Path
+) -> Iterator[tuple[PrometheusServer, ServerProcess]]:
+    """What carries a demo's replay to Prometheus, without the rest: the command `replay`, Kafka and a bridge."""
+    topics(broker)
+    with Stack(directory, broker.bootstrap_servers) as stack:
+        stack.service("bridge")
+        prometheus = stack.prometheus(rules=False)
+        options = ["--speed", "max", "--kernels", "all", "--summary", str(directory / PUBLISHED)]
+        command = ["replay", kind, str(path), *options, "--kafka.bootstrap-servers", broker.bootstrap_servers]
+        replay = ForkedServer("replay", command, directory)
+        with stopping(replay):
+            replay.start()
+            yield prometheus, replay
+            wait_for("the end of the replay", lambda: replay.poll() is not None)
+        assert replay.poll() == 0, replay.tail()
+
+
 @pytest.fixture(scope="module", params=list(RECORDINGS))
 def replayed(
     request: pytest.FixtureRequest, thawed_kafka: Broker, tmp_path_factory: pytest.TempPathFactory
 ) -> Replayed:
+    """Each recording; one by a demo, which takes as long to start as the rest of a replay."""
     binary("prometheus", "prometheus")
     kind, path, expected = recording(request.param)
     emptied(thawed_kafka.bootstrap_servers)
     directory = tmp_path_factory.mktemp("replayed")
-    demo = RunningDemo(directory, thawed_kafka, f"{kind}:{path}", "--kernels", "all", "--speed", "max")
-    with stopping(demo.process):
-        demo.start()
+    replaying = demo_of if request.param == BY_A_DEMO else parts_of
+    with replaying(directory, thawed_kafka, kind, path) as (prometheus, process):
         wait_for(
             "all launches in Prometheus",
-            lambda: demo.value("sum(cuda_kernel_launches_total)") == expected.launches,
+            lambda: value(prometheus, "sum(cuda_kernel_launches_total)") == expected.launches,
             PATIENCE_SECONDS,
         )
-        found = Replayed(
-            kind,
-            path,
-            expected,
-            counts=demo.prometheus.query("sum by (kernel) (cuda_kernel_launches_total)"),
-            sums=demo.prometheus.query("sum by (kernel) (cuda_kernel_duration_seconds_sum)"),
-            states=demo.prometheus.query("sum by (state) (cuda_device_time_seconds_total)"),
-            totals={
-                "observed": demo.value("sum(cuda_kernel_duration_seconds_count)"),
-                "seconds": demo.value("sum(cuda_kernel_duration_seconds_sum)"),
-                "replayed": demo.value("sum(cuda_kernel_launches_total{source='replayed'})"),
-            },
-            beside_kernels={
-                "copied": demo.value("sum(cuda_memcpy_bytes_total)"),
-                "waits": demo.value("sum(cuda_sync_calls_total)") or 0,
-                "gaps": demo.value("sum(cuda_launch_gap_seconds_count)"),
-                "idle": round((demo.value("sum(cuda_launch_gap_seconds_sum)") or 0) * 1e9),
-                "delays": demo.value("sum(cuda_kernel_queue_delays_total)"),
-            },
-        )
-        summary = demo.stop()
-    assert summary["kernels"]["prometheus_launches"] == expected.launches  # type: ignore[index]
-    return found
+        found = measured(prometheus)
+    folder = directory / "demo" if request.param == BY_A_DEMO else directory
+    published = json.loads((folder / PUBLISHED).read_text())
+    return Replayed(kind, path, expected, published, process.tail(100_000), **found)
+
+
+def measured(prometheus: PrometheusServer) -> dict[str, Any]:
+    """What the tests compare with a recording, in one reading of Prometheus."""
+    found = partial(value, prometheus)
+    return {
+        "counts": prometheus.query("sum by (kernel) (cuda_kernel_launches_total)"),
+        "sums": prometheus.query("sum by (kernel) (cuda_kernel_duration_seconds_sum)"),
+        "states": prometheus.query("sum by (state) (cuda_device_time_seconds_total)"),
+        "totals": {
+            "observed": found("sum(cuda_kernel_duration_seconds_count)"),
+            "seconds": found("sum(cuda_kernel_duration_seconds_sum)"),
+            "replayed": found("sum(cuda_kernel_launches_total{source='replayed'})"),
+        },
+        "beside_kernels": {
+            "copied": found("sum(cuda_memcpy_bytes_total)"),
+            "waits": found("sum(cuda_sync_calls_total)") or 0,
+            "gaps": found("sum(cuda_launch_gap_seconds_count)"),
+            "idle": round((found("sum(cuda_launch_gap_seconds_sum)") or 0) * 1e9),
+            "delays": found("sum(cuda_kernel_queue_delays_total)"),
+        },
+    }
 
 
 def test_launches_and_gpu_time_in_prometheus_equal_those_in_the_trace(replayed: Replayed) -> None:
@@ -186,25 +233,17 @@ def test_a_trace_without_gpu_activity_is_said_to_have_no_kernels(kafka: Broker, 
     path = shared_data("kineto", "cpu_only.json.gz")
     demo = RunningDemo(tmp_path, kafka, f"kineto:{path}", "--no-servers")
     with stopping(demo.process):
-        demo.process.start((tmp_path / "demo" / "published.json").exists, PATIENCE_SECONDS)
+        demo.process.start((tmp_path / "demo" / PUBLISHED).exists, PATIENCE_SECONDS)
         summary = demo.stop()
     assert "no kernels: the recording shows no GPU activity" in demo.process.tail()
     assert summary["kernels"]["launches"] == 0  # type: ignore[index]
 
 
-def test_the_replay_command_prints_its_totals_and_kafka_has_them(kafka: Broker, tmp_path: Path) -> None:
-    kind, path, expected = recording("a100")
-    topics(kafka)
-    summary = tmp_path / "published.json"
-    done = kernelcast(
-        "replay", kind, str(path), "--speed", "max", "--kernels", "all", "--summary", str(summary),
-        "--kafka.bootstrap-servers", kafka.bootstrap_servers,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    published = json.loads(summary.read_text())
-    assert published["kernels"] == expected.launches
-    assert published["messages"] > 0
-    assert f"{expected.launches:,}" in done.stdout or str(expected.launches) in done.stdout
+def test_the_replay_prints_its_totals_and_publishes_as_many_launches(replayed: Replayed) -> None:
+    launches = replayed.expected.launches
+    assert replayed.published["kernels"] == launches
+    assert replayed.published["messages"] > 0  # type: ignore[operator]
+    assert re.search(rf"\b({launches}|{launches:,})\b", replayed.printed)
 
 
 def test_a_replay_towards_a_broker_that_is_not_there_fails(tmp_path: Path) -> None:
