@@ -174,7 +174,7 @@ def unread_texts(source: bytes) -> Iterator[tuple[int, int]]:
     module = ast.parse(source)
     texts = [
         text
-        for node in ast.walk(module)
+        for node in statements(module)
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
         for before, text in pairwise(node.body)
         if isinstance(before, (ast.Assign, ast.AnnAssign))
@@ -187,6 +187,14 @@ def unread_texts(source: bytes) -> Iterator[tuple[int, int]]:
     for text in texts:
         if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str):
             yield text.lineno, text.end_lineno or text.lineno
+
+
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """A node and every statement below it; expressions, which hold none, are most of a tree."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, (ast.stmt, ast.ExceptHandler, ast.match_case)):
+            yield from statements(child)
 
 
 def compiled_code(source: bytes) -> CodeType:
