@@ -106,12 +106,10 @@ def _logging_as_it_was() -> Iterator[None]:
 
 def load_machine_code() -> None:
     """Compile parts that are not on disk, and load all into this process; in a fresh clone this takes a minute."""
-    from kernelcast.bridge.push.warm_up import warm_up as warm_up_push
-    from kernelcast.bridge.warm_up import warm_up, warm_up_the_rest
+    from kernelcast.bridge.warm_up import PARTS
 
-    warm_up()
-    warm_up_the_rest()
-    warm_up_push()
+    for part in PARTS.values():
+        part.compile()
 
 
 @pytest.fixture(scope="session")

@@ -61,7 +61,9 @@ def test_nothing_of_the_checkout_is_imported(installed: InstalledWheel) -> None:
 @pytest.mark.skipif(FULL_INSTALL, reason="its machine code is compiled when it is needed")
 def test_the_checkouts_machine_code_serves_the_wheels_sources(installed: InstalledWheel) -> None:
     program = (
-        "from kernelcast.bridge import example_run, warm_up\nprint(warm_up.code_cache.not_on_disk(['kernelcast.']))"
+        "from importlib import import_module\nfrom kernelcast.bridge.warm_up import PARTS, code_cache\n"
+        "for part in PARTS.values(): import_module(part.imported or 'kernelcast.bridge')\n"
+        "print(code_cache.not_on_disk(['kernelcast.']))"
     )
     done = installed.run(installed.python, "-c", program)
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
