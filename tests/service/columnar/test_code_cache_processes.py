@@ -1,8 +1,10 @@
 """Machine code that one process leaves on disk for the next."""
 
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -71,7 +73,39 @@ except IndexError as error:
     print(error)
 print(sum(beyond.of_kernel.stats.cache_hits.values()))
 """
+FORKING = """
+import json, os, sys, traceback
+from numba.core import config
+from kernelcast.columnar.compiled import kernel
+
+kernel(lambda: 1)()  # so that no child imports the compiler again
+
+def become(request):
+    os.environ.update(request["environ"])
+    config.reload_config()
+    sys.path[:0] = request["paths"]
+    sys.stdout = open(request["output"], "w")
+    try:
+        exec(request["program"], {})
+    except BaseException:
+        traceback.print_exc(file=sys.stdout)
+        raise
+    finally:
+        sys.stdout.flush()
+
+for line in sys.stdin:
+    child = os.fork()
+    if not child:
+        try:
+            become(json.loads(line))
+            os._exit(0)
+        finally:
+            os._exit(1)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+"""A process that has imported the compiler, and runs each program of a line in a child."""
 Package = Path
+Run = Callable[..., list[str]]
 
 
 @pytest.fixture
@@ -89,15 +123,10 @@ def set_constant(package: Package, value: int) -> None:
     (package / "deep" / "tables.py").write_text(TABLES.format(second=value))
 
 
-def run(package: Package, cache: str, program: str = PROGRAM, **environ: str) -> list[str]:
-    """The result of each kind of kernel, and whether its machine code came from the cache."""
-    paths = [str(package.parents[1]), os.environ.get("PYTHONPATH", ""), *sys.path]
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-        "NUMBA_CACHE_DIR": cache,
-        **environ,
-    }
+def run_alone(package: Package, cache: str, program: str) -> list[str]:
+    """What a program prints in an interpreter of its own."""
+    paths = os.pathsep.join((str(package.parents[1]), *sys.path))
+    environment = {**os.environ, "PYTHONPATH": paths, "NUMBA_CACHE_DIR": cache}
     done = subprocess.run(
         [sys.executable, "-B", "-c", program], env=environment, capture_output=True, text=True, check=False
     )
@@ -105,37 +134,62 @@ def run(package: Package, cache: str, program: str = PROGRAM, **environ: str) ->
     return done.stdout.splitlines()
 
 
+@pytest.fixture(scope="module")
+def forking() -> Iterator["subprocess.Popen[str]"]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command, pipe = [sys.executable, "-B", "-c", FORKING], subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment) as process:
+        yield process
+
+
+@pytest.fixture
+def run(package: Package, tmp_path: Path, forking: "subprocess.Popen[str]") -> Run:
+    """Runs a program in a process of its own; the result of each kind of kernel, and whether it came from the cache."""
+
+    def run(cache: str, program: str = PROGRAM, **environ: str) -> list[str]:
+        output = tmp_path / "output"
+        asked = {"environ": {"NUMBA_CACHE_DIR": cache, **environ}, "paths": [str(package.parents[1])]}
+        assert forking.stdin is not None
+        assert forking.stdout is not None
+        forking.stdin.write(json.dumps({**asked, "output": str(output), "program": program}) + "\n")
+        forking.stdin.flush()
+        assert forking.stdout.readline() == "0\n", output.read_text()
+        return output.read_text().splitlines()
+
+    return run
+
+
 @pytest.mark.parametrize("beside", [True, False], ids=["beside the file", "in NUMBA_CACHE_DIR"])
 def test_a_constant_that_changes_in_another_file_reaches_every_kind_of_kernel(
-    package: Package, tmp_path: Path, *, beside: bool
+    package: Package, tmp_path: Path, run: Run, *, beside: bool
 ) -> None:
     cache = "" if beside else str(tmp_path / "cache")
     if not beside:  # a file where the folder would be: not even root can write there
         (package / "__pycache__").write_text("")
-    assert run(package, cache) == ["2 0"] * 2
+    assert run(cache) == ["2 0"] * 2
     (package / "unrelated.py").write_text("")
-    assert run(package, cache) == ["2 1"] * 2
+    assert run(cache) == ["2 1"] * 2
     set_constant(package, 3)
-    assert run(package, cache) == ["3 0"] * 2
-    assert run(package, cache) == ["3 1"] * 2
+    assert run(cache) == ["3 0"] * 2
+    assert run(cache) == ["3 1"] * 2
 
 
 def test_machine_code_from_disk_allocates_and_raises_without_the_compilers_numpy(
     package: Package, tmp_path: Path
 ) -> None:
     cache = str(tmp_path / "cache")
-    assert run(package, cache, ALLOCATING) == ["[3, 3] 0 True", "negative dimensions not allowed"]
-    assert run(package, cache, ALLOCATING) == ["[3, 3] 1 False", "negative dimensions not allowed"]
+    assert run_alone(package, cache, ALLOCATING) == ["[3, 3] 0 True", "negative dimensions not allowed"]
+    assert run_alone(package, cache, ALLOCATING) == ["[3, 3] 1 False", "negative dimensions not allowed"]
 
 
 @pytest.mark.parametrize("beside", [True, False], ids=["beside the file", "in NUMBA_CACHE_DIR"])
 def test_machine_code_with_and_without_bounds_checks_is_never_confused(
-    package: Package, tmp_path: Path, *, beside: bool
+    package: Package, tmp_path: Path, run: Run, *, beside: bool
 ) -> None:
     (package / "beyond.py").write_text(BEYOND)
     cache = "" if beside else str(tmp_path / "cache")
     unchecked, checked = {"NUMBA_BOUNDSCHECK": "0"}, {"NUMBA_BOUNDSCHECK": "1"}
-    assert run(package, cache, READING, **unchecked) == ["3", "0"]
-    assert run(package, cache, READING, **checked) == ["index is out of bounds", "0"]
-    assert run(package, cache, READING, **checked) == ["index is out of bounds", "1"]
-    assert run(package, cache, READING, **unchecked) == ["3", "1"]
+    assert run(cache, READING, **unchecked) == ["3", "0"]
+    assert run(cache, READING, **checked) == ["index is out of bounds", "0"]
+    assert run(cache, READING, **checked) == ["index is out of bounds", "1"]
+    assert run(cache, READING, **unchecked) == ["3", "1"]
