@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import yaml
 from tests.service.conftest import Broker
-from tests.service.grafana.panels_without import look, still_shown
+from tests.service.grafana.panels_without import present_metrics, still_shown
 from tests.service.servers import AlertmanagerServer, KafkaServer, ServerProcess, stopping, wait_for
 from tests.service.stack import KERNELCAST, Stack
 from tests.support.service.programs import topics
@@ -107,7 +107,7 @@ def in_turn(stack: Stack, kafka: KafkaServer, webhook: str, sent: Sent) -> Itera
         wait_for("simulated GPUs", lambda: stack.exposed("DCGM_FI_DEV_GPU_TEMP"), LIMIT_SECONDS)
         time.sleep(QUIET_SECONDS)
         for name, alert in ALERTS.items():
-            healthy = look(prometheus)
+            healthy = present_metrics(prometheus)
             before, stopped = len(sent), time.time()
             running[name].stop()
             fired = _after(stopped, sent, before, "firing", alert)
@@ -115,7 +115,7 @@ def in_turn(stack: Stack, kafka: KafkaServer, webhook: str, sent: Sent) -> Itera
             others = _names(sent[before:], "firing") - Counter({alert: 1})
             early = _names(sent[before:], "resolved")
             time.sleep(max(0.0, stopped + STALE_SECONDS - time.time()))
-            showing = still_shown(healthy, look(prometheus), MODEL_NAMES.get(name, name))
+            showing = still_shown(prometheus, healthy, MODEL_NAMES.get(name, name))
             for title, queries in sorted(showing.items()):
                 sys.stderr.write(f"{name}: {title!r} still shows {queries}\n")
             started = time.time()

@@ -157,20 +157,23 @@ def test_a_forked_child_is_silent_until_it_starts_a_probe_of_its_own(listener: L
     assert sorted(launched(frames) for frames in both.values()) == [1, 2]
 
 
-def test_eight_ranks_report_under_their_own_numbers(listener: Listener) -> None:
+RANKS = 4
+
+
+def test_ranks_report_under_their_own_numbers(listener: Listener) -> None:
     code = """
         from kernelcast import probe
         from kernelcast.probe import probe as lifetime
         from kernelcast.probe.reporting import sender
-        lifetime.STOP_SECONDS = sender.LAST_FRAMES_SECONDS = 20.0  # eight at once on a busy machine
+        lifetime.STOP_SECONDS = sender.LAST_FRAMES_SECONDS = 20.0  # all at once on a busy machine
         probe.start("train", source="simulated")
         probe.observe("k", 1000)
     """
-    programs = [start(code, listener.path, PMI_RANK=str(rank)) for rank in range(8)]
-    found = listener.frames_of(8)
+    programs = [start(code, listener.path, PMI_RANK=str(rank)) for rank in range(RANKS)]
+    found = listener.frames_of(RANKS)
     for program in programs:
         ended(program)
-    assert sorted(hello.rank for hello in hellos(found)) == [str(rank) for rank in range(8)]
+    assert sorted(hello.rank for hello in hellos(found)) == [str(rank) for rank in range(RANKS)]
     assert all(launched(frames) == 1 for frames in found.values())
 
 
@@ -260,7 +263,7 @@ def test_whatever_the_exporter_does_the_program_does_not_wait(tmp_path: Path, ex
     assert err.count("found no exporter") == (exporter != "deaf")
 
 
-def test_a_million_launches_hold_no_more_memory_than_a_thousand() -> None:
+def test_two_hundred_thousand_launches_hold_no_more_memory_than_twenty_thousand() -> None:
     code = """
         import gc, sys
         from tests.support.probe.cupy_double import Clock, installed
@@ -283,12 +286,12 @@ def test_a_million_launches_hold_no_more_memory_than_a_thousand() -> None:
                     cupy.gpu.launches.clear()
                     clock.pass_seconds(1)
                     method_used.poll()
-            launch(10)
+            launch(2)
             gc.collect()
             before = sys.getallocatedblocks()
-            launch(100)
+            launch(20)
             gc.collect()
             grown = sys.getallocatedblocks() - before
-            print(grown < 2000, sum(cell.launches for cell in recorder.cells(0)) > 1_000_000)
+            print(grown < 400, sum(cell.launches for cell in recorder.cells(0)) > 200_000)
     """
     assert ended(start(code, Path("/nowhere")))[0] == "True True\n"

@@ -1,8 +1,7 @@
 """Panels that show something although a service that their metrics come from is stopped, on a real Prometheus."""
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Final
 
 from tests.service.grafana.test_simulated_hour import panels, substituted
@@ -17,51 +16,31 @@ _NAME: Final = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*")
 _SUFFIX: Final = re.compile(r"_(bucket|sum|count)$")
 
 
-@dataclass(frozen=True, slots=True)
-class Panels:
-    """The panels' answers at one moment, and the metrics that there were.
-
-    Attributes:
-        metrics: Names of the metrics with a present value.
-        shown: Titles of the panels with an answer.
-    """
-
-    metrics: frozenset[str]
-    shown: Mapping[str, frozenset[str]]
-
-
-def look(prometheus: PrometheusServer) -> Panels:
-    """Ask every panel of every page for its present values."""
-    answered: dict[str, bool] = {}
-    shown: dict[str, set[str]] = {}
-    for panel in panels():
-        for target in panel["targets"]:
-            expr = _narrowed(target["expr"])
-            if expr not in answered:
-                answered[expr] = any(value == value for _, value in prometheus.query(expr))  # noqa: PLR0124  NaN
-            if answered[expr]:
-                shown.setdefault(panel["title"], set()).add(expr)
+def present_metrics(prometheus: PrometheusServer) -> frozenset[str]:
+    """Names of the metrics with a present value."""
     present = prometheus.query('count by (__name__) ({__name__!=""})')
-    return Panels(
-        frozenset(labels["__name__"] for labels, _ in present),
-        {title: frozenset(all_) for title, all_ in shown.items()},
-    )
+    return frozenset(labels["__name__"] for labels, _ in present)
 
 
-def lost(before: Panels, now: Panels, service: str) -> frozenset[str]:
-    """Metrics without a present value since a service was stopped, and those of the service that never had one."""
-    return (before.metrics | {row.prometheus_name for row in _rows(service)}) - now.metrics
+def still_shown(prometheus: PrometheusServer, before: frozenset[str], service: str) -> dict[str, list[str]]:
+    """Panels that name a lost metric, show something, and are not declared to: their titles, with the queries.
 
-
-def still_shown(before: Panels, now: Panels, service: str) -> dict[str, list[str]]:
-    """Panels that name a lost metric, show something, and are not declared to: their titles, with the queries."""
-    gone = lost(before, now, service)
-    found: dict[str, list[str]] = {}
-    for title, queries in now.shown.items():
-        of_lost = sorted(query for query in queries if _metrics(query) & gone)
-        if of_lost and title not in SHOWN_WITHOUT[service]:
-            found[title] = of_lost
-    return found
+    Args:
+        prometheus: Answers the panels of every page, with present values.
+        before: The metrics before the service was stopped.
+        service: The service.
+    """
+    gone = (before | {row.prometheus_name for row in _rows(service)}) - present_metrics(prometheus)
+    answered: dict[str, bool] = {}
+    found: dict[str, set[str]] = {}
+    for panel in panels():
+        queries = (_narrowed(target["expr"]) for target in panel["targets"])
+        for expr in queries if panel["title"] not in SHOWN_WITHOUT[service] else ():
+            if expr not in answered and _metrics(expr) & gone:
+                answered[expr] = any(value == value for _, value in prometheus.query(expr))  # noqa: PLR0124  NaN
+            if answered.get(expr):
+                found.setdefault(panel["title"], set()).add(expr)
+    return {title: sorted(queries) for title, queries in found.items()}
 
 
 def _rows(service: str) -> Iterable[Metric]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.service import program
 from tests.service.conftest import Broker
-from tests.service.grafana.panels_without import look, still_shown
+from tests.service.grafana.panels_without import present_metrics, still_shown
 from tests.service.servers import PrometheusServer, ServerProcess, wait_for
 from tests.service.stack import Stack
 from tests.support.service.programs import LAUNCHES, SCRIPT, topics
@@ -110,14 +110,13 @@ def shown_without(
     prometheus: PrometheusServer, services: dict[str, ServerProcess]
 ) -> Iterator[tuple[str, dict[str, list[str]]]]:
     """Kill the exporter, then the bridge too; yields the panels that show something of theirs all the same."""
-    before = look(prometheus)
-    assert before.metrics >= {LAUNCHES, "kernelcast_exporter_ticks_total", "kernelcast_bridge_lines"}
+    before = present_metrics(prometheus)
+    assert before >= {LAUNCHES, "kernelcast_exporter_ticks_total", "kernelcast_bridge_lines"}
     for name, counter in (("exporter", LAUNCHES), ("bridge", "kernelcast_bridge_points_total")):
         services[name].kill()
         wait_for(f"the end of {counter}", partial(is_empty, prometheus, f"sum(rate({counter}[20s]))"))
-        now = look(prometheus)
-        yield name, still_shown(before, now, name)
-        before = now
+        yield name, still_shown(prometheus, before, name)
+        before = present_metrics(prometheus)
 
 
 def test_the_services_stop_cleanly_on_sigterm(kafka: Broker, tmp_path: Path) -> None:
