@@ -55,13 +55,12 @@ def promised_and_end(fault: Fault) -> tuple[int, int]:
     return promised, promised + AFTERWARDS
 
 
-def scenario(fault: Fault, seconds: int) -> Watched:
-    """Series of a fault that begins after 25 minutes, of the metrics that alerts ask for."""
+def scenario(fault: Fault, seconds: int, more: frozenset[str] = frozenset()) -> Watched:
+    """Series of a fault that begins after 25 minutes, of the metrics that alerts ask for and of some more."""
     first, *others = OPTIONS.get(fault.name, (f"{fault.name}:gpu=1",))
     started = f"{first}{',' if ':' in first else ':'}start={BEGINS}s"
-    return simulate(
-        started, *others, seconds=seconds, every=EVERY, metrics=asked_for(PROFILE), step_seconds=STEP_SECONDS
-    )
+    metrics = asked_for(PROFILE) | more
+    return simulate(started, *others, seconds=seconds, every=EVERY, metrics=metrics, step_seconds=STEP_SECONDS)
 
 
 @cache

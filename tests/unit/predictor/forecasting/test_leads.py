@@ -45,7 +45,7 @@ def test_a_drift_is_carried_on_within_its_interval() -> None:
 
 @pytest.mark.parametrize("lead", [19, 20, 25, 39, 40, 100])
 def test_a_history_shorter_than_the_lead_has_a_forecast_without_bounds(lead: int) -> None:
-    median, lower, upper = ahead(50.0 + np.arange(20) % 3, lead)
+    median, lower, upper = ahead(np.arange(20.0) % 3 + 50, lead)
     assert 50 <= median <= 52
     assert np.isnan([lower, upper]).all()
 
