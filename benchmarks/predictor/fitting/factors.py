@@ -8,8 +8,9 @@ taken; a difference of held shares between the populations adds to the score. Th
 
 import json
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from benchmarks.predictor.breaches.interval_coverage import comparable, interval_score
@@ -28,9 +29,10 @@ from kernelcast.predictor.scoring.priors import STATES, states, with_base_widths
 from kernelcast.predictor.scoring.widening import LIMITS, needed_factors
 
 SEEDS: Final = range(100_001, 100_004)
-HORIZON_SECONDS: Final = 14_400.0
+HORIZONS_SECONDS: Final = (300.0, 900.0, 3600.0, 14_400.0)
+SCALED_ALONE: Final[Mapping[float, Sequence[str]]] = {300.0: ("memory",), 900.0: ("memory",)}
+"""Classes without factors at a horizon: intervals for the few steps of a memory cost more there than they hold."""
 PATH: Final = Path(__file__).parents[3] / "predictor/kernelcast/predictor/scoring/factors.json"
-_LEAD: Final = round(HORIZON_SECONDS / BLOCK_SECONDS)
 _EVERY_BLOCKS: Final = 8
 _KNOTS: Final = 40
 _SHARES: Final = (0.0, 0.001, 0.003, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5, 1.0, 3.0)
@@ -40,41 +42,54 @@ _INNER_SHARES: Final = _SHARES[:8]
 _EVENNESS: Final = 3.0
 """A difference of .01 between the shares that the populations hold counts as 3 % of the score."""
 _NO_WIDTH: Final = 1e6
+Claims: TypeAlias = tuple[Floats, Floats, Ints, Ints, Ints]
 _PAIRS: Final = tuple((low, high) for _, low, high in COVERAGES)
 _MEDIAN: Final = LEVELS.index(0.5)
 
 
 def main() -> int:
     """Fit and write the file."""
-    parts = []
+    parts: list[list[Claims]] = [[] for _ in HORIZONS_SECONDS]
     for seed in SEEDS:
-        parts += [_observations(generate(seed, counts), place) for place, counts in enumerate(POPULATIONS.values())]
+        for population, counts in enumerate(POPULATIONS.values()):
+            scenarios = generate(seed, counts)
+            for found, seconds in zip(parts, HORIZONS_SECONDS, strict=True):
+                found.append(_observations(scenarios, population, round(seconds / BLOCK_SECONDS)))
         sys.stdout.write(f"seed {seed}\n")
+    horizons = [
+        {"seconds": seconds, **_fitted(found, SCALED_ALONE.get(seconds, ()))}
+        for seconds, found in zip(HORIZONS_SECONDS, parts, strict=True)
+    ]
+    written = {"origin": SIMULATION, "seeds": [SEEDS[0], SEEDS[-1]], "horizons": horizons}
+    PATH.write_text(json.dumps(written, separators=(",", ":")) + "\n", encoding="utf-8")
+    return 0
+
+
+def _fitted(parts: Sequence[Claims], without: Sequence[str]) -> dict[str, Any]:
+    """Base half-widths and needed factors of each class but some."""
     made, truth, classes, kinds, population = (np.concatenate([part[number] for part in parts]) for number in range(5))
     widths, factors = {}, {}
-    for number in np.unique(classes).tolist():
+    for number in [one for one in np.unique(classes).tolist() if CLASSES[one] not in without]:
         cells = [(classes == number) & (kinds == state) for state in range(STATES)]
         found = [_widths(made[cell], truth[cell], population[cell]) for cell in cells]
         widths[CLASSES[number]] = np.round(found, 4).tolist()
         factors[CLASSES[number]] = [
             _knots(_needed(made[cell], truth[cell], np.round(one, 4))) for cell, one in zip(cells, found, strict=True)
         ]
-    written = {"origin": SIMULATION, "seeds": [SEEDS[0], SEEDS[-1]], "horizon_seconds": HORIZON_SECONDS}
-    PATH.write_text(json.dumps({**written, "widths": widths, "classes": factors}, indent=1) + "\n", encoding="utf-8")
-    return 0
+    return {"widths": widths, "classes": factors}
 
 
-def _observations(scenarios: Scenarios, population: int) -> tuple[Floats, Floats, Ints, Ints, Ints]:
+def _observations(scenarios: Scenarios, population: int, lead: int) -> Claims:
     """Quantiles, shape (claims, levels), value, class, state and population of each claim."""
     values, classes = comparable(scenarios)
     quantiles = forecast(
-        Panel(values, 0, int(BLOCK_SECONDS), np.zeros(len(values), np.int64)), _LEAD, LEVELS, ()
+        Panel(values, 0, int(BLOCK_SECONDS), np.zeros(len(values), np.int64)), lead, LEVELS, ()
     ).quantiles
     columns = []
     first = scenarios.history // round(BLOCK_SECONDS / scenarios.interval_seconds)
-    for block in range(first - _LEAD, values.shape[1] - _LEAD, _EVERY_BLOCKS):
-        made, truth = quantiles[:, :, block].T, values[:, block + _LEAD]
-        kinds = states(surprise_of(values[:, block], quantiles[:, :, block - _LEAD].T))
+    for block in range(first - lead, values.shape[1] - lead, _EVERY_BLOCKS):
+        made, truth = quantiles[:, :, block].T, values[:, block + lead]
+        kinds = states(surprise_of(values[:, block], quantiles[:, :, block - lead].T))
         known = np.isfinite(made).all(axis=1) & np.isfinite(truth)
         columns.append((made[known], truth[known], classes[known], kinds[known]))
     made, truth, owner, kind = (np.concatenate([column[number] for column in columns]) for number in range(4))
@@ -109,7 +124,7 @@ def _knots(needed: Floats) -> list[list[Any]]:
     """Equally likely factors for each coverage; an interval without width that missed counts as the widest."""
     level = (np.arange(_KNOTS) + 0.5) / _KNOTS
     filled = np.where(np.isnan(needed), LIMITS[1], np.minimum(needed, LIMITS[1]))
-    return [[round(float(value), 3) for value in np.quantile(column, level)] for column in filled.T]
+    return [[round(float(value), 2) for value in np.quantile(column, level)] for column in filled.T]
 
 
 if __name__ == "__main__":

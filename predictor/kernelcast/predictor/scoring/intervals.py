@@ -9,7 +9,7 @@ from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.scoring.cells import Cells, ratio
 from kernelcast.predictor.scoring.classes import CLASSES
 from kernelcast.predictor.scoring.pending import LATE_BLOCKS, Pending
-from kernelcast.predictor.scoring.priors import shipped, states, surprises, with_base_widths
+from kernelcast.predictor.scoring.priors import NO_PLACE, shipped, states, surprises, with_base_widths
 from kernelcast.predictor.scoring.widening import Widening, needed_factors, widened
 
 LEVELS: Final = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
@@ -59,9 +59,9 @@ class IntervalScores:
             }
         )  # fmt: skip
         coverages, self._prior = tuple(nominal for nominal, _, _ in COVERAGES), shipped()
-        self._concerned = self._prior.concerns(horizons_seconds)
+        self._places = self._prior.places(horizons_seconds)
         self._leads = leads
-        self.widening = Widening(len(CLASSES), horizons, coverages, leads, self._prior, self._concerned)
+        self.widening = Widening(len(CLASSES), horizons, coverages, leads, self._prior, self._places)
         self.cells = Cells(
             len(CLASSES),
             horizons,
@@ -158,10 +158,11 @@ class IntervalScores:
         return widened(base, self.widening.factors(classes, horizon, kinds), _PAIRS, _MEDIAN)
 
     def _rebased(self, quantiles: Floats, classes: Ints, horizon: int, kinds: Ints) -> Floats:
-        """Give intervals at the horizon of the shipped factors their base half-widths; others stay as they are."""
-        if not self._concerned[horizon]:
+        """Give intervals at the horizons of the shipped factors their base half-widths; others stay as they are."""
+        place = self._places[horizon]
+        if place == NO_PLACE:
             return quantiles
-        return with_base_widths(quantiles, self._prior.widths[classes, kinds], _PAIRS, _MEDIAN)
+        return with_base_widths(quantiles, self._prior.widths[place, classes, kinds], _PAIRS, _MEDIAN)
 
     def _score_intervals(self, classes: Ints, horizons: Ints, quantiles: Floats, truth: Floats) -> None:
         def add(name: str, values: NDArray[Any]) -> None:

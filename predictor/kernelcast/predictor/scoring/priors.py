@@ -1,8 +1,8 @@
 """Factors of intervals that simulated series needed, by class of metric and state; a site's own outcomes replace them.
 
-Shipped for one horizon, 4 hours. There the days before a deploy or a fault do not show its effect, and the outcomes of
-a day rest on six times. A step that nothing announces is as large in a quiet series as in a noisy one, so the factors
-scale a base half-width that is partly a share of the value.
+Shipped for 5 and 15 minutes, 1 and 4 hours. The days before a deploy or a fault do not show its effect, and at 4 hours
+the outcomes of a day rest on six times. A step that nothing announces is as large in a quiet series as in a noisy one,
+so the factors scale a base half-width that is partly a share of the value.
 """
 
 import json
@@ -14,10 +14,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from kernelcast.predictor.arrays import Bools, Floats, Ints
+from kernelcast.predictor.arrays import Floats, Ints
 from kernelcast.predictor.scoring.classes import CLASSES
 
 STATES: Final = 3
+NO_PLACE: Final = -1
 _EDGES: Final = (1.0, 2.0)
 """Surprises, in half-widths of the 80 % interval, that divide the states: as forecast, off, far off."""
 _FILE: Final = "factors.json"
@@ -27,25 +28,25 @@ _NEAREST: Final = 1.5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prior:
-    """Distribution of needed factors.
+    """Distributions of needed factors.
 
     Attributes:
         origin: Where the outcomes come from.
-        horizon_seconds: Of the forecasts.
-        needed: Shape (classes, states, coverages, knots), equally likely values, ascending; NaN for classes without.
-        widths: Shape (classes, states, coverages, 2), base half-width, which the factors scale: multiple of the
+        horizons_seconds: Shape (p,), of the forecasts.
+        needed: Shape (p, classes, states, coverages, knots), equally likely values, ascending; NaN for classes without.
+        widths: Shape (p, classes, states, coverages, 2), base half-width, which the factors scale: multiple of the
             forecast's own half-width, and share of its median that is added; NaN for classes without.
     """
 
     origin: str
-    horizon_seconds: float
+    horizons_seconds: Floats
     needed: Floats
     widths: Floats
 
-    def concerns(self, horizons_seconds: Floats) -> Bools:
-        """Mask of the horizons that it is for, shape (h,)."""
-        found: Bools = np.abs(np.log(horizons_seconds / self.horizon_seconds)) <= np.log(_NEAREST)
-        return found
+    def places(self, horizons_seconds: Floats) -> Ints:
+        """Places of the horizons that others are near to, shape (h,); `NO_PLACE` for none."""
+        apart = np.abs(np.log(horizons_seconds[:, None] / self.horizons_seconds))
+        return np.where(apart.min(axis=1) <= np.log(_NEAREST), apart.argmin(axis=1), NO_PLACE).astype(np.int64)
 
 
 def with_base_widths(quantiles: Floats, widths: Floats, pairs: tuple[tuple[int, int], ...], median: int) -> Floats:
@@ -91,8 +92,9 @@ def surprises(value: Floats, median: Floats, lower: Floats, upper: Floats) -> Fl
 def shipped() -> Prior:
     """The factors that come with the package; fitted by `python -m benchmarks.predictor.fitting.factors`."""
     data = json.loads(resources.files(__package__).joinpath(_FILE).read_text(encoding="utf-8"))
-    needed, widths = (_by_class(data[name]) for name in ("classes", "widths"))
-    return Prior(data["origin"], float(data["horizon_seconds"]), needed, widths)
+    each = data["horizons"]
+    needed, widths = (np.stack([_by_class(one[name]) for one in each]) for name in ("classes", "widths"))
+    return Prior(data["origin"], np.array([one["seconds"] for one in each]), needed, widths)
 
 
 def _by_class(values: Mapping[str, Any]) -> Floats:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
-from kernelcast.predictor.scoring.priors import STATES, Prior
+from kernelcast.predictor.scoring.priors import NO_PLACE, STATES, Prior
 
 REMEMBERED: Final = 1000
 """Newest claims of a class and horizon that decide."""
@@ -65,7 +65,7 @@ class Widening:
         coverages: tuple[float, ...],
         leads: Ints | None = None,
         prior: Prior | None = None,
-        shipped: Bools | None = None,
+        places: Ints | None = None,
     ) -> None:
         """Begin without claims.
 
@@ -75,7 +75,7 @@ class Widening:
             coverages: Nominal ones.
             leads: Shape (horizons,), blocks of each horizon.
             prior: Factors that weigh beside the site's outcomes.
-            shipped: Shape (horizons,), horizons that it is for.
+            places: Shape (horizons,), which of its horizons each one is; `NO_PLACE` for none.
         """
         self._coverages = coverages
         cells = (classes, horizons)
@@ -86,10 +86,11 @@ class Widening:
         self.levels = np.broadcast_to(np.array(coverages), (*cells, len(coverages))).copy()
         self._leads = np.ones(horizons, np.int64) if leads is None else leads
         self._prior = None if prior is None else prior.needed
+        self._places = np.full(horizons, NO_PLACE) if places is None else places
         self._by_state = np.zeros(cells, np.bool_)
-        if prior is not None and shipped is not None:
-            complete: Bools = np.asarray(np.isfinite(prior.needed).all(axis=(1, 2, 3)))
-            self._by_state = complete[:, None] & shipped
+        if prior is not None:
+            complete: Bools = np.asarray(np.isfinite(prior.needed).all(axis=(2, 3, 4)))
+            self._by_state = np.asarray(complete[self._places].T & (self._places != NO_PLACE))
         self._factors = np.ones((*cells, STATES, len(coverages)))
         self._learn_all()
 
@@ -178,7 +179,7 @@ class Widening:
                 share = PRIOR_WINDOWS / (PRIOR_WINDOWS + self._windows(number, horizon))
                 for state in range(STATES):
                     mine = known & (self.states[number, horizon] == state)
-                    prior = self._prior[number, state, place]
+                    prior = self._prior[self._places[horizon], number, state, place]
                     values, weights = _mixed(prior, share, needed[mine], weight[mine])
                     factor = _quantile(values, weights, level * weights.sum())
                     self._factors[number, horizon, state, place] = np.clip(factor, *LIMITS)

@@ -21,6 +21,8 @@ HORIZONS = (300.0, 3600.0)
 DAY = 288
 HOUR = 12
 TEMPERATURE, KERNEL = CLASSES.index("temperature"), CLASSES.index("kernel")
+MEMORY, OTHER = CLASSES.index("memory"), CLASSES.index("other")
+"""No factors are shipped for these two at five minutes."""
 
 
 def scoring(horizons: Sequence[float] = HORIZONS) -> Scoring:
@@ -44,12 +46,13 @@ def settle(  # noqa: PLR0913  one array each
     beyond: Bools | None = None,
     firing: Bools | None = None,
     gpus: float = 0.0,
+    kind: int = TEMPERATURE,
 ) -> None:
     count = len(series)
     one.settle(
         block,
         series,
-        np.full(count, TEMPERATURE),
+        np.full(count, kind),
         np.zeros(count) if values is None else values,
         nothing(count) if beyond is None else beyond,
         nothing(count) if firing is None else firing,
@@ -57,11 +60,13 @@ def settle(  # noqa: PLR0913  one array each
     )
 
 
-def claim_normal(one: Scoring, block: int, count: int, *, spread: float = 1.0, naive: float = 0.0) -> Ints:
+def claim_normal(
+    one: Scoring, block: int, count: int, *, spread: float = 1.0, naive: float = 0.0, kind: int = TEMPERATURE
+) -> Ints:
     """Forecasts of `count` series, each a normal distribution around 0."""
     series = np.arange(count, dtype=np.int64)
     quantiles = np.tile(spread * ndtri(np.array(LEVELS)), (count, 1))
-    one.claim_forecasts(block, series, np.full(count, TEMPERATURE), 300.0, quantiles, np.full(count, naive))
+    one.claim_forecasts(block, series, np.full(count, kind), 300.0, quantiles, np.full(count, naive))
     return series
 
 
@@ -69,13 +74,13 @@ def test_right_distributions_are_covered_as_they_say_and_narrow_ones_are_not() -
     truth = np.random.default_rng(1).normal(size=4000)
     right, narrow = scoring(), scoring()
     for one, spread in ((right, 1.0), (narrow, 0.5)):
-        settle(one, 1, claim_normal(one, 0, 4000, spread=spread), values=truth)
+        settle(one, 1, claim_normal(one, 0, 4000, spread=spread, kind=MEMORY), values=truth, kind=MEMORY)
 
-    assert right.intervals.coverage()[TEMPERATURE, 0] == pytest.approx([0.5, 0.8, 0.95], abs=0.02)
-    assert narrow.intervals.coverage()[TEMPERATURE, 0] == pytest.approx([0.264, 0.478, 0.673], abs=0.03)
-    assert right.intervals.pinball()[TEMPERATURE, 0] < narrow.intervals.pinball()[TEMPERATURE, 0]
-    assert np.isnan(right.intervals.coverage()[KERNEL]).all()
-    assert np.isnan(right.intervals.coverage()[TEMPERATURE, 1]).all()
+    assert right.intervals.coverage()[MEMORY, 0] == pytest.approx([0.5, 0.8, 0.95], abs=0.02)
+    assert narrow.intervals.coverage()[MEMORY, 0] == pytest.approx([0.264, 0.478, 0.673], abs=0.03)
+    assert right.intervals.pinball()[MEMORY, 0] < narrow.intervals.pinball()[MEMORY, 0]
+    assert np.isnan(right.intervals.coverage()[OTHER]).all()
+    assert np.isnan(right.intervals.coverage()[MEMORY, 1]).all()
 
 
 def test_intervals_are_scaled_until_they_hold_what_they_say_and_each_class_by_itself() -> None:
@@ -83,13 +88,19 @@ def test_intervals_are_scaled_until_they_hold_what_they_say_and_each_class_by_it
     for block in range(40):
         if block == 20:
             one.intervals.cells["inside"][:] = one.intervals.cells["bounded"][:] = 0
-        settle(one, block + 1, claim_normal(one, block, 100, spread=0.4), values=rng.normal(size=100))
+        settle(
+            one,
+            block + 1,
+            claim_normal(one, block, 100, spread=0.4, kind=MEMORY),
+            values=rng.normal(size=100),
+            kind=MEMORY,
+        )
 
-    assert one.intervals.coverage()[TEMPERATURE, 0] == pytest.approx([0.5, 0.8, 0.95], abs=0.03)
+    assert one.intervals.coverage()[MEMORY, 0] == pytest.approx([0.5, 0.8, 0.95], abs=0.03)
     raw = 0.4 * ndtri(np.array(LEVELS))[None]
-    scaled = one.published_quantiles(raw, numbers(TEMPERATURE), 300.0)
+    scaled = one.published_quantiles(raw, numbers(MEMORY), 300.0)
     assert scaled[0] == pytest.approx(2.5 * raw[0], abs=0.25)
-    assert np.array_equal(one.published_quantiles(raw, numbers(KERNEL), 300.0), raw)
+    assert np.array_equal(one.published_quantiles(raw, numbers(OTHER), 300.0), raw)
 
 
 @pytest.mark.parametrize("surprise", [0.2, 1.5])
@@ -109,6 +120,21 @@ def test_four_hours_ahead_a_series_that_stands_still_has_an_interval() -> None:
     found = one.published_quantiles(still, numbers(CLASSES.index("memory")), 14_400.0, np.array([0.0]))[0]
 
     assert 4_000.0 < found[-1] - found[0] < 60_000.0
+
+
+@pytest.mark.parametrize("seconds", [240.0, 300.0, 900.0, 3600.0, 14_400.0])
+def test_shipped_half_widths_are_for_horizons_near_to_theirs(seconds: float) -> None:
+    one, raw = scoring((seconds,)), 60.0 + 2.0 * ndtri(np.array(LEVELS))[None]
+    found = one.published_quantiles(raw, numbers(KERNEL), seconds, np.array([9.0]))
+    assert found[0, -1] - found[0, 0] > 1.3 * (raw[0, -1] - raw[0, 0])
+
+
+@pytest.mark.parametrize(
+    ("seconds", "kind"), [(600.0, KERNEL), (86_400.0, KERNEL), (300.0, MEMORY), (900.0, MEMORY), (3600.0, OTHER)]
+)
+def test_without_shipped_half_widths_intervals_stay_as_they_are_at_first(seconds: float, kind: int) -> None:
+    one, raw = scoring((seconds,)), 60.0 + 2.0 * ndtri(np.array(LEVELS))[None]
+    assert np.array_equal(one.published_quantiles(raw, numbers(kind), seconds, np.array([9.0])), raw)
 
 
 def test_scaled_bounds_never_cross_and_absent_ones_stay_absent() -> None:

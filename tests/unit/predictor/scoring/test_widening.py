@@ -53,14 +53,14 @@ def with_prior(*, quiet: float = 1.0, moving: float = 3.0) -> Widening:
     """Factors for one class and horizon: errors of a normal distribution, in each state of another scale."""
     spread = np.abs(np.random.default_rng(5).standard_normal(200))
     scales = np.array([quiet, *[moving] * (STATES - 1)])
-    needed = np.sort(spread)[None, None, None] * scales[None, :, None, None] * np.ones((1, 1, len(COVERAGES), 1))
+    needed = np.sort(spread) * scales[:, None, None] * np.ones((1, 1, 1, len(COVERAGES), 1))
     return Widening(
         1,
         1,
         COVERAGES,
         np.array([LEAD]),
-        Prior("simulation", 14_400.0, needed, np.ones((1, STATES, len(COVERAGES), 2))),
-        np.array([True]),
+        Prior("simulation", np.array([14_400.0]), needed, np.ones((1, 1, STATES, len(COVERAGES), 2))),
+        np.zeros(1, np.int64),
     )
 
 
