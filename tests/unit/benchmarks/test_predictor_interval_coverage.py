@@ -19,7 +19,7 @@ def test_intervals_of_healthy_series_are_covered_as_they_say_and_each_window_cou
     assert found["largest_deviation"] >= abs(cells["300"]["covered"][0] - 0.5) - 1e-3
     assert "kernel" in lines(found)[1]
     assert cells["300"]["width"] == pytest.approx(1.0, abs=0.2)
-    assert cells["300"]["interval_score"] == pytest.approx(1.0, abs=0.1)
+    assert 0.7 < cells["300"]["interval_score"] < 1.05  # the shipped half-widths make them better, never much worse
     assert cells["300"]["loss"] == pytest.approx(1.0, abs=0.05)
 
 

@@ -211,6 +211,7 @@ class SlowStore:
     held: dict[int, Held] = field(default_factory=dict)
     appends: dict[int, int] = field(default_factory=dict)
     firsts: dict[int, int] = field(default_factory=dict)
+    times: dict[int, int] = field(default_factory=dict)
     intervals: dict[int, int] = field(default_factory=dict)
     exposed: set[int] = field(default_factory=set)
 
@@ -220,13 +221,13 @@ class SlowStore:
         start_ns, time_ns = self._clamped(point.start_ns, append_ms), point.time_ns
         if start_ns != point.start_ns and old is not None and old.writer == writer and old.start_ns:
             start_ns = old.start_ns
-        if old is not None and old.writer != writer and not self._free(old, writer, start_ns, origin):
+        if old is not None and old.writer != writer and not self._free(old, writer, (start_ns, time_ns), origin):
             return
         if old is not None and old.writer == writer and self._both_live(old, start_ns, time_ns, origin):
             if not self._silent(old, origin):
                 return
             old = None
-        self._live(writer, append_ms)
+        self._live(writer, time_ns, append_ms)
         if old is not None and old.writer == writer and not self._newer(old, (start_ns, time_ns), origin):
             return
         old = self.held.get(series)
@@ -241,7 +242,8 @@ class SlowStore:
         append_ns = append_ms * 1_000_000
         return append_ns if time_ns > append_ns + self.tolerance_ns else time_ns
 
-    def _live(self, writer: int, append_ms: int) -> None:
+    def _live(self, writer: int, time_ns: int, append_ms: int) -> None:
+        self.times[writer] = max(self._clamped(time_ns, append_ms), self.times.get(writer, 0))
         self.firsts[writer] = min(append_ms, self.firsts.get(writer, append_ms))
         known_ms = self.appends.get(writer, 0)
         if append_ms > known_ms:
@@ -250,11 +252,23 @@ class SlowStore:
                 gap_ms, interval_ms = append_ms - known_ms, self.intervals.get(writer, 0)
                 self.intervals[writer] = max(gap_ms, interval_ms - gap_ms // 8)
 
-    def _free(self, old: Held, writer: int, start_ns: int, origin: tuple[int, int, int]) -> bool:
+    def _free(self, old: Held, writer: int, when: tuple[int, int], origin: tuple[int, int, int]) -> bool:
         """Whether a series may go to another writer."""
-        began_after = self.firsts.get(writer, self.firsts[old.writer]) >= self.firsts[old.writer]
-        restarted = began_after and start_ns > self._clamped(old.time_ns, old.append_ms)
-        return restarted or self._silent(old, origin)
+        began_after = when[0] > self._clamped(old.time_ns, old.append_ms) and self._is_no_repetition(
+            old.writer, writer, when[1], origin[2]
+        )
+        return began_after or self._silent(old, origin)
+
+    def _is_no_repetition(self, owner: int, writer: int, time_ns: int, append_ms: int) -> bool:
+        """Whether a point cannot be one from before its series' owner began, read or sent again."""
+        first_ms = self.firsts[owner]
+        if append_ms < first_ms:
+            return False
+        if self.firsts.get(writer, first_ms) >= first_ms:
+            return True
+        newest_ns = self.times[writer]
+        is_newest = append_ms == self.appends.get(writer, 0) and time_ns == newest_ns
+        return is_newest or self._clamped(time_ns, append_ms) > newest_ns
 
     def _both_live(self, old: Held, start_ns: int, time_ns: int, origin: tuple[int, int, int]) -> bool:
         """Whether a point of a series' own writer comes from a process that began earlier and still runs."""
@@ -344,6 +358,21 @@ def ahead(time_ms: int, origin: tuple[int, int, int]) -> tuple[Any, ...]:
     ]
 )
 @example([("put", 0, 0, Point(0, 0, 0, 0), (1, 0, 1)), ahead(1, (0, 0, 0)), ("expose", 0, True)])
+@example(
+    [
+        ("put", 0, 0, Point(0, 1, 0, 0), (0, 0, 1)),
+        ("expose", 0, True),
+        ("put", 0, 1, Point(0, 0, 0, 1_000_000), (0, 0, 0)),
+    ]
+)
+@example(
+    [
+        *[("put", 0, 0, Point(0, 0, 0, 0), (0, 0, 1)), ("drop", 0)],
+        *[("put", 0, 1, Point(0, 0, 0, 0), (0, 0, 0)), ("drop", 0)],
+        *[("put", 0, 0, Point(0, 1, 0, 0), (0, 0, 1)), ("expose", 0, True)],
+        ("put", 0, 1, Point(0, 0, 1_000_000, 1_000_000), (0, 0, 1)),
+    ]
+)
 @given(st.lists(actions, max_size=25))
 def test_the_store_agrees_with_a_dictionary_that_follows_the_rules_one_point_at_a_time(steps: list[Any]) -> None:
     slow = SlowStore()
