@@ -49,16 +49,17 @@ _MEDIAN: Final = LEVELS.index(0.5)
 
 def main() -> int:
     """Fit and write the file."""
-    parts: list[list[Claims]] = [[] for _ in HORIZONS_SECONDS]
+    leads = [round(seconds / BLOCK_SECONDS) for seconds in HORIZONS_SECONDS]
+    parts: list[list[Claims]] = [[] for _ in leads]
     for seed in SEEDS:
         for population, counts in enumerate(POPULATIONS.values()):
             scenarios = generate(seed, counts)
-            for found, seconds in zip(parts, HORIZONS_SECONDS, strict=True):
-                found.append(_observations(scenarios, population, round(seconds / BLOCK_SECONDS)))
+            for found, lead in zip(parts, leads, strict=True):
+                found.append(_observations(scenarios, population, lead))
         sys.stdout.write(f"seed {seed}\n")
     horizons = [
-        {"seconds": seconds, **_fitted(found, SCALED_ALONE.get(seconds, ()))}
-        for seconds, found in zip(HORIZONS_SECONDS, parts, strict=True)
+        {"seconds": seconds, "blocks": lead, **_fitted(found, SCALED_ALONE.get(seconds, ()))}
+        for seconds, lead, found in zip(HORIZONS_SECONDS, leads, parts, strict=True)
     ]
     written = {"origin": SIMULATION, "seeds": [SEEDS[0], SEEDS[-1]], "horizons": horizons}
     PATH.write_text(json.dumps(written, separators=(",", ":")) + "\n", encoding="utf-8")

@@ -59,7 +59,7 @@ class IntervalScores:
             }
         )  # fmt: skip
         coverages, self._prior = tuple(nominal for nominal, _, _ in COVERAGES), shipped()
-        self._places = self._prior.places(horizons_seconds)
+        self._places = self._prior.places(horizons_seconds, leads)
         self._leads = leads
         self.widening = Widening(len(CLASSES), horizons, coverages, leads, self._prior, self._places)
         self.cells = Cells(

@@ -33,6 +33,7 @@ class Prior:
     Attributes:
         origin: Where the outcomes come from.
         horizons_seconds: Shape (p,), of the forecasts.
+        leads: Shape (p,), blocks of each horizon: errors of 150 short blocks ahead are not those of one long block.
         needed: Shape (p, classes, states, coverages, knots), equally likely values, ascending; NaN for classes without.
         widths: Shape (p, classes, states, coverages, 2), base half-width, which the factors scale: multiple of the
             forecast's own half-width, and share of its median that is added; NaN for classes without.
@@ -40,13 +41,25 @@ class Prior:
 
     origin: str
     horizons_seconds: Floats
+    leads: Ints
     needed: Floats
     widths: Floats
 
-    def places(self, horizons_seconds: Floats) -> Ints:
-        """Places of the horizons that others are near to, shape (h,); `NO_PLACE` for none."""
-        apart = np.abs(np.log(horizons_seconds[:, None] / self.horizons_seconds))
+    def places(self, horizons_seconds: Floats, leads: Ints) -> Ints:
+        """Places of the horizons that others are near to, in seconds and in blocks, shape (h,); `NO_PLACE` for none.
+
+        Args:
+            horizons_seconds: Shape (h,), the others.
+            leads: Shape (h,), blocks of each.
+        """
+        apart = np.maximum(_apart(horizons_seconds, self.horizons_seconds), _apart(leads, self.leads))
         return np.where(apart.min(axis=1) <= np.log(_NEAREST), apart.argmin(axis=1), NO_PLACE).astype(np.int64)
+
+
+def _apart(one: Floats | Ints, other: Floats | Ints) -> Floats:
+    """Logarithm of the ratio of each value of one array to each of another, without its sign."""
+    found: Floats = np.abs(np.log(one[:, None] / other))
+    return found
 
 
 def with_base_widths(quantiles: Floats, widths: Floats, pairs: tuple[tuple[int, int], ...], median: int) -> Floats:
@@ -94,7 +107,8 @@ def shipped() -> Prior:
     data = json.loads(resources.files(__package__).joinpath(_FILE).read_text(encoding="utf-8"))
     each = data["horizons"]
     needed, widths = (np.stack([_by_class(one[name]) for one in each]) for name in ("classes", "widths"))
-    return Prior(data["origin"], np.array([one["seconds"] for one in each]), needed, widths)
+    seconds, leads = (np.array([one[name] for one in each]) for name in ("seconds", "blocks"))
+    return Prior(data["origin"], seconds, leads, needed, widths)
 
 
 def _by_class(values: Mapping[str, Any]) -> Floats:

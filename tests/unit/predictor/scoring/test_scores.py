@@ -129,6 +129,12 @@ def test_shipped_half_widths_are_for_horizons_near_to_theirs(seconds: float) -> 
     assert found[0, -1] - found[0, 0] > 1.3 * (raw[0, -1] - raw[0, 0])
 
 
+def test_shipped_half_widths_are_for_blocks_as_long_as_theirs() -> None:
+    """Five minutes are 150 blocks of 2 s; a temperature that rises had an upper bound of 126 degrees in a demo."""
+    one, raw = Scoring((300.0,), 2.0), 60.0 + 2.0 * ndtri(np.array(LEVELS))[None]
+    assert np.array_equal(one.published_quantiles(raw, numbers(TEMPERATURE), 300.0, np.array([9.0])), raw)
+
+
 @pytest.mark.parametrize(
     ("seconds", "kind"), [(600.0, KERNEL), (86_400.0, KERNEL), (300.0, MEMORY), (900.0, MEMORY), (3600.0, OTHER)]
 )

@@ -59,7 +59,7 @@ def with_prior(*, quiet: float = 1.0, moving: float = 3.0) -> Widening:
         1,
         COVERAGES,
         np.array([LEAD]),
-        Prior("simulation", np.array([14_400.0]), needed, np.ones((1, 1, STATES, len(COVERAGES), 2))),
+        Prior("simulation", np.array([14_400.0]), np.array([LEAD]), needed, np.ones((1, 1, STATES, len(COVERAGES), 2))),
         np.zeros(1, np.int64),
     )
 
