@@ -6,20 +6,17 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.compatibility import storage
+from tests.support.revisions import ROOT, environment, sources
 
 EXAMPLES = Path(__file__).parent
 REVISIONS = sorted(path.name for path in EXAMPLES.iterdir() if (path / "meaning.json").is_file())
-REPOSITORY = EXAMPLES.parents[1]
-ROOTS = ("core", "exporter", "bridge", "predictor", "grafana")
 
 
 def meaning(revision: str) -> Any:
@@ -38,37 +35,17 @@ def kept(before: Any, after: Any) -> bool:
 
 
 def source_of(revision: str) -> Path:
-    """The packages of the revision that added an example, from this clone's history.
-
-    They lie in the user's cache directory, as machine code is compiled beside them with the first run.
-    """
+    """The packages of the revision that added an example, from this clone's history."""
     paths = ["log", "--diff-filter=A", "--format=%H", "--", f"tests/compatibility/{revision}/meaning.json"]
-    found = subprocess.run(["git", *paths], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    found = subprocess.run(["git", *paths], cwd=ROOT, capture_output=True, text=True, check=False)
     if found.returncode or not found.stdout.strip():
         pytest.skip(f"the history of this checkout does not reach revision {revision}")
-    commit = found.stdout.split()[-1]
-    directory = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "kernelcast" / f"storage-{commit}"
-    if not directory.exists():
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        extract(commit, directory)
-    return directory
-
-
-def extract(commit: str, directory: Path) -> None:
-    """Extract the packages of a commit; other processes see the folder only when it is complete."""
-    with tempfile.TemporaryDirectory(dir=directory.parent) as partial:
-        archive = ["git", "archive", commit, *ROOTS, "tests/compatibility/storage.py"]
-        packed = subprocess.run(archive, cwd=REPOSITORY, capture_output=True, check=True)
-        source = Path(partial) / "source"
-        source.mkdir()
-        subprocess.run(["tar", "-x"], cwd=source, input=packed.stdout, check=True)
-        with suppress(OSError):  # another process was faster
-            source.rename(directory)
+    return sources(found.stdout.split()[-1], "tests/compatibility/storage.py")
 
 
 @pytest.fixture(scope="module")
 def meanings(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Any]:
-    """What this revision reads from the example of each revision, read once."""
+    """The contents of each revision's example as this revision reads them; each example is read once."""
 
     @cache
     def read(revision: str) -> Any:
@@ -106,7 +83,7 @@ def test_an_older_revision_reads_this_ones_data_or_gives_the_reason(
 ) -> None:
     source = source_of(revision)
     shutil.copytree(written, tmp_path / "examples")
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(str(source / root) for root in ROOTS)}
+    environ = {**os.environ, **environment(source)}
     command = [sys.executable, str(source / "tests/compatibility/storage.py"), "read", str(tmp_path / "examples")]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
     assert not done.returncode, done.stderr

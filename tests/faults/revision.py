@@ -8,8 +8,8 @@ import tomllib
 from pathlib import Path
 from typing import Final
 
-ROOT = Path(__file__).parents[2]
-ROOTS: Final = ("core", "exporter", "bridge", "predictor", "grafana")
+from tests.support.revisions import ROOT, environment, sources
+
 PREVIOUS: Final = "b6320c9"
 """The revision that runs beside this one in schedules with a rolling upgrade: the last one that was handed over."""
 
@@ -36,27 +36,21 @@ def previous_environment(*, compiled: bool) -> dict[str, str]:
     Args:
         compiled: Whether its machine code is compiled, too; once, in two minutes of a core.
     """
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "kernelcast" / f"revision-{PREVIOUS}"
-    cache.mkdir(parents=True, exist_ok=True)
-    environ = {"PYTHONPATH": os.pathsep.join(str(cache / root) for root in ROOTS)}
-    with (cache / "lock").open("w") as lock:
+    source = sources(PREVIOUS, "pyproject.toml")
+    environ = environment(source)
+    with (source / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (cache / "complete").exists():
-            _extract(cache)
-            (cache / "complete").touch()
-        if compiled and not (cache / "compiled").exists():
+        _add_entry_points(source)
+        if compiled and not (source / "compiled").exists():
             command = [sys.executable, "-m", "kernelcast.bridge.warm_up", "--all"]
             subprocess.run(command, env={**os.environ, **environ}, check=True, capture_output=True)
-            (cache / "compiled").touch()
+            (source / "compiled").touch()
     return environ
 
 
-def _extract(cache: Path) -> None:
-    archive = ["git", "archive", PREVIOUS, *ROOTS, "pyproject.toml"]
-    packed = subprocess.run(archive, cwd=ROOT, capture_output=True, check=True)
-    subprocess.run(["tar", "-x"], cwd=cache, input=packed.stdout, check=True)
-    project = tomllib.loads((cache / "pyproject.toml").read_text())["project"]
-    metadata = cache / "core" / f"{project['name']}-0+{PREVIOUS}.dist-info"
+def _add_entry_points(source: Path) -> None:
+    project = tomllib.loads((source / "pyproject.toml").read_text())["project"]
+    metadata = source / "core" / f"{project['name']}-0+{PREVIOUS}.dist-info"
     metadata.mkdir(exist_ok=True)
     (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: 0+{PREVIOUS}\n")
     points = [

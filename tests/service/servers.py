@@ -200,8 +200,9 @@ broker.session.timeout.ms=3600000
 broker.heartbeat.interval.ms=5000
 metadata.max.idle.interval.ms=0
 """
-"""The last line of a name counts. A pause is no death, and a node by itself needs to know of no other that it lives:
-without heartbeats and empty records every half second, it takes half of the processor time while nobody uses it."""
+"""Settings of a single node that the tests may freeze; of two lines with one name, Kafka uses the last. A frozen node
+must not count as dead. A single node needs neither frequent heartbeats nor empty metadata records: without them an idle
+one takes half of the processor time."""
 
 
 class SharedKafka(KafkaServer):

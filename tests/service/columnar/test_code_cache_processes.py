@@ -124,7 +124,7 @@ def set_constant(package: Package, value: int) -> None:
 
 
 def run_alone(package: Package, cache: str, program: str) -> list[str]:
-    """What a program prints in an interpreter of its own."""
+    """Run a program in an interpreter of its own; return its output."""
     paths = os.pathsep.join((str(package.parents[1]), *sys.path))
     environment = {**os.environ, "PYTHONPATH": paths, "NUMBA_CACHE_DIR": cache}
     done = subprocess.run(

@@ -138,7 +138,7 @@ def demo_of(directory: Path, broker: Broker, kind: str, path: Path) -> Iterator[
 def parts_of(
     directory: Path, broker: Broker, kind: str, path: Path
 ) -> Iterator[tuple[PrometheusServer, ServerProcess]]:
-    """What carries a demo's replay to Prometheus, without the rest: the command `replay`, Kafka and a bridge."""
+    """The command `replay`, Kafka and a bridge: the parts that carry a demo's replay to Prometheus."""
     topics(broker)
     with Stack(directory, broker.bootstrap_servers) as stack:
         stack.service("bridge")
@@ -176,7 +176,7 @@ def replayed(
 
 
 def measured(prometheus: PrometheusServer) -> dict[str, Any]:
-    """What the tests compare with a recording, in one reading of Prometheus."""
+    """Read the values that the tests compare with a recording from Prometheus, all at one time."""
     found = partial(value, prometheus)
     return {
         "counts": prometheus.query("sum by (kernel) (cuda_kernel_launches_total)"),

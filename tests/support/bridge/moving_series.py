@@ -108,8 +108,8 @@ class Group:
         Args:
             seconds: How long.
             where: The partition of each series.
-            every: Bridges take a step in the first second, then after as many, and in the last one. More than 6 would
-                be a pause of the process. 5 leaves snapshots when they are due.
+            every: Seconds between two steps of the bridges; the last second has one in any case. More than 6 s would
+                count as a pause of the process. With 5 s snapshots are written when they are due.
         """
         for second in range(seconds):
             self.clock.seconds += 1
@@ -121,9 +121,13 @@ class Group:
                 self.step()
 
     def live_long(self, seconds: int, where: dict[str, int], *, after: int = 0) -> None:
-        """Let time pass, with few steps where nothing happens: after some seconds, until half a minute before the end.
+        """Let time pass, with fewer steps in the middle, where nothing happens.
 
-        A series that moves is held for 79 s, so 90 s after a move nothing happens any more.
+        Args:
+            seconds: How long.
+            where: The partition of each series.
+            after: Seconds at the beginning with a step in each, as in the last 30 s. A series that moves is held for
+                79 s, so 90 s after a move nothing happens any more.
         """
         first, last = min(after, seconds), min(30, max(seconds - after, 0))
         self.live(first, where)

@@ -136,7 +136,7 @@ class Fleet:
         return FleetPage(self.hosts, self.start_ns, self._metrics)
 
     def measure(self, now_ns: int) -> "Measured":
-        """What the exporters measure at a moment, Unix nanoseconds."""
+        """Measure all nodes at a moment, Unix nanoseconds, as their exporters do."""
         tick = self._pipeline.tick(now_ns)
         return Measured(tick, list(_chosen(_measured(tick, self._metrics), self._metrics)))
 

@@ -19,7 +19,12 @@ SCRIPT = str(Path(program.__file__))
 
 
 def topics(broker: Broker, *, partitions: int = PARTITIONS) -> None:
-    """Create the contract's topics, with at most so many partitions, in a real Kafka; the embedded one has its own."""
+    """Create the contract's topics in a real Kafka; the embedded one has its own.
+
+    Args:
+        broker: The broker.
+        partitions: Maximum number of a topic's partitions.
+    """
     if broker.kind == "kafka":
         fewer = [replace(topic, partitions=min(topic.partitions, partitions)) for topic in TOPICS]
         apply_topics(KafkaSettings(bootstrap_servers=broker.bootstrap_servers), fewer)
