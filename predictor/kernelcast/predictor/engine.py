@@ -1,7 +1,7 @@
 """The predictor without Kafka: stores messages in windows, runs cycles and makes snapshots.
 
-`service` calls it from two threads: one reads Kafka (`take`, `expire`, `leave`), one runs cycles (`sweep`, `propose`);
-both save partitions. Threads of the web server call `explain`. A lock guards windows, tunables and hints; another one,
+Two threads call it: `service` reads Kafka (`take`, `expire`, `leave`), `cycling` runs cycles (`sweep`, `propose`); both
+save partitions. Threads of the web server call `explain`. A lock guards windows, tunables and hints; another one,
 which is taken first, the results of a cycle.
 """
 

@@ -1,4 +1,4 @@
-"""Writes the predictions, hints, diagnoses and policy of a cycle to Kafka; `service` calls it after each cycle.
+"""Writes the predictions, hints, diagnoses and policy of a cycle to Kafka; `cycling` calls it in each cycle.
 
 A state that ends is withdrawn: its series is sent once more without a value (`EndedSeries`).
 """

@@ -1,4 +1,7 @@
-"""The predictor as a daemon: one thread reads Kafka, one runs cycles; both share the engine. `command` runs it."""
+"""The predictor as a daemon: one thread reads Kafka, one runs cycles (`cycling`); both share the engine.
+
+`command` runs it.
+"""
 
 import threading
 import time
@@ -16,34 +19,30 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from kernelcast.columnar import Decoder
+from kernelcast.predictor.cycling import CycleLoop
 from kernelcast.predictor.engine import Engine, Partition
 from kernelcast.predictor.explain_command import PATH as EXPLAIN_PATH
-from kernelcast.predictor.findings import FindingLog
 from kernelcast.predictor.forecasting import machine_code
 from kernelcast.predictor.forecasting.deep.pool import FitPool
 from kernelcast.predictor.measures import TOPICS, Measures
 from kernelcast.predictor.prometheus import PrometheusClient
 from kernelcast.predictor.publish import ForecastPublisher
 from kernelcast.predictor.reloading import reload
-from kernelcast.predictor.scoring.published import scores
 from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND, PredictorSettings
-from kernelcast.predictor.state.baselines_topic import BaselineLog
-from kernelcast.predictor.state.own_state import OwnState
 from kernelcast.predictor.state.partitions import Partitions
 from kernelcast.predictor.state.past import Past, fill_or_warn
 from kernelcast.predictor.state.state_topic import SnapshotStore
-from kernelcast.predictor.tuning.ledger import Ledger
+from kernelcast.predictor.topic_logs import TopicLogs, reader_to_the_end
 from kernelcast.runtime.kafka.consumer import Consumer
 from kernelcast.runtime.kafka.deadletter import DeadLetters
 from kernelcast.runtime.kafka.producer import Producer
-from kernelcast.runtime.kafka.replay import TO_THE_END
 from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.runtime.logging import get_logger
 from kernelcast.runtime.service_manager import ServiceManager
 from kernelcast.runtime.web.landing import Fact, ago
 from kernelcast.runtime.web.server import WebServer
 from kernelcast.wire.catalogue.predictor import RAISED, SERIES
-from kernelcast.wire.errors import BrokerError, ConfigurationError, KernelcastError, WireError
+from kernelcast.wire.errors import BrokerError, ConfigurationError, KernelcastError
 from kernelcast.wire.topics import BASELINES, FINDINGS, FORECASTS, HINTS, ORDERS, OUTCOMES, POLICY, STATE
 
 MAX_MESSAGES: Final = 500
@@ -52,10 +51,6 @@ POLL_SECONDS: Final = 0.2
 """Longest wait for messages."""
 TASK_SECONDS: Final = 10.0
 """Time between two runs of tasks that ask Kafka: lag, group, commit; and of the expiry of silent series."""
-DIAGNOSE_EVERY_SECONDS: Final = 30.0
-"""Time between two diagnoses of programs."""
-REPORT_ENDS: Final = {"enable.partition.eof": "true"}
-"""Option of consumers that read a topic whole: they report its end."""
 PAST_EVERY_SECONDS: Final = 15.0
 """Time between two attempts to fill series without a past from Prometheus."""
 PAST_FOR_SECONDS: Final = 900.0
@@ -114,36 +109,20 @@ class Predictor:
         self._dead.expect(*TOPICS, OUTCOMES.name, HINTS.name, ORDERS.name, BASELINES.name)
         self._pool = FitPool(settings.deep.workers) if settings.deep.enabled else None
         self._engine = Engine(settings, clock_ns=clock_ns, pool=self._pool)
-        self._findings = FindingLog(
-            settings.alarms, self._producer, self._reader(), client_id=settings.client_id, registry=self.registry
+        self._logs = TopicLogs.opened(
+            settings, self._engine, self._producer, self._dead, clock_ns=clock_ns, registry=self.registry
         )
-        self._baselines = BaselineLog(
-            self._engine.cycle.fleet,
-            self._producer,
-            self._reader(),
-            self._dead,
-            client_id=settings.client_id,
-            clock_ns=clock_ns,
-            registry=self.registry,
-        )
-        self._publisher = ForecastPublisher(settings, self._producer, clock_ns=clock_ns)
-        store = SnapshotStore(settings.group_id, self._producer, self._reader_to_the_end)
-        self._scores, self._alarms = (
-            OwnState(name, settings.group_id, settings.client_id, self._producer, self._reader_to_the_end)
-            for name in ("scores", "alarms")
-        )
+        store = SnapshotStore(settings.group_id, self._producer, partial(reader_to_the_end, settings))
         self._partitions = Partitions(settings, self._engine, store, self._measures, clock_ns=clock_ns)
-        self._ledger = Ledger(
-            self._reader(),
-            self._engine.hints,
-            self._dead,
-            self._reader(),
-            clock_ns=clock_ns,
-            lock=self._engine.states.rows.lock,
+        self._cycles = CycleLoop(
+            settings,
+            self._engine,
+            ForecastPublisher(settings, self._producer, clock_ns=clock_ns),
+            logs=self._logs,
+            partitions=self._partitions,
+            measures=self._measures,
         )
         self._ending = threading.Event()
-        self._diagnosis_due = 0.0
-        self._swept_at: float | None = None
         self.web = WebServer(
             settings.web,
             title="predictor",
@@ -163,7 +142,8 @@ class Predictor:
         consumer = Consumer(self._settings.kafka, group_id=self._settings.group_id, registry=self.registry)
         self._partitions.use(consumer)
         consumer.subscribe(TOPICS, self._partitions)
-        cycles = threading.Thread(target=self._run_cycles, name="sweep", daemon=True)
+        loop = (self._ending, self._cycling)
+        cycles = threading.Thread(target=self._cycles.run, args=loop, name="sweep", daemon=True)
         with self.web:
             cycles.start()
             if self._settings.prometheus.url:
@@ -185,20 +165,18 @@ class Predictor:
         if self._pool is not None:
             self._pool.close(seconds_left(0.3))
         cycles.join(seconds_left(0.5))
-        self._save_all()
+        self._cycles.save()
         self._try("offsets not committed", lambda: self._commit(consumer))
         consumer.close(seconds_left(0.5))
-        self._ledger.close(seconds_left(0.5))
-        self._findings.close(seconds_left(0.5))
-        self._baselines.close(seconds_left(0.5))
+        self._logs.close(lambda: seconds_left(0.5))
         self._producer.close(seconds_left())
 
     def _read_forever(self, consumer: Consumer, shutdown: Shutdown) -> None:
         steps: Steps = deque(
             (
-                ("ledger not read", lambda: self._ledger.poll(0.0)),
-                ("marks not read", lambda: self._findings.poll(0.0)),
-                ("baselines not read", lambda: self._baselines.poll(0.0)),
+                ("ledger not read", lambda: self._logs.ledger.poll(0.0)),
+                ("marks not read", lambda: self._logs.findings.poll(0.0)),
+                ("baselines not read", lambda: self._logs.baselines.poll(0.0)),
                 ("group not asked", _at_intervals(self._partitions.watch_group)),
                 ("lag not measured", _at_intervals(self._partitions.watch_lag)),
                 ("offsets not committed", _at_intervals(lambda: self._commit(consumer))),
@@ -239,22 +217,6 @@ class Predictor:
             outcome = "unusable" if index in failed else "used"
             self._measures.messages.labels(message.topic(), outcome).inc()
 
-    def _run_cycles(self) -> None:
-        self._cycling.progressed()  # waiting for Kafka counts as started
-        self._restore("scores", self._scores, self._engine.cycle.outcomes.scoring.load)
-        self._restore("findings", self._alarms, self._findings.restore)
-        snapshot_due = time.monotonic() + self._settings.snapshot_every_seconds
-        while not self._cycling.wait(self._ending.wait, self._settings.sweep_every_seconds):
-            try:
-                self._run_cycle()
-                if time.monotonic() >= snapshot_due:
-                    snapshot_due = time.monotonic() + self._settings.snapshot_every_seconds
-                    self._save_all()
-            except Exception:  # noqa: BLE001  the next cycle may succeed; reading must go on
-                self._measures.sweep_failures.inc()
-                _log.exception("sweep failed")
-            self._cycling.progressed()
-
     def _fill_past(self) -> None:
         engine, url = self._engine, self._settings.prometheus.url
         past = Past(
@@ -269,48 +231,16 @@ class Predictor:
             if self._partitions.ready()[0]:
                 fill_or_warn(past, self._clock_ns() / NANOSECONDS_PER_SECOND)
 
-    def _run_cycle(self) -> None:
-        report = self._engine.sweep(self._findings.accepted)
-        self._measures.swept(report)
-        cycle = self._engine.cycle
-        self._publisher.policy(self._engine.policy)
-        self._publisher.forecasts(report, cycle.scores.coverage(), scores(cycle.outcomes.scoring))
-        if time.monotonic() >= self._diagnosis_due:
-            self._diagnosis_due = time.monotonic() + DIAGNOSE_EVERY_SECONDS
-            self._publisher.diagnoses(self._engine.signals())
-        if self._ledger.caught_up and self._partitions.ready()[0]:
-            issued = self._engine.propose()
-            for one in issued:
-                self._measures.hints.labels(one.rule).inc()
-                _log.info("hint issued", program=one.hint.program, tunable=one.hint.tunable, value=one.hint.value)
-            self._publisher.hints(issued, self._engine.hints)
-            self._publisher.open_hints(self._engine.open_hints())
-            self._publisher.experiences(self._engine.changed_experiences())
-        changed = self._findings.cycle(
-            report.findings,
-            watched=report.watched,
-            time_ns=report.time_ns,
-            deploys_over=report.deploys_over,
-            programs=report.programs,
-        )
-        if changed:
-            # A finding that a crash would forget would stay open on its topic, and begin again beside it.
-            self._alarms.write(self._findings.save())
-        for finding in report.findings:
-            _log.debug("finding", metric=finding.metric, cause=finding.cause, state=finding.state, value=finding.value)
-        self._baselines.write()
-        self._measures.update(self._engine)
-        self._swept_at = time.monotonic()
-
     def _facts(self) -> list[Fact]:
         """Return the lines of the landing page."""
         figures = [
             Fact(name, f"{self.registry.get_sample_value(row.prometheus_name) or 0:,.0f}")
             for name, row in (("Series with a window", SERIES), ("Series with a forecast", RAISED))
         ]
-        if self._swept_at is None:
+        completed_at = self._cycles.completed_at
+        if completed_at is None:
             return [Fact("Last cycle", "none is complete yet"), *figures]
-        age = time.monotonic() - self._swept_at
+        age = time.monotonic() - completed_at
         late = age > LATE_CYCLES * self._settings.sweep_every_seconds
         return [Fact("Last cycle", f"{ago(age)}, every {self._settings.sweep_every_seconds:g} s", wrong=late), *figures]
 
@@ -324,32 +254,10 @@ class Predictor:
             return JSONResponse({"error": str(error)}, status_code=503)
         return JSONResponse({"series": found})
 
-    def _restore(self, name: str, saved: OwnState, restore: Callable[[bytes], None]) -> None:
-        try:
-            state = saved.read()
-            if state is not None:
-                restore(state)
-        except (BrokerError, WireError) as error:
-            _log.warning("state not restored", state=name, reason=str(error))
-
-    def _save_all(self) -> None:
-        for partition in self._partitions.held:
-            self._partitions.save(partition)
-        self._scores.write(self._engine.cycle.outcomes.scoring.dump())
-        self._alarms.write(self._findings.save())
-
     def _commit(self, consumer: Consumer) -> None:
         offsets = dict(self._engine.offsets)
         held = self._partitions.held
         consumer.commit([TopicPartition(*one, offsets[one]) for one in held if offsets.get(one, -1) >= 0])
-
-    def _reader(self) -> Consumer:
-        """A consumer of its own for a topic that is read whole; it commits nothing and joins no group."""
-        return Consumer(self._settings.kafka, group_id=f"{self._settings.group_id}-reader", overrides=REPORT_ENDS)
-
-    def _reader_to_the_end(self) -> Consumer:
-        """The same for a topic that is read once."""
-        return Consumer(self._settings.kafka, group_id=f"{self._settings.group_id}-reader", overrides=TO_THE_END)
 
     def _try_all(self, steps: Steps, shutdown: Shutdown) -> None:
         """Take steps that ask Kafka, until one fails, as it may have waited for its time-out; go on behind it later."""
@@ -368,7 +276,7 @@ class Predictor:
 
 
 def _at_intervals(task: Callable[[], Any]) -> Callable[[], None]:
-    """A function that does a chore when it is called, at most every `CHORE_SECONDS`."""
+    """Return a function that runs a task when it is called, at most every `TASK_SECONDS`."""
     due = 0.0
 
     def do_if_due() -> None:

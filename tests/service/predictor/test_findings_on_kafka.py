@@ -7,8 +7,8 @@ from prometheus_client import CollectorRegistry
 from tests.support.predictor.finding_candidates import HOUR, START_NS, predicted
 
 from kernelcast.cli.app import run as command
+from kernelcast.predictor.alarms.finding_log import FindingLog
 from kernelcast.predictor.alarms.settings import AlarmSettings
-from kernelcast.predictor.findings import FindingLog
 from kernelcast.runtime.kafka.consumer import Consumer
 from kernelcast.runtime.kafka.embedded import EmbeddedBroker
 from kernelcast.runtime.kafka.producer import Producer

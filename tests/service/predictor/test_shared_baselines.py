@@ -15,9 +15,9 @@ from tests.support.waiting import eventually
 from kernelcast.columnar import Decoder, Resource, Sample, encode
 from kernelcast.predictor.alarms.settings import AlarmSettings
 from kernelcast.predictor.engine import Engine
-from kernelcast.predictor.service import REPORT_ENDS
 from kernelcast.predictor.settings import PredictorSettings
 from kernelcast.predictor.state.baselines_topic import BaselineLog
+from kernelcast.predictor.topic_logs import REPORT_ENDS
 from kernelcast.runtime.kafka.consumer import Consumer
 from kernelcast.runtime.kafka.deadletter import DeadLetters
 from kernelcast.runtime.kafka.producer import Producer

@@ -4,8 +4,8 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from kernelcast.predictor.alarms.finding_log import FindingLog
 from kernelcast.predictor.alarms.settings import AlarmSettings
-from kernelcast.predictor.findings import FindingLog
 from kernelcast.wire.cloudevents import decode_event, encode_event
 from kernelcast.wire.events import finding_from, to_event
 from kernelcast.wire.findings import Finding, Mark

@@ -1,7 +1,7 @@
 """Keeps findings from cycle to cycle, writes those that change to Kafka, and reads people's marks."""
 
-# `service` calls `FindingLog.cycle` after each cycle and `poll` on the thread that reads Kafka. Which findings begin
-# and end is decided in `alarms`.
+# `cycling` calls `FindingLog.cycle` in each cycle; `service` calls `poll` on the thread that reads Kafka. `alarms`
+# decides which findings begin and end.
 
 import json
 import math
