@@ -21,9 +21,10 @@ from kernelcast.predictor.passage.excursions import (
     jumps_often,
 )
 from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS, Passage, first_passage
+from kernelcast.predictor.passage.noise import RESOLUTION_NOISE, block_noise
 from kernelcast.predictor.passage.refill import refilling
 from kernelcast.predictor.passage.series import DAY_BLOCKS, SeriesBlocks, Traits
-from kernelcast.predictor.passage.trend import CERTAIN_ERRORS, RESOLUTION_NOISE, Trend, block_noise, estimate
+from kernelcast.predictor.passage.trend import CERTAIN_ERRORS, Trend, estimate
 from kernelcast.predictor.screening.blocks import MAD_TO_SIGMA, row_medians
 
 _LOAD_RESOLUTION: Final = 3.0
