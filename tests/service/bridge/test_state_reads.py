@@ -19,6 +19,7 @@ from kernelcast.bridge.delta.rows import TotalRows
 from kernelcast.bridge.service import Bridge
 from kernelcast.bridge.settings import BridgeSettings
 from kernelcast.predictor import service as predictor_service
+from kernelcast.predictor import topic_logs
 from kernelcast.predictor.settings import PredictorSettings
 from kernelcast.runtime.kafka.admin import apply_topics
 from kernelcast.runtime.kafka.consumer import Consumer
@@ -63,8 +64,8 @@ def readers(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         opened.append({"group.id": group_id, **(options.get("overrides") or {})})
         return Consumer(settings, group_id=group_id, **options)
 
-    for service in (bridge_service, predictor_service):
-        monkeypatch.setattr(service, "Consumer", consumer)
+    for module in (bridge_service, predictor_service, topic_logs):
+        monkeypatch.setattr(module, "Consumer", consumer)
     return opened
 
 
