@@ -26,6 +26,9 @@ CLOSE_SECONDS: Final = 5.0
 NO_OFFSET: Final = confluent_kafka.OFFSET_INVALID
 """Result of `committed` for a partition without a committed offset."""
 
+COORDINATOR_PROBE: Final = TopicPartition("__consumer_offsets", 0)
+"""A partition whose committed offset is queried only to see that the group's coordinator answers."""
+
 
 class Consumer(PartitionReader):
     """Reads from Kafka, in a group (`subscribe`) or without one (`assign`). Only one thread may use it.
@@ -91,12 +94,17 @@ class Consumer(PartitionReader):
         Call it while no `assigned` comes: the new protocol (KIP-848) has no callback for a member that gets no
         partitions, or none in place of those it has given up. The old protocol always calls back; False there.
 
+        librdkafka 2.16 aborts the process when the coordinator dies before a client describes a group (its issue 4605),
+        so the consumer's own connection is tried first: without a coordinator that fails and aborts nothing. The two
+        requests are milliseconds apart; a coordinator that dies between them can still abort the process.
+
         Raises:
             BrokerError: Kafka does not answer.
         """
         if not self._new_protocol:
             return False
         with broker_errors("asking for the group"):
+            self._client.committed([COORDINATOR_PROBE], timeout=REQUEST_TIMEOUT_SECONDS)
             asked = self._admin().describe_consumer_groups([self._group_id], request_timeout=REQUEST_TIMEOUT_SECONDS)
             group = asked[self._group_id].result()
         own = {(each.topic, each.partition) for each in self._client.assignment()}
