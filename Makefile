@@ -6,6 +6,7 @@ SOURCES := core exporter bridge predictor grafana tests benchmarks examples
 # Two stages: what `make demo` runs on, and the tools for development beside it.
 RUNS := $(VENV)/.runs
 STAMP := $(VENV)/.installed
+COLLECTED := $(VENV)/.collected
 STEP := PYTHONPATH=core $(PYTHON) -m release.step
 # Python compiles a module when it is first imported; compiling all of them here would take half of the time.
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --no-compile
@@ -43,9 +44,14 @@ demo: $(RUNS)  ## the whole loop on the embedded broker; ARGS="--source kineto:F
 	@$(BIN)/kernelcast demo $(ARGS)
 
 machine-code: install
-	@$(BIN)/python -m kernelcast.bridge.warm_up --all
+	@$(BIN)/kernelcast compile
 
-test: machine-code  ## unit and service tests; ARGS="-k bridge", WORKERS=1
+# In a new clone one process compiles the tests' bytecode, beside the machine code; else each worker compiles all of it.
+$(COLLECTED): $(STAMP)
+	@$(BIN)/python -m pytest --collect-only --quiet >/dev/null 2>&1 & $(BIN)/kernelcast compile; code=$$?; wait; exit $$code
+	@touch $@
+
+test: $(COLLECTED) machine-code  ## unit and service tests; ARGS="-k bridge", WORKERS=1
 	$(BIN)/python -m pytest $(PARALLEL) --durations 20 $(ARGS)
 
 test-fast: install  ## unit tests without machine code, processes and brokers: a minute in a fresh clone
