@@ -41,6 +41,7 @@ class Surroundings:
         clocks: The library with which their clocks can be set, in schedules that do.
         topics: Topics that they read besides the producers' topics.
         defect: Name of a defect of `with_defect` that is put back.
+        protocol: Of their group: `classic` or `consumer`.
     """
 
     nursery: Nursery
@@ -50,6 +51,7 @@ class Surroundings:
     clocks: Path | None = None
     topics: tuple[str, ...] = ()
     defect: str = ""
+    protocol: str = "classic"
 
 
 @dataclass
@@ -256,12 +258,14 @@ class RealReplica:
             "takeover_seconds": 8,
             "deltas": {"snapshot_seconds": 3},
         }
+        if self.mode == "group":
+            settings["group_protocol"] = self.around.protocol
         if self.mode == "sharded":
             settings |= {"replica_index": self.number, "replica_count": self.count}
-        kafka = {
-            "bootstrap_servers": self.cluster.kafka.bootstrap_servers,
-            "properties": {"session.timeout.ms": 6000, "topic.metadata.refresh.interval.ms": 3000},
-        }
+        properties = {"topic.metadata.refresh.interval.ms": 3000}
+        if settings.get("group_protocol") != "consumer":  # in that protocol the brokers set it
+            properties["session.timeout.ms"] = 6000
+        kafka = {"bootstrap_servers": self.cluster.kafka.bootstrap_servers, "properties": properties}
         path = self.around.directory / f"bridge-{self.number}.yaml"
         path.write_text(yaml.safe_dump({"kafka": kafka, "bridge": settings}))
         return path

@@ -44,6 +44,7 @@ class Options:
         record: File for results; schedules that it has are not run again.
         without: Operations to leave out.
         logs: Folder for the logs of schedules that fail.
+        protocol: Of the bridges' group: `classic` or `consumer`.
     """
 
     at_once: int = 1
@@ -51,6 +52,7 @@ class Options:
     record: Path | None = None
     without: tuple[str, ...] = ()
     logs: Path | None = None
+    protocol: str = "classic"
 
 
 class Runner:
@@ -149,15 +151,14 @@ class Runner:
 
 
 @contextlib.contextmanager
-def runner(say: Say, *, without: Sequence[str] = (), logs: Path | None = None) -> Iterator[Runner]:
+def runner(
+    say: Say, *, without: Sequence[str] = (), logs: Path | None = None, protocol: str = "classic"
+) -> Iterator[Runner]:
     """A runner with three nodes of its own; logs of schedules that fail are kept in `logs`."""
     with nursery() as nurse, three_nodes() as (kafka, directory):
-        yield Runner(
-            Scene(kafka, directory, nurse, self_signed(directory, "web"), build(directory)),
-            say,
-            without=without,
-            logs=logs,
-        )
+        web, clocks = self_signed(directory, "web"), build(directory)
+        scene = Scene(kafka, directory, nurse, web, clocks, protocol=protocol)
+        yield Runner(scene, say, without=without, logs=logs)
 
 
 def run_real(number: int, *, seed: str, first: int, say: Say, options: Options) -> dict[str, Any]:
@@ -168,7 +169,8 @@ def run_real(number: int, *, seed: str, first: int, say: Say, options: Options) 
     names = [f"{seed}/{each}" for each in range(first, first + number)]
     left = [name for name in names if name not in done]
     found, findings = Counter[str](), []
-    with runner(say, without=options.without, logs=options.logs) as running, _stopped_by_signals(running):
+    made = runner(say, without=options.without, logs=options.logs, protocol=options.protocol)
+    with made as running, _stopped_by_signals(running):
         results = list(run_all(running, map(running.drawn, left), at_once=options.at_once, record=record))
         for result in results:
             if result.kind:

@@ -44,6 +44,7 @@ class Scene:
         certificate: Certificate and key of bridges that serve TLS.
         clocks: The library of `skewed_clock`.
         defect: What is put back in bridges; see `Surroundings`.
+        protocol: Of the bridges' group; see `Surroundings`.
     """
 
     kafka: KafkaCluster
@@ -52,6 +53,7 @@ class Scene:
     certificate: tuple[Path, Path]
     clocks: Path
     defect: str = ""
+    protocol: str = "classic"
 
 
 class RealWorld:
@@ -275,8 +277,11 @@ class RealWorld:
         return held.enter_context(made)
 
     def _surroundings(self, names: frozenset[str]) -> Surroundings:
-        around = Surroundings(self._scene.nursery, self.directory, self.directory, defect=self._scene.defect)
-        around.clocks = self._scene.clocks if "bridge_clock" in names else None
+        scene = self._scene
+        around = Surroundings(
+            scene.nursery, self.directory, self.directory, defect=scene.defect, protocol=scene.protocol
+        )
+        around.clocks = scene.clocks if "bridge_clock" in names else None
         if self.exporter is not None:
             around.topics, around.logs = EXPORTER_TOPICS, self.exporter.disk.folder
         if self.exporter is not None and "disk_full" in names:

@@ -93,13 +93,13 @@ def recorded(result: Outcome, *, shorten: bool) -> dict[str, Any]:
     return {"number": result.number, "kind": result.kind, "detail": detail, "schedule": schedule.plain()}
 
 
-def replay(path: Path, *, real: bool, logs: Path | None) -> int:
+def replay(path: Path, *, real: bool, logs: Path | None, protocol: str) -> int:
     """Run one schedule from a file, in memory or with real processes; 1 if it breaks an invariant."""
     schedule = Schedule.of(json.loads(path.read_text()))
     if real:
         from tests.faults.real_run import runner  # needs Kafka
 
-        with runner(say, logs=logs) as running:
+        with runner(say, logs=logs, protocol=protocol) as running:
             kind, detail = running.run(schedule)
     else:
         kind, detail = schedule.finding()
@@ -133,11 +133,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="file for the results: JSON; of real schedules a line each, and those in the file are not run again",
     )
     parser.add_argument("--logs", type=Path, help="folder for the logs of real schedules that break an invariant")
+    parser.add_argument(
+        "--protocol",
+        choices=("classic", "consumer"),
+        default="classic",
+        help="of the group in real schedules; consumer is KIP-848's (default: classic)",
+    )
     parser.add_argument("--replay", type=Path, help="JSON file with one schedule, to be run again; --real 1: really")
     options = parser.parse_args(arguments)
     quiet()
     if options.replay:
-        return replay(options.replay, real=bool(options.real), logs=options.logs)
+        return replay(options.replay, real=bool(options.real), logs=options.logs, protocol=options.protocol)
     at = revision()
 
     def whole_of(record: dict[str, Any]) -> dict[str, Any]:
@@ -150,7 +156,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.real:
         from tests.faults.real_run import Options, run_real  # needs Kafka
 
-        how = Options(options.at_once, not options.as_found, options.record, tuple(options.without), options.logs)
+        how = Options(
+            options.at_once,
+            not options.as_found,
+            options.record,
+            tuple(options.without),
+            options.logs,
+            options.protocol,
+        )
         record = run_real(options.real, seed=options.seed, first=options.first, say=say, options=how)
     else:
         record = in_process(options, keep)

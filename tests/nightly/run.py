@@ -216,6 +216,11 @@ def _random_steps(workers: int, sizes: Sizes) -> list[Step]:
             (*faults, "--real", str(sizes.real_schedules)),
         ),
         Step(
+            "random faults with real processes in a KIP-848 group",
+            "the same with the newer group protocol, whose members learn of fewer changes",
+            (*faults, "--real", str(sizes.real_schedules), "--seed", "kip-848", "--protocol", "consumer"),
+        ),
+        Step(
             "random faults of ranks",
             "an error on one rank after which the ranks of a job differ, or wait for each other",
             (PYTHON, "-m", "tests.faults.ranks.run", "--schedules", str(sizes.schedules // 10), "--sockets", "4"),
