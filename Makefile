@@ -43,15 +43,12 @@ install: $(STAMP)  ## .venv with everything that needs no GPU
 demo: $(RUNS)  ## the whole loop on the embedded broker; ARGS="--source kineto:FILE --duration 60"
 	@$(BIN)/kernelcast demo $(ARGS)
 
-machine-code: install
-	@$(BIN)/kernelcast compile
-
 # In a new clone one process compiles the tests' bytecode, beside the machine code; else each worker compiles all of it.
-$(COLLECTED): $(STAMP)
-	@$(BIN)/python -m pytest --collect-only --quiet >/dev/null 2>&1 & $(BIN)/kernelcast compile; code=$$?; wait; exit $$code
-	@touch $@
+machine-code: install
+	@[ $(COLLECTED) -nt $(STAMP) ] || $(BIN)/python -m pytest --collect-only --quiet >/dev/null 2>&1 & \
+		$(BIN)/kernelcast compile; code=$$?; wait; touch $(COLLECTED); exit $$code
 
-test: $(COLLECTED) machine-code  ## unit and service tests; ARGS="-k bridge", WORKERS=1
+test: machine-code  ## unit and service tests; ARGS="-k bridge", WORKERS=1
 	$(BIN)/python -m pytest $(PARALLEL) --durations 20 $(ARGS)
 
 test-fast: install  ## unit tests without machine code, processes and brokers: a minute in a fresh clone

@@ -149,8 +149,8 @@ class _Compressor:
 def _shrink(wheel: Path) -> None:
     """Write a wheel again: better compressed, and its Python files without what only readers of the sources see: 80 KB.
 
-    That is comments, linters' mostly, strings below a constant or field, which Python drops, and docstrings of the
-    private functions, classes and methods of a module. Other docstrings stay: pages and commands show some of them. In
+    That is comments, linters' mostly, strings below a constant or field, which Python drops, and docstrings of private
+    functions, classes and methods. Other docstrings stay: pages and commands show some of them. In
     `IMPORTED` all strings stay. The files, their order, their times and their line numbers stay. libdeflate saves
     40 KB of 2 MB; where its package is not installed, as for someone who installs from a checkout, zlib's highest
     level has to do.
@@ -189,12 +189,10 @@ def _unread_texts(source: bytes) -> Iterator[tuple[int, int]]:
         for before, text in itertools.pairwise(body):
             if isinstance(before, ast.Assign | ast.AnnAssign):
                 yield from _lines_of(text)
+        if isinstance(block, ast.FunctionDef | ast.ClassDef) and _is_private(block.name) and len(body) > 1:
+            yield from _lines_of(body[0])
         for name in _BLOCKS:
             blocks += getattr(block, name, [])
-    methods = [node for block in module.body if isinstance(block, ast.ClassDef) for node in block.body]
-    for node in [*module.body, *methods]:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef) and _is_private(node.name) and len(node.body) > 1:
-            yield from _lines_of(node.body[0])
 
 
 def _is_private(name: str) -> bool:

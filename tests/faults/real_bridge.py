@@ -34,6 +34,7 @@ class Surroundings:
     """Resources that all bridges of a schedule share.
 
     Attributes:
+        protocol: Of their group: `classic` or `consumer`.
         nursery: Starts those that need no environment of their own.
         directory: For configurations.
         logs: For logs: the small disk, where the schedule has one.
@@ -41,9 +42,9 @@ class Surroundings:
         clocks: The library with which their clocks can be set, in schedules that do.
         topics: Topics that they read besides the producers' topics.
         defect: Name of a defect of `with_defect` that is put back.
-        protocol: Of their group: `classic` or `consumer`.
     """
 
+    protocol: str
     nursery: Nursery
     directory: Path
     logs: Path
@@ -51,7 +52,6 @@ class Surroundings:
     clocks: Path | None = None
     topics: tuple[str, ...] = ()
     defect: str = ""
-    protocol: str = "classic"
 
 
 @dataclass

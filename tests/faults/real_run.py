@@ -157,7 +157,7 @@ def runner(
     """A runner with three nodes of its own; logs of schedules that fail are kept in `logs`."""
     with nursery() as nurse, three_nodes() as (kafka, directory):
         web, clocks = self_signed(directory, "web"), build(directory)
-        scene = Scene(kafka, directory, nurse, web, clocks, protocol=protocol)
+        scene = Scene(kafka, directory, nurse, web, clocks, protocol)
         yield Runner(scene, say, without=without, logs=logs)
 
 

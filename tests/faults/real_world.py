@@ -43,8 +43,8 @@ class Scene:
         nursery: Starts daemons.
         certificate: Certificate and key of bridges that serve TLS.
         clocks: The library of `skewed_clock`.
-        defect: What is put back in bridges; see `Surroundings`.
         protocol: Of the bridges' group; see `Surroundings`.
+        defect: What is put back in bridges; see `Surroundings`.
     """
 
     kafka: KafkaCluster
@@ -52,8 +52,8 @@ class Scene:
     nursery: Nursery
     certificate: tuple[Path, Path]
     clocks: Path
+    protocol: str
     defect: str = ""
-    protocol: str = "classic"
 
 
 class RealWorld:
@@ -278,9 +278,7 @@ class RealWorld:
 
     def _surroundings(self, names: frozenset[str]) -> Surroundings:
         scene = self._scene
-        around = Surroundings(
-            scene.nursery, self.directory, self.directory, defect=scene.defect, protocol=scene.protocol
-        )
+        around = Surroundings(scene.protocol, scene.nursery, self.directory, self.directory, defect=scene.defect)
         around.clocks = scene.clocks if "bridge_clock" in names else None
         if self.exporter is not None:
             around.topics, around.logs = EXPORTER_TOPICS, self.exporter.disk.folder

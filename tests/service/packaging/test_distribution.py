@@ -171,7 +171,7 @@ def test_python_files_of_the_wheel_lack_comments_only_and_are_listed_as_they_are
 
 
 def unread_texts(source: bytes) -> Iterator[tuple[int, int]]:
-    """Lines of strings below an assignment, which Python ignores, and of private docstrings of a module or class."""
+    """Lines of strings below an assignment, which Python ignores, and private docstrings."""
     module = ast.parse(source)
     texts = [
         text
@@ -180,10 +180,9 @@ def unread_texts(source: bytes) -> Iterator[tuple[int, int]]:
         for before, text in pairwise(node.body)
         if isinstance(before, (ast.Assign, ast.AnnAssign))
     ]
-    of_classes = [statement for node in module.body if isinstance(node, ast.ClassDef) for statement in node.body]
     texts += [
         node.body[0]
-        for node in module.body + of_classes
+        for node in statements(module)
         if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and re.match("_(?!_)", node.name) and len(node.body) > 1
     ]
     for text in texts:

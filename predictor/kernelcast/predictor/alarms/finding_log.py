@@ -155,12 +155,7 @@ class FindingLog:
     ) -> list[Finding]:
         """Update the findings by a cycle's candidates, and write those that begin, change their state or end.
 
-        Args:
-            candidates: Findings of single series that hold now, at most one of each series.
-            watched: Number of series that are watched, with and without a candidate.
-            time_ns: Time of the cycle in event time, later than that of the last one.
-            deploys_over: Programs of which no kernel is slower since a deploy any more, with the reason.
-            programs: Program that runs alone on each GPU.
+        The arguments are those of `Alarms.step`.
 
         Returns:
             The findings that were written.
