@@ -76,13 +76,13 @@ class CycleLoop:
                     self.save()
             except Exception:  # noqa: BLE001  the next cycle may succeed; reading must go on
                 self._measures.sweep_failures.inc()
-                _log.exception("sweep failed")
+                _log.exception("cycle failed")
             part.progressed()
 
     def run_cycle(self) -> None:
         """Evaluate every series, and send the changes."""
-        report = self._engine.sweep(self._logs.findings.accepted)
-        self._measures.swept(report)
+        report = self._engine.run_cycle(self._logs.findings.accepted)
+        self._measures.completed(report)
         cycle = self._engine.cycle
         self._publisher.policy(self._engine.policy)
         self._publisher.forecasts(report, cycle.scores.coverage(), scores(cycle.outcomes.scoring))

@@ -1,7 +1,7 @@
 """The predictor without Kafka: stores messages in windows, runs cycles and makes snapshots.
 
-Two threads call it: `service` reads Kafka (`take`, `expire`, `leave`), `cycling` runs cycles (`sweep`, `propose`); both
-save partitions. Threads of the web server call `explain`. A lock guards windows, tunables and hints; another one,
+Two threads call it: `service` reads Kafka (`take`, `expire`, `leave`), `cycling` runs cycles (`run_cycle`, `propose`);
+both save partitions. Threads of the web server call `explain`. A lock guards windows, tunables and hints; another one,
 which is taken first, the results of a cycle.
 """
 
@@ -112,16 +112,16 @@ class Engine:
             self.offsets.update(offsets)
         return decoded
 
-    def sweep(self, accepted: Mapping[str, int] = NOTHING_ACCEPTED) -> CycleReport:
+    def run_cycle(self, accepted: Mapping[str, int] = NOTHING_ACCEPTED) -> CycleReport:
         """Run one cycle: evaluate every live series, and forecast those that are published.
 
         Args:
             accepted: Programs of which a person accepted that a deploy made them slower, and when, Unix nanoseconds.
         """
         with self._cycle_lock:
-            return self._swept(accepted)
+            return self._completed(accepted)
 
-    def _swept(self, accepted: Mapping[str, int]) -> CycleReport:
+    def _completed(self, accepted: Mapping[str, int]) -> CycleReport:
         now_ns = self._clock_ns()
         with self._lock:
             changes = ProgramChanges(

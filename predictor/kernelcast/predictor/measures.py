@@ -54,7 +54,7 @@ class Measures:
         self._withheld = {reason: Following(withheld.labels(reason)) for reason in Withheld}
         self._start_at_zero()
 
-    def swept(self, report: CycleReport) -> None:
+    def completed(self, report: CycleReport) -> None:
         """Count one finished cycle."""
         self.sweeps.inc()
         self.sweep_seconds.set(report.seconds)

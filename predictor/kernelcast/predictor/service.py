@@ -143,7 +143,7 @@ class Predictor:
         self._partitions.use(consumer)
         consumer.subscribe(TOPICS, self._partitions)
         loop = (self._ending, self._cycling)
-        cycles = threading.Thread(target=self._cycles.run, args=loop, name="sweep", daemon=True)
+        cycles = threading.Thread(target=self._cycles.run, args=loop, name="cycles", daemon=True)
         with self.web:
             cycles.start()
             if self._settings.prometheus.url:

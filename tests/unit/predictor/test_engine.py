@@ -59,7 +59,7 @@ def kernel_and_variant(clock: Clock) -> list[Sample]:
 
 
 def judged(target: Engine) -> dict[str, bool]:
-    target.sweep()
+    target.run_cycle()
     known = target.cycle.attributes.judged
     return {subject.metric: bool(known[row]) for subject, row in target.windows.items()}
 
@@ -136,7 +136,7 @@ def test_an_explanation_shows_the_results_of_whole_cycles_and_says_so_if_one_tak
 
     monkeypatch.setattr(target.cycle, "run", run)
     with ThreadPoolExecutor(2) as threads:
-        sweeping = threads.submit(target.sweep)
+        cycle = threads.submit(target.run_cycle)
         assert begun.wait(LONGEST_SECONDS)
         monkeypatch.setattr(engine_module, "EXPLAIN_WAIT_SECONDS", 0.01)
         with pytest.raises(KernelcastError, match=r"the present cycle has not ended within 0\.01 s"):
@@ -144,5 +144,5 @@ def test_an_explanation_shows_the_results_of_whole_cycles_and_says_so_if_one_tak
         monkeypatch.setattr(engine_module, "EXPLAIN_WAIT_SECONDS", LONGEST_SECONDS)
         explaining = threads.submit(explain)
         may_end.set()
-        sweeping.result()
+        cycle.result()
         assert explaining.result() == []

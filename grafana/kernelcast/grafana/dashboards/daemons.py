@@ -73,7 +73,7 @@ def _alerts() -> Placed:
 def _watched() -> Placed:
     text = PanelText(
         "Series under watch",
-        "Series with a window in the predictor, those that its last sweep flagged, and those with a forecast.",
+        "Series with a window in the predictor, those that its last cycle flagged, and those with a forecast.",
     )
     rows = ((predictor.SERIES, "watched"), (predictor.FLAGGED, "flagged"), (predictor.RAISED, "with a forecast"))
     queries = [Query(f"sum({promql.series(row)})", legend) for row, legend in rows]

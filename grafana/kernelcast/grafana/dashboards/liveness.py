@@ -17,7 +17,7 @@ GPUS: Final = promql.series(gpu.GPU_UP)
 PROGRAMS: Final = promql.series(kernel.LAUNCHES, free=("program", "rank", "kernel"))
 EXPORTERS: Final = promql.series(exporter.TICKS)
 PREDICTORS: Final = promql.series(forecast.JUDGED_SERIES)
-"""Written after each sweep, and on the way of hints and forecasts: it ends where Kafka or the bridge does."""
+"""Written after each cycle, and on the way of hints and forecasts: it ends where Kafka or the bridge does."""
 _MEASURED: Final = f"and on () (group({GPUS}) or group({PROGRAMS}))"
 PREDICTIONS: Final = f"{PREDICTORS} > 0 {_MEASURED}"
 LEARNING: Final = EmptyText("no forecast yet: still learning", f"{PREDICTORS} == 0 {_MEASURED}")

@@ -60,9 +60,9 @@ def _sweeps(profile: Profile) -> AlertRule:
         expr=_keeps_rising(promql.name(predictor.SWEEP_FAILURES), profile),
         hold_seconds=5 * MINUTE,
         severity=AlertSeverity.WARNING,
-        summary="Sweeps of the predictor at {{ $labels.instance }} fail",
+        summary="Cycles of the predictor at {{ $labels.instance }} fail",
         description="Forecasts and hints are not updated.",
-        action="Read its log; a failing sweep is a defect: report it.",
+        action="Read its log; a failing cycle is a defect: report it.",
         dashboard=PIPELINE,
     )
 

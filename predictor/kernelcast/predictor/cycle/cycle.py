@@ -1,6 +1,6 @@
 """One cycle over all series: detector, anomaly scores, claims of earlier cycles, then the publication.
 
-`Engine.sweep` runs a cycle every `sweep_every_seconds`; the report goes to `publish` and `findings`. The stages are
+`Engine.run_cycle` runs a cycle every `sweep_every_seconds`; the report goes to `publish` and `findings`. The stages are
 objects of this folder: `Regimes`, `Detection`, `AnomalyScores`, `Claims` and `Publication`. Panels are copied out of
 the windows in chunks, so that the thread which reads Kafka waits for the lock for milliseconds only.
 """

@@ -87,7 +87,7 @@ class Fleet:
             bodies = [each.body for each in encode(EXPORTER, list(self.samples()), scope="test")]
             self.engine.take(bodies, [PARTITION] * len(bodies), {PARTITION: self.second})
             if self.second % CYCLE_SECONDS == 0:
-                report = self.engine.sweep()
+                report = self.engine.run_cycle()
                 self.candidates += [(self.second, one) for one in report.findings]
                 self.programs = report.programs
                 self.findings += self.alarms.step(report.findings, report.watched, report.time_ns)

@@ -59,7 +59,7 @@ class Site:
                 self.second += INTERVAL_SECONDS
                 if not silent:
                     self._report(slow, version)
-            report = self.engine.sweep(self.log.accepted)
+            report = self.engine.run_cycle(self.log.accepted)
             self.engine.expire()
             over = report.deploys_over
             self.log.cycle(report.findings, watched=report.watched, time_ns=self.now_ns, deploys_over=over)

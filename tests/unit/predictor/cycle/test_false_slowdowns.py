@@ -81,7 +81,7 @@ class Node:
             if self.clock_mhz is not None:
                 self.take(DEVICES, self.gpu_samples(self.second - self.late_seconds))
             if self.second // self.step_seconds % CYCLE_SECONDS == 0:
-                report = self.engine.sweep()
+                report = self.engine.run_cycle()
                 self.published += [one for one in report.predictions if one.degradation is not None]
                 self.abstentions |= {reason for reason, count in report.abstentions.items() if count}
 

@@ -60,7 +60,7 @@ class Job:
             self.engine.take(bodies, [PARTITION] * len(bodies), {PARTITION: self.second})
             if self.second % BLOCK_SECONDS:
                 continue
-            found = [one for one in self.engine.sweep().findings if one.cause is Cause.STRAGGLER]
+            found = [one for one in self.engine.run_cycle().findings if one.cause is Cause.STRAGGLER]
             for one in found:
                 self.found.setdefault(int(dict(one.labels)["rank"]), []).append(one)
             self.last = found
@@ -176,4 +176,4 @@ def test_a_site_without_kernels_has_a_cycle_without_an_error() -> None:
     temperature = Sample(device.GPU_TEMP, words, (START_SECONDS + 50) * SECOND_NS, 60.0)
     bodies = [each.body for each in encode(EXPORTER, [temperature], scope="test")]
     engine.take(bodies, [PARTITION] * len(bodies), {PARTITION: 1})
-    assert not engine.sweep().findings
+    assert not engine.run_cycle().findings
