@@ -4,6 +4,7 @@ A container engine runs it every few seconds and reads its exit code. So it impo
 """
 
 import argparse
+import http.client
 import ipaddress
 import ssl
 import sys
@@ -86,7 +87,7 @@ def _ask(request: urllib.request.Request, context: ssl.SSLContext, timeout_secon
     except urllib.error.HTTPError as error:
         with error:
             text, code = error.read(_MAX_BYTES) or str(error).encode(), _UNHEALTHY
-    except OSError as error:
+    except (OSError, http.client.HTTPException) as error:
         text, code = f"{request.full_url} does not answer: {error}".encode(), None
     sys.stdout.write(f"{text.decode(errors='replace').strip()}\n")
     return code

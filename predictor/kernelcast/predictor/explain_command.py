@@ -27,11 +27,15 @@ def explain(series: Series, url: Url = "http://127.0.0.1:19402") -> None:
     full = f"{url.rstrip('/')}{PATH}?{urllib.parse.urlencode({'series': series})}"
     try:
         with urllib.request.urlopen(full, timeout=TIMEOUT_SECONDS) as answer:  # noqa: S310  checked above
-            found = json.load(answer)
+            text = answer.read()
     except urllib.error.HTTPError as error:
         raise KernelcastError(f"the predictor refused: {error.read().decode(errors='replace')}") from error
-    except (OSError, ValueError, http.client.HTTPException) as error:
+    except (OSError, http.client.HTTPException) as error:
         raise KernelcastError(f"{url} does not answer: {error}; is the predictor running there?") from error
-    if not found["series"]:
+    try:
+        found = json.loads(text)["series"]
+    except (ValueError, KeyError, TypeError):
+        raise KernelcastError(f"{url} is no predictor: it answered {text[:80]!r}; check --url") from None
+    if not found:
         raise KernelcastError(f"the predictor at {url} has no series {series}; it may read other partitions")
-    typer.echo(json.dumps(found["series"], indent=2))
+    typer.echo(json.dumps(found, indent=2))

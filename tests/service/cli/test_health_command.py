@@ -1,5 +1,7 @@
 """`kernelcast health` asks real web servers of ours."""
 
+import socket
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -53,3 +55,18 @@ def test_it_takes_tls_and_a_user_of_this_machines_daemon(tmp_path: Path, capsys:
 @pytest.mark.parametrize("arguments", [[], ["file:///etc/passwd"], ["localhost:19401"]])
 def test_without_an_address_of_http_it_is_a_usage_error(arguments: list[str]) -> None:
     assert run(["health", *arguments]) == 2
+
+
+def test_what_does_not_speak_http_does_not_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as threads:
+        greeting = threads.submit(_greet, listener)
+        assert run(["health", f"http://127.0.0.1:{listener.getsockname()[1]}/-/ready"]) == 1
+        greeting.result()
+    assert "does not answer" in capsys.readouterr().out
+
+
+def _greet(listener: socket.socket) -> None:
+    connection, _ = listener.accept()
+    with connection:
+        connection.recv(4096)
+        connection.sendall(b"SSH-2.0-OpenSSH_9.6\r\n")

@@ -1,6 +1,7 @@
-"""A server that is killed within its answer is one that does not answer; it ends no command with a traceback."""
+"""A server that is killed within its answer, or is none of ours, ends no command with a traceback."""
 
 import http.client
+import io
 import urllib.request
 from typing import Any, Self
 
@@ -43,3 +44,13 @@ def test_explain_says_that_the_predictor_does_not_answer(capsys: pytest.CaptureF
     with pytest.raises(typer.Exit):
         explain('DCGM_FI_DEV_GPU_TEMP{gpu="0"}')
     assert "does not answer: IncompleteRead" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("body", [b"{}", b"[]", b"5", b"<html>", b"\xff"])
+def test_explain_says_that_another_server_is_no_predictor(
+    body: bytes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(urllib.request, "urlopen", lambda *_args, **_options: io.BytesIO(body))
+    with pytest.raises(typer.Exit):
+        explain('DCGM_FI_DEV_GPU_TEMP{gpu="0"}')
+    assert "http://127.0.0.1:19402 is no predictor" in capsys.readouterr().err

@@ -297,6 +297,19 @@ def test_a_page_of_something_else_is_refused(
     assert "has no metrics of kernelcast" in capsys.readouterr().err
 
 
+def test_a_page_that_is_cut_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("kernelcast.cli.top.command.get", lambda *_: 'DCGM_FI_DEV_GPU_TEMP{gpu="0"')
+    assert run(["top", "bridge:19401", "--once"]) == 1
+    assert "is no text exposition" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("separator", ["\x85", "\u2028", "\x1c"])
+def test_a_line_separator_of_unicode_is_part_of_a_label(separator: str) -> None:
+    """In the text format, only a line feed ends a line."""
+    page = read(f'cuda_kernel_launches_total{{kernel="a{separator}b",program="p"}} 5\n')
+    assert page.kernels[f"a{separator}b"].launches == 5
+
+
 @pytest.mark.parametrize(
     "options", [["--interval", "0.1"], ["--interval", "nan"], ["--sort", "size"], ["--json"]], ids=" ".join
 )

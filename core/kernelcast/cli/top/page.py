@@ -15,6 +15,7 @@ from prometheus_client.samples import Sample
 
 from kernelcast.wire.catalogue import bridge, exporter, forecast, forecast_scores, kernel, predictor
 from kernelcast.wire.catalogue.devices import device, gpu
+from kernelcast.wire.errors import PageError
 
 # A page of a large bridge has a million lines; only those whose names begin so are parsed.
 FAMILIES: Final = (*device.ROWS, gpu.GPU_UP, *kernel.ROWS, *forecast.ROWS, *forecast_scores.ROWS)
@@ -129,16 +130,24 @@ class ScrapedPage:
 
 
 def read(exposition: str) -> ScrapedPage:
-    """Read a text exposition; families that are not shown are not parsed."""
+    """Read a text exposition; families that are not shown are not parsed.
+
+    Raises:
+        PageError: A line of ours is malformed, as where an answer was cut.
+    """
     page = ScrapedPage()
-    for family in text_string_to_metric_families(_shown(exposition.splitlines(keepends=True))):
-        for sample in family.samples:
-            _add(page, sample)
+    # Only a line feed ends a line: `splitlines` would also split at a line separator of Unicode within a label.
+    try:
+        for family in text_string_to_metric_families(_shown(exposition.split("\n"))):
+            for sample in family.samples:
+                _add(page, sample)
+    except (ValueError, KeyError) as error:
+        raise PageError(f"the page is no text exposition: {error!r}") from None
     return page
 
 
 def _shown(lines: Iterable[str]) -> str:
-    return "".join(line for line in lines if not line.startswith("#") and line.startswith(_SHOWN))
+    return "\n".join(line for line in lines if line.startswith(_SHOWN))
 
 
 def _add(page: ScrapedPage, sample: Sample) -> None:
