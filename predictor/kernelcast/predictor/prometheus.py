@@ -21,6 +21,7 @@ import numpy as np
 import orjson
 
 from kernelcast.predictor.arrays import Floats
+from kernelcast.runtime.web.requests import open_url
 from kernelcast.wire.errors import ConfigurationError, PrometheusError
 
 MAX_POINTS: Final = 11_000
@@ -198,7 +199,7 @@ class PrometheusClient:
         body = urllib.parse.urlencode(fields, doseq=True).encode()
         request = urllib.request.Request(f"{self.address}/api/v1/{path}", data=body, headers=self._headers)  # noqa: S310  the constructor checked the scheme
         try:
-            with urllib.request.urlopen(request, timeout=self._timeout_seconds) as answer:  # noqa: S310
+            with open_url(request, self._timeout_seconds) as answer:
                 text = answer.read(MAX_ANSWER_BYTES + 1)
         except urllib.error.HTTPError as error:
             with error:

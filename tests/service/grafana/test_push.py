@@ -1,6 +1,8 @@
 """`kernelcast grafana push`, over a socket to a double of Grafana's HTTP API (`tests/support/grafana_double.py`)."""
 
+import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -115,3 +117,29 @@ def test_without_a_usable_address_it_is_a_usage_error(arguments: list[str]) -> N
     result = CliRunner().invoke(grafana, arguments)
     assert result.exit_code == 2
     assert "--url" in result.output
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"SSH-2.0-OpenSSH_9.6\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n{",
+        b"HTTP/1.1 500 Oh\r\nContent-Length: 900\r\n\r\n{",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]",
+        b'HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n"a"',
+    ],
+)
+def test_a_server_that_is_not_grafana_is_one_line(answer: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as threads:
+        served = threads.submit(_serve_once, listener, answer)
+        result = CliRunner().invoke(grafana, ["push", "--url", f"http://127.0.0.1:{listener.getsockname()[1]}"])
+        served.result()
+    assert (result.exit_code, result.output.count("\n")) == (1, 1)
+    assert "http://127.0.0.1:" in result.output
+
+
+def _serve_once(listener: socket.socket, answer: bytes) -> None:
+    connection, _ = listener.accept()
+    with connection:
+        connection.recv(65_536)
+        connection.sendall(answer)

@@ -282,7 +282,7 @@ def test_an_address_that_does_not_answer_is_an_error_with_the_reason(
     def refuse(*_: Any, **__: Any) -> None:
         raise error
 
-    monkeypatch.setattr("urllib.request.urlopen", refuse)
+    monkeypatch.setattr(target, "open_url", refuse)
     assert run(["top", "bridge:19401", "--once"]) == 1
     said = capsys.readouterr().err
     assert words in said

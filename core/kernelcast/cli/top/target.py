@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from kernelcast.runtime.web.requests import open_url
 from kernelcast.wire.errors import ConfigurationError, PageError
 
 TIMEOUT_SECONDS: Final = 5.0
@@ -100,7 +101,7 @@ def get(url: str, access: ServerCredentials) -> str:
     request = urllib.request.Request(url, headers={"Accept": "text/plain;version=0.0.4", **access.headers()})  # noqa: S310
     secure = access.context() if url.startswith("https:") else None
     try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS, context=secure) as answer:  # noqa: S310  http(s)
+        with open_url(request, TIMEOUT_SECONDS, secure) as answer:
             body = answer.read(MAX_PAGE_BYTES + 1)
     except urllib.error.HTTPError as error:
         remedy = "; give --username and --password-file" if error.code == http.client.UNAUTHORIZED else ""
@@ -120,7 +121,7 @@ def _reason(error: Exception) -> str:
         return f"no answer within {TIMEOUT_SECONDS:g} s"
     if isinstance(cause, OSError) and cause.strerror:
         return cause.strerror
-    return str(cause) or type(cause).__name__
+    return " ".join(str(cause).split()) or type(cause).__name__
 
 
 def firing_alerts(api_url: str, access: ServerCredentials) -> list[dict[str, str]] | None:

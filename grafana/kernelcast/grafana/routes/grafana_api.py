@@ -4,6 +4,7 @@ Source: https://grafana.com/docs/grafana/latest/developers/http_api/, pages "das
 followed, as that would send the token to another server.
 """
 
+import http.client
 import json
 import ssl
 import urllib.error
@@ -22,6 +23,7 @@ MAX_ANSWER_BYTES: Final = 32 * 1024 * 1024
 """An answer that is larger is an error, so that memory stays bounded; a dashboard has less than a megabyte."""
 SEARCH_LIMIT: Final = 5_000
 """Grafana's own maximum for one page of a search."""
+_SEARCH: Final = "/api/search"
 _REMEDIES: Final[Mapping[int, str]] = {
     HTTPStatus.UNAUTHORIZED: "the token is missing, wrong or expired; make one for a service account in Grafana",
     HTTPStatus.FORBIDDEN: "the token's service account needs the role Editor",
@@ -73,7 +75,7 @@ class GrafanaApi:
     def uids_in(self, folder_uid: str, tag: str) -> list[str]:
         """The uids of a folder's dashboards that have a tag."""
         query = urlencode({"type": "dash-db", "folderUIDs": folder_uid, "tag": tag, "limit": SEARCH_LIMIT})
-        found: Any = self._call("GET", f"/api/search?{query}")
+        found: Any = self._call("GET", f"{_SEARCH}?{query}")
         return sorted(str(one["uid"]) for one in found if one.get("folderUid") == folder_uid)
 
     def dashboard(self, uid: str) -> Mapping[str, Any] | None:
@@ -108,18 +110,21 @@ class GrafanaApi:
                 if absent and error.code == HTTPStatus.NOT_FOUND:
                     return None
                 self._refused(method, path, error)
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "reason", None) or error
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            reason = " ".join(str(getattr(error, "reason", None) or error).split())
             raise GrafanaError(f"{self._url} does not answer: {reason}; is it Grafana's address?") from error
-        return self._decoded(path, content)
+        return self._decoded(path, content, list if path.startswith(_SEARCH) else dict)
 
-    def _decoded(self, path: str, content: bytes) -> Any:
+    def _decoded(self, path: str, content: bytes, kind: type) -> Any:
         if len(content) > MAX_ANSWER_BYTES:
             raise GrafanaError(f"{self._url}{path} answered with more than {MAX_ANSWER_BYTES} bytes; is it Grafana?")
         try:
-            return json.loads(content)
+            found = json.loads(content)
         except ValueError as error:
             raise GrafanaError(f"{self._url}{path} did not answer with JSON; is it Grafana's address?") from error
+        if not isinstance(found, kind):
+            raise GrafanaError(f"{self._url}{path} did not answer with what Grafana does; is it Grafana's address?")
+        return found
 
     def _refused(self, method: str, path: str, error: urllib.error.HTTPError) -> NoReturn:
         try:
