@@ -5,6 +5,7 @@
 # certificate, an unknown CA and a wrong host name; a plaintext client on a TLS port gets no reason at all. In these
 # cases `examine` makes one TLS handshake.
 
+import math
 import re
 import socket
 import ssl
@@ -20,6 +21,8 @@ from kernelcast.wire.errors import BrokerAccessError, BrokerError
 
 LOGIN_PATIENCE_SECONDS: Final = 60.0
 """Time for which a reading service retries a login that Kafka refuses, before it ends and is restarted."""
+REPEATED_SECONDS: Final = 45.0
+"""Longest time between two reports of a login that is refused at each try; librdkafka omits equal ones for 30 s."""
 HANDSHAKE_SECONDS: Final = 3.0
 _LOGIN: Final = KafkaError._AUTHENTICATION  # noqa: SLF001  how librdkafka names its local errors
 _TLS: Final = KafkaError._SSL  # noqa: SLF001  as above
@@ -49,7 +52,7 @@ class ConnectionErrors:
         """
         self._monotonic, self._lock = monotonic, threading.Lock()
         self._code = 0
-        self._refused_at_seconds: float | None = None
+        self._refused: tuple[float, float] | None = None  # when first and last, without a pause in between
         self.reason = ""
 
     def note(self, error: KafkaError) -> None:
@@ -59,23 +62,28 @@ class ConnectionErrors:
             if not rank or rank < _RANK.get(self._code, 0):
                 return
             self._code, self.reason = error.code(), _TIMING.sub("", error.str())
-            if error.code() == _LOGIN and self._refused_at_seconds is None:
-                self._refused_at_seconds = self._monotonic()
+            if error.code() == _LOGIN:
+                now_seconds = self._monotonic()
+                first, last = self._refused or (now_seconds, now_seconds)
+                self._refused = (first if now_seconds - last < REPEATED_SECONDS else now_seconds), now_seconds
 
     def clear(self) -> None:
         """Clear the error, because Kafka has answered."""
         if self._code:
             with self._lock:
-                self._code, self.reason, self._refused_at_seconds = 0, "", None
+                self._code, self.reason, self._refused = 0, "", None
 
     def check_login(self) -> None:
-        """Raise if Kafka has refused the login for a minute, without any answer in between.
+        """Raise if Kafka has refused the login for a minute, without a message in between, and refuses it still.
+
+        A single refusal is none: a broker that starts may not know its users yet.
 
         Raises:
             BrokerError: The login has been refused for that long.
         """
-        since = self._refused_at_seconds
-        if since is not None and self._monotonic() - since >= LOGIN_PATIENCE_SECONDS:
+        first, last = self._refused or (math.inf, math.inf)
+        now_seconds = self._monotonic()
+        if now_seconds - first >= LOGIN_PATIENCE_SECONDS and now_seconds - last < REPEATED_SECONDS:
             refused = f"Kafka has refused our login for {LOGIN_PATIENCE_SECONDS:g} s: {self.reason}"
             raise BrokerError(f"{refused}; {remedy_of_login(self.reason)}")
 

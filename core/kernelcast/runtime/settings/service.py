@@ -119,5 +119,5 @@ def _properties(prefix: str, value: Mapping[Any, Any]) -> Iterator[tuple[str, st
     for key, item in value.items():
         if isinstance(item, Mapping):
             yield from _properties(f"{prefix}{key}.", item)
-        else:
+        elif item is not None:
             yield f"{prefix}{key}", str(item).lower() if isinstance(item, bool) else str(item)

@@ -13,6 +13,10 @@ from kernelcast.wire.errors import ConfigurationError
 
 MAX_FILE_BYTES: Final = 1024 * 1024
 """A larger file is probably no settings file."""
+MAX_DEPTH: Final = 32
+"""Levels of nesting: a value that contains itself (`&a {b: *a}`) has no end."""
+_NOT_YAML: Final = (yaml.YAMLError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
+"""What PyYAML raises for content that is no value: `2026-13-01`, `0x_`, three thousand brackets."""
 
 
 def read_yaml(path: Path, *, option: str) -> dict[str, Any]:
@@ -34,13 +38,22 @@ def read_yaml(path: Path, *, option: str) -> dict[str, Any]:
         raise ConfigurationError(f"{path} is larger than {MAX_FILE_BYTES} bytes; is it the right file for {option}?")
     try:
         document = yaml.load(content, Loader=_OnceOnlyLoader)  # noqa: S506 - a SafeLoader that also refuses duplicates
-    except yaml.YAMLError as error:
+    except _NOT_YAML as error:
         raise ConfigurationError(f"{path} is not valid YAML: {_position_and_problem(error)}") from None
     if document is None:
         return {}
     if not isinstance(document, dict):
         raise ConfigurationError(f"{path} holds one {type(document).__name__}; it must hold keys with values")
+    if not _ends_within(document, MAX_DEPTH):
+        raise ConfigurationError(f"{path} has more than {MAX_DEPTH} levels; is it the right file for {option}?")
     return document
+
+
+def _ends_within(value: Any, levels: int) -> bool:
+    if not isinstance(value, dict | list):
+        return True
+    below = value.values() if isinstance(value, dict) else value
+    return levels > 0 and all(_ends_within(one, levels - 1) for one in below)
 
 
 class _OnceOnlyLoader(yaml.SafeLoader):
@@ -56,7 +69,7 @@ class _OnceOnlyLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def _position_and_problem(error: yaml.YAMLError) -> str:
+def _position_and_problem(error: Exception) -> str:
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         mark = error.problem_mark
         return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"

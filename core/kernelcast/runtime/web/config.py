@@ -31,6 +31,8 @@ _HEADERS: Final[Mapping[str, tuple[str, ...]]] = {
 _BCRYPT: Final = re.compile(r"\$2[aby]\$(0[4-9]|1\d)\$[./A-Za-z0-9]{53}")
 """Hashes with a cost above 19 take minutes a request, so they are refused as mistakes."""
 _DURATION: Final = re.compile(r"(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+")
+LONGEST_DURATION: Final = 40
+"""Characters of a duration: one with hundreds of digits would refuse every request for ever."""
 _DURATION_PART: Final = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
 _UNIT_SECONDS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _PATHS: Final = ("cert_file", "key_file", "client_ca_file")
@@ -73,7 +75,8 @@ class RateLimit(Section):
     def _must_be_a_duration(cls, value: Any) -> float:
         if value in (0, "0") and not isinstance(value, bool):
             return 0.0
-        if not isinstance(value, str) or _DURATION.fullmatch(value) is None:
+        fits = isinstance(value, str) and len(value) <= LONGEST_DURATION and _DURATION.fullmatch(value)
+        if not fits:
             raise ValueError("it must be a duration with its unit, as 100ms, 1s or 1m30s; 0 sets no limit")
         return sum(float(number) * _UNIT_SECONDS[unit] for number, unit in _DURATION_PART.findall(value))
 
@@ -144,6 +147,7 @@ def parse_web_config(path: Path) -> WebConfig:
             layers.values[key] = value
         elif value is not None:
             layers.put((str(key),), value, name=str(key), source=f"{path}")
+        layers.origins.setdefault((str(key),), (str(key), f"{path}"))
     _prepare(layers.values.get("tls_server_config"), path.parent)
     try:
         config = WebConfig.model_validate(layers.values)

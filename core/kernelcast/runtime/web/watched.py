@@ -73,7 +73,7 @@ class WatchedConfig:
     def _read_again(self) -> None:
         try:
             self._read()
-        except ConfigurationError as error:
+        except Exception as error:  # noqa: BLE001  whatever it is, nobody may get in by the old configuration
             self._error = str(error)
             self._log.error("web configuration refused", reason=self._error)
         else:
@@ -110,6 +110,6 @@ def _stamp(path: Path) -> Stamp:
     """Return a value that differs after any change of the file: its content, its rights, or another file instead."""
     try:
         found = path.stat()
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a path with a NUL
         return None
     return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino

@@ -8,6 +8,7 @@ import pytest
 from tests.support.runtime.certificates import self_signed
 
 from kernelcast.runtime.web.config import read_web_config
+from kernelcast.runtime.web.watched import WatchedConfig
 from kernelcast.wire.errors import ConfigurationError
 
 HASH = "$2y$10$XYi5Y4lmK.6zWA4xjBUYTOSDJXX3xPAUkRS9qN7wvUEl6kzMcTzhW"
@@ -160,12 +161,13 @@ def test_hashes_are_not_printed(folder: Path) -> None:
         ("tls_server_config: {key: y}", "cert_file is missing; set it, or cert"),
         ("rate_limit: {interval: 5, burst: 1}", "must be a duration with its unit"),
         ("rate_limit: {interval: -1s, burst: 1}", "must be a duration with its unit"),
-        ("rate_limit: {interval: 1s}", "burst is 0"),
+        ("rate_limit: {interval: 1s}", r"^rate_limit is .*/web\.yml\); .*burst is 0"),
+        (f"rate_limit: {{interval: {'9' * 400}h, burst: 1}}", "must be a duration with its unit"),
         ("http_server_config: {headers: {X-Frame-Options: allow}}", "it can be deny or sameorigin"),
         ('http_server_config: {headers: {Content-Security-Policy: "a\\nb"}}', "characters that a header cannot have"),
         ("http_server_config: {headers: {Server: x}}", "Server cannot be set"),
         ("basic_auth_users: {prometheus: hunter2}", "the password of prometheus is not a bcrypt hash"),
-        ("basic_auth_users: [prometheus]", "must map users to bcrypt hashes"),
+        ("basic_auth_users: [prometheus]", r"^basic_auth_users is .*/web\.yml\); .*must map users to bcrypt hashes"),
     ],
 )
 def test_what_cannot_be_served_is_refused_not_ignored(folder: Path, text: str, words: str) -> None:
@@ -173,3 +175,18 @@ def test_what_cannot_be_served_is_refused_not_ignored(folder: Path, text: str, w
         read_web_config(write(folder, text))
 
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "mistake", ["basic_auth_users: {a: 2026-13-01}", "basic_auth_users: [", pair('client_ca_file: "a\\0b"')]
+)
+def test_after_a_mistake_in_the_file_no_request_is_served(folder: Path, mistake: str) -> None:
+    """The old configuration may let requests in without a login."""
+    path = write(folder, pair("min_version: TLS12"))
+    watched = WatchedConfig(path)
+    watched.current()
+    write(folder, mistake)
+    for _ in range(2):
+        watched.tls()
+        with pytest.raises(ConfigurationError):
+            watched.current()

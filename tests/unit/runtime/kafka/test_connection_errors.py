@@ -49,11 +49,23 @@ def test_a_login_that_is_refused_for_a_minute_is_given_up_unless_kafka_answers_i
     errors.check_login()
     errors.clear()
     errors.note(LOGIN)
-    now[0] += LOGIN_PATIENCE_SECONDS - 1
+    now[0] += LOGIN_PATIENCE_SECONDS / 2
+    errors.note(LOGIN)
+    now[0] += LOGIN_PATIENCE_SECONDS / 2 - 1
     errors.check_login()
     now[0] += 1
     with pytest.raises(BrokerError, match=r"refused our login for 60 s: .*Invalid password; set sasl\.username"):
         errors.check_login()
+
+
+def test_one_refusal_while_a_broker_starts_ends_no_idle_service() -> None:
+    now = [100.0]
+    errors = ConnectionErrors(monotonic=lambda: now[0])
+    errors.note(LOGIN)
+    now[0] += LOGIN_PATIENCE_SECONDS
+    errors.check_login()
+    errors.note(LOGIN)
+    errors.check_login()
 
 
 def test_an_unreachable_broker_is_waited_for() -> None:

@@ -143,3 +143,27 @@ def test_listen_addresses(address: str, good: bool) -> None:  # noqa: FBT001  pa
     else:
         with pytest.raises(ConfigurationError):
             read(flags={"web.listen_address": address})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "bridge: {a: 2026-13-01}",
+        "bridge: {a: 0x_}",
+        "bridge: {a: !!int x}",
+        "bridge: {? [a] : 1}",
+        "bridge: " + "[" * 3000,
+        "bridge: &a {interval_seconds: *a}",
+        "bridge: &a [*a]",
+    ],
+)
+def test_what_no_yaml_can_hold_is_an_error_of_the_file(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "kernelcast.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigurationError, match=r"kernelcast\.yaml (is not valid YAML|has more than)"):
+        read(path)
+
+
+def test_a_property_of_kafka_without_a_value_is_not_set() -> None:
+    properties = {"ssl.ca.location": None, "sasl": {"username": "", "password": None}}
+    assert KafkaSettings.model_validate({"properties": properties}).properties == {"sasl.username": ""}
