@@ -111,7 +111,7 @@ class Leader:
             self._learn_bans(tunables, present)
             if self._search is not None and self._search.is_banned(self._trial.work):
                 failed, reason = Decision.FAILED.value, "it failed on another node"
-                self._end(replace(self._trial.abandon(reason), decision=failed, reason=reason))
+                self._end(replace(self._trial.abandon(reason), decision=failed, reason=reason, outside=True))
             elif ended is None and stop:
                 self.abandon(stop)
             elif ended is not None:
@@ -182,7 +182,7 @@ class Leader:
             return
         work = Work(offer.hint_id, tunable.name, offer.value, old)
         by_device_time = device_time_decides(tunable, self._recorder)
-        self._trial = PooledTrial(work, self._rules, seed=self._seed, by_device_time=by_device_time)
+        self._trial = PooledTrial(work, self._rules, seed=self._seed, by_device_time=by_device_time, clock=self._clock)
 
     def _common_offers(self, tunables: Mapping[str, AnyTunable], reports: Sequence[Report]) -> list[Offer]:
         """Return the hints that all ranks have."""
@@ -244,4 +244,5 @@ class Leader:
     def _begin_proof(self, search: PooledSearch, kept: str) -> None:
         value = search.proposal()
         if value:
-            self._trial = PooledTrial(search.begin_proof(value, kept), self._rules, seed=self._seed)
+            proof = search.begin_proof(value, kept)
+            self._trial = PooledTrial(proof, self._rules, seed=self._seed, clock=self._clock)

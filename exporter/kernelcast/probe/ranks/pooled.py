@@ -1,6 +1,10 @@
-"""The experiment of all ranks: the first rank plans its launches and judges it by the sums over the ranks.
+"""The experiment of all ranks: the first rank plans its launches, and compares their times, summed over the ranks.
 
-`Leader` has a `PooledTrial` while a trial is open. A launch counts only if each rank has reported its time.
+`Leader` has a `PooledTrial` while a trial is open, and calls it at each *meeting*, the exchange of a message of each
+rank (`council.py`), on the program's thread. A launch counts only if all ranks of the job have reported its time.
+
+Example: at meeting 5 `plan` returns launches 40 to 47. The ranks run them, and report them at meeting 6. There `plan`
+returns launches 48 to 55 first; then `pool` gets the reports. Device times may come at a later meeting.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,14 +15,18 @@ from typing import Final
 
 from kernelcast.probe.ranks.messages import MAX_LAUNCHES, Ended, Report, Timed, Work
 from kernelcast.probe.trial import PATIENCE_NS
-from kernelcast.tuning.experiment import Arm, Decision, Experiment, Rules
+from kernelcast.tuning.experiment import Arm, Decision, Experiment, ExperimentVerdict, Rules
 
 # Limit of the launches of a plan; leaves room in a report for late times.
-PLANNED: Final = MAX_LAUNCHES - 128
+MAX_PLANNED: Final = MAX_LAUNCHES - 128
+# Meetings at which times must be missing before they are overdue: a launch of a minute is reported two meetings later.
+PATIENCE_MEETINGS: Final = 8
 
 
 class PooledTimes:
-    """Sums the times of a launch over the ranks, and records those that all ranks have.
+    """Sums the times of a launch over the ranks, and records those that all ranks have. For the program's thread.
+
+    Times are held until all ranks have reported a later launch, at most all times of a trial.
 
     Args:
         record: Takes arm, seconds, items and number of a launch.
@@ -35,15 +43,16 @@ class PooledTimes:
             self._times.setdefault(number, {})[rank] = (seconds, items)
             self._newest[rank] = max(number, self._newest.get(rank, -1))
 
-    @property
-    def ranks(self) -> int:
-        """Number of ranks that have reported a time."""
-        return len(self._newest)
+    def silent(self, ranks: int) -> list[int]:
+        """Return the ranks of the job that have reported no time."""
+        return [rank for rank in range(ranks) if rank not in self._newest]
 
-    @property
-    def complete_before(self) -> int:
-        """The lowest number of which a rank that has times may still report one."""
-        return min(self._newest.values(), default=-1) + 1
+    def reported_before(self, ranks: int) -> int:
+        """Return the number below which no rank of the job will report another time.
+
+        Example: the last times are those of launch 7 from rank 0 and of launch 5 from rank 1: 6. Without rank 1's: 0.
+        """
+        return min(self._newest.get(rank, -1) for rank in range(ranks)) + 1
 
     def record_before(self, number: int, arms: Mapping[int, Arm], ranks: int) -> None:
         """Record the launches before a number; those of which fewer ranks have a time are left out."""
@@ -55,18 +64,29 @@ class PooledTimes:
 
 
 class PooledTrial:
-    """One trial of all ranks, on the first rank.
+    """One trial of all ranks, on the first rank. For the program's thread.
 
     Args:
-        work: The trial; its plan is not used.
+        work: Id, tunable and values of the trial.
         rules: Limits of the experiment.
         seed: Of the order in which the values run; None draws one.
-        by_device_time: Whether device time decides, else the time of a launch; the other one can prevent a gain.
+        by_device_time: Compare device time, else the time of a launch. The other one is reported; if it proves the
+            value slower, the value is rolled back.
+        clock: Nanoseconds.
     """
 
-    def __init__(self, work: Work, rules: Rules, *, seed: int | None = None, by_device_time: bool = False) -> None:
+    def __init__(
+        self,
+        work: Work,
+        rules: Rules,
+        *,
+        seed: int | None = None,
+        by_device_time: bool = False,
+        clock: Callable[[], int] = perf_counter_ns,
+    ) -> None:
         self.work = work
         self._by_device_time = by_device_time
+        self._clock = clock
         drawn = Random().randrange(2**32) if seed is None else seed  # noqa: S311  the order is no secret
         self._experiment = Experiment(
             seed=drawn, minimum_gain=rules.minimum_gain, maximum_new=rules.maximum_new, rules=rules
@@ -76,9 +96,10 @@ class PooledTrial:
         self._wall, self._device = PooledTimes(wall), PooledTimes(device)
         self._arms: dict[int, Arm] = {}
         self._next_number = 0
-        self._planned = 0
-        """Number of the first launch after the next meeting; all before it have run by then."""
-        self._waits_since_ns = 0
+        # First launch of the last plan. When `pool` is called, all launches before it have run.
+        self._plan_begins = 0
+        self._waits_since_ns: int | None = None
+        self._waiting_meetings = 0
 
     @property
     def is_planned(self) -> bool:
@@ -86,35 +107,43 @@ class PooledTrial:
         return self._next_number > 0
 
     def plan(self, boundaries: int) -> Work:
-        """Plan the launches until the next meeting."""
+        """Plan the launches until the next meeting, at most one for each boundary."""
         plan: list[str] = []
-        self._planned = self._next_number
+        self._plan_begins = self._next_number
         experiment = self._experiment
-        while len(plan) < min(boundaries, PLANNED) and experiment.verdict() is None and not experiment.waiting:
+        while len(plan) < min(boundaries, MAX_PLANNED) and experiment.verdict() is None and not experiment.waiting:
             launch = experiment.launch()
             self._arms[launch.number] = launch.arm
             self._next_number = launch.number + 1
             plan.append(self.work.value if launch.arm is Arm.CANDIDATE else self.work.old)
-        return replace(self.work, first=self._planned, plan=runs_of(plan))
+        return replace(self.work, first=self._plan_begins, plan=run_lengths(plan))
 
     def pool(self, reports: Sequence[Report | None]) -> None:
-        """Add the reports of a meeting, in the order of the ranks; None of a rank whose message is missing."""
-        planned = self._planned
+        """Add the reports of a meeting, one of each rank of the job in order; None if its message is missing."""
+        ranks = len(reports)
         for rank, report in enumerate(reports):
             if report is not None and report.trial == self.work.trial:
                 self._wall.add(rank, report.launches)
                 self._device.add(rank, report.device)
-        self._device.record_before(self._device.complete_before, self._arms, self._device.ranks)
-        self._wall.record_before(planned, self._arms, len(reports))
+        self._device.record_before(self._device.reported_before(ranks), self._arms, ranks)
+        self._wall.record_before(self._plan_begins, self._arms, ranks)
         if not self._by_device_time:
-            self._experiment.unrecorded_before(planned)
-        self._end_waiting()
+            self._experiment.unrecorded_before(self._plan_begins)
+        self._end_waiting(ranks)
 
     def ended(self) -> Ended | None:
-        """Return the end; None before it."""
+        """Return the end with its verdict; None while the trial is open."""
         verdict = self._experiment.verdict()
-        if verdict is None:
-            return None
+        return self._ended(verdict) if verdict is not None else None
+
+    def abandon(self, reason: str) -> Ended:
+        """End without a decision, because of an order or an error; a trial with a verdict ends with that."""
+        outside = self._experiment.verdict() is None
+        self._experiment.abandon(reason)
+        verdict = self._experiment.verdict() or ExperimentVerdict(Decision.INCONCLUSIVE, reason)
+        return replace(self._ended(verdict), outside=outside)
+
+    def _ended(self, verdict: ExperimentVerdict) -> Ended:
         wall, device = verdict.ratio, verdict.second_ratio
         if self._by_device_time:
             wall, device = device, wall
@@ -132,26 +161,25 @@ class PooledTrial:
             verdict.candidate_launches,
         )
 
-    def abandon(self, reason: str) -> Ended:
-        """End without a decision, because of something that says nothing about the value."""
-        self._experiment.abandon(reason)
-        ended = self.ended() or Ended(
-            self.work.trial, self.work.tunable, self.work.value, Decision.INCONCLUSIVE.value, reason
-        )
-        return replace(ended, outside=True)
-
-    def _end_waiting(self) -> None:
-        """Decide without the missing times once they are overdue."""
+    def _end_waiting(self, ranks: int) -> None:
+        """Decide without the missing times once they have been missing for 30 s and 8 meetings."""
         if not self._experiment.waiting:
-            self._waits_since_ns = 0
-        elif not self._waits_since_ns:
-            self._waits_since_ns = perf_counter_ns()
-        elif perf_counter_ns() - self._waits_since_ns >= PATIENCE_NS:
+            self._waits_since_ns, self._waiting_meetings = None, 0
+            return
+        if self._waits_since_ns is None:
+            self._waits_since_ns = self._clock()
+        self._waiting_meetings += 1
+        if self._waiting_meetings > PATIENCE_MEETINGS and self._clock() - self._waits_since_ns >= PATIENCE_NS:
+            silent = self._device.silent(ranks) if self._by_device_time else []
+            if silent:
+                self._experiment.abandon(
+                    f"rank {silent[0]} has reported no device time; name kernels that all ranks run"
+                )
             self._experiment.end_of_records()
 
 
-def runs_of(values: Sequence[str]) -> tuple[tuple[str, int], ...]:
-    """Return equal values in a row as one value with its number."""
+def run_lengths(values: Sequence[str]) -> tuple[tuple[str, int], ...]:
+    """Return the run-length encoding: each value with the number of times that it stands in a row."""
     runs: list[tuple[str, int]] = []
     for value in values:
         if runs and runs[-1][0] == value:

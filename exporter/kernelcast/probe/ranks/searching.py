@@ -11,7 +11,7 @@ from statistics import median
 from typing import Final
 
 from kernelcast.probe.ranks.messages import CHECK, MAX_LAUNCHES, PROOF, Ended, Report, Work
-from kernelcast.probe.ranks.pooled import PooledTimes, runs_of
+from kernelcast.probe.ranks.pooled import PooledTimes, run_lengths
 from kernelcast.probe.tuned.collective import CollectiveSpace
 from kernelcast.probe.tuned.reports import new_id
 from kernelcast.tuning.campaign import LaunchRequest
@@ -101,7 +101,7 @@ class PooledSearch:
         self._next_number += len(plan)
         self._unmeasured += fresh
         self._last_value = value if len(plan) == boundaries else kept
-        return replace(work, value=value, plan=runs_of(plan))
+        return replace(work, value=value, plan=run_lengths(plan))
 
     def pool(self, reports: Sequence[Report | None]) -> None:
         """Add the reports of a meeting, in the order of the ranks; launches without a time of each are run again."""
