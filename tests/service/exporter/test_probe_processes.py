@@ -189,16 +189,16 @@ def test_switched_on_by_the_environment_an_idle_process_opens_no_socket_and_no_t
     assert ended(start(code, listener.path, KERNELCAST_PROBE="1"))[0] == "1 0\n"
 
 
-WAKING = """
+WAITING = """
     import os, sys
     from kernelcast.probe.preload.door import open_door
     open_door()
     from tests.support.probe.cupy_double import installed
-    import kernelcast.probe.activation.dormant as dormant, multiprocessing
+    import kernelcast.probe.activation.context_waiter as context_waiter, multiprocessing
 
     def work():
         with installed() as cupy:
-            dormant._armed.dormant._watch_cupy(cupy.modules["cupy.cuda.compiler"])
+            context_waiter._process.waiter._watch_cupy(cupy.modules["cupy.cuda.compiler"])
             import kernelcast.probe.methods.environment as environment
             (raw,) = cupy.compile("raw")
             from kernelcast.probe.activation import current
@@ -216,8 +216,8 @@ WAKING = """
 """
 
 
-def test_children_of_a_sleeping_process_wake_by_their_own_context_under_their_own_nonce(listener: Listener) -> None:
-    program = start(WAKING, listener.path, KERNELCAST_PROBE="1", KERNELCAST_PROGRAM="train")
+def test_forked_children_of_a_waiting_process_report_by_their_own_context_and_nonce(listener: Listener) -> None:
+    program = start(WAITING, listener.path, KERNELCAST_PROBE="1", KERNELCAST_PROGRAM="train")
     found = listener.frames_of(2)
     assert ended(program)[0] == "False\n"
     assert len(found) == 2

@@ -83,7 +83,7 @@ def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "bin"
 
 
-ARMED = "import sys; print('kernelcast.probe.activation.dormant' in sys.modules)"
+ARMED = "import sys; print('kernelcast.probe.activation.context_waiter' in sys.modules)"
 
 
 def run(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from kernelcast.probe.activation.dormant import disarm, script_name
+from kernelcast.probe.activation.context_waiter import script_name, stop_waiting
 from kernelcast.probe.probe import Probe
 from kernelcast.probe.ranks.council import stay_away
 from kernelcast.probe.recording.recorder import Dimensions, plain
@@ -82,7 +82,7 @@ def start(  # noqa: PLR0913  the door of the library; everything has a default
     """
     if _current.probe:
         return _current.probe
-    disarm()
+    stop_waiting()
     settings = settings_from(program, rank, os.environ)
     beside = _standalone(standalone)
     settings = replace(

@@ -15,9 +15,10 @@ def open_door() -> None:
     if os.environ.get(SWITCH, "").lower() in OFF:
         return
     try:
-        from kernelcast.probe.activation.dormant import arm  # noqa: PLC0415  not before the variable was looked at
+        # Not before the variable was looked at.
+        from kernelcast.probe.activation.context_waiter import wait_for_context  # noqa: PLC0415
 
-        arm(_start_probe)
+        wait_for_context(_start_probe)
     except Exception:  # noqa: BLE001, S110  an interpreter must start whatever is wrong with a probe
         pass
 

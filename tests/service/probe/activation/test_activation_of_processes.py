@@ -59,7 +59,7 @@ def test_without_a_program_it_says_what_to_write() -> None:
 
 
 ARMED = (
-    "import sys; print('kernelcast.probe.activation.dormant' in sys.modules, "
+    "import sys; print('kernelcast.probe.activation.context_waiter' in sys.modules, "
     "'kernelcast.probe.activation.current' in sys.modules)"
 )
 
@@ -91,6 +91,31 @@ def test_the_command_puts_no_module_of_its_own_in_front_of_the_programs(tmp_path
     ended = child("", "-m", "kernelcast.probe", "--", PYTHON, "-c", program, PYTHONPATH=paths)
     assert ended.stdout.split() == ["1", str(tmp_path / "door.py")], ended.stderr
     assert [path.name for path in Path(command.PRELOAD).iterdir() if path.suffix == ".py"] == ["sitecustomize.py"]
+
+
+FORKED = """
+import os, sys, threading, types
+sys.modules["numba.cuda"] = types.ModuleType("numba.cuda")
+from kernelcast.probe.activation import context_waiter
+contexts = []
+context_waiter._contexts, context_waiter._driver_exists = lambda: contexts, lambda environ: True
+parent = os.getpid()
+begun, began = os.pipe()
+started = threading.Event()
+context_waiter.wait_for_context(lambda: (os.write(began, str(os.getppid() == parent).encode()), started.set()))
+if os.fork() == 0:
+    contexts.append(0)  # the child uses the GPU; its parent does not
+    started.wait(5)
+    os._exit(0)
+os.close(began)
+print(os.read(begun, 100).decode())
+"""
+
+
+def test_a_forked_child_is_measured_although_its_library_was_imported_before_the_fork() -> None:
+    """The thread that queries the driver does not survive the fork."""
+    ended = child(FORKED)
+    assert (ended.stdout, ended.stderr) == ("True\n", "")
 
 
 def unmeasured(code: str, marks: Path, **environ: str) -> "subprocess.CompletedProcess[str]":

@@ -1,4 +1,4 @@
-"""The probe switched on from outside: command, environment, sleep until there is a context."""
+"""The probe switched on from outside: command, environment, the wait for a context."""
 
 import sys
 import threading
@@ -11,8 +11,8 @@ from tests.support.probe.cupy_double import installed
 from tests.support.waiting import wait_for
 
 from kernelcast.probe import command
-from kernelcast.probe.activation import dormant
-from kernelcast.probe.activation.dormant import Doorbell, Dormant, script_name
+from kernelcast.probe.activation import context_waiter
+from kernelcast.probe.activation.context_waiter import ContextWaiter, FirstModuleWatch, script_name
 from kernelcast.probe.preload import door
 from kernelcast.probe.process.imports import ImportWatch
 from kernelcast.probe.switch import SWITCH
@@ -84,17 +84,17 @@ def test_everything_else_is_left_to_argparse(arguments: str) -> None:
     assert command._plain(arguments.split()) is None
 
 
-def test_the_first_module_that_cupy_compiles_wakes_the_probe() -> None:
-    woken: list[int] = []
+def test_the_first_module_that_cupy_compiles_starts_the_probe() -> None:
+    started: list[int] = []
     with installed() as cupy:
-        sleeper = Dormant(lambda: woken.append(1), lambda: ())
-        sleeper.start()
-        assert not sleeper.asking
-        assert list(woken) == []
+        waiter = ContextWaiter(lambda: started.append(1), lambda: ())
+        waiter.start()
+        assert not waiter.is_polling
+        assert list(started) == []
         cupy.compile("raw")
         cupy.compile("raw")
-        assert woken == [1]
-        assert not isinstance(cupy.modules["cupy.cuda.compiler"].function, Doorbell)
+        assert started == [1]
+        assert not isinstance(cupy.modules["cupy.cuda.compiler"].function, FirstModuleWatch)
 
 
 def test_a_probe_that_does_not_start_costs_the_program_nothing() -> None:
@@ -102,7 +102,7 @@ def test_a_probe_that_does_not_start_costs_the_program_nothing() -> None:
         raise RuntimeError("no")
 
     with installed() as cupy:
-        Dormant(broken, lambda: ()).start()
+        ContextWaiter(broken, lambda: ()).start()
         (raw,) = cupy.compile("raw")
         raw((1,), (1,), ())
         assert len(cupy.gpu.launches) == 1
@@ -115,45 +115,91 @@ def test_pytorch_is_asked_to_call_and_only_then_the_driver_is_asked(monkeypatch:
     torch.__dict__["cuda"] = ModuleType("torch.cuda")
     torch.__dict__["cuda"].__dict__["_lazy_call"] = queued.append
     monkeypatch.setitem(sys.modules, "torch", torch)
-    woken: list[str] = []
-    sleeper = Dormant(lambda: woken.append(threading.current_thread().name), lambda: tuple(contexts))
-    sleeper.start()
+    started: list[str] = []
+    waiter = ContextWaiter(lambda: started.append(threading.current_thread().name), lambda: tuple(contexts))
+    waiter.start()
     assert len(queued) == 1
-    assert not sleeper.asking
+    assert not waiter.is_polling
     queued[0]()
-    assert wait_for(lambda: sleeper.asking)
+    assert wait_for(lambda: waiter.is_polling)
     contexts.append(0)
-    assert wait_for(lambda: woken == ["kernelcast-dormant"])
+    assert wait_for(lambda: started == ["kernelcast-context"])
 
 
 def test_a_framework_that_gives_no_sign_is_watched_by_asking(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jaxlib", ModuleType("jaxlib"))
-    woken: list[int] = []
-    sleeper = Dormant(lambda: woken.append(1), lambda: (0,))
-    sleeper.start()
-    assert wait_for(lambda: woken == [1])
-    assert wait_for(lambda: not sleeper.asking)
+    started: list[int] = []
+    waiter = ContextWaiter(lambda: started.append(1), lambda: (0,))
+    waiter.start()
+    assert wait_for(lambda: started == [1])
+    assert wait_for(lambda: not waiter.is_polling)
 
 
-def test_arming_twice_is_arming_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dormant, "_armed", dormant._Armed())
+def test_two_threads_that_find_the_context_at_once_start_the_probe_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[int] = []
+    waiter = ContextWaiter(lambda: started.append(1), lambda: ())
+    stop = waiter.stop
+
+    def stop_after_another_thread() -> None:
+        monkeypatch.setattr(waiter, "stop", stop)
+        waiter.context_found()
+        stop()
+
+    monkeypatch.setattr(waiter, "stop", stop_after_another_thread)
+    waiter.context_found()
+    assert started == [1]
+
+
+def test_two_imports_at_once_start_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    waiter = ContextWaiter(lambda: None, lambda: ())
+    starts: list[threading.Thread] = []
+
+    def start_while_another_import_ends(thread: threading.Thread) -> None:
+        starts.append(thread)
+        if len(starts) < 3:
+            waiter._start_polling()
+
+    monkeypatch.setattr(threading.Thread, "start", start_while_another_import_ends)
+    waiter._start_polling()
+    waiter.stop()
+    assert len(starts) == 1
+
+
+def test_an_import_that_ends_after_the_waiting_has_stopped_changes_no_library() -> None:
+    queued: list[Any] = []
+    torch = ModuleType("torch")
+    torch.__dict__["cuda"] = ModuleType("torch.cuda")
+    torch.__dict__["cuda"].__dict__["_lazy_call"] = queued.append
+    with installed() as cupy:
+        compiler = cupy.modules["cupy.cuda.compiler"]
+        real = compiler.function
+        waiter = ContextWaiter(lambda: None, lambda: ())
+        waiter.stop()
+        waiter._watch_cupy(compiler)
+        waiter._watch_torch(torch)
+        assert compiler.function is real
+    assert queued == []
+
+
+def test_a_second_call_to_wait_has_no_effect(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(context_waiter, "_process", context_waiter._Process())
     before = len(sys.meta_path)
-    dormant.arm(lambda: None)
-    dormant.arm(lambda: None)
+    context_waiter.wait_for_context(lambda: None)
+    context_waiter.wait_for_context(lambda: None)
     assert len(sys.meta_path) == before + 1
-    dormant.disarm()
+    context_waiter.stop_waiting()
     assert len(sys.meta_path) == before
 
 
-def test_the_door_stays_shut_where_arming_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interpreter_starts_although_the_probe_cannot_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     attempts: list[object] = []
 
-    def arm(begin: object) -> None:
-        attempts.append(begin)
+    def fail(start_probe: object) -> None:
+        attempts.append(start_probe)
         raise ZeroDivisionError
 
     monkeypatch.setenv(SWITCH, "1")
-    monkeypatch.setattr(dormant, "arm", arm)
+    monkeypatch.setattr(context_waiter, "wait_for_context", fail)
     before = list(sys.meta_path)
     door.open_door()
     assert len(attempts) == 1

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from tests.support.waiting import wait_for
 
-from kernelcast.probe.activation import dormant
-from kernelcast.probe.activation.dormant import Dormant
+from kernelcast.probe.activation import context_waiter
+from kernelcast.probe.activation.context_waiter import ContextWaiter
 from kernelcast.probe.process import driver
 from kernelcast.probe.process.imports import ImportWatch
 from kernelcast.probe.recording import nvtx
@@ -47,10 +47,10 @@ def test_a_thread_that_cannot_start_within_torchs_initialisation_is_no_error_of_
     torch: Iterator[list[Callable[[], None]]],
 ) -> None:
     queued = next(torch)
-    sleeper = Dormant(lambda: None, lambda: ())
-    sleeper.start()
+    waiter = ContextWaiter(lambda: None, lambda: ())
+    waiter.start()
     queued[0]()
-    assert not sleeper.asking
+    assert not waiter.is_polling
 
 
 def test_a_probe_whose_failure_cannot_even_be_logged_costs_the_program_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,10 +63,10 @@ def test_a_probe_whose_failure_cannot_even_be_logged_costs_the_program_nothing(m
 
         return fail
 
-    monkeypatch.setattr(dormant, "_warn", broken("warn"))
-    sleeper = Dormant(broken("begin"), lambda: ())
-    monkeypatch.setattr(sleeper._watch, "stop", broken("stop"))
-    sleeper.wake()
+    monkeypatch.setattr(context_waiter, "_warn", broken("warn"))
+    waiter = ContextWaiter(broken("begin"), lambda: ())
+    monkeypatch.setattr(waiter._watch, "stop", broken("stop"))
+    waiter.context_found()
     assert attempts == ["stop", "warn", "begin", "warn"]
 
 
@@ -140,15 +140,34 @@ def test_a_program_on_a_machine_without_a_driver_is_not_polled_for_ever(
 ) -> None:
     asked: list[int] = []
     monkeypatch.setitem(sys.modules, "jaxlib", ModuleType("jaxlib"))
-    sleeper = Dormant(lambda: None, lambda: (asked.append(1), ())[1], lambda: present)  # type: ignore[func-returns-value]
-    sleeper.start()
+    waiter = ContextWaiter(lambda: None, lambda: (asked.append(1), ())[1], lambda: present)  # type: ignore[func-returns-value]
+    waiter.start()
     assert wait_for(lambda: len(asked) >= 1)
     if asks_on:
         assert wait_for(lambda: len(asked) >= 2)
-        assert sleeper.asking
-        sleeper.stop()
-    assert wait_for(lambda: not sleeper.asking)
+        assert waiter.is_polling
+        waiter.stop()
+    assert wait_for(lambda: not waiter.is_polling)
     assert asks_on or len(asked) == 1
+
+
+@pytest.mark.parametrize("broken", ["contexts", "driver_exists"])
+def test_a_query_that_fails_ends_the_thread_with_one_line_in_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, broken: str
+) -> None:
+    def fail() -> Any:
+        raise ValueError("a driver of another kind")
+
+    tracebacks: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", tracebacks.append)
+    monkeypatch.setitem(sys.modules, "jaxlib", ModuleType("jaxlib"))
+    contexts = fail if broken == "contexts" else lambda: ()
+    waiter = ContextWaiter(lambda: None, contexts, fail)
+    waiter.start()
+    assert wait_for(lambda: not waiter.is_polling)
+    assert wait_for(lambda: len(caplog.messages) > 0 or len(tracebacks) > 0)
+    assert tracebacks == []
+    assert "a driver of another kind" in caplog.text
 
 
 def test_a_driver_can_be_there_as_a_library_in_any_place_of_the_linkers_or_as_a_device(tmp_path: Path) -> None:
