@@ -4,6 +4,7 @@ import atexit
 import json
 import os
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -32,11 +33,13 @@ class _Current:
 
     def __init__(self) -> None:
         self.probe: Probe | None = None
-        self.hooked = False
-
+        self.follows_forks = self.stops_at_exit = False
+        # Held while a probe starts; a second thread that starts one waits for the first, which takes milliseconds.
+        self.starting = threading.RLock()
         self.standalone: Standalone | None = None
 
     def forked(self) -> None:
+        self.starting = threading.RLock()  # the parent's may be held by a thread that does not survive the fork
         probe, self.probe = self.probe, None
         if probe:
             probe.abandon()
@@ -80,31 +83,36 @@ def start(  # noqa: PLR0913  the door of the library; everything has a default
     Returns:
         The probe. It never raises into the program, never blocks it, and is silent after a fork until started again.
     """
-    if _current.probe:
-        return _current.probe
-    stop_waiting()
-    settings = settings_from(program, rank, os.environ)
-    beside = _standalone(standalone)
-    settings = replace(
-        settings,
-        socket_path=str(socket_path or (beside.socket_path if beside else settings.socket_path)),
-        devices=tuple(devices) if devices else None,
-        source=known_source(source),
-        code_version=settings.code_version if code_version is None else plain(code_version[:MAX_VERSION_CHARACTERS]),
-        method=plain(method[:MAX_METHOD_CHARACTERS]),
-    )
-    if switched_on(nvtx, "KERNELCAST_PROBE_NVTX"):
-        from kernelcast.probe.recording.nvtx import watch_nvtx  # noqa: PLC0415  few ask for it
-
-        watch_nvtx()
-    probe = Probe(settings, each_interval=beside.poll if beside else None)
-    probe.start()
-    _current.probe, _current.standalone = probe, beside
-    if not _current.hooked:
-        _current.hooked = True
+    if not _current.follows_forks:
+        _current.follows_forks = True
         os.register_at_fork(after_in_child=_current.forked)
-        atexit.register(stop)
-    return probe
+    with _current.starting:
+        if _current.probe:
+            return _current.probe
+        stop_waiting()
+        settings = settings_from(program, rank, os.environ)
+        beside = _standalone(standalone)
+        settings = replace(
+            settings,
+            socket_path=str(socket_path or (beside.socket_path if beside else settings.socket_path)),
+            devices=tuple(devices) if devices else None,
+            source=known_source(source),
+            code_version=settings.code_version
+            if code_version is None
+            else plain(code_version[:MAX_VERSION_CHARACTERS]),
+            method=plain(method[:MAX_METHOD_CHARACTERS]),
+        )
+        if switched_on(nvtx, "KERNELCAST_PROBE_NVTX"):
+            from kernelcast.probe.recording.nvtx import watch_nvtx  # noqa: PLC0415  few ask for it
+
+            watch_nvtx()
+        probe = Probe(settings, each_interval=beside.poll if beside else None)
+        probe.start()
+        _current.probe, _current.standalone = probe, beside
+        if not _current.stops_at_exit:
+            _current.stops_at_exit = True
+            atexit.register(stop)
+        return probe
 
 
 def start_from_environment(environ: Mapping[str, str] = os.environ) -> Probe:

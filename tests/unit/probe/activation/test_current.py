@@ -1,10 +1,12 @@
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kernelcast import probe
+from kernelcast.probe.activation import current
 
 
 @pytest.fixture
@@ -41,6 +43,26 @@ def test_the_functions_speak_for_the_probe_that_runs(running: probe.Probe) -> No
 
 def test_starting_twice_gives_the_probe_that_runs(running: probe.Probe) -> None:
     assert probe.start("another") is running
+
+
+def test_two_threads_that_start_at_once_get_the_same_probe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The thread that has found a CUDA context starts the probe, while the program calls `start` itself."""
+    path = str(tmp_path / "none.sock")
+    found: list[probe.Probe] = []
+    other = threading.Thread(target=lambda: found.append(probe.start("b", socket_path=path, source="simulated")))
+
+    class Interrupted(probe.Probe):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            if not other.ident:
+                other.start()
+                other.join(0.2)  # time enough for a start, if nothing prevents it
+
+    monkeypatch.setattr(current, "Probe", Interrupted)
+    running = probe.start("a", socket_path=path, source="simulated")
+    other.join()
+    probe.stop()
+    assert found == [running]
 
 
 def test_a_stopped_probe_makes_room_for_a_new_process_identity(running: probe.Probe) -> None:
