@@ -28,7 +28,7 @@ class DeviceClaim:
 
     Attributes:
         uuid: NVML's UUID of the GPU, or of the MIG device.
-        gpu: The index that CUDA gives it.
+        gpu: The GPU's number on the node; empty if the process does not know it.
         model_name: The model, as NVML names it.
         gi_id: The number of the GPU instance, on a MIG device.
     """

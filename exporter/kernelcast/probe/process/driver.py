@@ -69,12 +69,13 @@ def loaded_library(path: str) -> Any:
     return ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_NOW)
 
 
-def claims(source: str, load: Load = loaded_driver) -> tuple[DeviceClaim, ...]:
-    """The devices of this process, in CUDA's order, so that a device's number is its index.
+def claims(source: str, load: Load = loaded_driver, environ: Mapping[str, str] = os.environ) -> tuple[DeviceClaim, ...]:
+    """The devices of this process, in CUDA's order: CUDA's number of a device is its index.
 
     Args:
         source: `cpu` for real work without a GPU, `simulated` for invented work: both get the pseudo device `cpu`.
         load: Gives the driver library.
+        environ: The process's.
 
     Returns:
         At least one; with an empty UUID where it cannot be known here, for the exporter to complete.
@@ -82,7 +83,7 @@ def claims(source: str, load: Load = loaded_driver) -> tuple[DeviceClaim, ...]:
     if source in {identity.SIMULATED, identity.CPU}:
         return (CPU,)
     try:
-        return _ask(load()) or (UNKNOWN,)
+        return _visible_devices(load(), _node_numbers(environ)) or (UNKNOWN,)
     except (OSError, AttributeError):
         return (UNKNOWN,)
 
@@ -161,7 +162,21 @@ def _has_context(driver: Any, ordinal: int) -> bool:
     return bool(state == 0 and active.value)
 
 
-def _ask(driver: Any) -> tuple[DeviceClaim, ...]:
+def _node_numbers(environ: Mapping[str, str]) -> Callable[[int], str]:
+    """Return a function from CUDA's number of a device to the node's; empty where it is not known.
+
+    Example: `CUDA_VISIBLE_DEVICES=2,GPU-5d83` makes the node's GPU 2 device 0; the number of device 1 is not known.
+    Source: CUDA C++ Programming Guide, "CUDA Environment Variables".
+    """
+    visible = environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        return str
+    numbers = [one.strip() for one in visible.split(",")]
+    known = {ordinal: one for ordinal, one in enumerate(numbers) if one.isdecimal()}
+    return lambda ordinal: known.get(ordinal, "")
+
+
+def _visible_devices(driver: Any, number_of: Callable[[int], str]) -> tuple[DeviceClaim, ...]:
     count = ctypes.c_int(0)
     if driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
         return ()
@@ -177,5 +192,5 @@ def _ask(driver: Any) -> tuple[DeviceClaim, ...]:
             return ()
         model = name.value.decode(errors="replace")
         prefix = "MIG" if " MIG " in model else "GPU"
-        found.append(DeviceClaim(f"{prefix}-{uuid.UUID(bytes=bytes(raw))}", str(ordinal), model))
+        found.append(DeviceClaim(f"{prefix}-{uuid.UUID(bytes=bytes(raw))}", number_of(ordinal), model))
     return tuple(found)

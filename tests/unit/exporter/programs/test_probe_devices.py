@@ -4,6 +4,7 @@ import pytest
 from tests.support.exporter.gpus import MIG_0, MIG_0B, UUID_0, UUID_1
 
 from kernelcast.exporter.programs.devices import DeviceResolver
+from kernelcast.wire.errors import DeviceError
 from kernelcast.wire.frames import DeviceClaim
 from kernelcast.wire.identity import Device
 
@@ -44,3 +45,26 @@ def test_a_uuid_without_its_prefix_or_hyphens_is_understood(uuid: str) -> None:
 def test_an_instance_that_the_node_does_not_know_keeps_its_own_name() -> None:
     unknown = "MIG-ffffffff-2222-3333-4444-000000000000"
     assert resolve(DeviceClaim(unknown, "0", "NVIDIA H100 MIG 1g.10gb")).uuid == unknown
+
+
+@pytest.mark.parametrize("uuid", [UUID_1, UUID_1.removeprefix("GPU-"), UUID_1.upper(), UUID_1.replace("-", "")])
+def test_without_nvml_a_uuid_has_the_form_that_nvml_gives_it(uuid: str) -> None:
+    assert DeviceResolver("node", lambda: ())(DeviceClaim(uuid, "1")) == Device("node", UUID_1, "1")
+
+
+def test_without_nvml_the_old_name_of_a_mig_instance_gives_its_gpu_and_number() -> None:
+    found = DeviceResolver("node", lambda: ())(DeviceClaim(f"MIG-{UUID_0}/3/0", ""))
+    assert (found.uuid, found.gi_id) == (UUID_0, "3")
+
+
+def test_an_instance_that_nvml_has_not_found_yet_has_the_nodes_number_of_its_gpu() -> None:
+    found = resolve(DeviceClaim(f"MIG-{UUID_1}/5/0", "0"))
+    assert (found.uuid, found.gi_id, found.gpu) == (UUID_1, "5", "1")
+
+
+def test_a_program_that_names_no_gpu_is_refused_with_the_number_of_gpus_and_of_instances() -> None:
+    instances = [Device("node", UUID_0, "0", gi_id=str(number)) for number in range(7)]
+    with pytest.raises(DeviceError, match="this node has 1 GPU and 7 MIG instances"):
+        DeviceResolver("node", lambda: instances)(DeviceClaim(""))
+    with pytest.raises(DeviceError, match="this node has 2 GPUs;"):
+        DeviceResolver("node", lambda: (WHOLE, SECOND))(DeviceClaim(""))

@@ -57,6 +57,26 @@ def test_a_process_without_a_driver_leaves_the_device_open() -> None:
     assert claims("", object) == (UNKNOWN,)
 
 
+@pytest.mark.parametrize(
+    ("visible", "numbers"),
+    [
+        (None, ("0", "1")),
+        ("2,3", ("2", "3")),
+        (" 3 , 0 ", ("3", "0")),
+        ("GPU-11111111", ("", "")),
+        ("MIG-GPU-1/3/0,1", ("", "1")),
+        ("5", ("5", "")),
+    ],
+)
+def test_a_claim_has_the_nodes_number_or_none_where_only_some_gpus_are_visible(
+    visible: str | None, numbers: tuple[str, ...]
+) -> None:
+    """Without NVML the exporter has no other: programs on GPUs 2 and 3 were both shown, and paused, as GPU 0."""
+    environ = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+    driver = Driver((FIRST, "NVIDIA H200"), (FIRST, "NVIDIA H200"))
+    assert tuple(claim.gpu for claim in claims("", lambda: driver, environ)) == numbers
+
+
 def test_a_program_without_a_gpu_runs_on_the_pseudo_device() -> None:
     for source in ("simulated", "cpu"):
         assert claims(source, lambda: Driver((FIRST, "NVIDIA H200"))) == (CPU,)
