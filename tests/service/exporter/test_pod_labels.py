@@ -1,6 +1,7 @@
 """Labels of pods and images of containers from an API server, over HTTP."""
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,6 +17,7 @@ from tests.support.exporter.gpus import GPU_0
 from kernelcast.exporter.attribution import Attribution, AttributionSettings
 from kernelcast.exporter.attribution.pod_labels import (
     MAX_LABELS,
+    MAX_PAGES,
     ApiServer,
     ApiServerError,
     PodLabelReader,
@@ -209,11 +211,89 @@ def test_a_redirect_is_not_followed_with_the_token(api: FakeApiServer, account: 
         other.server_close()
 
 
-@pytest.mark.parametrize("body", [b"", b"not json", b"[]", b'{"items": 5}', b"null"])
-def test_an_answer_that_is_none_is_an_error_and_no_pod(api: FakeApiServer, account: Path, body: bytes) -> None:
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"not json",
+        b"[]",
+        b'{"items": 5}',
+        b"null",
+        b'{"items": [1]}',
+        b'{"items": [{"metadata": {"labels": [1]}}]}',
+        b'{"metadata": 5}',
+        b"\xff",
+    ],
+)
+def test_an_answer_without_a_list_of_pods_is_an_error_with_its_reason(
+    api: FakeApiServer, account: Path, body: bytes
+) -> None:
     api.body = body
-    with pytest.raises((ApiServerError, ValueError, TypeError)):
+    with pytest.raises(ApiServerError, match="no list of pods"):
         reader(api, account).read()
+
+
+class RawServer:
+    """Answers one request with these bytes, and closes the connection once it is told to."""
+
+    def __init__(self, answer: bytes) -> None:
+        self._answer = answer
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.may_close = threading.Event()
+        self.closes = False
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        connection, _ = self._listener.accept()
+        with connection:
+            connection.recv(65536)
+            connection.sendall(self._answer)
+            self.may_close.wait(5)
+            self.closes = True
+
+    def close(self) -> None:
+        self.may_close.set()
+        self._thread.join()
+        self._listener.close()
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n{", b"SSH-2.0-x\r\n"])
+def test_an_answer_that_ends_early_or_is_not_http_is_an_error_with_its_reason(answer: bytes, account: Path) -> None:
+    server = RawServer(answer)
+    server.may_close.set()
+    with pytest.raises(ApiServerError, match="no list of pods"):
+        PodLabelReader(ApiServer("node-1", server.url, account), ("x",)).read()
+    server.close()
+
+
+def test_a_server_that_sends_a_byte_now_and_then_is_given_up_at_the_deadline(account: Path) -> None:
+    """Each byte came within the time limit of the socket, so that the exporter waited for days."""
+    server = RawServer(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{")
+    times = iter((0.0, 31.0))
+    made = PodLabelReader(ApiServer("node-1", server.url, account), ("x",), monotonic=lambda: next(times))
+    with pytest.raises(ApiServerError, match="took more than 30 s"):
+        made.read()
+    assert not server.closes, "it was given up after the first byte"
+    server.close()
+
+
+@pytest.mark.parametrize("status", [410, 429, 503])
+def test_only_a_refusal_is_explained_by_missing_rights(api: FakeApiServer, account: Path, status: int) -> None:
+    api.status = status
+    with pytest.raises(ApiServerError, match=f"answered {status} ") as caught:
+        reader(api, account).read()
+    assert "allowed to list pods" not in str(caught.value)
+
+
+def test_a_list_without_an_end_is_an_error_and_no_part_of_it_is_used(api: FakeApiServer, account: Path) -> None:
+    for number in range(2 * MAX_PAGES + 1):
+        api.add(f"train-{number}", app="x")
+    with pytest.raises(ApiServerError, match="more than 20 pages"):
+        reader(api, account).read()
+    api.pods.pop()
+    assert len(reader(api, account).read().pods) == 2 * MAX_PAGES
 
 
 def test_a_token_is_never_sent_in_plain_text_to_another_host(account: Path) -> None:
@@ -247,6 +327,13 @@ def test_the_labels_of_a_pod_are_bounded_and_a_pattern_matches_anywhere_as_with_
     made = PodLabelReader(ApiServer("n", "", account), ("team",))
     assert made.allowed({"my-team-name": "a", "app": "b"}) == {"my_team_name": "a"}
     assert len(made.allowed({f"team{number}": "x" for number in range(100)})) == MAX_LABELS
+
+
+def test_an_empty_label_takes_neither_a_name_nor_a_place(account: Path) -> None:
+    made = PodLabelReader(ApiServer("n", "", account), ("",))
+    assert made.allowed({"a-b": "", "a_b": "x"}) == {"a_b": "x"}
+    empty = {f"a{number}": "" for number in range(MAX_LABELS)}
+    assert made.allowed({**empty, "z": "x"}) == {"z": "x"}
 
 
 def test_a_process_in_a_pod_carries_the_pods_labels_beside_its_name(api: FakeApiServer, account: Path) -> None:

@@ -93,7 +93,7 @@ class AttributionSettings:
         shared_gpus: A GPU with several containers has each series once for each (dcgm-exporter's
             KUBERNETES_VIRTUAL_GPUS); otherwise once, with the labels on which all agree.
         job_directory: dcgm-exporter's mapping directory; None where there is none.
-        api_server: Whom to ask for pods; None where neither their labels nor their images are wanted.
+        api_server: The API server; None where neither labels of pods nor images are wanted.
         pod_label_patterns: Of the keys of labels that are taken.
         images: Whether to ask for the images of containers.
         logs: The kubelet's log directories.

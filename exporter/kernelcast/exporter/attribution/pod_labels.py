@@ -3,8 +3,8 @@
 Labels: only those that the operator allows, as dcgm-exporter's `--kubernetes-enable-pod-labels` and
 `--kubernetes-pod-label-allowlist-regex`. One list request asks for this node's pods from the API server's cache
 (`resourceVersion=0`): for their metadata alone, or for whole pods where images are wanted, which are in their status.
-No redirect is followed and no proxy used: the token goes to the one address that was given. `Attribution` calls `read`
-on a thread of its own.
+The client follows no redirect and uses no proxy: the token goes to the one address that was given. `Attribution` calls
+`read` on a thread of its own (`background_value.Refreshed`), which counts and logs each failure.
 """
 
 import http.client
@@ -13,7 +13,7 @@ import os
 import re
 import ssl
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -24,31 +24,33 @@ from kernelcast.wire.catalogue import CATALOGUE
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TIMEOUT_SECONDS: Final = 10.0
-"""Of one answer's silence."""
+"""Longest time without a byte of an answer."""
 DEADLINE_SECONDS: Final = 30.0
-"""Of all pages together."""
+"""Limit for all pages of a list together."""
 PAGE_PODS: Final = 500
 PAGE_WHOLE_PODS: Final = 250
 """A whole pod has some ten KiB, its metadata a tenth of that."""
 MAX_PAGES: Final = 20
+"""Limit for a list: no node has 5,000 pods."""
 MAX_BYTES: Final = 16 * 2**20
-"""Of one page."""
+"""Limit for one page."""
 READ_BYTES: Final = 2**16
 MAX_LABELS: Final = 32
-"""Of one pod, after the allow-list."""
+"""Limit for one pod, after the allow-list."""
 MAX_IMAGE_CHARACTERS: Final = 200
 """Of an image's end, where its tag and digest are."""
 DIGEST_DIGITS: Final = 12
 """Of an image's digest, as many as Docker shows: a tag that was pushed again has another digest."""
 PREFIX: Final = "pod_label_"
-"""Before a name that another label of ours has, as with dcgm-exporter."""
+"""Prefix of a name that a label of our series has already, as with dcgm-exporter."""
 METADATA_ONLY: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1, application/json"
 WHOLE_PODS: Final = "application/json"
 LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 _NOT_IN_A_NAME: Final = re.compile(r"[^a-zA-Z0-9_]")
-_OURS: Final = frozenset(label for row in CATALOGUE for label in row.labels)
-_OTHERS: Final = frozenset(
+_CATALOGUE_LABELS: Final = frozenset(label for row in CATALOGUE for label in row.labels)
+# Labels of series that the catalogue does not list, and those that Prometheus adds.
+_OTHER_LABELS: Final = frozenset(
     (
         "hostname",
         "instance",
@@ -64,14 +66,14 @@ _OTHERS: Final = frozenset(
         "dra_device_name",
     )
 )
-_TAKEN: Final = _OURS | _OTHERS
+_USED_NAMES: Final = _CATALOGUE_LABELS | _OTHER_LABELS
 
 Pod = tuple[str, str]
 """Namespace and name."""
 
 
 class ApiServerError(Exception):
-    """The API server cannot be asked, or refuses."""
+    """The API server has no usable address, refuses the request, or answers without a list of pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +114,7 @@ class ApiServer:
         """The API server's address.
 
         Raises:
-            ApiServerError: There is none, or a token would be sent in plain text to another host.
+            ApiServerError: No address is known, or a token would be sent in plain text to another host.
         """
         host, port = environment.get("KUBERNETES_SERVICE_HOST", ""), environment.get("KUBERNETES_SERVICE_PORT", "443")
         if not self.url and not host:
@@ -127,56 +129,78 @@ class ApiServer:
 
 
 class PodLabelReader:
-    """Reads the labels of this node's pods, and the images of their containers; one request at a time.
+    """Reads the labels of this node's pods, and the images of their containers. For one thread.
 
     Args:
-        server: Whom to ask.
+        server: Address and credentials of the API server.
         patterns: A label is taken where one of these is found in its key, as with dcgm-exporter.
         images: Read images, too.
+        monotonic: Monotonic seconds.
     """
 
-    def __init__(self, server: ApiServer, patterns: Iterable[str], *, images: bool = False) -> None:
+    def __init__(
+        self,
+        server: ApiServer,
+        patterns: Iterable[str],
+        *,
+        images: bool = False,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._server = server
         self._patterns = [re.compile(pattern) for pattern in patterns]
         self._images = images
+        self._monotonic = monotonic
 
     def read(self) -> PodLabels:
-        """The allowed labels of every pod of the node, and the image of each container that has started.
+        """Return the allowed labels of every pod of the node, and the image of each container that has started.
 
         Raises:
-            ApiServerError: The API server cannot be asked, or refuses.
+            ApiServerError: The API server has no usable address, refuses, or answers without a list of pods.
             OSError: It does not answer, or the token cannot be read.
-            ValueError: Its answer is none.
+            ValueError: Its address or the token is malformed.
         """
-        deadline = time.monotonic() + DEADLINE_SECONDS
+        deadline = self._monotonic() + DEADLINE_SECONDS
         pods: dict[Pod, Mapping[str, str]] = {}
         images: dict[Container, str] = {}
         token = ""
         for _ in range(MAX_PAGES):
             page = self._page(token, deadline)
-            for item in page.get("items") or ():
-                metadata = item.get("metadata") or {}
-                pod = str(metadata.get("namespace", "")), str(metadata.get("name", ""))
-                pods[pod] = self.allowed(metadata.get("labels") or {})
-                images.update(_images(pod, item.get("status") or {}))
-            token = (page.get("metadata") or {}).get("continue") or ""
+            try:
+                token = self._add(page, pods, images)
+            except (AttributeError, TypeError) as error:
+                raise _malformed(error) from error
             if not token:
-                break
-        return PodLabels(pods, images)
+                return PodLabels(pods, images)
+        raise ApiServerError(
+            f"the API server's list has more than {MAX_PAGES} pages of {self._page_pods} pods for node "
+            f"{self._server.node_name}; check that it supports the field selector spec.nodeName"
+        )
 
     def allowed(self, found: Mapping[str, str]) -> Mapping[str, str]:
-        """The labels whose keys are allowed, under names that Prometheus allows and that no other label has."""
+        """Return the labels whose keys are allowed, under names that Prometheus allows and no other label has.
+
+        Labels without a value are left out; of two keys with the same name, the first in alphabetical order is taken.
+        """
         labels: dict[str, str] = {}
-        for key in sorted(found):
+        for key in sorted(key for key, value in found.items() if value):
             if len(labels) < MAX_LABELS and any(pattern.search(key) for pattern in self._patterns):
                 labels.setdefault(label_name(key), str(found[key]))
-        return {name: value for name, value in labels.items() if value}
+        return labels
+
+    def _add(self, page: Any, pods: dict[Pod, Mapping[str, str]], images: dict[Container, str]) -> str:
+        """Add the pods of a page; returns the token of the next page, empty after the last one."""
+        for item in page.get("items") or ():
+            metadata = item.get("metadata") or {}
+            pod = str(metadata.get("namespace", "")), str(metadata.get("name", ""))
+            pods[pod] = self.allowed(metadata.get("labels") or {})
+            images.update(_images(pod, item.get("status") or {}))
+        return str((page.get("metadata") or {}).get("continue") or "")
 
     @property
     def _page_pods(self) -> int:
         return PAGE_WHOLE_PODS if self._images else PAGE_PODS
 
-    def _page(self, token: str, deadline: float) -> dict[str, Any]:
+    def _page(self, token: str, deadline: float) -> Any:
         url = urlsplit(self._server.address())
         query = {"fieldSelector": f"spec.nodeName={self._server.node_name}", "limit": str(self._page_pods)}
         query |= {"continue": token} if token else {"resourceVersion": "0"}
@@ -186,16 +210,31 @@ class PodLabelReader:
             connection.request("GET", f"{url.path.rstrip('/')}/api/v1/pods?{urlencode(query)}", headers=headers)
             with connection.getresponse() as answer:
                 if answer.status != http.client.OK:
-                    raise ApiServerError(
-                        f"the API server answered {answer.status} {answer.reason}; the exporter's service account has "
-                        "to be allowed to list pods"
-                    )
-                page = json.loads(_body(answer, deadline, self._page_pods))
+                    raise ApiServerError(_refusal(answer))
+                body = self._body(answer, deadline)
+        except http.client.HTTPException as error:
+            raise _malformed(error) from error
         finally:
             connection.close()
-        if not isinstance(page, dict):
-            raise ApiServerError(f"the API server answered with a {type(page).__name__} in place of a list of pods")
-        return page
+        try:
+            return json.loads(body)
+        except (ValueError, RecursionError) as error:
+            raise _malformed(error) from error
+
+    def _body(self, answer: http.client.HTTPResponse, deadline: float) -> bytes:
+        parts: list[bytes] = []
+        size_bytes = 0
+        # `read1` returns what has come; `read` would wait for all bytes that it was asked for.
+        while part := answer.read1(READ_BYTES):
+            parts.append(part)
+            size_bytes += len(part)
+            if size_bytes > MAX_BYTES:
+                raise ApiServerError(
+                    f"the API server's answer has more than {MAX_BYTES} bytes for {self._page_pods} pods"
+                )
+            if self._monotonic() > deadline:
+                raise ApiServerError(f"the API server's answer took more than {DEADLINE_SECONDS:.0f} s")
+        return b"".join(parts)
 
     def _connection(self, scheme: str, host: str, port: int | None) -> http.client.HTTPConnection:
         if scheme == "http":
@@ -211,7 +250,7 @@ class PodLabelReader:
 def label_name(key: str) -> str:
     """The name under which a pod's label is written, such as `app_kubernetes_io_name`."""
     name = _NOT_IN_A_NAME.sub("_", key)
-    return f"{PREFIX}{name}" if name in _TAKEN or name[:1].isdigit() or name.startswith("__") else name
+    return f"{PREFIX}{name}" if name in _USED_NAMES or name[:1].isdigit() or name.startswith("__") else name
 
 
 def _images(pod: Pod, status: Mapping[str, Any]) -> Iterator[tuple[Container, str]]:
@@ -232,14 +271,11 @@ def _image(container: Mapping[str, Any], image_id: str) -> str:
     return "".join(character for character in whole if character.isprintable())[-MAX_IMAGE_CHARACTERS:]
 
 
-def _body(answer: http.client.HTTPResponse, deadline: float, pods: int) -> bytes:
-    parts: list[bytes] = []
-    size_bytes = 0
-    while part := answer.read(READ_BYTES):
-        parts.append(part)
-        size_bytes += len(part)
-        if size_bytes > MAX_BYTES:
-            raise ApiServerError(f"the API server's answer has more than {MAX_BYTES} bytes for {pods} pods")
-        if time.monotonic() > deadline:
-            raise ApiServerError(f"the API server's answer took more than {DEADLINE_SECONDS:.0f} s")
-    return b"".join(parts)
+def _refusal(answer: http.client.HTTPResponse) -> str:
+    denied = answer.status in {http.client.UNAUTHORIZED, http.client.FORBIDDEN}
+    remedy = "; the exporter's service account has to be allowed to list pods" if denied else " to a request for pods"
+    return f"the API server answered {answer.status} {answer.reason}{remedy}"
+
+
+def _malformed(error: Exception) -> ApiServerError:
+    return ApiServerError(f"the API server's answer is no list of pods: {type(error).__name__}: {error}")
