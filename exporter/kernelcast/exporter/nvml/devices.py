@@ -6,9 +6,10 @@ by several sources.
 
 import ssl
 import threading
+import time
 import urllib.request
 from collections.abc import Callable
-from http.client import HTTPException
+from http.client import HTTPException, HTTPResponse
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, Self
@@ -297,5 +298,16 @@ def _page(url: str) -> bytes:
     unverified = ssl.create_default_context()
     unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
     with urllib.request.urlopen(url, timeout=DCGM_TIMEOUT_SECONDS, context=unverified) as response:  # noqa: S310  checked
-        body: bytes = response.read(DCGM_READ_BYTES)
-        return body
+        return _beginning(response)
+
+
+def _beginning(response: HTTPResponse) -> bytes:
+    """Return what a server sends within the time limit, or the first `DCGM_READ_BYTES` of it."""
+    deadline = time.monotonic() + DCGM_TIMEOUT_SECONDS
+    body = b""
+    # `read1` returns what has come; `read` would wait for all bytes that it was asked for.
+    while len(body) < DCGM_READ_BYTES and (part := response.read1(DCGM_READ_BYTES - len(body))):
+        body += part
+        if time.monotonic() > deadline:
+            break
+    return body

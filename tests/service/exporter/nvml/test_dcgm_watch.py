@@ -1,5 +1,7 @@
 """A dcgm-exporter that is guarded is noticed, too: real servers on loopback."""
 
+import contextlib
+import socket
 import ssl
 import threading
 from collections.abc import Iterator
@@ -82,6 +84,33 @@ def test_another_server_is_none() -> None:
         assert not noticed(f"http://{address}")
     with server(404, PAGE) as address:
         assert not noticed(f"http://{address}")
+
+
+def test_a_server_that_sends_its_page_slowly_holds_the_daemon_for_the_time_limit_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each byte came within the time limit of the socket, so that the daemon's start waited for the whole page."""
+    monkeypatch.setattr(devices, "DCGM_TIMEOUT_SECONDS", 0.3)
+    given_up, sent = threading.Event(), threading.Event()
+
+    def serve(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.recv(65536)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
+            for _ in range(30):
+                connection.sendall(b"#")
+                if given_up.wait(0.1):
+                    return
+            sent.set()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, args=(listener,), daemon=True)
+        thread.start()
+        assert not noticed(f"http://127.0.0.1:{listener.getsockname()[1]}/metrics")
+        given_up.set()
+        thread.join()
+    assert not sent.is_set()
 
 
 def test_the_reason_for_missing_device_metrics_is_exposed() -> None:
