@@ -224,7 +224,7 @@ class PodLabelReader:
     def _body(self, answer: http.client.HTTPResponse, deadline: float) -> bytes:
         parts: list[bytes] = []
         size_bytes = 0
-        # `read1` returns what has come; `read` would wait for all bytes that it was asked for.
+        # `read1` returns the bytes that have arrived; `read` waits for the whole number.
         while part := answer.read1(READ_BYTES):
             parts.append(part)
             size_bytes += len(part)

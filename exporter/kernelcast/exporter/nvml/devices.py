@@ -302,10 +302,10 @@ def _page(url: str) -> bytes:
 
 
 def _beginning(response: HTTPResponse) -> bytes:
-    """Return what a server sends within the time limit, or the first `DCGM_READ_BYTES` of it."""
+    """Return the bytes of a page that arrive within the time limit, at most `DCGM_READ_BYTES`."""
     deadline = time.monotonic() + DCGM_TIMEOUT_SECONDS
     body = b""
-    # `read1` returns what has come; `read` would wait for all bytes that it was asked for.
+    # `read1` returns the bytes that have arrived; `read` waits for the whole number.
     while len(body) < DCGM_READ_BYTES and (part := response.read1(DCGM_READ_BYTES - len(body))):
         body += part
         if time.monotonic() > deadline:

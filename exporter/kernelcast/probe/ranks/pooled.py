@@ -179,7 +179,7 @@ class PooledTrial:
 
 
 def run_lengths(values: Sequence[str]) -> tuple[tuple[str, int], ...]:
-    """Return the run-length encoding: each value with the number of times that it stands in a row."""
+    """Return the run-length encoding of values: `a a b` becomes `(a, 2), (b, 1)`."""
     runs: list[tuple[str, int]] = []
     for value in values:
         if runs and runs[-1][0] == value:
