@@ -2,9 +2,6 @@
 
 `Leader` has a `PooledTrial` while a trial is open, and calls it at each *meeting*, the exchange of a message of each
 rank (`council.py`), on the program's thread. A launch counts only if all ranks of the job have reported its time.
-
-Example: at meeting 5 `plan` returns launches 40 to 47. The ranks run them, and report them at meeting 6. There `plan`
-returns launches 48 to 55 first; then `pool` gets the reports. Device times may come at a later meeting.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +18,9 @@ from kernelcast.tuning.experiment import Arm, Decision, Experiment, ExperimentVe
 MAX_PLANNED: Final = MAX_LAUNCHES - 128
 # Meetings at which times must be missing before they are overdue: a launch of a minute is reported two meetings later.
 PATIENCE_MEETINGS: Final = 8
+
+# Example: at meeting 5 `plan` returns launches 40 to 47. The ranks run them, and report them at meeting 6. There `plan`
+# returns launches 48 to 55 first; then `pool` gets the reports. Device times may come at a later meeting.
 
 
 class PooledTimes:
@@ -48,10 +48,8 @@ class PooledTimes:
         return [rank for rank in range(ranks) if rank not in self._newest]
 
     def reported_before(self, ranks: int) -> int:
-        """Return the number below which no rank of the job will report another time.
-
-        Example: the last times are those of launch 7 from rank 0 and of launch 5 from rank 1: 6. Without rank 1's: 0.
-        """
+        """Return the number below which no rank of the job will report another time."""
+        # Example: the last times are those of launch 7 from rank 0 and of launch 5 from rank 1: 6. Without rank 1's: 0.
         return min(self._newest.get(rank, -1) for rank in range(ranks)) + 1
 
     def record_before(self, number: int, arms: Mapping[int, Arm], ranks: int) -> None:
