@@ -74,6 +74,12 @@ GROUP_PROTOCOL: Final = "group.protocol"
 _DECIDED_BY_THE_BROKER: Final = ("session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy")
 """Properties that the broker sets with `group.protocol=consumer` (KIP-848); librdkafka refuses them then."""
 
+_LACKING_RIGHTS: Final = (
+    confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    confluent_kafka.KafkaError.GROUP_AUTHORIZATION_FAILED,
+    confluent_kafka.KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+)
+
 Client = Callable[..., Any]
 _NOT_FOR_THIS_CLIENT: Final = re.compile(r"CONFWARN .* is a (consumer|producer) property and will be ignored by this")
 
@@ -146,3 +152,10 @@ def broker_errors(doing: str, *, remedy: str = "") -> Iterator[None]:
         yield
     except KafkaException as error:
         raise BrokerError(f"{doing} failed: {error_text(error)}" + (f"; {remedy}" if remedy else "")) from error
+
+
+def lacks_right(error: BrokerError) -> bool:
+    """Whether Kafka refused a request because the user lacks a right; a `BrokerError` of `broker_errors`."""
+    cause = error.__cause__
+    reason = cause.args[0] if isinstance(cause, KafkaException) and cause.args else None
+    return isinstance(reason, confluent_kafka.KafkaError) and reason.code() in _LACKING_RIGHTS

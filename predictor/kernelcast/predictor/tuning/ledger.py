@@ -15,6 +15,7 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE
 
 from kernelcast.predictor.tuning.hints import HintBook
 from kernelcast.runtime.kafka.clients import DeadLetterSink
+from kernelcast.runtime.kafka.connect import lacks_right
 from kernelcast.runtime.kafka.follow import TopicFollower
 from kernelcast.runtime.kafka.replay import ReplayConsumer
 from kernelcast.wire.cloudevents import decode_event
@@ -55,7 +56,8 @@ class Ledger:
     ) -> None:
         self._follower = TopicFollower(reader, (HINTS.name, OUTCOMES.name), self._take, monotonic=monotonic)
         self._orders = TopicFollower(orders, (ORDERS.name,), self._take_order, monotonic=monotonic)
-        self._orders_failed = False
+        self._orders_forbidden = False
+        self._monotonic = monotonic
         self._lock = lock if lock is not None else nullcontext()
         self._book = book
         self._rejected = rejected
@@ -65,7 +67,7 @@ class Ledger:
     @property
     def caught_up(self) -> bool:
         """Whether every message that was on Kafka at the start has been read; orders only where they can be read."""
-        without_orders = self._orders.missing or self._orders_failed
+        without_orders = self._orders.missing or self._orders_forbidden
         return self._follower.caught_up and (self._orders.caught_up or without_orders)
 
     def poll(self, timeout_seconds: float) -> int:
@@ -77,16 +79,18 @@ class Ledger:
         found = self._follower.poll(timeout_seconds)
         try:
             found += self._orders.poll(0.0)  # no second wait: orders are few
-        except BrokerError:
-            self._orders_failed = True
+        except BrokerError as error:
+            # Only a missing right: an approval may be unread after a time-out, and the next call reads it.
+            self._orders_forbidden |= lacks_right(error)
             raise
-        self._orders_failed = False
+        self._orders_forbidden = False
         return found
 
     def close(self, timeout_seconds: float) -> None:
-        """Stop reading; waits for the client at most this long."""
+        """Stop reading; waits for both clients together at most this long."""
+        deadline_seconds = self._monotonic() + timeout_seconds
         self._follower.close(timeout_seconds)
-        self._orders.close(timeout_seconds)
+        self._orders.close(max(deadline_seconds - self._monotonic(), 0.0))
 
     def _take_order(self, message: Any) -> None:
         """Learn a person's answer to a hint, or forget it, if its message was deleted. Other orders are ignored."""

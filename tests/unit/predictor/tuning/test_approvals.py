@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from tests.support.predictor.tunables import BUSY, NOW_NS, SECOND_NS
 from tests.support.runtime.kafka_record import Record
 from tests.unit.predictor.test_ledger import FakeReader, RejectedMessages, message
@@ -14,6 +15,8 @@ from kernelcast.predictor.settings import HintSettings
 from kernelcast.predictor.tuning.hints import HintBook, HintState, Withheld
 from kernelcast.predictor.tuning.ledger import Ledger
 from kernelcast.predictor.tuning.tunables import ReportedTunable, TunableReports
+from kernelcast.runtime.kafka.connect import broker_errors
+from kernelcast.runtime.kafka.follow import RETRY_SECONDS
 from kernelcast.wire.catalogue.diagnosis.rules import RULES
 from kernelcast.wire.catalogue.forecast import APPROVAL_PENDING, HINT_OPEN
 from kernelcast.wire.cloudevents import encode_event
@@ -146,16 +149,58 @@ def test_answers_are_read_before_anything_is_proposed() -> None:
     assert propose(hints) is not None
 
 
+class Refusing(FakeReader):
+    """A reader of a topic whose partitions Kafka does not tell, as long as it has an error."""
+
+    def __init__(self, code: int | None) -> None:
+        super().__init__()
+        self.code = code
+
+    def partitions(self, topic: str) -> list[Any]:
+        with broker_errors(f"asking for the partitions of {topic}"):
+            if self.code is not None:
+                raise KafkaException(KafkaError(self.code))
+        return super().partitions(topic)
+
+
 def test_hints_are_issued_without_the_right_to_read_orders() -> None:
     """Exporters hold those that need an approval; after an upgrade the permission may be missing."""
-
-    class Forbidden(FakeReader):
-        def partitions(self, topic: str) -> list[Any]:
-            raise BrokerError(f"{topic}: not authorised")
-
-    reader = FakeReader()
+    reader, orders = FakeReader(), Refusing(KafkaError.TOPIC_AUTHORIZATION_FAILED)
     reader.waiting = [message(HINTS.name, 0, None)]
-    ledger = Ledger(reader, book(), RejectedMessages(), Forbidden(), clock_ns=lambda: NOW_NS, monotonic=lambda: 0.0)
-    with pytest.raises(BrokerError, match="not authorised"):
+    ledger = Ledger(reader, book(), RejectedMessages(), orders, clock_ns=lambda: NOW_NS, monotonic=lambda: 0.0)
+    with pytest.raises(BrokerError, match="failed: Broker: Topic authorization failed"):
         ledger.poll(0.0)
     assert ledger.caught_up
+
+
+def test_no_hint_is_issued_before_the_answers_are_read_when_kafka_is_slow() -> None:
+    hints, now = book(), [0.0]
+    hint = proposed(book())
+    answer = answer_to(hint, ApprovalState.WITHDRAWN, by="ana", reason="", time_ns=NOW_NS)
+    reader, orders = FakeReader(), Refusing(KafkaError._TIMED_OUT)
+    reader.waiting = [message(HINTS.name, 0, None)]
+    ledger = Ledger(reader, hints, RejectedMessages(), orders, clock_ns=lambda: NOW_NS, monotonic=lambda: now[0])
+    with pytest.raises(BrokerError, match="imed out"):
+        ledger.poll(0.0)
+    caught_up = [ledger.caught_up]
+    orders.code = None
+    body = encode_event(approval_event(answer, source="/test"))
+    orders.waiting = [Record((ORDERS.name, 0, 0), body, keyed=answer.key.encode())]
+    now[0] = RETRY_SECONDS
+    ledger.poll(0.0)
+    caught_up.append(ledger.caught_up)
+    assert caught_up == [False, True]
+    assert propose(hints) is None, "a person has withdrawn it"
+
+
+def test_both_readers_close_within_one_time_limit() -> None:
+    now, limits = [0.0], []
+
+    class Slow(FakeReader):
+        def close(self, timeout_seconds: float = 0.0) -> None:
+            limits.append(timeout_seconds)
+            now[0] += timeout_seconds
+
+    ledger = Ledger(Slow(), book(), RejectedMessages(), Slow(), clock_ns=lambda: NOW_NS, monotonic=lambda: now[0])
+    ledger.close(3.0)
+    assert (now[0], len(limits)) == (3.0, 2)
