@@ -29,6 +29,7 @@ class FakeReader:
         self.exists = exists
         self.waiting: list[Record] = []
         self.compacted = 0
+        self.reached: list[TopicPartition] = []
 
     def partitions(self, topic: str) -> list[TopicPartition]:
         return [TopicPartition(topic, 0)] if self.exists else []
@@ -44,7 +45,8 @@ class FakeReader:
         return taken, []
 
     def ends(self) -> list[TopicPartition]:
-        return []
+        reached, self.reached = self.reached, []
+        return reached
 
     def close(self, timeout_seconds: float = 0.0) -> None:
         pass
@@ -114,6 +116,16 @@ def test_an_end_removed_by_compaction_counts_as_reached_after_the_quiet_time() -
     read.poll(0.0)
     caught_up.append(read.caught_up)
     assert caught_up == [False, True]
+
+
+def test_an_end_that_kafka_reports_counts_at_once_and_is_not_kept() -> None:
+    reader = FakeReader()
+    reader.compacted = 1
+    read = ledger(reader, RejectedMessages(), [0.0])
+    reader.reached = [TopicPartition(topic, 0, 1) for topic in (HINTS.name, OUTCOMES.name)]
+    read.poll(0.0)
+    assert read.caught_up
+    assert not reader.ends(), "a consumer keeps its reports until they are asked for"
 
 
 def test_a_restart_does_not_renew_the_cooldown_of_a_hint() -> None:

@@ -14,7 +14,7 @@ BATCH: Final = 500
 RETRY_SECONDS: Final = 5.0
 """Time between two looks for a topic that does not exist, or after an error."""
 QUIET_SECONDS: Final = 10.0
-"""Time without a message or an error after which the end was reached: compaction may have removed the last offsets."""
+"""Time without a message or an error that counts as the end, where the consumer does not report it."""
 
 
 class TopicFollower:
@@ -65,9 +65,9 @@ class TopicFollower:
         messages, errors = self._reader.consume(BATCH, timeout_seconds)
         for message in messages:
             self._take(message)
-            where = (message.topic(), message.partition())
-            if message.offset() + 1 >= self._unread_ends.get(where, 0):
-                self._unread_ends.pop(where, None)
+            self._read_to(message.topic(), message.partition(), message.offset() + 1)
+        for end in self._reader.ends():  # the last offsets have no message after a compaction
+            self._read_to(end.topic, end.partition, end.offset)
         if messages or errors:
             self._last_answer_seconds = self._monotonic()
         self.caught_up = (
@@ -78,6 +78,10 @@ class TopicFollower:
     def close(self, timeout_seconds: float) -> None:
         """Stop reading; waits for the client at most this long."""
         self._reader.close(timeout_seconds)
+
+    def _read_to(self, topic: str, partition: int, offset: int) -> None:
+        if self._unread_ends is not None and offset >= self._unread_ends.get((topic, partition), 0):
+            self._unread_ends.pop((topic, partition), None)
 
     def _assign_all(self) -> dict[tuple[str, int], int] | None:
         """Assign all partitions; returns the end offset of each with messages, or None while a topic is missing."""
