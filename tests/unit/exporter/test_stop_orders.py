@@ -74,6 +74,24 @@ def test_a_file_of_an_earlier_run_without_an_order_is_removed(tmp_path: Path) ->
     assert not node.file.path.exists()
 
 
+def test_a_name_of_several_lines_does_not_rewrite_the_file_with_every_order(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.inbox.caught_up()
+    with capture_logs() as logs:
+        node.inbox.receive(message(StopOrder("train", by="ana\n  of  the night shift")))
+        node.inbox.receive(message(StopOrder("other", "node2")))
+    assert node.file.read() == {"train": "stopped by ana of the night shift"}
+    assert [one["event"] for one in logs] == ["stopped programs changed"]
+
+
+def test_long_names_do_not_stop_programs_without_an_order(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    for number in range(10):
+        node.inbox.receive(message(StopOrder(f"p{number}", by="a" * 40_000)))
+    node.inbox.caught_up()
+    assert node.file.read().keys() == {f"p{number}" for number in range(10)}
+
+
 def test_what_is_no_order_goes_to_the_dead_letters(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.inbox.caught_up()

@@ -12,6 +12,7 @@ from typing import Any, Final
 from kernelcast.wire.cloudevents import data_of, envelope, joined_key
 from kernelcast.wire.errors import EventError
 from kernelcast.wire.events import Hint, HintMode
+from kernelcast.wire.tuning.orders import sentence_of
 
 APPROVAL_TYPE: Final = "dev.kernelcast.approval.v1"
 REQUIRED: Final = "required"
@@ -85,8 +86,7 @@ class Approval:
     @property
     def sentence(self) -> str:
         """The answer in a few words, for people."""
-        reason = " ".join(self.reason.split())
-        return str(self.state) + (f" by {self.by}" if self.by else "") + (f": {reason}" if reason else "")
+        return sentence_of(str(self.state), self.by, self.reason)
 
     def approves(self, hint: Hint) -> bool:
         """Whether a person has approved exactly this hint."""

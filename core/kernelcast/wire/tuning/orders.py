@@ -23,7 +23,8 @@ LIFTED_BY: Final = "`kernelcast hints resume` lifts it"
 MAX_FILE_BYTES: Final = 256 * 1024
 """Largest file that a program reads: some thousand names and reasons."""
 MAX_REASON_CHARACTERS: Final = 500
-"""Of a reason in a sentence: it must stay one line in logs and in the file."""
+MAX_PERSON_CHARACTERS: Final = 128
+"""Longest name of a person in a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +59,7 @@ class StopOrder:
     @property
     def sentence(self) -> str:
         """The order in a few words, for people."""
-        reason = " ".join(self.reason.split())[:MAX_REASON_CHARACTERS]
-        return "stopped" + (f" by {self.by}" if self.by else "") + (f": {reason}" if reason else "")
+        return sentence_of("stopped", self.by, self.reason)
 
 
 def stop_event(order: StopOrder, *, source: str) -> dict[str, Any]:
@@ -89,6 +89,13 @@ def stop_from(event: dict[str, Any]) -> StopOrder:
                 f"`{ANY}` all of them; it is refused"
             )
     return order
+
+
+def sentence_of(state: str, by: str, reason: str) -> str:
+    """Return one line about an order or an answer: its state, the person and the reason, both shortened."""
+    person = " ".join(by.split())[:MAX_PERSON_CHARACTERS]
+    cause = " ".join(reason.split())[:MAX_REASON_CHARACTERS]
+    return state + (f" by {person}" if person else "") + (f": {cause}" if cause else "")
 
 
 def file_text(reasons: Mapping[str, str]) -> str:
