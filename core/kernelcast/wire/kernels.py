@@ -3,40 +3,48 @@
 The probe and the exporter call `normalise` for each new kernel, and `variant` for each use. All functions are pure.
 """
 
-# The identity is the normalised, demangled, full signature, because a Kineto trace has no mangled names. The label is
-# its readable head and a hash of the whole: of 170 names in one real trace, 41 share their first 80 characters.
+# The identity is the normalised signature: the demangled name with its parameters, because a Kineto trace has no
+# mangled names. A name stays mangled only where a process has no C++ runtime. A label is the beginning of the
+# signature, for people, and a hash of all of it: of 170 names in one real trace, 41 share their first 80 characters.
 
 import hashlib
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
-NORMALISATION_VERSION: Final = 1
+NORMALISATION_VERSION: Final = 2
 """Changes whenever `normalise` would give an existing kernel another identity."""
 
 OTHER: Final = "other"
-"""The `kernel` label of all kernels beyond the limit of kernels for a program and GPU (`exporter.kernels`)."""
+"""The `kernel` label of all kernels beyond the limit of kernels for a program and GPU (`exporter.kernels`).
+
+The probe uses it as the signature of kernels beyond its own limit; for collectives that is `OTHER_COLLECTIVES`.
+"""
+OTHER_COLLECTIVES: Final = "other collectives"
 
 HEAD_CHARACTERS: Final = 80
-"""Of the signature, in a label: people recognise a kernel by it."""
+"""Characters of the signature in a label: people recognise a kernel by them."""
 HASH_DIGITS: Final = 8
 """Hexadecimal digits of the hash in a label: two of 10,000 kernels have the same with a probability of 1 %."""
 MAX_VARIANT_CHARACTERS: Final = 128
 MAX_REGION_CHARACTERS: Final = 48
-"""Of the region's name in a variant: a long one leaves room for the rest."""
+"""Longest name of a region in a variant; the launch configuration and the type need the rest."""
 
 COMPUTE: Final = "compute"
 COLLECTIVE: Final = "collective"
 MEMORY: Final = "memory"
 
 # What `normalise` replaces: anonymous namespaces (`_GLOBAL__N__5c1…`), addresses (`0x7f12ab34`), numbers of generated
-# kernels (`triton_poi_fused_add_3`).
+# kernels (`triton_poi_fused_add_3`). Numbers of hand-written kernels (`triton_matmul_128_64`) distinguish kernels.
 _ANONYMOUS: Final = re.compile(r"_GLOBAL__N__[0-9A-Za-z_]*?(?=::|$)|_INTERNAL_[0-9a-f]{8}_[0-9A-Za-z_]*?(?=::|$)")
 _ADDRESS: Final = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
-_GENERATED: Final = re.compile(r"(?P<stem>\b(?:triton_\w+?|\w*fusion))(?:[_.]\d+)+(?=\b|$)")
+_INDUCTOR: Final = r"triton_(?:[a-z]{3}_)?fused\w*?|triton_(?:poi|red|per|tem|for|spl|unk)_?"
+_GENERATED: Final = re.compile(rf"(?P<stem>\b(?:{_INDUCTOR}|\w*fusion))(?:[_.]\d+)+(?=\b|$)")
 _SPACE: Final = re.compile(r"\s+")
-OTHER_COLLECTIVES: Final = "other collectives"
-"""The signature of collectives that found no room among the kernels of a process; `OTHER` is that of all others."""
+# A mangled name has the length of a namespace before it: `39_GLOBAL__N__1f2e3d4c_…`.
+_GENERATED_NAMESPACE: Final = re.compile(r"(?<!\d)(\d{1,5})(?=_GLOBAL__N_|_INTERNAL_)")
+_SHORTEST_NAMESPACE: Final = len("_INTERNAL_")
 
 COLLECTIVE_RULES: Final = (
     (OTHER_COLLECTIVES, ""),
@@ -78,15 +86,13 @@ COLLECTIVE_RULES: Final = (
     ("a2adispatch", "kernel"),
     ("a2acombine", "kernel"),
 )
-"""A kernel waits for peers where its name, in lower case and without `_`, holds both words of a rule.
+"""A kernel waits for peers where its name, in lower case and without `_`, contains both words of a rule.
 
-Words are plain and lie within one identifier, so that a rule holds for mangled and demangled names alike. General words
-such as `allreduce` alone would also match reductions within one GPU.
+A rule's word begins where a word of the name begins (`ncclDev`, not `trunc_clamp`) and lies within one identifier, so
+that it is in mangled and demangled names alike. `allreduce` alone would also match reductions within one GPU.
 """
 LOCAL_RULES: Final = (("triton", "fused"),)
 """Names that are never of a collective: Inductor names a fused kernel after the operators around it."""
-# In a mangled name, the length of a namespace stands before it: `30_GLOBAL__N__0000…`.
-_GENERATED_NAMESPACE: Final = re.compile(r"(?<!\d)(\d{1,5})(?=_GLOBAL__N_|_INTERNAL_)")
 _MEMORY: Final = re.compile(
     r"memcpy|memset|direct_copy_kernel|CatArrayBatchedCopy|\bcopy_kernel|FillFunctor|fillBuffer|copyBuffer",
     re.IGNORECASE,
@@ -100,7 +106,8 @@ def normalise(name: str) -> str:
     Inductor and XLA number their fused kernels in compile order (`triton_poi_fused_add_3`, `loop_add_fusion_12`), so
     the same number means another kernel in the next run; the stem before the number is kept.
     """
-    text = _ANONYMOUS.sub("(anonymous namespace)", name)
+    anonymous = "(anonymous namespace)"
+    text = _with_namespaces(name, anonymous) if name.startswith("_Z") else _ANONYMOUS.sub(anonymous, name)
     text = _ADDRESS.sub("0x", text)
     text = _GENERATED.sub(lambda match: match["stem"], text)
     return _SPACE.sub(" ", text).strip()
@@ -139,23 +146,54 @@ def label(signature: str) -> str:
 @lru_cache(maxsize=16_384)
 def kernel_class(signature: str) -> str:
     """`collective` for kernels that wait for peers, `memory` for those that only move data, else `compute`."""
-    words = _without_generated_namespaces(signature).lower().replace("_", "")
-    if _any_rule(COLLECTIVE_RULES, words) and not _any_rule(LOCAL_RULES, words):
+    words = _Words(_with_namespaces(signature, ""))
+    if words.match_any(COLLECTIVE_RULES) and not words.match_any(LOCAL_RULES):
         return COLLECTIVE
     if _MEMORY.search(signature):
         return MEMORY
     return COMPUTE
 
 
-def _any_rule(rules: tuple[tuple[str, str], ...], words: str) -> bool:
-    return any(first in words and second in words for first, second in rules)
+class _Words:
+    """A name in lower case without `_`, and the places where its words begin."""
+
+    def __init__(self, name: str) -> None:
+        plain = name if name.isascii() else name.encode("ascii", "replace").decode()
+        pairs = [(before, one) for before, one in zip(f" {plain}", plain, strict=False) if one != "_"]
+        self._text = "".join(one for _, one in pairs).lower()
+        self._begins = [not before.isalpha() or (before.islower() and one.isupper()) for before, one in pairs]
+
+    def match_any(self, rules: tuple[tuple[str, str], ...]) -> bool:
+        return any(self._contains(first) and self._contains(second) for first, second in rules)
+
+    def _contains(self, word: str) -> bool:
+        place = self._text.find(word)
+        while place >= 0 and word and not self._begins[place]:
+            place = self._text.find(word, place + 1)
+        return place >= 0
 
 
-def _without_generated_namespaces(mangled: str) -> str:
-    """The name without namespaces that the compiler made of the source file's name; a demangled name has none."""
+def _with_namespaces(name: str, replacement: str) -> str:
+    """The name with this in place of each namespace that the compiler made of the source file's name.
+
+    They are recognised by the length before them: those of a mangled name.
+    """
     pieces, position = [], 0
+    for begin, end in _generated_namespaces(name):
+        pieces += [name[position:begin], replacement]
+        position = end
+    return "".join(pieces) + name[position:]
+
+
+def _generated_namespaces(mangled: str) -> Iterator[tuple[int, int]]:
+    position = 0
     for match in _GENERATED_NAMESPACE.finditer(mangled):
-        if match.start() >= position:
-            pieces.append(mangled[position : match.start()])
-            position = match.end() + int(match[1])
-    return "".join(pieces) + mangled[position:]
+        if match.start() < position:
+            continue
+        # In `3c1039_GLOBAL__N__…` the namespace `c10` and the length 39 stand together: the longest length that fits.
+        digits = match[1]
+        lengths = [(begin, int(digits[begin:])) for begin in range(len(digits))]
+        fits = (one for one in lengths if _SHORTEST_NAMESPACE <= one[1] <= len(mangled) - match.end())
+        begin, length = next(fits, lengths[0])
+        position = match.end() + length
+        yield match.start() + begin, position

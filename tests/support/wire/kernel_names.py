@@ -64,6 +64,8 @@ COLLECTIVE_NAMES = (
     "_ZN4mori3moe25EpDispatchIntraNodeKernelI12hip_bfloat16EEvNS0_21EpDispatchCombineArgsIT_EE",
     "_ZN4mori3moe20EpCombineSyncBarrierIfEEvNS0_21EpDispatchCombineArgsIT_EE",
     "ep_dispatch_intranode_0",
+    # a number at the end of a namespace, and the length of the next one
+    "_ZN3c1041_GLOBAL__N__0c2a1f3e_9_device_cu_a1b2c3d413ncclDevKernelEPf",
     "a2a_dispatch_recv_kernel",
     "void a2a_combine_send_kernel<16u, 8u>(unsigned long, unsigned long)",
 )
@@ -108,6 +110,10 @@ OTHER_NAMES = (
     "step_dispatch_kernel",
     "moeA2APrepareDispatchKernel",
     "void tensorrt_llm::kernels::ar_fusion::lamport_initialize_kernel<float>(float*, unsigned long)",
+    # the letters of `nccl` and `rccl` at the end of one word and the beginning of the next
+    "trunc_clamp_kernel",
+    "void at::native::syncClearKernel<float>(float*)",
+    "arc_clip_kernel",
     # the name of the source file is no part of the kernel's
     "_ZN53_GLOBAL__N__0c2a1f3e_22_one_shot_all_reduce_cu_a1b2c34initEPf",
     "_ZN53_INTERNAL_0c2a1f3e_22_multimem_all_gather_cu_a1b2c3d_4initEPf",

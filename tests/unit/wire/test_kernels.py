@@ -6,6 +6,10 @@ from tests.service.require import shared_data
 
 from kernelcast.wire.kernels import kernel_class, kernel_id, label, normalise
 
+MANGLED = "39_GLOBAL__N__{}_7_file_cu_{}"
+"""A namespace that nvcc names after the source file; its length stands before it."""
+MANGLED_NAMESPACE = MANGLED.format("1f2e3d4c", "aabbccdd")
+
 
 @pytest.mark.parametrize(
     ("first", "second"),
@@ -14,6 +18,12 @@ from kernelcast.wire.kernels import kernel_class, kernel_id, label, normalise
         ("loop_add_fusion_12", "loop_add_fusion.3"),
         ("_GLOBAL__N__1f2e3d4c_7_file_cu_aabbccdd_99::f(int)", "_GLOBAL__N__00000000_7_file_cu_11223344_1::f(int)"),
         ("kernel_at 0x7f00deadbeef", "kernel_at 0x7f11deadbeef"),
+        ("triton_poi__3", "triton_poi__4"),
+        ("triton_red_fused__to_copy_mean_0", "triton_red_fused__to_copy_mean_1"),
+        (
+            f"_ZN2at6native{MANGLED.format('1f2e3d4c', 'aabbccdd')}5reluEPf",
+            f"_ZN2at6native{MANGLED.format('0' * 8, '1' * 8)}5reluEPf",
+        ),
     ],
 )
 def test_what_changes_from_build_to_build_is_no_part_of_the_identity(first: str, second: str) -> None:
@@ -28,6 +38,9 @@ def test_what_changes_from_build_to_build_is_no_part_of_the_identity(first: str,
         ("cupy_add__float32_float32_float32", "cupy_add__float64_float64_float64"),
         ("gemm_k1", "gemm_k2"),
         ("triton_poi_fused_add_3", "triton_poi_fused_mul_3"),
+        ("triton_matmul_128_64", "triton_matmul_64_64"),
+        (f"_ZN2at6native{MANGLED_NAMESPACE}5softmaxEPf", f"_ZN2at6native{MANGLED_NAMESPACE}4reluEPf"),
+        (f"_ZN3c10{MANGLED_NAMESPACE}5softmaxEPf", f"_ZN3c10{MANGLED_NAMESPACE}4reluEPf"),
     ],
 )
 def test_kernels_that_differ_keep_their_own_identity(first: str, second: str) -> None:

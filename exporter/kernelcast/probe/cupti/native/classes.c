@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RULES = 128, WORD_BYTES = 64 };
+enum { RULES = 128, WORD_BYTES = 64, SHORTEST_NAMESPACE = 10 };
 
 struct rule {
     char first[WORD_BYTES], second[WORD_BYTES];
@@ -13,6 +13,11 @@ struct rule {
 
 static struct rule collective[RULES], local[RULES];
 static int collective_count, local_count;
+
+/* A name in lower case without `_`, and whether a word of the name begins at each place. */
+struct words {
+    char text[KC_NAME_BYTES + 1], begins[KC_NAME_BYTES + 1];
+};
 
 static int read_word(char *word, const char *from, size_t length)
 {
@@ -53,49 +58,67 @@ int classes_open(const char *rules)
 }
 
 /* How many characters a namespace takes that the compiler made of the source file's name (`53_GLOBAL__N__…`), its length
- * in front included; 0 where there is none here. */
-static size_t generated_namespace(const char *name)
+ * in front included; 0 where there is none here. In `3c1053_GLOBAL__N__…` the namespace `c10` and the length 53 stand
+ * together: the caller copies digits until the longest length that fits begins. */
+static size_t generated_namespace(const char *name, int is_first_digit)
 {
-    char *after;
-    if (!isdigit((unsigned char)*name))
-        return 0;
-    unsigned long length = strtoul(name, &after, 10);
-    if (after - name > 5)
+    size_t digits = strspn(name, "0123456789");
+    const char *after = name + digits;
+    if (!digits || digits > 5)
         return 0;
     if (strncmp(after, "_GLOBAL__N_", 11) != 0 && strncmp(after, "_INTERNAL_", 10) != 0)
         return 0;
-    return (size_t)(after - name) + strnlen(after, length);
+    size_t rest = strlen(after);
+    for (const char *from = name; from < after; from++) {
+        unsigned long length = strtoul(from, NULL, 10);
+        if (length >= SHORTEST_NAMESPACE && length <= rest)
+            return from == name ? digits + length : 0;
+    }
+    return is_first_digit ? digits + strnlen(after, strtoul(name, NULL, 10)) : 0;
 }
 
-/* The name's first part in lower case, without `_` and generated namespaces. */
-static void plain_words(char *words, const char *name)
+/* The name's first part, without generated namespaces. */
+static void plain_words(struct words *words, const char *name)
 {
     size_t used = 0;
-    while (*name && used < KC_NAME_BYTES) {
-        size_t skipped = used && isdigit((unsigned char)name[-1]) ? 0 : generated_namespace(name);
+    unsigned char before = 0;
+    for (const char *from = name; *from && used < KC_NAME_BYTES;) {
+        int is_first_digit = from == name || !isdigit((unsigned char)from[-1]);
+        size_t skipped = generated_namespace(from, is_first_digit);
         if (skipped) {
-            name += skipped;
+            from += skipped;
             continue;
         }
-        if (*name != '_')
-            words[used++] = (char)tolower((unsigned char)*name);
-        name++;
+        unsigned char one = (unsigned char)*from++;
+        if (one != '_') {
+            words->begins[used] = !isalpha(before) || (islower(before) && isupper(one));
+            words->text[used++] = (char)tolower(one);
+        }
+        before = one;
     }
-    words[used] = 0;
+    words->text[used] = 0;
 }
 
-static int any_rule(const struct rule *rules, int count, const char *words)
+static int contains(const struct words *words, const char *word)
+{
+    const char *place = strstr(words->text, word);
+    while (place && *word && !words->begins[place - words->text])
+        place = strstr(place + 1, word);
+    return place != NULL;
+}
+
+static int any_rule(const struct rule *rules, int count, const struct words *words)
 {
     for (int rule = 0; rule < count; rule++)
-        if (strstr(words, rules[rule].first) && strstr(words, rules[rule].second))
+        if (contains(words, rules[rule].first) && contains(words, rules[rule].second))
             return 1;
     return 0;
 }
 
 enum kc_class class_of(const char *name)
 {
-    static char words[KC_NAME_BYTES + 1];
-    plain_words(words, name);
-    int is_collective = any_rule(collective, collective_count, words) && !any_rule(local, local_count, words);
+    static struct words words;
+    plain_words(&words, name);
+    int is_collective = any_rule(collective, collective_count, &words) && !any_rule(local, local_count, &words);
     return is_collective ? KC_COLLECTIVE : KC_COMPUTE;
 }
