@@ -1,11 +1,12 @@
 """Scores of published forecasts and probabilities, by class of metric and horizon, on event time."""
 
-# `cycle.scores.outcomes` calls it in each cycle: first the blocks that have ended, then new claims. Time is counted in
-# blocks of event time. A series has at most one pending claim for each horizon, so that its claims do not overlap.
+# `cycle.scores.outcomes` calls `Scoring` in each cycle: `settle` for the blocks that have ended, then `claim_...`. Time
+# is counted in blocks of event time. A series has at most one pending claim for each horizon, so they do not overlap.
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -20,8 +21,26 @@ from kernelcast.predictor.scoring.site_calibration import RowCalibration, SiteCa
 from kernelcast.predictor.scoring.widening import SAVED, SAVED_LATER
 from kernelcast.wire.errors import WireError
 
-REASONS_KEPT: Final = 100
-"""Pairs of class and reason that are counted; the reasons are a fixed set, so more is a defect."""
+
+@dataclass(frozen=True, slots=True)
+class _Saved:
+    """A state that was read and checked, with the horizons at their present places.
+
+    Attributes:
+        sums: Of the cells, by name of the scores.
+        tables: Claims and open alerts, by name of the table; None where blocks had another length.
+        widening: Arrays of `Widening`.
+        totals: Counts of alerts.
+        gpu_days: Time observed, over all GPUs.
+        abstentions: As `Scoring.abstentions`.
+    """
+
+    sums: dict[str, stored.Arrays]
+    tables: dict[str, stored.Arrays] | None
+    widening: stored.Arrays
+    totals: stored.Arrays
+    gpu_days: float
+    abstentions: dict[tuple[int, str], int]
 
 
 class Scoring:
@@ -29,10 +48,10 @@ class Scoring:
 
     Attributes:
         horizons_seconds: Shape (h,), ascending.
-        intervals: Of quantile forecasts.
-        breaches: Of breach probabilities.
-        alerts: Of alerts.
-        abstentions: Claims that were not made, by number of the class and reason.
+        intervals: Scores of quantile forecasts.
+        breaches: Scores of breach probabilities.
+        alerts: Scores of alerts.
+        abstentions: Claims that were not made, by number of the class and reason (`Abstention`).
         site: Calibration by this site's outcomes.
     """
 
@@ -55,33 +74,32 @@ class Scoring:
 
     @property
     def unscored(self) -> int:
-        """Claims that could not be scored: no value came, or too many were waiting."""
-        waiting = self.intervals.pending.dropped + self.breaches.pending.dropped
-        return self.intervals.unscored + self.breaches.unscored + waiting
+        """Claims of this process that could not be scored: no value came, or too many were waiting."""
+        dropped = self.intervals.pending.dropped + self.breaches.pending.dropped
+        return self.intervals.unscored + self.breaches.unscored + dropped
 
     def calibration(self, classes: Ints, *, scale: float = 1.0) -> RowCalibration:
         """The calibration of series of some classes: the site's own where it has enough crossings.
 
         Args:
             classes: Shape (n,).
-            scale: Seconds of event time in a second of the detector, in whose seconds it is asked.
+            scale: Seconds of event time for each second of the detector; horizons are given in the detector's.
         """
         return RowCalibration(self.site, classes, scale)
 
     def published_quantiles(
         self, quantiles: Floats, classes: Ints, horizon_seconds: float, surprise: Floats | None = None
     ) -> Floats:
-        """Quantiles to publish: intervals scaled by what past ones of the same class and horizon needed.
+        """Quantiles to publish: intervals scaled so that past ones of their class and horizon had their coverage.
 
         Args:
             quantiles: Shape (n, levels), at `LEVELS`; NaN where there is none.
             classes: Shape (n,).
             horizon_seconds: One of the horizons.
-            surprise: Shape (n,), of the newest value by the forecast that was made of it (`surprise_of`); None for
-                unknown ones.
+            surprise: Shape (n,), distance of each newest value from its forecast (`surprise_of`); None if unknown.
         """
-        off = np.full(len(quantiles), np.nan) if surprise is None else surprise
-        return self.intervals.published(quantiles, classes, self._horizon(horizon_seconds), off)
+        surprises = np.full(len(quantiles), np.nan) if surprise is None else surprise
+        return self.intervals.published(quantiles, classes, self._horizon(horizon_seconds), surprises)
 
     def claim_forecasts(  # noqa: PLR0913, PLR0917  one array each
         self,
@@ -94,10 +112,10 @@ class Scoring:
         seasonal: Floats | None = None,
         surprise: Floats | None = None,
     ) -> None:
-        """Remember quantile forecasts, of each series one in every horizon; others are ignored.
+        """Remember quantile forecasts; those of series that have one pending for the horizon are ignored.
 
         Args:
-            block: The newest block that they rest on.
+            block: The newest block whose values the forecasts use.
             series: Shape (n,), numbers from `series_number`, without repetitions.
             classes: Shape (n,), numbers from `class_number`.
             horizon_seconds: One of the horizons.
@@ -107,34 +125,34 @@ class Scoring:
             surprise: As for `published_quantiles`.
         """
         unknown = np.full(len(series), np.nan)
-        cycle, off = (unknown if each is None else each for each in (seasonal, surprise))
-        number = self._horizon(horizon_seconds)
-        self.intervals.claim(series, classes, number, block, quantiles, naive, cycle, off)
+        seasonals, surprises = (unknown if each is None else each for each in (seasonal, surprise))
+        horizon = self._horizon(horizon_seconds)
+        self.intervals.claim(series, classes, horizon, block, quantiles, naive, seasonals, surprises)
 
     def claim_breaches(self, block: int, series: Ints, classes: Ints, probability: Floats) -> None:
         """Remember breach probabilities; those of series that have one pending for a horizon are ignored there.
 
         Args:
-            block: The newest block that they rest on.
+            block: The newest block whose values they use.
             series: Shape (n,), without repetitions.
             classes: Shape (n,).
             probability: Shape (n, h), as published; NaN while abstaining and while the limit is passed.
         """
-        for number, horizon in enumerate(self.horizons_seconds.tolist()):
-            said = probability[:, number]
-            base = self.site.inverse(said, classes, number)
-            self.breaches.claim(block, series, classes, number, self._due(block, horizon), said, base)
+        for horizon, seconds in enumerate(self.horizons_seconds.tolist()):
+            published = probability[:, horizon]
+            base = self.site.inverse(published, classes, horizon)
+            due = block + self._lead(seconds)
+            self.breaches.claim(block, series, classes, horizon, due, published, base)
 
     def abstain(self, number: int, reason: str, count: int = 1) -> None:
         """Count claims that were not made.
 
         Args:
             number: Of the class.
-            reason: Why, one of a fixed set.
+            reason: Why; a value of `Abstention`.
             count: How many.
         """
-        if (number, reason) in self.abstentions or len(self.abstentions) < REASONS_KEPT:
-            self.abstentions[number, reason] += count
+        self.abstentions[number, reason] += count
 
     def settle(  # noqa: PLR0913  one array each
         self,
@@ -148,7 +166,9 @@ class Scoring:
         gpus: float = 0.0,
         span: int = 1,
     ) -> None:
-        """Compare claims with a block; call it for each block in order, in parts if series are late.
+        """Compare claims with the values of a block; call it for each block in order.
+
+        Some series of a block may be settled later than others, each once.
 
         Args:
             block: Its number.
@@ -157,8 +177,8 @@ class Scoring:
             values: Shape (n,), mean of each.
             beyond: Shape (n,), whether each is at or beyond its limit.
             firing: Shape (n,), whether each has an alert.
-            gpus: GPUs that reported in the block, in one of its parts.
-            span: Blocks since these series were settled before, where a cycle takes longer than a block.
+            gpus: GPUs that reported in the block and were not in an earlier call for it.
+            span: Blocks since these series were settled last; more than 1 where a cycle takes longer than a block.
         """
         crossings = self.breaches.cells["crossings"].sum()
         self.intervals.settle(block, series, values)
@@ -174,7 +194,7 @@ class Scoring:
             "horizons_seconds": self.horizons_seconds.tolist(),
             "block_seconds": self._block_seconds,
             "gpu_days": self.alerts.gpu_days,
-            "unscored": [self.intervals.unscored, self.breaches.unscored],
+            "unscored": [0, 0],  # earlier releases read it
             "abstentions": [[number, reason, count] for (number, reason), count in self.abstentions.items()],
         }
         arrays = {f"{name}/{sums}": cells.sums[sums] for name, cells in self._cells().items() for sums in cells.sums}
@@ -185,31 +205,43 @@ class Scoring:
     def load(self, state: bytes) -> None:
         """Continue from a state; scores of horizons that are not in use any more are left out.
 
-        Claims and open alerts are kept if the length of a block is the same.
+        Claims and open alerts are kept if the length of a block is the same. Nothing changes if it raises.
 
         Raises:
-            WireError: The state cannot be read; nothing has changed.
+            WireError: The state cannot be read.
         """
-        meta, arrays = stored.unpack(state)
+        try:
+            saved = self._saved(*stored.unpack(state))
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            raise WireError(f"the state of the scores has unusable data: {error!r}; scores begin again") from error
+        for name, cells in self._cells().items():
+            cells.sums = saved.sums[name]
+        if saved.tables is not None:
+            self._restore(saved.tables)
+        self.intervals.widening.restore(saved.widening, same_blocks=saved.tables is not None)
+        self.alerts.restore(saved.totals, saved.gpu_days)
+        self.abstentions = Counter(saved.abstentions)
+        self.site = fit(self.breaches.cells, self.horizons_seconds)
+
+    def _saved(self, meta: dict[str, Any], arrays: stored.Arrays) -> _Saved:
         if tuple(meta["classes"]) != CLASSES:
             raise WireError(f"the state of the scores has the classes {meta['classes']}; scores begin again")
-        before = {horizon: number for number, horizon in enumerate(meta["horizons_seconds"])}
+        before = {float(horizon): number for number, horizon in enumerate(meta["horizons_seconds"])}
         kept = [(number, before[each]) for number, each in enumerate(self.horizons_seconds.tolist()) if each in before]
-        sums = {name: stored.cells(arrays, name, cells.sums, kept) for name, cells in self._cells().items()}
         if "interval_claims/due" in arrays:  # absent from a state of an earlier release
             arrays.setdefault("interval_claims/state", np.zeros_like(arrays["interval_claims/due"]))
-        widening = self._stored_widening(arrays, kept)
         tables = {name: stored.table(arrays, name, found) for name, found in self._tables().items()}
-        totals = stored.table(arrays, TOTALS, {name.split("/")[1]: one for name, one in self.alerts.totals().items()})
-        for name, cells in self._cells().items():
-            cells.sums = sums[name]
-        if meta["block_seconds"] == self._block_seconds:
-            self._restore(tables, kept)
-        self.intervals.widening.restore(widening, same_blocks=meta["block_seconds"] == self._block_seconds)
-        self.alerts.restore(totals, meta["gpu_days"])
-        self.intervals.unscored, self.breaches.unscored = meta["unscored"]
-        self.abstentions = Counter({(number, reason): count for number, reason, count in meta["abstentions"]})
-        self.site = fit(self.breaches.cells, self.horizons_seconds)
+        for name in ("interval_claims", "breach_claims", "crossed"):
+            tables[name] = stored.renumbered(tables[name], kept)
+        totals = {name.split("/")[1]: one for name, one in self.alerts.totals().items()}
+        return _Saved(
+            sums={name: stored.cells(arrays, name, cells.sums, kept) for name, cells in self._cells().items()},
+            tables=tables if float(meta["block_seconds"]) == self._block_seconds else None,
+            widening=self._stored_widening(arrays, kept),
+            totals=stored.table(arrays, TOTALS, totals),
+            gpu_days=float(meta["gpu_days"]),
+            abstentions={(int(number), str(reason)): int(count) for number, reason, count in meta["abstentions"]},
+        )
 
     def _cells(self) -> dict[str, Cells]:
         return {"intervals": self.intervals.cells, "breaches": self.breaches.cells}
@@ -230,9 +262,7 @@ class Scoring:
             "open_alerts": self.alerts.open,
         }
 
-    def _restore(self, tables: dict[str, stored.Arrays], kept: Sequence[tuple[int, int]]) -> None:
-        for name in ("interval_claims", "breach_claims", "crossed"):
-            tables[name] = stored.renumbered(tables[name], kept)
+    def _restore(self, tables: dict[str, stored.Arrays]) -> None:
         self.intervals.pending.columns = tables["interval_claims"]
         self.breaches.pending.columns = tables["breach_claims"]
         self.breaches.crossed = tables["crossed"]
@@ -241,8 +271,6 @@ class Scoring:
     def _horizon(self, horizon_seconds: float) -> int:
         return int(np.abs(self.horizons_seconds - horizon_seconds).argmin())
 
-    def _due(self, block: int, horizon_seconds: float) -> int:
-        return block + self._lead(horizon_seconds)
-
     def _lead(self, horizon_seconds: float) -> int:
+        """Blocks of a horizon."""
         return max(round(horizon_seconds / self._block_seconds), 1)

@@ -398,9 +398,7 @@ def test_scores_claims_and_calibration_survive_a_restart() -> None:
             assert np.array_equal(getattr(after, name).cells.sums[sums], found), sums
     assert after.site.maps.keys() == before.site.maps.keys() == {(TEMPERATURE, 0)}
     assert np.array_equal(after.alerts.leads, before.alerts.leads)
-    assert (after.alerts.gpu_days, after.abstentions, after.unscored) == (
-        before.alerts.gpu_days, before.abstentions, before.unscored,
-    )  # fmt: skip
+    assert (after.alerts.gpu_days, after.abstentions) == (before.alerts.gpu_days, before.abstentions)
     assert after.dump() == before.dump()
 
 
@@ -440,6 +438,28 @@ def test_a_state_that_cannot_be_read_changes_nothing(damage: object, message: st
     with pytest.raises(WireError, match=message):
         one.load(damage(state))
     assert one.dump() == before
+
+
+@pytest.mark.parametrize("lost", ["classes", "horizons_seconds", "block_seconds", "gpu_days", "abstentions"])
+@pytest.mark.parametrize("replaced", [{}, {"by": "x"}])
+def test_a_state_without_a_part_changes_nothing(lost: str, replaced: dict[str, str]) -> None:
+    one = filled()
+    before = one.dump()
+    meta, arrays = unpack(filled().dump())
+    del meta[lost]
+    with pytest.raises(WireError, match="scores begin again"):
+        one.load(pack({**meta, **({lost: replaced["by"]} if replaced else {})}, arrays))
+    assert one.dump() == before
+
+
+def test_claims_that_an_earlier_process_could_not_score_are_not_counted_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The counter of a new process begins at 0; Prometheus would count its first value as new ones."""
+    monkeypatch.setattr("kernelcast.predictor.scoring.pending.MAX_PENDING", 10)
+    before, after = scoring(), scoring()
+    settle(before, 5, claim_normal(before, 0, 25))
+    assert before.unscored == 25
+    after.load(before.dump())
+    assert after.unscored == 0
 
 
 def test_old_claims_weigh_less_than_new_ones() -> None:
