@@ -174,13 +174,13 @@ def test_the_model_interpolates_and_agrees_with_itself() -> None:
     for point, ordinal in zip(places[:40], chosen, strict=False):
         surrogate.add(point, bowl(space.configuration(ordinal)), candidates=[waiting])
     late = UnmeasuredConfiguration(chosen[40], places[40])
-    surrogate.admit(late)
+    surrogate.update(late)
     assert late.solved == pytest.approx(waiting.solved)
-    assert (late.mean_part, late.squares) == pytest.approx((waiting.mean_part, waiting.squares))
+    assert (late.times_product, late.squared_norm) == pytest.approx((waiting.times_product, waiting.squared_norm))
     again = UnmeasuredConfiguration(chosen[0], places[0])
-    surrogate.admit(again)
+    surrogate.update(again)
     mean, _ = surrogate.level()
-    assert mean + again.mean_part - mean * again.unit_part == pytest.approx(
+    assert mean + again.times_product - mean * again.ones_product == pytest.approx(
         bowl(space.configuration(chosen[0])), rel=0.02
     )
 
@@ -192,13 +192,13 @@ def test_predictions_for_neighbours_are_those_of_the_model() -> None:
     for ordinal in random.Random(2).sample(list(space.ordinals), 40):
         surrogate.add(similarity.project(space.places(ordinal)), bowl(space.configuration(ordinal)), candidates=[])
     places = similarity.project(space.places(space.start))
-    table = surrogate.neighbours(places, surrogate.weights())
+    table = surrogate.neighbours(places, surrogate.coefficients())
     mean, _ = surrogate.level()
     for column, values in enumerate(table):
         for place, value in enumerate(values):
             near = UnmeasuredConfiguration(0, (*places[:column], place, *places[column + 1 :]))
-            surrogate.admit(near)
-            assert value == pytest.approx(near.mean_part - mean * near.unit_part, abs=1e-9)
+            surrogate.update(near)
+            assert value == pytest.approx(near.times_product - mean * near.ones_product, abs=1e-9)
 
 
 def test_similarity_falls_with_distance_and_a_power_of_two_is_near_another() -> None:

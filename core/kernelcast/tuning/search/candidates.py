@@ -39,7 +39,7 @@ class Acquisition:
 
 
 class CandidatePool:
-    """Candidates, each with its covariances to the measured configurations, solved in the model. For one thread.
+    """Candidates, each with the numbers from which the model predicts its time. For one thread.
 
     An ordinal is the number of a configuration in mixed radix; a place is the index of one parameter's value.
     """
@@ -90,10 +90,10 @@ class CandidatePool:
         for _ in range(self._settings.random):
             self._admit(self.fresh(seen))
 
-    def admit_neighbours(self, elite: int, weights: list[float], seen: Container[int]) -> None:
+    def admit_neighbours(self, elite: int, coefficients: list[float], seen: Container[int]) -> None:
         """Add the neighbours of a configuration, with one parameter changed, whose predicted times are least."""
         space = self._space
-        table = self._surrogate.neighbours(self._similarity.project(space.places(elite)), weights)
+        table = self._surrogate.neighbours(self._similarity.project(space.places(elite)), coefficients)
         near = []
         for column, values in zip(self._similarity.columns, table, strict=True):
             stride = space.strides[column]
@@ -134,7 +134,7 @@ class CandidatePool:
     def _admit(self, ordinal: int) -> None:
         if ordinal not in self._pool:
             candidate = UnmeasuredConfiguration(ordinal, self._similarity.project(self._space.places(ordinal)))
-            self._surrogate.admit(candidate)
+            self._surrogate.update(candidate)
             self._pool[ordinal] = candidate
 
     def best(self, acquisition: Acquisition) -> int:
@@ -148,7 +148,7 @@ class CandidatePool:
         return ranked[0].ordinal
 
     def shrink(self, acquisition: Acquisition) -> None:
-        """Keep the best few and clear their figures: the caller builds the model again and fills them."""
+        """Keep the best few and clear their numbers: the caller builds the model again, which computes them."""
         level = self._surrogate.level()
         ranked = sorted(
             self._pool.values(), key=lambda one: self._acquisition_value(one, level, acquisition), reverse=True
@@ -162,8 +162,8 @@ class CandidatePool:
     ) -> float:
         """Expected improvement (Jones et al. 1998) of the time's logarithm, times the probability of working."""
         mean, variance = level
-        predicted = mean + candidate.mean_part - mean * candidate.unit_part
-        deviation = sqrt(max(1 - candidate.squares, 1e-9) * variance)
+        predicted = mean + candidate.times_product - mean * candidate.ones_product
+        deviation = sqrt(max(1 - candidate.squared_norm, 1e-9) * variance)
         gain = (acquisition.best - predicted) / deviation
         if gain < -30:  # the density would be 0 in a double
             return 0.0

@@ -144,9 +144,9 @@ class GuidedSearch:
         if (switched := self._switched()) is not None:
             return switched
         self._candidates.admit_random(self._seen)
-        weights = self._surrogate.weights()
+        coefficients = self._surrogate.coefficients()
         for elite in self._elites():
-            self._candidates.admit_neighbours(elite, weights, self._seen)
+            self._candidates.admit_neighbours(elite, coefficients, self._seen)
         return self._candidates.best(self._acquisition())
 
     def _least_similar(self) -> int:
