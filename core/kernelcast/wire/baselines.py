@@ -1,8 +1,8 @@
-"""Baselines of kernels that the nodes of a fleet share: their data, to CloudEvents on `kernelcast.baselines` and back.
+"""Baselines of kernels that the nodes of a fleet share, as data and as CloudEvents on `kernelcast.baselines`.
 
-Predictors write and read them. The topic is compacted, with one record for each kernel, configuration and device model;
-it has a part for each node. Two predictors may replace each other's record. Each merges the records that it reads with
-its own parts (`merge` keeps the newest part of each node) and writes again, so no part is lost for long.
+Predictors write and read them. The topic is compacted and has one record for each kernel, configuration and device
+model. A record has a part for each node. A predictor may overwrite parts that another one has just written; that one
+merges the record with the parts that it knows (`merge`), and writes it again.
 """
 
 import math
@@ -14,20 +14,20 @@ from kernelcast.wire.errors import EventError
 
 BASELINE_TYPE: Final = "dev.kernelcast.baseline.v1"
 MAX_NODES: Final = 64
-"""Parts in a record; with more nodes those with the newest parts are kept. 64 are enough for a median."""
+"""Largest number of parts in a record; `merge` keeps the newest. 64 are enough for a median."""
 MAX_TEXT_CHARACTERS: Final = 512
 """Longest text in a record: a kernel's label has at most 89 characters, a variant 128, a program's name 128."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeBaseline:
-    """Usual duration of one kernel on the healthy GPUs of one node.
+    """Usual duration of one kernel on the healthy GPUs of one node: a part of a record.
 
     Attributes:
         hostname: The node.
-        median_seconds: Robust median.
-        spread_ratio: Robust standard deviation over the median.
-        count: Intervals that went into it.
+        median_seconds: Median duration.
+        spread_ratio: Robust standard deviation of the durations, divided by the median.
+        count: Number of intervals that the median is of.
         code_version: Version of the program; empty where it is not known.
         time_ns: Time at which it was learnt, Unix nanoseconds.
         program: Program that launched the kernel; empty where it is not known, or where several did.
@@ -50,8 +50,8 @@ class KernelBaseline:
 
     Attributes:
         kernel: Label of the kernel.
-        configuration: Its variant, with the values of the tunables that concern it. A kernel without variants has the
-            name of its program instead: its mean duration depends on the mixture that this program launches.
+        configuration: Its variant, with the values of its tunables. A kernel without variants has the name of its
+            program instead: its mean duration depends on the program's mixture of launches.
         device_model: Model of the GPU.
         nodes: Parts of the nodes, by hostname; at most 64.
     """
@@ -71,7 +71,7 @@ def baseline_event(baseline: KernelBaseline, *, source: str, time_ns: int, event
     """Return the CloudEvent that carries a baseline, as a JSON object; `encode_event` makes bytes of it.
 
     Args:
-        baseline: Its data.
+        baseline: Its data; at most `MAX_NODES` nodes, each once, as `merge` returns them.
         source: URI reference of its source, such as `/kernelcast/predictor/host`.
         time_ns: Its time, Unix nanoseconds.
         event_id: Unique per source; generated if empty.
@@ -85,17 +85,19 @@ def baseline_from(event: dict[str, Any]) -> KernelBaseline:
     """The baseline that an event carries.
 
     Raises:
-        EventError: It carries none, or one whose values cannot be.
+        EventError: It carries none, or one with impossible values.
     """
     data = data_of(event, BASELINE_TYPE)
     try:
         return _read_baseline(data)
-    except (KeyError, OverflowError, TypeError, ValueError) as error:
+    except KeyError as error:
+        raise EventError(f"event {event['id']} has unusable data: {error} is missing; it is refused") from error
+    except (OverflowError, TypeError, ValueError) as error:
         raise EventError(f"event {event['id']} has unusable data: {error}; it is refused") from error
 
 
 def merge(first: KernelBaseline, second: KernelBaseline) -> KernelBaseline:
-    """Merge two records of one key: of each node the newest part, in any order of the two.
+    """Merge two records of one key: the newest part of each node. The order of the two does not matter.
 
     Raises:
         ValueError: Their keys differ.
@@ -112,7 +114,7 @@ def merge(first: KernelBaseline, second: KernelBaseline) -> KernelBaseline:
 
 
 def _order_key(part: NodeBaseline) -> tuple[Any, ...]:
-    """Return the sort key of a part: its time, then every field, so that the order of arrival does not matter."""
+    """Return the sort key of a part: its time, then every field, for parts of the same time."""
     return part.time_ns, *(getattr(part, item.name) for item in fields(part))
 
 

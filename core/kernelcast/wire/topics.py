@@ -30,7 +30,7 @@ class Topic:
 
     Attributes:
         name: Its name on the broker.
-        key: Content of the record key, for people.
+        key: Content of the record key, for people. `a + b`, `a | b` and `text| a` stand for `cloudevents.joined_key`.
         value: Content of the record value, for people.
         cleanup: Kafka's `cleanup.policy`.
         retention_ms: Kafka's `retention.ms`, where the policy deletes; None leaves the broker's default.
@@ -46,7 +46,7 @@ class Topic:
     help: str
     retention_ms: int | None = None
     partitions: int = DEFAULT_PARTITIONS
-    extra: MappingProxyType[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    extra: MappingProxyType[str, str] = field(default_factory=lambda: MappingProxyType({}), hash=False)
 
     @property
     def config(self) -> dict[str, str]:
@@ -71,14 +71,22 @@ FORECASTS = Topic(
     "kernelcast.forecasts", "as its subject", _OTLP, "delete", "forecasts and predicted degradation", DAY_MS
 )
 HINTS = Topic("kernelcast.hints", "program + tunable + device model", _EVENT, "compact", "tuning hints for programs")
-OUTCOMES = Topic("kernelcast.outcomes", "hint id", _EVENT, "delete", "what became of each hint", 7 * DAY_MS)
+OUTCOMES = Topic(
+    "kernelcast.outcomes",
+    "hint id",
+    _EVENT,
+    "delete",
+    "outcomes of hints in programs",
+    7 * DAY_MS,
+)
 ORDERS = Topic(
     "kernelcast.orders",
     "stop| program | node",
     _EVENT,
     "compact",
-    "orders of people to stop trials of hints",
-    # A few orders of people; one partition keeps their order for every reader.
+    "stop orders of people, and their approvals of hints",
+    # Few messages; one partition keeps them in one sequence for every reader. An approval has the key
+    # `approval|` and the hint's id.
     partitions=1,
 )
 POLICY = Topic(
@@ -97,8 +105,8 @@ FINDINGS = Topic(
     "finding id, for a mark: mark| and the finding id",
     _EVENT,
     "compact,delete",
-    "findings of the predictor, and the answers of people",
-    # A mark counts for 30 days; a finding that lasts is written again every day.
+    "findings of the predictor, and people's marks on them",
+    # A mark is a person's verdict on a finding; it counts for 30 days. A lasting finding is written again every day.
     35 * DAY_MS,
 )
 BASELINES = Topic(
@@ -109,7 +117,7 @@ STATE = Topic(
     "service + partition",
     "snapshot with the offset it stands at",
     "compact",
-    "for a quick restart",
+    "state of bridges and predictors, from which they continue after a restart",
     # A restart reads all of it, and Kafka does not compact the segment being written: by default 1 GiB or seven days.
     extra=MappingProxyType(
         {
@@ -146,4 +154,3 @@ TOPICS: Final = (
 )
 METRIC_TOPICS: Final = (DEVICE, KERNELS, FORECASTS)
 """Topics of OTLP metrics, which the bridge reads unless its settings name others."""
-EVENT_TOPICS: Final = (HINTS, OUTCOMES, ALERTS)

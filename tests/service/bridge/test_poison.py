@@ -15,7 +15,7 @@ from tests.support.service.programs import LAUNCHES, SCRIPT, topics
 
 from kernelcast.runtime.kafka.consumer import Consumer
 from kernelcast.runtime.settings.service import KafkaSettings
-from kernelcast.wire.topics import ALERTS, DEADLETTER, EVENT_TOPICS, HINTS, METRIC_TOPICS, OUTCOMES
+from kernelcast.wire.topics import ALERTS, DEADLETTER, HINTS, METRIC_TOPICS, OUTCOMES
 
 pytestmark = pytest.mark.service
 
@@ -63,7 +63,7 @@ def test_undecodable_messages_of_every_topic_become_dead_letters_and_the_rest_is
         for name in ("bridge", "exporter", "predictor"):
             stack.service(name)
         producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "message.max.bytes": 1_000_000})
-        for topic in (*METRIC_TOPICS, *EVENT_TOPICS):
+        for topic in (*METRIC_TOPICS, HINTS, OUTCOMES, ALERTS):
             for name, body in POISON.items():
                 producer.produce(topic.name, key=name.encode(), value=body)
         assert producer.flush(30) == 0

@@ -57,7 +57,7 @@ def test_a_part_that_cannot_be_is_refused_with_its_value(change: dict[str, Any],
     [
         ({"type": "dev.kernelcast.hint.v1"}, "expected 'dev.kernelcast.baseline.v1'"),
         ({"data": None}, "has no data object; it is refused"),
-        ({"data": {"kernel": "k"}}, "nodes"),
+        ({"data": {"kernel": "k"}}, "unusable data: 'nodes' is missing; it is refused"),
         ({"data": {"kernel": "k", "configuration": "", "device_model": "m", "nodes": [{}] * 65}}, "the limit is 64"),
     ],
 )

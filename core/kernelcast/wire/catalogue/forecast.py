@@ -8,14 +8,14 @@ from typing import Final
 
 from kernelcast.wire.catalogue.kernel import KERNEL_LABELS
 from kernelcast.wire.catalogue.model import Kind
-from kernelcast.wire.catalogue.naming import travels
+from kernelcast.wire.catalogue.naming import kafka_metric
 
 SUBJECT_LABELS: Final = (*KERNEL_LABELS, "metric")
 """Labels of a forecast's subject: those of its series, and `metric`, the series' Prometheus name."""
 
 _PREDICTOR: Final = "predictor"
 
-FORECAST_VALUE: Final = travels(
+FORECAST_VALUE: Final = kafka_metric(
     "kernelcast.forecast.value",
     Kind.GAUGE,
     "Forecast of a series, in the series' own unit, at the horizon in the label; bound is mean, lower or upper.",
@@ -23,7 +23,7 @@ FORECAST_VALUE: Final = travels(
     labels=(*SUBJECT_LABELS, "horizon", "bound"),
     source=_PREDICTOR,
 )
-FORECAST_COVERAGE: Final = travels(
+FORECAST_COVERAGE: Final = kafka_metric(
     "kernelcast.forecast.coverage",
     Kind.GAUGE,
     "Share of past observations that fell inside the interval forecast for them; the interval is a 95 % one.",
@@ -31,7 +31,7 @@ FORECAST_COVERAGE: Final = travels(
     labels=("metric",),
     source=_PREDICTOR,
 )
-JUDGED_SERIES: Final = travels(
+JUDGED_SERIES: Final = kafka_metric(
     "kernelcast.forecast.judged_series",
     Kind.GAUGE,
     "Live series with a limit whose history suffices to say whether a breach is probable; while it is 0, the absence "
@@ -40,7 +40,7 @@ JUDGED_SERIES: Final = travels(
     labels=(),
     source=_PREDICTOR,
 )
-DEGRADATION_PROBABILITY: Final = travels(
+DEGRADATION_PROBABILITY: Final = kafka_metric(
     "kernelcast.degradation.probability",
     Kind.GAUGE,
     "Probability that the series crosses its threshold within the horizon in the label, with the cause it points to.",
@@ -48,7 +48,7 @@ DEGRADATION_PROBABILITY: Final = travels(
     labels=(*SUBJECT_LABELS, "horizon", "cause"),
     source=_PREDICTOR,
 )
-DEGRADATION_TIME: Final = travels(
+DEGRADATION_TIME: Final = kafka_metric(
     "kernelcast.degradation.time_to_threshold",
     Kind.GAUGE,
     "Time until the series crosses its threshold: the quantile in the label of the simulated first passages; "
@@ -57,7 +57,7 @@ DEGRADATION_TIME: Final = travels(
     labels=(*SUBJECT_LABELS, "cause", "quantile"),
     source=_PREDICTOR,
 )
-DEGRADATION_THRESHOLD: Final = travels(
+DEGRADATION_THRESHOLD: Final = kafka_metric(
     "kernelcast.degradation.threshold",
     Kind.GAUGE,
     "The threshold that the prediction is about, in the series' own unit.",
@@ -65,7 +65,7 @@ DEGRADATION_THRESHOLD: Final = travels(
     labels=SUBJECT_LABELS,
     source=_PREDICTOR,
 )
-DEGRADATION_ALERT: Final = travels(
+DEGRADATION_ALERT: Final = kafka_metric(
     "kernelcast.degradation.alert",
     Kind.GAUGE,
     "1 while the predictor's alert rule fires for the series, with its hold and its hysteresis. state is predicted "
@@ -74,7 +74,7 @@ DEGRADATION_ALERT: Final = travels(
     labels=(*SUBJECT_LABELS, "cause", "state"),
     source=_PREDICTOR,
 )
-DEGRADATION_CROSSED: Final = travels(
+DEGRADATION_CROSSED: Final = kafka_metric(
     "kernelcast.degradation.crossed_timestamp",
     Kind.GAUGE,
     "When the series crossed its threshold, in Unix time; from then on until its alert ends, absent before.",
@@ -82,7 +82,7 @@ DEGRADATION_CROSSED: Final = travels(
     labels=(*SUBJECT_LABELS, "cause"),
     source=_PREDICTOR,
 )
-FORECAST_TIME: Final = travels(
+FORECAST_TIME: Final = kafka_metric(
     "kernelcast.forecast.timestamp",
     Kind.GAUGE,
     "End of the newest observations that the forecast rests on, in Unix time; time() less this is the forecast's age.",
@@ -90,7 +90,7 @@ FORECAST_TIME: Final = travels(
     labels=SUBJECT_LABELS,
     source=_PREDICTOR,
 )
-ANOMALY_SCORE: Final = travels(
+ANOMALY_SCORE: Final = kafka_metric(
     "kernelcast.anomaly.score",
     Kind.GAUGE,
     "Anomaly score of a series that is selected for publication: 0 or more, and 1 means act.",
@@ -98,7 +98,7 @@ ANOMALY_SCORE: Final = travels(
     labels=SUBJECT_LABELS,
     source=_PREDICTOR,
 )
-ANOMALY_DIRECTION: Final = travels(
+ANOMALY_DIRECTION: Final = kafka_metric(
     "kernelcast.anomaly.direction",
     Kind.GAUGE,
     "Direction of the anomaly: 1 where the series is too high, -1 where it is too low, 0 where there is none.",
@@ -106,7 +106,7 @@ ANOMALY_DIRECTION: Final = travels(
     labels=SUBJECT_LABELS,
     source=_PREDICTOR,
 )
-ANOMALY_EXPECTED: Final = travels(
+ANOMALY_EXPECTED: Final = kafka_metric(
     "kernelcast.anomaly.expected",
     Kind.GAUGE,
     "Mean that was expected of the newest block of five minutes, with its 95 % interval, in the series' own unit; "
@@ -115,7 +115,7 @@ ANOMALY_EXPECTED: Final = travels(
     labels=(*SUBJECT_LABELS, "bound"),
     source=_PREDICTOR,
 )
-HINTS_ISSUED: Final = travels(
+HINTS_ISSUED: Final = kafka_metric(
     "kernelcast.hint.issued",
     Kind.COUNTER,
     "Hints written to Kafka, by the rule that gave them.",
@@ -123,7 +123,7 @@ HINTS_ISSUED: Final = travels(
     labels=("program", "tunable", "rule"),
     source=_PREDICTOR,
 )
-HINT_OPEN: Final = travels(
+HINT_OPEN: Final = kafka_metric(
     "kernelcast.hint.open_timestamp",
     Kind.GAUGE,
     "When a hint was issued that is open, in Unix time: no program has kept or refused it yet. previous is the value "
@@ -132,7 +132,7 @@ HINT_OPEN: Final = travels(
     labels=("program", "tunable", "device_model", "value", "previous", "rule", "state", "hint_id"),
     source=_PREDICTOR,
 )
-HINT_EXPECTED: Final = travels(
+HINT_EXPECTED: Final = kafka_metric(
     "kernelcast.hint.expected_ratio",
     Kind.GAUGE,
     "Kernel time with the value of an open hint over the time without, as it is expected; bound is mean, lower or "
@@ -141,7 +141,7 @@ HINT_EXPECTED: Final = travels(
     labels=("program", "tunable", "hint_id", "bound"),
     source=_PREDICTOR,
 )
-APPROVAL_PENDING: Final = travels(
+APPROVAL_PENDING: Final = kafka_metric(
     "kernelcast.hint.approval_pending_timestamp",
     Kind.GAUGE,
     "When a hint was proposed that changes results and waits for a person, in Unix time; absent without one.",
@@ -149,7 +149,7 @@ APPROVAL_PENDING: Final = travels(
     labels=("program", "tunable", "device_model", "value", "rule", "hint_id"),
     source=_PREDICTOR,
 )
-DIAGNOSIS: Final = travels(
+DIAGNOSIS: Final = kafka_metric(
     "kernelcast.diagnosis.signal",
     Kind.GAUGE,
     "What to change in a program: a rule that holds for it on a GPU; the value is that of the signal which decides.",
@@ -157,7 +157,7 @@ DIAGNOSIS: Final = travels(
     labels=("Hostname", "UUID", "GPU_I_ID", "program", "rule", "signal"),
     source=_PREDICTOR,
 )
-DIAGNOSIS_MISSING: Final = travels(
+DIAGNOSIS_MISSING: Final = kafka_metric(
     "kernelcast.diagnosis.missing_signal",
     Kind.GAUGE,
     "1 for each signal that is not measured and without which a rule about the program cannot be judged.",

@@ -3,7 +3,7 @@
 from typing import Final
 
 from kernelcast.wire.catalogue.model import Kind, Metric
-from kernelcast.wire.catalogue.naming import travels
+from kernelcast.wire.catalogue.naming import kafka_metric
 
 CLASS_LABELS: Final = ("class",)
 CELL_LABELS: Final = ("class", "horizon")
@@ -11,7 +11,7 @@ CELL_LABELS: Final = ("class", "horizon")
 
 
 def _score(name: str, help: str, *labels: str, unit: str = "") -> Metric:  # noqa: A002  the field's name
-    return travels(f"kernelcast.forecast.{name}", Kind.GAUGE, help, unit=unit, labels=labels, source="predictor")
+    return kafka_metric(f"kernelcast.forecast.{name}", Kind.GAUGE, help, unit=unit, labels=labels, source="predictor")
 
 
 SCORED_CLAIMS: Final = _score(

@@ -6,7 +6,7 @@ A variant is one use of a kernel: launch configuration, region and type of data 
 from typing import Final
 
 from kernelcast.wire.catalogue.model import Kind, Metric
-from kernelcast.wire.catalogue.naming import translate, travels
+from kernelcast.wire.catalogue.naming import kafka_metric, translate
 from kernelcast.wire.identity import VERSION_LABELS
 
 PROGRAM_LABELS: Final = ("Hostname", "UUID", "gpu", "GPU_I_ID", "program", "rank", "source")
@@ -20,7 +20,7 @@ def _wire_only(otlp_name: str, help: str, unit: str) -> Metric:  # noqa: A002  t
     return Metric(translate(otlp_name, unit, kind), kind, help, otlp_name, unit, labels, _PROBE, exposed=False)
 
 
-DURATION: Final = travels(
+DURATION: Final = kafka_metric(
     "cuda.kernel.duration",
     Kind.HISTOGRAM,
     "GPU time of timed kernel launches; buckets for the hottest kernels, sum and count for each.",
@@ -28,7 +28,7 @@ DURATION: Final = travels(
     labels=KERNEL_LABELS,
     source=_PROBE,
 )
-LAUNCHES: Final = travels(
+LAUNCHES: Final = kafka_metric(
     "cuda.kernel.launches",
     Kind.COUNTER,
     "Kernel launches, timed or not.",
@@ -36,7 +36,7 @@ LAUNCHES: Final = travels(
     labels=KERNEL_LABELS,
     source=_PROBE,
 )
-TIMED_LAUNCHES: Final = travels(
+TIMED_LAUNCHES: Final = kafka_metric(
     "cuda.kernel.timed_launches",
     Kind.COUNTER,
     "Kernel launches whose duration was measured.",
@@ -44,7 +44,7 @@ TIMED_LAUNCHES: Final = travels(
     labels=KERNEL_LABELS,
     source=_PROBE,
 )
-KERNEL_INFO: Final = travels(
+KERNEL_INFO: Final = kafka_metric(
     "cuda.kernel.info",
     Kind.INFO,
     "Launch configuration last seen: grid, block, registers per thread, shared and local memory in bytes.",
@@ -52,7 +52,7 @@ KERNEL_INFO: Final = travels(
     labels=(*KERNEL_LABELS, "grid", "block", "registers", "shared_memory", "local_memory"),
     source=_PROBE,
 )
-QUEUE_DELAY: Final = travels(
+QUEUE_DELAY: Final = kafka_metric(
     "cuda.kernel.queue_delay",
     Kind.COUNTER,
     "Time between the call that launched a kernel and its start on the GPU, of the launches where it is known.",
@@ -60,7 +60,7 @@ QUEUE_DELAY: Final = travels(
     labels=KERNEL_LABELS,
     source=_PROBE,
 )
-QUEUE_DELAYS: Final = travels(
+QUEUE_DELAYS: Final = kafka_metric(
     "cuda.kernel.queue_delays",
     Kind.COUNTER,
     "Kernel launches whose queue delay is known.",
@@ -68,7 +68,7 @@ QUEUE_DELAYS: Final = travels(
     labels=KERNEL_LABELS,
     source=_PROBE,
 )
-GRAPH_LAUNCHES: Final = travels(
+GRAPH_LAUNCHES: Final = kafka_metric(
     "cuda.kernel.graph_launches",
     Kind.COUNTER,
     "Kernel launches that came from a CUDA graph; a part of all launches.",
@@ -76,7 +76,7 @@ GRAPH_LAUNCHES: Final = travels(
     labels=KERNEL_LABELS,
     source=_PROBE,
 )
-OCCUPANCY: Final = travels(
+OCCUPANCY: Final = kafka_metric(
     "cuda.kernel.theoretical_occupancy",
     Kind.GAUGE,
     "Resident warps of a multiprocessor with the last launch configuration, divided by their maximum.",
@@ -89,7 +89,7 @@ VARIANT_SECONDS: Final = _wire_only("kernelcast.kernel.variant.duration", "GPU t
 VARIANT_SQUARES: Final = _wire_only(
     "kernelcast.kernel.variant.duration_squares", "Sum of squared durations of one variant, in square seconds.", ""
 )
-MEMCPY_BYTES: Final = travels(
+MEMCPY_BYTES: Final = kafka_metric(
     "cuda.memcpy.bytes",
     Kind.COUNTER,
     "Bytes copied, by direction.",
@@ -97,7 +97,7 @@ MEMCPY_BYTES: Final = travels(
     labels=(*PROGRAM_LABELS, "kind", "pinned"),
     source=_PROBE,
 )
-MEMCPY_OPERATIONS: Final = travels(
+MEMCPY_OPERATIONS: Final = kafka_metric(
     "cuda.memcpy.operations",
     Kind.COUNTER,
     "Copies, by direction.",
@@ -105,7 +105,7 @@ MEMCPY_OPERATIONS: Final = travels(
     labels=(*PROGRAM_LABELS, "kind", "pinned"),
     source=_PROBE,
 )
-MEMCPY_SECONDS: Final = travels(
+MEMCPY_SECONDS: Final = kafka_metric(
     "cuda.memcpy.seconds",
     Kind.COUNTER,
     "GPU time of copies, by direction.",
@@ -113,7 +113,7 @@ MEMCPY_SECONDS: Final = travels(
     labels=(*PROGRAM_LABELS, "kind", "pinned"),
     source=_PROBE,
 )
-SYNC_WAIT: Final = travels(
+SYNC_WAIT: Final = kafka_metric(
     "cuda.sync.wait",
     Kind.COUNTER,
     "Time the program's threads waited for the GPU, by the kind of synchronisation.",
@@ -121,7 +121,7 @@ SYNC_WAIT: Final = travels(
     labels=(*PROGRAM_LABELS, "type"),
     source=_PROBE,
 )
-SYNC_CALLS: Final = travels(
+SYNC_CALLS: Final = kafka_metric(
     "cuda.sync.calls",
     Kind.COUNTER,
     "Waits of the program's threads for the GPU, by the kind of synchronisation.",
@@ -129,7 +129,7 @@ SYNC_CALLS: Final = travels(
     labels=(*PROGRAM_LABELS, "type"),
     source=_PROBE,
 )
-DEVICE_TIME: Final = travels(
+DEVICE_TIME: Final = kafka_metric(
     "cuda.device.time",
     Kind.COUNTER,
     "Wall time of the GPU by activity: compute, collective, copy, overlap of compute with either, idle.",
@@ -137,7 +137,7 @@ DEVICE_TIME: Final = travels(
     labels=(*PROGRAM_LABELS, "state"),
     source=_PROBE,
 )
-LAUNCH_GAP: Final = travels(
+LAUNCH_GAP: Final = kafka_metric(
     "cuda.launch.gap",
     Kind.HISTOGRAM,
     "Idle time of the GPU between two activities of the program.",
@@ -145,7 +145,7 @@ LAUNCH_GAP: Final = travels(
     labels=PROGRAM_LABELS,
     source=_PROBE,
 )
-MEMORY_POOL: Final = travels(
+MEMORY_POOL: Final = kafka_metric(
     "cupy.memory_pool",
     Kind.GAUGE,
     "CuPy's memory pools, of GPU and of pinned host memory: used, free, total and limit; summed over live processes.",
@@ -153,7 +153,7 @@ MEMORY_POOL: Final = travels(
     labels=(*PROGRAM_LABELS, "pool", "state"),
     source="probe",
 )
-REGION_LAUNCHES: Final = travels(
+REGION_LAUNCHES: Final = kafka_metric(
     "cuda.region.launches",
     Kind.COUNTER,
     "Kernel launches within a region that the program named, or an NVTX range.",
@@ -161,7 +161,7 @@ REGION_LAUNCHES: Final = travels(
     labels=(*PROGRAM_LABELS, "region"),
     source="probe or replay",
 )
-REGION_GPU: Final = travels(
+REGION_GPU: Final = kafka_metric(
     "cuda.region.gpu",
     Kind.COUNTER,
     "GPU time of the kernels launched within a region.",
@@ -169,7 +169,7 @@ REGION_GPU: Final = travels(
     labels=(*PROGRAM_LABELS, "region"),
     source="probe or replay",
 )
-REGION_WALL: Final = travels(
+REGION_WALL: Final = kafka_metric(
     "cuda.region.wall",
     Kind.COUNTER,
     "Wall time that the program's threads spent within a region.",
@@ -177,7 +177,7 @@ REGION_WALL: Final = travels(
     labels=(*PROGRAM_LABELS, "region"),
     source="probe or replay",
 )
-STEPS: Final = travels(
+STEPS: Final = kafka_metric(
     "kernelcast.program.steps",
     Kind.COUNTER,
     "Steps that the program has ended with kernelcast.probe.step().",
@@ -185,7 +185,7 @@ STEPS: Final = travels(
     labels=PROGRAM_LABELS,
     source="probe",
 )
-ITEMS: Final = travels(
+ITEMS: Final = kafka_metric(
     "kernelcast.program.items",
     Kind.COUNTER,
     "Units of work, such as samples or tokens, that the program says its steps processed: step(items=).",
@@ -193,7 +193,7 @@ ITEMS: Final = travels(
     labels=PROGRAM_LABELS,
     source="probe",
 )
-STEP_SECONDS: Final = travels(
+STEP_SECONDS: Final = kafka_metric(
     "kernelcast.program.step",
     Kind.COUNTER,
     "Wall time between the ends of consecutive steps.",
@@ -201,7 +201,7 @@ STEP_SECONDS: Final = travels(
     labels=PROGRAM_LABELS,
     source="probe",
 )
-TRIAL_LOST: Final = travels(
+TRIAL_LOST: Final = kafka_metric(
     "kernelcast.trial.lost_time",
     Kind.COUNTER,
     "Time that trials of hints and spaces have cost beyond the kept values.",
@@ -209,7 +209,7 @@ TRIAL_LOST: Final = travels(
     labels=PROGRAM_LABELS,
     source="probe",
 )
-TRIAL_ALLOWED: Final = travels(
+TRIAL_ALLOWED: Final = kafka_metric(
     "kernelcast.trial.allowed_time",
     Kind.COUNTER,
     "Time that trials may have cost so far: a share of the running time, and 20 launches of each tunable or space; "
@@ -218,7 +218,7 @@ TRIAL_ALLOWED: Final = travels(
     labels=PROGRAM_LABELS,
     source="probe",
 )
-PROBE_INFO: Final = travels(
+PROBE_INFO: Final = kafka_metric(
     "kernelcast.probe.info",
     Kind.INFO,
     "A process that reports to this exporter: its measurement method and its probe's version.",
@@ -226,7 +226,7 @@ PROBE_INFO: Final = travels(
     labels=(*PROGRAM_LABELS, "method", "version"),
     source="probe",
 )
-PROGRAM_INFO: Final = travels(
+PROGRAM_INFO: Final = kafka_metric(
     "kernelcast.program.info",
     Kind.INFO,
     "Versions that a process of the program runs on, as far as they are known: its code, its container's image, the "
@@ -235,7 +235,7 @@ PROGRAM_INFO: Final = travels(
     labels=(*PROGRAM_LABELS, *VERSION_LABELS),
     source="probe",
 )
-PROBE_USER: Final = travels(
+PROBE_USER: Final = kafka_metric(
     "kernelcast.probe.user",
     Kind.INFO,
     "Pod, job and user of a program that reports to this exporter, as far as they are known; to join with the "
@@ -244,7 +244,7 @@ PROBE_USER: Final = travels(
     labels=(*PROGRAM_LABELS, "pod", "namespace", "container", "hpc_job", "user"),
     source="exporter, the socket's peer credentials and its cgroup",
 )
-PROBE_COVERAGE: Final = travels(
+PROBE_COVERAGE: Final = kafka_metric(
     "kernelcast.probe.coverage",
     Kind.GAUGE,
     "Share of launches whose duration was measured; launches that the method cannot see count as not measured.",
@@ -252,7 +252,7 @@ PROBE_COVERAGE: Final = travels(
     labels=PROGRAM_LABELS,
     source="probe",
 )
-PROBE_OVERHEAD: Final = travels(
+PROBE_OVERHEAD: Final = kafka_metric(
     "kernelcast.probe.overhead",
     Kind.COUNTER,
     "Time that the probe took from the program's threads.",
@@ -260,7 +260,7 @@ PROBE_OVERHEAD: Final = travels(
     labels=PROGRAM_LABELS,
     source="probe",
 )
-PROBE_DROPPED: Final = travels(
+PROBE_DROPPED: Final = kafka_metric(
     "kernelcast.probe.dropped_frames",
     Kind.COUNTER,
     "Frames that the probe could not send; totals are cumulative, so the next frame that arrives includes them.",
@@ -268,7 +268,7 @@ PROBE_DROPPED: Final = travels(
     labels=PROGRAM_LABELS,
     source="probe",
 )
-PROBE_RECORDS: Final = travels(
+PROBE_RECORDS: Final = kafka_metric(
     "kernelcast.probe.dropped_records",
     Kind.COUNTER,
     "Activity records that were lost before the probe could add them up.",
@@ -276,7 +276,7 @@ PROBE_RECORDS: Final = travels(
     labels=PROGRAM_LABELS,
     source="probe",
 )
-PROBE_UNSEEN: Final = travels(
+PROBE_UNSEEN: Final = kafka_metric(
     "kernelcast.probe.unseen_launches",
     Kind.COUNTER,
     "Launches that the method counts but cannot time or name, by reason; they are in no kernel's series.",
@@ -284,7 +284,7 @@ PROBE_UNSEEN: Final = travels(
     labels=(*PROGRAM_LABELS, "reason"),
     source="probe",
 )
-PROBE_STATE: Final = travels(
+PROBE_STATE: Final = kafka_metric(
     "kernelcast.probe.state",
     Kind.GAUGE,
     "1 for each state that a live process of the program is in: active, backed_off, off, yielded or dormant, and why.",
@@ -292,7 +292,7 @@ PROBE_STATE: Final = travels(
     labels=(*PROGRAM_LABELS, "state", "reason"),
     source="probe",
 )
-PROBE_SAMPLE: Final = travels(
+PROBE_SAMPLE: Final = kafka_metric(
     "kernelcast.probe.sample",
     Kind.GAUGE,
     "Share of launches that the probe tries to time; of several processes the lowest.",
@@ -300,7 +300,7 @@ PROBE_SAMPLE: Final = travels(
     labels=PROGRAM_LABELS,
     source="probe",
 )
-TUNABLE_INFO: Final = travels(
+TUNABLE_INFO: Final = kafka_metric(
     "kernelcast.tunable.info",
     Kind.INFO,
     "A tunable that a running program registered: its present value and its allowed values.",
@@ -320,7 +320,7 @@ TUNABLE_INFO: Final = travels(
     ),
     source="probe",
 )
-HINT_OUTCOMES: Final = travels(
+HINT_OUTCOMES: Final = kafka_metric(
     "kernelcast.hint.outcomes",
     Kind.COUNTER,
     "Hints that reached a program, and its own trials, by outcome: a state, or a decision inconclusive or failed.",
@@ -328,7 +328,7 @@ HINT_OUTCOMES: Final = travels(
     labels=(*PROGRAM_LABELS, "tunable", "state"),
     source="exporter, from the program's own outcome",
 )
-HINT_MEASURED: Final = travels(
+HINT_MEASURED: Final = kafka_metric(
     "kernelcast.hint.measured",
     Kind.GAUGE,
     "Kernel time after the hint over kernel time before, as the program measured it; below 1 is faster.",

@@ -1,7 +1,7 @@
 """Translates an OTLP metric's name and unit to a Prometheus name.
 
-Source: opentelemetry-specification, compatibility/prometheus_and_openmetrics.md. Choices that it leaves open follow
-prometheus/otlptranslator, which Prometheus and the Collector use: a series has the same name on every way.
+Source: opentelemetry-specification, compatibility/prometheus_and_openmetrics.md. What it leaves open is decided as in
+prometheus/otlptranslator, which Prometheus and the Collector use, so that a series has the same name through each.
 """
 
 import re
@@ -46,18 +46,20 @@ _WORD: Final = re.compile(r"[a-zA-Z0-9:]+")
 
 
 def unit_words(unit: str, kind: Kind) -> str:
-    """The suffix a UCUM unit becomes, without a leading underscore; empty where it becomes none."""
+    """The suffix of a metric with this UCUM unit, without its first underscore; empty if there is none."""
     return "_".join(word for part in _unit_parts(unit, kind) for word in part)
 
 
 def translate(otlp_name: str, unit: str, kind: Kind, *, suffixes: bool = True) -> str:
-    """The Prometheus name of an OTLP metric; empty where no character of its name is a legal one.
+    """The Prometheus name of an OTLP metric; empty if its name has no legal character.
+
+    A run of illegal characters and underscores becomes one underscore, and none where the name begins or ends.
 
     Args:
         otlp_name: The name on Kafka.
         unit: The unit in UCUM.
         kind: Kind of the metric: counters end with `_total`, infos with `_info`, gauges of unit 1 with `_ratio`.
-        suffixes: Whether unit and kind are added.
+        suffixes: Whether to add the suffixes of unit and kind.
     """
     words = _WORD.findall(otlp_name)
     if not words:
@@ -68,12 +70,14 @@ def translate(otlp_name: str, unit: str, kind: Kind, *, suffixes: bool = True) -
     return f"_{name}" if name[0].isdigit() else name
 
 
-def travels(otlp_name: str, kind: Kind, help: str, *, unit: str, labels: tuple[str, ...], source: str) -> Metric:  # noqa: A002  the field's name
-    """A row of a metric that goes through Kafka; its Prometheus name follows from its OTLP name."""
+def kafka_metric(otlp_name: str, kind: Kind, help: str, *, unit: str, labels: tuple[str, ...], source: str) -> Metric:  # noqa: A002  the field's name
+    """The catalogue's row of a metric that is sent over Kafka; its Prometheus name is that of its OTLP name."""
     return Metric(translate(otlp_name, unit, kind), kind, help, otlp_name, unit, labels, source)
 
 
 def _with_suffixes(words: Sequence[str], unit: str, kind: Kind) -> list[str]:
+    # As otlptranslator: words of the unit that the name contains are not added again (`io_bytes` in bytes stays), but
+    # `ratio` and `total` are moved to the end.
     suffixed = list(words)
     for part in _unit_parts(unit, kind):
         if part == ["ratio"]:

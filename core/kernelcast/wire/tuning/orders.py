@@ -1,8 +1,8 @@
-"""Orders of people to stop trials of hints, and the file with which a node passes them to its programs.
+"""Stop orders of people, and the file with which an exporter passes them to the programs of its node.
 
 `kernelcast hints stop` and `resume` write an order, a CloudEvent on the topic of orders. Exporters read it and write
-`STOPPED_FILE`; the probe reads the file. The topic of hints is unsuitable for orders: readers of hints refuse other
-types of event, and a person who may stop trials need not be able to start them.
+`STOPPED_FILE`; the probe reads the file. Orders have a topic of their own because readers of hints refuse other types
+of event, and because a person may have the right to stop trials without the right to start them.
 """
 
 from collections.abc import Mapping
@@ -15,28 +15,30 @@ from kernelcast.wire.identity import PROGRAM_PATTERN
 
 STOP_TYPE: Final = "dev.kernelcast.stop.v1"
 ANY: Final = "*"
-"""As a program or node: all of them."""
+"""Stands for all programs or all nodes."""
 STOPPED_FILE: Final = "hints.stopped"
-"""Beside the probe's socket; the exporter writes it, a line for each program: its name or `*`, a tab, the reason."""
+"""Name of the file, in the folder of the probe's socket. It has a line for each stopped program: its name or `*`, a
+tab, and the reason."""
 LIFTED_BY: Final = "`kernelcast hints resume` lifts it"
-"""End of the reason of an outcome where an order ended a trial: the value may be tried again later."""
+"""End of an outcome's reason if a stop order ended the trial; the predictor may then propose the value again."""
 MAX_FILE_BYTES: Final = 256 * 1024
 """Largest file that a program reads: some thousand names and reasons."""
 MAX_REASON_CHARACTERS: Final = 500
+"""Longest reason in a sentence."""
 MAX_PERSON_CHARACTERS: Final = 128
 """Longest name of a person in a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class StopOrder:
-    """Whether trials of a program on a node are stopped; the newest order of a key replaces the older ones.
+    """An order that stops trials, or lifts an earlier one; the newest order of a key replaces the older ones.
 
     Attributes:
         program: The program; `*` is every program.
         node: The node, as its exporter names it; `*` is every node.
-        in_force: False: the order was lifted.
+        in_force: Whether trials are stopped; False lifts the order.
         reason: The reason, for people.
-        by: The person.
+        by: Name of the person.
         time_ns: Its time, Unix nanoseconds.
     """
 
@@ -53,7 +55,7 @@ class StopOrder:
         return joined_key("stop", self.program, self.node)
 
     def applies_to(self, node: str) -> bool:
-        """Whether it stops anything on a node."""
+        """Whether it stops programs on a node."""
         return self.in_force and self.node in (ANY, node)
 
     @property

@@ -107,8 +107,8 @@ def diagnoses(found: Mapping[ProgramOnDevice, Mapping[Signal, float]], *, time_n
         if instance:
             base["GPU_I_ID"] = instance
         for rule in holding(signals):
-            attributes = _sorted(**base, rule=rule.name, signal=rule.decides)
-            samples[where.program].append(Sample(DIAGNOSIS, attributes, time_ns, signals[rule.decides]))
+            attributes = _sorted(**base, rule=rule.name, signal=rule.evidence)
+            samples[where.program].append(Sample(DIAGNOSIS, attributes, time_ns, signals[rule.evidence]))
         for signal in missing(signals):
             samples[where.program].append(Sample(DIAGNOSIS_MISSING, _sorted(**base, signal=signal), time_ns, 1))
     return dict(samples)

@@ -1,7 +1,6 @@
 """Diagnosis of programs: which rules of the catalogue hold for a program on a GPU, and which signals are missing.
 
-Pure functions. A rule holds if all of its thresholds do, and the signal that decides it is among them; a signal that is
-not measured passes no threshold.
+Pure functions. A rule holds if all of its thresholds hold. A threshold on a signal that is not measured does not hold.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,7 +10,7 @@ from kernelcast.predictor.series.subjects import DeviceKey
 from kernelcast.wire.catalogue.diagnosis.rules import RULES, DiagnosisRule, Signal, Threshold
 
 Signals = Mapping[Signal, float]
-"""Values of the signals that are measured; others are absent."""
+"""Values of the signals that are measured, finite; others are absent (`signals.read_signals`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +31,12 @@ class Diagnosis:
     """One rule that holds.
 
     Attributes:
-        where: The program and the GPU for which it holds.
+        subject: The program and the GPU for which it holds.
         rule: The rule.
-        value: Value of `rule.decides`, the signal that is shown as the reason.
+        value: Value of `rule.evidence`, the signal that is published as the reason.
     """
 
-    where: ProgramOnDevice
+    subject: ProgramOnDevice
     rule: DiagnosisRule
     value: float
 
@@ -48,9 +47,9 @@ def holding(signals: Signals, rules: Iterable[DiagnosisRule] = RULES) -> list[Di
 
 
 def missing(signals: Signals, rules: Iterable[DiagnosisRule] = RULES) -> list[Signal]:
-    """Signals that are not measured and could still decide a rule, in the order of `Signal`.
+    """Signals that are not measured and without which a rule may hold or not, in the order of `Signal`.
 
-    A rule that a measured signal has ruled out needs no further signal.
+    A rule of which a measured signal fails a threshold cannot hold, so its other signals are not missing.
     """
     wanted = {threshold.signal for rule in rules if _not_ruled_out(rule, signals) for threshold in rule.thresholds}
     wanted -= signals.keys()
@@ -60,8 +59,8 @@ def missing(signals: Signals, rules: Iterable[DiagnosisRule] = RULES) -> list[Si
 def diagnose(measured: Mapping[ProgramOnDevice, Signals]) -> list[Diagnosis]:
     """Rules of the catalogue that hold, for each program on each GPU."""
     return [
-        Diagnosis(where, rule, signals[rule.decides])
-        for where, signals in measured.items()
+        Diagnosis(subject, rule, signals[rule.evidence])
+        for subject, signals in measured.items()
         for rule in holding(signals)
     ]
 

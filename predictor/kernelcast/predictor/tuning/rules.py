@@ -92,11 +92,11 @@ def by_diagnosis(tunable: ReportedTunable, diagnoses: Iterable[Diagnosis]) -> Pr
     """
     for found in diagnoses:
         advice = found.rule.advice
-        if found.where.program != tunable.program or tunable.kind not in advice.kinds:
+        if found.subject.program != tunable.program or tunable.kind not in advice.kinds:
             continue
         value = _next_value(tunable, advice.direction)
         if value is not None:
-            evidence = (Evidence(found.rule.name, found.rule.decides, f"{found.value:.4g}", found.rule.source),)
+            evidence = (Evidence(found.rule.name, found.rule.evidence, f"{found.value:.4g}", found.rule.source),)
             return Proposal(found.rule.name, value, None, None, 0.5, evidence)
     return None
 

@@ -159,3 +159,7 @@ def test_a_limit_below_the_contract_is_raised_and_one_above_it_stays(monkeypatch
     assert [change.outcome for change in changes] == [TopicResult.ALTERED, TopicResult.UNCHANGED]
     assert present[DEVICE.name].config["max.message.bytes"] == "1048588"
     assert present[HINTS.name].config["max.message.bytes"] == "20000000"
+
+
+def test_topics_can_be_members_of_a_set() -> None:
+    assert len({*TOPICS, *TOPICS}) == len(TOPICS)

@@ -7,7 +7,7 @@ For a GPU in MIG mode they are those of its instances, never of both, so that su
 from typing import Final
 
 from kernelcast.wire.catalogue.model import Kind
-from kernelcast.wire.catalogue.naming import travels
+from kernelcast.wire.catalogue.naming import kafka_metric
 
 ACCELERATOR_LABELS: Final = (
     "accelerator",
@@ -23,7 +23,7 @@ ACCELERATOR_LABELS: Final = (
     "source",
 )
 
-UTILIZATION: Final = travels(
+UTILIZATION: Final = kafka_metric(
     "kernelcast.accelerator.utilization",
     Kind.GAUGE,
     'Share of time in which the accelerator was at work; accelerator="gpu" or "tpu".',
@@ -31,7 +31,7 @@ UTILIZATION: Final = travels(
     labels=ACCELERATOR_LABELS,
     source="DCGM_FI_DEV_GPU_UTIL, of a MIG instance DCGM_FI_PROF_GR_ENGINE_ACTIVE; TPU duty cycle",
 )
-MEMORY_USED: Final = travels(
+MEMORY_USED: Final = kafka_metric(
     "kernelcast.accelerator.memory.used",
     Kind.GAUGE,
     "Device memory in use.",
@@ -39,7 +39,7 @@ MEMORY_USED: Final = travels(
     labels=ACCELERATOR_LABELS,
     source="DCGM_FI_DEV_FB_USED; TPU HBM usage",
 )
-MEMORY_TOTAL: Final = travels(
+MEMORY_TOTAL: Final = kafka_metric(
     "kernelcast.accelerator.memory.total",
     Kind.GAUGE,
     "Total device memory, without the part that a GPU's driver reserves.",

@@ -7,11 +7,11 @@ from typing import Final
 
 from kernelcast.wire.catalogue.kernel import KERNEL_LABELS
 from kernelcast.wire.catalogue.model import Kind
-from kernelcast.wire.catalogue.naming import travels
+from kernelcast.wire.catalogue.naming import kafka_metric
 
 _SOURCE: Final = "exporter, from DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION (else power x time) and kernels' GPU time"
 
-ENERGY: Final = travels(
+ENERGY: Final = kafka_metric(
     "cuda.energy_estimate",
     Kind.COUNTER,
     "Energy of a GPU, divided by the share of time in which programs that report ran kernels (active) or none did "
@@ -20,7 +20,7 @@ ENERGY: Final = travels(
     labels=("Hostname", "UUID", "gpu", "source", "state"),
     source=_SOURCE,
 )
-KERNEL_ENERGY: Final = travels(
+KERNEL_ENERGY: Final = kafka_metric(
     "cuda.kernel.energy_estimate",
     Kind.COUNTER,
     "The active part of a GPU's energy, divided by GPU time over kernels; an estimate: a kernel that draws more power "

@@ -7,7 +7,7 @@ from typing import Final
 
 from kernelcast.wire.catalogue.devices.device import DEVICE_LABELS
 from kernelcast.wire.catalogue.model import Kind
-from kernelcast.wire.catalogue.naming import travels
+from kernelcast.wire.catalogue.naming import kafka_metric
 
 XID_LABELS: Final = (*DEVICE_LABELS, "xid", "err_msg")
 PROCESS_LABELS: Final = (*DEVICE_LABELS, "pid", "process_name", "type")
@@ -16,7 +16,7 @@ _EVENTS: Final = "NVML event XidCriticalError"
 _PROCESSES: Final = "NVML nvmlDeviceGetComputeRunningProcesses, Graphics and MPS likewise"
 _UTILIZATION: Final = "NVML nvmlDeviceGetProcessUtilization, % / 100"
 
-GPU_UP: Final = travels(
+GPU_UP: Final = kafka_metric(
     "kernelcast.gpu.up",
     Kind.GAUGE,
     "Whether a GPU that this exporter has seen answered at the last interval: 1, or 0 where it is gone, or NVML hangs.",
@@ -24,7 +24,7 @@ GPU_UP: Final = travels(
     labels=UP_LABELS,
     source="exporter",
 )
-XID_ERRORS: Final = travels(
+XID_ERRORS: Final = kafka_metric(
     "kernelcast.gpu.xid_errors",
     Kind.COUNTER,
     "XID errors since the exporter began, by number; starts at 0 one interval before the first is counted.",
@@ -32,7 +32,7 @@ XID_ERRORS: Final = travels(
     labels=XID_LABELS,
     source=_EVENTS,
 )
-XID_LAST: Final = travels(
+XID_LAST: Final = kafka_metric(
     "kernelcast.gpu.xid_last_occurrence_timestamp",
     Kind.GAUGE,
     "When an XID occurred last, Unix time.",
@@ -41,7 +41,7 @@ XID_LAST: Final = travels(
     source=_EVENTS,
 )
 _KERNEL_LOG: Final = "/dev/kmsg, `NVRM: Xid`"
-KERNEL_LOG_XIDS: Final = travels(
+KERNEL_LOG_XIDS: Final = kafka_metric(
     "kernelcast.gpu.kernel_log.xid_errors",
     Kind.COUNTER,
     "XID errors that the driver has logged since an exporter last read the kernel's log, those of the time without one "
@@ -50,7 +50,7 @@ KERNEL_LOG_XIDS: Final = travels(
     labels=(*UP_LABELS, "xid", "err_msg"),
     source=_KERNEL_LOG,
 )
-KERNEL_LOG_XID_LAST: Final = travels(
+KERNEL_LOG_XID_LAST: Final = kafka_metric(
     "kernelcast.gpu.kernel_log.xid_last_occurrence_timestamp",
     Kind.GAUGE,
     "When the driver logged an XID last, Unix time.",
@@ -58,7 +58,7 @@ KERNEL_LOG_XID_LAST: Final = travels(
     labels=(*UP_LABELS, "xid", "err_msg"),
     source=_KERNEL_LOG,
 )
-CLOCK_EVENT: Final = travels(
+CLOCK_EVENT: Final = kafka_metric(
     "kernelcast.gpu.clock_event_active",
     Kind.GAUGE,
     "Whether a reason to lower the clocks is active now: 1 or 0.",
@@ -66,7 +66,7 @@ CLOCK_EVENT: Final = travels(
     labels=(*DEVICE_LABELS, "reason"),
     source="NVML nvmlDeviceGetCurrentClocksEventReasons, one bit",
 )
-FIELD_ABSENT: Final = travels(
+FIELD_ABSENT: Final = kafka_metric(
     "kernelcast.gpu.field_absent",
     Kind.GAUGE,
     "A row of the counters table that this GPU does not report, always 1. Reasons: not_supported, no_permission, "
@@ -75,7 +75,7 @@ FIELD_ABSENT: Final = travels(
     labels=(*DEVICE_LABELS, "field", "reason"),
     source="exporter",
 )
-PROCESS_MEMORY: Final = travels(
+PROCESS_MEMORY: Final = kafka_metric(
     "kernelcast.gpu.process.memory",
     Kind.GAUGE,
     'Device memory of one process; beyond 64 on a GPU the rest is pid="other".',
@@ -83,7 +83,7 @@ PROCESS_MEMORY: Final = travels(
     labels=PROCESS_LABELS,
     source=_PROCESSES,
 )
-PROCESS_SM: Final = travels(
+PROCESS_SM: Final = kafka_metric(
     "kernelcast.gpu.process.sm_utilization",
     Kind.GAUGE,
     "Share of the last sampling period in which one process had kernels on the GPU.",
@@ -91,7 +91,7 @@ PROCESS_SM: Final = travels(
     labels=PROCESS_LABELS,
     source=_UTILIZATION,
 )
-PROCESS_MEMORY_UTILIZATION: Final = travels(
+PROCESS_MEMORY_UTILIZATION: Final = kafka_metric(
     "kernelcast.gpu.process.memory_utilization",
     Kind.GAUGE,
     "Share of the last sampling period in which one process read or wrote device memory.",
@@ -99,7 +99,7 @@ PROCESS_MEMORY_UTILIZATION: Final = travels(
     labels=PROCESS_LABELS,
     source=_UTILIZATION,
 )
-PROCESS_ENCODER: Final = travels(
+PROCESS_ENCODER: Final = kafka_metric(
     "kernelcast.gpu.process.encoder_utilization",
     Kind.GAUGE,
     "One process's share of the video encoder.",
@@ -107,7 +107,7 @@ PROCESS_ENCODER: Final = travels(
     labels=PROCESS_LABELS,
     source=_UTILIZATION,
 )
-PROCESS_DECODER: Final = travels(
+PROCESS_DECODER: Final = kafka_metric(
     "kernelcast.gpu.process.decoder_utilization",
     Kind.GAUGE,
     "One process's share of the video decoder.",

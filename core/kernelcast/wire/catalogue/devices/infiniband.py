@@ -6,7 +6,7 @@ node_exporter has the same files as `node_infiniband_*`; see docs/exporter.md fo
 from typing import Final
 
 from kernelcast.wire.catalogue.model import Kind, Metric
-from kernelcast.wire.catalogue.naming import travels
+from kernelcast.wire.catalogue.naming import kafka_metric
 
 PORT_LABELS: Final = ("Hostname", "device", "port", "link_layer", "source")
 _SYSFS: Final = "/sys/class/infiniband/*/ports/*"
@@ -14,11 +14,11 @@ _SYSFS: Final = "/sys/class/infiniband/*/ports/*"
 
 def _gauge(name: str, help: str, unit: str, file: str) -> Metric:  # noqa: A002  the field's name
     name = f"kernelcast.infiniband.{name}"
-    return travels(name, Kind.GAUGE, help, unit=unit, labels=PORT_LABELS, source=f"{_SYSFS}/{file}")
+    return kafka_metric(name, Kind.GAUGE, help, unit=unit, labels=PORT_LABELS, source=f"{_SYSFS}/{file}")
 
 
 def _counter(name: str, help: str, unit: str, files: str, *labels: str) -> Metric:  # noqa: A002  the field's name
-    return travels(
+    return kafka_metric(
         f"kernelcast.infiniband.{name}",
         Kind.COUNTER,
         help,

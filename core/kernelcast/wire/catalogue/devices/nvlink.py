@@ -7,9 +7,9 @@ from typing import Final
 
 from kernelcast.wire.catalogue.devices.device import DEVICE_LABELS
 from kernelcast.wire.catalogue.model import Kind
-from kernelcast.wire.catalogue.naming import travels
+from kernelcast.wire.catalogue.naming import kafka_metric
 
-UP: Final = travels(
+UP: Final = kafka_metric(
     "kernelcast.gpu.nvlink.up",
     Kind.GAUGE,
     "Whether an NVLink is up, also where it sleeps to save power: 1 or 0. A link that was never connected is 0.",
@@ -17,7 +17,7 @@ UP: Final = travels(
     labels=(*DEVICE_LABELS, "link"),
     source="NVML field 165, or nvmlDeviceGetNvLinkState",
 )
-IO: Final = travels(
+IO: Final = kafka_metric(
     "kernelcast.gpu.nvlink.io",
     Kind.COUNTER,
     'Data that an NVLink carried; direction="receive" or "transmit", as the GPU sees it.',
@@ -25,7 +25,7 @@ IO: Final = travels(
     labels=(*DEVICE_LABELS, "link", "direction"),
     source="NVML fields 139 and 138, KiB; else 204 and 202",
 )
-ERRORS: Final = travels(
+ERRORS: Final = kafka_metric(
     "kernelcast.gpu.nvlink.errors",
     Kind.COUNTER,
     "Errors of an NVLink, by NVML's kinds; which there are depends on the GPU's generation.",

@@ -6,7 +6,7 @@ Source of the runtime's names: tpu-info 0.14.2 (AI-Hypercomputer/cloud-accelerat
 from typing import Final
 
 from kernelcast.wire.catalogue.model import Kind, Metric
-from kernelcast.wire.catalogue.naming import travels
+from kernelcast.wire.catalogue.naming import kafka_metric
 
 RUNTIME_LABELS: Final = ("Hostname", "port", "modelName", "source")
 TPU_LABELS: Final = (*RUNTIME_LABELS, "tpu")
@@ -15,11 +15,11 @@ TRANSFER_LABELS: Final = (*RUNTIME_LABELS, "buffer_size")
 
 
 def _gauge(name: str, help: str, unit: str, runtime: str, labels: tuple[str, ...] = TPU_LABELS) -> Metric:  # noqa: A002  the field's name
-    return travels(f"tpu.{name}", Kind.GAUGE, help, unit=unit, labels=labels, source=f"TPU runtime {runtime}")
+    return kafka_metric(f"tpu.{name}", Kind.GAUGE, help, unit=unit, labels=labels, source=f"TPU runtime {runtime}")
 
 
 def _durations(name: str, help: str, runtime: str, labels: tuple[str, ...] = TRANSFER_LABELS) -> Metric:  # noqa: A002  the field's name
-    return travels(f"tpu.{name}", Kind.HISTOGRAM, help, unit="s", labels=labels, source=f"TPU runtime {runtime}")
+    return kafka_metric(f"tpu.{name}", Kind.HISTOGRAM, help, unit="s", labels=labels, source=f"TPU runtime {runtime}")
 
 
 def _megascale(name: str, help: str, runtime: str, labels: tuple[str, ...] = TRANSFER_LABELS) -> Metric:  # noqa: A002  the field's name
@@ -68,7 +68,7 @@ HOST_COMPUTE: Final = _megascale("host_compute", "Work of the host for a collect
 TCP_MIN_RTT: Final = _megascale(
     "tcp_min_rtt", "Least round-trip time of a TCP connection.", "grpc_tcp_min_rtt", RUNTIME_LABELS
 )
-TCP_DELIVERY_RATE: Final = travels(
+TCP_DELIVERY_RATE: Final = kafka_metric(
     "tpu.megascale.tcp_delivery_rate",
     Kind.HISTOGRAM,
     "Delivery rate of TCP connections; sum and count, the mean is their quotient.",
@@ -76,7 +76,7 @@ TCP_DELIVERY_RATE: Final = travels(
     labels=RUNTIME_LABELS,
     source="TPU runtime megascale.grpc_tcp_delivery_rate.Mbps.cumulative.distribution",
 )
-ABSENT: Final = travels(
+ABSENT: Final = kafka_metric(
     "kernelcast.tpu.metric_absent",
     Kind.GAUGE,
     'A row that a TPU\'s runtime does not report, always 1; metric="all" if it reports none. Reasons: no_program '

@@ -152,8 +152,8 @@ class DiagnosisRule:
     source: str
 
     @property
-    def decides(self) -> Signal:
-        """Signal of the first threshold."""
+    def evidence(self) -> Signal:
+        """Signal of the first threshold; it is published as the reason."""
         return self.thresholds[0].signal
 
 
