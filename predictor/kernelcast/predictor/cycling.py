@@ -89,7 +89,7 @@ class CycleLoop:
         if time.monotonic() >= self._diagnosis_due:
             self._diagnosis_due = time.monotonic() + DIAGNOSE_EVERY_SECONDS
             self._publisher.diagnoses(self._engine.signals())
-        if self._logs.ledger.caught_up and self._partitions.ready()[0]:
+        if self._logs.hints.caught_up and self._partitions.ready()[0]:
             self._issue_hints()
         changed = self._logs.findings.cycle(
             report.findings,

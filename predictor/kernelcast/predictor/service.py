@@ -174,7 +174,7 @@ class Predictor:
     def _read_forever(self, consumer: Consumer, shutdown: Shutdown) -> None:
         steps: Steps = deque(
             (
-                ("ledger not read", lambda: self._logs.ledger.poll(0.0)),
+                ("hints not read", lambda: self._logs.hints.poll(0.0)),
                 ("marks not read", lambda: self._logs.findings.poll(0.0)),
                 ("baselines not read", lambda: self._logs.baselines.poll(0.0)),
                 ("group not asked", _at_intervals(self._partitions.watch_group)),

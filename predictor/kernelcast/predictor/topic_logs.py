@@ -14,7 +14,7 @@ from kernelcast.predictor.engine import Engine
 from kernelcast.predictor.settings import PredictorSettings
 from kernelcast.predictor.state.baselines_topic import BaselineLog
 from kernelcast.predictor.state.own_state import OwnState
-from kernelcast.predictor.tuning.ledger import Ledger
+from kernelcast.predictor.tuning.hint_log import HintLog
 from kernelcast.runtime.kafka.consumer import Consumer
 from kernelcast.runtime.kafka.deadletter import DeadLetters
 from kernelcast.runtime.kafka.producer import Producer
@@ -31,14 +31,14 @@ class TopicLogs:
     Attributes:
         findings: Findings, and people's marks.
         baselines: Baselines of all predictors.
-        ledger: Hints, their outcomes, and people's orders.
+        hints: Hints, their outcomes, and people's orders.
         scores: Scores of this predictor's forecasts.
         alarms: Its open findings.
     """
 
     findings: FindingLog
     baselines: BaselineLog
-    ledger: Ledger
+    hints: HintLog
     scores: OwnState
     alarms: OwnState
 
@@ -73,13 +73,13 @@ class TopicLogs:
             BaselineLog(
                 engine.cycle.fleet, producer, own(), dead, client_id=client_id, clock_ns=clock_ns, registry=registry
             ),
-            Ledger(own(), engine.hints, dead, own(), clock_ns=clock_ns, lock=engine.states.rows.lock),
+            HintLog(own(), engine.hints, dead, own(), clock_ns=clock_ns, lock=engine.states.rows.lock),
             *states,
         )
 
     def close(self, seconds_left: Callable[[], float]) -> None:
         """Close the logs, each within the time that is left then."""
-        self.ledger.close(seconds_left())
+        self.hints.close(seconds_left())
         self.findings.close(seconds_left())
         self.baselines.close(seconds_left())
 

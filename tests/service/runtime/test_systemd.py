@@ -180,7 +180,7 @@ def test_a_predictor_feeds_the_watchdog_no_more_when_either_of_its_loops_hangs(
     try:
         assert abstract_systemd.waits_for("READY=1", 120)
         assert abstract_systemd.waits_for("WATCHDOG=1")
-        owner, name = (predictor._logs.ledger, "poll") if part == "reading" else (predictor._cycles, "run_cycle")
+        owner, name = (predictor._logs.hints, "poll") if part == "reading" else (predictor._cycles, "run_cycle")
         with stuck(owner, name, monkeypatch):
             assert abstract_systemd.is_silent()
         assert abstract_systemd.waits_for("WATCHDOG=1")

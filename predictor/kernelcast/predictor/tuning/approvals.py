@@ -1,4 +1,4 @@
-"""People's answers to hints that need an approval; `Ledger` records them, `HintBook` asks before it issues a hint."""
+"""People's answers to hints that need an approval; `HintLog` records them, `HintBook` asks before it issues a hint."""
 
 from typing import Final
 

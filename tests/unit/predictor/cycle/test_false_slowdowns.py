@@ -215,7 +215,7 @@ def test_a_kernel_that_was_slow_for_a_block_alarms_again_only_when_it_lasts_long
 
 
 def trial(node: Node, state: OutcomeState) -> None:
-    """An outcome of the node's hint, as the ledger reads it."""
+    """An outcome of the node's hint, as the predictor reads it."""
     outcome = Outcome(
         hint_id="h", program="train", rank="0", tunable="block", state=state, reason="", value="128", previous="48"
     )

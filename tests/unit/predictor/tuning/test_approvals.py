@@ -7,13 +7,13 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from tests.support.predictor.tunables import BUSY, NOW_NS, SECOND_NS
 from tests.support.runtime.kafka_record import Record
-from tests.unit.predictor.test_ledger import FakeReader, RejectedMessages, message
+from tests.unit.predictor.test_hint_log import FakeReader, RejectedMessages, message
 from tests.unit.predictor.tuning.test_hints_by_diagnosis import diagnosis
 
 from kernelcast.predictor.cycle.samples import open_hints
 from kernelcast.predictor.settings import HintSettings
+from kernelcast.predictor.tuning.hint_log import HintLog
 from kernelcast.predictor.tuning.hints import HintBook, HintState, Withheld
-from kernelcast.predictor.tuning.ledger import Ledger
 from kernelcast.predictor.tuning.tunables import ReportedTunable, TunableReports
 from kernelcast.runtime.kafka.connect import broker_errors
 from kernelcast.runtime.kafka.follow import RETRY_SECONDS
@@ -136,16 +136,16 @@ def test_answers_are_read_before_anything_is_proposed() -> None:
         for offset, (key, value) in enumerate({"stop|*|*": b"{}", "approval|x": b"{}", answer.key: body}.items())
     ]
     orders.waiting = messages
-    ledger = Ledger(FakeReader(), hints, rejected, orders, clock_ns=lambda: NOW_NS, monotonic=lambda: 0.0)
+    log = HintLog(FakeReader(), hints, rejected, orders, clock_ns=lambda: NOW_NS, monotonic=lambda: 0.0)
     caught_up = []
     for _ in range(4):
-        ledger.poll(0.0)
-        caught_up.append(ledger.caught_up)
+        log.poll(0.0)
+        caught_up.append(log.caught_up)
     assert caught_up == [False, False, True, True]
     assert len(rejected.errors) == 1, "an order to stop is none of its messages; other content is a dead letter"
     assert propose(hints) is None
     orders.waiting = [Record((ORDERS.name, 0, 3), None, keyed=answer.key.encode())]
-    ledger.poll(0.0)
+    log.poll(0.0)
     assert propose(hints) is not None
 
 
@@ -167,10 +167,10 @@ def test_hints_are_issued_without_the_right_to_read_orders() -> None:
     """Exporters hold those that need an approval; after an upgrade the permission may be missing."""
     reader, orders = FakeReader(), Refusing(KafkaError.TOPIC_AUTHORIZATION_FAILED)
     reader.waiting = [message(HINTS.name, 0, None)]
-    ledger = Ledger(reader, book(), RejectedMessages(), orders, clock_ns=lambda: NOW_NS, monotonic=lambda: 0.0)
+    log = HintLog(reader, book(), RejectedMessages(), orders, clock_ns=lambda: NOW_NS, monotonic=lambda: 0.0)
     with pytest.raises(BrokerError, match="failed: Broker: Topic authorization failed"):
-        ledger.poll(0.0)
-    assert ledger.caught_up
+        log.poll(0.0)
+    assert log.caught_up
 
 
 def test_no_hint_is_issued_before_the_answers_are_read_when_kafka_is_slow() -> None:
@@ -179,16 +179,16 @@ def test_no_hint_is_issued_before_the_answers_are_read_when_kafka_is_slow() -> N
     answer = answer_to(hint, ApprovalState.WITHDRAWN, by="ana", reason="", time_ns=NOW_NS)
     reader, orders = FakeReader(), Refusing(KafkaError._TIMED_OUT)
     reader.waiting = [message(HINTS.name, 0, None)]
-    ledger = Ledger(reader, hints, RejectedMessages(), orders, clock_ns=lambda: NOW_NS, monotonic=lambda: now[0])
+    log = HintLog(reader, hints, RejectedMessages(), orders, clock_ns=lambda: NOW_NS, monotonic=lambda: now[0])
     with pytest.raises(BrokerError, match="imed out"):
-        ledger.poll(0.0)
-    caught_up = [ledger.caught_up]
+        log.poll(0.0)
+    caught_up = [log.caught_up]
     orders.code = None
     body = encode_event(approval_event(answer, source="/test"))
     orders.waiting = [Record((ORDERS.name, 0, 0), body, keyed=answer.key.encode())]
     now[0] = RETRY_SECONDS
-    ledger.poll(0.0)
-    caught_up.append(ledger.caught_up)
+    log.poll(0.0)
+    caught_up.append(log.caught_up)
     assert caught_up == [False, True]
     assert propose(hints) is None, "a person has withdrawn it"
 
@@ -201,6 +201,6 @@ def test_both_readers_close_within_one_time_limit() -> None:
             limits.append(timeout_seconds)
             now[0] += timeout_seconds
 
-    ledger = Ledger(Slow(), book(), RejectedMessages(), Slow(), clock_ns=lambda: NOW_NS, monotonic=lambda: now[0])
-    ledger.close(3.0)
+    log = HintLog(Slow(), book(), RejectedMessages(), Slow(), clock_ns=lambda: NOW_NS, monotonic=lambda: now[0])
+    log.close(3.0)
     assert (now[0], len(limits)) == (3.0, 2)

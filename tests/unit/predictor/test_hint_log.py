@@ -8,8 +8,8 @@ from tests.support.predictor.tunables import BUSY, tunable
 from tests.support.runtime.kafka_record import Record
 
 from kernelcast.predictor.settings import HintSettings
+from kernelcast.predictor.tuning.hint_log import HintLog
 from kernelcast.predictor.tuning.hints import HintBook
-from kernelcast.predictor.tuning.ledger import Ledger
 from kernelcast.runtime.kafka.follow import QUIET_SECONDS, RETRY_SECONDS
 from kernelcast.wire.cloudevents import encode_event
 from kernelcast.wire.events import Hint, Outcome, OutcomeState, to_event
@@ -60,10 +60,10 @@ class RejectedMessages:
         self.errors.append(error)
 
 
-def ledger(reader: FakeReader, rejected: RejectedMessages, now: list[float], book: HintBook | None = None) -> Ledger:
+def hint_log(reader: FakeReader, rejected: RejectedMessages, now: list[float], book: HintBook | None = None) -> HintLog:
     book = book if book is not None else HintBook(HintSettings())
     orders = FakeReader(exists=False)
-    return Ledger(reader, book, rejected, orders, clock_ns=lambda: NOW_NS, monotonic=lambda: now[0])
+    return HintLog(reader, book, rejected, orders, clock_ns=lambda: NOW_NS, monotonic=lambda: now[0])
 
 
 def hint_bytes() -> bytes:
@@ -71,10 +71,10 @@ def hint_bytes() -> bytes:
     return encode_event(to_event(hint, source="/test", time_ns=0))
 
 
-def test_the_ledger_has_caught_up_once_it_has_read_to_the_ends_seen_at_its_start() -> None:
+def test_the_log_has_caught_up_once_it_has_read_to_the_ends_seen_at_its_start() -> None:
     reader, rejected = FakeReader(), RejectedMessages()
     reader.waiting = [message(HINTS.name, 0, hint_bytes()), message(HINTS.name, 1, None)]
-    read = ledger(reader, rejected, [0.0])
+    read = hint_log(reader, rejected, [0.0])
     caught_up = []
     for _ in range(2):
         read.poll(0.0)
@@ -86,7 +86,7 @@ def test_the_ledger_has_caught_up_once_it_has_read_to_the_ends_seen_at_its_start
 def test_a_message_that_is_no_event_is_rejected_and_reading_goes_on() -> None:
     reader, rejected = FakeReader(), RejectedMessages()
     reader.waiting = [message(HINTS.name, 0, b"no event"), message(HINTS.name, 1, hint_bytes())]
-    read = ledger(reader, rejected, [0.0])
+    read = hint_log(reader, rejected, [0.0])
     read.poll(0.0)
     read.poll(0.0)
     assert read.caught_up
@@ -95,7 +95,7 @@ def test_a_message_that_is_no_event_is_rejected_and_reading_goes_on() -> None:
 
 def test_missing_topics_are_looked_up_again_after_the_retry_time() -> None:
     reader, now = FakeReader(exists=False), [0.0]
-    read = ledger(reader, RejectedMessages(), now)
+    read = hint_log(reader, RejectedMessages(), now)
     read.poll(0.0)
     reader.exists = True
     caught_up = [read.caught_up]
@@ -108,7 +108,7 @@ def test_missing_topics_are_looked_up_again_after_the_retry_time() -> None:
 def test_an_end_removed_by_compaction_counts_as_reached_after_the_quiet_time() -> None:
     reader, now = FakeReader(), [0.0]
     reader.compacted = 1
-    read = ledger(reader, RejectedMessages(), now)
+    read = hint_log(reader, RejectedMessages(), now)
     for _ in range(1000):
         read.poll(0.0)
     caught_up = [read.caught_up]
@@ -121,7 +121,7 @@ def test_an_end_removed_by_compaction_counts_as_reached_after_the_quiet_time() -
 def test_an_end_that_kafka_reports_counts_at_once_and_is_not_kept() -> None:
     reader = FakeReader()
     reader.compacted = 1
-    read = ledger(reader, RejectedMessages(), [0.0])
+    read = hint_log(reader, RejectedMessages(), [0.0])
     reader.reached = [TopicPartition(topic, 0, 1) for topic in (HINTS.name, OUTCOMES.name)]
     read.poll(0.0)
     assert read.caught_up
@@ -138,7 +138,7 @@ def test_a_restart_does_not_renew_the_cooldown_of_a_hint() -> None:
         message(OUTCOMES.name, 0, bodies[1], written_seconds=NOW_SECONDS - 25 * HOUR_SECONDS),
     ]
     book = HintBook(HintSettings(cooldown_seconds=24 * HOUR_SECONDS))
-    read = ledger(reader, RejectedMessages(), [0.0], book)
+    read = hint_log(reader, RejectedMessages(), [0.0], book)
     while not read.caught_up:
         read.poll(0.0)
     assert [one.hint.value for one in book.propose([tunable("33")], BUSY, now_ns=NOW_NS)] == ["128"]
@@ -160,7 +160,7 @@ def test_an_outcome_that_was_written_twice_is_learnt_once() -> None:
     sent = [("/a", "e1"), ("/a", "e1"), ("/a", "e2"), ("/b", "e1")]
     values = [encode_event(to_event(kept, source=source, time_ns=0, event_id=one)) for source, one in sent]
     reader.waiting = [message(OUTCOMES.name, offset, value) for offset, value in enumerate(values)]
-    read = ledger(reader, RejectedMessages(), [0.0], book)
+    read = hint_log(reader, RejectedMessages(), [0.0], book)
     for _ in sent:
         read.poll(0.0)
     assert book.learnt == ["1", "1", "1"], "another event is one with another id or another source"
@@ -205,7 +205,7 @@ def test_a_message_changes_the_book_only_while_the_cycle_cannot_read_it() -> Non
         message(HINTS.name, 0, hint_bytes()),
         message(OUTCOMES.name, 0, encode_event(to_event(outcome, source="/test", time_ns=0))),
     ]
-    one = Ledger(reader, book, RejectedMessages(), FakeReader(exists=False), clock_ns=lambda: NOW_NS, lock=lock)
+    one = HintLog(reader, book, RejectedMessages(), FakeReader(exists=False), clock_ns=lambda: NOW_NS, lock=lock)
     one.poll(0.0)
     one.poll(0.0)
 

@@ -1,9 +1,9 @@
-"""Reads hints, outcomes and orders from Kafka into the hint book.
+"""Reads hints, outcomes and approvals from Kafka, and records them in the `HintBook`, which decides on new hints.
 
 Every predictor reads these topics from their beginning. It issues no hint before it has reached the end offsets that it
-saw at its start, so that a restart issues no hint twice. The topic of orders has people's approvals of hints, and their
-orders to stop, which concern exporters alone. A predictor that cannot read it, because the topic does not exist or its
-user has no right to, still issues hints: exporters do not deliver one that needs an approval without it.
+saw at its start, so that a restart issues no hint twice. Approvals are on the topic of orders; its stop orders are for
+exporters. A predictor still issues hints if this topic does not exist or its user may not read it: exporters deliver no
+hint that needs an approval without one.
 """
 
 import time
@@ -30,12 +30,14 @@ APPROVAL_KEY_PREFIX: Final = approval_key("")
 """The key of an approval is this and the hint's id."""
 
 
-class Ledger:
+class HintLog:
     """Keeps a `HintBook` up to date. Only the thread that reads Kafka uses it; cycles read the book on another one.
+
+    A message that cannot be decoded is a dead letter again at every start, for as long as its topic keeps it.
 
     Args:
         reader: Reads hints and outcomes.
-        book: Learns the hints, outcomes and approvals.
+        book: Records hints, outcomes and approvals.
         rejected: Receives messages that cannot be decoded.
         orders: Reads orders.
         clock_ns: Now, Unix nanoseconds.
@@ -54,8 +56,8 @@ class Ledger:
         monotonic: Callable[[], float] = time.monotonic,
         lock: AbstractContextManager[Any] | None = None,
     ) -> None:
-        self._follower = TopicFollower(reader, (HINTS.name, OUTCOMES.name), self._take, monotonic=monotonic)
-        self._orders = TopicFollower(orders, (ORDERS.name,), self._take_order, monotonic=monotonic)
+        self._follower = TopicFollower(reader, (HINTS.name, OUTCOMES.name), self._record, monotonic=monotonic)
+        self._orders = TopicFollower(orders, (ORDERS.name,), self._record_order, monotonic=monotonic)
         self._orders_forbidden = False
         self._monotonic = monotonic
         self._lock = lock if lock is not None else nullcontext()
@@ -66,9 +68,9 @@ class Ledger:
 
     @property
     def caught_up(self) -> bool:
-        """Whether every message that was on Kafka at the start has been read; orders only where they can be read."""
-        without_orders = self._orders.missing or self._orders_forbidden
-        return self._follower.caught_up and (self._orders.caught_up or without_orders)
+        """Whether every message that was on Kafka at the start has been read; orders only where that is possible."""
+        are_unreadable = self._orders.missing or self._orders_forbidden
+        return self._follower.caught_up and (self._orders.caught_up or are_unreadable)
 
     def poll(self, timeout_seconds: float) -> int:
         """Read one batch; returns the number of messages.
@@ -92,8 +94,8 @@ class Ledger:
         self._follower.close(timeout_seconds)
         self._orders.close(max(deadline_seconds - self._monotonic(), 0.0))
 
-    def _take_order(self, message: Any) -> None:
-        """Learn a person's answer to a hint, or forget it, if its message was deleted. Other orders are ignored."""
+    def _record_order(self, message: Any) -> None:
+        """Record an approval or rejection of a hint; forget it if its message was deleted. Other orders are ignored."""
         key = (message.key() or b"").decode(errors="replace")
         if not key.startswith(APPROVAL_KEY_PREFIX):
             return
@@ -109,8 +111,8 @@ class Ledger:
             else:
                 self._book.approvals.learn(approval)
 
-    def _take(self, message: Any) -> None:
-        """Learn a hint or an outcome; an outcome that was sent again counts once. A deleted one stays learnt."""
+    def _record(self, message: Any) -> None:
+        """Record a hint or an outcome; an outcome that was sent twice counts once. Deleting a message has no effect."""
         value = message.value()
         if value is None:
             return
@@ -131,7 +133,7 @@ class Ledger:
     def _kafka_time_ns(self, message: Any) -> int:
         """Time at which a message was written to Kafka, at the latest now.
 
-        A hint blocks others of its tunable for a time, and a restart, which reads it again, must not renew that time.
+        A hint blocks others of its tunable for a time from then on; reading it again after a restart must not renew it.
         """
         kind, milliseconds = message.timestamp()
         now_ns = self._clock_ns()
