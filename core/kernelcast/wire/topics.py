@@ -30,7 +30,7 @@ class Topic:
 
     Attributes:
         name: Its name on the broker.
-        key: Content of the record key, for people. `a + b`, `a | b` and `text| a` stand for `cloudevents.joined_key`.
+        key: Content of the record key, for people. `a + b`, `a | b` and `text| a` are parts of a `joined_key`.
         value: Content of the record value, for people.
         cleanup: Kafka's `cleanup.policy`.
         retention_ms: Kafka's `retention.ms`, where the policy deletes; None leaves the broker's default.

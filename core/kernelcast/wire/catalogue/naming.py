@@ -1,7 +1,7 @@
 """Translates an OTLP metric's name and unit to a Prometheus name.
 
-Source: opentelemetry-specification, compatibility/prometheus_and_openmetrics.md. What it leaves open is decided as in
-prometheus/otlptranslator, which Prometheus and the Collector use, so that a series has the same name through each.
+Source: opentelemetry-specification, compatibility/prometheus_and_openmetrics.md. Where it allows several names, the
+one of prometheus/otlptranslator is used, as Prometheus and the Collector do: a series has the same name through each.
 """
 
 import re

@@ -15,7 +15,7 @@ from kernelcast.wire.identity import PROGRAM_PATTERN
 
 STOP_TYPE: Final = "dev.kernelcast.stop.v1"
 ANY: Final = "*"
-"""Stands for all programs or all nodes."""
+"""In place of a program or node: all of them."""
 STOPPED_FILE: Final = "hints.stopped"
 """Name of the file, in the folder of the probe's socket. It has a line for each stopped program: its name or `*`, a
 tab, and the reason."""
