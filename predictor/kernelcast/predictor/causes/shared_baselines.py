@@ -173,10 +173,10 @@ class SharedBaselines:
 
     @staticmethod
     def _counting(baseline: KernelBaseline | None, now_ns: int) -> KernelBaseline | None:
-        """A baseline without the parts that are too old; None where no part is left."""
+        """A baseline without the parts that are too old or too far ahead; None where no part is left."""
         if baseline is None:
             return None
-        nodes = tuple(part for part in baseline.nodes if part.time_ns >= now_ns - MAX_AGE_NS)
+        nodes = tuple(part for part in baseline.nodes if now_ns - MAX_AGE_NS <= part.time_ns <= now_ns + AHEAD_NS)
         return replace(baseline, nodes=nodes) if nodes else None
 
     def _refill(self, now_ns: int) -> None:

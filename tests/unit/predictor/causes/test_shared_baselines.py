@@ -125,6 +125,19 @@ def test_a_record_under_another_key_and_parts_from_the_future_are_refused_and_co
     assert target.known(["k|c|H100"]) == {"k|c|H100": of(part("a"))}
 
 
+def test_a_part_of_a_node_whose_clock_is_far_ahead_is_not_written_over_and_over() -> None:
+    """Every reader refuses it, the predictor that wrote it as well."""
+    target = store()
+    offer(target, part("a", time_ns=NOW_NS + 2 * HOUR_NS))
+    written = 0
+    for _ in range(5):
+        for key, record in target.take_due(NOW_NS):
+            written += 1
+            assert record is not None
+            target.learn(key, record, now_ns=NOW_NS)
+    assert written == 0
+
+
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_baselines, "MAX_BASELINES", 2)
     target = store()
@@ -146,7 +159,7 @@ def test_a_record_with_as_many_nodes_as_it_takes_gets_no_other_before_one_is_not
     hosts = [part(f"n{number}") for number in range(MAX_NODES)]
     target.learn("k|c|H100", of(*hosts), now_ns=NOW_NS)
     assert offer(target, part("x", time_ns=NOW_NS + HOUR_NS), part("x", time_ns=NOW_NS + RENEW_NS)) == [False, True]
-    (written,) = due(target)
+    (written,) = due(target, NOW_NS + RENEW_NS)
     assert written is not None
     assert len(written.nodes) == MAX_NODES
 
