@@ -2,6 +2,9 @@
 
 import csv
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -98,3 +101,12 @@ def test_a_refused_query_ends_with_prometheus_reason(tmp_path: Path, capsys: pyt
     with server(answer_with(400, body)) as url:
         backtest(url, tmp_path / "out.csv", "--start", str(START), code=1)
     assert "status 400: parse error: unexpected end of input" in capsys.readouterr().err
+
+
+def test_an_output_is_utf_8_in_every_locale(tmp_path: Path) -> None:
+    path = tmp_path / "in.csv"
+    path.write_text("timestamp,value,host\n1700000000,1,nœud\n", encoding="utf-8")
+    command = [sys.executable, "-X", "utf8=0", "-m", "kernelcast.cli", "backtest", str(path)]
+    environ = {**os.environ, "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}
+    subprocess.run([*command, "--output", str(tmp_path / "out.csv")], check=True, env=environ)
+    assert "nœud" in (tmp_path / "out.csv").read_text(encoding="utf-8")

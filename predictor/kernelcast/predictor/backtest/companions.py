@@ -96,13 +96,15 @@ class Companions:
         """Read a file; None for no companions.
 
         Raises:
-            ConfigurationError: It cannot be read, or has no column `metric`.
+            ConfigurationError: It cannot be read, has no column `metric`, or a row has none.
         """
         if path is None:
             return cls()
         own = read([path])
         if METRIC not in own.labels:
             raise ConfigurationError(f"--companions {path} needs the columns timestamp,{METRIC},value")
+        if not all(own.label_values(key)[own.labels.index(METRIC)] for key in own.series()):
+            raise ConfigurationError(f"--companions {path} has rows with an empty {METRIC}; fill it in, or remove them")
         return cls(table, [_companion(own, key[1], numbers) for key, numbers in own.series().items()])
 
     def __bool__(self) -> bool:

@@ -4,8 +4,6 @@ An alert is an episode of a series in which the alert rule fires. Episodes of bo
 same alert; if it begins at another time, it comes earlier or later.
 """
 
-import csv
-import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,9 +16,8 @@ import numpy as np
 from kernelcast.predictor.arrays import Bools
 from kernelcast.predictor.backtest.breaches import BreachOptions, breach_columns
 from kernelcast.predictor.backtest.grid import GriddedSeries, SeriesBatch
-from kernelcast.predictor.backtest.output import time_text
+from kernelcast.predictor.backtest.output import csv_file, time_text
 from kernelcast.predictor.backtest.table import CsvTable, SeriesKey
-from kernelcast.wire.errors import ConfigurationError
 
 COLUMNS: Final = ("change", "old_begin", "old_end", "new_begin", "new_end", "shift_seconds")
 
@@ -120,18 +117,11 @@ def write_changes(path: Path, table: CsvTable, changes: Sequence[ChangedAlert]) 
     Raises:
         ConfigurationError: It cannot be written.
     """
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with partial.open("w", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow([*table.labels, *COLUMNS])
-            for change in changes:
-                if change.change != AlertChange.SAME:
-                    writer.writerow([*table.label_values(change.key), *_cells(table, change)])
-        partial.replace(path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise ConfigurationError(f"--output {path} cannot be written: {error}") from None
+    with csv_file(path) as writer:
+        writer.writerow([*table.labels, *COLUMNS])
+        for change in changes:
+            if change.change != AlertChange.SAME:
+                writer.writerow([*table.label_values(change.key), *_cells(table, change)])
 
 
 def _cells(table: CsvTable, change: ChangedAlert) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Final
 from kernelcast.wire.errors import ConfigurationError
 
 SECONDS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+LONGEST_DIGITS: Final = 12
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)([smhdw]?)")
 
 
@@ -39,10 +40,10 @@ def parse_duration(option: str, text: str) -> Duration:
         text: Such as `90s`, `1.5h`, `7d` or `12`.
 
     Raises:
-        ConfigurationError: It is none, or 0.
+        ConfigurationError: It is none, 0, or longer than 12 digits.
     """
     match = _DURATION.fullmatch(text.strip())
-    if match is None or float(match[1]) == 0:
+    if match is None or len(match[1]) > LONGEST_DIGITS or float(match[1]) == 0:
         raise ConfigurationError(
             f"{option} is {text!r}; write a number with s, m, h, d or w, such as 90s or 24h, or a number of intervals"
         )

@@ -24,7 +24,16 @@ CYCLES: Final = (1, 7)
 """Candidate seasons in days: a day and a week; for a season that is given, itself and seven of it."""
 MAX_INTERVALS: Final = 5_000_000
 """Longest grid of a series, 58 days of seconds: each column takes 8 bytes for each interval."""
+SHORTEST_SECONDS: Final = 0.001
+FREQUENT_RATIO: Final = 0.1
+"""Share of the distances that the most frequent one has at least, where times are not jittered."""
+TOLERANCE_RATIO: Final = 0.02
+"""Difference from a multiple of the interval, in intervals, of times that are not jittered."""
+REGULAR_RATIO: Final = 0.7
+"""Share of such distances at least: a row may be late."""
 NANOSECONDS: Final = 1e9
+LARGEST_NS: Final = 9.2e18
+"""Of an int64: in the year 2261. No calendar has a period before 1678 or after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,15 +145,16 @@ def gridded(key: SeriesKey, numbers: Sequence[int], table: CsvTable, options: Gr
     interval_of_row = np.rint((times - times.min()) / interval).astype(np.int64)
     length = int(interval_of_row.max()) + 1
     if length > MAX_INTERVALS:
+        name = ",".join(key[1]) or f"of file {key[0] + 1}"
         raise ConfigurationError(
-            f"series {','.join(key[1]) or key[0]} spans {length} intervals of {interval:g} s, the limit is "
-            f"{MAX_INTERVALS}; give a longer --interval"
+            f"series {name} spans {length} intervals of {interval:g} s, the limit is {MAX_INTERVALS}; give a longer "
+            "--interval"
         )
     grid = np.full(length, np.nan)
     has_value = ~np.isnan(values)
     grid[interval_of_row[has_value]] = values[has_value]
-    begin_seconds = times.min() + np.arange(length) * interval
-    excused = overlaps(_periods(key, table, options), (begin_seconds * NANOSECONDS).astype(np.int64), 1)
+    begin_ns = np.clip((times.min() + np.arange(length) * interval) * NANOSECONDS, -LARGEST_NS, LARGEST_NS)
+    excused = overlaps(_periods(key, table, options), begin_ns.astype(np.int64), 1)
     grid[excused] = np.nan
     seasons = _seasons(interval, options.season)
     return GriddedSeries(key, numbers, interval_of_row, grid, float(times.min()), interval, seasons, excused)
@@ -156,12 +166,31 @@ def _periods(key: SeriesKey, table: CsvTable, options: GridOptions) -> Sequence[
 
 
 def inferred_interval(times: Floats) -> float:
-    """The most frequent distance between neighbouring rows, seconds; 60 where there is none."""
+    """Distance between neighbouring rows, seconds; 60 where there is none.
+
+    It is the most frequent distance if most others are multiples of it, because rows are missing. Otherwise the times
+    are jittered, and it is the mean distance; a gap counts as the number of intervals in it.
+
+    Args:
+        times: Unix times, in any order.
+
+    Raises:
+        ConfigurationError: Rows are less than a millisecond apart.
+    """
     distances = np.diff(np.unique(times))
     if not len(distances):
         return 60.0
     found, counts = np.unique(np.round(distances, 3), return_counts=True)
-    return float(found[np.argmax(counts)])
+    frequent, count = float(found[np.argmax(counts)]), int(counts.max())
+    if frequent > 0 and count >= max(FREQUENT_RATIO * len(distances), min(2, len(distances))):
+        multiples = distances / frequent
+        if np.mean(np.abs(multiples - np.rint(multiples)) <= TOLERANCE_RATIO) >= REGULAR_RATIO:
+            return frequent
+    median = float(np.sort(distances)[(len(distances) - 1) // 2])
+    interval = float(distances.sum() / np.rint(distances / median).sum())
+    if interval < SHORTEST_SECONDS:
+        raise ConfigurationError(f"rows are {interval:g} s apart, less than a millisecond; give --interval")
+    return interval
 
 
 def _seasons(interval_seconds: float, season: Duration | None) -> tuple[int, ...]:

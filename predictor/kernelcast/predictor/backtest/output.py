@@ -6,13 +6,17 @@ import csv
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kernelcast.predictor.backtest.run import Future
 from kernelcast.predictor.backtest.table import TIME, VALUE, CsvRow, CsvTable, SeriesKey
 from kernelcast.wire.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from _csv import Writer
 
 FLAGS: Final = frozenset({"alert"})
 """Columns that are written as 0 or 1."""
@@ -38,15 +42,32 @@ def write(
     Raises:
         ConfigurationError: It cannot be written.
     """
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    with csv_file(path) as writer:
+        writer.writerow([TIME, *table.labels, VALUE, *columns])
+        writer.writerows(_lines(table, columns, results, futures))
+
+
+@contextmanager
+def csv_file(path: Path) -> Iterator["Writer"]:
+    """A writer of a CSV file that is written whole, or stays as it is; a pipe or a device is written directly.
+
+    Raises:
+        ConfigurationError: It cannot be written.
+    """
     try:
-        with partial.open("w", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow([TIME, *table.labels, VALUE, *columns])
-            writer.writerows(_lines(table, columns, results, futures))
-        partial.replace(path)
+        if path.exists() and not path.is_file():
+            with path.open("w", newline="", encoding="utf-8") as stream:
+                yield csv.writer(stream, lineterminator="\n")
+            return
+        target = path.resolve()  # of a symbolic link, its target is replaced
+        partial = target.with_name(f".kernelcast-backtest.{os.getpid()}")
+        try:
+            with partial.open("w", newline="", encoding="utf-8") as file:
+                yield csv.writer(file, lineterminator="\n")
+            partial.replace(target)
+        finally:
+            partial.unlink(missing_ok=True)
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise ConfigurationError(f"--output {path} cannot be written: {error}") from None
 
 
@@ -62,11 +83,16 @@ def check_output(path: Path, inputs: Iterable[Path], table: CsvTable, columns: S
     Raises:
         ConfigurationError: The file is an input, its folder is none, or a label has the name of a column.
     """
-    for one in inputs:
-        if path.exists() and path.samefile(one):
+    try:
+        exists, folder = path.exists(), path.resolve().parent
+        if exists and any(path.samefile(one) for one in inputs):
             raise ConfigurationError(f"--output {path} is an input too; it would be replaced; choose another file")
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        raise ConfigurationError(f"--output {path} cannot be written: it is a folder, or its folder does not exist")
+        if path.is_dir() or not folder.is_dir():
+            raise ConfigurationError(f"--output {path} cannot be written: it is a folder, or its folder does not exist")
+        if not os.access(path if exists and not path.is_file() else folder, os.W_OK):
+            raise ConfigurationError(f"--output {path} cannot be written: user {os.getuid()} may not; choose another")
+    except OSError as error:
+        raise ConfigurationError(f"--output {path} cannot be written: {error.strerror}") from None
     for name in table.labels:
         if name in columns:
             raise ConfigurationError(f"the label {name} has the name of a column of the output; rename it in the input")

@@ -86,7 +86,8 @@ class BreachCounts:
             f"fewer than {MIN_BLOCKS} blocks": limited[:, None] & young,
             "limit not known yet, or too much noise": limited[:, None] & ~young,
         }
-        self.abstained.update({reason: int((absent & which).sum()) for reason, which in reasons.items()})
+        rows = np.stack([np.bincount(one.interval_of_row, minlength=absent.shape[1]) for one in batch.series])
+        self.abstained.update({reason: int(rows[absent & which].sum()) for reason, which in reasons.items()})
 
     def lines(self, series_days: float) -> Sequence[str]:
         """The scores as text."""

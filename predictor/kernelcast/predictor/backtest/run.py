@@ -11,6 +11,7 @@ import numpy as np
 from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.backtest.durations import Duration
 from kernelcast.predictor.backtest.grid import GriddedSeries, SeriesBatch
+from kernelcast.predictor.backtest.table import LAST_SECONDS
 from kernelcast.predictor.forecasting.combination import forecast
 from kernelcast.predictor.forecasting.deep.panel import FittedPanel
 from kernelcast.predictor.forecasting.deep.recorded import FitAll, fitted_panel
@@ -59,7 +60,7 @@ class Future:
 
 def quantile_columns(levels: Sequence[float]) -> list[str]:
     """Names of the columns of further quantiles."""
-    return [f"q{level:g}" for level in levels]
+    return [f"q{level!r}" for level in levels]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,7 @@ def check_leads(batch: SeriesBatch, options: BacktestOptions) -> None:
     """Refuse times ahead that are too long.
 
     Raises:
-        ConfigurationError: One has more than `MAX_LEADS` intervals.
+        ConfigurationError: One has more than `MAX_LEADS` intervals, or ends after the year 9999.
     """
     for name, duration in (("--ahead", options.ahead), ("--horizon", options.horizon)):
         count = 0 if duration is None else duration.intervals(batch.interval_seconds)
@@ -136,12 +137,22 @@ def check_leads(batch: SeriesBatch, options: BacktestOptions) -> None:
             raise ConfigurationError(
                 f"{name} is {count} intervals of {batch.interval_seconds:g} s; the limit is {MAX_LEADS}; shorten it"
             )
+        end_seconds = (
+            max(one.start_seconds for one in batch.series) + (batch.panel.length + count) * batch.interval_seconds
+        )
+        if end_seconds >= LAST_SECONDS:
+            raise ConfigurationError(f"{name} ends after the year 9999; shorten it")
 
 
 def naive_forecasts(batch: SeriesBatch, options: BacktestOptions) -> dict[str, Floats]:
-    """Columns `naive` and `seasonal naive`, shape (n, t): the last value, and that of the same phase of a season."""
+    """Columns `naive` and `seasonal naive`, shape (n, t): the last value, and that of the same phase of a season.
+
+    Within the first season both are the last value.
+    """
     lead = options.ahead.intervals(batch.interval_seconds)
     filled = batch.panel.values
     season = batch.seasons[0] if batch.seasons else lead
     back = -(-lead // season) * season
-    return {"naive": lagged(filled, lead), "seasonal naive": lagged(filled, back)}
+    naive = lagged(filled, lead)
+    first = np.arange(batch.panel.length) < back
+    return {"naive": naive, "seasonal naive": np.where(first, naive, lagged(filled, back))}

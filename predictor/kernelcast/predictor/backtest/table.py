@@ -2,22 +2,26 @@
 
 import csv
 import math
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kernelcast.wire.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from _csv import Reader
 
 TIME: Final = "timestamp"
 VALUE: Final = "value"
 EMPTY: Final = frozenset({"", "nan", "NaN", "null", "None"})
 """Texts of a missing value."""
 _TIMES: Final = 1 << 16  # series of one table have equal timestamps
-_LAST_SECONDS: Final = 253_402_300_800
+LAST_SECONDS: Final = 253_402_300_800
 """Begin of the year 10000: a greater number of seconds is one of milliseconds."""
 SeriesKey: TypeAlias = tuple[int, tuple[str, ...]]
 """Number of the file, and the values of its label columns."""
@@ -88,27 +92,30 @@ def read(paths: Sequence[Path]) -> CsvTable:
     return table
 
 
-def _read(lines: Iterator[list[str]], path: Path, number: int, table: CsvTable) -> None:
+def _read(lines: "Reader", path: Path, number: int, table: CsvTable) -> None:
     header = [name.strip() for name in next(lines, [])]
-    for name in (TIME, VALUE, *header):
-        if header.count(name) != 1:
+    counts = Counter(header)
+    for name in (TIME, VALUE, *counts):
+        if counts[name] != 1:
             raise ConfigurationError(f"{path} needs one column {name}; its header is {','.join(header) or 'empty'}")
     time_column, value_column = header.index(TIME), header.index(VALUE)
     others = [index for index, name in enumerate(header) if name not in {TIME, VALUE}]
     names = tuple(header[index] for index in others)
     table.columns.append(names)
-    table.labels += [name for name in names if name not in table.labels]
-    for count, line in enumerate(lines, 2):
+    table.labels[:] = dict.fromkeys((*table.labels, *names))
+    for line in lines:
         if not line:
             continue
         if len(line) != len(header):
-            raise ConfigurationError(f"{path}, line {count}: {len(line)} columns, the header has {len(header)}")
+            raise ConfigurationError(
+                f"{path}, line {lines.line_num}: {len(line)} columns, the header has {len(header)}"
+            )
         try:
             row = CsvRow(
                 line[time_column], unix_seconds(line[time_column]), _value(line[value_column]), line[value_column]
             )
         except ValueError as error:
-            raise ConfigurationError(f"{path}, line {count}: {error}") from None
+            raise ConfigurationError(f"{path}, line {lines.line_num}: {error}") from None
         table.rows.append(row)
         table.keys.append((number, tuple(line[index] for index in others)))
 
@@ -132,7 +139,7 @@ def unix_seconds(text: str) -> float:
 
 
 def _seconds(seconds: float) -> float:
-    if not abs(seconds) < _LAST_SECONDS:
+    if not abs(seconds) < LAST_SECONDS:
         raise ValueError
     return seconds
 

@@ -343,6 +343,26 @@ def test_an_interval_is_inferred_though_rows_are_missing_and_late() -> None:
     assert inferred_interval(times) == 300
 
 
+@pytest.mark.parametrize("jitter_seconds", [0.3, 2.0, 5.0])
+@pytest.mark.parametrize("places", [0, 3, 6])
+def test_the_interval_of_jittered_rows_is_their_mean_distance(jitter_seconds: float, places: int) -> None:
+    rng = np.random.default_rng(4)
+    times = START + 60.0 * np.arange(300) + rng.uniform(-jitter_seconds, jitter_seconds, 300)
+    kept = np.array([round(one, places) for one in np.delete(times, slice(100, 130))])
+    assert inferred_interval(kept) == pytest.approx(60, abs=0.1)
+
+
+def test_two_rows_a_millisecond_apart_do_not_make_an_interval_of_a_millisecond() -> None:
+    rng = np.random.default_rng(4)
+    times = [START + 60.0 * at + rng.uniform(-5, 5) for at in range(31)]
+    assert inferred_interval(np.array([*times, times[7] + 0.001])) == pytest.approx(60, abs=2)
+
+
+def test_the_interval_of_a_grid_of_which_most_rows_are_missing_is_that_of_the_grid() -> None:
+    rng = np.random.default_rng(4)
+    assert inferred_interval(np.array([START + 15.0 * at for at in range(2000) if rng.random() < 0.3])) == 15
+
+
 def test_a_path_is_the_forecast_of_each_lead() -> None:
     values = np.random.default_rng(1).normal(size=(3, 200)).cumsum(axis=1)
     panel = Panel(values, 0, 1, np.zeros(3, np.int64))

@@ -1,5 +1,8 @@
 """Input of `kernelcast backtest`: forms of times, order of rows, and input that is refused."""
 
+import csv
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -56,6 +59,8 @@ def test_the_horizon_begins_after_the_newest_row_of_a_series_whose_rows_are_in_n
         (["1700000000,1_0"], "timestamp,value", "line 2: value '1_0' is no number"),
         (["1,2,a,b"], "timestamp,value,host,host", "needs one column host"),
         (["1,2,a"], "timestamp,value,alert", "the label alert has the name of a column"),
+        (['1,2,"a', 'b"', "3,x,c"], "timestamp,value,host", "line 4: value 'x' is no number"),
+        ([f"{1_700_000_000 + at / 3000:.6f},1" for at in range(9)], "timestamp,value", "less than a millisecond; give"),
     ],
 )
 def test_input_that_would_be_misread_or_lose_a_label_is_refused(
@@ -68,7 +73,11 @@ def test_input_that_would_be_misread_or_lose_a_label_is_refused(
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--threshold", "nan"], ["--threshold", "inf"], ["--horizon", "999999d"], ["--ahead", "999999d"]],
+    [
+        *(["--threshold", text] for text in ("nan", "inf")),
+        *([option, "999999d"] for option in ("--horizon", "--ahead")),
+        *([option, "9" * 400 + "h"] for option in ("--ahead", "--season", "--for", "--interval", "--horizon")),
+    ],
 )
 def test_numbers_without_a_meaning_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]
@@ -90,15 +99,68 @@ def test_no_input_is_replaced_by_the_output(tmp_path: Path, capsys: pytest.Captu
     assert {one: one.read_text() for one in before} == before
 
 
-@pytest.mark.parametrize("name", [".", "missing/out.csv"])
+@pytest.mark.parametrize("name", [".", "missing/out.csv", "x" * 256, "pipe/out.csv"])
 def test_an_output_that_cannot_be_written_is_refused_before_anything_is_computed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setattr("kernelcast.predictor.backtest.command.Backtest", None)
     output = tmp_path / name
+    os.mkfifo(tmp_path / "pipe")
 
     assert run(["backtest", str(written(tmp_path / "in.csv", lines(5))), "--output", str(output)]) == 2
     assert f"--output {output} cannot be written" in capsys.readouterr().err
+
+
+def test_an_output_may_be_a_pipe_or_a_link_or_have_a_long_name(tmp_path: Path) -> None:
+    path = written(tmp_path / "in.csv", lines(5))
+    expected = backtest(tmp_path, path)
+    pipe, link, longest = tmp_path / "pipe", tmp_path / "link.csv", tmp_path / ("x" * 255)
+    os.mkfifo(pipe)
+    link.symlink_to(tmp_path / "target.csv")
+    with ThreadPoolExecutor(1) as threads:
+        reading = threads.submit(pipe.read_text)
+        for output in (pipe, link, longest):
+            assert run(["backtest", str(path), "--output", str(output)]) == 0
+        texts = [reading.result(), (tmp_path / "target.csv").read_text(), longest.read_text()]
+    assert pipe.is_fifo()
+    assert link.is_symlink()
+    assert [list(csv.DictReader(text.splitlines())) for text in texts] == [expected] * 3
+
+
+def test_forecasts_after_the_year_9999_are_refused_and_leave_no_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [f"9999-12-31 23:{minute:02}:00,{minute % 3}" for minute in range(20, 55)]
+    backtest(tmp_path, written(tmp_path / "in.csv", rows), "--horizon", "10m", code=2)
+    assert "--horizon ends after the year 9999" in capsys.readouterr().err
+    assert [one.name for one in tmp_path.iterdir()] == ["in.csv"]
+
+
+def test_a_companion_without_a_metric_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    companions = written(tmp_path / "companions.csv", [f"{START},,1"], "timestamp,metric,value")
+    backtest(tmp_path, written(tmp_path / "in.csv", lines(5)), "--companions", companions, code=2)
+    assert "companions.csv has rows with an empty metric" in capsys.readouterr().err
+
+
+def test_near_quantiles_have_columns_of_their_own(tmp_path: Path) -> None:
+    path = written(tmp_path / "in.csv", lines(120))
+    found = backtest(tmp_path, path, "--quantiles", "0.2000001,0.2")
+    assert {"q0.2000001", "q0.2"} <= set(found[-1])
+
+
+def test_a_recording_of_hours_is_scored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The seasonal naive forecast beside it needs a day; before that it is the last value."""
+    backtest(tmp_path, written(tmp_path / "in.csv", lines(300)), "--report")
+    found = capsys.readouterr().out.splitlines()
+    assert next(line for line in found if line.startswith("rows scored")).split()[-1] != "0"
+
+
+def test_only_rows_are_counted_as_abstained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = lines(200)
+    path = written(tmp_path / "in.csv", rows[:20] + rows[170:])
+    found = backtest(tmp_path, path, "--threshold", "90", "--report")
+    said = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("abstained")]
+    assert sum(int(words[1]) for words in said) == sum(row["breach_probability"] == "" for row in found)
 
 
 def test_a_limit_of_zero_beside_two_configurations_is_refused(
