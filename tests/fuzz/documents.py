@@ -23,7 +23,7 @@ from tests.support.runtime.certificates import self_signed
 
 from kernelcast.bridge.delta.persistence.freeze import freeze, thaw
 from kernelcast.bridge.delta.persistence.snapshot import (
-    _HEAD,
+    _HEADER,
     ADDITIONS,
     COLUMNS,
     MAGIC,
@@ -130,7 +130,7 @@ def _block(rng: random.Random, kind: int) -> list[int]:
 def _read_snapshot(content: bytes) -> str:
     """Totals that were loaded can be written and loaded again."""
     packed = bytes(cramjam.zstd.compress(content, 1))
-    head = _HEAD.pack(MAGIC, VERSION, b"identity", 0, 1, len(content), zlib.crc32(packed))
+    head = _HEADER.pack(MAGIC, VERSION, b"identity", 0, 1, len(content), zlib.crc32(packed))
     loaded = load([SnapshotPart.of(head + packed)])
     rows = TotalRows(MAX_SERIES)
     thawed = thaw(rows, loaded.columns, {0: 0, 1: 1})
@@ -146,7 +146,7 @@ def snapshot_part(rng: random.Random) -> bytes:
     content = snapshot(rng)
     packed = bytes(cramjam.zstd.compress(content, 1))
     number, count = rng.choice(((0, 1), (0, 1), (1, 2), (0, 0)))
-    return _HEAD.pack(MAGIC, VERSION, b"identity", number, count, len(content), zlib.crc32(packed)) + packed
+    return _HEADER.pack(MAGIC, VERSION, b"identity", number, count, len(content), zlib.crc32(packed)) + packed
 
 
 def _read_part(message: bytes) -> str:

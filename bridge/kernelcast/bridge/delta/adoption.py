@@ -145,7 +145,7 @@ class Adoption:
         if found is None:
             return
         # A partition that has been assigned to this bridge since then has been restored, with its totals.
-        present = {key: one for key, one in found.items() if key in others and one.is_of(topic_ids)}
+        present = {key: one for key, one in found.items() if key in others and one.matches_topics(topic_ids)}
         read = [number for (topic, _), number in owned.items() if topic in self._topics]
         overdue, gapped = (rows[np.isin(self._rows.columns.partition[rows], read)] for rows in (overdue, gapped))
         behind = self._behind(present, overdue, newest_append_ms, offsets_since)

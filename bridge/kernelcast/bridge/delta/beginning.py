@@ -148,7 +148,7 @@ class Beginnings:
         log = self._left[topic] = self.topic_ids[topic]
         try:
             # The state drops snapshots that it has read. Other replicas that lag need these, so another object reads.
-            found = self._state.apart().read([ALL], lambda one: one.topic_ids.get(topic) == log).get(ALL)
+            found = self._state.for_other_thread().read([ALL], lambda one: one.topic_ids.get(topic) == log).get(ALL)
             if isinstance(found, TotalsSnapshot) and found.topic_ids.get(topic) == log:
                 further = {
                     i: reached[key][0]

@@ -89,7 +89,7 @@ class Deltas:
             most_age_seconds=policy.settings.snapshot_max_age_seconds,
         )
         self._kept_ms = max(0, round((policy.settings.snapshot_max_age_seconds - policy.ttl_seconds) * 1e3))
-        reads = SnapshotReads(state.apart(), starter)
+        reads = SnapshotReads(state.for_other_thread(), starter)
         self._adoption = Adoption(
             self._totals.rows, reads, clock, hold_seconds=policy.hold_seconds, ttl_seconds=policy.ttl_seconds
         )
@@ -272,6 +272,7 @@ class Deltas:
         self.topics = self._bringing()
         if not doubtful:
             self._write_due(now_seconds)
+            self._state.drop_replaced()
         self._count_by_producer()
         self._instruments.series.set(len(self._totals.rows))
         self._instruments.forgotten_gaps.inc(self._totals.forgotten_gaps - self._forgotten_gaps)

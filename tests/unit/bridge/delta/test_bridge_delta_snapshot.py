@@ -4,6 +4,7 @@ import json
 import random
 import struct
 import zlib
+from dataclasses import replace
 from typing import Any
 
 import cramjam
@@ -55,3 +56,19 @@ def test_a_length_that_is_not_the_contents_is_refused() -> None:
     for length in (len(content) - 1, len(content) + 1, 4 * 1024**3):
         with pytest.raises(WireError, match="totals restart at 0"):
             load([part_of(content, inflated_bytes=length)])
+
+
+def test_parts_of_two_snapshots_are_not_read_as_one() -> None:
+    content = snapshot(random.Random(1))
+    packed = bytes(cramjam.zstd.compress(content, 1))
+    halves = (packed[:100], packed[100:])
+    parts = [SnapshotPart(b"identity", i, 2, len(content), half) for i, half in enumerate(halves)]
+    assert load(parts).identity == b"identity"
+    for other in (replace(parts[1], identity=b"another!"), replace(parts[1], count=3)):
+        with pytest.raises(WireError, match="parts of several snapshots"):
+            load([parts[0], other])
+
+
+def test_content_beyond_the_limit_is_refused_with_its_size() -> None:
+    with pytest.raises(WireError, match=r"snapshot is 5000000000 bytes; the limit is 4294967296"):
+        part_of(b"x", inflated_bytes=5_000_000_000)

@@ -51,7 +51,7 @@ class SnapshotReads:
 
     def _read(self, wanted: dict[str, Key], topic_ids: dict[str, str]) -> None:
         try:
-            found = self._state.read(list(wanted), lambda one: one.is_of(topic_ids)) if wanted else {}
+            found = self._state.read(list(wanted), lambda one: one.matches_topics(topic_ids)) if wanted else {}
             self._found = {wanted[name]: one for name, one in found.items() if isinstance(one, TotalsSnapshot)}
         except BrokerError as error:
             self._log.warning("totals of other replicas not read", reason=str(error))
