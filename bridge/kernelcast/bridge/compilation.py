@@ -21,6 +21,8 @@ from kernelcast.columnar.compiled import code_cache
 
 STOP_SECONDS: Final = 2.0
 """Time that the second process gets to end after SIGTERM, before SIGKILL."""
+LONGEST_SECONDS: Final = 600.0
+"""A second process that hangs is ended after this time; it needs about a minute of a core."""
 _COMMAND: Final = (sys.executable, "-m", "kernelcast.bridge.warm_up")
 
 
@@ -46,6 +48,9 @@ class CompilerProcess:
             text=True,
             errors="replace",
         )
+        self._limit = threading.Timer(LONGEST_SECONDS, self.stop)
+        self._limit.daemon = True
+        self._limit.start()
 
     def lines(self) -> Iterator[str]:
         """See `SecondProcess`."""
@@ -54,9 +59,11 @@ class CompilerProcess:
             with closing(output):
                 yield from output
         self._process.wait()
+        self._limit.cancel()
 
     def stop(self) -> None:
         """See `SecondProcess`."""
+        self._limit.cancel()
         self._process.terminate()
         try:
             self._process.wait(STOP_SECONDS)
@@ -100,14 +107,14 @@ class Compilation:
         self._log = structlog.stdlib.get_logger("bridge")
         self._second: SecondProcess | None = None
         self._lines: Iterator[str] = iter(())
-        self._parts_of_second: set[str] = set()
-        self._missing: list[str] = []
+        self._parts_of_second: set[str] = set()  # those that it has not finished yet
+        self._missing: list[str] = []  # parts without machine code on disk
         self._done = 0
         self._lock = threading.Lock()
         self._stopped = False
 
     def finish_what_readiness_needs(self) -> None:
-        """Return when everything that readiness needs is compiled."""
+        """Return when everything that readiness needs is compiled, or the bridge stops."""
         names = (*NEEDED_TO_BE_READY, *NEEDED_LATER)
         self._missing = [name for name in names if self._machine.not_on_disk(self._parts[name].modules)]
         needed = [name for name in self._missing if name in NEEDED_TO_BE_READY]
@@ -119,7 +126,7 @@ class Compilation:
             self._finish_part(name)
 
     def finish_the_rest(self) -> None:
-        """Return when everything else is compiled as well."""
+        """Return when everything else is compiled as well, or the bridge stops."""
         for name in NEEDED_LATER:
             self._finish_part(name)
         for _ in self._lines:
@@ -133,7 +140,7 @@ class Compilation:
             )
 
     def stop(self) -> None:
-        """Stop the second process, and start none later."""
+        """Stop the second process, start none later, and compile no further part; a part that is begun goes on."""
         with self._lock:
             self._stopped = True
             if self._second is not None:
@@ -160,9 +167,12 @@ class Compilation:
             self._lines, self._parts_of_second = self._second.lines(), set(for_second)
 
     def _finish_part(self, name: str) -> None:
+        """Compile or load a part, or wait for the second process that compiles it."""
         started = time.perf_counter()
         if name in self._parts_of_second:
             self._wait_for_second_process(name)
+        if self._stopped:
+            return
         self._parts[name].compile()
         if name in self._missing:
             self._done += 1

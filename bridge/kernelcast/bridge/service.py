@@ -185,6 +185,8 @@ class Bridge:
                 self._wait_idly()
                 return
             self._compilation.finish_what_readiness_needs()
+            if self._stopping.is_set():
+                return
             self._compiled = frozenset({Format.TEXT, Format.OPENMETRICS})
             threading.Thread(target=self._warm_up_the_rest, name="warm-up", daemon=True).start()
             grouped = self._settings.mode == "group"

@@ -2,7 +2,7 @@
 
 import dis
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -29,6 +29,7 @@ class Site:
     Attributes:
         on_disk: Names of parts.
         survives: How many parts the second process compiles before it ends.
+        on_compile: Called after each part that this process compiles.
     """
 
     on_disk: set[str] = field(default_factory=set)
@@ -38,6 +39,7 @@ class Site:
     here: list[str] = field(default_factory=list)
     second: list[str] = field(default_factory=list)
     stopped: int = 0
+    on_compile: Callable[[], None] = lambda: None
 
     def compilation(self) -> Compilation:
         parts = {name: CompilationUnit((name,), lambda name=name: self._compile(name)) for name in PLANNED}  # type: ignore[misc]
@@ -49,6 +51,7 @@ class Site:
     def _compile(self, name: str) -> None:
         if name not in self.on_disk:
             self.here.append(name)
+            self.on_compile()
 
     def _start(self, parts: Sequence[str]) -> "Site":
         self.second += parts[: self.survives]
@@ -118,6 +121,16 @@ def test_a_bridge_that_stops_ends_the_second_process() -> None:
     compilation.finish_what_readiness_needs()
     compilation.stop()
     assert site.stopped == 1
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_a_bridge_that_stops_compiles_no_further_part(cores: int) -> None:
+    site = Site(cores=cores, survives=0)
+    compilation = site.compilation()
+    site.on_compile = compilation.stop
+    compilation.finish_what_readiness_needs()
+    compilation.finish_the_rest()
+    assert site.here == ["decoder"]
 
 
 def test_no_second_process_is_started_by_a_bridge_that_stops() -> None:
