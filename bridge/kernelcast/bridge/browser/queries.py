@@ -105,6 +105,37 @@ class Last:
 
 
 @dataclass(frozen=True, slots=True)
+class Aggregate:
+    """An aggregation of another query, such as the sum over GPUs of the largest value of each GPU.
+
+    Attributes:
+        aggregation: How series with the same labels `by` become one.
+        of: The other query.
+        by: Labels that remain.
+    """
+
+    aggregation: Aggregation
+    of: DeclaredQuery
+    by: tuple[str, ...] = ()
+
+    @property
+    def promql(self) -> str:
+        """The same query in PromQL."""
+        return _aggregated_promql(self, self.of.promql)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Sample names that it reads."""
+        return self.of.names
+
+    def evaluate(self, ring: SampleRing) -> Vector:
+        """Evaluate it at every time of the ring."""
+        vector = self.of.evaluate(ring)
+        values = np.array(list(vector.series.values())).reshape(len(vector.series), len(vector.times))
+        return _aggregate(self, Window(vector.times, tuple(vector.series), values))
+
+
+@dataclass(frozen=True, slots=True)
 class Rate:
     """The rate of each counter over the last minute, resets included.
 
@@ -246,13 +277,13 @@ _REDUCTIONS: Final[Mapping[str, Callable[[FloatArray], FloatArray]]] = {
 }
 
 
-def _aggregated_promql(of: Last, inner: str) -> str:
+def _aggregated_promql(of: Last | Aggregate, inner: str) -> str:
     if not of.aggregation:
         return inner
     return f"{of.aggregation} by ({', '.join(of.by)}) ({inner})" if of.by else f"{of.aggregation}({inner})"
 
 
-def _aggregate(of: Last, window: Window) -> Vector:
+def _aggregate(of: Last | Aggregate, window: Window) -> Vector:
     """Series with the same labels `by` as one."""
     if not of.aggregation:
         return Vector(window.times, _without_empty(dict(zip(window.labels, window.values, strict=True))))

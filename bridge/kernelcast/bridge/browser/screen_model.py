@@ -40,7 +40,7 @@ class ScreenPanel:
         size: Width in columns and height in rows of the grid.
         columns: Of a table: field and heading of each column, its unit, in this order.
         thresholds: Steps of colour.
-        sort: Of a table: the column to sort by, largest first.
+        sort: Of a table: the column to sort by, largest first unless `sort_ascending`.
         value_texts: Of a table: heading of a column, a value, and the word in its place.
     """
 
@@ -53,6 +53,7 @@ class ScreenPanel:
     columns: tuple[tuple[str, str, str], ...] = ()
     thresholds: tuple[tuple[float | None, str], ...] = ()
     sort: str = ""
+    sort_ascending: bool = False
     value_texts: tuple[tuple[str, str, str], ...] = ()
 
 
@@ -158,7 +159,7 @@ def _table(panel: ScreenPanel) -> Json:
         {"matcher": {"id": "byName", "options": heading}, "properties": [_mapping(value, word)]}
         for heading, value, word in panel.value_texts
     ]
-    sort = {"displayName": panel.sort.removeprefix("-"), "desc": not panel.sort.startswith("-")}
+    sort = {"displayName": panel.sort, "desc": not panel.sort_ascending}
     return {
         "fieldConfig": {"defaults": {"unit": panel.unit}, "overrides": overrides},
         "options": {"sortBy": [sort]},

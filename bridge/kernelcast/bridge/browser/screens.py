@@ -1,21 +1,23 @@
 """The first screens of fleet, GPUs and kernels for a bridge without a Prometheus.
 
-Each target has a declared query. Its PromQL stands beside it as `expr`, so that the same screen could ask a Prometheus.
+Each target has a declared query. The page's model has the query's PromQL as `expr`, so that the same screen could ask a
+Prometheus.
 """
 
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kernelcast.bridge.browser.queries import Age, DeclaredQuery, Join, Last, Rate, Top
+from kernelcast.bridge.browser.queries import Age, Aggregate, DeclaredQuery, Join, Last, Rate, Top
 from kernelcast.bridge.browser.screen_model import Screen, ScreenPanel, Target
 from kernelcast.wire.catalogue import bridge, forecast, kernel
 from kernelcast.wire.catalogue.devices import device, gpu
 
 _GPU: Final = ("Hostname", "gpu")
 _KERNEL: Final = ("program", "kernel")
+_LIVE: Final = (("source", ""),)
 _LATE_SECONDS, _OLD_SECONDS = 60, 300
-_SERIES: Final = 16
-"""Lines of a graph: those with the largest values at each time."""
+_GRAPH_SERIES: Final = 16
+"""A graph shows this many series: those with the largest values at each time. Its description says so."""
 
 
 def _name(metric: Any, suffix: str = "") -> str:
@@ -23,6 +25,7 @@ def _name(metric: Any, suffix: str = "") -> str:
 
 
 def _gpu_value(metric: Any) -> Last:
+    """Return one value for each GPU: several producers, or its MIG instances, may report it."""
     return Last(_name(metric), "max", _GPU)
 
 
@@ -61,8 +64,11 @@ STRIP: Final = (
         "GPUs by source",
         "GPUs with live data, and those whose series come from a recording or from the simulation (label source).",
         (
-            Target(Last(_name(device.FB_USED), "count", equal=(("source", ""),)), "live"),
-            Target(Last(_name(device.FB_USED), "count", ("source",), unequal=(("source", ""),)), "{{source}}"),
+            Target(Aggregate("count", Last(_name(device.FB_USED), "max", _GPU, equal=_LIVE)), "live"),
+            Target(
+                Aggregate("count", Last(_name(device.FB_USED), "max", (*_GPU, "source"), unequal=_LIVE), ("source",)),
+                "{{source}}",
+            ),
         ),
     ),
     ScreenPanel(
@@ -98,7 +104,8 @@ _GPU_TABLE: Final = ScreenPanel(
         ("Value #E", "XID errors", "none"),
         ("Value #F", "Breach predicted", "percentunit"),
     ),
-    sort="-Below the limit",
+    sort="Below the limit",
+    sort_ascending=True,
 )
 _BREACHES: Final = ScreenPanel(
     "table",
@@ -129,11 +136,11 @@ _BREACHES: Final = ScreenPanel(
 
 
 def _graph(title: str, description: str, query: DeclaredQuery, legend: str, unit: str) -> ScreenPanel:
-    return ScreenPanel("timeseries", title, description, (Target(Top(_SERIES, query), legend),), unit, (12, 8))
+    return ScreenPanel("timeseries", title, description, (Target(Top(_GRAPH_SERIES, query), legend),), unit, (12, 8))
 
 
 def _gpu_graph(title: str, metric: Any, unit: str) -> ScreenPanel:
-    description = f"The {_SERIES} GPUs with the largest values."
+    description = f"The {_GRAPH_SERIES} GPUs with the largest values."
     return _graph(title, description, _gpu_value(metric), "{{Hostname}} GPU {{gpu}}", unit)
 
 
@@ -146,15 +153,15 @@ FLEET: Final = Screen(
         _BREACHES,
         _graph(
             "Mean load by node",
-            "Mean utilisation of each node's GPUs.",
-            Last(_name(device.GPU_UTIL), "avg", ("Hostname",)),
+            f"Mean utilisation of a node's GPUs. The {_GRAPH_SERIES} nodes with the largest values.",
+            Aggregate("avg", _gpu_value(device.GPU_UTIL), ("Hostname",)),
             "{{Hostname}}",
             "percent",
         ),
         _graph(
             "Power by node",
-            "Power of each node's GPUs together.",
-            Last(_name(device.POWER_USAGE), "sum", ("Hostname",)),
+            f"Power of a node's GPUs together. The {_GRAPH_SERIES} nodes with the largest values.",
+            Aggregate("sum", _gpu_value(device.POWER_USAGE), ("Hostname",)),
             "{{Hostname}}",
             "watt",
         ),
@@ -202,14 +209,14 @@ KERNELS: Final = Screen(
         ),
         _graph(
             "GPU time",
-            "GPU time in a second: 1 s is a whole GPU. The kernels with the most.",
+            f"GPU time in a second: 1 s is a whole GPU. The {_GRAPH_SERIES} kernels with the most.",
             _GPU_SECONDS,
             "{{program}} {{kernel}}",
             "s",
         ),
         _graph(
             "Mean duration",
-            "Of the launches of the last minute. The kernels with the longest.",
+            f"Of the launches of the last minute. The {_GRAPH_SERIES} kernels with the longest.",
             _MEAN,
             "{{program}} {{kernel}}",
             "s",
@@ -227,6 +234,7 @@ def sample_names(screens: Sequence[Screen] = SCREENS) -> frozenset[str]:
 
 
 def families(screens: Sequence[Screen] = SCREENS) -> frozenset[str]:
-    """Families that the screens read: a histogram's sum and count are samples of one."""
-    histogram = _name(kernel.DURATION)
-    return frozenset(histogram if name.startswith(f"{histogram}_") else name for name in sample_names(screens))
+    """Families that the screens read: the sum and the count of a histogram are samples of one family."""
+    names, histogram = sample_names(screens), _name(kernel.DURATION)
+    samples = {f"{histogram}_sum", f"{histogram}_count"}
+    return names - samples | ({histogram} if names & samples else frozenset())

@@ -63,6 +63,33 @@ def test_a_graph_is_answered_with_all_readings() -> None:
     assert series["values"] == [[1005.0, "71.0"], [1010.0, "71.0"], [1015.0, "71.0"]]
 
 
+def newest(title: str, metric: str, *labels: tuple[tuple[str, str], ...], ref: str = "A") -> list[str]:
+    """The figures of a panel of the first page where series of one metric have the values 100, 200 and so on."""
+    clock = Clock()
+    store = FakeStore({(metric, tuple(sorted(one))): 100.0 * number for number, one in enumerate(labels, 1)})
+    pages = LocalPages(PagesSettings(), store, clock=clock)
+    pages.ring.read(store, clock())
+    answer = client(pages).get(f"/pages/api/local?{target('kernelcast-overview', title)}&ref={ref}").json()
+    return [one["value"][1] for one in answer["data"]["result"]]
+
+
+def test_a_gpu_counts_once_though_several_producers_or_its_mig_instances_report_it() -> None:
+    two = ((*LABELS, ("job", "a")), (*LABELS, ("job", "b")))
+    other = (("Hostname", "n0"), ("gpu", "2"))
+    assert newest("GPUs by source", "DCGM_FI_DEV_FB_USED", *two, other) == ["2.0"]
+    simulated = [(*one, ("source", "simulated")) for one in (*two, other)]
+    assert newest("GPUs by source", "DCGM_FI_DEV_FB_USED", *simulated, ref="B") == ["2.0"]
+    assert newest("Power by node", "DCGM_FI_DEV_POWER_USAGE", *two, other) == ["500.0"]
+    assert newest("Mean load by node", "DCGM_FI_DEV_GPU_UTIL", *two, other) == ["250.0"]
+
+
+def test_graphs_that_show_the_largest_series_only_say_so() -> None:
+    graphs = [panel for screen in SCREENS for panel in screen.panels if panel.kind == "timeseries"]
+    cut = [panel for panel in graphs if "topk(16, " in panel.targets[0].query.promql]
+    assert {panel.title for panel in cut} >= {"Mean load by node", "Power by node", "GPU time"}
+    assert [panel.title for panel in cut if "16" not in panel.description] == []
+
+
 def test_a_reading_that_is_older_than_five_minutes_is_no_figure_of_now() -> None:
     clock = Clock()
     pages = made(clock)
