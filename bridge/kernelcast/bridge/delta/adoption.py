@@ -1,36 +1,59 @@
 """Adoption of totals: a series that moves to the partition of another replica keeps its total; see `Deltas.upkeep`.
 
 After partitions were added to a topic, a series may continue in a partition of another replica. To that replica the
-series is new, and it does not have the total of the former owner. It reads that total from the former owner's snapshot
-and adds it.
+series is new. It reads the total of the former owner from that owner's snapshot, and adds it.
 
-Invariants: two totals that are added count different points, see `joining`; and an exposed total is changed by such an
-addition only if points are missing in it. So a total that began in a grown topic is PENDING: points are added to it,
-but it is not exposed, until the former owner has withdrawn the series (`series.held` has the time). Then the newest
-total that ends before this one begins is added. If that one is PENDING too, its former total is added as well.
-Otherwise the series is new. This replica may have such a total itself, because the series had ended, or because it has
-taken the former partition over. Until then it is reserved: another replica may have continued it.
+Invariants:
 
-The former owner may lag. Its snapshot then lacks points from before the move. So a total waits, for one time-to-live at
-most, until the snapshot covers every message that was written before the total began, and the former owner has had time
-to withdraw the series.
-
-If a topic grows twice within seconds, a series may visit another replica and return. Its total then has a gap on the
-first replica, and is PENDING on the second one. The first replica adds the total of the second one, once its snapshot
-covers every message that was written before the return. The second replica leaves its total PENDING and never exposes
-it, because the series continues elsewhere. After a visit that is longer than the hold, the second replica has added the
-total of the first one, and may have exposed it. So the total of the first one begins again, PENDING, as if the series
-had ended there (`Accumulator`).
-
-A former owner that fails leaves its partition, with its snapshot, to another replica. Totals of one series that meet in
-that way are joined by the same rules, `joining.restore`.
+* Two totals that are added count different points, see `joining`.
+* We add to an exposed total only to fill a gap.
 """
+
+# Example, in seconds of Kafka's clock. Replica A owns partition 0 of a topic; partition 1 is added, and B owns it.
+#
+#    90  A reads the series' last point in partition 0. Its total there is 50.
+#   105  The next point, 3, comes in partition 1. To B the series is new: its total is 3, PENDING, and not exposed.
+#   150  The series has had no point in partition 0 for `hold_seconds`, 60: A withdraws it. A's snapshot has the 50.
+#   180  Another point, 4: B's total is 7, and overdue, because the series has stayed for more than 60 s and
+#        READ_SECONDS (without this point it would be overdue at 195, `RETURN_MS` later). B reads A's snapshot: the 50
+#        ends at 90, before 105 (`precedes`), so it counts other points. B's total becomes 57, and is exposed.
+#
+# Words:
+#   withdraw  To expose a series no longer, because it has had no point here for the hold; `series.held` does it.
+#   hold      `hold_seconds`: the shortest time after which a former owner has withdrawn a series.
+#   PENDING   A total that may continue one of another replica: points are added to it, but it is not exposed.
+#   overdue   A PENDING total that is older than the hold: its former owner may be asked.
+#   RESTING   A total whose series has ended, or has left for another replica.
+#   gap       An interval without points within a total, see `sequence`.
+#   visit     A PENDING total that another replica counted while the series was away from here; it lies in a gap.
+#   reserved  This replica's own former total of a series that is PENDING here now.
+#
+# A total that began in a grown topic is PENDING. It is exposed when it is overdue, and
+#   1. the snapshots of the topic's other replicas cover every message that was written before it began (`_behind`),
+#   2. their replicas have had `_withdrawal_ms` since then to withdraw the series, and
+#   3. none of them has a newer point of the series: then the series has returned, and the total stays PENDING.
+# It waits for 1 and 2 for one time-to-live at most. A partition that Kafka says nothing of counts as behind.
+#
+# What is added then (`_continue`): the newest total that ends before this one begins. If that one is PENDING too, the
+# one before it as well. It may be a reserved one: the series had ended here, or this replica has taken the former
+# partition over. A reserved total is not added earlier, because another replica may have continued it. If there is no
+# former total, the series is new.
+#
+# If a topic grows twice within seconds, a series may visit another replica and return. The first replica then has a
+# total with a gap, and the second one a visit. The first replica adds the visit, once the snapshot with it covers every
+# message that was written before the return (`_visits`). The second replica never exposes it, see 3. After a stay that
+# is longer than the hold, the second replica has added the total of the first one, and may have exposed it. So the
+# total of the first one begins again, PENDING, as if the series had ended there (`Accumulator`).
+#
+# A former owner that fails leaves its partition, with its snapshot, to another replica. Totals of one series that meet
+# in that way are joined by the same rules, `joining.restore`.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 import structlog
+from numpy.typing import NDArray
 
 from kernelcast.bridge.clock import Clock
 from kernelcast.bridge.delta.columns import NOTHING, PENDING, RESTING
@@ -44,17 +67,6 @@ from kernelcast.bridge.partitions.partition import Key
 from kernelcast.bridge.tables.columns import Int64Array
 from kernelcast.wire.errors import WireError
 
-# Example, in seconds of Kafka's clock. Replica A owns partition 0 of a topic; partition 1 is added, and B owns it.
-#
-#    90  A reads the series' last point in partition 0. Its total there is 50.
-#   105  The next point, 3, comes in partition 1. To B the series is new: its total is 3, PENDING, and not exposed.
-#   150  The series has had no point in partition 0 for `hold_seconds`, 60: A withdraws it. A's snapshot has the 50.
-#   180  Another point, 4: B's total is 7, and overdue, because the series has stayed for more than 60 s and
-#        READ_SECONDS (without this point it would be overdue at 195, `RETURN_MS` later). B reads A's snapshot: the 50
-#        ends at 90, before 105 (`precedes`), so it counts other points. B's total becomes 57, and is exposed.
-#
-# If A's snapshot does not cover the messages before 105 yet, because A lags, B waits (`_behind`, `_ready`). If the
-# series has returned to A, A's total has a newer point than B's, and B's total stays PENDING (`_continue`).
 READ_SECONDS: Final = 10.0
 """Interval between two reads of other replicas' snapshots, and between two writes while a topic has grown recently."""
 RETURNS_HOLDS: Final = 2
@@ -77,7 +89,7 @@ class AdoptedTotal(NamedTuple):
     Attributes:
         columns: Columns of the snapshot.
         i: Index of the total.
-        behind: Whether its replica lags, or did until recently; see `_behind`.
+        behind: Whether its replica lags, or did until recently, see `_behind`.
     """
 
     columns: Columns
@@ -107,13 +119,14 @@ class Adoption:
         self._rows, self._reads, self._clock = rows, reads, clock
         self._hold_ms = round((hold_seconds + READ_SECONDS) * 1e3)  # by then its last total has been written
         self._ttl_ms = round(ttl_seconds * 1e3)
+        # A replica that has caught up withdraws series at its next expiry, and writes its snapshot READ_SECONDS later.
         self._withdrawal_ms = self._ttl_ms // EXPIRIES_PER_TTL + round(READ_SECONDS * 1e3)
-        self._lagged_ms: dict[Key, int] = {}
+        self._lagged_ms: dict[Key, int] = {}  # by partition behind us, the newest append time when it was so last
         self._due = 0.0
         self._topics: set[str] = set()
         self._log = structlog.stdlib.get_logger("bridge.delta")
 
-    def settle(
+    def continue_totals(
         self,
         owned: Mapping[Key, int],
         others: Collection[Key],
@@ -149,9 +162,11 @@ class Adoption:
         read = [number for (topic, _), number in owned.items() if topic in self._topics]
         overdue, gapped = (rows[np.isin(self._rows.columns.partition[rows], read)] for rows in (overdue, gapped))
         behind = self._behind(present, overdue, newest_append_ms, offsets_since)
+        topics = {topic for topic, _ in behind}
+        delayed = [number for (topic, _), number in owned.items() if topic in topics]
         elsewhere = _by_row(self._rows, np.concatenate([overdue, gapped]), present, behind)
         visits = self._visits(gapped, elsewhere, present, newest_append_ms, offsets_since)
-        self._join(elsewhere, self._ready(overdue, elsewhere, behind, newest_append_ms), visits)
+        self._join(elsewhere, self._ready(overdue, elsewhere, delayed, newest_append_ms), visits)
 
     def give_up(self, rows: Int64Array) -> None:
         """Expose pending totals, with the replica's own former total or without one."""
@@ -165,10 +180,10 @@ class Adoption:
     def _forget_reserved(self) -> None:
         """Forget the replica's own former totals of series that are not pending."""
         rows, flags = self._rows, self._rows.columns.flags
-        settled = [
+        known = [
             digest for digest in rows.reserved if (row := rows.find(digest)) == NOTHING or not flags[row] & PENDING
         ]
-        for digest in settled:
+        for digest in known:
             del rows.reserved[digest]
 
     def _behind(
@@ -178,16 +193,16 @@ class Adoption:
         newest_append_ms: int,
         offsets_since: OffsetsSince,
     ) -> set[Key]:
-        """Return the partitions whose snapshot lacks messages that were written before overdue totals began.
+        """Return the partitions whose snapshot may lack messages that were written before overdue totals began.
 
-        A partition counts until its replica has had time to withdraw the series that have moved.
+        A partition stays in the set for `_withdrawal_ms` after it last lagged, or Kafka last did not answer for it.
         """
         if len(overdue) and present:
             needed = offsets_since(list(present), int(self._rows.columns.moved_ms[overdue].max()))
             if needed is None:
                 return set(present)
-            reached = {key: dict(snapshot.positions).get(key, 0) for key, snapshot in present.items()}
-            self._lagged_ms |= {key: newest_append_ms for key, offset in needed.items() if reached[key] < offset}
+            lagging = [key for key, snapshot in present.items() if not _covers(snapshot, key, needed)]
+            self._lagged_ms |= dict.fromkeys(lagging, newest_append_ms)
         since_ms = newest_append_ms - self._withdrawal_ms
         self._lagged_ms = {key: lagged_ms for key, lagged_ms in self._lagged_ms.items() if lagged_ms > since_ms}
         return set(self._lagged_ms)
@@ -196,13 +211,22 @@ class Adoption:
         self,
         overdue: Int64Array,
         elsewhere: Mapping[int, Sequence[AdoptedTotal]],
-        behind: Collection[Key],
+        delayed: Sequence[int],
         newest_append_ms: int,
     ) -> list[int]:
-        """Return the overdue totals that do not have to wait for a former owner that lags."""
-        patient = overdue[self._rows.columns.moved_ms[overdue] >= newest_append_ms - self._ttl_ms].tolist()
-        late = {row for row in patient if behind and not _is_covered(elsewhere.get(row, []))}
-        return [row for row in overdue.tolist() if row not in late]
+        """Return the overdue totals that do not have to wait for a former owner that lags.
+
+        Args:
+            overdue: Rows of the overdue totals.
+            elsewhere: By row, the totals of its series on other replicas.
+            delayed: Numbers of our partitions of topics in which another replica is behind.
+            newest_append_ms: The newest append time known.
+        """
+        columns = self._rows.columns
+        may_wait = columns.moved_ms[overdue] >= newest_append_ms - self._ttl_ms
+        may_wait &= np.isin(columns.partition[overdue], delayed)
+        waiting = {row for row in overdue[may_wait].tolist() if not _is_covered(elsewhere.get(row, []))}
+        return [row for row in overdue.tolist() if row not in waiting]
 
     def _visits(
         self,
@@ -227,11 +251,7 @@ class Adoption:
             return {}
         returned: Int64Array = np.array(list(complete_ms), np.int64)
         needed = offsets_since(list(present), max(complete_ms.values())) or {}
-        covering = {
-            key: snapshot
-            for key, snapshot in present.items()
-            if key in needed and dict(snapshot.positions).get(key, 0) >= needed[key]
-        }
+        covering = {key: snapshot for key, snapshot in present.items() if _covers(snapshot, key, needed)}
         found = _by_row(self._rows, returned, covering, ())
         return {row: [one for one in kept if _is_visit(one)] for row, kept in found.items()}
 
@@ -299,6 +319,11 @@ class Adoption:
         return adopted
 
 
+def _covers(snapshot: TotalsSnapshot, key: Key, needed: Mapping[Key, int]) -> bool:
+    """Return whether a snapshot reaches the offset that is needed; False if Kafka did not answer for the partition."""
+    return key in needed and dict(snapshot.positions).get(key, 0) >= needed[key]
+
+
 def _is_visit(one: AdoptedTotal) -> bool:
     """Return whether a total may have been counted while its series was on another replica for a while."""
     return bool(one.get("flags") & PENDING)
@@ -313,13 +338,21 @@ def _by_row(
     rows: TotalRows, waiting: Int64Array, snapshots: Mapping[Key, TotalsSnapshot], behind: Collection[Key]
 ) -> dict[int, list[AdoptedTotal]]:
     """Return, by row, the totals of its series in snapshots."""
-    digests = {rows.columns.digest[row].tobytes(): row for row in waiting.tolist()}
+    row_of = {rows.columns.digest[row].tobytes(): row for row in waiting.tolist()}
+    halves = _first_halves(rows.columns.digest[waiting])
     found: dict[int, list[AdoptedTotal]] = {}
-    for key, snapshot in snapshots.items():
-        for i, digest in enumerate(map(bytes, snapshot.columns["digest"])):
-            if digest in digests:
-                found.setdefault(digests[digest], []).append(AdoptedTotal(snapshot.columns, i, key in behind))
+    for key, snapshot in snapshots.items() if row_of else ():
+        digests = snapshot.columns["digest"]
+        for i in np.flatnonzero(np.isin(_first_halves(digests), halves)).tolist():
+            row = row_of.get(digests[i].tobytes())
+            if row is not None:
+                found.setdefault(row, []).append(AdoptedTotal(snapshot.columns, i, key in behind))
     return found
+
+
+def _first_halves(digests: NDArray[np.uint8]) -> Int64Array:
+    """Return the first 8 bytes of each digest as a number, for a comparison of all at once."""
+    return np.ascontiguousarray(digests[:, :8]).view(np.int64)[:, 0]
 
 
 def _joined(rows: TotalRows, row: int, former: AdoptedTotal, *, reserved: bool = False, fills: bool = False) -> bool:

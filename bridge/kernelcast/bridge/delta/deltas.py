@@ -268,7 +268,9 @@ class Deltas:
         """
         now_seconds = self._clock.monotonic()
         topic_ids, self._newest_append_ms = self._beginnings.topic_ids, newest_append_ms
-        self._adoption.settle(self._owned, self._others, topic_ids, newest_append_ms, self._grown, offsets_since)
+        self._adoption.continue_totals(
+            self._owned, self._others, topic_ids, newest_append_ms, self._grown, offsets_since
+        )
         self.topics = self._bringing()
         if not doubtful:
             self._write_due(now_seconds)
