@@ -1,18 +1,16 @@
 """`/metrics`: the series read from Kafka (the store), then the process's own metrics, in the scraper's format.
 
-While numba compiles the writer of a format, a scrape in it would wait for the compiler's lock, and hold its thread even
-after the client gave up. So the scraper gets another format, which is compiled already. At the start there is none: it
-gets only the process's own metrics, which need no compiled code. They show more than an error would
-(`kernelcast_bridge_ready` is 0, `up` is 1), and no series is lost, because the bridge reads no message before text and
-OpenMetrics are compiled.
+While numba compiles the writer of a format, a scrape in that format would wait for the compiler's lock. So the scraper
+gets another format that is compiled already. At the start none is compiled: the scraper gets only the process's own
+metrics, which need no compiled code. They show more than an error would (`kernelcast_bridge_ready` is 0, `up` is 1).
 
-A bridge whose partitions another member of its consumer group may have, as after a suspension, also answers with its
-own metrics only. With a 503 Prometheus would also mark the series stale, and would not get the metrics that show the
-reason.
+After a suspension another member of the consumer group may have the bridge's partitions. Until that is known, the
+bridge also answers with its own metrics only. A 503 would hide the metrics that show the reason.
 """
 
 import time
 from collections.abc import Callable
+from typing import Final
 from uuid import uuid4
 
 from prometheus_client import CollectorRegistry
@@ -24,6 +22,8 @@ from kernelcast.bridge.expose.negotiate import Coding, Format, Negotiated, negot
 from kernelcast.bridge.expose.own import OwnMetrics
 from kernelcast.bridge.pages.view import NAMES, SHARD, view_of
 from kernelcast.wire.errors import RequestError
+
+ANY_TAG: Final = "*"
 
 
 class Exposition:
@@ -48,7 +48,7 @@ class Exposition:
             observe: Called with the duration in seconds and the size in bytes of each body that is made.
             created: Whether OpenMetrics is written with `_created` lines.
             clock: Seconds.
-            compiled: Whether a format can be written without being compiled first.
+            compiled: Whether the writer of a format is compiled.
             hidden: Whether the store's series must not be exposed now.
         """
         self._store = store
@@ -70,7 +70,7 @@ class Exposition:
         if not self._compiled(negotiated.format) or self._hidden():
             return self._page(wanted, empty_body(coding), headers)
         tag = self._tag(wanted, self._store.version)  # it may rise before the body is made
-        if not view.includes_process_metrics and tag in _tags(request):
+        if not view.includes_process_metrics and not _tags(request).isdisjoint({tag, ANY_TAG}):
             return Response(status_code=304, headers={**headers, "etag": tag})
         body = self._bodies.body(wanted)
         if self._hidden():  # the process may have been suspended meanwhile
@@ -102,5 +102,6 @@ def _negotiated(request: HttpRequest, usable: Callable[[Format], bool]) -> tuple
 
 
 def _tags(request: HttpRequest) -> frozenset[str]:
+    """Return the entity tags of the pages that the client has; `*` stands for any."""
     given = ",".join(request.headers.getlist("if-none-match"))
     return frozenset(tag.strip().removeprefix("W/") for tag in given.split(","))

@@ -13,6 +13,11 @@ from kernelcast.wire.errors import DecodeError
 MAX_IDENTITIES: Final = 2_000_000
 """Largest number of series. One takes about 400 bytes in an input of text, twice as much as in the OTLP decoder."""
 
+MAX_SPELLINGS: Final = 1_000
+"""Largest number of spellings of one series, such as the lines of a histogram's buckets. A further one works as well,
+but is parsed each time: a program may write its labels in another order each time.
+"""
+
 Spellings = dict[Any, Any]
 """By spelling, the data of a parser: most often a series number."""
 
@@ -20,7 +25,8 @@ Spellings = dict[Any, Any]
 class Interner:
     """Series by number, with their spellings; for one thread, that of its input.
 
-    Each message is a transaction: `add` and `remember_spelling` while it is read, then `commit` or `roll_back`.
+    Each message is a transaction: `add` and `remember_spelling` while it is read, then `commit` or `roll_back`; `forget`
+    is called between messages.
     Two spellings of a series (labels in another order) may have two numbers: the store maps both to one slot.
 
     Args:
@@ -60,7 +66,9 @@ class Interner:
         return number
 
     def remember_spelling(self, number: int, spellings: Spellings, spelling: Hashable, kept: object) -> None:
-        """Set `spellings[spelling]` to `kept`, until the series is forgotten."""
+        """Set `spellings[spelling]`, which has no value yet, to `kept` until the series is forgotten."""
+        if len(self._spellings[number]) >= MAX_SPELLINGS:
+            return
         spellings[spelling] = kept
         self._spellings[number].append((spellings, spelling))
         self._fresh_spellings.append((number, spellings, spelling))

@@ -6,8 +6,8 @@ from typing import Final, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-SWEPT_ABOVE: Final = 1024
-"""Below this number of values, a sweep for unused ones is not worth its time."""
+FEWEST_SWEPT: Final = 2 * 1024
+"""Up to this number of values, a sweep for unused ones is not worth its time."""
 
 K = TypeVar("K", bound=Hashable)
 
@@ -18,7 +18,7 @@ class Interning(Generic[K]):
     def __init__(self) -> None:
         self._numbers: dict[K, int] = {}
         self._free: list[int] = []
-        self._swept_to = SWEPT_ABOVE
+        self._limit = FEWEST_SWEPT
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -33,8 +33,8 @@ class Interning(Generic[K]):
 
     @property
     def overgrown(self) -> bool:
-        """Whether there are more than twice as many values as after the last sweep, so that a sweep is due."""
-        return len(self._numbers) > 2 * self._swept_to
+        """Whether a sweep is due: there are more than twice as many values as after the last one."""
+        return len(self._numbers) > self._limit
 
     def number(self, value: K) -> int:
         """Return the number of a value, a new one if needed."""
@@ -57,5 +57,5 @@ class Interning(Generic[K]):
         for value in gone:
             del self._numbers[value]
         self._free += gone.values()
-        self._swept_to = max(SWEPT_ABOVE, len(self._numbers))
+        self._limit = max(FEWEST_SWEPT, 2 * len(self._numbers))
         return list(gone.values())

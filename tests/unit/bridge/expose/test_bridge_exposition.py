@@ -180,6 +180,8 @@ def test_an_unchanged_page_keeps_its_tag_though_the_store_changes_meanwhile() ->
     tag = browser.ask("GET", "/metrics?shard=1/2").headers["etag"]
     again = browser.ask("GET", "/metrics?shard=1/2", headers={"if-none-match": tag})
     assert (again.status_code, again.headers["etag"]) == (304, tag)
+    assert browser.ask("GET", "/metrics?shard=1/2", headers={"if-none-match": "*"}).status_code == 304
+    assert browser.ask("GET", "/metrics?shard=1/2", headers={"if-none-match": '"other"'}).status_code == 200
 
 
 def test_while_one_format_is_compiled_its_scrapers_get_the_next_one_that_they_take() -> None:

@@ -1,4 +1,5 @@
 import random
+from itertools import islice, permutations
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from tests.fuzz.targets import points_of
 from tests.support.bridge.input_reading import one, read
 from tests.support.examples import parser_examples
 
+from kernelcast.bridge.inputs.interning import MAX_SPELLINGS
 from kernelcast.bridge.inputs.prometheus.text import PrometheusText
 from kernelcast.wire.catalogue import Kind
 
@@ -206,3 +208,15 @@ def test_an_invalid_start_time_is_not_exposed() -> None:
     for value in ("NaN", "+Inf", "-1", "0", "1e300"):
         point = one(PrometheusText(), f"{page}x_created {value}\n".encode())
         assert (point.name, point.value, point.start_ns) == ("x_total", 3, 0)
+
+
+def test_a_series_that_is_written_in_ever_other_ways_keeps_its_number_and_takes_bounded_memory() -> None:
+    """As by a program that writes its labels in the order of a hash map."""
+    reader = PrometheusText(max_identities=10)
+    labels = [f'{name}="1"' for name in "abcdefg"]
+    spellings = list(islice(permutations(labels), MAX_SPELLINGS + 500))
+    page = "".join("a{" + ",".join(each) + "} 5\n" for each in spellings)
+    for _ in range(2):
+        assert {(point.labels, point.value) for point in read(reader, page.encode())} == {(",".join(labels), 5)}
+    assert len(reader.interner) == 1
+    assert sum(map(len, reader._contexts.values())) <= MAX_SPELLINGS

@@ -15,7 +15,7 @@ from tests.support.bridge.fleet import (
 
 from kernelcast.bridge.series.store import SeriesStore
 from kernelcast.bridge.tables.hashing import stable_hash
-from kernelcast.bridge.tables.interning import SWEPT_ABOVE
+from kernelcast.bridge.tables.interning import FEWEST_SWEPT
 from kernelcast.bridge.tables.placement import Placement
 from kernelcast.columnar import SeriesIdentity
 from kernelcast.wire.catalogue import Kind
@@ -72,11 +72,11 @@ def test_a_refused_second_writer_is_no_sign_of_life() -> None:
 def test_writers_and_producers_that_have_gone_leave_nothing_behind() -> None:
     store = exposed_store()
     for generation in range(60):
-        pods = [f"pod-{generation}-{i}" for i in range(SWEPT_ABOVE // 8)]
+        pods = [f"pod-{generation}-{i}" for i in range(FEWEST_SWEPT // 16)]
         resources = [(("service.instance.id", pod), ("service.name", "a")) for pod in pods]
         known = Known([gauge(resource=resource) for resource in resources].__getitem__)
         points = [Point(i, 1.0, generation) for i in range(len(resources))]
         store.apply(decoded(points), come_from(append_ms=generation * 10), known)
         store.expire({0: generation * 10 + 1})
-    assert store._writers.used <= 3 * SWEPT_ABOVE
-    assert store.producers.used <= 3 * SWEPT_ABOVE
+    assert store._writers.used <= 1.5 * FEWEST_SWEPT
+    assert store.producers.used <= 1.5 * FEWEST_SWEPT
