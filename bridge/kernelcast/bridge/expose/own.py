@@ -24,7 +24,7 @@ _SINGLE_VALUES: Final = {
     "info": (client_model.GAUGE, "gauge"),
     "unknown": (client_model.UNTYPED, "untyped"),
 }
-"""By type: number of `MetricType`, and the field of `Metric` with the value."""
+"""Types with one value for each series, by name: number of `MetricType`, and the field of `Metric` with the value."""
 
 
 class OwnMetrics:
@@ -35,7 +35,7 @@ class OwnMetrics:
         self._registry = WithoutCreated(registry)
 
     def page(self, format: Format, view: SeriesView) -> bytes:  # noqa: A002  its name
-        """The registry's metrics that belong to a view, and the end of a page in this format."""
+        """Return the registry's metrics that belong to a view, and the end of a page in this format."""
         families = [family for family in self._families(view) if family.samples]
         if format is Format.PROTOBUF:
             return b"".join(_delimited(message) for family in families for message in _messages(family))
@@ -51,7 +51,7 @@ class OwnMetrics:
 
 
 class _Collected:
-    """Families with the method that prometheus_client's writers call on a registry."""
+    """Collected families, with the method that prometheus_client's writers call on a registry."""
 
     def __init__(self, families: Iterable[Family]) -> None:
         self._families = families
@@ -70,7 +70,7 @@ def _delimited(message: Any) -> bytes:
 
 
 def _messages(family: Family) -> Iterator[Any]:
-    """A family as one message; of a type that has none here, a message for each name of its samples."""
+    """Yield a family as one message. A type without a message here becomes a message for each name of its samples."""
     if family.type == "histogram":
         yield _message(_text_name(family), family, client_model.HISTOGRAM, _histograms)
     elif family.type in _SINGLE_VALUES:
@@ -83,6 +83,7 @@ def _messages(family: Family) -> Iterator[Any]:
 
 
 def _message(name: str, family: Family, kind: int, fill: Callable[[Any, Family], None]) -> Any:
+    """Return a `MetricFamily`, whose metrics `fill` adds."""
     message = client_model.MetricFamily(name=name, help=family.documentation, type=kind)
     if family.unit:
         message.unit = family.unit
@@ -100,6 +101,7 @@ def _single_values(samples: Iterable[Sample], field: str) -> Callable[[Any, Fami
 
 
 def _histograms(message: Any, family: Family) -> None:
+    """Add a metric for each label set, from its samples `_bucket` and `_sum`; the last bucket has the count."""
     known: dict[tuple[tuple[str, str], ...], Any] = {}
     for sample in family.samples:
         labels = {name: value for name, value in sample.labels.items() if name != "le"}
@@ -117,6 +119,7 @@ def _histograms(message: Any, family: Family) -> None:
 
 
 def _labelled(message: Any, labels: dict[str, str]) -> Any:
+    """Add a metric with these labels."""
     metric = message.metric.add()
     for name, value in sorted(labels.items()):
         metric.label.add(name=name, value=value)

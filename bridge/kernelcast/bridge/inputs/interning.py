@@ -25,8 +25,8 @@ Spellings = dict[Any, Any]
 class Interner:
     """Series by number, with their spellings; for one thread, that of its input.
 
-    Each message is a transaction: `add` and `remember_spelling` while it is read, then `commit` or `roll_back`; `forget`
-    is called between messages.
+    Each message is a transaction: `add` and `remember_spelling` while it is read, then `commit` or `roll_back`. Between
+    messages `forget` is called.
     Two spellings of a series (labels in another order) may have two numbers: the store maps both to one slot.
 
     Args:

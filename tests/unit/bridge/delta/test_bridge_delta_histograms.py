@@ -118,6 +118,23 @@ def test_buckets_that_do_not_add_up_to_the_count_are_left_out() -> None:
     assert (buckets(out, 0), meter.counted["malformed"]) == ([1, 2], 1)
 
 
+@pytest.mark.parametrize("count", [2**63, 2**64 - 1])
+def test_a_count_that_no_total_can_hold_changes_no_total(count: int) -> None:
+    """Counts on the wire are unsigned; read as signed, this one would reduce the total."""
+    meter = Meter()
+    bounds = [1.0]
+    out = meter.take(explicit(0, [count, 0], bounds), explicit(1, [1, 2], bounds), explicit(2, [count, 0], bounds))
+    assert (out.histograms.count.tolist()[1:], buckets(out.histograms, 2)) == ([3, 3], [1, 2])
+    assert meter.counted == {"malformed": 2, "first": 1}
+
+
+def test_a_count_that_would_not_fit_restarts_its_total_instead_of_wrapping_around() -> None:
+    meter = Meter()
+    out = meter.take(explicit(0, [2**63 - 2, 0], [1.0]), explicit(1, [5, 0], [1.0])).histograms
+    assert (out.count.tolist(), buckets(out, 1)) == ([2**63 - 2, 5], [5, 0])
+    assert meter.counted == {"first": 1, "overflow": 1}
+
+
 def test_without_a_sum_in_one_point_the_total_has_none() -> None:
     meter = Meter()
     out = meter.take(exponential(0, [1.5], 0), exponential(1, [1.5], 0, bare_sum=True)).histograms

@@ -1,6 +1,7 @@
 """Compiled functions that add delta histograms, explicit and exponential, to running totals.
 
-`Accumulator` and `joining` call `add_histograms`; `merging` describes the layout of a total's buckets.
+`Accumulator` and `joining` call `add_histograms`; `merging` describes the layout of a total's buckets, `columns` the
+outcomes. `sound_histograms` has bounded every count by int64 before.
 """
 
 import numpy as np
@@ -49,7 +50,7 @@ def restart_reason(columns: DeltaColumns, row: int, points: DeltaHistogramPoints
     if np.int64(points.rows[i].count) > LARGEST_COUNT - columns.integer[row]:
         return OVERFLOW
     if columns.kind[row] != EXPLICIT:
-        return 0
+        return 0  # exponential histograms of any two scales can be added
     low, high = points.ends[BOUNDS, i], points.ends[BOUNDS, i + 1]
     bounds = high - low if points.ends[BUCKETS, i + 1] - points.ends[BUCKETS, i] > 1 else NO_BUCKETS
     block = columns.block[row]
@@ -59,10 +60,10 @@ def restart_reason(columns: DeltaColumns, row: int, points: DeltaHistogramPoints
 
 
 @routine
-def settled(
+def finalise_outcome(
     columns: DeltaColumns, row: int, outcome: int, points: DeltaHistogramPoints, i: int, words: Int64Array
 ) -> int:
-    """Return the final outcome of a point, given its total; sets the start of a total that restarts."""
+    """Return the final outcome of a point: FILLED may become OLDER, and a total that cannot take it restarts here."""
     start_ns = points.rows[i].start_ns
     if outcome == FILLED and start_ns < columns.start_ns[row]:
         return OLDER
@@ -77,29 +78,29 @@ def settled(
 
 
 @routine
-def add_point(  # noqa: PLR0913, PLR0917  scalars only: numba inlines them for nothing
+def add_point(  # noqa: PLR0913, PLR0917  an object in place of scalars would cost time at each call
     columns: DeltaColumns,
     row: int,
-    begin: bool,  # noqa: FBT001  as above
+    is_new: bool,  # noqa: FBT001  compiled
     points: DeltaHistogramPoints,
     i: int,
     words: Int64Array,
     scratch: Int64Array,
 ) -> int:
-    """Add a point to its total; `begin`: the total is new. Returns 0, or the words needed if its block is too small."""
+    """Add a point to its total, which may be new. Returns 0, or the words needed if its block is too small."""
     block, capacity = columns.block[row], columns.capacity[row]
     if columns.kind[row] == EXPLICIT:
         buckets = points.ends[BUCKETS, i + 1] - points.ends[BUCKETS, i]
         needed = 2 * buckets if buckets > 1 else 1
         if needed > capacity:
             return needed
-        merge_explicit(block, begin, points, i, words)
+        merge_explicit(block, is_new, points, i, words)
     else:
-        needed = merge_exponential(block, capacity, begin, points, i, words, scratch)
+        needed = merge_exponential(block, capacity, is_new, points, i, words, scratch)
         if needed:
             return needed
     has_sum = points.rows[i].flags & POINT_HAS_SUM
-    if begin:
+    if is_new:
         columns.total[row], columns.integer[row] = 0.0, 0
         columns.flags[row] |= np.uint8(HAS_SUM)
     if not has_sum:
@@ -113,7 +114,7 @@ def add_point(  # noqa: PLR0913, PLR0917  scalars only: numba inlines them for n
 def has_room(
     columns: DeltaColumns, row: int, outcome: int, points: DeltaHistogramPoints, i: int, out: DeltaHistogramPoints
 ) -> bool:
-    """Whether the output has room for the largest possible buckets of the next point."""
+    """Whether the output has room for a point: its own buckets if it is PASSED, else those of its total."""
     most = np.int64(columns.capacity[row]) if row >= 0 else 0
     if outcome == PASSED:
         most = points.ends[BUCKETS, i + 1] - points.ends[BUCKETS, i]
@@ -142,7 +143,7 @@ def no_buckets(out: DeltaHistogramPoints, i: int) -> None:
 
 
 @routine
-def show_total(columns: DeltaColumns, row: int, words: Int64Array, out: DeltaHistogramPoints, i: int) -> None:
+def write_total(columns: DeltaColumns, row: int, words: Int64Array, out: DeltaHistogramPoints, i: int) -> None:
     """Write a total's buckets to the output; `no_buckets` must have been called for the point."""
     block, doubles = columns.block[row], words.view(np.float64)
     data = out.data
@@ -176,7 +177,7 @@ def show_total(columns: DeltaColumns, row: int, words: Int64Array, out: DeltaHis
 
 
 @routine
-def show(  # noqa: PLR0913, PLR0917  one row's scalars, and where they go
+def write_point(  # noqa: PLR0913, PLR0917  one row's scalars, and where they go
     columns: DeltaColumns,
     row: int,
     outcome: int,
@@ -186,14 +187,18 @@ def show(  # noqa: PLR0913, PLR0917  one row's scalars, and where they go
     words: Int64Array,
     out: DeltaHistogramPoints,
 ) -> None:
-    """Write a point of the output; without a total it is flagged as having no recorded value."""
+    """Write a point of the output.
+
+    A cumulative point (PASSED) is copied, and any other one gets the total. Without a total, and where it must not be
+    exposed (NO_VALUE, SPREAD), the point is flagged as having no recorded value.
+    """
     if outcome == PASSED:
         copy_buckets(points, out, i)
         return
     no_buckets(out, i)
     if time_ns != NOTHING and outcome not in (NO_VALUE, SPREAD):
         out.rows[i].start_ns, out.rows[i].time_ns = columns.start_ns[row], time_ns
-        show_total(columns, row, words, out, i)
+        write_total(columns, row, words, out, i)
         return
     out.rows[i].flags = np.uint8(NO_RECORDED_VALUE | (points.rows[i].flags & POINT_EXPLICIT))
     if time_ns == NOTHING:
@@ -211,7 +216,7 @@ def add_histograms(  # noqa: PLR0913, PLR0917  one loop over all columns, each a
     times: Int64Array,
     out: DeltaHistogramPoints,
     scratch: Int64Array,
-    begin: int,
+    first: int,
 ) -> tuple[int, int]:
     """Add the points that `sequence` accepted and write totals in place of deltas, until a buffer is too small.
 
@@ -223,24 +228,24 @@ def add_histograms(  # noqa: PLR0913, PLR0917  one loop over all columns, each a
         times: Times from `sequence`.
         out: The output: a copy of the points; their buckets are written here.
         scratch: Working space of shape (2 * MAX_BUCKETS,); its content does not matter.
-        begin: Index of the first point to add.
+        first: Index of the first point to add.
 
     Returns:
         The index at which it stopped, and the words that this point's block needs; 0 words if the output is too short.
     """
-    # One point: outcome of `sequence` -> final outcome (`settled`) -> added (`add_point`) -> total written (`show`).
+    # One point: outcome of `sequence` -> `finalise_outcome` -> `add_point` -> `write_point`.
     # The caller enlarges the buffer that was too small, and calls again with the index at which this stopped. By then
-    # the outcome of that point may be final, which `settled` leaves as it is; its value has not been added.
-    for i in range(begin, len(points.rows)):
+    # the outcome of that point may be final: `finalise_outcome` leaves it as it is. Its value has not been added.
+    for i in range(first, len(points.rows)):
         row, outcome = points.rows[i].row, outcomes[i]
         if not has_room(columns, row, outcome, points, i, out):
             return i, 0
         if outcome <= LAST_ADDED:
-            outcome = outcomes[i] = settled(columns, row, outcome, points, i, words)
+            outcome = outcomes[i] = finalise_outcome(columns, row, outcome, points, i, words)
         if outcome <= LAST_ADDED:
-            fresh = outcome in (FIRST, BOUNDS_CHANGED, OVERFLOW)
-            needed = add_point(columns, row, fresh, points, i, words, scratch)
+            is_new = outcome in (FIRST, BOUNDS_CHANGED, OVERFLOW)
+            needed = add_point(columns, row, is_new, points, i, words, scratch)
             if needed:
                 return i, needed
-        show(columns, row, outcome, points, i, times[i], words, out)
+        write_point(columns, row, outcome, points, i, times[i], words, out)
     return len(points.rows), 0

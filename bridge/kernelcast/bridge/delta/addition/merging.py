@@ -33,7 +33,8 @@ from kernelcast.bridge.tables.points import UInt64Array
 from kernelcast.columnar.compiled import inlined, routine
 
 NO_BUCKETS = -1
-"""First word of a block without bounds and buckets."""
+"""First word of a block without bounds and buckets, in place of the number of bounds. It must be -1: a block has one
+bucket more than bounds, so it has none."""
 LARGEST_DOUBLE = 1.7976931348623157e308
 
 
@@ -47,13 +48,19 @@ def same_bounds(words: Int64Array, at: int, data: UInt64Array, low: int, high: i
 
 
 @routine
-def merge_explicit(block: int, begin: bool, points: DeltaHistogramPoints, i: int, words: Int64Array) -> None:  # noqa: FBT001  scalars
-    """Add a point's buckets to a block with the same bounds; `begin`: the block is empty."""
+def merge_explicit(
+    block: int,
+    is_new: bool,  # noqa: FBT001  compiled
+    points: DeltaHistogramPoints,
+    i: int,
+    words: Int64Array,
+) -> None:
+    """Add a point's buckets to a block with the same bounds, or to a new one."""
     low, high = points.ends[BOUNDS, i], points.ends[BOUNDS, i + 1]
     first, last = points.ends[BUCKETS, i], points.ends[BUCKETS, i + 1]
     bounds = high - low if last - first > 1 else NO_BUCKETS
     data = points.data
-    if begin:
+    if is_new:
         words[block] = bounds
         for j in range(bounds):
             words[block + 1 + j] = np.int64(data[BOUNDS, low + j])
@@ -103,13 +110,13 @@ def absorb(scratch: Int64Array, at: int, low: int, high: int, scale: int, thresh
 def merge_exponential(  # noqa: C901, PLR0913, PLR0917  two histograms' scalars, each a local
     block: int,
     capacity: int,
-    begin: bool,  # noqa: FBT001  scalars only: numba inlines them
+    is_new: bool,  # noqa: FBT001  compiled
     points: DeltaHistogramPoints,
     i: int,
     words: Int64Array,
     scratch: Int64Array,
 ) -> int:
-    """Add a point to a block; `begin`: the block is empty. Returns the words needed if it is too small, else 0."""
+    """Add a point to a block, which may be new. Returns the words needed if it is too small, else 0."""
     positive, negative = points.data[POSITIVE], points.data[NEGATIVE]
     start, negative_start = points.ends[POSITIVE, i], points.ends[NEGATIVE, i]
     point_scale, point_threshold = int(points.rows[i].scale), points.rows[i].zero_threshold
@@ -119,7 +126,7 @@ def merge_exponential(  # noqa: C901, PLR0913, PLR0917  two histograms' scalars,
     known_scale, known, known_offset, known_negative, known_negative_offset = point_scale, 0, 0, 0, 0
     threshold, zeros = point_threshold, np.int64(points.rows[i].zero_count)
     differs = False
-    if not begin:
+    if not is_new:
         known_scale = int(words[block + SCALE_WORD])
         known_offset, known = int(words[block + POSITIVE_OFFSET_WORD]), int(words[block + POSITIVE_LENGTH_WORD])
         known_negative_offset = int(words[block + NEGATIVE_OFFSET_WORD])
