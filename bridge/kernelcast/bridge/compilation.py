@@ -140,7 +140,7 @@ class Compilation:
             )
 
     def stop(self) -> None:
-        """Stop the second process, start none later, and compile no further part; a part that is begun goes on."""
+        """Stop the second process, start none later, and compile no further part here."""
         with self._lock:
             self._stopped = True
             if self._second is not None:

@@ -34,8 +34,8 @@ Invariants:
 #   3. none of them has a newer point of the series: then the series has returned, and the total stays PENDING.
 # It waits for 1 and 2 for one time-to-live at most. A partition that Kafka says nothing of counts as behind.
 #
-# What is added then (`_continue`): the newest total that ends before this one begins. If that one is PENDING too, the
-# one before it as well. It may be a reserved one: the series had ended here, or this replica has taken the former
+# Then `_continue` adds the newest total that ends before this one begins; if that one is PENDING too, also the total
+# before it. It may be a reserved one: the series had ended here, or this replica has taken the former
 # partition over. A reserved total is not added earlier, because another replica may have continued it. If there is no
 # former total, the series is new.
 #

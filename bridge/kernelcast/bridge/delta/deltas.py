@@ -145,8 +145,8 @@ class Deltas:
         """
         if not self._beginnings.shares(topic):
             return
-        for what, keys in self._snapshots().items():
-            self._write(what, keys)
+        for name, keys in self._snapshots().items():
+            self._write(name, keys)
         positions = self._totals.positions
         reached = {
             key: (number, self._waiting.get(key, int(positions[number])))
@@ -306,7 +306,7 @@ class Deltas:
         """
         if not lost:
             topics = {partition.key[0] for partition in partitions}
-            self._write_all({what: keys for what, keys in self._snapshots().items() if topics & _topics_of(keys)})
+            self._write_all({name: keys for name, keys in self._snapshots().items() if topics & _topics_of(keys)})
         for partition in partitions:
             unread = self._waiting.pop(partition.key, None) is not None
             if self._policy.by_partition or unread:
@@ -348,21 +348,21 @@ class Deltas:
         would be in none.
         """
         snapshots = self._snapshots()
-        due = {what for what in snapshots if now_seconds >= self._due.get(what, now_seconds)}
-        if sum(self._write(what, snapshots[what]) for what in sorted(due)):
-            for what in snapshots.keys() - due:
-                self._write(what, snapshots[what])
+        due = {name for name in snapshots if now_seconds >= self._due.get(name, now_seconds)}
+        if sum(self._write(name, snapshots[name]) for name in sorted(due)):
+            for name in snapshots.keys() - due:
+                self._write(name, snapshots[name])
             max_seconds = self._policy.settings.snapshot_seconds
             next_seconds = now_seconds + (min(max_seconds, READ_SECONDS) if self._grown else max_seconds)
             self._due = dict.fromkeys(snapshots.keys() & self._written, next_seconds)
 
     def _write_all(self, snapshots: Mapping[str, list[Key]]) -> None:
         self.topics = self._bringing()
-        written = [what for what, keys in snapshots.items() if self._write(what, keys)]
+        written = [name for name, keys in snapshots.items() if self._write(name, keys)]
         if written:
             self._state.flush(FLUSH_SECONDS)
 
-    def _write(self, what: str, keys: list[Key]) -> bool:
+    def _write(self, name: str, keys: list[Key]) -> bool:
         """Write a snapshot, or remove the last one if its topics have no totals; returns whether one was written.
 
         A partition whose totals have all moved to others has a snapshot, for its offset: it is where the points end
@@ -375,9 +375,9 @@ class Deltas:
         chosen = np.concatenate([rows.with_total(rows.of_partition(number)) for number in number_of])
         reserved = reserved_totals(rows, number_of)
         if not len(chosen) + len(reserved) and not self.topics & _topics_of(keys):
-            if what in self._written:
-                self._written.discard(what)
-                self._state.remove(what)
+            if name in self._written:
+                self._written.discard(name)
+                self._state.remove(name)
             return False
         positions = tuple((key, int(self._totals.positions[self._owned[key]])) for key in keys)
         columns = freeze(rows, chosen, number_of, reserved)
@@ -387,13 +387,13 @@ class Deltas:
             secrets.token_bytes(IDENTITY_BYTES), self._clock.now_ns(), positions, columns, topic_ids
         )
         try:
-            self._instruments.snapshot_bytes.inc(self._state.write(what, snapshot, self._settled))
+            self._instruments.snapshot_bytes.inc(self._state.write(name, snapshot, self._note_result))
         except BrokerError as error:
-            self._settled(str(error))
-        self._written.add(what)
+            self._note_result(str(error))
+        self._written.add(name)
         return True
 
-    def _settled(self, trouble: str | None) -> None:
+    def _note_result(self, trouble: str | None) -> None:
         self._instruments.snapshots.labels("failed" if trouble else "written").inc()
         if trouble:
             self._log.warning("totals of delta series not written; after a restart now they begin at 0", reason=trouble)

@@ -14,9 +14,7 @@ MAX_IDENTITIES: Final = 2_000_000
 """Largest number of series. One takes about 400 bytes in an input of text, twice as much as in the OTLP decoder."""
 
 MAX_SPELLINGS: Final = 1_000
-"""Largest number of spellings of one series, such as the lines of a histogram's buckets. A further one works as well,
-but is parsed each time: a program may write its labels in another order each time.
-"""
+"""Spellings of one series that are kept, such as the lines of a histogram's buckets; any other is parsed each time."""
 
 Spellings = dict[Any, Any]
 """By spelling, the data of a parser: most often a series number."""
@@ -25,8 +23,8 @@ Spellings = dict[Any, Any]
 class Interner:
     """Series by number, with their spellings; for one thread, that of its input.
 
-    Each message is a transaction: `add` and `remember_spelling` while it is read, then `commit` or `roll_back`. Between
-    messages `forget` is called.
+    Each message is a transaction: `add` and `remember_spelling` while it is read, then `commit` or `roll_back`;
+    `forget` comes between messages.
     Two spellings of a series (labels in another order) may have two numbers: the store maps both to one slot.
 
     Args:

@@ -189,8 +189,8 @@ def write_point(  # noqa: PLR0913, PLR0917  one row's scalars, and where they go
 ) -> None:
     """Write a point of the output.
 
-    A cumulative point (PASSED) is copied, and any other one gets the total. Without a total, and where it must not be
-    exposed (NO_VALUE, SPREAD), the point is flagged as having no recorded value.
+    A cumulative point (PASSED) is copied, any other one gets the total. Without a total, and after NO_VALUE and SPREAD,
+    it is flagged as having no recorded value.
     """
     if outcome == PASSED:
         copy_buckets(points, out, i)

@@ -10,9 +10,9 @@ One part is a header of 34 bytes and a slice of the compressed content:
     offset  6  identity of the snapshot          offset 30  CRC-32 of the slice, uint32
     offset 14  number of this part, uint32       offset 34  the slice
 
-The content, after joining and decompressing: 4 bytes length of a JSON object, the JSON object (times, positions, topic
-ids and the length of each array), then the arrays in the order of COLUMNS, TAILS and ADDITIONS. `delta.columns`
-describes each column under its name, and `merging` the blocks of histograms.
+The content, after joining and decompressing: 4 bytes length of a JSON object, the JSON object (`TotalsSnapshot.dump`),
+then the arrays in the order of COLUMNS, TAILS and ADDITIONS. `delta.columns` describes each column, `merging` the
+blocks of histograms.
 """
 
 import json

@@ -1,12 +1,12 @@
 """Snapshots of running totals on `kernelcast.state`: `Deltas` writes them, `Beginnings` and `Adoption` read them.
 
 The key of a part is `bridge/<owner>/<name>/<writer>/<slot>/<number>`, for example
-`bridge/kernelcast-bridge/kernelcast.metrics/3/a91f.../1/0`. A writer has two slots. It writes to the one that does not
-have its last acknowledged snapshot, and drops the snapshots of other writers only after an acknowledgement. So a
-snapshot that fails never destroys the one before. Each process is one writer, so that two processes that both
-believe to own a partition never mix their parts. When a topic is deleted and created again, a writer takes two other
-slots: a replica that lags needs the totals of the deleted log, which are kept for `RECENT_SECONDS`. All keys with one
-prefix `bridge/<owner>/<name>` are in one partition of the topic, so a restart reads only that partition.
+`bridge/kernelcast-bridge/kernelcast.metrics/3/a91f.../1/0`. A writer has two slots: it writes to the one without its
+last acknowledged snapshot. It drops other writers' snapshots after an acknowledgement. So a write that fails destroys
+no snapshot. Each process is one writer: two that both believe to own a partition never mix their parts. When a topic is
+deleted and created again, a writer takes two other slots: a replica that lags needs the totals of the deleted log,
+which are kept for `RECENT_SECONDS`. All keys with one prefix `bridge/<owner>/<name>` are in one partition of the topic,
+so a restart reads only that partition.
 """
 
 import secrets
@@ -69,7 +69,7 @@ class StateConsumer(ReplayConsumer, Protocol):
     def offsets_for_time(self, partitions: Any, time_ns: int) -> list[Any]:
         """Return each partition's first offset at or after a time: its end if no message is that young.
 
-        It is negative, for the beginning, only if Kafka has no time index.
+        It is negative, for the beginning, where Kafka has no time index.
         """
 
 
@@ -107,7 +107,7 @@ class _Writing:
         parts: Number of parts in each of this writer's slots.
         topic_ids: Kafka's ids of topics in the last snapshot.
         to_drop: Keys of other writers and of deleted logs, with the time from which they are dropped.
-        last: The last write, until `_finish` has dropped what it replaces.
+        last: The last write, until `_finish` has dropped the snapshots that it replaces.
     """
 
     slot: int = 0
@@ -159,8 +159,8 @@ class StateTopic:
         Args:
             name: Name of the snapshot.
             snapshot: The totals.
-            on_result: Called once, on any thread that sends, polls or flushes: with None when Kafka has acknowledged
-                all parts, with the reason if it has not.
+            on_result: Called once, on any thread that sends, polls or flushes: with None when Kafka has all parts, with
+                the reason if it has not.
 
         Returns:
             Size in bytes; 0 if the snapshot cannot be written.
@@ -212,13 +212,13 @@ class StateTopic:
     ) -> dict[str, TotalsSnapshot | WireError]:
         """Return the most advanced snapshot of each name, or the reason why none can be used.
 
-        Names without a snapshot are absent. The next `write` replaces the matching snapshots of other writers, as it
-        has their totals; all others are kept for `RECENT_SECONDS`.
+        Names without a snapshot are absent. The next `write` replaces the matching ones of other writers, as it has
+        their totals; all others are kept for `RECENT_SECONDS`.
 
         Args:
             names: Names of snapshots.
-            matches_log: Whether a snapshot is of the log that is read. One of another log (the topic was deleted and
-                created again) would win by its higher offsets, so it is returned only if there is no other.
+            matches_log: Whether a snapshot is of the present log. One of another log (the topic was created again)
+                would win by its higher offsets, so it is returned only if there is no other.
 
         Raises:
             BrokerError: Kafka does not answer.
@@ -320,7 +320,7 @@ class StateTopic:
         return zlib.crc32(self._prefix(name)) % self._partitions if self._partitions else None
 
     def _finish(self, writing: _Writing, partition: int | None) -> None:
-        """After an acknowledged write, drop what it replaces; the next write goes to the other slot.
+        """After an acknowledged write, drop the snapshots that it replaces; the next write goes to the other slot.
 
         Without an acknowledgement, the next write goes to the same slot and replaces the same snapshots.
         """
