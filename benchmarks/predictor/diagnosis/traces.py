@@ -65,7 +65,7 @@ def run(options: Options) -> dict[str, Any]:
     for path in sorted(options.recordings("kineto").glob("*.json.gz")):
         for where, signals in signals_of(path).items():
             found[f"{path.name}, GPU {where.device[1].rpartition('-')[2]}"] = {
-                "rules": {rule.name: round(signals[rule.decides], 4) for rule in holding(signals)},
+                "rules": {rule.name: round(signals[rule.evidence], 4) for rule in holding(signals)},
                 "signals": {name: round(value, 7) for name, value in signals.items()},
                 "missing": list(missing(signals)),
             }
