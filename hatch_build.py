@@ -147,10 +147,10 @@ class _Compressor:
 
 
 def _shrink(wheel: Path) -> None:
-    """Write a wheel again: better compressed, and its Python files without what only readers of the sources see: 80 KB.
+    """Write a wheel again: better compressed, and its Python files without what only readers of the sources see: 90 KB.
 
     That is comments, linters' mostly, strings below a constant or field, which Python drops, and docstrings of private
-    functions, classes and methods. Other docstrings stay: pages and commands show some of them. In
+    functions, classes and methods, and of constructors. Other docstrings stay: pages and commands show some of them. In
     `IMPORTED` all strings stay. The files, their order, their times and their line numbers stay. libdeflate saves
     40 KB of 2 MB; where its package is not installed, as for someone who installs from a checkout, zlib's highest
     level has to do.
@@ -181,7 +181,7 @@ def _without_comments(source: bytes, texts: Iterable[tuple[int, int]]) -> bytes:
 
 
 def _unread_texts(source: bytes) -> Iterator[tuple[int, int]]:
-    """The first and last line, from 1, of each string below an assignment, and of each private docstring."""
+    """The first and last line, from 1, of each string below an assignment, and of each docstring never shown."""
     module = ast.parse(source)
     blocks: list[Any] = [module]
     for block in blocks:
@@ -189,14 +189,14 @@ def _unread_texts(source: bytes) -> Iterator[tuple[int, int]]:
         for before, text in itertools.pairwise(body):
             if isinstance(before, ast.Assign | ast.AnnAssign):
                 yield from _lines_of(text)
-        if isinstance(block, ast.FunctionDef | ast.ClassDef) and _is_private(block.name) and len(body) > 1:
+        if isinstance(block, ast.FunctionDef | ast.ClassDef) and _is_internal(block.name) and len(body) > 1:
             yield from _lines_of(body[0])
         for name in _BLOCKS:
             blocks += getattr(block, name, [])
 
 
-def _is_private(name: str) -> bool:
-    return name.startswith("_") and not name.startswith("__")
+def _is_internal(name: str) -> bool:
+    return name == "__init__" or (name.startswith("_") and not name.startswith("__"))
 
 
 def _lines_of(statement: ast.stmt) -> Iterator[tuple[int, int]]:

@@ -171,7 +171,7 @@ def test_python_files_of_the_wheel_lack_comments_only_and_are_listed_as_they_are
 
 
 def unread_texts(source: bytes) -> Iterator[tuple[int, int]]:
-    """Lines of strings below an assignment, which Python ignores, and private docstrings."""
+    """Lines of strings below an assignment, which Python ignores, and docstrings of constructors and private parts."""
     module = ast.parse(source)
     texts = [
         text
@@ -183,7 +183,9 @@ def unread_texts(source: bytes) -> Iterator[tuple[int, int]]:
     texts += [
         node.body[0]
         for node in statements(module)
-        if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and re.match("_(?!_)", node.name) and len(node.body) > 1
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef))
+        and re.match("_(?!_)|__init__$", node.name)
+        and node.body[1:]
     ]
     for text in texts:
         if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str):
