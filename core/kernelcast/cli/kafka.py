@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from kernelcast.runtime.kafka.producer import Producer, Undelivered
 from kernelcast.runtime.kafka.replay import TO_THE_END
@@ -66,15 +67,20 @@ def kafka_settings(command: str, config: Path | None, bootstrap_servers: str | N
     return load(command, ClientSettings, path=config, flags=flags, environ=os.environ).kafka
 
 
+def printable(text: str) -> str:
+    """Return a text from Kafka as one line: an escape sequence in it would control the terminal."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
 def show_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Write a table to a terminal, tab-separated lines to anything else."""
     if not sys.stdout.isatty():
         for row in (head, *rows):
-            typer.echo("\t".join(row))
+            typer.echo("\t".join(map(printable, row)))
         return
     table = Table(*head)
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*(Text(printable(cell)) for cell in row))
     Console().print(table)
 
 

@@ -248,6 +248,24 @@ def test_a_dcgm_exporter_on_the_node_is_named_with_a_remedy() -> None:
     assert "device_metrics" in there.remedy
 
 
+def test_a_directory_that_this_user_may_not_enter_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = tmp_path / "kernelcast"
+    closed.mkdir()
+
+    def exists(path: Path) -> bool:
+        if closed in path.parents:
+            raise PermissionError(13, "Permission denied", str(path))
+        return path.is_dir()
+
+    def access(path: Path, mode: int) -> bool:
+        return closed not in path.parents and (path != closed or mode == os.F_OK)
+
+    monkeypatch.setattr(Path, "exists", exists)
+    monkeypatch.setattr(os, "access", access)
+    (found,) = surroundings.check_directory("spool", closed / "spool", needed_bytes=1, without="")
+    assert (found.level, f"cannot write to {closed}" in found.found) == (CheckLevel.WARN, True)
+
+
 def test_a_disk_with_less_room_than_the_spool_may_take_is_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

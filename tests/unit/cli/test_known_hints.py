@@ -1,9 +1,14 @@
 """`kernelcast hints`: outcomes are counted once, and exported with their own facts."""
 
+import io
+import sys
+
+import pytest
 from tests.support.runtime.kafka_record import Record
 
 from kernelcast.cli.hints.known import KnownHints
 from kernelcast.cli.hints.values import kept_rows
+from kernelcast.cli.kafka import printable, show_table
 from kernelcast.wire.cloudevents import encode_event
 from kernelcast.wire.events import Outcome, OutcomeState, to_event
 from kernelcast.wire.topics import OUTCOMES
@@ -25,3 +30,21 @@ def test_the_export_of_a_search_has_the_device_model_and_code_version_of_its_out
     known.add(Record((OUTCOMES.name, 0, 0), encode_event(to_event(kept, source="/a", time_ns=0)), 1))
     (row,) = kept_rows(known)
     assert (row["device_model"], row["code_version"]) == ("H200", "v2")
+
+
+def test_a_text_of_a_program_is_one_line_and_controls_no_terminal() -> None:
+    assert (
+        printable("CompilationError: at 3:4\n x \x1b[2J\x1b]0;owned\x07 é")
+        == "CompilationError: at 3:4  x  [2J ]0;owned  é"
+    )
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_table_shows_a_text_of_a_program_as_it_is(monkeypatch: pytest.MonkeyPatch, *, is_terminal: bool) -> None:
+    output = io.StringIO()
+    monkeypatch.setattr(output, "isatty", lambda: is_terminal)
+    monkeypatch.setattr(sys, "stdout", output)
+    show_table(("a", "b"), [("[/red]", "x\x1b[2J"), ("[bold]y", "z")])
+    shown = output.getvalue()
+    assert all(text in shown for text in ("[/red]", "[bold]y"))
+    assert "\x1b[2J" not in shown

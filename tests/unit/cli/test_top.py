@@ -27,8 +27,8 @@ BRIDGE = "kernelcast_bridge_ready 1\n"
 FORECAST = 'kernelcast_forecast_value{metric="m",bound="mean"} 1\n'
 
 
-def kernel(name: str, launches: float, seconds: float, program: str = "train") -> str:
-    labels = f'{{{GPU},kernel="{name}",program="{program}"}}'
+def kernel(name: str, launches: float, seconds: float, program: str = "train", rank: str = "0") -> str:
+    labels = f'{{{GPU},kernel="{name}",program="{program}",rank="{rank}"}}'
     return (
         f"cuda_kernel_launches_total{labels} {launches}\n"
         f"cuda_kernel_duration_seconds_count{labels} {launches}\n"
@@ -70,6 +70,53 @@ def test_a_program_that_began_again_counts_from_zero() -> None:
     (one,) = view(kernel("gemm", 1000, 10.0), kernel("gemm", 50, 1.0)).kernels()
     assert one.launches_per_second == 5
     assert one.before_seconds is None
+
+
+def test_a_rank_that_leaves_or_joins_adds_nothing_to_the_rates() -> None:
+    ranks = [kernel("gemm", 1e9, 1e6, rank=rank) for rank in "012"]
+    later = [kernel("gemm", 1e9 + 100, 1e6 + 1, rank=rank) for rank in "0123"]
+    shown = view("".join(ranks), "".join(later[:2] + later[3:]))
+    (one,) = shown.kernels()
+    assert one.launches_per_second == 20
+    assert one.mean_seconds == pytest.approx(0.01)
+    assert shown.history.programs() == {"train": 20}
+
+
+def test_a_program_that_began_between_two_readings_counts_from_zero() -> None:
+    shown = view(kernel("gemm", 100, 1.0), kernel("gemm", 100, 1.0) + kernel("relu", 50, 0.5, program="serve"))
+    assert {one.name: one.launches_per_second for one in shown.kernels()} == {"gemm": 0, "relu": 5}
+    assert shown.history.programs() == {"serve": 5, "train": 0}
+
+
+def test_a_clock_that_is_set_back_gives_no_negative_rates() -> None:
+    shown = view(kernel("gemm", 100, 1.0), kernel("gemm", 200, 2.0), every_seconds=-3600.0)
+    assert shown.kernels()[0].launches_per_second is None
+    assert shown.age_seconds is None or shown.age_seconds >= 0
+
+
+def test_a_series_without_buckets_of_its_own_leaves_the_quantiles_of_the_others() -> None:
+    labels = 'kernel="gemm",program="{}"'
+    finite = "".join(
+        f'cuda_kernel_duration_seconds_bucket{{{labels.format("hot")},le="{bound}"}} {count}\n'
+        for bound, count in (("0", 0), ("0.001", 500), ("0.002", 1000), ("64", 1000), ("+Inf", 1000))
+    )
+    only = f'cuda_kernel_duration_seconds_bucket{{{labels.format("cold")},le="+Inf"}} 5000\n'
+    stats = read(finite + only).kernels["gemm"]
+    assert stats.quantile_seconds(0.99) == pytest.approx(0.002, rel=0.02)
+    assert stats.quantile_seconds(0.01) == 0.001
+
+
+def test_values_that_json_cannot_hold_are_null() -> None:
+    page = f"DCGM_FI_DEV_GPU_TEMP{{{GPU}}} NaN\n" + kernel("gemm", 1, float("inf"))
+    assert json.loads(json.dumps(view(page).document(), allow_nan=False))["gpus"][0]["DCGM_FI_DEV_GPU_TEMP"] is None
+
+
+@pytest.mark.parametrize("keys", ["\x1bOP", "\x1bOQ", "\x1b[A", "\x1b[15~", "\x1b[1;5C", "\x1b[M !!"])
+def test_function_keys_arrows_and_the_mouse_do_nothing(keys: str) -> None:
+    controls = TopView("a bridge").controls
+    controls.text = "gemm"
+    assert not controls.press(keys)
+    assert (controls.text, controls.paused, controls.sort) == ("gemm", False, "time")
 
 
 def test_rates_are_of_the_last_time_only() -> None:
@@ -297,8 +344,11 @@ def test_a_page_of_something_else_is_refused(
     assert "has no metrics of kernelcast" in capsys.readouterr().err
 
 
-def test_a_page_that_is_cut_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("kernelcast.cli.top.command.get", lambda *_: 'DCGM_FI_DEV_GPU_TEMP{gpu="0"')
+@pytest.mark.parametrize("page", ['DCGM_FI_DEV_GPU_TEMP{gpu="0"', JUDGED.replace(" 12", " +Inf")])
+def test_a_page_that_is_cut_or_has_no_counts_is_refused(
+    page: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("kernelcast.cli.top.command.get", lambda *_: page)
     assert run(["top", "bridge:19401", "--once"]) == 1
     assert "is no text exposition" in capsys.readouterr().err
 

@@ -137,7 +137,8 @@ def check_directory(check: str, directory: Path | None, *, needed_bytes: int, wi
     if directory is None:
         yield warn(check, "switched off", without)
         return
-    nearest = next((path for path in (directory, *directory.parents) if path.exists()), Path("/"))
+    # `Path.exists` raises where a parent may not be entered.
+    nearest = next((path for path in (directory, *directory.parents) if os.access(path, os.F_OK)), Path("/"))
     if not os.access(nearest, os.W_OK | os.X_OK):
         remedy = f"make {directory} for the exporter's user (the systemd unit does), or run this check as that user"
         yield warn(check, f"{directory}: user {os.getuid()} cannot write to {nearest}", remedy)

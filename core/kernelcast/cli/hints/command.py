@@ -32,6 +32,7 @@ from kernelcast.cli.kafka import (
     application,
     kafka_settings,
     login_name,
+    printable,
     show_table,
     write_event,
 )
@@ -90,10 +91,10 @@ def list_command(
     else:
         show_table(HEAD, [_row(one) for one in chosen])
     for order in known.listed_orders:
-        typer.echo(order_text(order), err=True)
+        typer.echo(printable(order_text(order)), err=True)
     for approval in known.approvals.values():
         if approval.is_search and approval.expires_at_ns > time.time_ns():
-            typer.echo(search_text(approval), err=True)
+            typer.echo(printable(search_text(approval)), err=True)
     if known.unusable:
         typer.echo(f"{known.unusable} messages are neither hints nor outcomes nor orders", err=True)
 
@@ -105,7 +106,7 @@ def watch_command(*, config: ConfigFile = None, bootstrap_servers: BootstrapServ
     reader = open_reader(kafka_settings("hints", config, bootstrap_servers))
     try:
         for line in follow(reader, until=lambda: False):
-            typer.echo(line)
+            typer.echo(printable(line))
             sys.stdout.flush()
     except KeyboardInterrupt:
         pass
@@ -124,7 +125,7 @@ def explain_command(
     """Explain a hint in sentences: its reasons, the expectation, and the actions and measurements of each process."""
     known = read_known(kafka_settings("hints", config, bootstrap_servers), HINTS, OUTCOMES, ORDERS)
     for sentence in explanation(record_of(known, hint_id)):
-        typer.echo(sentence)
+        typer.echo(printable(sentence))
 
 
 @hints.command("export")

@@ -25,16 +25,43 @@ _SHOWN: Final = (*(row.prometheus_name for row in (*FAMILIES, *_OWN)), "kernelca
 PREDICTOR_JOB: Final = "kernelcast-predictor"
 
 
+SeriesKey = tuple[tuple[str, str], ...]
+"""Labels of a series of a kernel, sorted."""
+
+
 @dataclass(slots=True)
-class KernelStats:
-    """One kernel over all its GPUs and ranks, since the beginning."""
+class KernelTotals:
+    """Launches, timed launches and their seconds: of one series, or a sum."""
 
     launches: float = 0.0
     count: float = 0.0
     seconds: float = 0.0
+
+    def add(self, other: "KernelTotals", sign: int = 1) -> None:
+        """Add others to these, or subtract them."""
+        self.launches += sign * other.launches
+        self.count += sign * other.count
+        self.seconds += sign * other.seconds
+
+
+@dataclass(slots=True)
+class KernelStats:
+    """One kernel over all its GPUs and ranks, since the beginning.
+
+    Attributes:
+        series: Totals of each series: one may leave the page, or begin again.
+        buckets: Cumulative counts by bound, of the series that have finite bounds.
+        with_buckets: These series.
+    """
+
+    launches: float = 0.0
+    count: float = 0.0
+    seconds: float = 0.0
+    series: dict[SeriesKey, KernelTotals] = field(default_factory=dict)
     collective: bool = False
     programs: set[str] = field(default_factory=set)
     buckets: dict[float, float] = field(default_factory=lambda: defaultdict(float))
+    with_buckets: set[SeriesKey] = field(default_factory=set)
 
     def quantile_seconds(self, quantile: float) -> float | None:
         """A quantile of the durations, within one bucket; None without buckets."""
@@ -48,6 +75,8 @@ class KernelStats:
             if rank <= upto:
                 if math.isinf(high):
                     return low
+                if low <= 0:
+                    return high
                 # Bounds are powers of two, so the interpolation within a bucket is geometric.
                 return float(low * (high / low) ** ((rank - below) / (upto - below)))
         return None
@@ -141,7 +170,7 @@ def read(exposition: str) -> ScrapedPage:
         for family in text_string_to_metric_families(_shown(exposition.split("\n"))):
             for sample in family.samples:
                 _add(page, sample)
-    except (ValueError, KeyError) as error:
+    except (ValueError, KeyError, OverflowError) as error:
         raise PageError(f"the page is no text exposition: {error!r}") from None
     return page
 
@@ -215,12 +244,26 @@ def _add_kernel(page: ScrapedPage, sample: Sample) -> None:
     stats.programs.add(program)
     stats.collective = stats.collective or labels.get("kernel_class") == "collective"
     page.sources.add(labels.get("source", ""))
+    if sample.name == f"{_DURATION}_bucket":
+        _add_bucket(stats, labels, sample.value)
+        return
+    series = stats.series.setdefault(tuple(sorted(labels.items())), KernelTotals())
     if sample.name == kernel.LAUNCHES.prometheus_name:
         stats.launches += sample.value
+        series.launches += sample.value
         page.programs[program] += sample.value
     elif sample.name == f"{_DURATION}_sum":
         stats.seconds += sample.value
+        series.seconds += sample.value
     elif sample.name == f"{_DURATION}_count":
         stats.count += sample.value
-    elif sample.name == f"{_DURATION}_bucket":
-        stats.buckets[float(labels["le"])] += sample.value
+        series.count += sample.value
+
+
+def _add_bucket(stats: KernelStats, labels: dict[str, str], value: float) -> None:
+    """Add a bucket. A series that has the last one alone, without a finite bound, says nothing about durations."""
+    bound, series = float(labels["le"]), tuple(sorted(item for item in labels.items() if item[0] != "le"))
+    if not math.isinf(bound):
+        stats.with_buckets.add(series)
+    if series in stats.with_buckets:
+        stats.buckets[bound] += value

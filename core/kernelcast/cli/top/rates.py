@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
-from kernelcast.cli.top.page import KernelStats, ScrapedPage
+from kernelcast.cli.top.page import KernelStats, KernelTotals, ScrapedPage, SeriesKey
 
 NOW_SECONDS: Final = 30.0
 """Time over which a rate is measured: sources report every 1 to 10 s, so it spans several reports."""
@@ -61,7 +61,10 @@ class History:
     _pages: deque[tuple[float, ScrapedPage]] = field(default_factory=deque)
 
     def add(self, now_seconds: float, page: ScrapedPage) -> None:
-        """Add a page; those before the measured time are forgotten."""
+        """Add a page; those before the measured time are forgotten, and all after a clock that has been set back."""
+        if self._pages and now_seconds < self.page_seconds:
+            self._pages.clear()
+            self.changed_seconds = None
         if self._pages and page.ticks is not None and page.ticks != self._pages[-1][1].ticks:
             self.changed_seconds = now_seconds
         self._pages.append((now_seconds, page))
@@ -107,19 +110,39 @@ class History:
         if not self._pages:
             return {}
         (_, old), (_, new), span = self._pages[0], self._pages[-1], self.span_seconds
-        return {
-            name: max(0.0, total - old.programs.get(name, 0.0)) / span if span else None
-            for name, total in sorted(new.programs.items())
-        }
+        launches = dict.fromkeys(sorted(new.programs), 0.0)
+        for name, stats in new.kernels.items():
+            for series, grown in _increases(stats, old.kernels.get(name)).items():
+                program = dict(series).get("program", "")
+                launches[program] = launches.get(program, 0.0) + grown.launches
+        return {program: total / span if span else None for program, total in launches.items()}
+
+
+def _increases(new: KernelStats, old: KernelStats | None) -> dict[SeriesKey, KernelTotals]:
+    """Return the increase of each series, as Prometheus' `increase` has it.
+
+    A series whose total fell was started again, and one of a new kernel began: both at 0. A further series of a known
+    kernel, such as one of another rank, joins with an old total, so it counts from the next page on.
+    """
+    increases: dict[SeriesKey, KernelTotals] = {}
+    for key, totals in new.series.items():
+        before = KernelTotals() if old is None else old.series.get(key, totals)
+        if totals.launches < before.launches or totals.count < before.count:
+            before = KernelTotals()
+        increases[key] = grown = KernelTotals()
+        grown.add(totals)
+        grown.add(before, -1)
+    return increases
 
 
 def _kernel_rates(name: str, new: KernelStats, old: KernelStats | None, span_seconds: float) -> KernelNow:
-    """Return a kernel's rates. A new kernel began at 0; one whose totals fell was started again and began at 0."""
-    if old is None or new.launches < old.launches or new.count < old.count:
-        old = KernelStats()
-    count, seconds, launches = new.count - old.count, new.seconds - old.seconds, new.launches - old.launches
-    mean = seconds / count if count else None
-    rate = launches / span_seconds if span_seconds else None
+    """Return a kernel's rates, and its mean duration against that of all launches before this time."""
+    grown, before = KernelTotals(), KernelTotals(new.launches, new.count, new.seconds)
+    for increase in _increases(new, old).values():
+        grown.add(increase)
+        before.add(increase, -1)
+    mean = grown.seconds / grown.count if grown.count else None
+    rate = grown.launches / span_seconds if span_seconds else None
     # Launches a second times mean duration: all launches count, although only some were timed.
     busy = rate * mean if rate is not None and mean is not None else 0.0 if rate == 0 else None
     return KernelNow(
@@ -130,7 +153,7 @@ def _kernel_rates(name: str, new: KernelStats, old: KernelStats | None, span_sec
         rate,
         busy,
         mean if span_seconds else None,
-        old.seconds / old.count if old.count else None,
+        before.seconds / before.count if before.count else None,
         new.quantile_seconds(0.5),
         new.quantile_seconds(0.99),
     )

@@ -3,6 +3,8 @@
 `command` and the demo fill a `TopView`; `screen` draws it, and `--json` prints its `document`.
 """
 
+import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
@@ -15,6 +17,8 @@ SORTS: Final = ("time", "change", "launches", "mean", "name")
 OLD_SECONDS: Final = 60.0
 """Age from which on figures are marked as old: several intervals of an exporter."""
 _UNKNOWN: Final = {"probability": None, "seconds_left": None, "crossed_seconds_ago": None}
+_SEQUENCE: Final = re.compile(r"\x1b(?:O.|\[M...|\[[0-9;<]*[A-Za-z~])", re.DOTALL)
+"""What a terminal sends for a function key, an arrow, or the mouse."""
 _ANSWERS: Final = ("kept", "rolled_back", "rejected", "applied", "received")
 """States of a hint, the last one first: the first that the page has is the state of a hint."""
 
@@ -36,8 +40,8 @@ class Controls:
     typing: bool = False
 
     def press(self, keys: str) -> bool:
-        """Apply keys; returns whether to quit."""
-        for key in keys:
+        """Apply keys; returns whether to quit. Function keys, arrows and the mouse have no effect."""
+        for key in _SEQUENCE.sub("", keys):
             if self.typing:
                 self._type(key)
             elif key in "qQ":
@@ -212,7 +216,11 @@ class TopView:
         return next(states, "open")
 
     def document(self) -> dict[str, Any]:
-        """The same as JSON."""
+        """The same as JSON, with null in place of NaN and Inf."""
+        document: dict[str, Any] = _without_nan(self._document())
+        return document
+
+    def _document(self) -> dict[str, Any]:
         age = self.age_seconds
         return {
             "title": self.title,
@@ -234,6 +242,14 @@ class TopView:
                 {"job": job, "instance": instance, "up": up} for (job, instance), up in self.page.producers.items()
             ],
         }
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _without_nan(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _urgency(prediction: Mapping[str, Any]) -> tuple[bool, bool, float, bool]:
