@@ -50,10 +50,12 @@ def encode_event(event: dict[str, Any]) -> bytes:
     """The event as bytes for a record value.
 
     Raises:
-        EventError: Longer than `MAX_EVENT_BYTES`.
-        ValueError: A number in it is NaN or infinite.
+        EventError: Longer than `MAX_EVENT_BYTES`, or a value in it, such as NaN, is no JSON.
     """
-    body = json.dumps(event, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+    try:
+        body = json.dumps(event, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+    except (RecursionError, TypeError, ValueError) as error:
+        raise EventError(f"event cannot be written as JSON: {error}; it is dropped") from error
     if len(body) > MAX_EVENT_BYTES:
         raise EventError(f"event is {len(body)} bytes; the limit is {MAX_EVENT_BYTES}; shorten its evidence or labels")
     return body

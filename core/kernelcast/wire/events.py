@@ -14,6 +14,7 @@ Readers ignore fields that they do not know, so that a newer writer can add some
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
+from math import isfinite
 from typing import Any, Final, TypeVar
 
 from kernelcast.wire.catalogue.meanings import Cause
@@ -279,7 +280,7 @@ def _data(event: dict[str, Any], kind: type[_Data]) -> _Data:
             **{name: _READERS[kind].get(name, _unchanged)(value) for name, value in values.items() if name in known}
         )
         _check_types(data)
-    except (TypeError, ValueError) as error:
+    except (AttributeError, OverflowError, RecursionError, TypeError, ValueError) as error:
         raise EventError(f"event {event['id']} has unusable data: {error}; it is refused") from error
     return data
 
@@ -294,17 +295,48 @@ def _unchanged(value: Any) -> Any:
     return value
 
 
+def _finite(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{value!r} is not a number")
+    number = float(value)
+    if not isfinite(number):
+        raise ValueError(f"{number} is not finite")
+    return number
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else _finite(value)
+
+
 def _interval(value: Any) -> tuple[float, float] | None:
     if value is None:
         return None
     low, high = value
-    return float(low), float(high)
+    return _finite(low), _finite(high)
 
 
-def _number(value: Any) -> float | None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
-        raise TypeError(f"{value!r} is not a number")
-    return None if value is None else float(value)
+def _measured(value: Any) -> float:
+    ratio = _finite(value)
+    if ratio < 0:
+        raise ValueError(f"{ratio} is below 0, but a ratio of times")
+    return ratio
+
+
+def _measured_ratio(value: Any) -> float | None:
+    return None if value is None else _measured(value)
+
+
+def _measured_interval(value: Any) -> tuple[float, float] | None:
+    if value is None:
+        return None
+    low, high = value
+    return _measured(low), _measured(high)
+
+
+def _count(value: Any) -> Any:
+    if isinstance(value, int) and value < 0:
+        raise ValueError(f"{value} is below 0, but a count")
+    return value
 
 
 def _quantiles(value: Any) -> tuple[float | None, float | None, float | None] | None:
@@ -312,6 +344,12 @@ def _quantiles(value: Any) -> tuple[float | None, float | None, float | None] | 
         return None
     early, median, late = value
     return _number(early), _number(median), _number(late)
+
+
+def _hint_evidence(value: Any) -> Evidence:
+    fact = Evidence(**value)
+    _check_types(fact)
+    return fact
 
 
 def _label_pairs(value: Any) -> tuple[tuple[str, str], ...]:
@@ -335,10 +373,20 @@ def _finding_evidence(value: Any) -> FindingEvidence:
 _READERS: Final[Mapping[type[EventData], Mapping[str, Callable[[Any], Any]]]] = {
     Hint: {
         "mode": HintMode,
-        "evidence": lambda value: tuple(Evidence(**item) for item in value),
+        "evidence": lambda value: tuple(map(_hint_evidence, value)),
+        "expected_ratio": _number,
         "expected_interval": _interval,
+        "confidence": _finite,
     },
-    Outcome: {"state": OutcomeState, "measured_interval": _interval},
+    Outcome: {
+        "state": OutcomeState,
+        "measured_ratio": _measured_ratio,
+        "measured_interval": _measured_interval,
+        "step_time_ratio": _measured_ratio,
+        "device_time_ratio": _measured_ratio,
+        "pairs": _count,
+        "candidate_steps": _count,
+    },
     Alert: {},
     Finding: {
         "cause": Cause,
@@ -356,17 +404,19 @@ _READERS: Final[Mapping[type[EventData], Mapping[str, Callable[[Any], Any]]]] = 
     },
     Mark: {"verdict": Verdict},
 }
-"""Functions that read the fields that JSON has no type for."""
+"""Functions that read the fields that JSON has no type for, and numbers: JSON has NaN, and integers of any length."""
 
 
-def _check_types(data: EventData | FindingEvidence) -> None:
-    """Raise TypeError where a field has another type than it declares: JSON can hold anything."""
+def _check_types(data: EventData | Evidence | FindingEvidence) -> None:
+    """Raise where a field has another type than it declares, or an integer has over 64 bits: JSON can hold anything."""
     for item in fields(data):
         value = getattr(data, item.name)
         if item.type in ("str", str) and not isinstance(value, str):
             raise TypeError(f"{item.name} is {value!r}, not a text")
         if item.type in ("int", int) and (not isinstance(value, int) or isinstance(value, bool)):
             raise TypeError(f"{item.name} is {value!r}, not an integer")
+        if isinstance(value, int) and not -(2**63) <= value < 2**64:
+            raise ValueError(f"{item.name} is {value}, beyond 64 bits")
         if (
             isinstance(data, Alert)
             and item.name in ("labels", "annotations")

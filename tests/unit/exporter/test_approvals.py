@@ -258,6 +258,13 @@ def test_a_claim_whose_declaration_is_no_truth_value_is_refused(tmp_path: Path) 
         Node(tmp_path).session.take(Tunables((claim,)))
 
 
+def test_an_answer_with_a_time_beyond_64_bits_is_refused() -> None:
+    event = approval_event(answer(proposal("h1", "64")), source="/s")
+    event["data"]["time_ns"] = 10**400
+    with pytest.raises(EventError, match="64 bits"):
+        approval_from(event)
+
+
 def test_answers_to_expired_hints_are_not_kept_and_the_rest_is_bounded() -> None:
     approvals = Approvals()
     approvals.add(answer(proposal("old", "64"), expires_at_ns=NOW_NS), NOW_NS)

@@ -56,13 +56,70 @@ def test_an_invalid_hint_is_refused_with_the_reason(change: dict[str, object], m
 
 @pytest.mark.parametrize(
     "change",
-    [{"expires_at_ns": "soon"}, {"value": 128}, {"mode": "yolo"}, {"expected_interval": [1]}, {"evidence": [{"x": 1}]}],
+    [
+        {"expires_at_ns": "soon"},
+        {"expires_at_ns": 2**64},
+        {"value": 128},
+        {"mode": "yolo"},
+        {"expected_interval": [1]},
+        {"expected_interval": [0, 10**400]},
+        {"expected_ratio": "fast"},
+        {"confidence": float("nan")},
+        {"confidence": None},
+        {"evidence": [{"x": 1}]},
+        {"evidence": [1]},
+        {"evidence": [{"rule": 1, "field": "block", "value": "48"}]},
+    ],
 )
 def test_a_hint_with_a_field_of_the_wrong_type_is_refused(change: dict[str, object]) -> None:
     event = events.to_event(HINT, source="/s", time_ns=1)
     event["data"] = {**event["data"], **change}
     with pytest.raises(EventError, match="unusable data"):
         events.hint_from(event)
+
+
+@pytest.mark.parametrize(
+    "number",
+    ["0.7", [0.7], {"ratio": 0.7}, True, float("nan"), float("inf"), pytest.param(10**400, id="401 digits"), -0.1],
+)
+@pytest.mark.parametrize("name", ["measured_ratio", "step_time_ratio", "device_time_ratio", "measured_interval"])
+def test_an_outcome_whose_ratio_is_no_finite_number_from_0_on_is_refused(name: str, number: object) -> None:
+    event = events.to_event(OUTCOME, source="/s", time_ns=1)
+    event["data"][name] = [0.6, number] if name == "measured_interval" else number
+    with pytest.raises(EventError, match="unusable data"):
+        events.outcome_from(event)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"pairs": -1},
+        {"pairs": 2**64},
+        {"candidate_steps": 10**400},
+        {"candidate_steps": True},
+        {"state": ["kept"]},
+        {"measured_interval": 0.7},
+        {"measured_interval": "67"},
+    ],
+)
+def test_an_outcome_with_an_impossible_count_state_or_interval_is_refused(change: dict[str, object]) -> None:
+    event = events.to_event(OUTCOME, source="/s", time_ns=1)
+    event["data"] |= change
+    with pytest.raises(EventError, match="unusable data"):
+        events.outcome_from(event)
+
+
+def test_an_outcome_that_measured_whole_numbers_is_read() -> None:
+    event = events.to_event(OUTCOME, source="/s", time_ns=1)
+    event["data"] |= {"measured_ratio": 1, "measured_interval": [0, 2]}
+    found = events.outcome_from(event)
+    assert (found.measured_ratio, found.measured_interval) == (1.0, (0.0, 2.0))
+
+
+def test_a_number_that_json_cannot_hold_is_refused_before_it_is_written() -> None:
+    event = events.to_event(replace(OUTCOME, measured_ratio=float("nan")), source="/s", time_ns=1)
+    with pytest.raises(EventError, match="JSON"):
+        cloudevents.encode_event(event)
 
 
 def test_an_event_beyond_the_limit_is_refused_both_ways() -> None:
@@ -105,6 +162,10 @@ def test_findings_and_marks_survive_kafka() -> None:
         {"evidence": [{"value": 1.0}]},
         {"evidence": [{"metric": "m", "value": "x"}]},
         {"series": 1.5},
+        {"value": 10**400},
+        {"probability": float("nan")},
+        {"seconds_to_limit": [1.0, 2.0, float("inf")]},
+        {"evidence": [1]},
     ],
 )
 def test_a_finding_with_a_field_of_the_wrong_type_is_refused(change: dict[str, object]) -> None:

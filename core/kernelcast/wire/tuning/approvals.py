@@ -160,6 +160,8 @@ def _check_types(event_id: str, given: Mapping[str, Any]) -> None:
         kind = int if name == "most" or name.endswith("_ns") else str
         if not isinstance(value, kind) or isinstance(value, bool):
             raise EventError(f"event {event_id} has {name} {value!r}; it must be a {kind.__name__}; it is refused")
+        if isinstance(value, int) and not -(2**63) <= value < 2**64:
+            raise EventError(f"event {event_id} has {name} {value}, beyond 64 bits; it is refused")
 
 
 def _subject(one: Approval | Hint) -> tuple[str, ...]:

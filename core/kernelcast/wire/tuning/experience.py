@@ -81,7 +81,7 @@ def experience_from(event: dict[str, Any]) -> Experience:
             KeptElsewhere(_text(one["value"]), int(one["nodes"]), _text(one.get("second", "")))
             for one in values.get("kept", ())[:MAX_KEPT]
         )
-    except (TypeError, ValueError, LookupError, AttributeError) as error:
+    except (TypeError, ValueError, LookupError, AttributeError, OverflowError) as error:
         raise EventError(f"event {event['id']} has unusable data: {error!r}; it is refused") from error
     return Experience(program, space, model, version, failed, kept)
 

@@ -1,6 +1,6 @@
 """Findings of searches reach other nodes: failures at once, a kept configuration after a second node has proved it."""
 
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -81,12 +81,15 @@ def test_the_hint_book_passes_searches_on() -> None:
     assert [one.space for one in book.experiences.take_changed()] == ["conv.run"]
 
 
+ENDLESS: Final = {"kept": [{"value": "[1]", "nodes": float("inf")}]}
+
+
 def test_findings_travel_and_garbage_is_refused() -> None:
     one = Experience(*ABOUT, ("[1024]",), (KeptElsewhere("[128]", 1, "n2"),))
     event = experience_event(one, source="/test", time_ns=1)
     assert experience_from(event) == one
     assert one.key == "experience|hpc|conv.run|A100|v1"
-    for data in ({"program": 5}, {"failed": [5]}, {"kept": [{"value": "[1]"}]}, {"failed": 7}):
+    for data in ({"program": 5}, {"failed": [5]}, {"kept": [{"value": "[1]"}]}, {"failed": 7}, ENDLESS):
         with pytest.raises(EventError, match="unusable data"):
             experience_from({**event, "data": {**event["data"], **data}})
     with pytest.raises(EventError, match="expected"):
