@@ -52,7 +52,7 @@ class StateFile:
         after_save: Called after the state on disk includes the reports of the last poll.
         saves: Number of written snapshots.
         errors: Number of snapshots that could not be written.
-        refused: Number of corrupt or foreign files; they are renamed, never deleted.
+        refused: Number of files that are corrupt or foreign, or are so in part; they are renamed or copied.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -120,10 +120,12 @@ class StateFile:
         try:
             document = _parse(content)
             self.hint_receivers.restore(document.get(_HINT_RECEIVERS))
-            snapshot.restore(aggregator, document)
-        except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
+            unreadable = snapshot.restore(aggregator, document)
+        except snapshot.UNREADABLE as error:
             self._refuse(f"{type(error).__name__}: {error}")
             return None
+        if unreadable:
+            self._keep_copy(content, unreadable)
         return document
 
     def save(self, aggregator: Aggregator, *, final: bool = False) -> None:
@@ -177,9 +179,23 @@ class StateFile:
         except OSError as error:
             _log.warning("outdated state could not be removed", path=str(self.path), error=str(error))
 
+    def _keep_copy(self, content: bytes, unreadable: list[str]) -> None:
+        """Keep a copy of a file of which some programs cannot be read."""
+        self.refused += 1
+        path, programs = self._refused_path, len(unreadable)
+        _log.warning("programs of the state cannot be read", kept_as=str(path), programs=programs, reason=unreadable[0])
+        try:
+            path.write_bytes(content)
+        except OSError as error:
+            _log.warning("the state cannot be copied", path=str(path), error=str(error))
+
+    @property
+    def _refused_path(self) -> Path:
+        return self.path.with_suffix(".refused")
+
     def _refuse(self, reason: str) -> None:
         self.refused += 1
-        refused_path = self.path.with_suffix(".refused")
+        refused_path = self._refused_path
         _log.warning(
             "state cannot be used; starting afresh", path=str(self.path), kept_as=str(refused_path), reason=reason
         )

@@ -5,6 +5,7 @@
 
 from collections.abc import Mapping
 from itertools import chain
+from sys import float_info
 from typing import Any, Final
 
 from kernelcast.exporter.totals.aggregate import Aggregator, ProgramOnGpu
@@ -22,6 +23,8 @@ _DURATION_FIELDS: Final = 5
 _NO_BUCKETS: Final[list[int]] = []
 STEP_COUNTERS: Final = frozenset({"steps", "items", "step_ns"})
 TRIAL_COUNTERS: Final = frozenset({"trial_lost_ns", "trial_allowed_ns"})
+UNREADABLE: Final = (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError)
+"""What `restore` raises for a document that `take` did not make."""
 _LARGEST: Final = 2**64 - 1
 """The largest integer that the JSON writer accepts; a greater sum of squares is stored as text."""
 
@@ -43,15 +46,17 @@ def take(aggregator: Aggregator, *, energy: bool = True) -> Document:
     }
 
 
-def restore(aggregator: Aggregator, document: Document) -> None:
-    """Restore the state of an earlier aggregator.
+def restore(aggregator: Aggregator, document: Document) -> list[str]:
+    """Restore the state of an earlier aggregator; one of `UNREADABLE` is raised if `take` did not make the document.
 
-    Raises:
-        KeyError, TypeError, ValueError: The document was not made by `take`.
+    Returns:
+        The reason for each program that cannot be read. Its series begin again, at the aggregator's `epoch_ns`.
     """
     epoch_ns = int(document["epoch_ns"])
     finished = [str(name) for name in document["finished"]]
-    members = [_restored_member(item) for item in document["programs"]]
+    members, unreadable = _restored_members(document["programs"])
+    if unreadable:
+        epoch_ns = max(epoch_ns, aggregator.epoch_ns)
     gpus = {
         GpuKey(hostname, uuid, source): GpuEnergy(str(index), int(start_ns), int(active_uj), int(idle_uj))
         for hostname, uuid, source, index, start_ns, active_uj, idle_uj in document.get("energy", [])
@@ -62,6 +67,20 @@ def restore(aggregator: Aggregator, document: Document) -> None:
     aggregator.epoch_ns = epoch_ns
     aggregator.finished.restore(finished)
     aggregator.members = {member.series.key: member for member in members}
+    return unreadable
+
+
+def _restored_members(items: list[Document]) -> tuple[list[ProgramOnGpu], list[str]]:
+    """Return the programs, and the reasons for those that cannot be read; raises if none of them can be."""
+    members, unreadable = [], []
+    for item in items:
+        try:
+            members.append(_restored_member(item))
+        except UNREADABLE as error:
+            unreadable.append(f"{type(error).__name__}: {error}")
+    if unreadable and not members:
+        raise ValueError(f"no program can be read: {unreadable[0]}")
+    return members, unreadable
 
 
 def _member(member: ProgramOnGpu) -> Document:
@@ -96,13 +115,17 @@ def _restored_member(item: Document) -> ProgramOnGpu:
     series.counted = int(item.get("counted", 0))
     series.other_energy_uj = {str(name): int(used_uj) for name, used_uj in item.get("other_energy_uj", {}).items()}
     series.outcomes = {(tunable, state): int(count) for tunable, state, count in item["outcomes"]}
-    ratios = item["measured"].items()
-    series.measured = {str(tunable): float(ratio) for tunable, ratio in ratios if ratio is not None}
+    series.measured = {str(tunable): float(ratio) for tunable, ratio in item["measured"].items() if _is_ratio(ratio)}
     member = ProgramOnGpu(series)
     for restored, stored in ((member.live, item["live"]), (member.ended, item["ended"])):
         for nonce, process in stored.items():
             restored[nonce] = _restored_process(process, kernels)
     return member
+
+
+def _is_ratio(value: Any) -> bool:
+    """Whether a stored ratio can be exposed; until 26 November 2026 a program could report any JSON as its ratio."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= float_info.max
 
 
 def _kernel(kernel: KernelSeries) -> Document:

@@ -273,6 +273,45 @@ def test_a_document_of_another_shape_is_refused_whole(tmp_path: Path) -> None:
     assert aggregator.epoch_ns == 0
 
 
+def stored(directory: Path, document: Any) -> None:
+    body = json.dumps(document).encode()
+    (directory / FILE_NAME).write_bytes(state_module._header(body) + body)
+
+
+@pytest.mark.parametrize("ratio", ["abc", float("nan"), [0.7], pytest.param(10**400, id="401 digits"), None, True])
+def test_a_stored_ratio_that_is_no_number_costs_no_totals(tmp_path: Path, ratio: object) -> None:
+    document = snapshot.take(filled())
+    document["programs"][0]["measured"] = {"tile": ratio, "block": 0.7, "wave": 1}
+    stored(tmp_path, document)
+    file, aggregator = StateFile(tmp_path), Aggregator()
+    assert file.load(aggregator)
+    assert launches(aggregator) == {label("gemm"): 3}
+    (member,) = aggregator.members.values()
+    assert member.series.measured == {"block": 0.7, "wave": 1.0}
+    assert file.refused == 0
+
+
+def test_one_program_that_cannot_be_read_costs_no_other_program_its_totals(tmp_path: Path) -> None:
+    document = snapshot.take(filled())
+    (program,) = document["programs"]
+    spoilt = {**program, "key": ["node1", "GPU-1", "", "other", "", ""], "counters": [["steps", float("inf")]]}
+    document["programs"] = [spoilt, program]
+    stored(tmp_path, document)
+    file, aggregator = StateFile(tmp_path), Aggregator(epoch_ns=7 * SECOND_NS)
+    assert file.load(aggregator)
+    assert launches(aggregator) == {label("gemm"): 3}
+    assert file.refused == 1, "it is counted"
+    assert (tmp_path / FILE_NAME).with_suffix(".refused").exists(), "a person can look at it"
+    assert aggregator.epoch_ns == 7 * SECOND_NS, "the program's series begin again, later than the lost ones"
+
+
+def test_a_number_that_no_total_can_be_does_not_prevent_the_start(tmp_path: Path) -> None:
+    stored(tmp_path, {**snapshot.take(filled()), "epoch_ns": float("inf")})
+    file, aggregator = StateFile(tmp_path), Aggregator()
+    assert not file.load(aggregator)
+    assert file.refused == 1
+
+
 def test_a_snapshot_that_cannot_be_replaced_is_taken_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = StateFile(tmp_path)
     file.save(filled(1))
