@@ -4,13 +4,22 @@ The daemon, `kernelcast replay` and `kernelcast simulate` call `tick`; samples g
 `Tick` to the daemon's `/metrics` and counters.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Final
 
 from kernelcast.columnar import Sample
 from kernelcast.exporter.delivery.publish import SamplePublisher, Tally
 from kernelcast.exporter.totals.aggregate import Aggregator, ProgramSamples
 from kernelcast.exporter.totals.report import Source
+from kernelcast.runtime.logging import get_logger
+from kernelcast.wire.errors import WireError
+
+BAD_VALUES: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, WireError)
+"""Errors of a program's values that passed the checks of their reader; those of a source or of Kafka are others."""
+
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +28,7 @@ class Tick:
 
     Attributes:
         time_ns: Time of its samples, Unix nanoseconds.
-        programs: Published samples of programs.
+        programs: Published samples of programs; without those that cannot be written.
         devices: Published device samples.
         points: Number of sent data points.
         done: Whether all sources have ended, as a replayed trace does; never true for a live source.
@@ -74,10 +83,13 @@ class Pipeline:
         programs = tuple(self._aggregator.samples(now_ns))
         if self._save_state is not None:
             self._save_state(self._aggregator)
+        published = []
         for group in programs:
-            self._publisher.kernels(group)
+            with self._isolated(group.program):
+                self._publisher.kernels(group)
+                published.append(group)
         self._publisher.devices(devices)
-        return Tick(now_ns, programs, devices, self._publisher.points - before, done)
+        return Tick(now_ns, tuple(published), devices, self._publisher.points - before, done)
 
     def tally(self) -> Tally:
         """Sums of received launches and sent messages since the start."""
@@ -95,7 +107,17 @@ class Pipeline:
         for source in self._sources:
             batch = source.poll(now_ns)
             for report in batch.reports:
-                self._aggregator.report(report)
+                with self._isolated(report.process.program):
+                    self._aggregator.report(report)
             devices.extend(batch.samples)
             done = done and batch.done
         return tuple(devices), done
+
+    @contextmanager
+    def _isolated(self, program: str) -> Iterator[None]:
+        """Count and log an error of one program's values, so that it costs no other program the interval."""
+        try:
+            yield
+        except BAD_VALUES as error:
+            self._aggregator.counts.refused += 1
+            _log.error("values of a program cannot be used", program=program, reason=f"{type(error).__name__}: {error}")

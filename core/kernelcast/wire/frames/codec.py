@@ -54,7 +54,7 @@ _Item = TypeVar("_Item")
 
 
 def encode(frame: Frame) -> Iterator[bytes]:
-    """Packets for a frame; `KernelRows`, `VariantRows` and `Names` that are too long become several frames.
+    """Packets for a frame; rows, `Names` and `OutcomesConfirmed` that are too long become several frames.
 
     Raises:
         FrameError: A single item is longer than a frame may be.
@@ -69,6 +69,9 @@ def encode(frame: Frame) -> Iterator[bytes]:
     elif isinstance(frame, Names) and len(frame.names) > 1:
         for half in _halves(frame.names):
             yield from encode(Names(half))
+    elif isinstance(frame, OutcomesConfirmed) and len(frame.event_ids) > 1:
+        for ids in _halves(frame.event_ids):
+            yield from encode(OutcomesConfirmed(ids))
     else:
         raise FrameError(
             f"{type(frame).__name__} frame is {len(body)} bytes; the limit is {MAX_FRAME_BYTES}; "

@@ -10,7 +10,7 @@ from kernelcast.wire.errors import FrameError
 MAX_ID_CHARACTERS: Final = 64
 """Longest event id of an outcome; a UUID has 36."""
 IDS_AT_ONCE: Final = 256
-"""Ids in one frame; it is shorter than 64 KiB."""
+"""Ids in one frame; `encode` makes two of it where JSON needs several bytes for a character."""
 
 
 class ReceivedOutcomes:

@@ -177,11 +177,15 @@ class ProbeSession:
         return next((one for one in self.tunables if matches and one.name == hint.tunable), None)
 
     def queue(self, hint: Hint, now_ns: int) -> bool:
-        """Queue a hint for the program; False if too many packets wait already."""
+        """Queue a hint for the program; False if too many packets wait already, or it is too long for a frame."""
         if len(self._packets) >= self._limits.hints:
             return False
         event = to_event(hint, source="/kernelcast/exporter", time_ns=now_ns)
-        self._packets.extend(encode(HintFrame(event)))
+        try:
+            # It may be longer than the message from Kafka, because it has all fields.
+            self._packets.extend(encode(HintFrame(event)))
+        except FrameError:
+            return False
         self._delivered[hint.key] = hint.hint_id
         return True
 

@@ -37,6 +37,9 @@ MAX_FINISHED: Final = 4_096
 """Names of processes that were dropped from there; a report of one is ignored."""
 MAX_OUTCOME_IDS: Final = 4_096
 """Ids of counted outcomes, as many as may wait for Kafka at one time."""
+MAX_TUNABLE_CHARACTERS: Final = 1_024
+"""Limit of a tunable's name as a label; a space's name has its function and shape. Outcomes of longer ones are relayed
+to Kafka, but have no series."""
 DECISIONS: Final = ("inconclusive", "failed")
 """Decisions that are counted by themselves; their state is `rolled_back`."""
 
@@ -186,7 +189,8 @@ class Aggregator:
         decided = outcome.decision in DECISIONS and outcome.state is OutcomeState.ROLLED_BACK
         key = (outcome.tunable, outcome.decision if decided else outcome.state.value)
         states = len(OutcomeState) + len(DECISIONS)
-        if key not in series.outcomes and len(series.outcomes) >= MAX_TUNABLES * states:
+        is_full = key not in series.outcomes and len(series.outcomes) >= MAX_TUNABLES * states
+        if is_full or len(outcome.tunable) > MAX_TUNABLE_CHARACTERS:
             self.counts.refused += 1
             return
         series.outcomes[key] = series.outcomes.get(key, 0) + 1
