@@ -1,6 +1,7 @@
 """Ended connections, which are closed once the last report and the outcomes of their process are on disk.
 
-A program that sees its connection closed after `Bye` knows that its totals survive a crash of the exporter.
+The totals of a program then survive a crash of the exporter, unless the disk failed or is full, which is counted, or the
+exporter has no state directory.
 """
 
 import contextlib
@@ -74,23 +75,32 @@ class Leaving:
             self.write()
 
     def write(self) -> None:
-        """Write last reports and outcomes of the waiting programs, with one sync for all, and close the connections."""
+        """Write last reports and outcomes of the waiting programs, with one sync for all, and close the connections.
+
+        The connections are closed even if writing fails.
+        """
         leaving, self._connections = self._connections, []
-        confirmed: list[list[str]] = [[] for _ in leaving]
-        if self.final_reports is not None and leaving:
-            with self._lock:
-                file = self.final_reports.append(
-                    Departure(left.session, self._registry.has_ended(left.session, left.peer))
-                    for left in leaving
-                    if left.session is not None and left.session.has_unsaved
-                )
-                confirmed, outcomes_file = self._log_outcomes(leaving)
-            sync(file)
-            sync(outcomes_file)
-            self._next_write = self._clock() + WRITE_INTERVAL_SECONDS
-        for left, ids in zip(leaving, confirmed, strict=True):
-            _confirm(left, ids)
-            left.socket.close()
+        with contextlib.ExitStack() as stack:
+            for left in leaving:
+                stack.callback(left.socket.close)
+            if self.final_reports is not None and leaving:
+                self._next_write = self._clock() + WRITE_INTERVAL_SECONDS
+                for left, ids in zip(leaving, self._stored(self.final_reports, leaving), strict=True):
+                    _confirm(left, ids)
+
+    def _stored(self, final_reports: FinalReports, leaving: list[ProgramConnection]) -> list[list[str]]:
+        """Write and sync reports and outcomes; returns the ids of each program's outcomes that are on disk."""
+        with contextlib.ExitStack() as stack, self._lock:
+            # The lock is released before the stack syncs.
+            file = final_reports.append(
+                Departure(left.session, self._registry.has_ended(left.session, left.peer))
+                for left in leaving
+                if left.session is not None and left.session.has_unsaved
+            )
+            stack.callback(sync, file)
+            confirmed, outcomes_file = self._log_outcomes(leaving)
+            stack.callback(sync, outcomes_file)
+        return confirmed
 
     def _log_outcomes(self, leaving: list[ProgramConnection]) -> tuple[list[list[str]], int | None]:
         """Write the outcomes of programs that Kafka has not acknowledged; returns their ids by program, and a file."""

@@ -52,8 +52,8 @@ class ProbeServer:
     connection broke otherwise may reconnect: its totals continue, they are not added again.
 
     Reports since the last saved state are written to `final_reports` when their connection ends, and the connection is
-    closed after that: a program that sees it closed after `Bye` knows that its totals survive a crash. Outcomes that
-    Kafka has not acknowledged by then are written to `outcome_log`, and confirmed before the connection is closed.
+    closed after that: its totals then survive a crash, unless the disk failed or is full, which is counted. Outcomes
+    that Kafka has not acknowledged by then are written to `outcome_log`, and confirmed before it is closed.
 
     Args:
         path: The socket.
@@ -198,23 +198,27 @@ class ProbeServer:
         self._wake()
         if self._thread.is_alive():
             self._thread.join(STOP_SECONDS)
-        for number in self._places.numbers:
-            self._drop(number)
-        self._leaving.write()
-        if self._socket:
-            self._socket.close()
-        for wake in (self._wake_read, self._wake_write):
-            wake.close()
-        self._selector.close()
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._selector.close)
+            stack.callback(self._wake_read.close)
+            stack.callback(self._wake_write.close)
+            if self._socket:
+                stack.callback(self._socket.close)
+            stack.callback(self._leaving.write)
+            for number in self._places.numbers:
+                self._drop(number)
 
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
                 self._turn()
-            except Exception as error:  # noqa: BLE001  one program's oddity must not silence the others
-                self._counts.errors.inc()
-                _log.warning("probe socket had an error", error=repr(error))
+            except Exception as error:  # noqa: BLE001  an error must not end the thread
+                self._had_error(error)
                 self._stopping.wait(ERROR_PAUSE_SECONDS)
+
+    def _had_error(self, error: Exception) -> None:
+        self._counts.errors.inc()
+        _log.warning("probe socket had an error", error=repr(error))
 
     def _turn(self) -> None:
         for key, events in self._selector.select(self._patience_seconds()):
@@ -311,7 +315,9 @@ class ProbeServer:
             return False
         try:
             refusal = self._take(number, connection, decode(packet))
-        except FrameError as error:
+        except Exception as error:  # noqa: BLE001  an error that one program causes must not delay the others
+            if not isinstance(error, FrameError):
+                self._had_error(error)
             return self._bad_frame(number, connection, error)
         if refusal:
             self._part(number, refusal.reason, refusal.message)
@@ -325,6 +331,8 @@ class ProbeServer:
     def _take(self, number: int, connection: ProgramConnection, frame: Frame) -> RejectedProcess | None:
         with self._lock:
             if isinstance(frame, Hello):
+                if connection.session is not None and frame.nonce != connection.session.process.nonce:
+                    raise FrameError("Hello names another process; open a connection for each process")
                 joined = self._registry.join(frame, connection.peer, number)
                 if isinstance(joined, RejectedProcess):
                     return joined
@@ -340,7 +348,7 @@ class ProbeServer:
                     self._to_send.add(number)
         return None
 
-    def _bad_frame(self, number: int, connection: ProgramConnection, error: FrameError) -> bool:
+    def _bad_frame(self, number: int, connection: ProgramConnection, error: Exception) -> bool:
         self._counts.frames_bad.inc()
         connection.bad_frames += 1
         if connection.bad_frames < self._limits.bad_frames:

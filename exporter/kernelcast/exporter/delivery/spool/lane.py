@@ -12,10 +12,13 @@ from typing import Final
 
 from kernelcast.exporter.delivery.spool.record import SpooledMessage
 from kernelcast.exporter.delivery.spool.segment import SUFFIX, Segment
+from kernelcast.runtime.logging import get_logger
 
 HEAD_FILE: Final = "head"
 _HEAD: Final = struct.Struct("<QI")
 """The number of the first record that Kafka has not confirmed, and the CRC-32 of its eight bytes."""
+
+_log = get_logger(__name__)
 
 
 class Lane:
@@ -180,8 +183,15 @@ class Lane:
         return lost
 
     def tail(self) -> int | None:
-        """Return a second file descriptor of the segment being written, which the caller syncs and closes."""
-        return self._segments[-1].duplicate() if self._segments else None
+        """Return a second file descriptor of the segment being written, which the caller syncs and closes.
+
+        None if there is no segment, or no descriptor is free: the records are then written, but not synced.
+        """
+        try:
+            return self._segments[-1].duplicate() if self._segments else None
+        except OSError as error:
+            _log.warning("records cannot be synced", path=str(self._directory), reason=str(error))
+            return None
 
     def save_head(self) -> None:
         """Write the number of the first unsettled record, if it has changed.
