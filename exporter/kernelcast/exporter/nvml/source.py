@@ -89,10 +89,10 @@ class NvmlSource:
         self._devices: tuple[Device, ...] = ()
 
     def start(self) -> "NvmlSource":
-        """Load NVML and find the GPUs.
+        """Load NVML and find the GPUs, as far as they answer in time.
 
         Raises:
-            DeviceError: There is no driver, or it does not answer.
+            DeviceError: There is no driver.
         """
         self._warn()
         # A program may connect, and claim its GPU, before the first interval.

@@ -1,7 +1,7 @@
 """Ended connections, which are closed once the last report and the outcomes of their process are on disk.
 
-The totals of a program then survive a crash of the exporter, unless the disk failed or is full, which is counted, or the
-exporter has no state directory.
+The totals of a program then survive a crash of the exporter, unless the disk failed or is full, which is counted, or
+the exporter has no state directory.
 """
 
 import contextlib

@@ -22,9 +22,13 @@ class CallBoard:
 
     def __init__(self, file: int | None = None) -> None:
         self.file = os.memfd_create("nvml-call") if file is None else file
-        if file is None:
-            os.ftruncate(self.file, BOARD_BYTES)
-        self._page = mmap.mmap(self.file, BOARD_BYTES)
+        try:
+            if file is None:
+                os.ftruncate(self.file, BOARD_BYTES)
+            self._page = mmap.mmap(self.file, BOARD_BYTES)
+        except OSError:
+            os.close(self.file)
+            raise
 
     @property
     def call(self) -> str:

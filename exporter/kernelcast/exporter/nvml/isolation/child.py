@@ -31,6 +31,9 @@ class WorkerProcess:
         nvml: `MODULE` or `MODULE:FUNCTION`, and the function's arguments; see `worker.load`.
         options: The sampler's options.
 
+    Raises:
+        OSError: No process can be started, or no memory shared with it.
+
     Attributes:
         pid: Process id.
         started: Time of its start, monotonic seconds.
@@ -43,13 +46,17 @@ class WorkerProcess:
         self.is_ready = False
         # The package, or a test's double of pynvml, may be on our own search path only.
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", WORKER, str(self._board.file), *nvml],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=environment,
-            pass_fds=[self._board.file],
-        )
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", WORKER, str(self._board.file), *nvml],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=environment,
+                pass_fds=[self._board.file],
+            )
+        except OSError:
+            self._board.close()
+            raise
         assert self._process.stdin is not None  # noqa: S101  as was asked for
         assert self._process.stdout is not None  # noqa: S101
         self.pid = self._process.pid

@@ -1,4 +1,4 @@
-"""Samples GPUs in a process of its own: a call of NVML that hangs or crashes costs readings, never the exporter."""
+"""Samples GPUs in a process of its own: a call of NVML that hangs or crashes costs readings; the exporter goes on."""
 
 import time
 from collections.abc import Sequence
@@ -31,8 +31,9 @@ _log = get_logger(__name__)
 class IsolatedSampler:
     """A `Sampler` in another process, which is replaced when it hangs, crashes, or has lost its driver.
 
-    Only the daemon's thread uses it. No call waits longer than `timeout_seconds`. A process that is replaced is killed;
-    one that cannot be killed is kept in `_replaced` and reaped when it ends.
+    Only the daemon's thread uses it. No call waits longer than `timeout_seconds` and `END_SECONDS`; `close` waits twice
+    `STOP_SECONDS`. A process that is replaced is killed; one that cannot be killed is kept in `_replaced` and reaped
+    when it ends.
 
     Args:
         options: The sampler's options.
@@ -68,12 +69,16 @@ class IsolatedSampler:
     def start(self) -> Self:
         """Start the process; without a driver, `sample` starts a new one later, at growing intervals.
 
+        A driver that does not answer in time raises nothing, because it may wake its GPUs first; `sample` waits for it.
+
         Raises:
-            DeviceError: There is no driver, or it does not answer.
+            DeviceError: There is no driver, or no process can be started.
         """
-        self._ensure_started(time.monotonic() + self.timeout_seconds)
+        child = self._ensure_started(time.monotonic() + self.timeout_seconds)
         if self.trouble:
             raise DeviceError(self.trouble)
+        if child is not None and not child.is_ready:
+            _log.warning("NVML has not answered yet", timeout_seconds=self.timeout_seconds)
         return self
 
     def found(self) -> tuple[GpuReading, ...]:
@@ -113,10 +118,13 @@ class IsolatedSampler:
             self._child.stop()
             self._replaced.append((self._child, 0.0))
             self._child = None
+        deadline = time.monotonic() + STOP_SECONDS
         for child, _ in self._replaced:
-            if not child.wait(STOP_SECONDS):
+            if not child.wait(max(0.0, deadline - time.monotonic())):
                 child.kill()
-                child.wait(STOP_SECONDS)
+        deadline = time.monotonic() + STOP_SECONDS
+        for child, _ in self._replaced:
+            child.wait(max(0.0, deadline - time.monotonic()))
             child.close()
         self._replaced.clear()
 
@@ -127,7 +135,13 @@ class IsolatedSampler:
             if now < self._retry_at or len(self._replaced) >= MAX_HUNG:
                 return None
             self._listed = self._list()
-            self._child, self.starts = WorkerProcess(self._nvml, self._options), self.starts + 1
+            try:
+                self._child = WorkerProcess(self._nvml, self._options)
+            except OSError as error:
+                self._unusable(f"NVML's process cannot be started: {error}; see the limits of processes and files")
+                self._retry_later()
+                return None
+            self.starts += 1
         elif not self._child.is_ready:
             deadline = now
         if not self._child.is_ready:
@@ -145,9 +159,7 @@ class IsolatedSampler:
             if time.monotonic() - child.started > START_SECONDS:
                 self._hung(child)
         elif "error" in answer:
-            if answer["error"] != self.trouble:
-                _log.info("no GPU metrics", reason=answer["error"])
-            self.trouble = answer["error"]
+            self._unusable(answer["error"])
             self._replace(child)
         else:
             self.trouble, child.is_ready = "", True
@@ -188,12 +200,20 @@ class IsolatedSampler:
     def _replace(self, child: WorkerProcess) -> None:
         """Stop a process, and allow a new one after the wait."""
         child.stop()
-        now = time.monotonic()
-        self._replaced.append((child, now + STOP_SECONDS))
+        self._replaced.append((child, time.monotonic() + STOP_SECONDS))
         self._child = None
-        self._retry_at = now + self._wait_seconds
-        self._wait_seconds = min(self._wait_seconds * 2, LONGEST_RETRY_SECONDS)
+        self._retry_later()
         self._reap()
+
+    def _retry_later(self) -> None:
+        """Allow a new process after the wait, which doubles."""
+        self._retry_at = time.monotonic() + self._wait_seconds
+        self._wait_seconds = min(self._wait_seconds * 2, LONGEST_RETRY_SECONDS)
+
+    def _unusable(self, reason: str) -> None:
+        if reason != self.trouble:
+            _log.info("no GPU metrics", reason=reason)
+        self.trouble = reason
 
     def _reap(self) -> None:
         """Close replaced processes that have ended, and kill those that have not ended in time."""
