@@ -66,21 +66,21 @@ _ERROR_FIELDS: Final = MappingProxyType(
 """By field, the value of the label `error`."""
 _COUNTER_FIELDS: Final = (*_TRAFFIC_FIELDS, *_ERROR_FIELDS)
 
-_Value = tuple[str, int]
+_LinkField = tuple[str, int]
 """A field's name without its prefix, and a link."""
 
 
 @dataclass(slots=True)
-class _Known:
-    """Links of one GPU, as far as known.
+class _LinkSupport:
+    """Number of links of one GPU, and the fields that it does not support.
 
     Attributes:
-        links: How many it has.
-        unsupported: Fields that it does not support; they are not asked for again.
+        links: The number.
+        unsupported: The fields, which are not asked for again.
     """
 
     links: int
-    unsupported: set[_Value] = field(default_factory=set)
+    unsupported: set[_LinkField] = field(default_factory=set)
 
 
 class NvLinks:
@@ -100,7 +100,7 @@ class NvLinks:
         self._codes = codes
         self._failed = failed
         self.wanted = OFF
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _LinkSupport] = {}
 
     def outdate(self) -> None:
         """Ask each GPU again for its number of links and its supported fields."""
@@ -114,20 +114,25 @@ class NvLinks:
         """
         if self.wanted == OFF or gpu.gi_id:
             return ()
-        known = self._known.get(gpu.uuid)
+        known = self._known.get(gpu.uuid) or self._asked_for_links(gpu)
         if known is None:
-            known = self._known[gpu.uuid] = _Known(self._link_count(gpu))
+            return ()
         names = (_STATE_FIELD, *_COUNTER_FIELDS) if self.wanted == ALL else (_STATE_FIELD,)
         asked = [(name, link) for link in range(known.links) for name in names]
         values = dict(self._values(gpu, [one for one in asked if one not in known.unsupported], known))
         return tuple(self._reading(gpu, link, values) for link in range(known.links))
 
-    def _link_count(self, gpu: Gpu) -> int:
-        known = _Known(1)
-        found = dict(self._values(gpu, [("LINK_COUNT", 0)], known))
-        return min(found.get(("LINK_COUNT", 0), 0), MAX_LINKS)
+    def _asked_for_links(self, gpu: Gpu) -> _LinkSupport | None:
+        """Return the number of links as NVML answers; None after an error, so that it is asked again."""
+        question, answer = ("LINK_COUNT", 0), _LinkSupport(0)
+        found = dict(self._values(gpu, [question], answer))
+        if question in found or question in answer.unsupported:
+            answer.links = min(found.get(question, 0), MAX_LINKS)
+            self._known[gpu.uuid] = answer
+            return answer
+        return None
 
-    def _values(self, gpu: Gpu, asked: Sequence[_Value], known: _Known) -> Iterator[tuple[_Value, int]]:
+    def _values(self, gpu: Gpu, asked: Sequence[_LinkField], known: _LinkSupport) -> Iterator[tuple[_LinkField, int]]:
         """The values that the GPU gives; unsupported fields are noted."""
         for first in range(0, len(asked), VALUES_PER_CALL):
             batch = asked[first : first + VALUES_PER_CALL]
@@ -136,6 +141,7 @@ class NvLinks:
                 answers = self._nvml.nvmlDeviceGetFieldValues(gpu.handle, ids)
             except self._nvml.NVMLError as error:
                 self._refused(LINKS_CALL, error)
+                known.unsupported.update(batch if self._codes.expected(error.value) else ())
                 continue
             for one, answer in zip(batch, answers, strict=True):
                 code = answer.nvmlReturn
@@ -146,7 +152,7 @@ class NvLinks:
                 else:
                     self._refused(LINKS_CALL, self._nvml.NVMLError(code))
 
-    def _reading(self, gpu: Gpu, link: int, values: dict[_Value, int]) -> LinkReading:
+    def _reading(self, gpu: Gpu, link: int, values: dict[_LinkField, int]) -> LinkReading:
         traffic: dict[str, int] = {}
         for name, what in _TRAFFIC_FIELDS.items():
             if (name, link) in values:

@@ -135,6 +135,42 @@ def test_unsupported_calls_are_made_once_and_again_when_gpus_are_listed() -> Non
     assert sum(asked) >= later + 2 * (19 - 5)
 
 
+@pytest.mark.parametrize("whole", [True, False], ids=["the call", "the field"])
+def test_an_error_at_the_question_for_the_number_of_links_is_no_answer(whole: bool) -> None:  # noqa: FBT001
+    nvml = playing(double.node(linked(UP, UP)))
+    made, original = source(nvml), nvml.nvmlDeviceGetFieldValues
+    count = f"nvmlDeviceGetFieldValues:{pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT}:0"
+    right, timeout = nvml.answers["0"][count], {"error": pynvml.NVML_ERROR_TIMEOUT}
+
+    def late(_handle: Any, _ids: Any) -> Any:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_TIMEOUT)
+
+    if whole:
+        nvml.nvmlDeviceGetFieldValues = late  # type: ignore[assignment,method-assign]
+    else:
+        nvml.answers["0"][count] = timeout
+    assert rows(made.poll(NOW_NS).samples, "kernelcast_gpu_nvlink_up") == {}
+    nvml.answers["0"][count] = right
+    nvml.nvmlDeviceGetFieldValues = original  # type: ignore[method-assign]
+    assert rows(made.poll(NOW_NS + SECOND_NS).samples, "kernelcast_gpu_nvlink_up") == {("0",): 1, ("1",): 1}
+
+
+def test_a_gpu_without_the_call_for_links_is_asked_once_until_gpus_are_listed_again() -> None:
+    nvml = playing(double.node(gpu()))
+    made, asked = source(nvml, STATE), []
+
+    def unsupported(_handle: Any, ids: Any) -> Any:
+        asked.append(ids)
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+
+    made.poll(NOW_NS)
+    nvml.nvmlDeviceGetFieldValues = unsupported  # type: ignore[assignment,method-assign]
+    made.poll(NOW_NS + RELIST_NS)
+    before = len([ids for ids in asked if ids == [(pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT, 0)]])
+    made.poll(NOW_NS + RELIST_NS + SECOND_NS)
+    assert before == len([ids for ids in asked if ids == [(pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT, 0)]]) == 1
+
+
 def test_the_number_of_links_and_of_values_in_a_call_is_bounded() -> None:
     nvml = playing(double.node(linked(*[UP] * 60)))
     made, sizes = source(nvml), []
