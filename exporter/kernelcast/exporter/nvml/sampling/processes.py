@@ -16,12 +16,13 @@ from kernelcast.exporter.nvml.sampling.reading import ProcessUse
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
 
 MAX_PROCESSES: Final = 64
-"""Processes with series of their own on a GPU or instance, by memory; the rest is summed."""
+"""Processes of one GPU or MIG instance with series of their own, largest memory first; the rest is summed."""
 OTHER: Final = "other"
 OTHER_PID: Final = 0
 """The pid of that sum."""
 PERIOD_NS: Final = NANOSECONDS_PER_SECOND
-"""NVML's longest sampling period: a process without a sample in it was idle. Within it, the last answer is kept."""
+"""NVML samples at least this often: a process without a newer sample was idle. NVML is not asked again earlier."""
+NANOSECONDS_PER_MICROSECOND: Final = 1000
 LONGEST_NAME: Final = 64
 FULL_PERCENT: Final = 100
 KINDS: Final = tuple(zip(("mps", "compute", "graphics"), fields.PROCESS_CALLS, strict=True))
@@ -31,7 +32,7 @@ Shares = tuple[int | None, int | None, int | None, int | None]
 """Percent: kernels, memory, encoder, decoder; None where NVML gives none."""
 IDLE: Final[Shares] = (0, 0, 0, 0)
 UNKNOWN: Final[Shares] = (None, None, None, None)
-Held = tuple[str, int | None]
+KindAndMemory = tuple[str, int | None]
 """A process's kind, and its memory in bytes."""
 
 
@@ -41,7 +42,7 @@ class Utilization:
 
     Attributes:
         asked_ns: When it was asked, Unix nanoseconds.
-        seen_us: Time of the newest sample on NVML's clock, microseconds; NVML is asked for later samples only.
+        seen_us: Time of the newest sample, Unix microseconds; NVML is asked for later samples only.
         shares: Shares by pid; an absent process was idle.
     """
 
@@ -61,7 +62,7 @@ class Processes:
         name_of: Names of processes by pid, for a recording; without it they are read from `proc`.
 
     Attributes:
-        with_names: Whether names are read there.
+        with_names: Whether names are read from `proc`; can be changed.
     """
 
     def __init__(
@@ -83,17 +84,17 @@ class Processes:
         self._names: dict[tuple[str, str], dict[int, str]] = {}
 
     def read(self, gpu: Gpu, now_ns: int) -> tuple[ProcessUse, ...]:
-        """Processes of a GPU; those of a divided one are listed by its instances.
+        """Return the processes of a GPU or MIG instance. A GPU in MIG mode has none; its instances have them.
 
         Raises:
             LostGpuError: The GPU is gone.
         """
         if gpu.mig_mode and not gpu.gi_id:
             return ()
-        found: dict[int, Held] = {}
+        found: dict[int, KindAndMemory] = {}
         for handle in gpu.mig_handles or (gpu.handle,):
             for kind, call in KINDS:
-                for one in self._asked(call, handle):
+                for one in self._running_processes(call, handle):
                     held = (kind, one.usedGpuMemory)
                     found[one.pid] = _joined(found[one.pid], held) if one.pid in found else held
         shares = self._shares(gpu, now_ns) if found and not gpu.gi_id else None
@@ -104,7 +105,7 @@ class Processes:
             for pid in ranked
         )
 
-    def _asked(self, call: str, handle: Any) -> Iterable[Any]:
+    def _running_processes(self, call: str, handle: Any) -> Iterable[Any]:
         try:
             processes: Iterable[Any] = getattr(self._nvml, call)(handle)
         except self._nvml.NVMLError as error:
@@ -117,6 +118,9 @@ class Processes:
         answer = self._last_answers.setdefault(gpu.uuid, Utilization(asked_ns=now_ns - PERIOD_NS))
         if 0 <= now_ns - answer.asked_ns < PERIOD_NS:
             return answer.shares
+        if answer.seen_us > now_ns // NANOSECONDS_PER_MICROSECOND:
+            # The clock was set back: NVML would have nothing newer, and every process would seem idle.
+            answer.seen_us = 0
         try:
             samples = self._nvml.nvmlDeviceGetProcessUtilization(gpu.handle, answer.seen_us)
         except self._nvml.NVMLError as error:
@@ -126,11 +130,11 @@ class Processes:
             samples = []
         answer.asked_ns, answer.shares = now_ns, {}
         for one in sorted(samples, key=lambda sample: int(sample.timeStamp)):
-            answer.seen_us = max(answer.seen_us, one.timeStamp)
             shares = (one.smUtil, one.memUtil, one.encUtil, one.decUtil)
             # Some driver versions also return entries that they have not filled, with pid 0 or shares above 100.
             if one.pid and max(shares) <= FULL_PERCENT:
                 answer.shares[one.pid] = shares
+                answer.seen_us = max(answer.seen_us, one.timeStamp)
         return answer.shares
 
     def _named(self, gpu: Gpu, pids: list[int]) -> Mapping[int, str]:
@@ -156,7 +160,7 @@ class Processes:
             raise LostGpuError
 
 
-def _joined(one: Held, other: Held) -> Held:
+def _joined(one: KindAndMemory, other: KindAndMemory) -> KindAndMemory:
     """Merge a process that is in two lists with the same memory, or on two compute instances with a memory each."""
     return (one[0], _sum((one[1], other[1]))) if one[0] == other[0] else one
 

@@ -90,6 +90,7 @@ class Sampler:
         self._open = False
         self._expected = 0
         self._relist_at_ns = 0
+        self._sampled_ns = 0
         self._retry = False
         self._wait_ns = FIRST_RETRY_NS
         self.change(options or SamplerOptions())
@@ -126,8 +127,9 @@ class Sampler:
 
     def sample(self, time_ns: int) -> NodeReading:
         """Read every GPU; errors of NVML are in the reading, never raised. `time_ns` becomes the reading's time."""
-        if time_ns >= self._relist_at_ns:
+        if time_ns >= self._relist_at_ns or time_ns < self._sampled_ns:  # the clock was set back
             self._relist(time_ns)
+        self._sampled_ns = time_ns
         self._peers = self._peer_status.read(self._gpus) if P2P_STATUS.otlp_name in self._wanted else {}
         gpus = tuple(self._read(gpu, time_ns) for gpu in list(self._gpus))
         present = {gpu.uuid for gpu in self._gpus}

@@ -81,6 +81,23 @@ def test_the_newest_sample_counts_and_only_samples_since_the_last_look() -> None
     assert [use.sm_percent for use in read.uses(12)] == [30]
 
 
+def test_a_clock_that_is_set_back_makes_no_busy_process_idle() -> None:
+    read = reading(nvmlDeviceGetComputeRunningProcesses=[process(7)])
+    for second in (7_200, 3_600, 3_610, 3_620):
+        read.nvml.answers["0"]["nvmlDeviceGetProcessUtilization"] = [share(7, 90, at_us=second * 1_000_000)]
+        assert [use.sm_percent for use in read.uses(second)] == [90], second
+
+
+def test_a_slot_that_the_driver_has_not_filled_hides_no_later_sample() -> None:
+    read = reading(
+        nvmlDeviceGetComputeRunningProcesses=[process(7)],
+        nvmlDeviceGetProcessUtilization=[share(7, 50, at_us=1), share(0, 0, at_us=2**63), share(8, 101, at_us=2**63)],
+    )
+    assert [use.sm_percent for use in read.uses(10)] == [50]
+    read.nvml.answers["0"]["nvmlDeviceGetProcessUtilization"] = [share(7, 60, at_us=11_000_000)]
+    assert [use.sm_percent for use in read.uses(12)] == [60]
+
+
 def test_the_last_answer_is_used_until_the_driver_samples_again() -> None:
     read = reading(nvmlDeviceGetComputeRunningProcesses=[process(7)], nvmlDeviceGetProcessUtilization=[share(7, 90)])
     assert [use.sm_percent for use in read.uses(10)] == [90]
