@@ -189,7 +189,9 @@ def _fleet(settings: SimulateSettings, simulation: SimulationSettings) -> Simula
             )
         start_ns = time.time_ns() - math.ceil(duration_seconds * NANOSECONDS_PER_SECOND)
         return SimulatedFleet(simulation, start_ns=start_ns, duration_seconds=duration_seconds)
-    return SimulatedFleet(simulation, start_ns=time.time_ns(), speed=settings.speed, duration_seconds=duration_seconds)
+    fleet = SimulatedFleet(simulation, start_ns=time.time_ns(), speed=settings.speed, duration_seconds=duration_seconds)
+    fleet.longest_poll_seconds = settings.interval_seconds
+    return fleet
 
 
 def _past(fleet: SimulatedFleet, settings: SimulateSettings, shutdown: Shutdown) -> Iterator[int]:

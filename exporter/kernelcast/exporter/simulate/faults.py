@@ -133,7 +133,7 @@ BACKGROUNDS: Final[Mapping[str, FaultKind]] = {
     PREALLOCATED_MEMORY: FaultKind(
         "memory is nearly full from the beginning, and flat",
         gpu=ALL,
-        parameters={"share": FaultParameter(0.95, 0.0, 1.0, "of the memory")},
+        parameters={"share": FaultParameter(0.95, 0.01, 0.99, "of the memory")},
     ),
     DIURNAL_HEAT: FaultKind(
         "the room is warmer by day",

@@ -2,6 +2,8 @@
 
 import hashlib
 import math
+import time
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -22,6 +24,7 @@ from kernelcast.exporter.simulate.program import USUAL_BUSY_RATIO, FloatArray, P
 from kernelcast.exporter.simulate.truth import FaultReading, Truth
 from kernelcast.exporter.simulate.workload import Step, Workload
 from kernelcast.exporter.totals.report import ProcessReport, SourceBatch
+from kernelcast.runtime.logging import get_logger
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
 from kernelcast.wire.identity import SIMULATED, Device
 from kernelcast.wire.kernels import label
@@ -34,11 +37,16 @@ BUSY_QUEUE_FACTOR: Final = 8.0
 COLLECTIVE_BYTES_PER_NS: Final = 300.0
 """Bytes a nanosecond that a collective sends, its wait for peers left out: two thirds of all NVLinks' 450 GB/s."""
 
+_log = get_logger(__name__)
+
 
 class SimulatedFleet:
-    """Simulates in fixed steps up to each poll, so the result depends on seed and time, not on the polls.
+    """Simulates in fixed steps up to each poll, so a sample depends on seed and time, not on the polls.
 
     `replay.run.publish` polls it, on one thread. A node runs one program, whose ranks are the processes on its GPUs.
+
+    Attributes:
+        longest_poll_seconds: Real time after which `poll` returns what there is; can be changed.
     """
 
     def __init__(
@@ -49,6 +57,7 @@ class SimulatedFleet:
         speed: float = 1.0,
         duration_seconds: float = math.inf,
         name: str = "sim",
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """Prepare the fleet, in its steady state at the usual load.
 
@@ -58,9 +67,12 @@ class SimulatedFleet:
             speed: Simulated seconds in one second.
             duration_seconds: Length in simulated time.
             name: Nodes are called `<name>-node-0` and so on, programs `<name>-train-0`.
+            monotonic: Monotonic seconds.
         """
         self.settings = settings
         self.start_ns, self._speed, self._duration_seconds = start_ns, speed, duration_seconds
+        self._monotonic = monotonic
+        self.longest_poll_seconds = math.inf
         self._random = np.random.default_rng(settings.seed)
         self._gpus = Gpus(settings.count, self._random)
         self._bad = _bad_kernels(settings)
@@ -76,7 +88,7 @@ class SimulatedFleet:
         self._truth = Truth(settings)
         self._ended: list[ProcessReport] = []
         self._steps = 0
-        self._done = False
+        self._done = self._is_behind = False
         self._warm_up()
 
     @property
@@ -90,16 +102,15 @@ class SimulatedFleet:
         return self._duration_seconds
 
     def poll(self, now_ns: int) -> SourceBatch:
-        """Simulate up to `now_ns`; an empty batch if no step is due."""
+        """Simulate up to `now_ns`, or less if that takes too long; an empty batch if no step is due."""
         if self._done:
             return SourceBatch(done=True)
         elapsed = (now_ns - self.start_ns) * self._speed / NANOSECONDS_PER_SECOND
         wanted = math.floor(min(elapsed, self._duration_seconds) / self.settings.step_seconds)
-        self._done = elapsed >= self._duration_seconds
-        if wanted <= self._steps and not self._done:
+        if wanted <= self._steps and elapsed < self._duration_seconds:
             return SourceBatch()
-        while self._steps < wanted:
-            self._advance()
+        self._advance_to(wanted)
+        self._done = elapsed >= self._duration_seconds and not self._is_behind
         time_ns = self.when_ns(self.position_seconds)
         lost = self._health.lost.tolist()
         now = tuple(self._report(gpu, final=self._done) for gpu in range(self.settings.count) if not lost[gpu])
@@ -117,6 +128,18 @@ class SimulatedFleet:
     def when_ns(self, seconds: float) -> int:
         """From simulated seconds to the real time at which they are reached, Unix nanoseconds, rounded down."""
         return self.start_ns + math.floor(seconds / self._speed * NANOSECONDS_PER_SECOND)
+
+    def _advance_to(self, wanted: int) -> None:
+        """Simulate until a step, as far as one poll may take."""
+        began, before = self._monotonic(), self._steps
+        took_seconds = 0.0
+        while self._steps < wanted and took_seconds < self.longest_poll_seconds:
+            self._advance()
+            took_seconds = self._monotonic() - began
+        was_behind, self._is_behind = self._is_behind, self._steps < wanted
+        if self._is_behind and not was_behind:
+            possible = (self._steps - before) * self.settings.step_seconds / took_seconds
+            _log.warning("this machine cannot simulate as fast as asked", speed=self._speed, possible=round(possible))
 
     def _advance(self) -> None:
         seconds = self.settings.step_seconds
@@ -179,7 +202,8 @@ class SimulatedFleet:
         )
 
     def _begin_faults(self, since: float, until: float) -> None:
-        """Begin the faults of this step: their XIDs, and the programs that end with them."""
+        """Begin the faults of this step: their XIDs, and the programs that end with them, each once."""
+        ended: dict[int, float] = {}
         for fault, gpu in starting(self.settings, since, until):
             self._health.begin(fault, gpu, self.when_ns(until))
             self._versions[gpu] += fault.kind == faults.DEPLOY
@@ -187,7 +211,9 @@ class SimulatedFleet:
                 # The ranks of a job end together where one of them loses its GPU.
                 job = np.flatnonzero(self.settings.nodes_of(fault)).tolist() if fault.kind == XID_79 else [gpu]
                 for rank in job:
-                    self._restart(rank, fault.start_seconds)
+                    ended.setdefault(rank, fault.start_seconds)
+        for rank, seconds in ended.items():
+            self._restart(rank, seconds)
 
     def _restart(self, gpu: int, seconds: float) -> None:
         """One process ends, its totals stay; another begins at 0."""

@@ -1,0 +1,58 @@
+"""A simulation at its limits: more speed than the machine has, full memory, and a fault of a whole node."""
+
+import pytest
+import structlog
+from tests.unit.exporter.simulate.test_simulate_fleet import SECOND, START, Watched
+
+from kernelcast.exporter.simulate import BACKGROUNDS, FAULTS, SimulatedFleet, SimulationSettings, fleet, parse
+from kernelcast.exporter.simulate.command import SimulateSettings
+from kernelcast.runtime.settings.service import load
+from kernelcast.wire.errors import ConfigurationError
+
+
+def test_a_speed_that_the_machine_cannot_compute_bounds_each_poll_and_is_reported_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seconds = iter(range(1_000))  # each step takes a second
+    simulated = SimulatedFleet(
+        SimulationSettings(gpus=1, kernels=1),
+        start_ns=START,
+        speed=1e6,
+        duration_seconds=40.0,
+        monotonic=lambda: float(next(seconds)),
+    )
+    simulated.longest_poll_seconds = 10.0
+    with structlog.testing.capture_logs() as lines:
+        monkeypatch.setattr(fleet, "_log", structlog.get_logger())
+        batches = [simulated.poll(START + second * SECOND) for second in (1, 2, 3, 4)]
+    assert [batch.done for batch in batches] == [False, False, False, True]
+    assert all(batch.reports for batch in batches), "what there is so far is published"
+    assert simulated.position_seconds == 40
+    assert [line["event"] for line in lines] == ["this machine cannot simulate as fast as asked"]
+
+
+@pytest.mark.parametrize("speed", ["1e308", "1e7"])
+def test_a_speed_beyond_any_machine_is_refused(speed: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"speed.*or max"):
+        load("simulate", SimulateSettings, path=None, flags={"speed": speed}, environ={})
+
+
+def test_memory_that_is_nearly_full_from_the_beginning_restarts_no_program() -> None:
+    watched = Watched("preallocated-memory:share=0.99")
+    assert len({report.process.nonce for batch in watched.batches for report in batch.reports}) == 4
+
+
+@pytest.mark.parametrize("share", ["0", "1"])
+def test_a_share_of_memory_that_no_program_can_hold_is_refused(share: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"0\.01 to 0\.99"):
+        parse(f"preallocated-memory:share={share}", BACKGROUNDS, option="--background")
+
+
+@pytest.mark.parametrize(
+    ("fault", "nodes", "gpus"), [("xid-79:gpu=all,start=3s", 1, 8), ("xid-79:node=all,gpu=0,start=3s", 4, 2)]
+)
+def test_ranks_that_end_together_end_once(fault: str, nodes: int, gpus: int) -> None:
+    settings = SimulationSettings(nodes=nodes, gpus=gpus, kernels=2, faults=(parse(fault, FAULTS, option="--fault"),))
+    simulated = SimulatedFleet(settings, start_ns=START)
+    batches = [simulated.poll(START + second * SECOND) for second in range(1, 6)]
+    assert sum(report.final for batch in batches for report in batch.reports) == nodes * gpus
