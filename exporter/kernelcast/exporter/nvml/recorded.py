@@ -114,13 +114,13 @@ class RecordedNvml:
             self._events.put(event)
 
     def nvmlInit(self) -> None:  # noqa: N802  pynvml's name
-        """Begin."""
+        """Initialise NVML."""
         self._advance()
         self._before("nvmlInit", NODE)
         self.opened += 1
 
     def nvmlShutdown(self) -> None:  # noqa: N802  pynvml's name
-        """End."""
+        """Shut NVML down."""
         if not self.opened:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_UNINITIALIZED)
         self.opened -= 1
@@ -131,7 +131,7 @@ class RecordedNvml:
         return name if isinstance(name, str) else ""
 
     def nvmlDeviceGetHandleByIndex(self, index: int) -> Handle:  # noqa: N802  pynvml's name
-        """A GPU."""
+        """Return the handle of a GPU."""
         return self._handle("nvmlDeviceGetHandleByIndex", str(index))
 
     def nvmlDeviceGetMigDeviceHandleByIndex(self, gpu: Handle, index: int) -> Handle:  # noqa: N802  pynvml's name
@@ -166,7 +166,7 @@ class RecordedNvml:
         return newer
 
     def nvmlGpmSampleAlloc(self) -> Any:  # noqa: N802  pynvml's name
-        """Memory for one look at the counters."""
+        """Allocate a GPM sample."""
         self._before("nvmlGpmSampleAlloc", NODE)
         memory = ctypes.create_string_buffer(8)
         sample = ctypes.cast(memory, pynvml.c_nvmlGpmSample_t)
@@ -174,16 +174,16 @@ class RecordedNvml:
         return sample
 
     def nvmlGpmSampleFree(self, sample: Any) -> None:  # noqa: N802  pynvml's name
-        """Give it back."""
+        """Free a GPM sample."""
         if self.gpm_samples.pop(_address(sample), None) is None:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
 
     def nvmlGpmSampleGet(self, gpu: Handle, sample: Any) -> Any:  # noqa: N802  pynvml's name
-        """Look at a GPU's counters."""
+        """Take a GPM sample of a GPU."""
         return self._take_gpm_sample("nvmlGpmSampleGet", gpu, gpu.owner, sample)
 
     def nvmlGpmMigSampleGet(self, gpu: Handle, instance: int, sample: Any) -> Any:  # noqa: N802  pynvml's name
-        """Look at the counters of one GPU instance."""
+        """Take a GPM sample of a GPU instance."""
         return self._take_gpm_sample("nvmlGpmMigSampleGet", gpu, gpm_owner(gpu.owner, instance), sample)
 
     def nvmlGpmMetricsGet(self, asked: Any) -> Any:  # noqa: N802  pynvml's name
@@ -228,7 +228,7 @@ class RecordedNvml:
         )
 
     def nvmlEventSetFree(self, _events: object) -> None:  # noqa: N802  pynvml's name
-        """Unsubscribe."""
+        """Stop reporting events."""
         self._watched.clear()
 
     def _take_gpm_sample(self, call: str, gpu: Handle, owner: str, sample: Any) -> Any:
@@ -242,6 +242,9 @@ class RecordedNvml:
         self._before(call, owner)
         if owner not in self.answers:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
+        ended = self.answers[owner].get(call)
+        if ended is not None:
+            raise pynvml.NVMLError(ended[ERROR])
         return Handle(owner)
 
     def _call(self, name: str, *arguments: Any, **_named: Any) -> Any:
@@ -284,16 +287,20 @@ class RecordedNvml:
         if turn and not self._loop:
             self.driver = False
             return
+        # A round is one pass over the recording; it begins without the answers of the last one.
+        answers = self.answers
         if turn != self._round:
-            self._round, self._next = turn, 0
+            self._round, self._next, answers = turn, 0, {}
         moments = self._recording.moments
         while self._next < len(moments) and moments[self._next].at_ns <= at_ns:
             moment = moments[self._next]
             for owner, calls in moment.changed.items():
-                self.answers.setdefault(owner, {}).update(calls)
+                answers.setdefault(owner, {}).update(calls)
             for event in moment.events:
                 self.emit(event)
             self._next += 1
+        # The other thread sees the old answers or the new ones, never a part.
+        self.answers = answers
 
 
 def open_recording(path: str) -> RecordedNvml:

@@ -58,13 +58,12 @@ class NotingNvml:
         return partial(self._noted, name, theirs)
 
     def nvmlDeviceGetHandleByIndex(self, index: int) -> Any:  # noqa: N802  pynvml's name
-        """A GPU, known by its index from now on."""
-        return self._named(self._nvml.nvmlDeviceGetHandleByIndex(index), str(index))
+        """Return the handle of a GPU, known by its index from now on."""
+        return self._handle("nvmlDeviceGetHandleByIndex", str(index), index)
 
     def nvmlDeviceGetMigDeviceHandleByIndex(self, gpu: Any, index: int) -> Any:  # noqa: N802  pynvml's name
-        """A compute instance, known by its GPU and its index from now on."""
-        handle = self._nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, index)
-        return self._named(handle, f"{self._owner(gpu)}/{index}")
+        """Return the handle of a compute instance, known by its GPU and its index from now on."""
+        return self._handle("nvmlDeviceGetMigDeviceHandleByIndex", f"{self._owner(gpu)}/{index}", gpu, index)
 
     def nvmlDeviceGetFieldValues(self, gpu: Any, fields: Any) -> Any:  # noqa: N802  pynvml's name
         """Call NVML, and record each field."""
@@ -120,9 +119,18 @@ class NotingNvml:
         own[call] = plain(answer)
         return answer
 
-    def _named(self, handle: Any, owner: str) -> Any:
+    def _handle(self, call: str, owner: str, *arguments: Any) -> Any:
+        """Return a handle; the end of a known owner is recorded as the call's error, and its return as null."""
+        try:
+            handle = getattr(self._nvml, call)(*arguments)
+        except self._nvml.NVMLError as error:
+            if owner in self.answers:
+                self.answers[owner][call] = {ERROR: error.value}
+            raise
         self._owners[_address(handle)] = owner
-        self.answers.setdefault(owner, {})
+        own = self.answers.setdefault(owner, {})
+        if call in own:
+            own[call] = None
         return handle
 
     def _owner(self, handle: Any) -> str:

@@ -66,6 +66,30 @@ def test_answers_change_with_time_and_begin_again_at_the_end() -> None:
     assert shown == [1000, 2000, 1000, 2000, 1000]
 
 
+def test_instances_come_and_go_in_every_round_as_they_did() -> None:
+    second, third = instance("2g.20gb", 3, "MIG-2"), instance("1g.10gb", 5, "MIG-3")
+    nvml, clock = playing(divided(instance("1g.10gb", 9, "MIG-1"), second)), Clock()
+    taken = 0
+
+    def sleep(seconds: float) -> None:
+        nonlocal taken
+        clock.sleep(seconds)
+        taken += 1
+        if taken == 2:
+            del nvml.answers["0/1"]
+            nvml.answers["0/2"] = third
+        if taken == 3:
+            nvml.answers["0/1"] = second
+
+    moments = tuple(record(nvml, seconds=300, interval_seconds=100, options=EVERYTHING, sleep=sleep, clock=clock))
+    sampler, shown = Sampler(RecordedNvml(Recording(moments), clock=clock)).start(), []
+    for _ in range(6):
+        shown.append({gpu.gi_id for gpu in sampler.sample(clock()).gpus} - {""})
+        clock.sleep(100)
+    assert shown == 2 * [{"9", "3"}, {"9", "5"}, {"9", "3", "5"}]
+    sampler.close()
+
+
 def test_a_recording_that_is_not_to_be_repeated_ends_as_a_driver_does() -> None:
     nvml, clock = two_moments(loop=False)
     assert power(nvml) == 1000
