@@ -53,6 +53,9 @@ _EPILOG: Final = "\n\n".join(
     )
 )
 
+MAX_SPEED: Final = 1e6
+"""A day in 0.1 s, beyond any machine; `max` does not wait at all."""
+
 simulate = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
@@ -189,6 +192,8 @@ def _fleet(settings: SimulateSettings, simulation: SimulationSettings) -> Simula
             )
         start_ns = time.time_ns() - math.ceil(duration_seconds * NANOSECONDS_PER_SECOND)
         return SimulatedFleet(simulation, start_ns=start_ns, duration_seconds=duration_seconds)
+    if settings.speed > MAX_SPEED:
+        raise ConfigurationError(f"speed is {settings.speed:g}; the maximum is {MAX_SPEED:g}; give less, or max")
     fleet = SimulatedFleet(simulation, start_ns=time.time_ns(), speed=settings.speed, duration_seconds=duration_seconds)
     fleet.longest_poll_seconds = settings.interval_seconds
     return fleet

@@ -17,7 +17,7 @@ MAX_VARIANTS: Final = 8
 MAX_SERIES_COUNTERS: Final = 512
 """Keys of `ProgramSeries.counters`, as `process.MAX_COUNTERS` for one process."""
 TOTAL_LIMIT: Final = 2**63
-"""Largest integer of OTLP. A greater total, which only a faulty program reports, would fail all exports of the node."""
+"""First integer that OTLP cannot hold. Only a faulty program reports it, and its export would fail."""
 
 
 class SeriesKey(NamedTuple):
@@ -92,7 +92,8 @@ class KernelSeries:
 class ProgramSeries:
     """All series of one program on one GPU.
 
-    `grow` adds what processes report. `settle` closes an interval: only then do published totals change.
+    `grow` adds what processes report, and `settle` closes an interval; samples are made right after it. Increments of a
+    kernel without a series wait for `settle`, which admits it or adds them to `other`.
 
     Attributes:
         key: Labels of the program.
@@ -104,7 +105,7 @@ class ProgramSeries:
         counted: Sum of launches, timed launches of variants, and gaps; it stays below `TOTAL_LIMIT`.
         counters: Totals that are not per kernel.
         gaps: Idle times of the GPU between two activities; None until a process reports them.
-        spent_ns: Signature to the GPU time, timed or not, since energy was last divided.
+        spent_ns: Signature to the GPU time, estimated for untimed launches, since energy was last divided.
         metered: Whether its GPU's energy is known, so that its kernels' energy is exposed.
         other_energy_uj: Energy of the kernels without a series, by kernel class.
         outcomes: (tunable, state) to the number of hints.

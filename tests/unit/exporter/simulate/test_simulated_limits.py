@@ -3,10 +3,10 @@
 import pytest
 import structlog
 from tests.unit.exporter.simulate.test_simulate_fleet import SECOND, START, Watched
+from typer.testing import CliRunner
 
 from kernelcast.exporter.simulate import BACKGROUNDS, FAULTS, SimulatedFleet, SimulationSettings, fleet, parse
-from kernelcast.exporter.simulate.command import SimulateSettings
-from kernelcast.runtime.settings.service import load
+from kernelcast.exporter.simulate.command import simulate
 from kernelcast.wire.errors import ConfigurationError
 
 
@@ -33,8 +33,9 @@ def test_a_speed_that_the_machine_cannot_compute_bounds_each_poll_and_is_reporte
 
 @pytest.mark.parametrize("speed", ["1e308", "1e7"])
 def test_a_speed_beyond_any_machine_is_refused(speed: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"speed.*or max"):
-        load("simulate", SimulateSettings, path=None, flags={"speed": speed}, environ={})
+    answer = CliRunner().invoke(simulate, ["--speed", speed])
+    assert answer.exit_code == 2
+    assert "give less, or max" in answer.stderr
 
 
 def test_memory_that_is_nearly_full_from_the_beginning_restarts_no_program() -> None:
