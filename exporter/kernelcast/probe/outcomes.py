@@ -32,7 +32,7 @@ class OutcomeQueue:
         self._rank = rank
         self._clock = clock
         self._wake = wake
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may stop the probe while its thread adds an outcome
         self._waiting: deque[dict[str, Any]] = deque()
         self._sent: OrderedDict[str, dict[str, Any]] = OrderedDict()
         self._confirms = False

@@ -72,7 +72,7 @@ class ProfilerWatch:
         self._environ = environ
         self._modules = modules
         self._libraries = libraries
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._wrapped: list[tuple[ModuleType, str, Any]] = []
         self._begun: set[str] = set()
         self._announce: Callable[[str], None] | None = None

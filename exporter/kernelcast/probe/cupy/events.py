@@ -60,7 +60,7 @@ class SamplingBucket:
 
     def __init__(self, rate: float, clock: Callable[[], int] = monotonic_ns) -> None:
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may launch while its thread is in `take`
         self._rate = rate
         self._tokens = self._capacity = _burst(rate)
         self._filled_ns = clock()

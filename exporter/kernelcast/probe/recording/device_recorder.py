@@ -40,7 +40,7 @@ def guarded(
     @wraps(add)
     def quiet(self: _Self, /, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> None:
         try:
-            if not add(self, *arguments, **named):
+            if self._interrupts() or not add(self, *arguments, **named):
                 self.refused += 1
         except Exception:  # noqa: BLE001  nothing here may reach the program
             self.refused += 1
@@ -56,7 +56,7 @@ class DeviceRecorder:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._make_lock()
         self._devices: dict[int, DeviceTotals] = {}
         self.home: int | None = None
         """The device that was used first; values of the whole process are reported for it."""
@@ -71,7 +71,15 @@ class DeviceRecorder:
         self.current: Status | None = None
         """The present measurement status."""
         self.refused = 0
-        """Calls that were refused: an invalid argument such as a negative duration, a full table, a sum too large."""
+        """Calls that were refused: a negative duration, a full table, a sum too large, a call of a signal handler that
+        has interrupted another call."""
+
+    def _make_lock(self) -> None:
+        # A thread that holds the lock may be interrupted between two sums that belong together, such as a histogram's
+        # count and bucket. What a signal handler (or `__del__`) adds then is refused: waiting would never end.
+        self._lock = lock = threading.RLock()
+        # Whether this thread holds the lock; `threading.Condition` calls it, too.
+        self._interrupts: Callable[[], bool] = lock._is_owned  # type: ignore[attr-defined]  # noqa: SLF001
 
     def copy(self, kind: str, copied_bytes: int, duration_ns: int, *, pinned: str = "", device: int = 0) -> None:
         """Add one copy.

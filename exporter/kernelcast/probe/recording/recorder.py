@@ -5,7 +5,6 @@ each device has a limit of kernels, beyond which all count as `other`; a histogr
 the totals of one kernel on one device; a cell is *changed* until its totals were sent.
 """
 
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -79,7 +78,7 @@ class Recorder(DeviceRecorder):
         began_ns = perf_counter_ns()
         try:
             duration_ns = int(duration_ns)
-            if not 0 <= duration_ns < LONGEST_NS:
+            if not 0 <= duration_ns < LONGEST_NS or self._interrupts():
                 self.refused += 1
                 return
             totals = self._devices.get(device) or self._open(device)
@@ -245,7 +244,7 @@ class Recorder(DeviceRecorder):
 
     def forked(self) -> None:
         """Replace the lock in a forked child, where a thread of the parent may hold it for ever."""
-        self._lock = threading.Lock()
+        self._make_lock()
 
     def touch(self) -> None:
         """Start reporting, although nothing was measured yet."""

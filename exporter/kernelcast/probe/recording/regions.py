@@ -81,7 +81,7 @@ class RegionTable:
 
     def __init__(self, limit: int = MAX_REGIONS) -> None:
         self._limit = limit
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._known: dict[str, RegionTotals] = {}
         self._reported: dict[tuple[str, int], tuple[int, int, int]] = {}
 
@@ -111,7 +111,7 @@ class RegionTable:
 
     def forget(self) -> None:
         """Reset all counts: in a forked child they are the parent's."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._reported.clear()
         for totals in self._known.values():
             totals.devices, totals.wall_ns = {}, 0

@@ -48,7 +48,7 @@ class StepTimes:
 
     def __init__(self, kernels: Iterable[str]) -> None:
         self._kernels = frozenset(kernels)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may launch while its thread is in here
         self._steps: OrderedDict[int, _Step] = OrderedDict()
         self._means: dict[tuple[str, int, str], list[int]] = {}
         self._newest = -1
