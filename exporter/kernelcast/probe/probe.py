@@ -3,9 +3,11 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from math import inf
 from pathlib import Path
+from threading import get_ident
 from time import monotonic, perf_counter_ns, time_ns
 from typing import Any, Final
 
@@ -72,6 +74,7 @@ class Probe:
         self._clock = clock
         self._start_ns = clock()
         self._silent = False
+        self._stepping_thread = 0
         self.steps = 0
         self.recorder = Recorder()
         self.recorder.budget = TrialBudget(settings.trial_share)
@@ -219,10 +222,8 @@ class Probe:
         self.steps += 1
         items = _units(items)
         self._progress.advance(perf_counter_ns(), items)
-        try:
-            self._receiver.at_boundary(epoch=epoch, items=items or 1.0)
-        except Exception as error:  # noqa: BLE001  nothing here may reach the program
-            self._sender.add_failure(error)
+        if self._stepping_thread != get_ident():  # else a signal handler has interrupted a step of its own thread
+            self._at_boundary(items or 1.0, epoch=epoch)
 
     def start(self) -> None:
         """Begin to measure, and start the sender."""
@@ -233,13 +234,12 @@ class Probe:
         """Send the last totals and `Bye`, and end, in at most 200 ms; safe to call twice."""
         if not self._silent:
             self._silent = True
-            self._receiver.close()
-            for search in self._searches:
-                search.close("the program ended")
+            if self._stepping_thread != get_ident():
+                self._end_trials()
+            deadline = monotonic() + STOP_SECONDS
             self._sender.stop(STOP_SECONDS)
-            if self._left is not None:
-                self._left.update(self._outcomes.left(), self._origin(self._sender.devices))
-            self.selection.stop()
+            self._guarded(self._save_outcomes)
+            self._guarded(lambda: self.selection.stop(max(0.0, deadline - monotonic())))
 
     def abandon(self) -> None:
         """Stop reporting in a forked child; the parent continues unchanged."""
@@ -258,6 +258,33 @@ class Probe:
         if kept is None or kept.config not in tunable.allowed or self._receiver.stopped():
             return None
         return kept if kept.approved_by or not tunable.terms.needs_approval else None
+
+    def _at_boundary(self, items: float, *, epoch: bool) -> None:
+        self._stepping_thread = get_ident()
+        try:
+            self._receiver.at_boundary(epoch=epoch, items=items)
+        except Exception as error:  # noqa: BLE001  nothing here may reach the program
+            self._sender.add_failure(error)
+        finally:
+            self._stepping_thread = 0
+            if self._silent:  # a signal handler has called `stop` in the middle of this step
+                self._end_trials()
+                self._guarded(self._save_outcomes)
+
+    def _end_trials(self) -> None:
+        self._guarded(self._receiver.close)
+        for search in self._searches:
+            self._guarded(partial(search.close, "the program ended"))
+
+    def _save_outcomes(self) -> None:
+        if self._left is not None:
+            self._left.update(self._outcomes.left(), self._origin(self._sender.devices))
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001  nothing here may reach the program
+            self._sender.add_failure(error)
 
     def _register_search(self, search: FunctionSearches) -> None:
         self._searches.append(search)

@@ -3,7 +3,10 @@
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
+from time import time_ns
 from types import FrameType
 from typing import Any
 
@@ -11,13 +14,15 @@ import pytest
 
 from kernelcast.probe.cupy.events import SamplingBucket
 from kernelcast.probe.outcomes import OutcomeQueue
+from kernelcast.probe.probe import Probe, ProbeSettings
 from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.probe.recording.regions import RegionTable
 from kernelcast.probe.recording.step_times import StepTimes
 from kernelcast.probe.recording.totals import check_durations
-from kernelcast.wire.events import OutcomeState
+from kernelcast.probe.tunables import Tunable
+from kernelcast.wire.events import Hint, OutcomeState, to_event
 
-MAX_LINES = 200
+MAX_LINES = 1000
 HANG_SECONDS = 10.0
 
 
@@ -131,3 +136,36 @@ def test_a_region_that_a_handler_enters_first_has_its_name() -> None:
         for name in ("step", "checkpoint"):
             table.totals(name).on(0).launches += 1
         assert {(row.name, row.launches) for row in table.growth(0)} == {("step", 1), ("checkpoint", 1)}
+
+
+@contextmanager
+def trying(directory: Path) -> Iterator[tuple[Probe, Tunable[int]]]:
+    """A probe in the middle of the trial of a hint."""
+    probe = Probe(ProbeSettings("train", socket_path=str(directory / "none")), {})
+    try:
+        tunable = probe.tunable("size", [48, 64], 48)
+        hint = Hint("h1", "train", "size", "64", expires_at_ns=time_ns() + 10**12)
+        probe._receiver.receive(to_event(hint, source="/test", time_ns=time_ns()))
+        for _ in range(5):
+            probe.step()
+        yield probe, tunable
+    finally:
+        probe.abandon()
+
+
+def test_a_step_within_a_step_is_counted(tmp_path: Path) -> None:
+    for interruption in interruptions():
+        with trying(tmp_path) as (probe, _tunable):
+            interruption.run(probe.step, probe.step)
+            assert probe.steps == 6 + interruption.happened
+            assert probe._sender.failures == 0
+
+
+def test_a_handler_that_stops_the_probe_within_a_step_leaves_the_kept_value_in_force(tmp_path: Path) -> None:
+    for interruption in interruptions():
+        with trying(tmp_path) as (probe, tunable):
+            interruption.run(probe.step, probe.stop)
+            if interruption.happened:
+                assert tunable.value == 48
+                ends = [outcome.decision for outcome in probe.outcomes if outcome.decision]
+                assert ends == ["inconclusive"]

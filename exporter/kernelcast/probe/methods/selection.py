@@ -20,7 +20,7 @@ ACTIVE: Final = "active"
 BACKED_OFF: Final = "backed_off"
 YIELDED: Final = "yielded"
 OFF: Final = "off"
-# Longest wait of `stop` for a poll in progress, as part of the 200 ms that a program's end may take.
+# Longest wait of `stop` for a poll in progress.
 STOP_SECONDS: Final = 0.1
 # Time between two reads of the list of libraries: a large process's map takes a millisecond.
 LIBRARIES_SECONDS: Final = 30.0
@@ -83,9 +83,9 @@ class MethodSelection:
         self.poll()
         self.stop()
 
-    def stop(self) -> None:
-        """Remove the hooks; safe to call twice."""
-        if not self._lock.acquire(timeout=STOP_SECONDS):
+    def stop(self, longest_seconds: float = STOP_SECONDS) -> None:
+        """Remove the hooks; a poll that lasts longer does so at its end. Safe to call twice."""
+        if not self._lock.acquire(timeout=longest_seconds):
             return
         try:
             if self._began:
