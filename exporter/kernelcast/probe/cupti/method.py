@@ -111,25 +111,17 @@ class ActivityMethod:
     def tick(self) -> None:
         """Report what came since the last call, and look after other profilers: once per interval, on our thread."""
         with self._lock:
-            try:
-                self._tick()
-            except CuptiError as error:
-                self._switch_off(str(error))
-            except Exception as error:  # noqa: BLE001  nothing here may reach the program
-                self._switch_off(f"unexpected: {type(error).__name__}: {error}")
+            error = _error_of(self._tick)
+            if error:
+                self._switch_off(error)
 
     def stop(self, reason: str = "the program ends") -> None:
         """Disable the records, report the rest, close the decoder; safe to call twice, and without a start."""
         with self._lock:
-            try:
-                if self.state == ACTIVE:
-                    self._flush()
-                self._environment.watch.release()
-                self._report(final=True)
-            except Exception as error:  # noqa: BLE001  nothing here may reach the program
-                reason = f"unexpected: {type(error).__name__}: {error}"
-            self._close_decoder()
-            self._set_state(OFF, reason)
+            flush = self._flush if self.state == ACTIVE else _nothing
+            last = (flush, self._environment.watch.release, lambda: self._report(final=True), self._close_decoder)
+            errors = [_error_of(work) for work in last]
+            self._set_state(OFF, next(filter(None, errors), reason))
 
     def forked(self) -> None:
         """Drop the references in a forked child: CUPTI and the decoder are the parent's."""
@@ -146,7 +138,7 @@ class ActivityMethod:
                 self._flush()
                 self._yield(reason)
         except Exception as error:  # noqa: BLE001  nothing here may reach the program
-            self._set_state(YIELDED, f"{reason}; {error}")
+            self._yield(f"{reason}; {error}")
         finally:
             self._lock.release()
 
@@ -234,10 +226,26 @@ class ActivityMethod:
             decoder.close()
 
     def _switch_off(self, reason: str) -> None:
-        if self._cupti is not None and self.state == ACTIVE:
-            self._cupti.disable()
+        """Measure no more; the records until now are decoded, and `stop` reports them."""
+        if self.state == ACTIVE:
+            _error_of(self._flush)
         self._set_state(OFF, reason)
 
     def _set_state(self, state: str, reason: str) -> None:
         self.state, self.reason = state, reason
         self._recorder.status(METHOD, state, reason)
+
+
+def _error_of(work: Callable[[], None]) -> str:
+    """Run work; returns its error as text, empty without one: nothing here may reach the program."""
+    try:
+        work()
+    except CuptiError as error:
+        return str(error)
+    except Exception as error:  # noqa: BLE001  as above
+        return f"unexpected: {type(error).__name__}: {error}"
+    return ""
+
+
+def _nothing() -> None:
+    """Flush nothing."""

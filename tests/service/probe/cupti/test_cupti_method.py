@@ -255,6 +255,46 @@ def test_an_error_while_running_ends_the_probe_and_the_program_continues(stage: 
     stage.method_used.stop()
 
 
+def test_a_last_flush_that_fails_loses_no_decoded_total_and_leaves_no_wrapper_behind(stage: Stage) -> None:
+    module = torch_profiler([], stage.double)
+    own = module._prepare_profiler
+    stage.modules["torch.autograd.profiler"] = module
+    stage.method_used.start()
+    stage.launch(3)
+    stage.double.library.double_answer(FLUSH, 7)
+    stage.method_used.stop()
+    assert stage.launches() == 3
+    assert module._prepare_profiler is own
+    assert (stage.method_used.state, stage.double.enabled()) == (OFF, set())
+    assert stage.method_used.reason.startswith("cuptiActivityFlushAll answered 7")
+
+
+def test_records_before_an_error_are_reported_by_stop(stage: Stage) -> None:
+    stage.method_used.start()
+    stage.launch(3)
+    stage.double.library.double_answer(FLUSH, 7)
+    stage.method_used.tick()
+    assert stage.double.library.double_flushes(1) == 1, "the buffers in use are completed, too"
+    stage.method_used.stop()
+    assert stage.launches() == 3
+    assert stage.method_used.state == OFF
+
+
+def test_a_flush_that_fails_for_a_profiler_does_not_bring_cupti_back_early(stage: Stage) -> None:
+    module = torch_profiler([], stage.double)
+    stage.modules["torch.autograd.profiler"] = module
+    stage.method_used.start()
+    stage.double.library.double_answer(FLUSH, 7)
+    module._prepare_profiler()
+    module._disable_profiler()
+    stage.double.library.double_answer(FLUSH, 0)
+    stage.method_used.tick()
+    assert (stage.method_used.state, stage.double.enabled()) == (YIELDED, set())
+    stage.seconds += RETURN_SECONDS
+    stage.method_used.tick()
+    assert stage.method_used.state == ACTIVE
+
+
 @pytest.mark.parametrize(
     ("environ", "maps", "reason"),
     [
