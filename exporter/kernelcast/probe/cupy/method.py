@@ -17,7 +17,7 @@ from kernelcast.probe.cupy.pools import read_pools
 from kernelcast.probe.cupy.traced import Traced, TracedConfiguration, TracedKernels
 from kernelcast.probe.process.driver import loaded_driver
 from kernelcast.probe.process.imports import ImportWatch
-from kernelcast.probe.recording.recorder import Recorder, printable
+from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.kernels import variant
 
@@ -162,7 +162,11 @@ class CupyMethod:
 
     def _launch_counts(self) -> dict[tuple[int, str], int]:
         """Launches so far by device and kernel; read by the program's thread at the end of a trial's steps."""
-        return {(traced.device, printable(traced.signature)): traced.launched for traced in self._kernels}
+        counts: dict[tuple[int, str], int] = {}
+        for traced in self._kernels:
+            key = (traced.device, traced.printable)
+            counts[key] = counts.get(key, 0) + traced.launched
+        return counts
 
     def _report_times(self, launches: LaunchObserver) -> None:
         summed: dict[tuple[Traced, TracedConfiguration, str], tuple[Any, DurationTotals]] = {}
@@ -191,7 +195,8 @@ class CupyMethod:
             untimed = traced.launched - traced.reported - waiting[traced]
             if untimed > 0:
                 traced.reported += untimed
-                self._recorder.count(traced.signature, untimed, device=traced.device)
+                # Not `count`: it would add them to the step of a trial, to which `launch_counts` adds them.
+                self._recorder.absorb(traced.signature, traced.device, launches=untimed, durations=DurationTotals())
             captured = traced.captured - traced.reported_captured
             if captured:
                 traced.reported_captured += captured

@@ -10,6 +10,7 @@ from math import ceil
 from random import Random
 from typing import Final, NamedTuple
 
+from kernelcast.probe.recording.texts import printable
 from kernelcast.wire.kernels import OTHER
 
 # Kernels that are counted by name, as in the recorder.
@@ -35,6 +36,7 @@ class Traced:
     The program's threads add to `launched` and `captured`, in one bytecode each; the probe's thread uses the rest.
 
     Attributes:
+        printable: Its signature, as the recorder names it.
         launched: Launches.
         captured: Launches that were captured into a graph; the graph's replays are not seen here.
         sample_at: Number of the launch that is timed next.
@@ -49,6 +51,7 @@ class Traced:
         "captured",
         "device",
         "launched",
+        "printable",
         "reported",
         "reported_captured",
         "sample_at",
@@ -60,6 +63,7 @@ class Traced:
 
     def __init__(self, signature: str, device: int) -> None:
         self.signature = signature
+        self.printable = printable(signature)
         self.device = device
         self.launched = self.captured = self.reported = self.reported_captured = self.seen = self.sampled_at = 0
         self.stride = FIRST_STRIDE

@@ -11,6 +11,7 @@ from kernelcast.probe.cupy.hook import FunctionStandIn, calibrate
 from kernelcast.probe.cupy.method import CupyMethod
 from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.probe.recording.regions import current, region, table
+from kernelcast.probe.trial import LaunchMeasurement
 
 
 class Rig:
@@ -307,3 +308,33 @@ def test_the_double_reports_forbidden_calls_of_the_probe() -> None:
 
     with pytest.raises(AssertionError):
         runtime_of(gpu)["eventRecord"](1, 3)
+
+
+def test_the_device_time_of_a_trials_step_counts_each_launch_once(rig: Rig, cupy: Cupy) -> None:
+    rig.begin()
+    (raw,) = cupy.compile("raw")
+    raw((1,), (1,), ())
+    rig.poll()
+    measured = LaunchMeasurement(rig.recorder, ["raw"], rig.clock)
+    seconds = []
+    for step in range(100):
+        measured.begin(step, "kept")
+        for _ in range(10):
+            raw((1,), (1,), ())
+        rig.clock.pass_seconds(0.1)
+        cupy.gpu.finish()
+        if step % 10 == 5:
+            rig.method_used.poll()
+        measured.step_ended(1)
+        measured.end()
+        seconds += [found.seconds for found in measured.device_times()]
+    assert seconds
+    assert seconds == pytest.approx([10 * 0.25e-3] * len(seconds))
+
+
+def test_kernels_whose_reported_names_are_equal_count_together_in_a_trials_step(rig: Rig, cupy: Cupy) -> None:
+    rig.begin()
+    for function in cupy.compile("triton_poi_fused_add_3", "triton_poi_fused_add_4"):
+        function((1,), (1,), ())
+    assert rig.recorder.launch_counts is not None
+    assert list(rig.recorder.launch_counts().values()) == [2]
