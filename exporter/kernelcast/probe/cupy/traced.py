@@ -105,6 +105,8 @@ class TracedKernels:
         self.sampling = wanted
         for traced in self:
             traced.sample_at = traced.launched + 1 if wanted else NEVER
+            # The next timed launch does not represent launches from before the pause.
+            traced.sampled_at = traced.launched
 
     def share_out(self, samples: float) -> None:
         """Spread the samples of one interval over the kernels, by what each launched in the last one."""
