@@ -86,6 +86,10 @@ def runtime_of(gpu: Gpu) -> dict[str, Any]:
         gpu.check("eventQuery")
         return 0 if gpu.recorded[event][1] else 600
 
+    def elapsed_ms(start: int, end: int) -> float:
+        gpu.check("eventElapsedTime")
+        return gpu.recorded[end][0] - gpu.recorded[start][0]
+
     def synchronise(*_: Any) -> None:
         gpu.synchronised += 1
 
@@ -96,7 +100,7 @@ def runtime_of(gpu: Gpu) -> dict[str, Any]:
         "eventCreateWithFlags": create,
         "eventRecord": record,
         "eventQuery": query,
-        "eventElapsedTime": lambda start, end: gpu.recorded[end][0] - gpu.recorded[start][0],
+        "eventElapsedTime": elapsed_ms,
         "eventSynchronize": synchronise,
         "deviceSynchronize": synchronise,
         "streamIsCapturing": lambda stream: stream in gpu.capturing,

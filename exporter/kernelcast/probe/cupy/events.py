@@ -127,7 +127,11 @@ class EventTimer:
         if not free:
             return None
         pair = free.popleft()
-        self._runtime.eventRecord(pair.start, stream)
+        try:
+            self._runtime.eventRecord(pair.start, stream)
+        except BaseException:
+            free.append(pair)
+            raise
         return pair
 
     def end(self, sample: TimedLaunch, stream: int) -> None:
@@ -136,11 +140,15 @@ class EventTimer:
         Raises:
             Exception: An error of CUDA.
         """
-        self._runtime.eventRecord(sample.pair.end, stream)
+        try:
+            self._runtime.eventRecord(sample.pair.end, stream)
+        except BaseException:
+            self.release(sample.pair)
+            raise
         self._under_way.append(sample)
 
     def release(self, pair: Pair) -> None:
-        """Return a pair whose launch failed, or whose time was read."""
+        """Return a pair whose launch or timing failed, or whose time was read."""
         self._free[pair.device].append(pair)
 
     def prepare(self, device: int) -> None:
@@ -171,6 +179,7 @@ class EventTimer:
                 milliseconds = self._runtime.eventElapsedTime(sample.pair.start, sample.pair.end)
             except Exception:  # noqa: BLE001  the program's own error, as an illegal address, shows up here too
                 self.failures += 1
+                self.release(sample.pair)
                 continue
             self.release(sample.pair)
             yield sample, round(milliseconds * NANOSECONDS_PER_MILLISECOND)

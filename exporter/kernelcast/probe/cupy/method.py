@@ -61,8 +61,7 @@ class CupyMethod:
         self._charged = (0, 0, 0)
         self._polled_ns = clock()
         self._sampling = self._ratio = 0.0
-        self.failures = 0
-        """Polls in which CUDA or a memory pool refused something."""
+        self._failed_polls = 0
         self.late = False
         """CuPy had been imported before, so it may hold kernels that are not seen."""
 
@@ -75,6 +74,12 @@ class CupyMethod:
     def launched(self) -> int:
         """Launches seen so far."""
         return sum(traced.launched for traced in self._kernels)
+
+    @property
+    def failures(self) -> int:
+        """Launches that CUDA refused to time, and polls in which CUDA or a memory pool refused something."""
+        launches = self._launches
+        return self._failed_polls + (launches.failures + launches.timer.failures if launches else 0)
 
     @property
     def sampled_ratio(self) -> float:
@@ -136,7 +141,7 @@ class CupyMethod:
         try:
             work()
         except Exception:  # noqa: BLE001  the program's own error, as an illegal address, shows up here too
-            self.failures += 1
+            self._failed_polls += 1
 
     def _hook(self, compiler: Any) -> None:
         real = compiler.function
