@@ -26,6 +26,8 @@ STREAM_ARGUMENT: Final = 4
 LINEAR_BLOCK: Final = 128
 """CuPy's default for `block_max_size`."""
 CALIBRATION_LAUNCHES: Final = 2000
+GIVEN_UP_LAUNCHES: Final = 10_000
+"""Launches outside a capture after which it counts as given up: after an error a program may not call `end_capture`."""
 
 
 class FunctionStandIn(ModuleType):
@@ -75,6 +77,8 @@ class LaunchObserver:
         """Number of timed launches."""
         self.capturing = 0
         """Number of streams that capture a graph through CuPy."""
+        self.not_captured = 0
+        """Launches since one was captured, while `capturing`."""
         self.failures = 0
         self.configuration: Callable[[], int] = int
         """Returns the number of the configuration in force."""
@@ -117,9 +121,13 @@ class LaunchObserver:
     def captures(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> bool:
         """Whether a launch goes into a graph instead of to the device."""
         try:
-            return bool(self._runtime.streamIsCapturing(self._stream(arguments, named)))
+            captured = bool(self._runtime.streamIsCapturing(self._stream(arguments, named)))
         except Exception:  # noqa: BLE001  asked of the legacy stream while another captures, CUDA refuses to say
-            return False
+            captured = False
+        self.not_captured = 0 if captured else self.not_captured + 1
+        if self.not_captured >= GIVEN_UP_LAUNCHES:
+            self.capturing = self.not_captured = 0
+        return captured
 
     def _begin(
         self, function: Any, read: Callable[..., TracedConfiguration], arguments: tuple[Any, ...], named: dict[str, Any]

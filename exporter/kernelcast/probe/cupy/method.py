@@ -49,7 +49,7 @@ class CupyMethod:
         self._recorder = recorder
         self._clock = clock
         self._calibrated = calibrated
-        self._watch = ImportWatch({COMPILER: self._hook})
+        self._watch = ImportWatch({COMPILER: self._try_to_hook})
         self._compiler: Any = None
         self._function: Any = None
         self._attending = False
@@ -57,6 +57,8 @@ class CupyMethod:
         self._facts: LaunchFacts | None = None
         self._kernels = TracedKernels()
         self._launches: LaunchObserver | None = None
+        self.hook_error = ""
+        """Why CuPy's launches cannot be seen; empty without an error."""
         self._count_ns = 0.0
         self._charged = (0, 0, 0)
         self._polled_ns = clock()
@@ -143,6 +145,12 @@ class CupyMethod:
         except Exception:  # noqa: BLE001  the program's own error, as an illegal address, shows up here too
             self._failed_polls += 1
 
+    def _try_to_hook(self, compiler: Any) -> None:
+        try:
+            self._hook(compiler)
+        except Exception as error:  # noqa: BLE001  the program's import of CuPy must not fail
+            self.hook_error = f"CuPy's launches cannot be seen: {error!r}"
+
     def _hook(self, compiler: Any) -> None:
         real = compiler.function
         real = getattr(real, "kernelcast_real", real)
@@ -151,14 +159,15 @@ class CupyMethod:
         timer = EventTimer(runtime, loaded_driver)
         bucket = SamplingBucket(self._rate(self._sampling), self._clock)
         launches = LaunchObserver(runtime, stream.get_current_stream, self._kernels, timer, bucket)
+        function = probed_function(real.Function, launches)
+        stand_in = FunctionStandIn(real, probed_module(real.Module, function, launches))
         self._count_ns = self._calibrated()
-        self._function = probed_function(real.Function, launches)
-        self._attending = True
-        compiler.function = FunctionStandIn(real, probed_module(real.Module, self._function, launches))
-        self._unpatch = _watch_captures(stream, launches)
-        self._compiler = compiler
         self._facts = LaunchFacts(driver, runtime)
         launches.configuration = self._configuration
+        # Whatever may fail has been done: CuPy is changed as a whole or not at all.
+        self._unpatch = _watch_captures(stream, launches)
+        self._function, self._attending = function, True
+        self._compiler, compiler.function = compiler, stand_in
         self._recorder.launch_counts = self._launch_counts
         self._launches = launches
 
@@ -241,16 +250,22 @@ def _watch_captures(stream: Any, launches: LaunchObserver) -> Callable[[], None]
     def begin_capture(self: Any, *arguments: Any, **named: Any) -> Any:
         result = begin(self, *arguments, **named)
         launches.capturing += 1
+        launches.not_captured = 0
         return result
 
     def end_capture(self: Any, *arguments: Any, **named: Any) -> Any:
         launches.capturing = max(0, launches.capturing - 1)
         return end(self, *arguments, **named)
 
-    def undo() -> None:
-        base.begin_capture, base.end_capture = begin, end
+    wrapped = (("begin_capture", begin_capture, begin), ("end_capture", end_capture, end))
 
-    base.begin_capture, base.end_capture = begin_capture, end_capture
+    def undo() -> None:
+        for name, ours, original in wrapped:
+            if getattr(base, name) is ours:  # not if somebody has wrapped ours since
+                setattr(base, name, original)
+
+    for name, ours, _original in wrapped:
+        setattr(base, name, ours)
     return undo
 
 

@@ -181,6 +181,8 @@ class MethodSelection:
             parts.append(self._cupti_reason)
         if self._cupy.hooked and self._cupy.late:
             parts.append("kernels that CuPy had compiled before are not seen")
+        if self._cupy.hook_error:
+            parts.append(self._cupy.hook_error)
         if self._cupy.failures:
             parts.append("CUDA refused some measurements")
         frameworks = [shown for name, shown in FRAMEWORKS.items() if name in self._environment.modules]

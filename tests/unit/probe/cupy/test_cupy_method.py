@@ -387,3 +387,55 @@ def test_after_errors_of_cuda_launches_are_timed_again(rig: Rig, cupy: Cupy, cal
         rig.poll()
     assert rig.cell("raw").durations.count > before
     assert len(cupy.gpu.created) <= 2 * 512
+
+
+def test_a_cupy_that_cannot_be_hooked_stays_as_it_was_and_the_reason_is_known(rig: Rig, cupy: Cupy) -> None:
+    compiler, stream = cupy.modules["cupy.cuda.compiler"], cupy.modules["cupy.cuda.stream"]
+    own = compiler.function
+    del stream._BaseStream
+    rig.begin()
+    assert compiler.function is own
+    assert not rig.method_used.hooked
+    assert "_BaseStream" in rig.method_used.hook_error
+
+
+def test_a_capture_that_the_program_gives_up_costs_later_launches_nothing_for_ever(rig: Rig, cupy: Cupy) -> None:
+    rig.begin(0)
+    (raw,) = cupy.compile("raw")
+    runtime: Any = cupy.modules["cupy_backends.cuda.api.runtime"]
+    is_capturing, questions = runtime.streamIsCapturing, []
+
+    def counted(stream: int) -> Any:
+        questions.append(stream)
+        return is_capturing(stream)
+
+    runtime.streamIsCapturing = counted
+    cupy.stream(5).begin_capture()
+    cupy.gpu.capturing.clear()  # an error has ended it, and the program never calls `end_capture`
+    for _ in range(20_000):
+        raw((1,), (1,), ())
+    questions.clear()
+    raw((1,), (1,), ())
+    assert questions == []
+    again = cupy.stream(6)
+    again.begin_capture()
+    raw((1,), (1,), (), 0, again)
+    again.end_capture()
+    rig.poll()
+    assert rig.recorder.counters(0, dropped_frames=0).unseen == (("graph", 1),)
+
+
+def test_a_wrapper_that_others_put_around_ours_stays(rig: Rig, cupy: Cupy) -> None:
+    base = cupy.modules["cupy.cuda.stream"]._BaseStream
+    own = base.begin_capture, base.end_capture
+    rig.begin()
+    ours = base.begin_capture
+
+    def theirs(self: Any) -> Any:
+        return ours(self)
+
+    base.begin_capture = theirs
+    rig.method_used.stop()
+    assert (base.begin_capture, base.end_capture) == (theirs, own[1])
+    cupy.stream(5).begin_capture()
+    assert cupy.gpu.capturing == {5}
