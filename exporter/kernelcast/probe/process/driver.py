@@ -6,6 +6,7 @@ fork is not spoilt.
 Source: CUDA Driver API, sections 6.2 (error codes) and 6.5 (device management).
 """
 
+import contextlib
 import ctypes
 import os
 import uuid
@@ -94,17 +95,24 @@ def runtime_version(maps: Path = MAPS, load: Callable[[str], Any] = loaded_libra
     Only for a process that uses a GPU: before CUDA 12 the runtime's function initialises the driver.
     Source: CUDA Runtime API, section 6.27 (version management); NVRTC, section 3.2 (general information query).
     """
-    major, minor = ctypes.c_int(), ctypes.c_int()
-    try:
-        for path in mapped_files("libcudart.so", maps):
-            if load(path).cudaRuntimeGetVersion(ctypes.byref(major)) == 0:
-                return f"{major.value // 1000}.{major.value % 1000 // 10}"
-        for path in mapped_files("libnvrtc.so", maps):
-            if load(path).nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)) == 0:
-                return f"{major.value}.{minor.value}"
-    except (OSError, AttributeError):
-        pass
+    for library, version_of in (("libcudart.so", _cudart_version), ("libnvrtc.so", _nvrtc_version)):
+        for path in mapped_files(library, maps):
+            with contextlib.suppress(OSError, AttributeError):  # such as a file that was replaced on disk
+                if version := version_of(load(path)):
+                    return version
     return ""
+
+
+def _cudart_version(runtime: Any) -> str:
+    number = ctypes.c_int()
+    known = runtime.cudaRuntimeGetVersion(ctypes.byref(number)) == 0
+    return f"{number.value // 1000}.{number.value % 1000 // 10}" if known else ""
+
+
+def _nvrtc_version(nvrtc: Any) -> str:
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    known = nvrtc.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)) == 0
+    return f"{major.value}.{minor.value}" if known else ""
 
 
 def active_devices(load: Load = loaded_driver) -> tuple[int, ...]:

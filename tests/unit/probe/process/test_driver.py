@@ -87,6 +87,8 @@ class Runtime:
 
     def __init__(self, path: str) -> None:
         self.path = path
+        if "/replaced/" in path:
+            raise OSError(path)
 
     def cudaRuntimeGetVersion(self, version: Any) -> int:  # noqa: N802  the runtime's name
         version._obj.value = 12040
@@ -103,6 +105,8 @@ class Runtime:
         (["/opt/nvidia/cuda_runtime/lib/libcudart.so.12", "/opt/libnvrtc.so.12"], "12.4"),
         (["/opt/torch/lib/libcudart-9335f6a2.so.12"], "12.4"),
         (["/opt/broken/libcudart.so.11", "/opt/libnvrtc.so.12"], "12.6"),
+        (["/opt/replaced/libcudart.so.12 (deleted)", "/opt/libnvrtc.so.12"], "12.6"),
+        (["/opt/replaced/libcudart.so.12 (deleted)", "/opt/libcudart.so.12"], "12.4"),
         (["/opt/libcudart_static_user.so", "/opt/libcudartery.so.1"], ""),
         ([], ""),
     ],
