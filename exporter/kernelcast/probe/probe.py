@@ -125,8 +125,8 @@ class Probe:
 
     @property
     def connected(self) -> bool:
-        """Whether the exporter has accepted this process."""
-        return bool(self._sender.devices)
+        """Whether an exporter is connected, and has not refused this process as far as known."""
+        return self._sender.connected
 
     def copy(
         self, kind: str, copied_bytes: int, duration_ns: int, *, pinned: bool | None = None, device: int = 0

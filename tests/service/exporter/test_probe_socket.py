@@ -68,6 +68,17 @@ def test_the_daemon_has_the_programs_reported_totals(node: Node) -> None:
     assert series.key.uuid == "GPU-1"
 
 
+def test_a_probe_is_connected_only_while_the_daemon_is_there(node: Node) -> None:
+    probe = start(node)
+    assert not probe.connected
+    probe.observe("a", 10)
+    eventually(lambda: probe.connected)
+    node.server.close()
+    eventually(lambda: not probe.connected)
+    probe.stop()
+    assert not probe.connected
+
+
 def test_a_restart_of_the_daemon_loses_and_doubles_nothing(node: Node) -> None:
     probe = start(node)
     for _ in range(100):

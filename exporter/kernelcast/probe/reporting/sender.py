@@ -132,6 +132,11 @@ class ReportSender:
         """The claimed devices; empty before the first frame."""
         return self._hello.devices if self._hello else ()
 
+    @property
+    def connected(self) -> bool:
+        """Whether `Hello` was sent on a connection that is not known to have ended."""
+        return self._hello_sent and self._link.connected
+
     def start(self) -> None:
         """Start the thread; if that fails, nothing is sent and the program continues."""
         try:
