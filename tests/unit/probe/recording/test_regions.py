@@ -1,5 +1,6 @@
 """Regions of a program."""
 
+import asyncio
 import sys
 import threading
 from collections.abc import Generator, Iterator
@@ -7,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from kernelcast.probe.recording import nvtx
+from kernelcast.probe.recording import nvtx, regions
 from kernelcast.probe.recording.regions import RegionTable, current, region, table
 
 
@@ -104,3 +105,103 @@ def test_nvtx_ranges_become_regions_and_foreign_pops_end_none(monkeypatch: pytes
     watch.stop()
     assert calls == ["step", "pop", "pop", "never popped"]
     assert walls()["step"] > 0
+
+
+def test_a_region_decorates_a_coroutine_function_and_lasts_until_it_ends() -> None:
+    seen: list[object] = []
+
+    @region("coroutine")
+    async def work() -> int:
+        await asyncio.sleep(0)
+        seen.append(current.get())
+        return 7
+
+    async def other() -> None:
+        seen.append(current.get())
+
+    async def both() -> int:
+        result, _ = await asyncio.gather(work(), other())
+        return result
+
+    assert asyncio.run(both()) == 7
+    other_saw, work_saw = seen
+    assert other_saw is None
+    assert work_saw.totals.name == "coroutine"  # type: ignore[attr-defined]
+    assert work.__name__ == "work"
+
+
+def test_a_region_decorates_a_generator_function_and_lasts_while_it_runs() -> None:
+    seen: list[str] = []
+
+    def note() -> None:
+        entry = current.get()
+        seen.append(entry.totals.name if entry else "")
+
+    @region("generator")
+    def work() -> Generator[int, str, str]:
+        note()
+        received = yield 1
+        note()
+        try:
+            yield len(received)
+        except KeyError:
+            note()
+        return "end"
+
+    one = work()
+    assert next(one) == 1
+    note()
+    assert one.send("four") == 4
+    with pytest.raises(StopIteration, match="end"):
+        one.throw(KeyError())
+    assert seen == ["generator", "", "generator", "generator"]
+    closed = work()
+    next(closed)
+    closed.close()
+    assert walls()["generator"] > 0
+
+
+def test_a_generator_that_ends_within_another_region_ends_its_own() -> None:
+    def load() -> Generator[int, None, None]:
+        with region("load"):
+            yield 1
+
+    one = load()
+    next(one)
+    with region("train"):
+        assert list(one) == []
+        assert current.get().totals.name == "train"  # type: ignore[union-attr]
+    assert current.get() is None
+    assert set(walls()) == {"load", "train"}
+
+
+def test_a_region_that_ends_in_another_thread_ends_no_other_and_runs_no_longer() -> None:
+    opened = region("opened here")
+    thread = threading.Thread(target=opened.__enter__)
+    thread.start()
+    thread.join()
+    with region("train"):
+        opened.__exit__(None, None, None)
+        assert current.get().totals.name == "train"  # type: ignore[union-attr]
+    assert walls()["opened here"] > 0
+    assert "opened here" not in walls()
+
+
+def test_the_wall_time_of_an_open_region_grows_and_its_end_adds_only_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_ns = [1000]
+    monkeypatch.setattr(regions, "perf_counter_ns", lambda: now_ns[0])
+    with region("training"), region("training"):
+        for _ in range(3):
+            now_ns[0] += 5
+            assert walls() == {"training": 5}
+        now_ns[0] += 2
+    assert walls() == {"training": 2}
+
+
+def test_wall_time_waits_for_the_device_and_is_reported_once() -> None:
+    small = RegionTable()
+    small.totals("load").wall_ns += 9
+    assert list(small.growth(None)) == []
+    assert [(row.device, row.wall_ns) for row in small.growth(3)] == [(3, 9)]
+    small.totals("load").wall_ns += 1
+    assert [(row.device, row.wall_ns) for row in small.growth(0)] == [(0, 1)]
