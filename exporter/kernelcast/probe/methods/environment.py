@@ -5,12 +5,13 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from time import monotonic_ns
 from typing import Any, Protocol
 
 from kernelcast.probe.cupy.method import CupyMethod
 from kernelcast.probe.methods.budget import Budget
-from kernelcast.probe.process.driver import active_devices
+from kernelcast.probe.process.driver import active_devices, may_be_loaded
 from kernelcast.probe.process.mappings import mapped_libraries
 from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.probe.recording.regions import RegionTable, table
@@ -45,6 +46,11 @@ def open_cupti(recorder: Recorder) -> CuptiMethod:
     return method_used
 
 
+@cache
+def _may_have_gpu() -> bool:
+    return may_be_loaded(os.environ)
+
+
 def _nothing() -> None:
     """The default for `each_poll`: does nothing."""
 
@@ -63,6 +69,7 @@ class MethodEnvironment:
         cupy: Makes CuPy's method.
         budget: Judges the cost.
         regions: The program's regions.
+        may_have_gpu: Whether this process may use a GPU later.
         each_poll: Called at each poll.
     """
 
@@ -75,4 +82,5 @@ class MethodEnvironment:
     cupy: Callable[[Recorder], CupyMethod] = CupyMethod
     budget: Budget = field(default_factory=Budget)
     regions: RegionTable = table
+    may_have_gpu: Callable[[], bool] = _may_have_gpu
     each_poll: Callable[[], None] = _nothing

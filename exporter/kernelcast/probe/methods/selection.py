@@ -52,7 +52,7 @@ class MethodSelection:
         self._libraries: frozenset[str] = frozenset()
         self._libraries_read_ns: int | None = None
         self._lock = threading.Lock()
-        self._began = self._awake = self._warned_off = False
+        self._began = self._awake = self._warned_off = self._finishing = False
 
     @property
     def method(self) -> str:
@@ -80,6 +80,7 @@ class MethodSelection:
 
     def finish(self) -> None:
         """Report the last totals and end; on the probe's own thread."""
+        self._finishing = True
         self.poll()
         self.stop()
 
@@ -198,8 +199,17 @@ class MethodSelection:
                 100 * self._environment.budget.off_at,
             )
 
+    def _home(self) -> int | None:
+        """The device of the process's own values; None while the program may still choose one."""
+        if self._recorder.home is not None:
+            return self._recorder.home
+        contexts = self._environment.contexts()
+        if contexts:
+            return contexts[0]
+        return None if self._environment.may_have_gpu() and not self._finishing else 0
+
     def _report_regions(self) -> None:
-        for row in self._environment.regions.growth(self._recorder.home or 0):
+        for row in self._environment.regions.growth(self._home()):
             self._recorder.region(row.name, row.launches, row.gpu_ns, row.wall_ns, row.device)
 
 

@@ -44,7 +44,9 @@ class Cupti:
 
 
 class Rig:
-    def __init__(self, method: str = "auto", *, cupti: Cupti | None = None, **environ: str) -> None:
+    def __init__(
+        self, method: str = "auto", *, cupti: Cupti | None = None, may_have_gpu: bool = True, **environ: str
+    ) -> None:
         self.clock = Clock()
         self.recorder = Recorder()
         self.contexts: tuple[int, ...] = (0,)
@@ -63,6 +65,7 @@ class Rig:
             cupy=lambda recorder: CupyMethod(recorder, self.clock, lambda: 100.0),
             budget=self.budget,
             regions=self.regions,
+            may_have_gpu=lambda: may_have_gpu,
         )
         self.selection = MethodSelection(self.recorder, method, environment)
 
@@ -277,3 +280,41 @@ def test_a_profiler_that_only_waits_does_not_end_the_timing_by_events() -> None:
     assert other_profiler(environ, libraries, modules) == ""
     assert running(modules) == "JAX's profiler server runs"
     assert injected(environ, libraries) == "Kineto takes traces on demand (KINETO_USE_DAEMON is set)"
+
+
+def test_a_region_before_the_first_kernel_chooses_no_device() -> None:
+    rig = Rig("manual")
+    rig.contexts = ()
+    rig.regions.totals("load data").wall_ns += 7
+    rig.selection.poll()
+    assert rig.recorder.devices() == []
+    rig.recorder.observe("k", 1000, device=3)
+    rig.selection.poll()
+    assert (rig.recorder.home, rig.recorder.devices()) == (3, [3])
+    assert rig.recorder.counters(3, dropped_frames=0).regions == (("load data", 0, 0, 7),)
+
+
+def test_regions_of_a_program_whose_kernels_are_not_seen_belong_to_the_device_of_its_context() -> None:
+    rig = Rig("auto")
+    rig.contexts = (3,)
+    rig.regions.totals("forward").wall_ns += 7
+    rig.selection.poll()
+    assert rig.recorder.counters(3, dropped_frames=0).regions == (("forward", 0, 0, 7),)
+
+
+def test_regions_of_a_program_that_used_no_gpu_are_reported_at_its_end() -> None:
+    rig = Rig("manual")
+    rig.contexts = ()
+    rig.regions.totals("forward").wall_ns += 7
+    rig.selection.poll()
+    assert rig.recorder.devices() == []
+    rig.selection.finish()
+    assert rig.recorder.counters(0, dropped_frames=0).regions == (("forward", 0, 0, 7),)
+
+
+def test_on_a_machine_without_a_gpu_regions_are_reported_at_once() -> None:
+    rig = Rig("manual", may_have_gpu=False)
+    rig.contexts = ()
+    rig.regions.totals("forward").wall_ns += 7
+    rig.selection.poll()
+    assert rig.recorder.counters(0, dropped_frames=0).regions == (("forward", 0, 0, 7),)
