@@ -32,6 +32,16 @@ def test_numbers_of_every_type_are_counted(tmp_path: Path, items: Any) -> None:
     probe.abandon()
 
 
+def test_parts_of_an_item_add_up(tmp_path: Path) -> None:
+    probe = Probe(ProbeSettings("train", socket_path=str(tmp_path / "none")), {})
+    for items in (1.5, 1.5, 7, 0.25, 0.5):
+        probe.step(items=items)
+    assert probe.recorder.progress.items == 10
+    probe.step(items=0.25)
+    assert probe.recorder.progress.items == 11
+    probe.abandon()
+
+
 def test_an_error_of_a_trial_reaches_the_probes_count_and_not_the_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,7 @@
 """The recorder's data: totals of one kernel, and of one device, in bounded memory."""
 
 from collections.abc import Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from kernelcast.probe.recording.texts import Dimensions, dimensions, plain
 from kernelcast.probe.trial_budget import TrialBudget
@@ -106,16 +106,17 @@ class StepTotals:
 
     Attributes:
         steps: Steps that have ended.
-        items: Units of work in them.
+        items: Whole units of work in them.
         first_ns: End of the first step, by a monotonic clock.
         last_ns: End of the last one.
     """
 
-    __slots__ = ("first_ns", "items", "last_ns", "steps")
+    __slots__ = ("_part", "first_ns", "items", "last_ns", "steps")
 
     def __init__(self) -> None:
         self.steps = 0
         self.items = 0
+        self._part = 0.0
         self.first_ns = 0
         self.last_ns = 0
 
@@ -131,17 +132,23 @@ class StepTotals:
         self.steps += 1
         self.last_ns = now_ns
         if items:
-            more = items if type(items) is int else _whole_number(items)
+            if type(items) is int:
+                more = items
+            else:
+                exact = _number(items) + self._part
+                more = int(exact)
+                self._part = exact - more
             if 0 < more < TOTAL_LIMIT - self.items:
                 self.items += more
 
 
-def _whole_number(value: object) -> int:
-    """A number of another type, such as NumPy's, as an int; 0 for anything that is no number."""
+def _number(value: Any) -> float:
+    """A number of items as a float; 0 for anything that is none, or that is too large for a total."""
     try:
-        return int(value)  # type: ignore[call-overload,no-any-return]
+        number = float(value)
     except Exception:  # noqa: BLE001  nothing here may reach the program
-        return 0
+        return 0.0
+    return number if 0 < number < TOTAL_LIMIT else 0.0
 
 
 class DeviceTotals:
