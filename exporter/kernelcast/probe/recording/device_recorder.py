@@ -76,7 +76,7 @@ class DeviceRecorder:
 
     def _make_lock(self) -> None:
         # A thread that holds the lock may be interrupted between two sums that belong together, such as a histogram's
-        # count and bucket. What a signal handler (or `__del__`) adds then is refused: waiting would never end.
+        # count and bucket. A signal handler (or `__del__`) that adds then is refused: waiting would never end.
         self._lock = lock = threading.RLock()
         # Whether this thread holds the lock; `threading.Condition` calls it, too.
         self._interrupts: Callable[[], bool] = lock._is_owned  # type: ignore[attr-defined]  # noqa: SLF001
