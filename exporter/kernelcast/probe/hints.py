@@ -16,7 +16,7 @@ from kernelcast.probe.conditions.checks import OFF, SWITCH, HintChecks, HintCont
 from kernelcast.probe.outcomes import OutcomeQueue
 from kernelcast.probe.ranks.councils import Councils
 from kernelcast.probe.ranks.leading import APPLIED
-from kernelcast.probe.ranks.messages import Ended, Offer, Work, ended_alone, report_end
+from kernelcast.probe.ranks.messages import Ended, Offer, Work, ended_alone, is_search, report_end
 from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.probe.trial import RunningTrial, Trial, TrialResult
 from kernelcast.probe.tunables import AnyTunable, TunableSet
@@ -35,6 +35,7 @@ __all__ = ["OFF", "SWITCH", "HintContext", "HintReceiver"]
 
 # Ids of received hints that are remembered, so that one which is sent again after a reconnect is ignored.
 MAX_SEEN: Final = 4096
+NOT_WAITING: Final = "its hint was withdrawn, replaced or has expired on one of the ranks"
 
 
 class HintReceiver:
@@ -193,11 +194,19 @@ class HintReceiver:
             return ()
         return [Offer(hint.hint_id, hint.tunable, hint.value, hint.mode.value) for hint in hints]
 
-    def stop_reason(self) -> str:
-        """Return the reason for which a trial on all ranks must end; empty if it may go on."""
+    def stop_reason(self, announced: str = "") -> str:
+        """Return the reason for which a trial on all ranks must end or may not begin; empty if there is none.
+
+        Args:
+            announced: Id of the hint or search that the ranks are about to begin.
+        """
         with self._lock:
             order = self._context.stop_file.reason(now=self._collective_hint is not None)
-            return order or self._end_reason or self.stopped() or self._pause_of_all()
+            reason = order or self._end_reason or self.stopped() or self._pause_of_all()
+            waits = (
+                not announced or is_search(announced) or announced in {one.hint_id for one in self._waiting.values()}
+            )
+            return reason or ("" if waits else NOT_WAITING)
 
     def _pause_of_all(self) -> str:
         """A pause ends a trial on all ranks, because ranks notice it at different steps."""
@@ -223,6 +232,8 @@ class HintReceiver:
                 journal.begin(work.tunable, work.value, self._context.code_version)
             hint = self._waiting.get(work.tunable)
             if hint is None or hint.hint_id != work.trial:
+                # Without an id another rank alone has the hint, where the ranks agree on values.
+                self._end_reason = NOT_WAITING if work.trial else ""
                 return
             self._collective_hint = self._waiting.pop(work.tunable)
         reason = f"tried on all ranks in turn with {work.old}, for at most {self._context.rules.maximum_new} steps"

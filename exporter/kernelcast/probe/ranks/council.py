@@ -52,8 +52,8 @@ class CouncilMember(Protocol):
     def offers(self, tunables: Iterable[str]) -> Sequence[Offer]:
         """Return the hints that wait for these tunables and fit them."""
 
-    def stop_reason(self) -> str:
-        """Return the reason for which no trial may go on; empty if it may."""
+    def stop_reason(self, announced: str = "") -> str:
+        """Return the reason for which no trial may go on, nor the announced one begin; empty if there is none."""
 
     def search_wait_reason(self) -> str:
         """Return the reason for which a search must wait; empty if it may go on."""
@@ -209,7 +209,7 @@ class Council:
         launches, device = self._trial.times() if self._trial is not None else ((), ())
         report = Report(
             tuple(self._member.offers(self._tunables))[:MAX_OFFERS],
-            self._member.stop_reason(),
+            self._member.stop_reason(self._state.wanted),
             self._member.busy(self),
             self._trial.trial if self._trial is not None else "",
             launches,

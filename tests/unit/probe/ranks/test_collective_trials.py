@@ -3,9 +3,11 @@
 from random import Random
 
 import pytest
-from tests.support.probe.ranks import Job, RankProgram, job_of, noisy, same
+from tests.support.probe.ranks import NOW_NS, Job, RankProgram, job_of, noisy, same
 
-from kernelcast.wire.events import OutcomeState
+from kernelcast.probe.ranks.messages import Work
+from kernelcast.wire.cloudevents import NANOSECONDS
+from kernelcast.wire.events import OutcomeState, withdrawal
 
 
 def run_trial(job: Job, *, seed: int, gain: float, noise: float, steps: int = 700) -> None:
@@ -64,3 +66,70 @@ def test_a_value_forty_times_as_slow_runs_three_steps_on_each_rank(*, agree_only
     run_trial(job, seed=3, gain=-39.0, noise=0.02, steps=400)
     assert [program.values.count(128) for program in job.programs] == [3, 3]
     assert [program.final()[0].decision for program in job.programs] == ["rolled_back"] * 2
+
+
+def withdraw(program: RankProgram) -> None:
+    program.receiver.receive(withdrawal("training|batch|", source="/test", time_ns=NOW_NS))
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_hint_that_is_withdrawn_after_the_ranks_have_announced_it_never_runs(rank: int) -> None:
+    """Review: it was rejected as withdrawn, and yet tried on all ranks and kept."""
+    job, _ = job_of(2)
+
+    def body(program: RankProgram) -> None:
+        program.register()
+        program.hear()
+        (council,) = program.receiver.councils.all
+        is_withdrawn = False
+        for _ in range(600):
+            program.step(0.1 if program.batch.value == 48 else 0.08)
+            if program.rank == rank and not is_withdrawn and council.reason:
+                is_withdrawn = True
+                withdraw(program)
+        assert not council.open
+
+    job.run(body)
+    assert [set(program.values) for program in job.programs] == [{48}, {48}]
+    (withdrawn,), (other,) = job.programs[rank].final(), job.programs[1 - rank].final()
+    assert (withdrawn.state, withdrawn.reason) == (OutcomeState.REJECTED, "it was withdrawn")
+    assert other.state in {OutcomeState.ROLLED_BACK, OutcomeState.REJECTED}
+    assert other.decision in {"", "inconclusive"}
+
+
+def test_a_hint_that_expires_between_its_announcement_and_its_trial_never_runs() -> None:
+    """The ranks meet once an epoch, so that an epoch passes in between."""
+    job, _ = job_of(2, granularity="epoch")
+
+    def body(program: RankProgram) -> None:
+        program.register()
+        program.hear(expires_at_ns=NOW_NS + 5 * NANOSECONDS // 2)
+        for _ in range(100):
+            program.step(1.0 if program.batch.value == 48 else 0.8, epoch=True)
+
+    job.run(body)
+    assert [set(program.values) for program in job.programs] == [{48}, {48}]
+    assert [program.final()[-1].state for program in job.programs] == [OutcomeState.EXPIRED] * 2
+
+
+def test_a_hint_that_is_withdrawn_while_its_trial_begins_ends_it_at_the_next_meeting() -> None:
+    job, _ = job_of(2)
+
+    def body(program: RankProgram) -> None:
+        program.register()
+        program.hear()
+        began = program.receiver.trial_began
+
+        def late(work: Work) -> None:
+            withdraw(program)
+            began(work)
+
+        program.receiver.trial_began = late  # type: ignore[method-assign]
+        for _ in range(600):
+            program.step(0.1 if program.batch.value == 48 else 0.08)
+
+    job.run(body)
+    for program in job.programs:
+        assert program.values.count(128) < 20
+        assert program.batch.kept == "48"
+        assert [one.state for one in program.final()] == [OutcomeState.REJECTED]
