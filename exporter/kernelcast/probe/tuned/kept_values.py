@@ -171,8 +171,8 @@ class KeptValues:
 
     @property
     def due(self) -> tuple[KeptValue, ...]:
-        """The values that are to be checked."""
-        return tuple(self._due)
+        """The values that are to be checked; one that was replaced since the last look is not."""
+        return tuple(one for one in self._due if one.tunable.kept == one.kept)
 
     def _add(self, value: KeptValue) -> None:
         self._values[value.tunable.name] = value

@@ -14,7 +14,7 @@ from kernelcast.probe.tunables import Terms, Tunable
 from kernelcast.tuning.experiment import Decision
 from kernelcast.tuning.journal import Journal, JournalMachine, JournalProcess
 from kernelcast.wire.cloudevents import NANOSECONDS
-from kernelcast.wire.events import SEARCH_PREFIX, Hint, OutcomeState, to_event
+from kernelcast.wire.events import SEARCH_PREFIX, Hint, HintMode, OutcomeState, to_event
 from kernelcast.wire.frames import DeviceClaim
 
 HOUR = 3600.0
@@ -37,14 +37,16 @@ class Training:
     def now_ns(self) -> int:
         return round(self.seconds * NANOSECONDS)
 
-    def start(self, model: str = "NVIDIA A100", environ: dict[str, str] | None = None) -> None:
+    def start(
+        self, model: str = "NVIDIA A100", environ: dict[str, str] | None = None, granularity: str = "step"
+    ) -> None:
         folder = str(self.directory)
         settings = ProbeSettings("train", socket_path=f"{folder}/none", state_directory=folder, trial_share=1.0)
         settings = replace(settings, devices=(DeviceClaim(uuid="a", model_name=model),))
         self.probe = Probe(settings, environ or {}, self.now_ns)
         budget = self.probe.recorder.budget
         budget._clock, budget._began_ns = self.now_ns, 0
-        self.block: Tunable[int] = self.probe.tunable("block", [48, 64, 128], 48, Terms())
+        self.block: Tunable[int] = self.probe.tunable("block", [48, 64, 128], 48, Terms(granularity=granularity))
         self.seen.clear()
 
     def remember(self, value: str = "128", *, age_seconds: float, driver: str = "550.54", device: str = "") -> None:
@@ -54,15 +56,16 @@ class Training:
         journal = Journal(self.directory, "train", process, lambda: written, machine=machine)
         journal.end("block", value, Decision.KEPT)
 
-    def run(self, steps: int, *, gain: float = 0.3, step_seconds: float = 0.1) -> None:
+    def run(self, steps: int, *, gain: float = 0.3, step_seconds: float = 0.1, epoch: bool = False) -> None:
         for _ in range(steps):
             self.seen.append(self.block.value)
             faster = gain if self.block.value == 128 else 0.0
             self.seconds += step_seconds * (1 - faster) * self.random.uniform(0.99, 1.01)
-            self.probe.step()
+            self.probe.step(epoch=epoch)
 
-    def hear(self, value: str = "128") -> None:
-        hint = Hint(f"h{self.seconds}", "train", "block", value, self.now_ns() + 600 * NANOSECONDS)
+    def hear(self, value: str = "128", mode: HintMode = HintMode.CANARY) -> None:
+        expires_ns = self.now_ns() + 600 * NANOSECONDS
+        hint = Hint(f"h{self.seconds}", "train", "block", value, expires_ns, mode=mode)
         self.probe._receiver.receive(to_event(hint, source="/test", time_ns=1))
 
     def checks(self) -> list[tuple[str, str]]:
@@ -201,6 +204,19 @@ def test_a_value_that_another_hint_has_replaced_is_not_checked(training: Trainin
     training.seconds += HOUR
     training.run(300)
     assert set(training.seen) == {64}
+
+
+def test_a_hint_that_replaces_a_value_whose_check_waits_for_the_end_of_the_epoch_holds(training: Training) -> None:
+    """Review: the check of the old value began at the same boundary, and put the old value in force for good."""
+    training.remember(value="64", age_seconds=2 * HOUR)
+    restarted(training, granularity="epoch")
+    training.run(70)
+    training.hear("128", mode=HintMode.APPLY)
+    training.run(1, epoch=True)
+    assert training.block.kept == "128"
+    training.run(300, epoch=True)
+    assert (set(training.seen[-300:]), training.block.kept) == ({128}, "128")
+    assert training.checks() == []
 
 
 def test_driver_and_models_of_the_machine_are_read_from_its_files(tmp_path: Path) -> None:
