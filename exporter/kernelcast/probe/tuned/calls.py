@@ -330,11 +330,15 @@ class TunedCalls(Generic[Configuration_co]):
             bucket.calls[ordinal] += 1
             if bucket.calls[ordinal] == SURVIVED_CALLS:
                 self._notes.no_harm()
-            self._add_lost_seconds(bucket, max(0.0, seconds - (median(bucket.usual) if bucket.usual else 0.0)))
+            self._charge(bucket, seconds)
         bucket.times.append(seconds / items if items > 0 else seconds)
         if len(bucket.times) >= request.launches:
             times = bucket.times[: request.launches]
             self._answer_request(bucket, lambda campaign: campaign.measured(times))
+
+    def _charge(self, bucket: ShapeBucket, seconds: float) -> None:
+        """Charge the time of a call beyond the usual one of the kept configuration."""
+        self._add_lost_seconds(bucket, max(0.0, seconds - (median(bucket.usual) if bucket.usual else 0.0)))
 
     def _add_lost_seconds(self, bucket: ShapeBucket, seconds: float) -> None:
         bucket.lost_seconds += seconds

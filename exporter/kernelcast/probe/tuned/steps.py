@@ -38,7 +38,7 @@ class StepSearch(Protocol):
 
 
 class TunedSteps(TunedCalls[Configuration_co]):
-    """Sets the configuration of each step. The first step after a change is not measured. For the program's thread.
+    """Sets the configuration of each step; the first one after a change is not compared. For the program's thread.
 
     Args:
         terms: The conditions; a call is a step, or an epoch.
@@ -69,7 +69,7 @@ class TunedSteps(TunedCalls[Configuration_co]):
         self._only = self._bucket("")
         self._running: CallRequest | None = None
         self._in_force = self._only.kept
-        self._fresh = False
+        self._is_first_after_change = False
         self._seconds = self._items = 0.0
         self._began = self._clock()
         self.configuration = space.configuration(self._in_force)
@@ -106,12 +106,15 @@ class TunedSteps(TunedCalls[Configuration_co]):
         super().close(reason)
 
     def _measure(self) -> None:
-        request, fresh, self._fresh = self._running, self._fresh, False
+        request, is_first, self._is_first_after_change = self._running, self._is_first_after_change, False
+        is_stopped = request is not None and bool(self._stopped())
+        if is_first or (is_stopped and self._in_force != self._only.kept):
+            self._charge(self._only, self._seconds)
         if request is None:
             return
-        if self._stopped():
+        if is_stopped:
             self._abandon()
-        elif not fresh:
+        elif not is_first:
             self._running = None
             self._record(self._only, request, self._seconds, self._items)
 
@@ -154,4 +157,4 @@ class TunedSteps(TunedCalls[Configuration_co]):
             self._in_force = ordinal
             self.configuration = self._space.configuration(ordinal)
             proves = isinstance(campaign, Confirmation) or getattr(campaign, "proving", False)
-            self._fresh = not self._by_epoch and not proves
+            self._is_first_after_change = not self._by_epoch and not proves

@@ -98,6 +98,36 @@ def test_a_search_costs_the_share_of_time_that_it_may(training: Training) -> Non
     assert (feed.workers, feed.prefetch) == (8, 4)
 
 
+def slow_first_steps(training: Training, feed: ProgramSpace, steps: int, *, also_back: bool) -> float:
+    """Run steps, of which the first after a change takes 20 s more; returns the time that these have cost."""
+    lost, last = 0.0, feed.workers
+    for _ in range(steps):
+        is_slow = feed.workers != last and (also_back or feed.workers != 0)
+        last = feed.workers
+        lost += 20.0 * is_slow
+        training.step(0.1 + 20.0 * is_slow)
+    return lost
+
+
+@pytest.mark.parametrize("also_back", [False, True])
+def test_the_first_step_after_a_change_costs_a_search_its_share(training: Training, *, also_back: bool) -> None:
+    """Review: compilation, or new workers, took 70 % of the run, and the budget knew of nothing."""
+    workers = {"workers": list(range(40))}
+    feed = training.probe.space("feed", workers, start={"workers": 0}, terms=SpaceTerms(per="step"))
+    lost = slow_first_steps(training, feed, 60_000, also_back=also_back)
+    assert training.now * 0.005 < lost < training.now * 0.02
+    assert training.probe.recorder.budget.lost_ns == pytest.approx(lost * 1e9, rel=0.05)
+
+
+def test_the_step_in_which_a_stop_ends_a_candidate_is_charged(training: Training) -> None:
+    feed = training.probe.space("feed", FEED, start=FEED_START, terms=SpaceTerms(per="step"), share=1.0)
+    while (feed.workers, feed.prefetch) == (0, 2):
+        training.step(1.0)
+    training.probe._receiver.stop("an order")
+    training.step(9.0)
+    assert training.probe.recorder.budget.lost_ns == pytest.approx(8e9, rel=0.05)
+
+
 def test_an_epoch_space_changes_at_epochs_only(training: Training) -> None:
     terms = SpaceTerms(per="epoch")
     feed = training.probe.space("feed", {"workers": [0, 4]}, start={"workers": 0}, terms=terms, share=1.0)
