@@ -8,12 +8,13 @@ configuration runs, at the cost of one comparison.
 import threading
 from collections.abc import Callable
 from functools import partial, wraps
+from math import inf
 from statistics import median
 from time import perf_counter
 from typing import Any, Final, Generic, TypeVar
 
 from kernelcast.probe.tuned.checks import copied
-from kernelcast.probe.tuned.confirmation import Confirmation
+from kernelcast.probe.tuned.confirmation import Confirmation, Confirmed
 from kernelcast.probe.tuned.notes import CandidateNotes
 from kernelcast.probe.tuned.terms import (
     Call,
@@ -141,7 +142,10 @@ class TunedCalls(Generic[Configuration_co]):
             if request is None:
                 return run(bucket.kept)
             items = terms.items(*arguments, **named) if terms.items else 1.0
-            return self._trial(bucket, request, Call(run, prepare, undo, items))
+            call = Call(run, prepare, undo, items)
+            if isinstance(bucket.campaign, Confirmation) and not bucket.campaign.is_kept_tried and terms.repeatable:
+                return self._try_kept(bucket, bucket.campaign, call)
+            return self._trial(bucket, request, call)
         finally:
             self._lock.release()
 
@@ -225,6 +229,46 @@ class TunedCalls(Generic[Configuration_co]):
         self._notes.forget(bucket.name)
         self._search(bucket)
 
+    def _try_kept(self, bucket: ShapeBucket, confirmation: Confirmation, call: Call[Result]) -> Result:
+        """Run the kept configuration as a candidate against the start, which alone is sure to be right.
+
+        After an update of the code, a library or the driver it may fail, or give other numbers than when it was kept.
+        """
+        undo: Callable[[], object] = _nothing
+        try:
+            self._prepare(bucket, bucket.kept, call)
+            began = self._clock()
+            undo = call.undo(bucket.kept)
+            result = call.run(bucket.kept)
+        except Exception as error:  # noqa: BLE001  the start raises it again if it is the program's own
+            undo()
+            result = call.run(bucket.check.start)
+            self._take_back(bucket, f"{type(error).__name__}: {error}")
+            return result
+        confirmation.is_kept_tried = True
+        if not self._terms.check:
+            return result
+        kept = self._guarded(lambda: copied(result))
+        undo()
+        self._add_lost_seconds(bucket, self._clock() - began)
+        result = call.run(bucket.check.start)
+        if not self._is_correct(kept, result):
+            self._take_back(bucket, "its numbers differ from those of the start")
+        return result
+
+    def _take_back(self, bucket: ShapeBucket, reason: str) -> None:
+        """Ban the kept configuration, put the start in force, and search again."""
+        failed, bucket.kept = bucket.kept, bucket.check.start
+        bucket.times, bucket.check.due_at = [], inf
+        bucket.usual.clear()
+        bucket.calls.clear()
+        self.banned[bucket.name, failed] = reason
+        self._notes.end(bucket.name, failed, Decision.FAILED, reason)
+        verdict = Confirmed(failed, Decision.FAILED, reason, None, None)
+        text = self._space.text
+        self._reports.search_ended(bucket.name, (verdict,), text, text(bucket.kept), text(failed))
+        self._search(bucket)
+
     def _trial(self, bucket: ShapeBucket, request: CallRequest, call: Call[Result]) -> Result:
         # Paths of a candidate's call; each ends with an answer to the campaign and a result for the program:
         #   it is banned already         -> failed;   the kept configuration runs
@@ -257,7 +301,8 @@ class TunedCalls(Generic[Configuration_co]):
             limit = f"the limit is {self._terms.limit_seconds:g} s"
             self._ban(bucket, ordinal, f"a call took {seconds:.3g} s; {limit}")
             return result
-        if is_first_call and self._terms.check and self._terms.repeatable:
+        checks = self._terms.check and self._terms.repeatable and not isinstance(bucket.campaign, Confirmation)
+        if is_first_call and checks:
             candidate = self._guarded(lambda: copied(result))
             undo()
             result = run(bucket.kept)

@@ -79,6 +79,7 @@ class Confirmation:
     Attributes:
         kept: The configuration to be in force: the start if the kept one was taken back.
         verdicts: The verdict, once there is one.
+        is_kept_tried: Whether the kept configuration has run, with the numbers of the start.
     """
 
     def __init__(self, start: int, kept: int, seed: int) -> None:
@@ -89,6 +90,7 @@ class Confirmation:
         self._launches = 0
         self._request: Wanted | None = None
         self.kept = kept
+        self.is_kept_tried = False
         self.verdicts: Sequence[Confirmed] = ()
         self._ask()
 

@@ -1,11 +1,16 @@
 """A kept configuration is checked again: at a restart by one experiment instead of a search, and after an hour."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.probe.tuned.test_search_reports import Conv
 
+from kernelcast.probe.tuned import TunedCalls, close
 from kernelcast.probe.tuned.confirmation import RECHECK_SECONDS
+from kernelcast.probe.tuned.reports import SearchReports
+from kernelcast.probe.tuned.terms import CallAccounts, CallTerms
 from kernelcast.tuning.experiment import Decision
 from kernelcast.tuning.journal import Journal
 from kernelcast.wire.events import OutcomeState
@@ -87,3 +92,88 @@ def test_a_start_that_fails_confirms_the_kept_configuration(tmp_path: Path) -> N
     assert {conv.run() for _ in range(300)} == {192}
     assert conv.states()[-1] == ("rolled_back", "inconclusive")
     assert "the start cannot be run" in conv.outcomes[-1].reason
+
+
+class Updated(Conv):
+    """A program after an update: its kept configuration gives other numbers, or cannot be run any more."""
+
+    def __init__(self, journal: Journal, *, raises: bool = False) -> None:
+        super().__init__(journal=journal)
+        self.raises, self.wrong = raises, 192
+        terms = CallTerms("conv.run", share=1.0, check=close(), undo=self.restored)
+        accounts = CallAccounts(reports=SearchReports(self.outcomes.append))
+        self.calls = TunedCalls(terms, self, journal, clock=lambda: self.now, accounts=accounts)
+        self.run = self.calls.decorate(self.numbers)
+        self.out = 0
+
+    def restored(self, _configuration: Any) -> Callable[[], None]:
+        return lambda: setattr(self, "out", 0)
+
+    def numbers(self, configuration: Any) -> int:
+        super().launch(configuration)
+        if self.raises and configuration.block == self.wrong:
+            raise RuntimeError("CUDA_ERROR_NO_BINARY_FOR_GPU")
+        self.out += 7 if configuration.block == self.wrong else 1
+        return self.out
+
+
+def test_a_kept_configuration_that_gives_other_numbers_than_the_start_is_taken_back(tmp_path: Path) -> None:
+    """Review: the start, the untuned program, was banned, and the wrong numbers stayed for ever."""
+    program = Updated(kept_before(tmp_path))
+    results: list[int] = []
+    for _ in range(300):
+        program.out = 0
+        results.append(program.run())
+    assert results == [1] * 300
+    journal = Journal(tmp_path, "training")
+    assert journal.banned(NAME, "[16]") == ""
+    assert journal.kept(NAME) != "[192]"
+    assert "differ from those of the start" in journal.banned(NAME, "[192]")
+    (failed,) = [one for one in program.outcomes if "differ from those of the start" in one.reason]
+    assert (failed.state, failed.facts["decision"]) == (OutcomeState.ROLLED_BACK, "failed")
+    assert (failed.facts["candidate"], failed.facts["value"], failed.facts["previous"]) == ("[192]", "[16]", "[192]")
+    assert program.launched[-1] not in {192, 1024}, "it was searched again"
+
+
+def test_a_kept_configuration_that_cannot_be_run_any_more_does_not_end_the_program(tmp_path: Path) -> None:
+    """As after an update of the driver: the untuned program would run, and so does the tuned one."""
+    program = Updated(kept_before(tmp_path), raises=True)
+    for _ in range(300):
+        program.out = 0
+        assert program.run() == 1
+    assert program.launched.count(192) == 1
+    assert Journal(tmp_path, "training").kept(NAME) != "[192]"
+    assert "NO_BINARY" in Journal(tmp_path, "training").banned(NAME, "[192]")
+
+
+def test_numbers_are_compared_again_after_an_hour_and_what_differs_never_runs_again(tmp_path: Path) -> None:
+    program = Updated(Journal(tmp_path, "training"))
+    program.wrong = 0
+    while program.states()[-1:] != [("kept", "kept")]:
+        program.out = 0
+        assert program.run() == 1
+    program.wrong = program.calls.kept().block
+    program.now += RECHECK_SECONDS
+    results: list[int] = []
+    for _ in range(600):
+        program.out = 0
+        results.append(program.run())
+    differing = results.count(7)
+    assert results == [7] * differing + [1] * (600 - differing)
+    assert differing < 64, "the clock is read at every 64th call"
+    assert program.calls.kept().block != program.wrong
+
+
+def test_an_error_of_the_program_does_not_take_the_kept_configuration_back(tmp_path: Path) -> None:
+    conv = Conv(journal=kept_before(tmp_path))
+    conv.fails = 192
+
+    def wrong(_configuration: Any) -> None:
+        raise ValueError("the input has a wrong shape")
+
+    run = conv.calls.decorate(wrong)
+    for _ in range(3):
+        with pytest.raises(ValueError, match="wrong shape"):
+            run()
+    assert conv.calls.kept().block == 192
+    assert Journal(tmp_path, "training").kept(NAME) == "[192]"
