@@ -286,27 +286,33 @@ class TunedCalls(Generic[Configuration_co]):
         if is_first_call:
             self._notes.begin(bucket.name, ordinal)
         undo: Callable[[], object] = _nothing
+        began = None
         try:
             self._prepare(bucket, ordinal, call)
+            began = self._clock()
             undo = call.undo(ordinal) if is_candidate else undo
             result, seconds = self._timed(run, ordinal)
         except Exception as error:
             if not is_candidate:
                 raise
+            self._add_lost_seconds(bucket, 0.0 if began is None else self._clock() - began)
             return self._repeat(bucket, ordinal, run, undo, error)
         except BaseException:
             self._notes.end(bucket.name, ordinal, None)
             raise
         if is_candidate and seconds > self._terms.limit_seconds:
             limit = f"the limit is {self._terms.limit_seconds:g} s"
+            self._charge(bucket, seconds)
             self._ban(bucket, ordinal, f"a call took {seconds:.3g} s; {limit}")
             return result
         checks = self._terms.check and self._terms.repeatable and not isinstance(bucket.campaign, Confirmation)
         if is_first_call and checks:
             candidate = self._guarded(lambda: copied(result))
             undo()
+            self._add_lost_seconds(bucket, min(seconds, self._usual_seconds(bucket)))  # the call is repeated
             result = run(bucket.kept)
             if not self._is_correct(candidate, result):
+                self._charge(bucket, seconds)
                 self._ban(bucket, ordinal, "its numbers differ from those of the kept configuration")
                 return result
         self._record(bucket, request, seconds, call.items)
@@ -314,11 +320,17 @@ class TunedCalls(Generic[Configuration_co]):
 
     def _prepare(self, bucket: ShapeBucket, ordinal: int, call: Call[Result]) -> None:
         """Compile a configuration before it is timed for the first time; that time is lost, and says nothing of it."""
-        if ordinal not in bucket.prepared:
-            began = self._clock()
+        if ordinal in bucket.prepared:
+            return
+        began = self._clock()
+        try:
             call.prepare(ordinal)
             bucket.prepared.add(ordinal)
-            bucket.lost_seconds += self._clock() - began
+        finally:
+            seconds = self._clock() - began
+            bucket.lost_seconds += seconds
+            if ordinal != bucket.kept:  # the program needs the kept one itself
+                self._budget.lose(seconds * 1e9)
 
     def _timed(self, run: Callable[[int], Result], ordinal: int) -> tuple[Result, float]:
         wait = self._terms.wait
@@ -383,7 +395,11 @@ class TunedCalls(Generic[Configuration_co]):
 
     def _charge(self, bucket: ShapeBucket, seconds: float) -> None:
         """Charge the time of a call beyond the usual one of the kept configuration."""
-        self._add_lost_seconds(bucket, max(0.0, seconds - (median(bucket.usual) if bucket.usual else 0.0)))
+        self._add_lost_seconds(bucket, max(0.0, seconds - self._usual_seconds(bucket)))
+
+    @staticmethod
+    def _usual_seconds(bucket: ShapeBucket) -> float:
+        return median(bucket.usual) if bucket.usual else 0.0
 
     def _add_lost_seconds(self, bucket: ShapeBucket, seconds: float) -> None:
         bucket.lost_seconds += seconds

@@ -17,6 +17,7 @@ from kernelcast.probe.probe import Probe
 def probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Probe]:
     monkeypatch.setenv("KERNELCAST_TUNING_DIRECTORY", str(tmp_path))
     running = kp.start("adapted", socket_path=str(tmp_path / "none"), source="simulated")
+    running.recorder.budget.grant(1e15)  # compilation is slow on the clock of these tests
     yield running
     kp.stop()
 

@@ -3,14 +3,16 @@
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kernelcast.probe.trial_budget import TrialBudget
 from kernelcast.probe.tuned import TunedCalls, close, finite
 from kernelcast.probe.tuned.calls import MAX_BUCKETS
-from kernelcast.probe.tuned.terms import CallTerms
+from kernelcast.probe.tuned.terms import CallAccounts, CallTerms
 from kernelcast.tuning.journal import Journal
 from kernelcast.wire.tuning.experience import Experience
 
@@ -268,3 +270,40 @@ def test_findings_about_other_spaces_do_not_displace_those_about_this_one() -> N
     for _ in range(10):
         run()
     assert blocks.campaigns["block"].failures[1] == "it failed on another node"
+
+
+@pytest.mark.parametrize("where", ["prepare", "run", "limit", "check"])
+def test_a_candidate_that_fails_late_costs_the_search_its_share(where: str) -> None:
+    """Fifty candidates of which each takes 20 s to fail; the kept configuration takes 0.1 s."""
+
+    class Failing(Blocks):
+        sizes = tuple(range(50))  # type: ignore[assignment]
+
+    blocks, lost = Failing(), 0.0
+    budget = TrialBudget(1.0, lambda: round(blocks.now * 1e9))
+
+    def slow(size: int) -> None:
+        nonlocal lost
+        lost += 20.0
+        blocks.now += 20.0
+        if where in {"prepare", "run"}:
+            raise RuntimeError(f"{size} does not fit")
+
+    def run(size: int) -> float:
+        blocks.now += 0.1
+        if size and where != "prepare":
+            slow(size)
+        return 1.0 + size
+
+    terms = CallTerms(
+        "block",
+        share=0.01,
+        prepare=lambda size: slow(size) if size and where == "prepare" else None,
+        limit_seconds=10.0 if where == "limit" else inf,
+        check=close() if where == "check" else None,
+    )
+    calls = TunedCalls(terms, blocks, clock=lambda: blocks.now, accounts=CallAccounts(budget)).decorate(run)
+    for _ in range(60_000):
+        calls()
+    assert 0.005 < lost / blocks.now < 0.02
+    assert budget.lost_ns == pytest.approx(lost * 1e9, rel=0.05)
