@@ -7,7 +7,9 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from logging import getLogger
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
 
 from kernelcast.probe.activation.context_waiter import script_name, stop_waiting
 from kernelcast.probe.probe import Probe
@@ -15,7 +17,7 @@ from kernelcast.probe.ranks.council import stay_away
 from kernelcast.probe.recording.recorder import Dimensions, plain
 from kernelcast.probe.settings import MAX_METHOD_CHARACTERS, MAX_VERSION_CHARACTERS, known_source, settings_from
 from kernelcast.probe.switch import OFF
-from kernelcast.probe.tunables import Agreement, Terms, Tunable, Value, printable_kernels, text
+from kernelcast.probe.tunables import MAX_TUNABLES, Agreement, Terms, Tunable, Value, printable_kernels, text
 from kernelcast.probe.tuned.checks import Check
 from kernelcast.probe.tuned.space import ProgramSpace, SpaceServices, SpaceTerms, make_space
 from kernelcast.wire.frames import DeviceClaim
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 SET: Final = "KERNELCAST_SET"
 
+_log: Final = getLogger("kernelcast.probe")
+
 
 class _Current:
     """Holds the active probe, so that the functions below need no `global`."""
@@ -37,6 +41,21 @@ class _Current:
         # Held while a probe starts; a second thread that starts one waits for the first, which takes milliseconds.
         self.starting = threading.RLock()
         self.standalone: Standalone | None = None
+        # Declared while no probe ran: spaces, each with its share, and the names of tunables.
+        self.early_spaces: WeakKeyDictionary[ProgramSpace, float] = WeakKeyDictionary()
+        self.early_tunables: dict[str, None] = {}
+
+    def attach(self, probe: Probe) -> None:
+        """Let a probe that has started tune the spaces that were declared before; tunables stay as they are."""
+        spaces, self.early_spaces = list(self.early_spaces.items()), WeakKeyDictionary()
+        names, self.early_tunables = ", ".join(self.early_tunables), {}
+        for made, share in spaces:
+            try:
+                made.attach(probe.surroundings, share)
+            except Exception as error:  # noqa: BLE001  nothing here may reach the program
+                _log.warning("kernelcast probe does not tune a space that was declared before start(): %s", error)
+        if names:
+            _log.warning("tunables declared before start() keep their values; declare them after it: %s", names)
 
     def forked(self) -> None:
         self.starting = threading.RLock()  # the parent's may be held by a thread that does not survive the fork
@@ -109,6 +128,7 @@ def start(  # noqa: PLR0913  the door of the library; everything has a default
         probe = Probe(settings, each_interval=beside.poll if beside else None)
         probe.start()
         _current.probe, _current.standalone = probe, beside
+        _current.attach(probe)
         if not _current.stops_at_exit:
             _current.stops_at_exit = True
             atexit.register(stop)
@@ -261,6 +281,8 @@ def tunable(  # noqa: PLR0913  the terms of a tunable, each with a default
     probe = _current.probe
     if probe:
         return probe.tunable(name, allowed, value, terms)
+    if len(_current.early_tunables) < MAX_TUNABLES:
+        _current.early_tunables[name] = None
     if scope == "collective":
         stay_away(group)
     return Tunable(name, allowed, value, replace(terms, kernels=printable_kernels(terms.kernels)))
@@ -302,18 +324,21 @@ def space(  # noqa: PLR0913  the terms of a space, each with a default
             is the time over the start's, or None for a configuration that cannot be run.
 
     Returns:
-        The space: decorate functions with its `tuned`, read its attributes. Without a probe the start stays in force.
+        The space: decorate functions with its `tuned`, read its attributes. The start is in force until a probe starts.
 
     Raises:
         SpaceError: Parameters, start, restriction or terms cannot be used.
         TunableError: A collective space has no group that can be used, or there are too many tunables.
         ConfigurationError: Where a probe runs: there is no search of that name, or its package is not installed.
     """
-    probe = _current.probe
     terms = SpaceTerms(per, scope, group, changes_results, search)
+    with _current.starting:
+        probe = _current.probe
+        if not probe:
+            made = make_space(name, parameters, start, valid, check, SpaceServices(), terms=terms)
+            _current.early_spaces[made] = share
     if probe:
         return probe.space(name, parameters, start=start, valid=valid, check=check, terms=terms, share=share)
-    made = make_space(name, parameters, start, valid, check, SpaceServices(), terms=terms)
     if scope == "collective":
         stay_away(group)
     return made

@@ -60,6 +60,8 @@ class TunedCalls(Generic[Configuration_co]):
     Attributes:
         banned: Reasons by shape and configuration.
         failures: Errors of the campaign, after each of which its shape is tuned no more.
+        call: Runs a function with its positional and named arguments.
+        when_attached: Makes what runs the calls in place of this one, once `attach` is called.
     """
 
     def __init__(
@@ -89,13 +91,22 @@ class TunedCalls(Generic[Configuration_co]):
         self.banned: dict[tuple[str, int], str] = {}
         self.failures = 0
         self._error: Exception | None = None
+        self.call: Callable[..., Any] = self._call
+        self.when_attached: Callable[[], TunedCalls[Configuration_co]] | None = None
+
+    def attach(self) -> None:
+        """Let another object run the calls from now on, because a probe has started."""
+        make, self.when_attached = self.when_attached, None
+        if make is not None:
+            self.call = make().call
 
     def decorate(self, function: Callable[..., Result]) -> Callable[..., Result]:
         """Return the function without its first argument, the configuration, which each call gets from here."""
 
         @wraps(function)
         def tuned(*arguments: Any, **named: Any) -> Result:
-            return self._call(function, arguments, named)
+            result: Result = self.call(function, arguments, named)
+            return result
 
         return tuned
 
@@ -309,7 +320,7 @@ class TunedCalls(Generic[Configuration_co]):
         if is_first_call and checks:
             candidate = self._guarded(lambda: copied(result))
             undo()
-            self._add_lost_seconds(bucket, min(seconds, self._usual_seconds(bucket)))  # the call is repeated
+            self._add_lost_seconds(bucket, min(seconds, bucket.usual_seconds))  # the call is repeated
             result = run(bucket.kept)
             if not self._is_correct(candidate, result):
                 self._charge(bucket, seconds)
@@ -395,11 +406,7 @@ class TunedCalls(Generic[Configuration_co]):
 
     def _charge(self, bucket: ShapeBucket, seconds: float) -> None:
         """Charge the time of a call beyond the usual one of the kept configuration."""
-        self._add_lost_seconds(bucket, max(0.0, seconds - self._usual_seconds(bucket)))
-
-    @staticmethod
-    def _usual_seconds(bucket: ShapeBucket) -> float:
-        return median(bucket.usual) if bucket.usual else 0.0
+        self._add_lost_seconds(bucket, max(0.0, seconds - bucket.usual_seconds))
 
     def _add_lost_seconds(self, bucket: ShapeBucket, seconds: float) -> None:
         bucket.lost_seconds += seconds

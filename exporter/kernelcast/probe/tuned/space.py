@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
+from weakref import WeakSet
 
 from kernelcast.probe.trial_budget import TrialBudget
 from kernelcast.probe.tunables import SCOPES, Terms, Tunable
@@ -19,7 +20,7 @@ from kernelcast.probe.tuned.collective import CollectiveSpace, FunctionSearches
 from kernelcast.probe.tuned.numbered import BUDGET, Approved, Numbered, Resting, shown
 from kernelcast.probe.tuned.reports import SearchOutcome, SearchReports
 from kernelcast.probe.tuned.searches import ChosenSearch
-from kernelcast.probe.tuned.steps import StepSearch, TunedSteps
+from kernelcast.probe.tuned.steps import FirstStep, StepSearch, TunedSteps
 from kernelcast.probe.tuned.terms import CallAccounts, CallTerms
 from kernelcast.tuning.campaign import Campaign as ConfigurationCampaign
 from kernelcast.tuning.campaign import CampaignRules
@@ -127,6 +128,8 @@ class ProgramSpace:
         self.name = name
         self._terms = terms or SpaceTerms()
         self._searches = ChosenSearch(name, self._terms.search, BUDGET) if surroundings.active else None
+        self._resting: WeakSet[TunedCalls[Any]] = WeakSet()
+        """Decorated functions that run the start, until a probe starts."""
         self._in_force: Callable[[], Any] | None = None
         self._space = space
         self._surroundings = surroundings
@@ -180,9 +183,8 @@ class ProgramSpace:
                 'read its attributes, or declare it with per="call"'
             )
 
-        def decorate(chosen: Decorated) -> Decorated:
-            context = self._surroundings
-            name, version = f"{self.name}.{getattr(chosen, '__name__', 'call')}", context.code_version
+        def made(chosen: Decorated) -> TunedCalls[Any]:
+            name, version = f"{self.name}.{getattr(chosen, '__name__', 'call')}", self._surroundings.code_version
             terms = CallTerms(
                 name,
                 shape,
@@ -196,18 +198,36 @@ class ProgramSpace:
                 prepare,
                 undo,
             )
-            if self._searches is None or self._terms.changes_results:
-                return TunedCalls(terms, Resting(self._space)).decorate(chosen)
-            self._searches.used(by_shape=shape is not None)
-            numbered = Numbered(self._space, context.rank, self._searches)
-            accounts = CallAccounts(context.budget, SearchReports(context.report, "call"))
-            calls = TunedCalls(terms, numbered, context.journal, lambda: _reason(context), accounts=accounts)
-            context.register(calls)
-            if shape is None:
-                self._calls = calls
+            return self._calls_of(terms)
+
+        def decorate(chosen: Decorated) -> Decorated:
+            calls = made(chosen)
+            if not self._surroundings.active:
+                calls.when_attached = lambda: made(chosen)
+                self._resting.add(calls)
             return calls.decorate(chosen)
 
         return decorate if function is None else decorate(function)
+
+    def attach(self, services: SpaceServices, share: float) -> None:
+        """Let a probe that has started tune this space, which was declared without one.
+
+        Its functions are tuned from their next call on; steps search it from the next step on.
+
+        Raises:
+            KernelcastError: The space cannot be tuned: the start stays in force.
+        """
+        terms = self._terms
+        if terms.scope == "collective":
+            raise SpaceError(f"space {self.name} is collective, so that its ranks must declare it after start()")
+        self._searches = ChosenSearch(self.name, terms.search, BUDGET)
+        self._surroundings = services
+        for calls in list(self._resting):
+            calls.attach()
+        if terms.per == "call":
+            self.begin(share)
+        elif services.drive is not None:
+            services.drive(FirstStep(lambda: self.begin(share)))
 
     def begin(self, share: float) -> None:
         """Let steps search the space, or hints propose its configurations."""
@@ -239,6 +259,20 @@ class ProgramSpace:
             context.register(search)
             context.drive(search)
             self._in_force = lambda: search.configuration
+
+    def _calls_of(self, terms: CallTerms) -> TunedCalls[Any]:
+        """Make what runs the calls of a decorated function."""
+        context = self._surroundings
+        if self._searches is None or self._terms.changes_results:
+            return TunedCalls(terms, Resting(self._space))
+        self._searches.used(by_shape=terms.shape is not None)
+        numbered = Numbered(self._space, context.rank, self._searches)
+        accounts = CallAccounts(context.budget, SearchReports(context.report, "call"))
+        calls = TunedCalls(terms, numbered, context.journal, lambda: _reason(context), accounts=accounts)
+        context.register(calls)
+        if terms.shape is None:
+            self._calls = calls
+        return calls
 
     def _search_if_approved(self, tunable: Tunable[str], by_text: Mapping[str, Any], share: float) -> None:
         """Search while a person's approval is in force; without one hints alone propose."""

@@ -37,6 +37,28 @@ class StepSearch(Protocol):
         """Set the kept configuration."""
 
 
+class FirstStep:
+    """Does something at the end of the next step: the begin of a search that was declared before the probe started.
+
+    Implements `StepSearch`, because only steps may change a configuration.
+    """
+
+    reason = ""
+
+    def __init__(self, begin: Callable[[], None]) -> None:
+        self._begin: Callable[[], None] | None = begin
+
+    def step_ended(self, items: float, *, epoch: bool) -> None:
+        """Do it once."""
+        del items, epoch
+        begin, self._begin = self._begin, None
+        if begin is not None:
+            begin()
+
+    def close(self, reason: str) -> None:
+        """There is nothing to end."""
+
+
 class TunedSteps(TunedCalls[Configuration_co]):
     """Sets the configuration of each step; the first one after a change is not compared. For the program's thread.
 

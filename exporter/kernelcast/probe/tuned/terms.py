@@ -3,6 +3,7 @@
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any, Generic, Protocol, TypeVar
 
 from kernelcast.probe.trial_budget import TrialBudget
@@ -144,6 +145,11 @@ class ShapeBucket:
     check: KeptCheck = field(default_factory=KeptCheck)
     offered: Experience | None = None
     prepared: set[int] = field(default_factory=set)
+
+    @property
+    def usual_seconds(self) -> float:
+        """Usual seconds of a call with the kept configuration; 0 before one is measured."""
+        return median(self.usual) if self.usual else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,98 @@
+"""Spaces and tunables that a program declares before `start()`, as decorators at import do."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernelcast import probe as kp
+from kernelcast.probe.tuned.space import ProgramSpace
+from kernelcast.tuning.experiment import Decision
+from kernelcast.tuning.journal import Journal
+
+VALUES = {"x": [1, 2, 3]}
+
+
+@pytest.fixture(autouse=True)
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv("KERNELCAST_TUNING_DIRECTORY", str(tmp_path))
+    yield tmp_path
+    kp.stop()
+
+
+def started(directory: Path) -> kp.Probe:
+    return kp.start("train", socket_path=str(directory / "none"), source="simulated", method="manual")
+
+
+def test_a_function_that_is_decorated_at_import_is_tuned_once_the_probe_starts(directory: Path) -> None:
+    """Review: the example in docs/tuning.md has this order, and nothing was ever tried, silently."""
+    seen: list[int] = []
+
+    @kp.space("conv", VALUES, start={"x": 1}).tuned(share=1e6)  # type: ignore[untyped-decorator]
+    def run(c: Any) -> None:
+        seen.append(c.x)
+
+    for _ in range(5):
+        run()
+    assert set(seen) == {1}
+    running = started(directory)
+    for _ in range(200):
+        run()
+    assert set(seen) == {1, 2, 3}
+    assert running.outcomes[0].tunable == "conv.run"
+
+
+def test_a_kept_configuration_is_in_force_from_the_first_call_after_the_start_on(directory: Path) -> None:
+    Journal(directory, "train").end("conv.run", "[3]", Decision.KEPT)
+
+    @kp.space("conv", VALUES, start={"x": 1}).tuned
+    def run(c: Any) -> int:
+        return int(c.x)
+
+    assert run() == 1
+    started(directory)
+    assert run() == 3
+
+
+def steps(feed: ProgramSpace, number: int) -> list[int]:
+    found = []
+    for _ in range(number):
+        found.append(feed.x)
+        kp.step()
+    return found
+
+
+def test_a_space_per_step_changes_at_the_first_step_and_not_within_one(directory: Path) -> None:
+    Journal(directory, "train").end("feed", "[3]", Decision.KEPT)
+    feed = kp.space("feed", VALUES, start={"x": 1}, per="step", share=1e6)
+    assert steps(feed, 3) == [1] * 3
+    started(directory)
+    assert steps(feed, 3) == [1, 3, 3]
+    assert set(steps(feed, 40)) >= {1, 3}, "it is checked against the start"
+
+
+def test_what_cannot_be_tuned_any_more_is_named(directory: Path, caplog: pytest.LogCaptureFixture) -> None:
+    class Alone:
+        def all_gather(self, text: str) -> list[str]:
+            return [text]
+
+    block = kp.tunable("block", [1, 2], 1)
+    spaces = [
+        kp.space("together", VALUES, start={"x": 1}, per="step", scope="collective", group=Alone()),
+        kp.space("foreign", VALUES, start={"x": 1}, search="nowhere"),
+    ]
+    started(directory)
+    kp.step()
+    assert (block.value, *(one.x for one in spaces)) == (1, 1, 1)
+    shown = caplog.text
+    assert "tunables declared before start() keep their values; declare them after it: block" in shown
+    assert "space together is collective, so that its ranks must declare it after start()" in shown
+    assert "nowhere" in shown
+
+
+def test_a_space_that_nobody_uses_any_more_is_not_kept(directory: Path) -> None:
+    for _ in range(3):
+        kp.space("conv", VALUES, start={"x": 1}, per="step")
+    running = started(directory)
+    assert running._receiver._searches == ()
