@@ -247,9 +247,9 @@ class TunedCalls(Generic[Configuration_co]):
         """
         undo: Callable[[], object] = _nothing
         try:
+            undo = call.undo(bucket.kept)
             self._prepare(bucket, bucket.kept, call)
             began = self._clock()
-            undo = call.undo(bucket.kept)
             result = call.run(bucket.kept)
         except Exception as error:  # noqa: BLE001  the start raises it again if it is the program's own
             undo()
@@ -299,9 +299,11 @@ class TunedCalls(Generic[Configuration_co]):
         undo: Callable[[], object] = _nothing
         began = None
         try:
-            self._prepare(bucket, ordinal, call)
-            began = self._clock()
             undo = call.undo(ordinal) if is_candidate else undo
+            if unprepared := self._prepare(bucket, ordinal, call):
+                self._answer_request(bucket, lambda campaign: campaign.refused(unprepared))
+                return run(ordinal)
+            began = self._clock()
             result, seconds = self._timed(run, ordinal)
         except Exception as error:
             if not is_candidate:
@@ -329,19 +331,28 @@ class TunedCalls(Generic[Configuration_co]):
         self._record(bucket, request, seconds, call.items)
         return result
 
-    def _prepare(self, bucket: ShapeBucket, ordinal: int, call: Call[Result]) -> None:
-        """Compile a configuration before it is timed for the first time; that time is lost, and says nothing of it."""
+    def _prepare(self, bucket: ShapeBucket, ordinal: int, call: Call[Result]) -> str:
+        """Compile a configuration before it is timed for the first time; that time is lost, and says nothing of it.
+
+        Returns:
+            The reason for which the kept one could not be prepared; that of a candidate is raised.
+        """
         if ordinal in bucket.prepared:
-            return
-        began = self._clock()
+            return ""
+        began, reason = self._clock(), ""
         try:
             call.prepare(ordinal)
-            bucket.prepared.add(ordinal)
+        except Exception as error:
+            if ordinal != bucket.kept:
+                raise
+            reason = f"it could not be prepared: {type(error).__name__}: {error}"
         finally:
             seconds = self._clock() - began
             bucket.lost_seconds += seconds
             if ordinal != bucket.kept:  # the program needs the kept one itself
                 self._budget.lose(seconds * 1e9)
+        bucket.prepared.add(ordinal)
+        return reason
 
     def _timed(self, run: Callable[[int], Result], ordinal: int) -> tuple[Result, float]:
         wait = self._terms.wait

@@ -307,3 +307,20 @@ def test_a_candidate_that_fails_late_costs_the_search_its_share(where: str) -> N
         calls()
     assert 0.005 < lost / blocks.now < 0.02
     assert budget.lost_ns == pytest.approx(lost * 1e9, rel=0.05)
+
+
+def test_a_kept_configuration_that_cannot_be_compiled_beforehand_runs_all_the_same() -> None:
+    """Review: the error of `prepare` ended the program, whose call works without a probe."""
+    blocks = Blocks()
+
+    def prepare(size: int) -> None:
+        if size == 48:
+            raise ValueError("no stream to compile on")
+
+    calls = tuned(blocks, prepare=prepare)
+    run = calls.decorate(blocks.run)
+    assert [run() for _ in range(10)] == [2.0] * 10
+    campaign = blocks.campaigns["block"]
+    assert campaign.refusals == {0: "it could not be prepared: ValueError: no stream to compile on"}
+    assert set(campaign.times) == {1, 2}
+    assert calls.banned.keys() == {("block", 3)}
