@@ -7,8 +7,13 @@ from typing import Any, Final
 from kernelcast.probe.activation.current import space as declare
 from kernelcast.probe.tuned.space import ProgramSpace
 
+Arguments = tuple[Any, ...]
+Named = Mapping[str, Any]
+Bucket = tuple[object, ...]
+
 PARAMETER: Final = "config"
-MAX_PRUNED: Final = 16
+MAX_PRUNED: Final = 1024
+"""Shapes whose pruned configurations are remembered; with more of them all are pruned again."""
 
 
 def triton_autotune(  # noqa: PLR0913, PLR0917  the arguments of triton.autotune
@@ -31,7 +36,7 @@ def triton_autotune(  # noqa: PLR0913, PLR0917  the arguments of triton.autotune
     the share of time. The first configuration is the start.
 
     Args:
-        configs: The configurations, as `triton.Config`.
+        configs: The configurations, as `triton.Config`; none for Triton's default alone.
         key: Names of arguments; each combination of their values and of all types is tuned by itself.
         prune_configs_by: `early_config_prune`, `perf_model` and `top_k`, as for `triton.autotune`.
         reset_to_zero: Names of tensors that are set to zero before a call is repeated, because a configuration failed.
@@ -46,7 +51,7 @@ def triton_autotune(  # noqa: PLR0913, PLR0917  the arguments of triton.autotune
 
     def decorate(kernel: Any) -> TunedKernel:
         restoring = Restoring(tuple(reset_to_zero or ()), tuple(restore_value or ()), pre_hook, post_hook)
-        texts = {str(config): config for config in configs}
+        texts = {str(config): config for config in configs or (DefaultConfig(),)}
         chosen = name or getattr(kernel, "__name__", "") or getattr(getattr(kernel, "fn", None), "__name__", "kernel")
         space = declare(chosen, {PARAMETER: list(texts)}, start={PARAMETER: next(iter(texts))})
         return TunedKernel(
@@ -60,6 +65,19 @@ def triton_autotune(  # noqa: PLR0913, PLR0917  the arguments of triton.autotune
         )
 
     return decorate
+
+
+class DefaultConfig:
+    """The one configuration of a kernel that is declared without any: the options that Triton takes by itself."""
+
+    pre_hook = None
+
+    def all_kwargs(self) -> dict[str, Any]:
+        """Return the arguments that it adds to a launch."""
+        return {}
+
+    def __str__(self) -> str:
+        return "default"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,22 +120,27 @@ class Restoring:
 
 
 class Pruning:
-    """Chooses the configurations that may run for a call's arguments, as `prune_configs_by` of Triton says."""
+    """Chooses the configurations that may run for a call's arguments, as `prune_configs_by` of Triton says.
+
+    Attributes:
+        is_needed: Whether there are rules at all.
+    """
 
     def __init__(self, rules: Mapping[str, Any]) -> None:
         self._early = rules.get("early_config_prune")
         self._model = rules.get("perf_model")
         self._top = rules.get("top_k", 1.0)
+        self.is_needed = bool(self._early or self._model)
 
-    def left(self, configs: Sequence[Any], by_name: dict[str, Any], named: dict[str, Any]) -> list[Any]:
-        """Return the configurations that are left, at least one."""
+    def remaining(self, configs: Sequence[Any], by_name: dict[str, Any], named: dict[str, Any]) -> dict[str, Any]:
+        """Return the configurations that are not pruned by their texts, at least one."""
         found = list(self._early(list(configs), by_name, **named) if self._early else configs) or list(configs[:1])
         top = max(1, int(len(found) * self._top)) if isinstance(self._top, float) else int(self._top)
         if self._model and len(found) > top:
             model, arguments = self._model, {**by_name, **named}
             expected = {id(one): model(**{**arguments, **one.all_kwargs()}) for one in found}
             found = sorted(found, key=lambda one: expected[id(one)])[:top]
-        return found
+        return {str(one): one for one in found}
 
 
 class TunedKernel:
@@ -144,12 +167,15 @@ class TunedKernel:
         self.configs = list(texts.values())
         self.space = space
         self.arg_names = list(kernel.arg_names)
+        self._known = frozenset(self.arg_names)
         self._texts = texts
         self._keys = keys
         self._pruning = pruning
         self._restoring = restoring
-        self._left: dict[tuple[object, ...], list[Any]] = {}
-        self._run = space.tuned(self._launch, shape=self._bucket, prepare=self._prepare, undo=self._undo, share=share)
+        self._start = next(iter(texts))
+        # Configurations that are not pruned, by shape bucket and text.
+        self._remaining: dict[Bucket, dict[str, Any]] = {}
+        self._run = space.tuned(self._launch, shape=_bucket_of, prepare=self._prepare, undo=self._undo, share=share)
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
         """Return the launcher for a grid."""
@@ -157,46 +183,59 @@ class TunedKernel:
 
     def run(self, *arguments: Any, **named: Any) -> Any:
         """Launch with the configuration of this call."""
-        return self._run(*arguments, **named)
+        return self._run(self._bucket(arguments, named), arguments, named)
 
-    def _launch(self, configuration: Mapping[str, Any], *arguments: Any, **named: Any) -> Any:
-        config = self._config(configuration, arguments, named)
-        if getattr(config, "pre_hook", None):
-            config.pre_hook({**self._by_name(arguments), **named, **config.all_kwargs()})
+    def _launch(self, configuration: Mapping[str, Any], bucket: Bucket, arguments: Arguments, named: Named) -> Any:
+        config = self._config(configuration[PARAMETER], bucket, arguments, named)
+        self._call_hook(config, arguments, named)
         return self.fn.run(*arguments, **named, **config.all_kwargs())
 
-    def _undo(self, configuration: Mapping[str, Any], *arguments: Any, **named: Any) -> Callable[[], None]:
+    def _undo(
+        self, configuration: Mapping[str, Any], _bucket: Bucket, arguments: Arguments, named: Named
+    ) -> Callable[[], None]:
         config = self._texts[configuration[PARAMETER]]
         return self._restoring.prepared({**self._by_name(arguments), **named, **config.all_kwargs()})
 
-    def _prepare(self, configuration: Mapping[str, Any], *arguments: Any, **named: Any) -> None:
-        """Compile without a launch."""
+    def _prepare(self, configuration: Mapping[str, Any], bucket: Bucket, arguments: Arguments, named: Named) -> None:
+        """Compile without a launch; a pruned configuration is refused."""
         text = configuration[PARAMETER]
-        if text != next(iter(self._texts)) and self._texts[text] not in self._allowed(arguments, named):
+        if text != self._start and self._pruning.is_needed and text not in self._not_pruned(bucket, arguments, named):
             raise ValueError(f"prune_configs_by leaves {text} out for these arguments")
-        config = self._config(configuration, arguments, named)
+        config = self._config(text, bucket, arguments, named)
+        self._call_hook(config, arguments, named)  # it may complete what the kernel is compiled for
         self.fn.run(*arguments, **{**named, **config.all_kwargs(), "warmup": True})
 
-    def _config(self, configuration: Mapping[str, Any], arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
-        """Return the configuration; for a start that is pruned, the first one that is not."""
-        config, allowed = self._texts[configuration[PARAMETER]], self._allowed(arguments, named)
-        return config if config in allowed else allowed[0]
+    def _call_hook(self, config: Any, arguments: Arguments, named: Named) -> None:
+        if getattr(config, "pre_hook", None):
+            config.pre_hook({**self._by_name(arguments), **named, **config.all_kwargs()})
 
-    def _allowed(self, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> list[Any]:
-        bucket = self._bucket(*arguments, **named)
-        found = self._left.get(bucket)
+    def _config(self, text: str, bucket: Bucket, arguments: Arguments, named: Named) -> Any:
+        """Return the configuration; for a start that is pruned, the first one that is not."""
+        if not self._pruning.is_needed:
+            return self._texts[text]
+        remaining = self._not_pruned(bucket, arguments, named)
+        return remaining[text] if text in remaining else next(iter(remaining.values()))
+
+    def _not_pruned(self, bucket: Bucket, arguments: Arguments, named: Named) -> dict[str, Any]:
+        found = self._remaining.get(bucket)
         if found is None:
-            if len(self._left) >= MAX_PRUNED:
-                self._left.pop(next(iter(self._left)))
-            found = self._left[bucket] = self._pruning.left(self.configs, self._by_name(arguments), dict(named))
+            found = self._pruning.remaining(self.configs, self._by_name(arguments), dict(named))
+            if len(self._remaining) >= MAX_PRUNED:
+                self._remaining = {}  # replaced, because another thread may read it
+            self._remaining[bucket] = found
         return found
 
-    def _by_name(self, arguments: tuple[Any, ...]) -> dict[str, Any]:
+    def _by_name(self, arguments: Arguments) -> dict[str, Any]:
         return dict(zip(self.arg_names, arguments, strict=False))
 
-    def _bucket(self, *arguments: Any, **named: Any) -> tuple[object, ...]:
+    def _bucket(self, arguments: Arguments, named: Named) -> Bucket:
         """Return the values of the key's arguments, and the types of all."""
-        given = {**self._by_name(arguments), **named}
-        known = {name: value for name, value in given.items() if name in self.arg_names}
-        types = (str(value.dtype) for value in known.values() if hasattr(value, "dtype"))
-        return (*(known[name] for name in self._keys if name in known), *types)
+        given = dict(zip(self.arg_names, arguments, strict=False))
+        given |= {name: value for name, value in named.items() if name in self._known}
+        bucket = [given[name] for name in self._keys if name in given]
+        bucket += [str(value.dtype) for value in given.values() if hasattr(value, "dtype")]
+        return tuple(bucket)
+
+
+def _bucket_of(bucket: Bucket, *_rest: object) -> Bucket:
+    return bucket

@@ -133,6 +133,10 @@ class TunedCalls(Generic[Configuration_co]):
     def _call(self, function: Callable[..., Result], arguments: tuple[Any, ...], named: dict[str, Any]) -> Result:
         terms, space = self._terms, self._space
         bucket = self._bucket(_key(terms.shape(*arguments, **named)) if terms.shape else "")
+        # The usual path: no lock, two comparisons. While another call is a trial, this one waits for nothing.
+        only_kept = bucket.campaign is None and not bucket.check.is_due(self._clock)
+        if only_kept or not self._lock.acquire(blocking=False):
+            return function(self._kept_configuration(bucket), *arguments, **named)
 
         def run(ordinal: int) -> Result:
             return function(space.configuration(ordinal), *arguments, **named)
@@ -144,10 +148,6 @@ class TunedCalls(Generic[Configuration_co]):
         def undo(ordinal: int) -> Callable[[], object]:
             return terms.undo(space.configuration(ordinal), *arguments, **named) if terms.undo else lambda: None
 
-        # The usual path: no lock, one comparison. While another call is a trial, this one waits for nothing.
-        only_kept = bucket.campaign is None and not bucket.check.is_due(self._clock)
-        if only_kept or not self._lock.acquire(blocking=False):
-            return run(bucket.kept)
         try:
             request = self._request(bucket)
             if request is None:
@@ -159,6 +159,13 @@ class TunedCalls(Generic[Configuration_co]):
             return self._trial(bucket, request, call)
         finally:
             self._lock.release()
+
+    def _kept_configuration(self, bucket: ShapeBucket) -> Any:
+        """Return the kept configuration, which is made once for many calls."""
+        kept, known = bucket.kept, bucket.configuration
+        if known is None or known[0] != kept:
+            known = bucket.configuration = (kept, self._space.configuration(kept))
+        return known[1]
 
     def _bucket(self, shape: object) -> ShapeBucket:
         found = self._buckets.get(shape)

@@ -16,8 +16,6 @@ MINIMUM_GAIN: Final = 0.01
 # Launches after which the experiment ends without a decision.
 MAX_LAUNCHES: Final = 520
 RECHECK_SECONDS: Final = 3600.0
-# Calls between two readings of the clock.
-CALLS_PER_CLOCK: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,24 +139,18 @@ class KeptCheck:
     Attributes:
         start: Number of the configuration of the untuned program.
         due_at: Time of the next check, in seconds; infinite if there is none.
-        calls: Calls since the clock was read.
     """
 
     start: int = 0
     due_at: float = inf
-    calls: int = 0
 
     def kept(self, start: int, now: float) -> None:
         """Note that a search has kept a configuration in place of the start."""
         self.start, self.due_at = start, now + RECHECK_SECONDS
 
     def is_due(self, clock: Callable[[], float]) -> bool:
-        """Whether to check now; reads the clock at few calls only, because every call of the program asks."""
-        self.calls += 1
-        if self.calls < CALLS_PER_CLOCK:
-            return False
-        self.calls = 0
-        return clock() >= self.due_at
+        """Whether to check now. Every call of the program asks; the clock is read only while a check is to come."""
+        return self.due_at < inf and clock() >= self.due_at
 
     def begin(self, kept: int) -> Confirmation:
         """Return the campaign that checks a configuration."""

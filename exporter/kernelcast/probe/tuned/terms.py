@@ -130,6 +130,7 @@ class ShapeBucket:
         usual: Seconds of the kept configuration's last measured calls.
         lost_seconds: Time that trial calls and compilations have cost beyond that.
         prepared: Configurations that are compiled.
+        configuration: The kept configuration with its number, once a call has used it.
         check: When the kept configuration is checked again.
         offered: Findings of other nodes that the search knows.
     """
@@ -145,6 +146,7 @@ class ShapeBucket:
     check: KeptCheck = field(default_factory=KeptCheck)
     offered: Experience | None = None
     prepared: set[int] = field(default_factory=set)
+    configuration: tuple[int, Any] | None = None
 
     @property
     def usual_seconds(self) -> float:

@@ -141,6 +141,18 @@ def test_an_epoch_space_changes_at_epochs_only(training: Training) -> None:
     assert seen[-1] == 4
 
 
+def test_what_an_epoch_space_has_kept_is_checked_when_an_hour_has_passed(training: Training) -> None:
+    """Review: with epochs of ten minutes the check came after ten hours."""
+    terms = SpaceTerms(per="epoch")
+    feed = training.probe.space("feed", {"workers": [0, 4]}, start={"workers": 0}, terms=terms, share=1.0)
+    while feed.workers == 0 or training.probe.outcomes[-1].state is not OutcomeState.KEPT:
+        training.step(600.0 / (1 + feed.workers), epoch=True)
+    kept_at, before = training.now, len(training.probe.outcomes)
+    while len(training.probe.outcomes) == before:
+        training.step(600.0, epoch=True)
+    assert 3600.0 <= training.now - kept_at < 3600.0 + 3 * 610.0
+
+
 def test_items_count(training: Training) -> None:
     """A configuration whose step takes longer for more samples is faster if its time per sample is."""
     size = training.probe.space("size", {"size": [32, 64]}, start={"size": 32}, terms=SpaceTerms(per="step"), share=1.0)
