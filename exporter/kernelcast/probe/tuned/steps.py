@@ -6,8 +6,8 @@
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from kernelcast.probe.tuned.calls import TunedCalls
 from kernelcast.probe.tuned.confirmation import Confirmation
+from kernelcast.probe.tuned.shapes import SearchedShapes
 from kernelcast.probe.tuned.terms import (
     CallAccounts,
     CallRequest,
@@ -59,7 +59,7 @@ class FirstStep:
         """There is nothing to end."""
 
 
-class TunedSteps(TunedCalls[Configuration_co]):
+class TunedSteps(SearchedShapes[Configuration_co]):
     """Sets the configuration of each step; the first one after a change is not compared. For the program's thread.
 
     Args:

@@ -26,7 +26,7 @@ def probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Probe]:
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """Time that only kernels spend."""
     now = SimpleNamespace(seconds=0.0)
-    monkeypatch.setattr("kernelcast.probe.tuned.calls.perf_counter", lambda: now.seconds)
+    monkeypatch.setattr("kernelcast.probe.tuned.shapes.perf_counter", lambda: now.seconds)
     return now
 
 

@@ -26,7 +26,7 @@ class Device:
         self.now = 0.0
         self.random = Random(1)
         self.ran: list[tuple[int, int, int]] = []
-        monkeypatch.setattr("kernelcast.probe.tuned.calls.perf_counter", lambda: self.now)
+        monkeypatch.setattr("kernelcast.probe.tuned.shapes.perf_counter", lambda: self.now)
 
     def seconds(self, c: Any) -> float:
         return float((1 + abs(c.bx - 64) / 64) * (1 + abs(c.by - 2) / 4) * (1.2 if c.tile == 1 else 1.0))

@@ -30,7 +30,7 @@ class Training:
         self.now = 0.0
         self.random = Random(1)
         self.probe = self.begun(directory)
-        monkeypatch.setattr("kernelcast.probe.tuned.calls.perf_counter", lambda: self.now)
+        monkeypatch.setattr("kernelcast.probe.tuned.shapes.perf_counter", lambda: self.now)
         monkeypatch.setattr("kernelcast.probe.trial.perf_counter_ns", lambda: round(self.now * 1e9))
 
     def begun(self, directory: Path) -> Probe:

@@ -11,7 +11,7 @@ import pytest
 
 from kernelcast.probe.trial_budget import TrialBudget
 from kernelcast.probe.tuned import TunedCalls, close, finite
-from kernelcast.probe.tuned.calls import MAX_BUCKETS
+from kernelcast.probe.tuned.shapes import MAX_BUCKETS
 from kernelcast.probe.tuned.terms import CallAccounts, CallTerms
 from kernelcast.tuning.journal import Journal
 from kernelcast.wire.tuning.experience import Experience

@@ -1,0 +1,260 @@
+"""The searches of a space, one for each shape of calls: requests, their answers, and what all that costs.
+
+`TunedCalls` runs a program's function for the requests, `TunedSteps` its steps.
+"""
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from math import inf
+from statistics import median
+from time import perf_counter
+from typing import Final, Generic, TypeVar
+
+from kernelcast.probe.tuned.confirmation import Confirmation, Confirmed
+from kernelcast.probe.tuned.notes import CandidateNotes
+from kernelcast.probe.tuned.terms import (
+    CallAccounts,
+    CallCampaign,
+    CallRequest,
+    CallTerms,
+    Configuration_co,
+    Configurations,
+    ShapeBucket,
+)
+from kernelcast.tuning.experiment import Decision
+from kernelcast.tuning.journal import Journal
+from kernelcast.wire.tuning.experience import Experience
+
+# Shapes of a function that are searched; further ones run the kept configuration.
+MAX_SHAPES: Final = 16
+# Shapes whose kept configuration is known; further ones run the start and take no memory.
+MAX_BUCKETS: Final = 1024
+# Calls after which a candidate is not held responsible for a later end of the process.
+SURVIVED_CALLS: Final = 3
+# Calls whose time trials may cost in addition to their share of it, so that one can begin at all.
+FIRST_CREDIT_CALLS: Final = 20.0
+
+Answer = TypeVar("Answer")
+
+
+class SearchedShapes(Generic[Configuration_co]):
+    """The shape buckets of a space, each with its kept configuration and campaign. For any thread.
+
+    Args:
+        terms: The conditions.
+        space: The configurations.
+        journal: The journal of this node; None remembers nothing.
+        stopped: Returns the reason for which nothing may be tried; empty if it may.
+        clock: Seconds.
+        accounts: Budget and reports of the process.
+
+    Attributes:
+        banned: Reasons by shape and configuration.
+        failures: Errors of the campaign, after each of which its shape is tuned no more.
+    """
+
+    def __init__(
+        self,
+        terms: CallTerms,
+        space: Configurations[Configuration_co],
+        journal: Journal | None = None,
+        stopped: Callable[[], str] = str,
+        clock: Callable[[], float] | None = None,
+        accounts: CallAccounts | None = None,
+    ) -> None:
+        self._terms = terms
+        self._space = space
+        self._notes = CandidateNotes(journal, space.text, terms.code_version, terms.approved_by)
+        self._stopped = stopped
+        self._clock = clock or perf_counter
+        accounts = accounts or CallAccounts()
+        self._budget, self._reports = accounts.budget, accounts.reports
+        self._is_closed = False
+        # What other nodes have found, by bucket name.
+        self._experiences: dict[str, Experience] = {}
+        self._new_shape = threading.RLock()  # held while a bucket is made, perhaps by a call within a trial
+        self._buckets: dict[object, ShapeBucket] = {}
+        # Used by all shapes beyond `MAX_BUCKETS`.
+        self._overflow = ShapeBucket(terms.name, None, space.start, 0.0)
+        self.banned: dict[tuple[str, int], str] = {}
+        self.failures = 0
+        self._error: Exception | None = None
+
+    def kept(self, shape: object = "") -> Configuration_co:
+        """Return the configuration in force for a shape bucket."""
+        return self._space.configuration(self._bucket(key_of(shape)).kept)
+
+    def learn(self, experience: Experience) -> None:
+        """Try nothing that failed on another node; begin with what others have kept. For any thread."""
+        if experience.space != self._terms.name and not experience.space.startswith(f"{self._terms.name} "):
+            return  # about another space
+        self._experiences[experience.space] = experience
+        while len(self._experiences) > MAX_SHAPES:
+            del self._experiences[next(iter(self._experiences))]
+
+    def close(self, reason: str) -> None:
+        """Report searches that are open as interrupted; the program goes on with the kept configurations."""
+        self._is_closed = True
+        self._notes.no_harm()
+        for bucket in list(self._buckets.values()):
+            bucket.campaign = None
+            self._reports.search_interrupted(bucket.name, self._space.text(bucket.kept), reason)
+
+    def _bucket(self, shape: object) -> ShapeBucket:
+        found = self._buckets.get(shape)
+        if found is not None:
+            return found
+        with self._new_shape:
+            found = self._buckets.get(shape)
+            if found is None and len(self._buckets) < MAX_BUCKETS:
+                found = self._buckets[shape] = self._new_bucket(shape)
+        return found or self._overflow
+
+    def _new_bucket(self, shape: object) -> ShapeBucket:
+        name = self._terms.name if shape == "" else f"{self._terms.name} {shape!r}"[:256]
+        bucket = ShapeBucket(name, None, self._space.start, self._clock())
+        known = self._guarded(lambda: self._notes.kept(name))
+        ordinal = self._space.find(known) if known is not None else None
+        may_search = len(self._buckets) < MAX_SHAPES and not self._is_closed
+        if ordinal is not None and not self._stopped():
+            bucket.check.start, bucket.kept = bucket.kept, ordinal
+            bucket.campaign = self._guarded(lambda: bucket.check.begin(ordinal)) if may_search else None
+        elif may_search:
+            self._search(bucket)
+        return bucket
+
+    def _search(self, bucket: ShapeBucket) -> None:
+        """Begin a search; report that it cannot be made."""
+        bucket.campaign = self._guarded(lambda: self._space.campaign(bucket.name))
+        if bucket.campaign is None:
+            self._reports.search_began(bucket.name, self._space.text(bucket.kept))
+            self._interrupt(bucket)
+
+    def _interrupt(self, bucket: ShapeBucket) -> None:
+        bucket.campaign = None
+        reason = f"the search had an error: {self._error!r}"
+        self._reports.search_interrupted(bucket.name, self._space.text(bucket.kept), reason)
+
+    def _request(self, bucket: ShapeBucket) -> CallRequest | None:
+        """Return the campaign's request for this call; None to run the kept configuration."""
+        if self._stopped() or self._is_closed:
+            return None
+        campaign = bucket.campaign = bucket.campaign or self._guarded(lambda: bucket.check.begin(bucket.kept))
+        if campaign is None:
+            return None
+        usual = median(bucket.usual) if bucket.usual else float("inf")
+        allowed = self._terms.share * (self._clock() - bucket.began) + FIRST_CREDIT_CALLS * usual
+        if bucket.lost_seconds > allowed:
+            return None
+        self._offer_experience(bucket, campaign)
+        request = self._guarded(campaign.next)
+        if request is None:
+            self._end_campaign(bucket, campaign)
+        else:
+            self._reports.search_began(bucket.name, self._space.text(bucket.kept))
+        return request
+
+    def _offer_experience(self, bucket: ShapeBucket, campaign: CallCampaign) -> None:
+        """Offer a search what other nodes have kept."""
+        experience, offer = self._experiences.get(bucket.name), getattr(campaign, "offer", None)
+        if experience is None or offer is None or experience is bucket.offered:
+            return
+        bucket.offered = experience
+        for one in experience.kept:
+            ordinal = self._space.find(one.value)
+            if ordinal is not None:
+                self._guarded(partial(offer, ordinal))
+
+    def _end_campaign(self, bucket: ShapeBucket, campaign: CallCampaign) -> None:
+        bucket.campaign, before = None, self._space.text(bucket.kept)
+        verdicts, kept = getattr(campaign, "verdicts", ()), self._space.text(campaign.kept)
+        self._reports.search_ended(bucket.name, verdicts, self._space.text, kept, before)
+        if campaign.kept == bucket.kept:
+            return
+        start, bucket.kept = bucket.kept, campaign.kept
+        if not isinstance(campaign, Confirmation):
+            bucket.check.kept(start, self._clock())
+            self._notes.end(bucket.name, campaign.kept, Decision.KEPT)
+            return
+        # The kept configuration was taken back: search again.
+        self._notes.forget(bucket.name)
+        self._search(bucket)
+
+    def _take_back(self, bucket: ShapeBucket, reason: str) -> None:
+        """Ban the kept configuration, put the start in force, and search again."""
+        failed, bucket.kept = bucket.kept, bucket.check.start
+        bucket.times, bucket.check.due_at = [], inf
+        bucket.usual.clear()
+        bucket.calls.clear()
+        self.banned[bucket.name, failed] = reason
+        self._notes.end(bucket.name, failed, Decision.FAILED, reason)
+        verdict = Confirmed(failed, Decision.FAILED, reason, None, None)
+        text = self._space.text
+        self._reports.search_ended(bucket.name, (verdict,), text, text(bucket.kept), text(failed))
+        self._search(bucket)
+
+    def _reason_against(self, bucket: ShapeBucket, ordinal: int) -> str:
+        known = self.banned.get((bucket.name, ordinal), "")
+        experience = self._experiences.get(bucket.name)
+        if not known and experience is not None and self._space.text(ordinal) in experience.failed:
+            return "it failed on another node"
+        return known or self._notes.banned(bucket.name, ordinal)
+
+    def _ban(self, bucket: ShapeBucket, ordinal: int, reason: str) -> None:
+        self.banned[bucket.name, ordinal] = reason
+        self._notes.end(bucket.name, ordinal, Decision.FAILED, reason)
+        self._reports.candidate_failed(bucket.name, self._space.text(ordinal), self._space.text(bucket.kept), reason)
+        self._answer_request(bucket, lambda campaign: campaign.failed(reason))
+
+    def _record(self, bucket: ShapeBucket, request: CallRequest, seconds: float, items: float) -> None:
+        ordinal = request.ordinal
+        if ordinal == bucket.kept:
+            if not bucket.usual:
+                self._budget.grant(seconds * 1e9)
+            bucket.usual.append(seconds)
+        else:
+            bucket.calls[ordinal] += 1
+            if bucket.calls[ordinal] == SURVIVED_CALLS:
+                self._notes.no_harm()
+            self._charge(bucket, seconds)
+        bucket.times.append(seconds / items if items > 0 else seconds)
+        if len(bucket.times) >= request.launches:
+            times = bucket.times[: request.launches]
+            self._answer_request(bucket, lambda campaign: campaign.measured(times))
+
+    def _charge(self, bucket: ShapeBucket, seconds: float) -> None:
+        """Charge the time of a call beyond the usual one of the kept configuration."""
+        self._add_lost_seconds(bucket, max(0.0, seconds - bucket.usual_seconds))
+
+    def _add_lost_seconds(self, bucket: ShapeBucket, seconds: float) -> None:
+        bucket.lost_seconds += seconds
+        self._budget.lose(seconds * 1e9)
+
+    def _answer_request(self, bucket: ShapeBucket, answer: Callable[[CallCampaign], None]) -> None:
+        bucket.times = []
+        campaign = bucket.campaign
+        if campaign is not None:
+            before, began = self.failures, self._clock()
+            self._guarded(lambda: answer(campaign))
+            self._add_lost_seconds(bucket, self._clock() - began)  # the time of the search itself
+            if self.failures > before:
+                self._interrupt(bucket)
+
+    def _guarded(self, work: Callable[[], Answer]) -> Answer | None:
+        """Run the campaign's code, which must not reach the program."""
+        try:
+            return work()
+        except Exception as error:  # noqa: BLE001  nothing of ours may reach the program
+            self.failures += 1
+            self._error = error
+            return None
+
+
+def key_of(shape: object) -> object:
+    """The key of a shape's bucket: its text where it cannot be hashed, as a list of sizes cannot."""
+    try:
+        hash(shape)
+    except TypeError:
+        return repr(shape)
+    return shape
