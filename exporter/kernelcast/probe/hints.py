@@ -134,6 +134,17 @@ class HintReceiver:
         for search in self._searches:
             search.close("the program ended")
 
+    def forked(self) -> None:
+        """Put the kept values in force in a forked child: no step there ends what its parent was trying at the fork."""
+        self._lock = threading.Lock()  # a thread of the parent may hold the other one
+        running, self._trial = self._trial, None
+        if running is not None:
+            running.trial.tunable.set_for_trial(running.trial.old)
+        for council in self.councils.all:
+            council.forked()
+        for search in self._searches:
+            search.forked()
+
     def stop(self, reason: str) -> None:
         """Prevent trials from now on, and end an open one with the old value; an empty reason allows trials again."""
         if reason == self._stop_reason:

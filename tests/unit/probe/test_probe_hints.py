@@ -667,3 +667,14 @@ def test_a_trial_that_an_order_ended_gives_the_order_as_its_reason_and_is_no_rol
     assert ended.reason.startswith("stopped by ana: maintenance")
     assert ended.reason.endswith(LIFTED_BY)
     assert program.block.rollbacks == 0
+
+
+def test_a_child_that_is_forked_in_a_trial_runs_the_kept_value() -> None:
+    program = Program()
+    program.hear()
+    while program.block.value == 48:
+        program.step()
+    program.receiver._lock.acquire()  # as a thread of the parent may at the fork
+    program.receiver.forked()
+    assert program.block.value == 48
+    program.hear(hint_id="h2", value="64")

@@ -97,7 +97,8 @@ class Journal:
 
     A configuration is *banned* if it failed, or if its process ended while it ran for the first time. Each device model
     has its own configurations. Lines of earlier versions have no device, and count for all. Any thread may use it:
-    questions read copies. It has no lock, which a forked child could find locked for ever.
+    questions read copies. It has no lock, which a forked child could find locked for ever. A child writes nothing: it
+    would do so as its parent, which vouches for candidates by being alive.
 
     Args:
         directory: Folder of the journals of this node.
@@ -124,6 +125,7 @@ class Journal:
         readable = re.sub(r"[^A-Za-z0-9._-]", "_", program)[:64]
         self.path = directory / f"{readable}-{hashlib.sha256(program.encode()).hexdigest()[:8]}.jsonl"
         self._process = process or this_process()
+        self._writer = os.getpid()
         self._clock = clock
         self._running = running or is_running
         self._entries: OrderedDict[tuple[Key, str], JournalEntry] = OrderedDict()
@@ -215,6 +217,8 @@ class Journal:
         return process != self._process and not self._running(process)
 
     def _write(self, state: str, space: str, config: str, code_version: str, **facts: Any) -> None:
+        if os.getpid() != self._writer:
+            return
         line = {
             "version": VERSION,
             "state": state,

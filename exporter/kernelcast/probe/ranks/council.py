@@ -184,6 +184,12 @@ class Council:
         if self._trial is not None:
             self._end_locally(reason)
 
+    def forked(self) -> None:
+        """Put the kept value in force in a forked child, which is no rank."""
+        trial, self._trial = self._trial, None
+        if trial is not None:
+            trial.tunable.set_for_trial(trial.tunable.kept)
+
     def _end_launch(self, trial: FollowedTrial) -> None:
         trial.end_launch()
         if trial.survived:

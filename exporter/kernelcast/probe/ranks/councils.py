@@ -34,6 +34,9 @@ class AnyCouncil(Protocol):
     def close(self, reason: str) -> None:
         """End an open trial, because the process ends or leaves."""
 
+    def forked(self) -> None:
+        """Put the kept value in force in a forked child, which is no rank."""
+
 
 class Councils:
     """Makes the councils as tunables are registered.

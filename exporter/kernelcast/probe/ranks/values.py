@@ -211,6 +211,11 @@ class ValueCouncil:
         """End an open trial, because the process ends or leaves."""
         self._end(Decision.INCONCLUSIVE, reason, outside=True)
 
+    def forked(self) -> None:
+        """Put the kept value in force in a forked child, which is no rank."""
+        self._trial = None
+        self._tunable.set_for_trial(self._tunable.kept)
+
     def _end_launch(self) -> None:
         if self._trial is not None:
             self._trial.end_launch()

@@ -43,6 +43,9 @@ class OwnSearch(Protocol):
     def close(self, reason: str) -> None:
         """Set the kept configuration."""
 
+    def forked(self) -> None:
+        """Set the kept configuration in a forked child."""
+
     def learn(self, experience: Experience) -> None:
         """Use what other nodes have found."""
 
@@ -162,6 +165,12 @@ class ApprovedSearch:
     def close(self, reason: str) -> None:
         """Put the kept configuration in force, because the program ends."""
         self._end_search(reason)
+
+    def forked(self) -> None:
+        """Put the kept configuration in force in a forked child."""
+        search, self._search = self._search, None
+        if search is not None:
+            search.forked()
 
     def _begin(self, approval: Approval) -> None:
         self._covered_by, self._kept = approval, self._tunable.kept

@@ -203,7 +203,7 @@ class TunedCalls(SearchedShapes[Configuration_co]):
         finally:
             seconds = self._clock() - began
             bucket.lost_seconds += seconds
-            if ordinal != bucket.kept:  # the program needs the kept one itself
+            if ordinal != bucket.kept and not self._is_forked():  # the program needs the kept one itself
                 self._budget.lose(seconds * 1e9)
         bucket.prepared.add(ordinal)
         return reason

@@ -3,6 +3,7 @@
 `TunedCalls` runs a program's function for the requests, `TunedSteps` its steps.
 """
 
+import os
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -70,7 +71,8 @@ class SearchedShapes(Generic[Configuration_co]):
         self._clock = clock or perf_counter
         accounts = accounts or CallAccounts()
         self._budget, self._reports = accounts.budget, accounts.reports
-        self._is_closed = False
+        self._is_closed = self._is_child = False
+        self._process = os.getpid()
         # What other nodes have found, by bucket name.
         self._experiences: dict[str, Experience] = {}
         self._new_shape = threading.RLock()  # held while a bucket is made, perhaps by a call within a trial
@@ -105,6 +107,7 @@ class SearchedShapes(Generic[Configuration_co]):
         found = self._buckets.get(shape)
         if found is not None:
             return found
+        self._is_forked()
         with self._new_shape:
             found = self._buckets.get(shape)
             if found is None and len(self._buckets) < MAX_BUCKETS:
@@ -138,7 +141,7 @@ class SearchedShapes(Generic[Configuration_co]):
 
     def _request(self, bucket: ShapeBucket) -> CallRequest | None:
         """Return the campaign's request for this call; None to run the kept configuration."""
-        if self._stopped() or self._is_closed:
+        if self._is_forked() or self._stopped() or self._is_closed:
             return None
         campaign = bucket.campaign = bucket.campaign or self._guarded(lambda: bucket.check.begin(bucket.kept))
         if campaign is None:
@@ -181,8 +184,22 @@ class SearchedShapes(Generic[Configuration_co]):
         self._notes.forget(bucket.name)
         self._search(bucket)
 
+    def _is_forked(self) -> bool:
+        """Whether this is a forked child. It tries nothing: the search, its budget and its reports are the parent's.
+
+        Asked before anything that waits for a lock, because a thread of the parent may have held it at the fork.
+        """
+        if not self._is_child and os.getpid() != self._process:
+            self._is_child = self._is_closed = True
+            self._new_shape = threading.RLock()
+            for bucket in list(self._buckets.values()):
+                bucket.campaign, bucket.check.due_at = None, inf
+        return self._is_child
+
     def _take_back(self, bucket: ShapeBucket, reason: str) -> None:
         """Ban the kept configuration, put the start in force, and search again."""
+        if self._is_forked():
+            return
         failed, bucket.kept = bucket.kept, bucket.check.start
         bucket.times, bucket.check.due_at = [], inf
         bucket.usual.clear()
@@ -202,12 +219,16 @@ class SearchedShapes(Generic[Configuration_co]):
         return known or self._notes.banned(bucket.name, ordinal)
 
     def _ban(self, bucket: ShapeBucket, ordinal: int, reason: str) -> None:
+        if self._is_forked():
+            return
         self.banned[bucket.name, ordinal] = reason
         self._notes.end(bucket.name, ordinal, Decision.FAILED, reason)
         self._reports.candidate_failed(bucket.name, self._space.text(ordinal), self._space.text(bucket.kept), reason)
         self._answer_request(bucket, lambda campaign: campaign.failed(reason))
 
     def _record(self, bucket: ShapeBucket, request: CallRequest, seconds: float, items: float) -> None:
+        if self._is_forked():
+            return
         ordinal = request.ordinal
         if ordinal == bucket.kept:
             if not bucket.usual:
@@ -228,10 +249,14 @@ class SearchedShapes(Generic[Configuration_co]):
         self._add_lost_seconds(bucket, max(0.0, seconds - bucket.usual_seconds))
 
     def _add_lost_seconds(self, bucket: ShapeBucket, seconds: float) -> None:
+        if self._is_forked():
+            return
         bucket.lost_seconds += seconds
         self._budget.lose(seconds * 1e9)
 
     def _answer_request(self, bucket: ShapeBucket, answer: Callable[[CallCampaign], None]) -> None:
+        if self._is_forked():
+            return
         bucket.times = []
         campaign = bucket.campaign
         if campaign is not None:

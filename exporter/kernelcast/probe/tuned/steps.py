@@ -36,6 +36,9 @@ class StepSearch(Protocol):
     def close(self, reason: str) -> None:
         """Set the kept configuration."""
 
+    def forked(self) -> None:
+        """Set the kept configuration in a forked child, for which nobody calls `step_ended`."""
+
 
 class FirstStep:
     """Does something at the end of the next step: the begin of a search that was declared before the probe started.
@@ -57,6 +60,9 @@ class FirstStep:
 
     def close(self, reason: str) -> None:
         """There is nothing to end."""
+
+    def forked(self) -> None:
+        """The start stays in force."""
 
 
 class TunedSteps(SearchedShapes[Configuration_co]):
@@ -126,6 +132,11 @@ class TunedSteps(SearchedShapes[Configuration_co]):
         """Set the kept configuration, because the program ends; a candidate is not to blame for that."""
         self._abandon()
         super().close(reason)
+
+    def forked(self) -> None:
+        """Set the kept configuration in a forked child."""
+        self._running = None
+        self._set(self._only.kept)
 
     def _measure(self) -> None:
         request, is_first, self._is_first_after_change = self._running, self._is_first_after_change, False

@@ -133,3 +133,19 @@ def test_a_hint_that_is_withdrawn_while_its_trial_begins_ends_it_at_the_next_mee
         assert program.values.count(128) < 20
         assert program.batch.kept == "48"
         assert [one.state for one in program.final()] == [OutcomeState.REJECTED]
+
+
+@pytest.mark.parametrize("agree_only", [False, True])
+def test_a_child_that_a_rank_forks_in_a_trial_runs_the_kept_value(*, agree_only: bool) -> None:
+    job, _ = job_of(2, agree_only=agree_only)
+
+    def body(program: RankProgram) -> None:
+        program.register()
+        program.hear()
+        while program.batch.value == 48:
+            program.step(0.1)
+
+    job.run(body)
+    for program in job.programs:
+        program.receiver.forked()
+        assert program.batch.value == 48

@@ -128,6 +128,15 @@ def test_the_step_in_which_a_stop_ends_a_candidate_is_charged(training: Training
     assert training.probe.recorder.budget.lost_ns == pytest.approx(8e9, rel=0.05)
 
 
+def test_a_child_that_is_forked_in_a_candidates_step_runs_the_kept_configuration(training: Training) -> None:
+    """Review: workers of a loader, which make no steps, ran the candidate to their end."""
+    feed = training.probe.space("feed", FEED, start=FEED_START, terms=SpaceTerms(per="step"), share=1.0)
+    while (feed.workers, feed.prefetch) == (0, 2):
+        training.step(0.1)
+    training.probe._receiver.forked()
+    assert (feed.workers, feed.prefetch) == (0, 2)
+
+
 def test_an_epoch_space_changes_at_epochs_only(training: Training) -> None:
     terms = SpaceTerms(per="epoch")
     feed = training.probe.space("feed", {"workers": [0, 4]}, start={"workers": 0}, terms=terms, share=1.0)

@@ -1,5 +1,6 @@
 """Decorated calls: a candidate may fail, and the program does not notice."""
 
+import os
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ import pytest
 
 from kernelcast.probe.trial_budget import TrialBudget
 from kernelcast.probe.tuned import TunedCalls, close, finite
+from kernelcast.probe.tuned.reports import SearchOutcome, SearchReports
 from kernelcast.probe.tuned.shapes import MAX_BUCKETS
 from kernelcast.probe.tuned.terms import CallAccounts, CallTerms
 from kernelcast.tuning.journal import Journal
@@ -324,3 +326,67 @@ def test_a_kept_configuration_that_cannot_be_compiled_beforehand_runs_all_the_sa
     assert campaign.refusals == {0: "it could not be prepared: ValueError: no stream to compile on"}
     assert set(campaign.times) == {1, 2}
     assert calls.banned.keys() == {("block", 3)}
+
+
+class Process:
+    """The id of this process, which a fork changes."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.pid = os.getpid()
+        monkeypatch.setattr(os, "getpid", lambda: self.pid)
+
+    def fork(self) -> None:
+        self.pid += 1
+
+
+def test_a_forked_child_tries_nothing_and_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Review: it tried 13 configurations in 300 calls, under the identity of its parent."""
+    process, blocks, outcomes = Process(monkeypatch), Blocks(launches=3), list[SearchOutcome]()
+    journal = Journal(tmp_path, "training")
+    accounts = CallAccounts(reports=SearchReports(outcomes.append))
+    terms = CallTerms("block", share=1.0, shape=len)
+    calls = TunedCalls(terms, blocks, journal, clock=lambda: blocks.now, accounts=accounts)
+    seen: list[int] = []
+
+    def run(size: int, values: list[int]) -> float:
+        seen.append(size)
+        return blocks.run(size, values)
+
+    tuned_run = calls.decorate(run)
+    for _ in range(5):
+        tuned_run([1])
+    assert set(seen) == {48, 64}
+    written, reported = journal.path.read_text(), len(outcomes)
+    process.fork()
+    seen.clear()
+    for values in ([1], [1, 2]):
+        for _ in range(50):
+            tuned_run(values)
+    assert set(seen) == {48}
+    assert (journal.path.read_text(), len(outcomes)) == (written, reported)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_child_that_is_forked_within_a_candidates_call_reports_nothing_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, fails: bool
+) -> None:
+    process, blocks, outcomes = Process(monkeypatch), Blocks(), list[SearchOutcome]()
+    journal = Journal(tmp_path, "training")
+    accounts = CallAccounts(reports=SearchReports(outcomes.append))
+    calls = TunedCalls(CallTerms("block", share=1.0), blocks, journal, clock=lambda: blocks.now, accounts=accounts)
+    written = []
+
+    def run(size: int) -> float:
+        if size == 64:
+            written.append(journal.path.read_text())
+            process.fork()
+            if fails:
+                raise RuntimeError("CUDA cannot be used in a forked child")
+        return blocks.run(size)
+
+    tuned_run = calls.decorate(run)
+    reported = [(tuned_run(), len(outcomes)) for _ in range(20)]
+    assert len(written) == 1
+    assert journal.path.read_text() == written[0]
+    assert {result for result, _ in reported} == {2.0}
+    assert len({number for _, number in reported}) == 1, "the beginning of the search only"
