@@ -350,7 +350,10 @@ class HintReceiver:
         running.step_ended(items)
         if not at_its_boundary(running.trial.tunable, epoch=epoch):
             return
-        pause = self._context.pauses.at_boundary()
+        pauses = self._context.pauses
+        # An epoch is compared as a whole: most programs write a checkpoint at each one's end.
+        by_epoch = running.trial.tunable.terms.granularity == "epoch"
+        pause = pauses.reason() if by_epoch else pauses.at_boundary()
         # An order to stop withdraws hints, too: the order is the better reason.
         reason = self._context.stop_file.reason(now=bool(self._end_reason)) or self._end_reason
         if pause and not reason:

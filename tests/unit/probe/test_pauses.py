@@ -8,6 +8,7 @@ from tests.unit.probe.test_probe_hints import KERNEL, Program
 from kernelcast.probe.conditions.pauses import PauseChecks
 from kernelcast.probe.recording.regions import region
 from kernelcast.probe.trial import LONGEST_PAUSE_NS
+from kernelcast.probe.tunables import Terms
 from kernelcast.probe.tuned.calls import TunedCalls
 from kernelcast.probe.tuned.terms import CallTerms
 from kernelcast.wire.cloudevents import NANOSECONDS
@@ -123,6 +124,16 @@ def test_no_value_is_compared_or_changed_during_a_checkpoint() -> None:
     kept = program.said()[-1]
     assert kept.state is OutcomeState.KEPT
     assert kept.measured_ratio == pytest.approx(0.7, abs=0.01)
+
+
+def test_an_epoch_tunable_is_tried_although_each_epoch_writes_a_checkpoint() -> None:
+    program = Program(Terms(kernels=(KERNEL,), granularity="epoch"))
+    program.hear()
+    for _ in range(300):
+        with region("checkpoint"):
+            program.recorder.observe(KERNEL, 1000 if program.block.value == 48 else 700)
+        program.step(epoch=True)
+    assert program.said()[-1].state is OutcomeState.KEPT
 
 
 class TwoConfigurations:

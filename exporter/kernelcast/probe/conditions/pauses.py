@@ -57,6 +57,24 @@ class ProgramFile:
         return reasons.get(self._program, reasons.get(ANY, ""))
 
 
+class CheckpointWatch:
+    """Finds steps that a checkpoint made longer. Whoever measures steps has one of its own."""
+
+    def __init__(self) -> None:
+        self._checkpoint = regions.table.totals(CHECKPOINT)
+        self._wall_ns = self._checkpoint.wall_ns
+
+    @property
+    def is_open(self) -> bool:
+        """Whether this thread or task is writing a checkpoint."""
+        return regions.inside(self._checkpoint)
+
+    def in_step(self) -> bool:
+        """Whether a checkpoint was written since the last call, or is being written; asked once for each step."""
+        before, self._wall_ns = self._wall_ns, self._checkpoint.wall_ns
+        return self._wall_ns != before or self.is_open
+
+
 class PauseChecks:
     """Finds whether trials are paused.
 
@@ -72,12 +90,11 @@ class PauseChecks:
         folders = [Path(one) for one in dict.fromkeys(directories) if one]
         self._all = ProgramFile([folder / PAUSED_FILE for folder in folders], program, clock)
         self._spaces = ProgramFile([folder / SPACES_FILE for folder in folders], program, clock)
-        self._checkpoint = regions.table.totals(CHECKPOINT)
-        self._checkpoint_ns = self._checkpoint.wall_ns
+        self._checkpoints = CheckpointWatch()
 
     def reason(self) -> str:
         """Return why no trial may go on now; empty if it may. Cheap enough for every step."""
-        return "a checkpoint is being written" if regions.inside(self._checkpoint) else self._all.reason()
+        return "a checkpoint is being written" if self._checkpoints.is_open else self._all.reason()
 
     def spaces(self) -> str:
         """Return why no configuration of a space may be tried now; empty if it may."""
@@ -85,5 +102,5 @@ class PauseChecks:
 
     def at_boundary(self) -> str:
         """Return `reason`, or that the step which has just ended wrote a checkpoint; once for each step."""
-        before, self._checkpoint_ns = self._checkpoint_ns, self._checkpoint.wall_ns
-        return self.reason() or ("a checkpoint was written" if self._checkpoint_ns != before else "")
+        was_written = self._checkpoints.in_step()
+        return self.reason() or ("a checkpoint was written" if was_written else "")

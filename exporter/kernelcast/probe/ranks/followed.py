@@ -7,6 +7,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from kernelcast.probe.conditions.pauses import CheckpointWatch
 from kernelcast.probe.ranks.messages import MAX_LAUNCHES, Timed, Work
 from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.probe.trial import SURVIVED_STEPS, LaunchMeasurement
@@ -58,6 +59,7 @@ class FollowedTrial:
         self._running = ""
         self._candidate_launches = 0
         self._recorder = recorder
+        self._checkpoints = CheckpointWatch()
         self._cost = LaunchCost()
         self._launches: deque[Timed] = deque()
         self._device: deque[Timed] = deque()
@@ -73,11 +75,14 @@ class FollowedTrial:
         if self._step < 0:
             return
         seconds, items = self._measured.end()
-        number = self._numbers.get(self._step)
-        if number is not None:
-            self._add(self._launches, (number, seconds, items))
-        self._cost.launch(seconds, candidate=self._running != self._old)
-        self._cost.book(self._recorder.budget)
+        if self._checkpoints.in_step() and self.tunable.terms.granularity != "epoch":
+            self._numbers.pop(self._step, None)  # it is not compared on any rank
+        else:
+            number = self._numbers.get(self._step)
+            if number is not None:
+                self._add(self._launches, (number, seconds, items))
+            self._cost.launch(seconds, candidate=self._running != self._old)
+            self._cost.book(self._recorder.budget)
         if self._running != self._old:
             self._candidate_launches += 1
             self.survived = self._candidate_launches == SURVIVED_STEPS

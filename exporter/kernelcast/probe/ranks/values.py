@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from kernelcast.probe.conditions.checks import HintContext
+from kernelcast.probe.conditions.pauses import CheckpointWatch
 from kernelcast.probe.ranks.council import CouncilMember
 from kernelcast.probe.ranks.group import repeated
 from kernelcast.probe.ranks.leading import APPLIED
@@ -64,6 +65,7 @@ class ValueTrial:
         self._candidate_launches = self._meetings_after = 0
         self._launch: Launch | None = None
         self._recorder = recorder
+        self._checkpoints = CheckpointWatch()
         self._cost = LaunchCost()
         self.survived = self._may_compare = False
 
@@ -78,11 +80,14 @@ class ValueTrial:
         if launch is None:
             return
         seconds, items = self._measured.end()
-        self._experiment.record(launch.arm, seconds, items, launch.number)
         for step in self._measured.device_times():
             self._experiment.record_second(Arm(step.arm), step.seconds, step.items, step.number)
-        self._cost.launch(seconds, candidate=launch.arm is Arm.CANDIDATE)
-        self._cost.book(self._recorder.budget)
+        if self._checkpoints.in_step() and self._tunable.terms.granularity != "epoch":
+            self._experiment.unrecorded_before(launch.number + 1)
+        else:
+            self._experiment.record(launch.arm, seconds, items, launch.number)
+            self._cost.launch(seconds, candidate=launch.arm is Arm.CANDIDATE)
+            self._cost.book(self._recorder.budget)
         if launch.arm is Arm.CANDIDATE:
             self._candidate_launches += 1
             self.survived = self._candidate_launches == SURVIVED_STEPS

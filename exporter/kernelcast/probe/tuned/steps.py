@@ -6,6 +6,7 @@
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from kernelcast.probe.conditions.pauses import CheckpointWatch
 from kernelcast.probe.tuned.confirmation import Confirmation
 from kernelcast.probe.tuned.shapes import SearchedShapes
 from kernelcast.probe.tuned.terms import (
@@ -98,6 +99,7 @@ class TunedSteps(SearchedShapes[Configuration_co]):
         self._running: CallRequest | None = None
         self._in_force = self._only.kept
         self._is_first_after_change = False
+        self._checkpoints = CheckpointWatch()
         self._seconds = self._items = 0.0
         self._began = self._clock()
         self.configuration = space.configuration(self._in_force)
@@ -141,13 +143,14 @@ class TunedSteps(SearchedShapes[Configuration_co]):
     def _measure(self) -> None:
         request, is_first, self._is_first_after_change = self._running, self._is_first_after_change, False
         is_stopped = request is not None and bool(self._stopped())
-        if is_first or (is_stopped and self._in_force != self._only.kept):
+        wrote_checkpoint = self._checkpoints.in_step() and not self._by_epoch
+        if not wrote_checkpoint and (is_first or (is_stopped and self._in_force != self._only.kept)):
             self._charge(self._only, self._seconds)
         if request is None:
             return
         if is_stopped:
             self._abandon()
-        elif not is_first:
+        elif not is_first and not wrote_checkpoint:
             self._running = None
             self._record(self._only, request, self._seconds, self._items)
 

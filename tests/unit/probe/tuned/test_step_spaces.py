@@ -128,6 +128,28 @@ def test_the_step_in_which_a_stop_ends_a_candidate_is_charged(training: Training
     assert training.probe.recorder.budget.lost_ns == pytest.approx(8e9, rel=0.05)
 
 
+def test_steps_that_write_a_checkpoint_are_neither_compared_nor_charged(training: Training) -> None:
+    """Review: ten seconds were recorded for candidates of 0.1 s, and eighty charged, so that searches were blocked."""
+    feed = training.probe.space("feed", FEED, start=FEED_START, terms=SpaceTerms(per="step"), share=1.0)
+    for step in range(1500):
+        if step % 5 == 0:
+            with kp.region("checkpoint"):
+                training.now += 10.0
+        training.step(loader_seconds(feed))
+    assert training.probe.recorder.budget.lost_ns < 1e9
+    assert (feed.workers, feed.prefetch) == (8, 4)
+
+
+def test_epochs_are_compared_with_the_checkpoint_at_their_end(training: Training) -> None:
+    terms = SpaceTerms(per="epoch")
+    feed = training.probe.space("feed", {"workers": [0, 4]}, start={"workers": 0}, terms=terms, share=1.0)
+    for _ in range(300):
+        with kp.region("checkpoint"):
+            training.now += 1.0
+        training.step(10.0 / (1 + feed.workers), epoch=True)
+    assert feed.workers == 4
+
+
 def test_a_child_that_is_forked_in_a_candidates_step_runs_the_kept_configuration(training: Training) -> None:
     """Review: workers of a loader, which make no steps, ran the candidate to their end."""
     feed = training.probe.space("feed", FEED, start=FEED_START, terms=SpaceTerms(per="step"), share=1.0)
