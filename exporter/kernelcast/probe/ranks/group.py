@@ -4,9 +4,11 @@ Recognised without an import of any library: process groups of `torch.distribute
 object with an all-gather or a broadcast.
 """
 
+import contextlib
 import sys
 from collections.abc import Callable
 from functools import partial
+from operator import index
 from time import monotonic
 from typing import Any, Final
 
@@ -146,7 +148,8 @@ def _method(given: Any, names: tuple[str, ...]) -> Callable[..., Any] | None:
 def _number(given: Any, names: tuple[str, ...]) -> int | None:
     for name in names:
         found = getattr(given, name, None)
-        value = found() if callable(found) else found
-        if isinstance(value, int) and not isinstance(value, bool):
-            return value
+        value: Any = found() if callable(found) else found
+        if not isinstance(value, bool):
+            with contextlib.suppress(TypeError):
+                return index(value)  # an integer of numpy, too
     return None

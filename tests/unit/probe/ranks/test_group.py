@@ -4,6 +4,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kernelcast.probe.ranks.group import TRIES, agreement_in, group_from
@@ -63,6 +64,15 @@ def test_broadcasts_from_each_rank_make_a_gather() -> None:
     given = Broadcasting()
     assert group_from(given).exchange("mine") == ["of 0", "mine", "of 2"]
     assert given.calls == [("", 0), ("mine", 1), ("", 2)]
+
+
+def test_rank_and_size_may_be_integers_of_numpy() -> None:
+    given = Broadcasting()
+    given.rank, given.size = np.int64(given.rank), np.int32(given.size)  # type: ignore[assignment]
+    assert group_from(given).exchange("mine") == ["of 0", "mine", "of 2"]
+    given.size = "three"  # type: ignore[assignment]
+    with pytest.raises(TunableError, match="with rank and size"):
+        group_from(given)
 
 
 def test_a_broadcast_that_failed_is_repeated_or_left_out_and_the_others_follow() -> None:
