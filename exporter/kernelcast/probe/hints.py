@@ -359,6 +359,9 @@ class HintReceiver:
         if pause and not reason:
             reason = running.pause(pause, self._context.clock())
         if reason:
+            if not pause:
+                running.interrupt()
+                running.spend(self._context.budget)
             result: TrialResult | None = running.end(Decision.INCONCLUSIVE, reason)
         elif pause:
             return

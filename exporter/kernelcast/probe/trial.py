@@ -208,6 +208,12 @@ class RunningTrial:
         overdue = now_ns - self._paused_since_ns >= LONGEST_PAUSE_NS
         return f"it was paused for {LONGEST_PAUSE_NS // 10**9} s: {reason}; {LATER}" if overdue else ""
 
+    def interrupt(self) -> None:
+        """Count the cost of the launch that something else than the experiment ends; it is not compared."""
+        if self._paused_since_ns is None:
+            seconds, _ = self._measured.end()
+            self._cost.launch(seconds, candidate=self._launch.arm is Arm.CANDIDATE)
+
     def spend(self, budget: TrialBudget) -> None:
         """Charge the cost of the launch that has ended to a budget."""
         self._cost.book(budget)

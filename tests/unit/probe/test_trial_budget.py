@@ -1,5 +1,7 @@
 """Trials may cost a share of a process's time; their cost and their budget are reported."""
 
+from dataclasses import replace
+
 import pytest
 from tests.unit.probe.test_pauses import run
 from tests.unit.probe.test_probe_hints import Program
@@ -60,6 +62,23 @@ def test_no_trial_begins_while_the_budget_is_spent_and_the_hint_waits() -> None:
     run(program, 3)
     assert program.states() == [OutcomeState.APPLIED]
     assert budget.is_used
+
+
+def test_the_step_in_which_a_stop_ends_a_trial_is_charged() -> None:
+    program, step_ns = Program(), [0]
+    program.receiver._context = replace(program.context, step_clock=lambda: step_ns[0])
+    program.hear()
+
+    def step(seconds: int) -> None:
+        step_ns[0] += seconds * SECOND_NS
+        program.step()
+
+    while program.block.value == 48 or program.context.budget.allowed_ns < FIRST_LAUNCHES * SECOND_NS:
+        step(1)
+    program.receiver.stop("an order")
+    step(9)
+    assert program.block.value == 48
+    assert program.context.budget.lost_ns == 8 * SECOND_NS
 
 
 class Slow:
