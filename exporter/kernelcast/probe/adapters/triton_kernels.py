@@ -202,7 +202,7 @@ class TunedKernel:
         if text != self._start and self._pruning.is_needed and text not in self._not_pruned(bucket, arguments, named):
             raise ValueError(f"prune_configs_by leaves {text} out for these arguments")
         config = self._config(text, bucket, arguments, named)
-        self._call_hook(config, arguments, named)  # it may complete what the kernel is compiled for
+        self._call_hook(config, arguments, named)  # it may complete the arguments, such as descriptors
         self.fn.run(*arguments, **{**named, **config.all_kwargs(), "warmup": True})
 
     def _call_hook(self, config: Any, arguments: Arguments, named: Named) -> None:

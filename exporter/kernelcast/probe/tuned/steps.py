@@ -38,7 +38,7 @@ class StepSearch(Protocol):
         """Set the kept configuration."""
 
     def forked(self) -> None:
-        """Set the kept configuration in a forked child, for which nobody calls `step_ended`."""
+        """Set the kept configuration in a forked child, which gets no `step_ended`."""
 
 
 class FirstStep:
