@@ -133,6 +133,8 @@ def restore(rows: TotalRows, columns: Columns, number_of: Mapping[int, int]) -> 
         row, number = rows.find(digest), number_of.get(int(columns["partition"][i]))
         if row == NOTHING or number is None or not (rows.columns.flags[row] | columns["flags"][i]) & PENDING:
             continue
+        if NOTHING in (rows.columns.last_ns[row], columns["last_ns"][i]):
+            continue  # a row without a total: none of the series' points was added
         here, there = whole(rows, row), {**whole(alone(columns, i), 0), "partition": np.array([number])}
         # A total that began after the other one may have ended before it: its producer's clock has been set back.
         here_last, there_last = _continues(here, there), _continues(there, here)

@@ -101,10 +101,13 @@ class TotalRows:
             columns.key_hash,
             columns.moved_ms,
             columns.append_ms,
+            columns.start_ns,
+            columns.begin_ns,
             columns.right_ns,
             columns.shown_ns,
             columns.gaps,
             columns.capacity,
+            columns.total,
             columns.integer,
         ):
             cleared[row] = 0

@@ -1,0 +1,90 @@
+"""Totals of one series that meet in one replica: which are added, and which are not."""
+
+import numpy as np
+from tests.support.bridge.delta_streams import LATE_MS, Delta, Meter, request, sums
+
+from kernelcast.bridge.delta.columns import GROWN_TOPIC, INTEGER, NUMBER, PENDING
+from kernelcast.bridge.delta.joining import adopt, alone, restore
+from kernelcast.bridge.delta.persistence.freeze import Columns, freeze
+from kernelcast.bridge.delta.rows import TotalRows
+
+LEFT, JOINED = 0, 1
+"""The partition that the series has left, and the one that it has moved to."""
+
+
+def observation(start_ns: int, time_ns: int, *counts: int) -> bytes:
+    """A message with a delta histogram of the bound 1."""
+    made, metrics = request()
+    metric = metrics.add(name="latency")
+    metric.histogram.aggregation_temporality = 1
+    metric.histogram.data_points.add(
+        start_time_unix_nano=start_ns,
+        time_unix_nano=time_ns,
+        explicit_bounds=[1.0],
+        bucket_counts=counts,
+        count=sum(counts),
+        sum=1.0,
+    )
+    return bytes(made.SerializeToString())
+
+
+def snapshot(meter: Meter, partition: int) -> Columns:
+    rows = meter.totals.rows
+    return freeze(rows, rows.of_partition(partition), {partition: partition})
+
+
+def moved(*bodies: bytes) -> Columns:
+    """The snapshot of the partition that a series has moved to, with a PENDING total."""
+    there = Meter()
+    there.totals.set_scope(JOINED, GROWN_TOPIC)
+    there.take(*bodies, partition=JOINED)
+    return snapshot(there, JOINED)
+
+
+def exposed(meter: Meter) -> None:
+    """Expose the total of the only series, with the one that this replica has reserved for it."""
+    rows = meter.totals.rows
+    row = int(rows.in_use()[0])
+    for former in [rows.reserved.pop(digest) for digest in list(rows.reserved)]:
+        assert adopt(rows, row, alone(former, 0), reserved=True)
+    rows.columns.flags[row] &= 255 - PENDING
+
+
+def test_a_series_whose_points_are_all_read_again_adds_nothing_of_another_series_to_a_total() -> None:
+    here = Meter()
+    here.sums(Delta(10, 20, 1e6, "b"), partition=LEFT)
+    here.totals.free(here.totals.rows.in_use())
+    here.totals.at(LEFT, 1000)
+    here.sums(Delta(30, 40, 5), partition=LEFT)
+    assert here.counted == {"first": 1, "replayed": 1}
+    assert restore(here.totals.rows, moved(sums([Delta(80, 86, 7)])), {JOINED: JOINED}) == 1
+    exposed(here)
+    assert here.sums(Delta(86, 90, 1), partition=JOINED, append_ms=LATE_MS + 1) == [(80, 90, 8.0)]
+    columns = here.totals.rows.columns
+    assert columns.gaps[here.totals.rows.in_use()].tolist() == [0]
+    assert columns.flags[here.totals.rows.in_use()] & INTEGER
+
+
+def test_a_histogram_whose_points_are_all_read_again_has_no_buckets_that_a_total_could_get() -> None:
+    here = Meter()
+    here.totals.at(LEFT, 1000)
+    here.take(observation(30, 40, 1, 0), partition=LEFT, offset=0)
+    here.totals.rows.blocks.counts[-1] = 3  # the word that index -1 reads
+    assert restore(here.totals.rows, moved(observation(80, 86, 2, 1)), {JOINED: JOINED}) == 1
+    assert here.totals.rows.reserved == {}
+    exposed(here)
+    shown = here.take(observation(86, 90, 4, 2), partition=JOINED, append_ms=LATE_MS + 1).histograms
+    assert (shown.count.tolist(), shown.buckets.tolist(), shown.start_ns.tolist()) == ([9], [6, 3], [80])
+
+
+def test_a_new_row_has_nothing_of_the_series_that_had_it_before() -> None:
+    used, fresh = TotalRows(10), TotalRows(10)
+    row = used.new(b"x" * 16, NUMBER, monotonic=True)
+    for column in used.columns:
+        column[row] = 1
+    used.columns.digest[row] = np.frombuffer(b"x" * 16, np.uint8)
+    used.columns.gap[row] = used.columns.block[row] = -1
+    used.free(np.array([row]))
+    for table in (used, fresh):
+        table.new(b"y" * 16, NUMBER, monotonic=False)
+    assert [column[row].tolist() for column in used.columns] == [column[row].tolist() for column in fresh.columns]
