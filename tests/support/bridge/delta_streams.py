@@ -73,8 +73,14 @@ class Meter:
     offset: int = 0
     counted: dict[str, int] = field(default_factory=dict)
 
-    def take(self, *bodies: bytes, partition: int = 0, append_ms: int = LATE_MS, offset: int | None = None) -> Decoded:
-        """Accumulate messages as one batch."""
+    def take(
+        self,
+        *bodies: bytes,
+        partition: int | Sequence[int] = 0,
+        append_ms: int | Sequence[int] = LATE_MS,
+        offset: int | None = None,
+    ) -> Decoded:
+        """Accumulate messages as one batch, of one partition and append time or each with its own."""
         first = self.offset if offset is None else offset
         count = len(bodies)
         messages = MessageColumns(
@@ -86,8 +92,8 @@ class Meter:
         decoded, counts = self.totals.accumulate(self.decoder.decode(list(bodies)), messages, self.decoder)
         for outcome, number in named(counts):
             self.counted[outcome] = self.counted.get(outcome, 0) + number
-        position = max(first + count, int(self.totals.positions[partition]))
-        self.totals.at(partition, position)
+        for number in np.unique(messages.partition).tolist():
+            self.totals.at(number, max(first + count, int(self.totals.positions[number])))
         self.offset = max(self.offset, first + count)
         return decoded
 

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcast.bridge.delta.columns import NOTHING, PENDING, RESTING
-from kernelcast.bridge.delta.persistence.freeze import Columns, freeze, thaw
+from kernelcast.bridge.delta.joining import reserve
+from kernelcast.bridge.delta.persistence.freeze import Columns, freeze, one_by_one, thaw
 from kernelcast.bridge.delta.rows import TotalRows
 from kernelcast.bridge.tables.columns import Int32Array, Int64Array, MessageColumns
 from kernelcast.columnar import HistogramColumns, NumberColumns
@@ -29,11 +30,13 @@ class Lent(NamedTuple):
         row: The PENDING row of its series.
         at: Its own row, under an identity that no series has; NOTHING without one.
         former: The total as it was reserved.
+        points: Indices of the points that continue it.
     """
 
     row: int
     at: int
     former: Columns
+    points: Int64Array
 
 
 def lend(
@@ -45,7 +48,8 @@ def lend(
 ) -> tuple[Int32Array, list[Lent]]:
     """Make rows of the reserved totals that points of a batch continue.
 
-    Points after a silence of more than `away_ms` do not: another replica may have continued the total.
+    Points after a silence of more than `away_ms` do not: another replica may have continued the total. Until
+    `give_back` the totals are not reserved.
 
     Args:
         table: The totals.
@@ -65,21 +69,24 @@ def lend(
     if not len(late):
         return rows, lent
     late = late[np.argsort(rows[late], kind="stable")]
-    lenders, rows = rows[late], rows.copy()
-    chosen, begins = np.unique(lenders, return_index=True)
-    for row, continuing in zip(chosen.tolist(), np.split(late, begins[1:]), strict=True):
-        former = table.reserved.get(table.columns.digest[row].tobytes())
-        if former is not None and _silence_ms(former, points, continuing, messages) <= away_ms:
-            lent.append(Lent(row, NOTHING, former))
-    lent = _as_rows(table, lent)
-    at = np.arange(table.used, dtype=np.int32)
-    at[[one.row for one in lent]] = [one.at for one in lent]
-    rows[late] = at[lenders]
+    chosen, begins = np.unique(rows[late], return_index=True)
+    for row, of_row in zip(chosen.tolist(), np.split(late, begins[1:]), strict=True):
+        former = table.reserved.get(columns.digest[row].tobytes())
+        continuing = of_row if former is None else _before_silence(former, points, of_row, messages, away_ms)
+        if former is not None and len(continuing):
+            lent.append(Lent(row, NOTHING, former, continuing))
+    lent, rows = _as_rows(table, lent), rows.copy()
+    for one in lent:
+        del table.reserved[one.former["digest"].tobytes()]
+        rows[one.points] = one.at
     return rows, lent
 
 
 def give_back(table: TotalRows, lent: list[Lent]) -> None:
-    """Reserve lent totals again, with their late points; further ones can follow."""
+    """Reserve lent totals again, with their late points; further ones can follow.
+
+    If the batch has reserved the total that follows a lent one, both are joined.
+    """
     if not lent:
         return
     rows, formers = np.array([one.at for one in lent]), [one.former for one in lent]
@@ -90,13 +97,11 @@ def give_back(table: TotalRows, lent: list[Lent]) -> None:
     frozen |= {name: _column(formers, name) for name in ("digest", "partition")}
     table.free(rows)
     table.freed -= set(rows.tolist())  # no series number refers to them
-    gaps, words = (np.cumsum(frozen[name]).tolist() for name in ("gaps", "words"))
-    for i, former in enumerate(formers):
-        ends = {"gap_begin_ns": gaps, "gap_end_ns": gaps, "blocks": words}
-        table.reserved[former["digest"].tobytes()] = {
-            name: column[(ends[name][i - 1] if i else 0) : ends[name][i]] if name in ends else column[i : i + 1]
-            for name, column in frozen.items()
-        }
+    for one, total in zip(lent, one_by_one(frozen), strict=True):
+        if (digest := total["digest"].tobytes()) in table.reserved:
+            reserve(table, one.row, total)
+        else:
+            table.reserved[digest] = total
 
 
 def _as_rows(table: TotalRows, lent: list[Lent]) -> list[Lent]:
@@ -119,10 +124,20 @@ def _column(formers: Sequence[Columns], name: str) -> NDArray[Any]:
     return np.concatenate([one[name] for one in formers])
 
 
-def _silence_ms(
-    former: Columns, points: NumberColumns | HistogramColumns, continuing: Int64Array, messages: MessageColumns
-) -> int:
-    """Return the time between a total and the first of some points that is newer; 0 if they are end to end."""
-    starts_ns, times_ns = points.start_ns[continuing].view(np.int64), points.time_ns[continuing].view(np.int64)
-    newer = continuing[np.where(starts_ns == 0, times_ns, starts_ns) > former["last_ns"][0]]
-    return int(messages.append_ms[points.message[newer[0]]] - former["append_ms"][0]) if len(newer) else 0
+def _before_silence(
+    former: Columns,
+    points: NumberColumns | HistogramColumns,
+    late: Int64Array,
+    messages: MessageColumns,
+    away_ms: int,
+) -> Int64Array:
+    """Return the first of some points of a series, up to a point that begins after a silence of more than `away_ms`."""
+    starts_ns, times_ns = points.start_ns[late].view(np.int64), points.time_ns[late].view(np.int64)
+    append_ms = messages.append_ms[points.message[late]]
+    known_ns, known_ms = (
+        np.maximum.accumulate(np.concatenate([former[name], column[:-1]]))
+        for name, column in (("last_ns", times_ns), ("append_ms", append_ms))
+    )
+    silent = (np.where(starts_ns == 0, times_ns, starts_ns) > known_ns) & (append_ms - known_ms > away_ms)
+    continuing: Int64Array = late[: np.argmax(silent) if silent.any() else None]
+    return continuing

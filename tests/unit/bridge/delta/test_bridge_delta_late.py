@@ -1,5 +1,8 @@
 """Points that are read after newer ones of their series, because another partition was read first."""
 
+from itertools import cycle
+from operator import itemgetter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -71,6 +74,16 @@ def test_a_reserved_total_is_not_continued_after_a_silence_in_which_another_repl
     assert reserved(meter) == [total]
 
 
+def test_a_late_point_is_not_lost_in_a_batch_in_which_its_total_is_followed_by_a_third_one() -> None:
+    meter = after_a_move()
+    bodies = [sums([Delta(30, 40, 8)]), sums([Delta(200, 210, 16)])]
+    append_ms = [LATE_MS + 2, LATE_MS + 2 * AWAY_MS + 5]
+    meter.take(*bodies, partition=[LEFT, JOINED], append_ms=append_ms)
+    assert reserved(meter) == [15]
+    assert adopted(meter) == 31
+    assert meter.sums(Delta(40, 50, 32), partition=LEFT, append_ms=LATE_MS + 3 * AWAY_MS)[0][::2] == (10, 63)
+
+
 def test_late_points_of_a_full_table_are_counted_as_older() -> None:
     meter = after_a_move()
     meter.totals.rows.most = 1
@@ -127,9 +140,9 @@ def readings(draw: st.DrawFn) -> tuple[int, list[tuple[int, int, int]]]:
     return restored, read
 
 
-@given(readings())
-def test_every_point_counts_once_in_whatever_order_two_partitions_are_read(
-    reading: tuple[int, list[tuple[int, int, int]]],
+@given(readings(), st.lists(st.integers(1, 6), min_size=1))
+def test_every_point_counts_once_in_whatever_order_and_batches_two_partitions_are_read(
+    reading: tuple[int, list[tuple[int, int, int]]], sizes: list[int]
 ) -> None:
     restored, read = reading
     meter = Meter(Accumulator(ORDER, max_series=10, away_ms=AWAY_MS))
@@ -137,8 +150,14 @@ def test_every_point_counts_once_in_whatever_order_two_partitions_are_read(
         meter.totals.set_scope(partition, GROWN_TOPIC)
     meter.sums(*(Delta(10 * i + 10, 10 * i + 20, 2**i) for i in range(restored)), partition=LEFT)
     adopted(meter)
-    for partition, i, intervals in read:
-        append_ms = LATE_MS + AWAY_MS // 2 * intervals
-        meter.sums(Delta(10 * i + 10, 10 * i + 20, 2**i), partition=partition, append_ms=append_ms)
+    unread, batches = list(read), cycle(sizes)
+    while unread:
+        size = next(batches)
+        batch, unread = sorted(unread[:size], key=itemgetter(2)), unread[size:]  # as `MessageBatch.of` sorts it
+        meter.take(
+            *(sums([Delta(10 * i + 10, 10 * i + 20, 2**i)]) for _, i, _ in batch),
+            partition=[partition for partition, _, _ in batch],
+            append_ms=[LATE_MS + AWAY_MS // 2 * intervals for _, _, intervals in batch],
+        )
     numbers = {*range(restored), *(number for _, number, _ in read)}
     assert adopted(meter) == sum(2**i for i in numbers)

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,9 @@ PLAIN = (
     "integer",
 )
 
+TAIL_COUNTS: Final = {"gap_begin_ns": "gaps", "gap_end_ns": "gaps", "blocks": "words"}
+"""By column of `snapshot.TAILS`, the column with the number of items that each total has in it."""
+
 
 def reserved_totals(rows: TotalRows, number_of: Mapping[int, int]) -> list[Columns]:
     """Return reserved totals of some partitions whose series are in other partitions, each as columns of length one.
@@ -84,6 +87,18 @@ def freeze(
     for one in reserved:
         frozen = {name: np.concatenate([column, one[name]]) for name, column in frozen.items()}
     return frozen
+
+
+def one_by_one(columns: Columns) -> list[Columns]:
+    """Return each of some totals as columns of length one."""
+    ends = {name: np.cumsum(columns[count]).tolist() for name, count in TAIL_COUNTS.items()}
+    return [
+        {
+            name: column[(ends[name][i - 1] if i else 0) : ends[name][i]] if name in ends else column[i : i + 1]
+            for name, column in columns.items()
+        }
+        for i in range(len(columns["kind"]))
+    ]
 
 
 def thaw(rows: TotalRows, columns: Mapping[str, NDArray[Any]], number_of: Mapping[int, int]) -> int:
