@@ -30,9 +30,9 @@ from kernelcast.bridge.delta.columns import (
     SCATTERED,
     UNSEEN,
 )
-from kernelcast.bridge.delta.joining import reserve, whole
+from kernelcast.bridge.delta.joining import reserve
 from kernelcast.bridge.delta.late import Lent, give_back, lend
-from kernelcast.bridge.delta.persistence.freeze import Columns
+from kernelcast.bridge.delta.persistence.freeze import Columns, freeze, one_by_one
 from kernelcast.bridge.delta.producers import DeltaProducers
 from kernelcast.bridge.delta.rows import TotalRows, digest
 from kernelcast.bridge.delta.sequence import Incoming, Order, Standing, sequence
@@ -279,7 +279,8 @@ class Accumulator:
         columns.flags[away] |= np.uint8(RESTING)
         known = known[grown_topics[columns.partition[known]]]
         resting = known[(columns.flags[known] & RESTING != 0) & (columns.last_ns[known] != NOTHING)]
-        return {row: whole(self.rows, row) for row in resting.tolist()}
+        numbers = {number: number for number in columns.partition[resting].tolist()}
+        return dict(zip(resting.tolist(), one_by_one(freeze(self.rows, resting, numbers)), strict=True))
 
     def _counted(self, source: IdentitySource, numbers: Int32Array, outcomes: UInt8Array) -> Int64Array:
         """Count points by outcome, of shape (PASSED + 1,), and by producer."""

@@ -10,9 +10,10 @@ total of another replica, see `adoption`.
 """
 
 from collections.abc import Collection, Mapping
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kernelcast.bridge.delta.addition.histograms import add_histograms
 from kernelcast.bridge.delta.addition.incoming import ROW, DeltaHistogramPoints
@@ -28,9 +29,20 @@ from kernelcast.bridge.delta.columns import (
     PENDING,
 )
 from kernelcast.bridge.delta.gaps import release, remember_all
-from kernelcast.bridge.delta.persistence.freeze import Columns, freeze, gather_gaps, is_newer, thaw
+from kernelcast.bridge.delta.persistence.freeze import (
+    TAIL_COUNTS,
+    Columns,
+    as_table,
+    check,
+    chosen_totals,
+    concatenated,
+    freeze,
+    gather_gaps,
+    one_by_one,
+    thaw,
+)
 from kernelcast.bridge.delta.rows import TotalRows
-from kernelcast.bridge.tables.columns import Int64Array, UInt8Array
+from kernelcast.bridge.tables.columns import Int32Array, Int64Array, UInt8Array
 from kernelcast.bridge.tables.exponential import MAX_BUCKETS
 
 MAX_JOINED_GAPS: Final = 128
@@ -51,7 +63,7 @@ def precedes(columns: Columns, i: int, start_ns: int) -> bool:
     return bool(columns["last_ns"][i] <= start_ns or 0 < columns["begin_ns"][i] < start_ns)
 
 
-def adopt(rows: TotalRows, row: int, former: TotalRows, *, reserved: bool = False) -> bool:
+def adopt(rows: TotalRows, row: int, former: TotalRows, at: int = 0, *, reserved: bool = False) -> bool:
     """Add a total that ends before the present one begins; returns whether that was possible.
 
     The time between both becomes a gap. The present total stays PENDING if the former one is PENDING, because the
@@ -60,16 +72,17 @@ def adopt(rows: TotalRows, row: int, former: TotalRows, *, reserved: bool = Fals
     Args:
         rows: The totals.
         row: The present one.
-        former: The former one, as row 0.
+        former: A table with the former one.
+        at: The former one's row.
         reserved: Whether the former one is reserved here: it came first, whatever its clock says.
     """
     columns, before = rows.columns, former.columns
-    first = reserved or precedes(before._asdict(), 0, int(columns.start_ns[row]))
-    if not first or not _add(rows, row, former):
+    first = reserved or precedes(before._asdict(), at, int(columns.start_ns[row]))
+    if not first or not _add(rows, row, former, at):
         return False
-    _note_missing(rows, row, _gaps_of(former, 0), int(before.last_ns[0]), reserved=reserved)
-    rows.columns.start_ns[row] = before.start_ns[0]
-    rows.columns.flags[row] &= np.uint8(255 - PENDING) | (before.flags[0] & np.uint8(PENDING))
+    _note_missing(rows, row, _gaps_of(former, at), int(before.last_ns[at]), reserved=reserved)
+    rows.columns.start_ns[row] = before.start_ns[at]
+    rows.columns.flags[row] &= np.uint8(255 - PENDING) | (before.flags[at] & np.uint8(PENDING))
     return True
 
 
@@ -85,30 +98,31 @@ def reserve(rows: TotalRows, row: int, former: Columns) -> None:
         if former["flags"][0] & PENDING:
             both = alone(former, 0)
             adopt(both, 0, alone(older, 0))
-            former = whole(both, 0)
+            former = freeze(both, np.zeros(1, np.int64), _same_numbers(both.columns.partition))
     _note_missing(rows, row, np.stack((former["gap_begin_ns"], former["gap_end_ns"]), axis=1), former["last_ns"][0])
     rows.reserved[digest] = former
 
 
-def fill(rows: TotalRows, row: int, visit: TotalRows) -> bool:
+def fill(rows: TotalRows, row: int, visit: TotalRows, at: int = 0) -> bool:
     """Add a total that lies in a gap of another total of its series, and shorten the gap.
 
     Args:
         rows: The totals.
         row: The one with the gap.
-        visit: The total that another replica counted while the series was there, as row 0.
+        visit: A table with the total that another replica counted while the series was there.
+        at: The visit's row.
 
     Returns:
         Whether that was possible. It is not if the visit's clock was set back to before its first point.
     """
-    begin_ns, end_ns = int(visit.columns.start_ns[0]), int(visit.columns.last_ns[0])
+    begin_ns, end_ns = int(visit.columns.start_ns[at]), int(visit.columns.last_ns[at])
     gaps = _gaps_of(rows, row)
     around = np.flatnonzero((gaps[:, 0] <= begin_ns) & (end_ns <= gaps[:, 1]))
-    if begin_ns > end_ns or not len(around) or not _add(rows, row, visit):
+    if begin_ns > end_ns or not len(around) or not _add(rows, row, visit, at):
         return False
-    at = int(around[0])
-    before, after = np.array([[gaps[at, 0], begin_ns]]), np.array([[end_ns, gaps[at, 1]]])
-    _set_gaps(rows, row, np.concatenate([gaps[:at], before, _gaps_of(visit, 0), after, gaps[at + 1 :]]))
+    gap = int(around[0])
+    before, after = np.array([[gaps[gap, 0], begin_ns]]), np.array([[end_ns, gaps[gap, 1]]])
+    _set_gaps(rows, row, np.concatenate([gaps[:gap], before, _gaps_of(visit, at), after, gaps[gap + 1 :]]))
     return True
 
 
@@ -128,32 +142,69 @@ def restore(rows: TotalRows, columns: Columns, number_of: Mapping[int, int]) -> 
     Raises:
         WireError: The snapshot has content that no writer produces.
     """
-    joins: list[tuple[Columns, Columns]] = []
-    for i, digest in enumerate(map(bytes, columns["digest"]) if len(rows) else ()):
-        row, number = rows.find(digest), number_of.get(int(columns["partition"][i]))
-        if row == NOTHING or number is None or not (rows.columns.flags[row] | columns["flags"][i]) & PENDING:
-            continue
-        if NOTHING in (rows.columns.last_ns[row], columns["last_ns"][i]):
-            continue  # a row without a total: none of the series' points was added
-        here, there = whole(rows, row), {**whole(alone(columns, i), 0), "partition": np.array([number])}
-        # A total that began after the other one may have ended before it: its producer's clock has been set back.
-        here_last, there_last = _continues(here, there), _continues(there, here)
-        replaced = there_last or (is_newer(there, 0, here, 0) and not here_last)
-        joins.append((here, there) if replaced else (there, here))
-    restored = thaw(rows, columns, number_of)
-    for former, present in joins:
-        rows.free(np.array([rows.find(present["digest"].tobytes())]))
-        row = put_back(rows, present)
-        if _continues(present, former):
-            reserve(rows, row, former)
-        elif not adopt(rows, row, table := alone(former, 0)):
-            fill(rows, row, table)
+    check(columns)
+    meeting, found = _meeting(rows, columns, number_of)
+    if not len(meeting):
+        return thaw(rows, columns, number_of)
+    met = found[meeting]
+    here, there = freeze(rows, met, _same_numbers(rows.columns.partition[met])), _at(columns, meeting)
+    there["partition"] = np.array([number_of[number] for number in there["partition"].tolist()], np.int32)
+    # A total that began after the other one may have ended before it: its producer's clock has been set back.
+    here_last, there_last = _continues(here, there), _continues(there, here)
+    replaced = there_last | ((there["last_ns"] > here["last_ns"]) & ~here_last)
+    restored = thaw(rows, chosen_totals(columns, ~np.isin(found, met)), number_of)
+    rows.free(met[replaced])
+    present = chosen_totals(there, replaced)
+    restored += thaw(rows, present, _same_numbers(present["partition"]))
+    _join(rows, chosen_totals(here, replaced), there_last[replaced])
+    _join(rows, chosen_totals(there, ~replaced), here_last[~replaced])
     return restored
 
 
-def _continues(present: Columns, former: Columns) -> bool:
-    """Return whether a PENDING total of a snapshot may continue another one."""
-    return bool(present["flags"][0] & PENDING) and precedes(former, 0, int(present["start_ns"][0]))
+def _meeting(rows: TotalRows, columns: Columns, number_of: Mapping[int, int]) -> tuple[Int64Array, Int64Array]:
+    """Return the indices of a snapshot's totals that are joined with one that is here, and the row of every total.
+
+    A row without a total is none: of its series no point has been added. If a snapshot has a series twice, which no
+    writer does, its first total counts.
+    """
+    found: Int64Array = np.full(len(columns["kind"]), NOTHING, np.int64)
+    if len(rows):
+        found[:] = [rows.find(digest) for digest in map(bytes, columns["digest"])]
+    meeting = (found != NOTHING) & np.isin(columns["partition"], list(number_of))
+    meeting &= (rows.columns.flags[found] | columns["flags"]) & PENDING != 0
+    meeting &= (rows.columns.last_ns[found] != NOTHING) & (columns["last_ns"] != NOTHING)
+    at = np.flatnonzero(meeting)
+    return at[np.sort(np.unique(found[at], return_index=True)[1])], found
+
+
+def _join(rows: TotalRows, formers: Columns, continued: NDArray[np.bool_]) -> None:
+    """Join totals with those of the same series that are rows: reserve the continued ones, and add the others."""
+    table = as_table(formers)
+    for i, former in enumerate(one_by_one(formers)):
+        row = rows.find(former["digest"].tobytes())
+        if continued[i]:
+            reserve(rows, row, former)
+        elif not adopt(rows, row, table, i):
+            fill(rows, row, table, i)
+
+
+def _continues(present: Columns, former: Columns) -> NDArray[np.bool_]:
+    """Return which totals of one snapshot are PENDING and may continue those of another one."""
+    start_ns, begin_ns = present["start_ns"], former["begin_ns"]
+    ends_before = (former["last_ns"] <= start_ns) | ((begin_ns > 0) & (begin_ns < start_ns))
+    continues: NDArray[np.bool_] = ends_before & (present["flags"] & PENDING != 0)
+    return continues
+
+
+def _at(columns: Columns, indices: Int64Array) -> dict[str, NDArray[Any]]:
+    chosen = np.zeros(len(columns["kind"]), np.bool_)
+    chosen[indices] = True
+    return chosen_totals(columns, chosen)
+
+
+def _same_numbers(partitions: Int32Array) -> dict[int, int]:
+    """Return the numbers of partitions in columns that have them as they are here."""
+    return {number: number for number in partitions.tolist()}
 
 
 def alone(columns: Columns, i: int) -> TotalRows:
@@ -162,26 +213,12 @@ def alone(columns: Columns, i: int) -> TotalRows:
     Raises:
         WireError: The snapshot is damaged.
     """
-    chosen = {name: columns[name][i : i + 1] for name in columns if len(columns[name]) == len(columns["kind"])}
-    for name, count in (("gap_begin_ns", "gaps"), ("gap_end_ns", "gaps"), ("blocks", "words")):
-        stop = int(columns[count][: i + 1].sum())
-        chosen[name] = columns[name][stop - int(columns[count][i]) : stop]
-    rows = TotalRows(1)
-    put_back(rows, chosen)
-    return rows
-
-
-def whole(rows: TotalRows, row: int) -> Columns:
-    """Return one total as columns of a snapshot, with the number of its partition here."""
-    number = int(rows.columns.partition[row])
-    return freeze(rows, np.array([row]), {number: number})
-
-
-def put_back(rows: TotalRows, total: Columns) -> int:
-    """Make a row of a total that `whole` returned; returns the row."""
-    number = int(total["partition"][0])
-    thaw(rows, total, {number: number})
-    return rows.find(total["digest"].tobytes())
+    chosen = {name: columns[name][i : i + 1] for name in columns if name not in TAIL_COUNTS}
+    for name, count in TAIL_COUNTS.items():
+        length = int(columns[count][i])  # most totals have no gaps, and sums no blocks
+        stop = int(columns[count][: i + 1].sum()) if length else 0
+        chosen[name] = columns[name][stop - length : stop]
+    return as_table(chosen)
 
 
 def put_back_reserved(rows: TotalRows, gone: Collection[int]) -> None:
@@ -191,55 +228,59 @@ def put_back_reserved(rows: TotalRows, gone: Collection[int]) -> None:
         rows: All totals.
         gone: Numbers of the partitions that have left; totals reserved in one of them are dropped.
     """
+    kept: list[Columns] = []
     for digest, one in list(rows.reserved.items()):
         if one["partition"][0] in gone:
             del rows.reserved[digest]
         elif rows.find(digest) == NOTHING:
-            put_back(rows, rows.reserved.pop(digest))
+            kept.append(rows.reserved.pop(digest))
+    if kept:
+        thaw(rows, columns := concatenated(kept), _same_numbers(columns["partition"]))
 
 
-def _add(rows: TotalRows, row: int, other: TotalRows) -> bool:
+def _add(rows: TotalRows, row: int, other: TotalRows, at: int) -> bool:
     """Add the value of another total; returns False, and changes nothing, if both cannot be added."""
     columns, kind = rows.columns, int(rows.columns.kind[row])
-    if kind != other.columns.kind[0]:
+    if kind != other.columns.kind[at]:
         return False
-    if int(columns.integer[row]) + int(other.columns.integer[0]) > LARGEST_INTEGER:
+    if int(columns.integer[row]) + int(other.columns.integer[at]) > LARGEST_INTEGER:
         return False
     if kind == NUMBER:
-        _add_number(rows, row, other)
-    elif kind == EXPLICIT and not _same_bounds(rows, row, other):
+        _add_number(rows, row, other, at)
+    elif kind == EXPLICIT and not _same_bounds(rows, row, other, at):
         return False
     else:
-        _add_histogram(rows, row, other)
+        _add_histogram(rows, row, other, at)
     return True
 
 
-def _add_number(rows: TotalRows, row: int, former: TotalRows) -> None:
+def _add_number(rows: TotalRows, row: int, former: TotalRows, at: int) -> None:
     columns, before = rows.columns, former.columns
-    if columns.flags[row] & before.flags[0] & INTEGER:
-        columns.integer[row] += before.integer[0]
+    if columns.flags[row] & before.flags[at] & INTEGER:
+        columns.integer[row] += before.integer[at]
         return
-    for each, at in ((columns, row), (before, 0)):
-        if each.flags[at] & INTEGER:
-            each.total[at] = float(each.integer[at])
+    for each, of in ((columns, row), (before, at)):
+        if each.flags[of] & INTEGER:
+            each.total[of] = float(each.integer[of])
     columns.flags[row] &= np.uint8(255 - INTEGER)
-    columns.total[row] += before.total[0]
+    columns.total[row] += before.total[at]
 
 
-def _same_bounds(rows: TotalRows, row: int, former: TotalRows) -> bool:
+def _same_bounds(rows: TotalRows, row: int, former: TotalRows, at: int) -> bool:
     """Return whether two totals have the same bounds; `merging` describes their blocks, which begin with the bounds."""
-    block, other = int(rows.columns.block[row]), int(former.columns.block[0])
+    block, other = int(rows.columns.block[row]), int(former.columns.block[at])
     stop = 1 + max(int(rows.words[block]), NO_BUCKETS + 1)
     return bool(np.array_equal(rows.words[block : block + stop], former.words[other : other + stop]))
 
 
-def _add_histogram(rows: TotalRows, row: int, former: TotalRows) -> None:
+def _add_histogram(rows: TotalRows, row: int, former: TotalRows, at: int) -> None:
     """Add a former total by converting it to a point first, so that both are merged by the same code."""
     outcome: UInt8Array = np.array([DUPLICATE], np.uint8)
     scratch: Int64Array = np.zeros(2 * MAX_BUCKETS, np.int64)
     times: Int64Array = np.ones(1, np.int64)
-    width = max(KEPT_WORDS, int(former.columns.capacity[0]), int(rows.columns.capacity[row]) * 2)
+    width = max(KEPT_WORDS, int(former.columns.capacity[at]), int(rows.columns.capacity[row]) * 2)
     empty = DeltaHistogramPoints(np.zeros(1, ROW), np.zeros((4, 2), np.int64), np.zeros((4, 1), np.uint64))
+    empty.rows["row"] = at
     point, ignored = empty.blank(width), empty.blank(width)
     # A DUPLICATE is not added; the former total is written to `point` in place of it.
     add_histograms(former.columns, former.words, empty, outcome, times, point, scratch, 0)
@@ -250,12 +291,14 @@ def _add_histogram(rows: TotalRows, row: int, former: TotalRows) -> None:
         _, needed = add_histograms(rows.columns, rows.words, point, outcome, times, ignored, scratch, 0)
         if needed:
             rows.enlarge_block(row, needed)
-    if not former.columns.flags[0] & HAS_SUM:
+    if not former.columns.flags[at] & HAS_SUM:
         rows.columns.flags[row] &= np.uint8(255 - HAS_SUM)
 
 
 def _gaps_of(rows: TotalRows, row: int) -> Int64Array:
     """Return begins and ends of a total's gaps, shape (n, 2), oldest first."""
+    if not rows.columns.gaps[row]:
+        return np.empty((0, 2), np.int64)
     return np.stack(gather_gaps(rows.columns, rows.gaps, np.array([row])), axis=1)
 
 
@@ -271,6 +314,8 @@ def _note_missing(rows: TotalRows, row: int, gaps: Int64Array, last_ns: int, *, 
 def _set_gaps(rows: TotalRows, row: int, gaps: Int64Array) -> None:
     """Replace the gaps of a total; empty gaps, and the oldest beyond MAX_JOINED_GAPS, are left out."""
     kept = gaps[gaps[:, 0] < gaps[:, 1]][-MAX_JOINED_GAPS:]
-    release(rows.columns, rows.gaps, np.array([row]))
-    rows.make_room_for_gaps(len(kept))
-    remember_all(rows.columns, rows.gaps, row, kept[:, 0].copy(), kept[:, 1].copy())
+    if rows.columns.gaps[row]:
+        release(rows.columns, rows.gaps, np.array([row]))
+    if len(kept):
+        rows.make_room_for_gaps(len(kept))
+        remember_all(rows.columns, rows.gaps, row, kept[:, 0].copy(), kept[:, 1].copy())

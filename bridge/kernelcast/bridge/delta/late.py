@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kernelcast.bridge.delta.columns import NOTHING, PENDING, RESTING
 from kernelcast.bridge.delta.joining import reserve
-from kernelcast.bridge.delta.persistence.freeze import Columns, freeze, one_by_one, thaw
+from kernelcast.bridge.delta.persistence.freeze import Columns, concatenated, freeze, one_by_one, thaw
 from kernelcast.bridge.delta.rows import TotalRows
 from kernelcast.bridge.tables.columns import Int32Array, Int64Array, MessageColumns
 from kernelcast.columnar import HistogramColumns, NumberColumns
@@ -111,7 +111,7 @@ def _as_rows(table: TotalRows, lent: list[Lent]) -> list[Lent]:
     formers = [one.former for one in lent]
     unused = 255 - _column(formers, "digest")
     numbers = _column(formers, "partition").tolist()
-    columns = {**{name: _column(formers, name) for name in formers[0]}, "digest": unused}
+    columns = {**concatenated(formers), "digest": unused}
     thaw(table, columns, {number: number for number in numbers})
     found = [one._replace(at=table.find(digest.tobytes())) for one, digest in zip(lent, unused, strict=True)]
     found = [one for one in found if one.at != NOTHING]

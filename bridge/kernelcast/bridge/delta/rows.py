@@ -54,18 +54,19 @@ class TotalRows:
         reserved: By identity, a former total that may be added later, as columns of a snapshot; see `adoption`.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, room: int = 64) -> None:
         """Make an empty table.
 
         Args:
             most: Largest number of series.
+            room: Rows that are allocated now.
         """
         self.most = most
         self._by_digest: dict[bytes, int] = {}
         self._free: list[int] = []
         self.freed: set[int] = set()
         self.reserved: dict[bytes, Mapping[str, NDArray[Any]]] = {}
-        self.columns: DeltaColumns = empty_columns(64)
+        self.columns: DeltaColumns = empty_columns(room)
         self.used = 0
         self.gaps = empty_gaps(64)
         self.blocks = BucketBlocks()

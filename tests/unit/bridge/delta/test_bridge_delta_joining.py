@@ -1,21 +1,23 @@
 """Totals of one series that meet in one replica: which are added, and which are not."""
 
 import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.support.bridge.delta_streams import LATE_MS, Delta, Meter, request, sums
 
 from kernelcast.bridge.delta.columns import GROWN_TOPIC, INTEGER, NUMBER, PENDING
 from kernelcast.bridge.delta.joining import adopt, alone, restore
-from kernelcast.bridge.delta.persistence.freeze import Columns, freeze
+from kernelcast.bridge.delta.persistence.freeze import Columns, freeze, one_by_one
 from kernelcast.bridge.delta.rows import TotalRows
 
 LEFT, JOINED = 0, 1
 """The partition that the series has left, and the one that it has moved to."""
 
 
-def observation(start_ns: int, time_ns: int, *counts: int) -> bytes:
+def observation(start_ns: int, time_ns: int, *counts: int, name: str = "latency") -> bytes:
     """A message with a delta histogram of the bound 1."""
     made, metrics = request()
-    metric = metrics.add(name="latency")
+    metric = metrics.add(name=name)
     metric.histogram.aggregation_temporality = 1
     metric.histogram.data_points.add(
         start_time_unix_nano=start_ns,
@@ -88,3 +90,50 @@ def test_a_new_row_has_nothing_of_the_series_that_had_it_before() -> None:
     for table in (used, fresh):
         table.new(b"y" * 16, NUMBER, monotonic=False)
     assert [column[row].tolist() for column in used.columns] == [column[row].tolist() for column in fresh.columns]
+
+
+Counted = tuple[list[tuple[int, int]], bool]
+"""Silence before and length of each point of a series, and whether its total is PENDING."""
+
+
+def counted(series: list[Counted], partition: int) -> Meter:
+    """A replica that has counted some series: sums with even numbers, histograms with odd ones."""
+    meter = Meter()
+    meter.totals.set_scope(partition, GROWN_TOPIC)
+    exposed_rows = []
+    for number, (steps, is_pending) in enumerate(series):
+        end_ns = 10
+        for silence_ns, length_ns in steps:
+            begin_ns, end_ns = end_ns + silence_ns, end_ns + silence_ns + length_ns
+            if number % 2:
+                body = observation(begin_ns, end_ns, end_ns, 1, name=str(number))
+            else:
+                body = sums([Delta(begin_ns, end_ns, end_ns)], name=str(number))
+            meter.take(body, partition=partition)
+        if steps and not is_pending:
+            exposed_rows.append(len(meter.totals.rows) - 1)
+    meter.totals.rows.columns.flags[exposed_rows] &= np.uint8(255 - PENDING)
+    return meter
+
+
+def everything(rows: TotalRows) -> dict[bytes, list[dict[str, object]]]:
+    """All rows and reserved totals, by identity."""
+    known = one_by_one(freeze(rows, rows.in_use(), {LEFT: LEFT, JOINED: JOINED}))
+    found: dict[bytes, list[dict[str, object]]] = {}
+    for one in [*known, *rows.reserved.values()]:
+        plain = {name: column.tolist() for name, column in one.items()}
+        found.setdefault(one["digest"].tobytes(), []).append(plain)
+    return found
+
+
+steps = st.lists(st.tuples(st.sampled_from([0, 10, 40]), st.sampled_from([10, 30])), max_size=3)
+series = st.lists(st.tuples(steps, st.booleans()), min_size=1, max_size=6)
+
+
+@given(series, series)
+def test_totals_that_are_restored_together_are_joined_as_each_alone(left: list[Counted], joined: list[Counted]) -> None:
+    columns = snapshot(counted(joined, JOINED), JOINED)
+    together, each = counted(left, LEFT).totals.rows, counted(left, LEFT).totals.rows
+    restored = restore(together, columns, {JOINED: JOINED})
+    assert restored == sum(restore(each, one, {JOINED: JOINED}) for one in one_by_one(columns))
+    assert everything(together) == everything(each)

@@ -3,7 +3,7 @@
 `Deltas` and `joining` call both. A snapshot has the gaps and blocks of all its rows end to end.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -84,9 +84,18 @@ def freeze(
     frozen["gap_begin_ns"], frozen["gap_end_ns"] = gather_gaps(columns, rows.gaps, chosen)
     frozen["words"] = used_words(columns, rows.words, chosen).astype(np.int32)
     frozen["blocks"] = gather_blocks(columns, rows.words, chosen, frozen["words"])
-    for one in reserved:
-        frozen = {name: np.concatenate([column, one[name]]) for name, column in frozen.items()}
-    return frozen
+    return concatenated([frozen, *reserved])
+
+
+def concatenated(totals: Sequence[Columns]) -> dict[str, NDArray[Any]]:
+    """Return the totals of one or more snapshots as one."""
+    return {name: np.concatenate([one[name] for one in totals]) for name in totals[0]}
+
+
+def chosen_totals(columns: Columns, chosen: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
+    """Return those totals of a snapshot for which a mask is True, in its order."""
+    tails = {name: np.repeat(chosen, columns[count]) for name, count in TAIL_COUNTS.items()}
+    return {name: column[tails.get(name, chosen)] for name, column in columns.items()}
 
 
 def one_by_one(columns: Columns) -> list[Columns]:
@@ -99,6 +108,30 @@ def one_by_one(columns: Columns) -> list[Columns]:
         }
         for i in range(len(columns["kind"]))
     ]
+
+
+def as_table(columns: Columns) -> TotalRows:
+    """Return totals of a snapshot as the rows of a new table, in their order. It finds no row by its identity.
+
+    Raises:
+        WireError: The snapshot has content that no writer produces.
+    """
+    check(columns)
+    count = len(columns["kind"])
+    rows = TotalRows(count, room=count)
+    rows.used = count
+    for name in (*PLAIN, "partition", "gaps"):
+        getattr(rows.columns, name)[:] = columns[name]
+    gaps, words = (columns[name].astype(np.int64) for name in ("gaps", "words"))
+    rows.columns.gap[:] = np.where(gaps > 0, np.cumsum(gaps) - 1, NOTHING)
+    rows.columns.block[:] = np.where(words > 0, np.cumsum(words) - words, NOTHING)
+    rows.columns.capacity[:] = words
+    begins, ends = (columns[name].astype(np.int64) for name in ("gap_begin_ns", "gap_end_ns"))
+    older = np.arange(-1, len(begins) - 1, dtype=np.int32)
+    older[(np.cumsum(gaps) - gaps)[gaps > 0]] = NOTHING
+    rows.gaps = Gaps(begins, ends, older, np.array([NOTHING, len(begins), 0], np.int64))
+    rows.blocks.counts, rows.blocks.used = columns["blocks"].astype(np.int64), len(columns["blocks"])
+    return rows
 
 
 def thaw(rows: TotalRows, columns: Mapping[str, NDArray[Any]], number_of: Mapping[int, int]) -> int:
@@ -117,7 +150,7 @@ def thaw(rows: TotalRows, columns: Mapping[str, NDArray[Any]], number_of: Mappin
     Raises:
         WireError: The snapshot has content that no writer produces.
     """
-    _check(columns)
+    check(columns)
     found = np.full(len(columns["kind"]), NOTHING, np.int64)
     for i in range(len(found)):
         if int(columns["partition"][i]) in number_of:
@@ -186,11 +219,11 @@ def _row_for(rows: TotalRows, columns: Mapping[str, NDArray[Any]], i: int) -> in
     return rows.new(digest, int(columns["kind"][i]), monotonic=monotonic)
 
 
-def _check(columns: Mapping[str, NDArray[Any]]) -> None:
+def check(columns: Mapping[str, NDArray[Any]]) -> None:
     """Refuse columns that would make a compiled function read beyond its block."""
     kind, words = columns["kind"], columns["words"]
     starts = np.cumsum(words) - words
-    fits = np.isin(kind, (NUMBER, EXPLICIT, EXPONENTIAL)) & (words >= 0) & ((kind == NUMBER) == (words == 0))
+    fits = (kind >= NUMBER) & (kind <= EXPONENTIAL) & (words >= 0) & ((kind == NUMBER) == (words == 0))
     fits &= (kind != EXPONENTIAL) | (words >= HEADER_WORDS)
     if fits.all():
         blocks = columns["blocks"]
