@@ -1,28 +1,31 @@
 """Totals of one series that meet in one replica: which are added, and which are not."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.bridge.delta_streams import LATE_MS, Delta, Meter, request, sums
 
+from kernelcast.bridge.delta.addition.merging import NO_BUCKETS
 from kernelcast.bridge.delta.columns import GROWN_TOPIC, INTEGER, NUMBER, PENDING
 from kernelcast.bridge.delta.joining import adopt, alone, restore
-from kernelcast.bridge.delta.persistence.freeze import Columns, freeze, one_by_one
+from kernelcast.bridge.delta.persistence.freeze import Columns, freeze, one_by_one, reserved_totals
 from kernelcast.bridge.delta.rows import TotalRows
+from kernelcast.wire.errors import WireError
 
 LEFT, JOINED = 0, 1
 """The partition that the series has left, and the one that it has moved to."""
 
 
 def observation(start_ns: int, time_ns: int, *counts: int, name: str = "latency") -> bytes:
-    """A message with a delta histogram of the bound 1."""
+    """A message with a delta histogram of the bound 1, or of none with one count."""
     made, metrics = request()
     metric = metrics.add(name=name)
     metric.histogram.aggregation_temporality = 1
     metric.histogram.data_points.add(
         start_time_unix_nano=start_ns,
         time_unix_nano=time_ns,
-        explicit_bounds=[1.0],
+        explicit_bounds=[1.0] if len(counts) > 1 else [],
         bucket_counts=counts,
         count=sum(counts),
         sum=1.0,
@@ -90,6 +93,40 @@ def test_a_new_row_has_nothing_of_the_series_that_had_it_before() -> None:
     for table in (used, fresh):
         table.new(b"y" * 16, NUMBER, monotonic=False)
     assert [column[row].tolist() for column in used.columns] == [column[row].tolist() for column in fresh.columns]
+
+
+def test_the_reserved_total_of_a_dropped_series_is_in_no_snapshot() -> None:
+    here = Meter()
+    here.sums(Delta(10, 20, 5), partition=JOINED)
+    restore(here.totals.rows, moved(sums([Delta(80, 86, 7)])), {JOINED: LEFT})
+    rows = here.totals.rows
+    assert [int(one["integer"][0]) for one in reserved_totals(rows, {JOINED: 0})] == [5]
+    here.totals.free(rows.in_use())
+    rows.columns.partition[-1] = LEFT
+    assert reserved_totals(rows, {JOINED: 0}) == []
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        {"blocks": [-5]},
+        {"blocks": [-2]},
+        {"gaps": [-1]},
+        {"gaps": [1]},
+        {"words": [2]},
+        {"kind": [4]},
+    ],
+)
+def test_content_that_no_bridge_writes_is_refused(damaged: dict[str, list[int]]) -> None:
+    there = Meter()
+    there.totals.set_scope(JOINED, GROWN_TOPIC)
+    there.take(observation(80, 86, 3), partition=JOINED)
+    columns = dict(snapshot(there, JOINED))
+    assert columns["blocks"].tolist() == [NO_BUCKETS]
+    columns |= {name: np.array(items, columns[name].dtype) for name, items in damaged.items()}
+    for read in (lambda: restore(TotalRows(10), columns, {JOINED: JOINED}), lambda: alone(columns, 0)):
+        with pytest.raises(WireError, match="malformed totals"):
+            read()
 
 
 Counted = tuple[list[tuple[int, int]], bool]

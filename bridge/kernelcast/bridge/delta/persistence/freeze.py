@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelcast.bridge.delta.addition.merging import NO_BUCKETS
 from kernelcast.bridge.delta.columns import (
     EXPLICIT,
     EXPONENTIAL,
@@ -22,7 +23,7 @@ from kernelcast.bridge.delta.columns import (
 from kernelcast.bridge.delta.gaps import remember_all
 from kernelcast.bridge.delta.persistence.snapshot import TOTALS_RESTART
 from kernelcast.bridge.delta.rows import TotalRows
-from kernelcast.bridge.tables.columns import Int64Array
+from kernelcast.bridge.tables.columns import Int64Array, UInt8Array
 from kernelcast.bridge.tables.exponential import HEADER_WORDS, NEGATIVE_LENGTH_WORD, POSITIVE_LENGTH_WORD
 from kernelcast.columnar.compiled import allocating_kernel
 from kernelcast.wire.errors import WireError
@@ -52,6 +53,8 @@ TAIL_COUNTS: Final = {"gap_begin_ns": "gaps", "gap_end_ns": "gaps", "blocks": "w
 def reserved_totals(rows: TotalRows, number_of: Mapping[int, int]) -> list[Columns]:
     """Return reserved totals of some partitions whose series are in other partitions, each as columns of length one.
 
+    Those of dropped series are left out: `Adoption` forgets them at its next step.
+
     Args:
         rows: All totals.
         number_of: By partition number here, its number in the snapshot.
@@ -60,7 +63,8 @@ def reserved_totals(rows: TotalRows, number_of: Mapping[int, int]) -> list[Colum
         {**one, "partition": np.array([number_of[number]], np.int32)}
         for digest, one in rows.reserved.items()
         if (number := int(one["partition"][0])) in number_of
-        and rows.columns.partition[rows.find(digest)] not in number_of
+        and (row := rows.find(digest)) != NOTHING
+        and rows.columns.partition[row] not in number_of
     ]
 
 
@@ -220,24 +224,37 @@ def _row_for(rows: TotalRows, columns: Mapping[str, NDArray[Any]], i: int) -> in
 
 
 def check(columns: Mapping[str, NDArray[Any]]) -> None:
-    """Refuse columns that would make a compiled function read beyond its block."""
-    kind, words = columns["kind"], columns["words"]
-    starts = np.cumsum(words) - words
-    fits = (kind >= NUMBER) & (kind <= EXPONENTIAL) & (words >= 0) & ((kind == NUMBER) == (words == 0))
+    """Refuse columns that would make a compiled function read or write beyond a block.
+
+    Raises:
+        WireError: A total has an unknown kind, or gaps and words that do not fit to it.
+    """
+    kind, words, gaps = columns["kind"], columns["words"], columns["gaps"]
+    fits = (kind >= NUMBER) & (kind <= EXPONENTIAL) & (words >= 0) & (gaps >= 0) & ((kind == NUMBER) == (words == 0))
     fits &= (kind != EXPONENTIAL) | (words >= HEADER_WORDS)
+    fits &= words.sum() == len(columns["blocks"])
+    fits &= gaps.sum() == len(columns["gap_begin_ns"]) == len(columns["gap_end_ns"])
     if fits.all():
-        blocks = columns["blocks"]
-        for i in np.flatnonzero(kind != NUMBER).tolist():
-            fits[i] = words[i] == _words_of(int(kind[i]), blocks[starts[i] : starts[i] + words[i]])
+        fits = _words_fit(kind, words.astype(np.int64), columns["blocks"])
     if not fits.all():
         raise WireError(f"snapshot has {int(np.count_nonzero(~fits))} malformed totals; {TOTALS_RESTART}")
 
 
-def _words_of(kind: int, block: Int64Array) -> int:
-    if kind == EXPLICIT:
-        return max(2 * int(block[0]) + 2, 1)
-    positive, negative = int(block[POSITIVE_LENGTH_WORD]), int(block[NEGATIVE_LENGTH_WORD])
-    return HEADER_WORDS + positive + negative if positive >= 0 and negative >= 0 else NOTHING
+def _words_fit(kind: UInt8Array, words: Int64Array, blocks: Int64Array) -> NDArray[np.bool_]:
+    """Return for which totals the lengths in their blocks give the number of their words."""
+    fits, starts = np.ones(len(kind), np.bool_), np.cumsum(words) - words
+    at, length = starts[kind == EXPLICIT], words[kind == EXPLICIT]
+    bounds = blocks[at]
+    fits[kind == EXPLICIT] = (bounds >= NO_BUCKETS) & (bounds < length) & (np.maximum(2 * bounds + 2, 1) == length)
+    at, length = starts[kind == EXPONENTIAL], words[kind == EXPONENTIAL]
+    positive, negative = blocks[at + POSITIVE_LENGTH_WORD], blocks[at + NEGATIVE_LENGTH_WORD]
+    fits[kind == EXPONENTIAL] = (
+        (positive >= 0)
+        & (negative >= 0)
+        & (np.maximum(positive, negative) < length)
+        & (HEADER_WORDS + positive + negative == length)
+    )
+    return fits
 
 
 @allocating_kernel
