@@ -47,8 +47,9 @@ from kernelcast.bridge.tables.exponential import MAX_BUCKETS
 
 MAX_JOINED_GAPS: Final = 128
 """Largest number of gaps of a joined total; its oldest gaps beyond it are forgotten."""
+SMALLEST_INTEGER: Final = -(2**63)
 LARGEST_INTEGER: Final = 2**63 - 1
-"""Totals are not joined if the sum of their integers (values, or counts of histograms) is larger."""
+"""Totals are not joined if the sum of their integers (values, or counts of histograms) is outside these."""
 KEPT_WORDS: Final = 4096
 """Smallest size of the buffers in which histograms are joined, in words."""
 
@@ -243,7 +244,9 @@ def _add(rows: TotalRows, row: int, other: TotalRows, at: int) -> bool:
     columns, kind = rows.columns, int(rows.columns.kind[row])
     if kind != other.columns.kind[at]:
         return False
-    if int(columns.integer[row]) + int(other.columns.integer[at]) > LARGEST_INTEGER:
+    # A histogram's integer is its count; that of a sum which has become a float is an old value.
+    exact = kind != NUMBER or columns.flags[row] & other.columns.flags[at] & INTEGER
+    if exact and not SMALLEST_INTEGER <= int(columns.integer[row]) + int(other.columns.integer[at]) <= LARGEST_INTEGER:
         return False
     if kind == NUMBER:
         _add_number(rows, row, other, at)

@@ -95,6 +95,33 @@ def test_a_new_row_has_nothing_of_the_series_that_had_it_before() -> None:
     assert [column[row].tolist() for column in used.columns] == [column[row].tolist() for column in fresh.columns]
 
 
+def of_value(value: float, *, pending: bool = False) -> TotalRows:
+    """A table with one series, which may fall, from 10 to 20; a PENDING one is later, from 80 to 90."""
+    meter = Meter()
+    meter.totals.set_scope(LEFT, GROWN_TOPIC)
+    begin_ns = 80 if pending else 10
+    meter.take(sums([Delta(begin_ns, begin_ns + 10, value)], monotonic=False))
+    return meter.totals.rows
+
+
+def test_integer_totals_are_not_joined_beyond_64_bits_on_either_side() -> None:
+    for value in (2**62 + 5, -(2**62) - 5):
+        rows = of_value(value, pending=True)
+        assert not adopt(rows, 0, of_value(value))
+        assert rows.columns.integer[0] == value
+    rows = of_value(-(2**62), pending=True)
+    assert adopt(rows, 0, of_value(-(2**62)))
+    assert rows.columns.integer[0] == -(2**63)
+
+
+def test_totals_that_have_become_floats_are_joined_however_large_their_integers_were() -> None:
+    tables = of_value(2**62 + 2**61, pending=True), of_value(2**62 + 2**61)
+    for rows in tables:
+        rows.columns.total[0], rows.columns.flags[0] = 2.5, rows.columns.flags[0] & (255 - INTEGER)
+    assert adopt(tables[0], 0, tables[1])
+    assert tables[0].columns.total[0] == 5.0
+
+
 def test_the_reserved_total_of_a_dropped_series_is_in_no_snapshot() -> None:
     here = Meter()
     here.sums(Delta(10, 20, 5), partition=JOINED)
