@@ -19,7 +19,6 @@ from kernelcast.bridge.tables.columns import (
     OTHER_REPLICA,
     OWN,
     SECOND_WRITER,
-    STORED,
     UNCHANGED,
     WITHDRAWN,
     MessageColumns,
@@ -126,7 +125,7 @@ def note_host(producers: ProducerColumns, producer: int, host: int) -> None:
 
 @inlined
 def note_key(series: SeriesColumns, slot: int, producers: ProducerColumns, producer: int, key_hash: int) -> None:
-    """Note the key of a point to be stored. A change is a move; a return to the former key means two producers.
+    """Note the key of a stored point. A change is a move; a return to the former key means two producers.
 
     A producer that uses a new key for each message, to spread its messages, never returns to one.
     """
@@ -149,9 +148,9 @@ def change(  # noqa: PLR0913, PLR0917  compiled into its caller
     which is read again here, while 179 from before the series moved is exposed from partition 3. Neither 179 nor the
     340 that comes first from partition 7 may be exposed any longer.
 
-    A point of another partition that was appended before the series' newest point changes the value alone: the series
-    has left that partition. Example: a series moved from partition 3 to partition 7 while no bridge ran, and the bridge
-    reads partition 7 first. Delta points in partition 3 then still raise the total.
+    A point of another partition that was appended before the series' newest point changes value and times alone: the
+    series has left that partition, and its key there. Example: a series moved from partition 3 to partition 7 while no
+    bridge ran, and the bridge reads partition 7 first. Delta points in partition 3 then still raise the total.
 
     A series that is new here, in a topic that has grown, is held; one that was withdrawn is exposed again; see `held`.
 
@@ -179,6 +178,9 @@ def change(  # noqa: PLR0913, PLR0917  compiled into its caller
                 changes += 1
             series.partition[slot] = origin.partition
         series.offset[slot] = origin.offset
+        note_key(series, slot, tables.producers, wires.producer[wire], origin.key_hash)
+        series.key_hash[slot] = origin.key_hash
+        series.writer[slot] = wires.writer[wire]
     if known != state:
         series.state[slot] = state
         changes += 1
@@ -194,8 +196,6 @@ def change(  # noqa: PLR0913, PLR0917  compiled into its caller
     elif tables.growth[origin.partition] != UNCHANGED:
         series.held_ms[slot] = max(origin.append_ms, 1)
     series.append_ms[slot] = max(origin.append_ms, series.append_ms[slot])
-    series.key_hash[slot] = origin.key_hash
-    series.writer[slot] = wires.writer[wire]
     series.start_ns[slot], series.time_ns[slot] = when
     return changes
 
@@ -204,7 +204,7 @@ def change(  # noqa: PLR0913, PLR0917  compiled into its caller
 def tried(tables: Tables, wire: int, slot: int, origin: PointOrigin, when: tuple[int, int], rules: PointRules) -> int:
     """Call `judge`, and record that producer and writer are alive unless the point was refused as a second writer's.
 
-    Signs that two producers share an identity are counted.
+    Signs that two producers share an identity are counted here and in `note_key`.
     """
     verdict = judge(tables, wire, slot, origin, when, rules)
     producers, producer, writer = tables.producers, tables.wires.producer[wire], tables.wires.writer[wire]
@@ -216,6 +216,4 @@ def tried(tables: Tables, wire: int, slot: int, origin: PointOrigin, when: tuple
     time_ns = clamp(when[1], origin.append_ms, rules.tolerance_ns)
     note_append(tables, writer, producer, origin, time_ns)
     note_producer(producers, producer, origin, time_ns)
-    if verdict == STORED:
-        note_key(tables.series, slot, producers, producer, origin.key_hash)
     return verdict

@@ -17,6 +17,7 @@ from kernelcast.columnar import Decoder
 
 OLD, LIVE, NEW = 0, 1, 4
 """Partitions: one that a series leaves, one that others are in all the time, one that was added."""
+CONFLICTS = "kernelcast_producer_identity_conflicts_total"
 
 
 def grown(*, seconds_ago: int, seconds_before: int = 150) -> Group:
@@ -269,6 +270,37 @@ def test_a_total_goes_on_after_old_messages_of_a_partition_that_its_series_has_l
     group.live(90, {"gemm": LIVE, "relu": LIVE})
     assert group.shown(second, ORDERS) == group.sold
     assert group.falls == []
+
+
+def moved_while_no_bridge_ran(at_once: int = 1000) -> Group:
+    """A bridge that has read `gemm` where it is now, and then the points of the partition that it has left."""
+    group = Group()
+    first = group.bridge(OLD, LIVE)
+    group.live(25, {"gemm": OLD})
+    group.kill(first)
+    group.live(20, {"gemm": OLD})
+    group.live(20, {"gemm": LIVE})
+    group.bridge(LIVE, OLD, at_once=at_once)
+    group.read_all()
+    assert group.shown(group.bridges[0], ORDERS) == group.sold
+    return group
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 1000])
+def test_a_producer_whose_series_has_moved_once_is_one_whichever_partition_is_read_first(at_once: int) -> None:
+    group = moved_while_no_bridge_ran(at_once)
+    group.live(5, {"gemm": LIVE})
+    (site,) = group.bridges
+    conflicts = [sample for family in site.registry.collect() for sample in family.samples if sample.name == CONFLICTS]
+    assert [sample.labels for sample in conflicts if sample.value] == []
+
+
+@pytest.mark.parametrize(("partition", "shown"), [(OLD, {"gemm": 65}), (LIVE, {})])
+def test_a_tombstone_ends_a_moved_series_in_the_partition_where_it_is(partition: int, shown: dict[str, float]) -> None:
+    group = moved_while_no_bridge_ran(at_once=1)
+    group.kafka.write("kernels", partition, None, group.clock.now_ns() // 1_000_000, keyed=b"gemm")
+    group.read_all()
+    assert group.shown(group.bridges[0], ORDERS) == shown
 
 
 @pytest.mark.parametrize("grouped", [True, False])
