@@ -1,6 +1,7 @@
 """Queries Kafka for the offset at which reading starts, and the offset that must be reached before exposure.
 
-Each leader is queried separately, so that an unavailable broker delays only the partitions that it leads.
+Each leader is queried separately, so a failed query affects only its partitions. The queries follow each other, so the
+waits for unavailable brokers add up.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
