@@ -31,7 +31,7 @@ from kernelcast.bridge.delta.columns import (
     UNSEEN,
 )
 from kernelcast.bridge.delta.joining import reserve
-from kernelcast.bridge.delta.late import Lent, give_back, lend
+from kernelcast.bridge.delta.late import ReservedRow, as_rows, reserve_again
 from kernelcast.bridge.delta.persistence.freeze import Columns, freeze, one_by_one
 from kernelcast.bridge.delta.producers import DeltaProducers
 from kernelcast.bridge.delta.rows import TotalRows, digest
@@ -242,9 +242,9 @@ class Accumulator:
                 of_wire[number] = REFUSED if row == NOTHING else row
                 self.producers.learn(source, number, identity)
 
-    def _judge(self, incoming: Incoming, lent: Sequence[Lent]) -> tuple[UInt8Array, Int64Array]:
+    def _judge(self, incoming: Incoming, reserved_rows: Sequence[ReservedRow]) -> tuple[UInt8Array, Int64Array]:
         self.rows.make_room_for_gaps(len(incoming.row))
-        former = self._former(incoming, lent)
+        former = self._former(incoming, reserved_rows)
         times: Int64Array = np.zeros(len(incoming.row), np.int64)
         standing = Standing(self.positions, self.scopes)
         outcomes = sequence(self.rows.columns, self.rows.gaps, incoming, standing, self._order, times)
@@ -257,7 +257,7 @@ class Accumulator:
         rows = self.rows.of_partition(number)
         return rows[newest_append_ms - self.rows.columns.append_ms[rows] > self._away_ms]
 
-    def _former(self, points: Incoming, lent: Sequence[Lent]) -> dict[int, Columns]:
+    def _former(self, points: Incoming, reserved_rows: Sequence[ReservedRow]) -> dict[int, Columns]:
         """Return, by row, the totals of grown topics whose series have points again, as they may begin again, PENDING.
 
         A series may have ended, or may have been on another replica that has continued its total. Both totals rest. Two
@@ -275,7 +275,7 @@ class Accumulator:
         continued, first = np.unique(points.row[newer], return_index=True)
         silence_ms = points.append_ms[points.message[newer[first]]] - columns.append_ms[continued]
         away = continued[(silence_ms > self._away_ms) & grown_topics[columns.partition[continued]]]
-        away = np.setdiff1d(away, [one.at for one in lent])  # `lend` has compared these with their last points
+        away = np.setdiff1d(away, [one.at for one in reserved_rows])  # `as_rows` has done this with them
         columns.flags[away] |= np.uint8(RESTING)
         known = known[grown_topics[columns.partition[known]]]
         resting = known[(columns.flags[known] & RESTING != 0) & (columns.last_ns[known] != NOTHING)]
@@ -290,11 +290,11 @@ class Accumulator:
     def _numbers(
         self, rows: Int32Array, points: NumberColumns, messages: MessageColumns
     ) -> tuple[UInt8Array, NumberColumns]:
-        rows, lent = lend(self.rows, rows, points, messages, self._away_ms)
+        rows, reserved_rows = as_rows(self.rows, rows, points, messages, self._away_ms)
         flags = self.rows.columns.flags[rows]
         may_fall = ((flags & MONOTONIC) == 0) | (rows < 0)
         sound = (np.isfinite(points.value) & (may_fall | (points.value >= 0))).view(np.uint8)
-        outcomes, times = self._judge(_incoming(rows, points, sound, messages), lent)
+        outcomes, times = self._judge(_incoming(rows, points, sound, messages), reserved_rows)
         totals = NumberTotals(
             rows,
             points.start_ns.view(np.int64).copy(),
@@ -304,7 +304,7 @@ class Accumulator:
             points.flags.copy(),
         )
         add_numbers(self.rows.columns, totals, outcomes, times)
-        give_back(self.rows, lent)
+        reserve_again(self.rows, reserved_rows)
         return outcomes, NumberColumns(
             points.series,
             points.message,
@@ -318,9 +318,9 @@ class Accumulator:
     def _histograms(
         self, rows: Int32Array, points: HistogramColumns, messages: MessageColumns
     ) -> tuple[UInt8Array, HistogramColumns]:
-        rows, lent = lend(self.rows, rows, points, messages, self._away_ms)
+        rows, reserved_rows = as_rows(self.rows, rows, points, messages, self._away_ms)
         taken = DeltaHistogramPoints.of(rows, points)
-        outcomes, times = self._judge(_incoming(rows, points, sound_histograms(taken), messages), lent)
+        outcomes, times = self._judge(_incoming(rows, points, sound_histograms(taken), messages), reserved_rows)
         out = taken.blank(max(KEPT_WORDS, 2 * max(len(points.positive), len(points.negative), len(points.buckets))))
         scratch: Int64Array = np.zeros(2 * MAX_BUCKETS, np.int64)
         at, needed = 0, 0
@@ -332,7 +332,7 @@ class Accumulator:
                 self.rows.enlarge_block(int(rows[at]), needed)
             else:
                 out = out.longer()
-        give_back(self.rows, lent)
+        reserve_again(self.rows, reserved_rows)
         return outcomes, out.columns(points)
 
 

@@ -75,7 +75,7 @@ def adopt(rows: TotalRows, row: int, former: TotalRows, at: int = 0, *, reserved
         row: The present one.
         former: A table with the former one.
         at: The former one's row.
-        reserved: Whether the former one is reserved here: it came first, whatever its clock says.
+        reserved: Whether the former one is reserved here: it was counted first, so times are not compared.
     """
     columns, before = rows.columns, former.columns
     first = reserved or precedes(before._asdict(), at, int(columns.start_ns[row]))
@@ -150,7 +150,7 @@ def restore(rows: TotalRows, columns: Columns, number_of: Mapping[int, int]) -> 
     met = found[meeting]
     here, there = freeze(rows, met, _same_numbers(rows.columns.partition[met])), _at(columns, meeting)
     there["partition"] = np.array([number_of[number] for number in there["partition"].tolist()], np.int32)
-    # A total that began after the other one may have ended before it: its producer's clock has been set back.
+    # If a producer's clock was set back, a total that began later can end earlier.
     here_last, there_last = _continues(here, there), _continues(there, here)
     replaced = there_last | ((there["last_ns"] > here["last_ns"]) & ~here_last)
     restored = thaw(rows, chosen_totals(columns, ~np.isin(found, met)), number_of)

@@ -2,11 +2,12 @@
 
 A total is reserved for a PENDING one of its series, which began after a silence, see `adoption`. A bridge that catches
 up with several partitions may read the points of that silence afterwards, from the partition that the series has left.
-They continue the reserved total. Example: the total of partition 0 ends at 60 s in its snapshot, and the series has
-moved to partition 1 at 86 s. The bridge reads partition 1 first, so that a total begins at 86 s, and 60 s to 86 s from
-partition 0 later.
+These points continue the reserved total. Example: the total of partition 0 ends at 60 s in its snapshot, and the series
+has moved to partition 1 at 86 s. The bridge reads partition 1 first, so that a total begins at 86 s, and 60 s to 86 s
+from partition 0 later.
 
-A reserved total is no row, so it is made a row for the length of one batch: `lend` and `give_back`.
+A reserved total has no row in the table. `as_rows` gives it one for the duration of one batch, and `reserve_again`
+reserves it again.
 """
 
 from collections.abc import Sequence
@@ -23,8 +24,8 @@ from kernelcast.bridge.tables.columns import Int32Array, Int64Array, MessageColu
 from kernelcast.columnar import HistogramColumns, NumberColumns
 
 
-class Lent(NamedTuple):
-    """A reserved total that is a row for the length of one batch.
+class ReservedRow(NamedTuple):
+    """A reserved total that has a row for the duration of one batch.
 
     Attributes:
         row: The PENDING row of its series.
@@ -39,17 +40,17 @@ class Lent(NamedTuple):
     points: Int64Array
 
 
-def lend(
+def as_rows(
     table: TotalRows,
     rows: Int32Array,
     points: NumberColumns | HistogramColumns,
     messages: MessageColumns,
     away_ms: int,
-) -> tuple[Int32Array, list[Lent]]:
-    """Make rows of the reserved totals that points of a batch continue.
+) -> tuple[Int32Array, list[ReservedRow]]:
+    """Give rows to the reserved totals that points of a batch continue.
 
     Points after a silence of more than `away_ms` do not: another replica may have continued the total. Until
-    `give_back` the totals are not reserved.
+    `reserve_again` the totals are not reserved.
 
     Args:
         table: The totals.
@@ -59,37 +60,37 @@ def lend(
         away_ms: Longest time without a point in which no other replica can have continued a total.
 
     Returns:
-        The row of each point, and the totals to give back after the batch.
+        The row of each point, and the totals to reserve again after the batch.
     """
-    lent: list[Lent] = []
+    reserved_rows: list[ReservedRow] = []
     if not table.reserved:
-        return rows, lent
+        return rows, reserved_rows
     columns, times_ns = table.columns, points.time_ns.view(np.int64)
     late = np.flatnonzero((rows >= 0) & (columns.flags[rows] & PENDING != 0) & (times_ns <= columns.start_ns[rows]))
     if not len(late):
-        return rows, lent
+        return rows, reserved_rows
     late = late[np.argsort(rows[late], kind="stable")]
     chosen, begins = np.unique(rows[late], return_index=True)
     for row, of_row in zip(chosen.tolist(), np.split(late, begins[1:]), strict=True):
         former = table.reserved.get(columns.digest[row].tobytes())
         continuing = of_row if former is None else _before_silence(former, points, of_row, messages, away_ms)
         if former is not None and len(continuing):
-            lent.append(Lent(row, NOTHING, former, continuing))
-    lent, rows = _as_rows(table, lent), rows.copy()
-    for one in lent:
+            reserved_rows.append(ReservedRow(row, NOTHING, former, continuing))
+    reserved_rows, rows = _new_rows(table, reserved_rows), rows.copy()
+    for one in reserved_rows:
         del table.reserved[one.former["digest"].tobytes()]
         rows[one.points] = one.at
-    return rows, lent
+    return rows, reserved_rows
 
 
-def give_back(table: TotalRows, lent: list[Lent]) -> None:
-    """Reserve lent totals again, with their late points; further ones can follow.
+def reserve_again(table: TotalRows, reserved_rows: list[ReservedRow]) -> None:
+    """Reserve the totals again, with their late points; further ones can follow.
 
-    If the batch has reserved the total that follows a lent one, both are joined.
+    If the batch has reserved the next total of the series, both are joined.
     """
-    if not lent:
+    if not reserved_rows:
         return
-    rows, formers = np.array([one.at for one in lent]), [one.former for one in lent]
+    rows, formers = np.array([one.at for one in reserved_rows]), [one.former for one in reserved_rows]
     numbers = table.columns.partition[rows].tolist()
     frozen = freeze(table, rows, {number: number for number in numbers})
     flags, kept = frozen["flags"], np.uint8(PENDING | RESTING)
@@ -97,23 +98,23 @@ def give_back(table: TotalRows, lent: list[Lent]) -> None:
     frozen |= {name: _column(formers, name) for name in ("digest", "partition")}
     table.free(rows)
     table.freed -= set(rows.tolist())  # no series number refers to them
-    for one, total in zip(lent, one_by_one(frozen), strict=True):
+    for one, total in zip(reserved_rows, one_by_one(frozen), strict=True):
         if (digest := total["digest"].tobytes()) in table.reserved:
             reserve(table, one.row, total)
         else:
             table.reserved[digest] = total
 
 
-def _as_rows(table: TotalRows, lent: list[Lent]) -> list[Lent]:
-    """Make rows of reserved totals; those that find no room in the table are left out."""
-    if not lent:
-        return lent
-    formers = [one.former for one in lent]
+def _new_rows(table: TotalRows, reserved_rows: list[ReservedRow]) -> list[ReservedRow]:
+    """Give rows to reserved totals; those for which the table has no room are left out."""
+    if not reserved_rows:
+        return reserved_rows
+    formers = [one.former for one in reserved_rows]
     unused = 255 - _column(formers, "digest")
     numbers = _column(formers, "partition").tolist()
     columns = {**concatenated(formers), "digest": unused}
     thaw(table, columns, {number: number for number in numbers})
-    found = [one._replace(at=table.find(digest.tobytes())) for one, digest in zip(lent, unused, strict=True)]
+    found = [one._replace(at=table.find(digest.tobytes())) for one, digest in zip(reserved_rows, unused, strict=True)]
     found = [one for one in found if one.at != NOTHING]
     flags, at = table.columns.flags, [one.at for one in found]
     flags[at] = (flags[at] & np.uint8(255 - RESTING)) | np.uint8(PENDING)
