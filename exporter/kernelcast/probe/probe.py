@@ -247,6 +247,7 @@ class Probe:
         self.observe = self.count = self.sync = _nothing
         self.selection.forked()
         self.recorder.forked()
+        self._receiver.forked()
         self._sender.abandon()
 
     def _restored(self, tunable: Tunable[Value]) -> KeptConfiguration | None:
