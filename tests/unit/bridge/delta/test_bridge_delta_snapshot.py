@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import cramjam
+import numpy as np
 import pytest
 from tests.fuzz.documents import snapshot
 
@@ -72,3 +73,12 @@ def test_parts_of_two_snapshots_are_not_read_as_one() -> None:
 def test_content_beyond_the_limit_is_refused_with_its_size() -> None:
     with pytest.raises(WireError, match=r"snapshot is 5000000000 bytes; the limit is 4294967296"):
         part_of(b"x", inflated_bytes=5_000_000_000)
+
+
+@pytest.mark.parametrize("partition", [-1, 2])
+def test_a_total_of_a_partition_that_the_snapshot_has_no_position_of_is_refused(partition: int) -> None:
+    whole = load([part_of(snapshot(random.Random(1)))])
+    columns = {**whole.columns, "partition": np.full_like(whole.columns["partition"], partition)}
+    parts = [SnapshotPart.of(part) for part in replace(whole, columns=columns).dump()]
+    with pytest.raises(WireError, match="do not belong together"):
+        load(parts)

@@ -220,5 +220,7 @@ def _parse(identity: bytes, whole: memoryview) -> TotalsSnapshot:
     ):
         raise WireError(f"snapshot's arrays do not belong together; {TOTALS_RESTART}")
     positions = tuple(((str(topic), int(number)), int(offset)) for topic, number, offset in described["positions"])
+    if ((columns["partition"] < 0) | (columns["partition"] >= len(positions))).any():
+        raise WireError(f"snapshot's totals and positions do not belong together; {TOTALS_RESTART}")
     topic_ids = {str(topic): str(topic_id) for topic, topic_id in described.get("topic_ids", {}).items()}
     return TotalsSnapshot(identity, int(described["written_ns"]), positions, columns, topic_ids)
