@@ -95,8 +95,8 @@ def repeated_points_count(patch: pytest.MonkeyPatch) -> None:
     """A delta point that comes again is added again."""
     original = Accumulator._judge
 
-    def judge(self: Accumulator, incoming: Any) -> tuple[UInt8Array, Int64Array]:
-        outcomes, times = original(self, incoming)
+    def judge(self: Accumulator, incoming: Any, reserved_rows: Any) -> tuple[UInt8Array, Int64Array]:
+        outcomes, times = original(self, incoming, reserved_rows)
         outcomes[outcomes == DUPLICATE] = ADDED
         outcomes[outcomes == OLDER] = ADDED
         return outcomes, times

@@ -95,7 +95,7 @@ class FailsOnce:
         self._reason = program.receiver.stop_reason
         program.receiver.stop_reason = self._fail  # type: ignore[method-assign]
 
-    def _fail(self) -> str:
+    def _fail(self, announced: str = "") -> str:  # noqa: ARG002  as `HintReceiver.stop_reason`
         self._program.receiver.stop_reason = self._reason  # type: ignore[method-assign]
         raise ArithmeticError("planted in our own code")
 
