@@ -17,7 +17,7 @@ from kernelcast.bridge.push.remote_write.known import UNSEEN, KnownSeries
 from kernelcast.bridge.push.remote_write.native import CLASSIC_BOUNDS, classic_bucket_counts
 from kernelcast.bridge.push.remote_write.rows import STALE_BITS, SampleRows
 from kernelcast.bridge.tables.columns import FloatArray, Int64Array
-from kernelcast.columnar import EXPLICIT, HAS_SUM, NO_RECORDED_VALUE, HistogramColumns
+from kernelcast.columnar import HAS_SUM, NO_RECORDED_VALUE, HistogramColumns
 from kernelcast.wire.histogram import CLASSIC_BOUNDS_SECONDS
 
 _BOUNDS: Final = np.array(CLASSIC_BOUNDS_SECONDS)
@@ -33,17 +33,17 @@ class PointTimes:
 
 
 def classic_rows(
-    columns: HistogramColumns, rows: NDArray[np.intp], times: PointTimes, known: KnownSeries
+    columns: HistogramColumns, rows: NDArray[np.intp], times: PointTimes, known: KnownSeries, *, explicit: bool
 ) -> SampleRows:
     """Each histogram as the samples of its buckets, its sum and its count.
 
     Args:
         columns: Decoded histograms.
-        rows: Which of them, at least one: either all with explicit bounds, or all exponential.
+        rows: Which of them: points without a value, and either explicit or exponential histograms.
         times: One for each row.
         known: The series by number.
+        explicit: Whether the histograms with a value have explicit bounds.
     """
-    explicit = bool(columns.flags[rows[0]] & EXPLICIT)
     stale = (columns.flags[rows] & NO_RECORDED_VALUE) != 0
     sets = [_bounds(columns, row) if explicit else _BOUNDS for row in rows.tolist()]
     groups = [

@@ -84,25 +84,39 @@ class Conversion:
     def _payload(self, decoded: Decoded, known: KnownSeries) -> WritePayload:
         columns = decoded.histograms
         usable = self._sendable_histograms(columns, known)
-        explicit = (columns.flags & EXPLICIT) != 0
-        exponential = np.flatnonzero(usable & ~explicit)
-        native = self._settings.native_histograms
-        natives = self._with_sum(columns, exponential) if native else exponential[:0]
+        natives, classics = self._by_kind(columns, usable, known)
         samples, owners = self._numbers(decoded.numbers, known)
         parts = [samples, self._targets.rows(owners, samples)]
-        for rows in (np.flatnonzero(usable & explicit), exponential[:0] if native else exponential):
+        for rows, explicit in classics:
             if len(rows):
                 times = _times(columns, rows, known)
                 made = SampleRows(
                     rows.astype(np.int32), columns.message[rows], *(times.time_ms, times.start_ms), times.time_ms
                 )
-                parts += [classic_rows(columns, rows, times, known)]
+                parts += [classic_rows(columns, rows, times, known, explicit=explicit)]
                 parts += [self._targets.rows(known.target[columns.series[rows]], made)]
-        rows_of_natives = _rows(columns, natives, np.arange(len(usable), dtype=np.int64), known)
+        rows_of_natives = _rows(columns, natives, np.arange(len(usable), dtype=np.int64), known.native, known)
         parts += [self._targets.rows(known.target[columns.series[natives]], rows_of_natives)]
         return WritePayload(
             self._directory, self._in_order(SampleRows.of(parts)), self._in_order(rows_of_natives), arrays_of(columns)
         )
+
+    def _by_kind(
+        self, columns: HistogramColumns, usable: NDArray[np.bool_], known: KnownSeries
+    ) -> tuple[NDArray[np.intp], list[tuple[NDArray[np.intp], bool]]]:
+        """Return rows sent as native histograms, and rows sent as classic ones (rows, whether they are explicit).
+
+        The end of a series goes to all kinds that were sent of it.
+        """
+        explicit = (columns.flags & EXPLICIT) != 0
+        if not self._settings.native_histograms:
+            classics = [(np.flatnonzero(usable & explicit), True), (np.flatnonzero(usable & ~explicit), False)]
+            return np.zeros(0, np.intp), classics
+        ends = (columns.flags & NO_RECORDED_VALUE) != 0
+        native = np.where(ends, known.native[columns.series] != UNSEEN, ~explicit)
+        classic = np.where(ends, known.classic[columns.series], explicit)
+        natives = self._with_sum(columns, np.flatnonzero(usable & native))
+        return natives, [(np.flatnonzero(usable & classic), True)]
 
     def _in_order(self, rows: SampleRows) -> SampleRows:
         kept = rows.sorted()
@@ -123,7 +137,7 @@ class Conversion:
         rows = np.flatnonzero(self._sendable(columns, known))
         bits = columns.value.view(np.int64).copy()
         bits[(columns.flags & NO_RECORDED_VALUE) != 0] = STALE_BITS
-        return _rows(columns, rows, bits, known), known.target[columns.series[rows]]
+        return _rows(columns, rows, bits, known.number, known), known.target[columns.series[rows]]
 
     def _sendable_histograms(self, columns: HistogramColumns, known: KnownSeries) -> NDArray[np.bool_]:
         """Return a mask of the histograms that can be sent; the others are counted."""
@@ -146,12 +160,14 @@ class Conversion:
 
 
 def _rows(
-    columns: NumberColumns | HistogramColumns, rows: NDArray[np.intp], value: Int64Array, known: KnownSeries
+    columns: NumberColumns | HistogramColumns,
+    rows: NDArray[np.intp],
+    value: Int64Array,
+    number: Int32Array,
+    known: KnownSeries,
 ) -> SampleRows:
     times = _times(columns, rows, known)
-    return SampleRows(
-        known.number[columns.series[rows]], columns.message[rows], times.time_ms, times.start_ms, value[rows]
-    )
+    return SampleRows(number[columns.series[rows]], columns.message[rows], times.time_ms, times.start_ms, value[rows])
 
 
 def _times(columns: NumberColumns | HistogramColumns, rows: NDArray[np.intp], known: KnownSeries) -> PointTimes:

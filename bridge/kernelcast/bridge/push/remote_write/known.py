@@ -9,9 +9,18 @@ from kernelcast.bridge.push.remote_write.directory import Directory
 from kernelcast.bridge.push.remote_write.targets import TargetInfoProducers
 from kernelcast.bridge.tables.columns import TEMPORALITY, FloatArray, Int32Array, UInt8Array, grown
 from kernelcast.bridge.translation.translate import Translator
-from kernelcast.columnar import EXPLICIT, Decoded, SeriesIdentity, Temporality
+from kernelcast.columnar import (
+    EXPLICIT,
+    NO_RECORDED_VALUE,
+    Decoded,
+    HistogramColumns,
+    SeriesIdentity,
+    Temporality,
+)
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from kernelcast.bridge.tables.placement import Placement
 
 UNSEEN: Final = -1
@@ -22,8 +31,10 @@ class KnownSeries:
     """The series of one input; for one thread.
 
     Attributes:
-        number: int32, by input number: the series in the directory, UNSEEN, or a reason for refusal; 0 for a series of
-            classic histograms, whose numbers depend on the bounds (`group`).
+        number: int32, by input number: the series in the directory, UNSEEN, or a reason for refusal; 0 for every series
+            of histograms (see `native` and `group`).
+        native: int32, by input number: the native histogram in the directory, UNSEEN if none was sent.
+        classic: bool, by input number: whether classic histograms were sent. Remote write may send both kinds.
         cumulative: uint8, by input number: whether its start time counts.
         target: int32, by input number: its producer's number in `TargetInfoProducers`; UNSEEN without one.
         count: Number of known series, with classic buckets.
@@ -34,6 +45,8 @@ class KnownSeries:
     ) -> None:
         self._source, self._directory, self._targets, self._translator = source, directory, targets, translator
         self.number: Int32Array = np.full(1024, UNSEEN, np.int32)
+        self.native: Int32Array = np.full(1024, UNSEEN, np.int32)
+        self.classic: NDArray[np.bool_] = np.zeros(1024, np.bool_)
         self.cumulative: UInt8Array = np.zeros(1024, np.uint8)
         self.target: Int32Array = np.full(1024, UNSEEN, np.int32)
         self.count = 0
@@ -49,15 +62,14 @@ class KnownSeries:
             native: Whether exponential histograms go as native ones.
         """
         histograms = decoded.histograms
-        classic = (histograms.flags & EXPLICIT) != 0 if native else np.ones(len(histograms.series), np.bool_)
         self._grow(
             max((int(part.max()) for part in (decoded.numbers.series, histograms.series) if len(part)), default=0)
         )
-        for series in (decoded.numbers.series, histograms.series[~classic]):
-            for wire in self._new(series):
-                self._learn(wire, single=True)
-        for wire in self._new(histograms.series[classic]):
-            self._learn(wire, single=False)
+        for wire in self._new(decoded.numbers.series):
+            self._learn(wire, histogram=False)
+        for wire in self._new(histograms.series):
+            self._learn(wire, histogram=True)
+        self._learn_kinds(histograms, native=native)
 
     def group(self, wire: int, bounds: FloatArray, *, absent: bool) -> tuple[int, int]:
         """Return the first series of a classic histogram, and its number of finite buckets.
@@ -74,6 +86,17 @@ class KnownSeries:
         self._last_group[wire] = (first, len(bounds))
         return first, len(bounds)
 
+    def _learn_kinds(self, histograms: HistogramColumns, *, native: bool) -> None:
+        # The end of a remote write series always has the form of an exponential histogram. Only if it is the first
+        # point of its series, it decides the kind.
+        wires, explicit = histograms.series, (histograms.flags & EXPLICIT) != 0
+        ends = (histograms.flags & NO_RECORDED_VALUE) != 0
+        self.classic[wires[~ends & (explicit | (not native))]] = True
+        if native:
+            natives = wires[~explicit & ~(ends & self.classic[wires])]
+            for wire in np.unique(natives[(self.native[natives] == UNSEEN) & (self.number[natives] >= 0)]).tolist():
+                self.native[wire] = self._directory.series(self._placements[wire])
+
     def _new(self, series: Int32Array) -> list[int]:
         unseen: Int32Array = series[self.number[series] == UNSEEN]
         return np.unique(unseen).tolist() if len(unseen) else []
@@ -82,10 +105,12 @@ class KnownSeries:
         if largest >= len(self.number):
             missing = grown(len(self.number), largest + 1) - len(self.number)
             self.number = np.concatenate([self.number, np.full(missing, UNSEEN, np.int32)])
+            self.native = np.concatenate([self.native, np.full(missing, UNSEEN, np.int32)])
+            self.classic = np.concatenate([self.classic, np.zeros(missing, np.bool_)])
             self.target = np.concatenate([self.target, np.full(missing, UNSEEN, np.int32)])
             self.cumulative = np.concatenate([self.cumulative, np.zeros(missing, np.uint8)])
 
-    def _learn(self, wire: int, *, single: bool) -> None:
+    def _learn(self, wire: int, *, histogram: bool) -> None:
         identity = self._source.identity(wire)
         placement: Placement | int
         if not isinstance(identity, SeriesIdentity):
@@ -100,8 +125,8 @@ class KnownSeries:
             return
         self.cumulative[wire] = placement.cumulative
         self.target[wire] = self._targets.number(placement.producer, placement.target)
-        if single:
-            self.number[wire] = self._directory.series(placement)
-        else:
+        if histogram:
             self._placements[wire] = placement
             self.number[wire] = 0
+        else:
+            self.number[wire] = self._directory.series(placement)
