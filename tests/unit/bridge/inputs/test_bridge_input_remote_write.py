@@ -142,6 +142,23 @@ def test_a_small_block_that_promises_gigabytes_costs_nothing() -> None:
     assert "4294967295 bytes, decompressed; the limit is 8388608" in str(error)
 
 
+@pytest.mark.parametrize(("kind", "fields"), [("sent", {}), ("left out", {"count_float": 1.5})])
+def test_empty_buckets_between_spans_cannot_make_gigabytes(kind: str, fields: dict[str, Any]) -> None:
+    request, series = version_2(__name__="up")
+    for _ in range(30):
+        native(series, schema=0, spans=[(0, 1), (9_998, 1)], positive_deltas=[1, 0], **fields)
+    body = request.SerializeToString()
+    source = RemoteWrite(limits=DecoderLimits(message_bytes=1024 * 1024))
+    [(index, error)] = source.decode([body, body]).failures[:1]
+    assert index == 0
+    assert str(error).startswith("message has more than 262144 empty buckets between spans of histograms, the limit; ")
+    for _ in range(5):
+        series.histograms.pop()
+    decoded = source.decode([request.SerializeToString(), request.SerializeToString()])
+    assert decoded.failures == ()
+    assert (len(decoded.histograms.series), decoded.unsupported) == ((50, 0) if kind == "sent" else (0, 50))
+
+
 def test_symbols_shared_by_many_series_cannot_make_gigabytes_of_labels() -> None:
     request = REQUEST(symbols=["", "__name__", "up", "a", "x" * 60_000, *map(str, range(2_000))])
     for i in range(2_000):

@@ -1,6 +1,7 @@
 """Native histograms of remote write, for `requests`: exponential ones, and those with custom, explicit buckets."""
 
 import struct
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
@@ -13,6 +14,8 @@ CUSTOM_BUCKETS: Final = -53
 SCHEMAS: Final = range(-4, 9)
 GAUGE_HISTOGRAM: Final = 3
 """The reset hint of histograms that may fall; they are no totals of anything."""
+BYTES_PER_EMPTY_BUCKET: Final = 4
+"""Share of `message_bytes` that allows one empty bucket between spans: a span of 6 bytes can ask for thousands."""
 _COUNTS: Final = range(2**64)
 _OFFSETS: Final = range(-(2**31), 2**31)
 _BITS: Final = struct.Struct("<d")
@@ -25,8 +28,30 @@ class Buckets(NamedTuple):
     counts: tuple[int, ...] = ()
 
 
+@dataclass(slots=True)
+class MessageBuckets:
+    """Limits of a message's histograms, and its empty buckets between spans so far."""
+
+    limits: DecoderLimits
+    empty: int = 0
+
+    def add_empty(self, buckets: int) -> None:
+        """Count empty buckets, before they are made.
+
+        Raises:
+            DecodeError: The message has too many in all.
+        """
+        self.empty += buckets
+        limit = self.limits.message_bytes // BYTES_PER_EMPTY_BUCKET
+        if self.empty > limit:
+            raise DecodeError(
+                f"message has more than {limit} empty buckets between spans of histograms, the limit; send smaller "
+                "batches from the producer, or lower the resolution of its histograms"
+            )
+
+
 def histogram_point(
-    histogram: Any, times_ns: tuple[int, int], number: int, limits: DecoderLimits
+    histogram: Any, times_ns: tuple[int, int], number: int, message_buckets: MessageBuckets
 ) -> HistogramPoint | None:
     """A native histogram as a point.
 
@@ -34,7 +59,7 @@ def histogram_point(
         histogram: `prompb.Histogram`, of either version.
         times_ns: Its time, and its start.
         number: Its series' number.
-        limits: `buckets_per_point` bounds what its spans may ask for.
+        message_buckets: Bounds the buckets that its spans may ask for.
 
     Returns:
         The point; None where it has no place among cumulative totals: counts that are no whole numbers, gauge
@@ -51,12 +76,17 @@ def histogram_point(
         return None
     count = _whole(histogram.count_int, histogram.count_float)
     zero = _whole(histogram.zero_count_int, histogram.zero_count_float)
-    positive = _dense_buckets(histogram.positive_spans, histogram.positive_deltas, histogram.positive_counts, limits)
-    negative = _dense_buckets(histogram.negative_spans, histogram.negative_deltas, histogram.negative_counts, limits)
+    positive = _dense_buckets(
+        histogram.positive_spans, histogram.positive_deltas, histogram.positive_counts, message_buckets
+    )
+    negative = _dense_buckets(
+        histogram.negative_spans, histogram.negative_deltas, histogram.negative_counts, message_buckets
+    )
     if count is None or zero is None or positive is None or negative is None:
         return None
     if custom:
-        return _explicit(histogram, positive, HistogramPoint(number, time_ns, count, histogram.sum, start_ns), limits)
+        point = HistogramPoint(number, time_ns, count, histogram.sum, start_ns)
+        return _explicit(histogram, positive, point, message_buckets.limits)
     return HistogramPoint(
         number,
         time_ns,
@@ -96,17 +126,17 @@ def _whole(integer: int, fraction: float) -> int | None:
     return int(fraction) if fraction.is_integer() and fraction in _COUNTS else None
 
 
-def _dense_buckets(spans: Any, deltas: Any, floats: Any, limits: DecoderLimits) -> Buckets | None:
+def _dense_buckets(spans: Any, deltas: Any, floats: Any, message_buckets: MessageBuckets) -> Buckets | None:
     """Buckets without gaps; None where a count is no whole number, or below 0."""
     if not all(value.is_integer() for value in floats):
         return None
     counts = list(map(int, floats)) if len(floats) else list(accumulate(deltas))
     if not all(count in _COUNTS for count in counts):
         return None
-    return _expand_spans(spans, counts, limits)
+    return _expand_spans(spans, counts, message_buckets)
 
 
-def _expand_spans(spans: Any, counts: list[int], limits: DecoderLimits) -> Buckets:
+def _expand_spans(spans: Any, counts: list[int], message_buckets: MessageBuckets) -> Buckets:
     # Example: spans (offset 2, length 2) and (offset 1, length 1) with counts 5, 6, 7 are the buckets 5, 6, 0, 7 from
     # index 2 on: the first offset is absolute, the next ones count the empty buckets before a span.
     dense: list[int] = []
@@ -120,9 +150,11 @@ def _expand_spans(spans: Any, counts: list[int], limits: DecoderLimits) -> Bucke
                 f"a histogram's span {position} begins {-offset} before the last one ends; the least is 0; look at the "
                 "producer"
             )
-        if len(dense) + length + (offset if position else 0) > limits.buckets_per_point:
-            raise _too_many(len(dense) + length + offset, limits)
-        dense += [0] * (offset if position else 0)
+        empty = offset if position else 0
+        if len(dense) + length + empty > message_buckets.limits.buckets_per_point:
+            raise _too_many(len(dense) + length + empty, message_buckets.limits)
+        message_buckets.add_empty(empty)
+        dense += [0] * empty
         dense += counts[taken : taken + length]
         taken += length
     if taken != len(counts):

@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError as ProtobufError
 from kernelcast.bridge.inputs.interning import Spellings
 from kernelcast.bridge.inputs.naming import NamedSeries
 from kernelcast.bridge.inputs.parsing import Parsing
-from kernelcast.bridge.inputs.remote_write.histograms import histogram_point
+from kernelcast.bridge.inputs.remote_write.histograms import MessageBuckets, histogram_point
 from kernelcast.bridge.inputs.remote_write.schema import LABEL, REQUEST, WRITE_REQUEST
 from kernelcast.bridge.inputs.rows import BatchRows
 from kernelcast.bridge.inputs.unpacking import snappy
@@ -68,6 +68,7 @@ class RemoteWrite(Parsing):
         self._samples: Spellings = {}
         self._histograms: Spellings = {}
         self._metadata: dict[str, Metadata] = {}
+        self._buckets = MessageBuckets(self.limits)
 
     def read(self, message: bytes, rows: BatchRows) -> None:
         """Read one request.
@@ -76,6 +77,7 @@ class RemoteWrite(Parsing):
             DecodeError: It is neither version, or over a limit.
         """
         body = message if message[:1] and is_uncompressed(message) else snappy(message, self.limits)
+        self._buckets = MessageBuckets(self.limits)
         version = 2 if body[:1] and body[0] in (SYMBOLS_2, TIMESERIES_2) else 1
         try:
             request = (REQUEST if version == 2 else WRITE_REQUEST).FromString(body)
@@ -143,7 +145,7 @@ class RemoteWrite(Parsing):
     def _add_histograms(self, rows: BatchRows, number: int, histograms: Any, created_ms: int) -> None:
         for histogram in histograms:
             times_ns = _nanoseconds(histogram.timestamp), _nanoseconds(histogram.start_timestamp or created_ms)
-            point = histogram_point(histogram, times_ns, number, self.limits)
+            point = histogram_point(histogram, times_ns, number, self._buckets)
             if point is None:
                 rows.unsupported += 1
             else:
