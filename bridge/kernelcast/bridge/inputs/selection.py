@@ -6,7 +6,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from kernelcast.bridge.inputs.formats import (
     AUTO,
@@ -78,12 +78,21 @@ class Selection:
         formats: By topic, or by pattern if the name begins with `^`. Names have precedence over patterns, and the first
             matching pattern is used. Other topics are `auto`, except Kernelcast's own, which are `otlp_proto`.
         limits: Limits of one message.
+        max_identities: Largest number of series of each input besides `decoder`; None for its own default.
     """
 
     def __init__(
-        self, decoder: Input, formats: Mapping[str, TopicFormat] = NO_FORMATS, *, limits: DecoderLimits = DEFAULT_LIMITS
+        self,
+        decoder: Input,
+        formats: Mapping[str, TopicFormat] = NO_FORMATS,
+        *,
+        limits: DecoderLimits = DEFAULT_LIMITS,
+        max_identities: int | None = None,
     ) -> None:
         self._limits = limits
+        self._options: dict[str, Any] = {"limits": limits}
+        if max_identities is not None:
+            self._options["max_identities"] = max_identities
         ours = {topic.name: TopicFormat(format=OTLP_PROTO) for topic in METRIC_TOPICS}
         self._named = ours | dict(formats)
         self._patterns = [name for name in formats if name.startswith("^")]
@@ -143,11 +152,11 @@ class Selection:
         if made is None:
             format_name, variant = key
             if format_name == JSON:
-                made = JsonMapped(self._named[variant], limits=self._limits)
+                made = JsonMapped(self._named[variant], **self._options)
             elif format_name == INFLUX:
-                made = InfluxLines(precision=variant, limits=self._limits)
+                made = InfluxLines(precision=variant, **self._options)
             else:
-                made = _MAKERS[format_name](limits=self._limits)
+                made = _MAKERS[format_name](**self._options)
             self._inputs[key] = made
         return made
 

@@ -180,6 +180,19 @@ def test_a_bomb_is_refused_before_it_goes_off(encoding: str, body: bytes) -> Non
     assert "the limit is 1000000" in str(group.failures[0]) or "known are identity" in str(group.failures[0])
 
 
+OTLP_GAUGE = b"""{"resourceMetrics": [{"scopeMetrics": [{"metrics": [
+    {"name": "m", "gauge": {"dataPoints": [{"asDouble": 1, "timeUnixNano": "1"}]}}]}]}]}"""
+
+
+@pytest.mark.parametrize("body", [b"up 1\n", b"cpu usage=0.5 2000000000\n", OTLP_GAUGE])
+def test_every_input_keeps_to_the_given_number_of_series(body: bytes) -> None:
+    selection = Selection(Decoder(), {"t": AUTO}, max_identities=0)
+    [group] = selection.groups([Record(("t", 0, 0), body, 0)])
+    assert group.input is not None
+    [(_, error)] = group.input.decode(group.bodies).failures
+    assert "beyond the 0" in str(error)
+
+
 @pytest.mark.parametrize("encoding", ["gzip", "zstd", "snappy"])
 def test_a_body_without_the_compression_in_its_header_is_refused(encoding: str) -> None:
     selection = Selection(Decoder())

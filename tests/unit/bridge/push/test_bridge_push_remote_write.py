@@ -13,6 +13,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_D
 from tests.support.push.prometheus_protobuf import Request
 from tests.support.push.push_bench import MS, Bench, Labels, exports, launches, name_of, read_v1, read_v2
 
+from kernelcast.bridge.inputs.parsing import Parsing
 from kernelcast.bridge.push.remote_write.requests import request_v1, request_v2
 from kernelcast.bridge.push.remote_write.rows import STALE_BITS
 from kernelcast.columnar import Sample
@@ -92,6 +93,19 @@ def test_series_beyond_the_limit_are_learned_again_and_none_is_lost() -> None:
         samples = [launches(i, 10, name=f"{batch}-{i}") for i in range(600)]
         assert sum(1 for _ in read_v1(bench.payloads(*exports(*samples)))) == 600
     assert bench.conversion._directory.labels.count <= 1200
+
+
+def test_an_input_may_know_more_series_than_are_remembered_whatever_its_own_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    defaults = Parsing.__init__.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, "max_identities", 1000)  # for 2,000,000, which is the default of both limits
+    bench = Bench(max_series=1000)
+    for batch in range(5):
+        text = "".join(f'm{{x="{batch * 500 + i}"}} 1\n' for i in range(500))
+        assert sum(1 for _ in read_v1(bench.payloads(text.encode(), topic="scraped"))) == 500
+    assert bench.conversion._directory.labels.count <= 1500
 
 
 @given(

@@ -6,7 +6,7 @@ So a series that comes in both encodings is one, of one writer, and both give th
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,13 +27,14 @@ class OtlpJson:
 
     Args:
         limits: Limits of one message.
+        options: Other keyword arguments of `Decoder`.
     """
 
     format = "otlp_json"
 
-    def __init__(self, *, limits: DecoderLimits = DEFAULT_LIMITS) -> None:
+    def __init__(self, *, limits: DecoderLimits = DEFAULT_LIMITS, **options: Any) -> None:
         self._limits = limits
-        self._decoder = Decoder(limits=limits)
+        self._decoder = Decoder(limits=limits, **options)
         self._encoder = JsonEncoder(ExportMetricsServiceRequest.DESCRIPTOR)
 
     def decode(self, messages: Sequence[bytes]) -> Decoded:

@@ -63,8 +63,9 @@ class Conversion:
 
     def _forget_series(self) -> None:
         """Forget every series: simpler than to age them, and bounded as well."""
-        decoder = Decoder(max_identities=2 * self._settings.max_series)
-        self._selection = Selection(decoder, self._reading.formats)
+        max_identities = 2 * self._settings.max_series
+        decoder = Decoder(max_identities=max_identities)
+        self._selection = Selection(decoder, self._reading.formats, max_identities=max_identities)
         self._directory = Directory()
         self._targets = TargetInfoProducers(self._directory)
         self._known: dict[int, KnownSeries] = {}
