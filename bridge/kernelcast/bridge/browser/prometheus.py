@@ -150,7 +150,7 @@ class PrometheusProxy:
 
     def _credentials(self) -> dict[str, str]:
         if self._token is not None:
-            return {"Authorization": f"Bearer {self._token.read()}"}
+            return {"Authorization": f"Bearer {self._token.read_token()}"}
         basic = self._settings.basic_auth
         if basic is None:
             return {}

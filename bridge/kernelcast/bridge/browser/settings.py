@@ -1,12 +1,12 @@
 """Settings of the dashboards that the bridge serves: the section `pages` of the bridge's settings."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
-from kernelcast.bridge.push.settings import BasicAuth, TlsSettings
+from kernelcast.bridge.push.settings import BasicAuth, TlsSettings, check_credentials, check_http_url
 from kernelcast.runtime.settings.service import Remedy, Section
 
 
@@ -45,15 +45,13 @@ class PagesSettings(Section):
     def _must_be_http(cls, value: str) -> str:
         if not value:
             return value
+        check_http_url(value)
         parts = urlsplit(value)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError("it must begin with http:// or https:// and name a host")
-        if parts.username or parts.password:
-            raise ValueError("it must hold no user or password; set basic_auth")
         if parts.query or parts.fragment:
             raise ValueError("it must end with a path; leave out ? and #")
-        try:
-            _ = parts.port
-        except ValueError:  # its words would show part of a password that has a / in it
-            raise ValueError("its port must be a number below 65536") from None
         return value.rstrip("/")
+
+    @model_validator(mode="after")
+    def _must_have_one_kind_of_credentials(self) -> Self:
+        check_credentials(self.basic_auth, self.bearer_token_file)
+        return self

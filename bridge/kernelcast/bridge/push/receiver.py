@@ -32,14 +32,28 @@ class SecretFile:
         """The secret as it is now, without white space around it.
 
         Raises:
-            OSError: The file cannot be read.
+            OSError: The file cannot be read, or is not UTF-8.
         """
         status = self._path.stat()
         file_status = (status.st_mtime_ns, status.st_size, status.st_ino)
         if file_status != self._file_status:
-            self._secret = self._path.read_text().strip()
+            try:
+                self._secret = self._path.read_text("utf-8").strip()
+            except UnicodeDecodeError:
+                raise OSError(f"{self._path} is not UTF-8; write the secret as text") from None
             self._file_status = file_status
         return self._secret
+
+    def read_token(self) -> str:
+        """The secret as it is now, for a header.
+
+        Raises:
+            OSError: The file cannot be read, or no header can hold its text.
+        """
+        token = self.read()
+        if not token or not token.isascii() or not token.isprintable():
+            raise OSError(f"{self._path} holds no token: a token is one line of ASCII characters; write it again")
+        return token
 
 
 class Receiver:
@@ -74,7 +88,7 @@ class Receiver:
         """Send a request once and understand the answer; whatever goes wrong is an answer, too."""
         try:
             auth = self._auth()
-            bearer = {"Authorization": f"Bearer {self._token.read()}"} if self._token is not None else {}
+            bearer = {"Authorization": f"Bearer {self._token.read_token()}"} if self._token is not None else {}
         except OSError as error:
             return PushAnswer(RetryDecision.AGAIN, "configuration", f"credentials cannot be read: {error}")
         try:
@@ -84,6 +98,8 @@ class Receiver:
                 return self._parsed(response)
         except httpx.HTTPError as error:
             return PushAnswer(RetryDecision.AGAIN, "network", f"{type(error).__name__}: {error}")
+        except (httpx.InvalidURL, ValueError) as error:  # the resolver may reject a host with UnicodeError
+            return PushAnswer(RetryDecision.AGAIN, "configuration", f"the request cannot be made: {error}; look at url")
 
     def close(self) -> None:
         """Close the connection."""

@@ -1,15 +1,18 @@
 """Settings of a destination: the items of `push` in the bridge's section of the settings file."""
 
+import re
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from kernelcast.runtime.settings.secrets import MASKED
 from kernelcast.runtime.settings.service import Remedy, Section
 
 NAME_PATTERN: Final = r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}$"
+_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""RFC 9110, section 5.6.2."""
 
 
 class BasicAuth(Section):
@@ -24,6 +27,12 @@ class BasicAuth(Section):
     username: Annotated[str, Field(min_length=1)]
     password: str = ""
     password_file: Path | None = None
+
+    @model_validator(mode="after")
+    def _must_have_one_password(self) -> Self:
+        if self.password and self.password_file is not None:
+            raise ValueError("password and password_file are both set; remove one")
+        return self
 
     def __repr_args__(self) -> list[tuple[str | None, Any]]:
         """Hide the password wherever the settings are printed or logged."""
@@ -44,6 +53,12 @@ class TlsSettings(Section):
     cert_file: Path | None = None
     key_file: Path | None = None
     insecure_skip_verify: bool = False
+
+    @model_validator(mode="after")
+    def _must_have_certificate_of_key(self) -> Self:
+        if self.key_file is not None and self.cert_file is None:
+            raise ValueError("key_file is set without cert_file; set cert_file, or remove key_file")
+        return self
 
 
 class PushSettings(Section):
@@ -95,16 +110,23 @@ class PushSettings(Section):
     @field_validator("url")
     @classmethod
     def _must_be_http(cls, value: str) -> str:
-        parts = urlsplit(value)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError("it must begin with http:// or https:// and name a host")
-        if parts.username or parts.password:
-            raise ValueError("it must hold no user or password; set basic_auth")
-        try:
-            _ = parts.port
-        except ValueError:  # its words would show part of a password that has a / in it
-            raise ValueError("its port must be a number below 65536") from None
+        check_http_url(value)
         return value
+
+    @field_validator("headers")
+    @classmethod
+    def _must_be_headers(cls, value: dict[str, str]) -> dict[str, str]:
+        for name, text in value.items():
+            if not _HEADER_NAME.fullmatch(name):
+                raise ValueError(f"{name!r} is no name of a header; use letters, digits and dashes")
+            if not (text.isascii() and text.replace("\t", " ").isprintable() and text == text.strip()):
+                raise ValueError(f"header {name} must hold printable ASCII characters, without blanks at its ends")
+        return value
+
+    @model_validator(mode="after")
+    def _must_have_one_kind_of_credentials(self) -> Self:
+        check_credentials(self.basic_auth, self.bearer_token_file)
+        return self
 
     @property
     def group(self) -> str:
@@ -115,3 +137,36 @@ class PushSettings(Section):
         """Hide what headers hold: tokens, mostly."""
         masked = dict.fromkeys(self.headers, MASKED)
         return [(name, masked if name == "headers" else value) for name, value in super().__repr_args__()]
+
+
+def check_http_url(url: str) -> None:
+    """Check a URL of the settings.
+
+    Raises:
+        ValueError: It cannot be requested, or it has a user or password.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("it must begin with http:// or https:// and name a host")
+    if parts.username or parts.password:
+        raise ValueError("it must hold no user or password; set basic_auth")
+    if not url.isprintable() or " " in url:
+        raise ValueError("it must hold no blanks or control characters; write %20 for a blank")
+    try:
+        _ = parts.port
+    except ValueError:  # its words would show part of a password that has a / in it
+        raise ValueError("its port must be a number below 65536") from None
+    try:
+        parts.hostname.encode("idna")
+    except UnicodeError:
+        raise ValueError("its host is no valid name: each part must have 1 to 63 characters") from None
+
+
+def check_credentials(basic_auth: BasicAuth | None, bearer_token_file: Path | None) -> None:
+    """Check that a server gets one kind of credentials.
+
+    Raises:
+        ValueError: Both are set.
+    """
+    if basic_auth is not None and bearer_token_file is not None:
+        raise ValueError("basic_auth and bearer_token_file are both set; remove one")

@@ -58,6 +58,15 @@ def test_a_query_reaches_prometheus_and_its_answer_comes_back() -> None:
     assert parse_qs(body.decode()) == {"query": ["up"], "time": ["12.5"], "timeout": ["10s"]}
 
 
+@pytest.mark.parametrize("token", ["s3cr€t".encode(), b"\xff", b"two\nlines"])
+def test_a_token_that_no_header_can_hold_is_named_as_the_reason(tmp_path: Path, token: bytes) -> None:
+    file = tmp_path / "token"
+    file.write_bytes(token)
+    answer = page(lambda *_: GOOD, bearer_token_file=file).get("/query?query=up&time=1")
+    assert answer.status_code == 502
+    assert str(file) in answer.json()["error"]
+
+
 def test_a_token_that_cannot_be_read_is_named_as_the_reason(tmp_path: Path) -> None:
     answer = page(lambda *_: GOOD, bearer_token_file=tmp_path / "token").get("/query?query=up&time=1")
     assert answer.status_code == 502

@@ -85,6 +85,53 @@ def test_user_password_and_headers_reach_the_receiver(tmp_path: Path) -> None:
     assert (headers["x-scope-orgid"], headers["content-type"]) == ("team", "application/x-protobuf")
 
 
+@pytest.mark.parametrize("token", ["s3cr€t".encode(), b"\xff\xfe", b"s3c\nr3t", b""])
+def test_a_token_that_no_header_can_hold_is_an_answer_that_names_the_file(tmp_path: Path, token: bytes) -> None:
+    file = tmp_path / "token"
+    file.write_bytes(token)
+    answer = receiver("http://127.0.0.1:1/", bearer_token_file=file).post(b"", {})
+    assert (answer.decision, answer.cause) == (RetryDecision.AGAIN, "configuration")
+    assert str(file) in answer.detail
+    assert "s3c" not in answer.detail.replace(str(file), "")
+
+
+def test_a_password_that_is_not_utf_8_is_an_answer_that_names_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_bytes(b"\xff\xfe")
+    answer = receiver("http://127.0.0.1:1/", basic_auth={"username": "u", "password_file": file}).post(b"", {})
+    assert (answer.decision, answer.cause) == (RetryDecision.AGAIN, "configuration")
+    assert str(file) in answer.detail
+
+
+def test_an_error_of_the_url_that_only_the_request_finds_is_an_answer() -> None:
+    def fail(request: httpx.Request) -> httpx.Response:
+        assert request.method == "POST"
+        raise httpx.InvalidURL("label too long")
+
+    answer = receiver("http://receiver/", httpx.MockTransport(fail)).post(b"", {})
+    assert (answer.decision, answer.cause) == (RetryDecision.AGAIN, "configuration")
+    assert "label too long" in answer.detail
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"headers": {"X": "hidden-é"}}, "header X"),
+        ({"headers": {"X": "hidden\nb"}}, "header X"),
+        ({"headers": {"X Y": "hidden"}}, "name of a header"),
+        ({"basic_auth": {"username": "u", "password": "hidden"}, "bearer_token_file": "token"}, "bearer_token_file"),
+        ({"basic_auth": {"username": "u", "password": "hidden", "password_file": "file"}}, "password_file"),
+        ({"tls": {"key_file": "key.pem"}}, "cert_file"),
+    ],
+)
+def test_credentials_and_headers_that_cannot_be_sent_are_an_error_of_the_settings(
+    changes: dict[str, Any], expected: str
+) -> None:
+    with pytest.raises(ValidationError, match=expected) as error:
+        receiver("http://receiver/", **changes)
+    assert "hidden" not in str(error.value)
+
+
 def test_secrets_are_not_printed() -> None:
     destination = PushSettings.model_validate(
         {
@@ -104,7 +151,13 @@ def test_certificates_that_cannot_be_used_are_an_error_of_the_settings(tmp_path:
         receiver("https://receiver/", tls={"ca_file": tmp_path / "missing.pem"})
 
 
-@pytest.mark.parametrize("url", ["ftp://receiver/", "receiver:9090", "http://user:secret@receiver/", "http:///path"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("ftp://receiver/", "receiver:9090", "http://user:secret@receiver/", "http:///path", "http://receiver/a\tb"),
+        *("http://receiver/a b", "http://receiver/\0", f"http://{'a' * 64}.example/", "http://a..example/"),
+    ],
+)
 def test_a_url_that_is_none_is_refused_without_being_printed_with_its_password(url: str) -> None:
     with pytest.raises(ValidationError) as error:
         PushSettings(name="d", kind="otlp", url=url)
