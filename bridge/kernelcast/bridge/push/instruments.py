@@ -1,5 +1,6 @@
 """The push's own metrics, made from the catalogue's rows; every counter starts at 0."""
 
+from collections import Counter as Counts
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -86,9 +87,9 @@ class DestinationMetrics:
         if points:
             self._metrics.discarded.labels(self.name, cause).inc(points)
 
-    def undecodable(self, error: str) -> None:
-        """Note a message that is left out whole."""
-        self._metrics.undecodable.labels(self.name, error).inc()
+    def undecodable(self, error: str, messages: int = 1) -> None:
+        """Note messages that are left out whole."""
+        self._metrics.undecodable.labels(self.name, error).inc(messages)
 
     def committed(self, messages: int) -> None:
         """Note messages that are done with."""
@@ -127,3 +128,36 @@ class DestinationMetrics:
             metrics.undecodable.labels(self.name, error)
         for each in (metrics.points, metrics.messages, metrics.sent_bytes, metrics.lost, metrics.restarts, metrics.up):
             each.labels(self.name)
+
+
+class BatchCounts:
+    """What a batch leaves out, counted when its conversion has succeeded; for one thread.
+
+    A batch whose conversion fails is converted again, message by message; the counts of the first attempt are dropped.
+    """
+
+    def __init__(self, metrics: DestinationMetrics) -> None:
+        self._metrics = metrics
+        self._discarded: Counts[str] = Counts()
+        self._undecodable: Counts[str] = Counts()
+
+    def begin(self) -> None:
+        """Drop the counts of an attempt that failed."""
+        self._discarded.clear()
+        self._undecodable.clear()
+
+    def discarded(self, cause: str, points: int) -> None:
+        """Note points that will not arrive."""
+        self._discarded[cause] += points
+
+    def undecodable(self, error: str) -> None:
+        """Note a message that is left out whole."""
+        self._undecodable[error] += 1
+
+    def commit(self) -> None:
+        """Add the counts to the metrics."""
+        for cause, points in self._discarded.items():
+            self._metrics.discarded(cause, points)
+        for error, messages in self._undecodable.items():
+            self._metrics.undecodable(error, messages)
+        self.begin()

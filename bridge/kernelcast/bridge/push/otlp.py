@@ -22,7 +22,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 from kernelcast.bridge.inputs import Selection
 from kernelcast.bridge.inputs.formats import OTLP_PROTO
 from kernelcast.bridge.push.answer import PushAnswer, RetryDecision
-from kernelcast.bridge.push.instruments import DestinationMetrics
+from kernelcast.bridge.push.instruments import BatchCounts, DestinationMetrics
 from kernelcast.bridge.push.reading import ReaderSettings
 from kernelcast.bridge.push.receiver import Receiver
 from kernelcast.bridge.push.remote_write.rows import PARTS
@@ -124,28 +124,31 @@ class PayloadConverter:
             metrics: Count points that are left out.
             reading: The topics' formats; only `otlp_proto` can be passed on.
         """
-        self._settings, self._metrics, self._reading = settings, metrics, reading
+        self._settings, self._reading = settings, reading
+        self._counts = BatchCounts(metrics)
         self._forget_series()
 
     def payloads(self, messages: Sequence[StampedMessage]) -> Iterator[OtlpPayload]:
         """The requests that a batch of messages makes; to be sent in order."""
+        self._counts.begin()
         if self._known > self._settings.max_series:
             self._forget_series()
         for group in self._selection.groups(messages):
             for failure in group.failures:
-                self._metrics.undecodable(type(failure).__name__)
+                self._counts.undecodable(type(failure).__name__)
             if group.format == OTLP_PROTO:
                 yield from self._requests(group.bodies)
             else:
                 for _ in group.bodies:
-                    self._metrics.undecodable("format")
+                    self._counts.undecodable("format")
+        self._counts.commit()
 
     def _requests(self, bodies: Sequence[bytes]) -> Iterator[OtlpPayload]:
         """Yield requests. Each message is decoded, because a malformed one would make the whole request fail."""
         decoded = self._decoder.decode(bodies)
         failed = {index for index, _ in decoded.failures}
         for _, failure in decoded.failures:
-            self._metrics.undecodable(type(failure).__name__)
+            self._counts.undecodable(type(failure).__name__)
         counts, must_rewrite = self._counts_and_marks(decoded, len(bodies))
         max_bytes, max_points = self._settings.max_request_bytes, self._settings.max_points
         ready: list[tuple[bytes, int]] = []
@@ -179,7 +182,7 @@ class PayloadConverter:
             self._learn(columns.series)
             treatments = self._treatment[columns.series]
             kept = treatments != WIRE_ONLY
-            self._metrics.discarded("wire_only", int((~kept).sum()))
+            self._counts.discarded("wire_only", int((~kept).sum()))
             points += np.bincount(columns.message[kept], minlength=messages)
             must_rewrite += np.bincount(columns.message[treatments != PLAIN], minlength=messages)
         return points.tolist(), (must_rewrite > 0).tolist()

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.push.push_site import MS, P0, P1, Log, PrometheusOfLists, PushSite
 
+from kernelcast.bridge.inputs.selection import InputGroup, Selection
 from kernelcast.columnar import Sample
 from kernelcast.runtime.kafka.clients import StampedMessage
 from kernelcast.wire.catalogue import kernel
@@ -288,6 +289,26 @@ def test_a_fault_of_ours_costs_only_the_message_that_meets_it() -> None:
     site.push_all()
     assert store.by_kernel() == {"gemm": {10: 1.0, 20: 2.0}}
     assert site.own("undecodable_messages_total", error="internal") == 1
+
+
+@pytest.mark.parametrize("kind", ["remote_write", "otlp"])
+def test_what_a_batch_leaves_out_counts_once_though_a_fault_of_ours_makes_it_start_again(
+    monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    whole = Selection.groups
+
+    def fails_at_the_end(selection: Selection, messages: Sequence[StampedMessage]) -> Iterator[InputGroup]:
+        yield from whole(selection, messages)
+        if len(messages) > 1:
+            raise ZeroDivisionError("a fault of ours")
+
+    monkeypatch.setattr(Selection, "groups", fails_at_the_end)
+    site = PushSite(PrometheusOfLists(), kind=kind)
+    site.log.write(P0, Sample(kernel.VARIANT_LAUNCHES, (("variant", "v"),), 10 * MS, 1, MS))
+    site.log.write_body(P0, b"\xffpoison")
+    site.push_all()
+    assert site.discarded() == {"wire_only": 1}
+    assert site.own("undecodable_messages_total", error="DecodeError") == 1
 
 
 EVENTS = st.lists(st.sampled_from(["write", "write", "push", "fail", "kill", "move"]), min_size=10, max_size=40)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcast.bridge.inputs import Input, Selection, timed
-from kernelcast.bridge.push.instruments import DestinationMetrics
+from kernelcast.bridge.push.instruments import BatchCounts, DestinationMetrics
 from kernelcast.bridge.push.reading import ReaderSettings
 from kernelcast.bridge.push.remote_write.classic import PointTimes, classic_rows
 from kernelcast.bridge.push.remote_write.directory import Directory
@@ -47,19 +47,22 @@ class Conversion:
             metrics: Counts left-out points.
             reading: How messages are read and series are named.
         """
-        self._settings, self._metrics, self._reading = settings, metrics, reading
+        self._settings, self._reading = settings, reading
+        self._counts = BatchCounts(metrics)
         self._forget_series()
 
     def payloads(self, messages: Sequence[StampedMessage]) -> Iterator[WritePayload]:
         """The requests that a batch of messages makes; to be sent in order."""
+        self._counts.begin()
         if sum(known.count for known in self._known.values()) > self._settings.max_series:
             self._forget_series()
         for group in self._selection.groups(messages):
             for failure in group.failures:
-                self._metrics.undecodable(type(failure).__name__)
+                self._counts.undecodable(type(failure).__name__)
             if group.input is not None:
                 append_ms = np.array([max(0, messages[index].timestamp()[1]) for index in group.indices], np.int64)
                 yield from self._converted(group.input, group.bodies, append_ms)
+        self._counts.commit()
 
     def _forget_series(self) -> None:
         """Forget every series: simpler than to age them, and bounded as well."""
@@ -73,8 +76,8 @@ class Conversion:
     def _converted(self, source: Input, bodies: Sequence[bytes], append_ms: Int64Array) -> list[WritePayload]:
         decoded = timed(source.decode(bodies), append_ms)
         for _, failure in decoded.failures:
-            self._metrics.undecodable(type(failure).__name__)
-        self._metrics.discarded("unsupported", decoded.unsupported)
+            self._counts.undecodable(type(failure).__name__)
+        self._counts.discarded("unsupported", decoded.unsupported)
         known = self._known.get(id(source))
         if known is None:
             known = KnownSeries(source, self._directory, self._targets, self._reading.translator)
@@ -121,16 +124,16 @@ class Conversion:
 
     def _in_order(self, rows: SampleRows) -> SampleRows:
         kept = rows.sorted()
-        self._metrics.discarded("same_time", len(rows) - len(kept))
+        self._counts.discarded("same_time", len(rows) - len(kept))
         return kept
 
     def _sendable(self, columns: NumberColumns | HistogramColumns, known: KnownSeries) -> NDArray[np.bool_]:
         """Return a mask of the points whose series and time can be sent; the others are counted."""
         number = known.number[columns.series]
         for code, cause in DISCARD_CAUSES.items():
-            self._metrics.discarded(cause, int((number == UNSEEN - code).sum()))
+            self._counts.discarded(cause, int((number == UNSEEN - code).sum()))
         timely = (columns.time_ns > 0) & (columns.time_ns < np.uint64(2**63))
-        self._metrics.discarded("bad_time", int((~timely & (number >= 0)).sum()))
+        self._counts.discarded("bad_time", int((~timely & (number >= 0)).sum()))
         return timely & (number >= 0)
 
     def _numbers(self, columns: NumberColumns, known: KnownSeries) -> tuple[SampleRows, Int32Array]:
@@ -146,16 +149,16 @@ class Conversion:
         findings = np.zeros(len(stale), np.uint8)
         examine(arrays_of(columns), stale.view(np.uint8), findings)
         placed = self._sendable(columns, known)
-        self._metrics.discarded("malformed_histogram", int((placed & (findings == MALFORMED)).sum()))
+        self._counts.discarded("malformed_histogram", int((placed & (findings == MALFORMED)).sum()))
         too_coarse = (findings == TOO_COARSE) & self._settings.native_histograms
-        self._metrics.discarded("unsupported", int((placed & too_coarse).sum()))
+        self._counts.discarded("unsupported", int((placed & too_coarse).sum()))
         usable: NDArray[np.bool_] = placed & (findings != MALFORMED) & ~too_coarse
         return usable
 
     def _with_sum(self, columns: HistogramColumns, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         """Return the rows with a sum, which native histograms need, or without any value; the others are counted."""
         with_sum: NDArray[np.bool_] = (columns.flags[rows] & (HAS_SUM | NO_RECORDED_VALUE)) != 0
-        self._metrics.discarded("histogram_without_sum", int((~with_sum).sum()))
+        self._counts.discarded("histogram_without_sum", int((~with_sum).sum()))
         summed: NDArray[np.intp] = rows[with_sum]
         return summed
 
