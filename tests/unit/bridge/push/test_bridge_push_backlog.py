@@ -259,6 +259,15 @@ def test_the_marker_of_a_transaction_is_no_lag() -> None:
     assert site.log.committed == {P0: 2}
 
 
+def test_a_count_of_written_samples_with_thousands_of_digits_is_more_than_were_sent() -> None:
+    written = {"X-Prometheus-Remote-Write-Samples-Written": "9" * 5000}
+    site = PushSite(PrometheusOfLists(script=[httpx.Response(204, headers=written)]))
+    site.log.write(P0, launches(1, 10))
+    site.push_all()
+    assert site.log.committed == {P0: 1}
+    assert site.discarded() == {}
+
+
 def test_messages_that_are_no_metrics_are_counted_and_stop_nothing() -> None:
     store = PrometheusOfLists()
     site = PushSite(store)

@@ -76,7 +76,7 @@ def _with_written_counts(answer: PushAnswer, points: int) -> PushAnswer:
     """
     if answer.decision not in (RetryDecision.ACKNOWLEDGED, RetryDecision.REFUSED):
         return answer
-    counts = [int(text) for name in WRITTEN if (text := answer.headers.get(name, "")).isdecimal()]
+    counts = [int(text[:18]) for name in WRITTEN if (text := answer.headers.get(name, "")).isdecimal()]
     if counts:
         discarded = max(0, points - sum(counts))
         return PushAnswer(RetryDecision.ACKNOWLEDGED, answer.cause or "rejected", answer.detail, discarded=discarded)
