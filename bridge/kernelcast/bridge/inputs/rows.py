@@ -100,8 +100,8 @@ class BatchRows:
         numbers, histograms, self.unsupported, exemplars = self._message_start
         del self.series[numbers:], self.time_ns[numbers:], self.value[numbers:], self.histograms[histograms:]
         del self.exemplars[exemplars:]
-        for row in [row for row in self.start_ns if row >= numbers]:
-            del self.start_ns[row]
+        while self.start_ns and next(reversed(self.start_ns)) >= numbers:  # rows are added in order
+            self.start_ns.popitem()
 
     def series_of_message(self) -> set[int]:
         """Return the series that have points in the present message."""

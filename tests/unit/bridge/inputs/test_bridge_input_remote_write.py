@@ -13,6 +13,7 @@ from tests.support.examples import parser_examples
 
 from kernelcast.bridge.inputs.remote_write.requests import RemoteWrite
 from kernelcast.bridge.inputs.remote_write.schema import LABEL, REQUEST, WRITE_REQUEST
+from kernelcast.bridge.inputs.rows import BatchRows
 from kernelcast.bridge.tables.placement import Placement
 from kernelcast.columnar import EXPLICIT, NO_RECORDED_VALUE, DecoderLimits
 from kernelcast.wire.catalogue import Kind
@@ -157,6 +158,20 @@ def test_empty_buckets_between_spans_cannot_make_gigabytes(kind: str, fields: di
     decoded = source.decode([request.SerializeToString(), request.SerializeToString()])
     assert decoded.failures == ()
     assert (len(decoded.histograms.series), decoded.unsupported) == ((50, 0) if kind == "sent" else (0, 50))
+
+
+def test_a_refused_message_does_not_search_the_start_times_of_the_batch() -> None:
+    class Unsearchable(dict[int, int]):
+        def __iter__(self) -> Any:
+            raise AssertionError("all start times are searched")
+
+    rows = BatchRows(start_ns=Unsearchable())
+    for start_ns in (5, 6, 7):
+        rows.begin_message()
+        rows.start_ns[len(rows.series)] = start_ns
+        rows.series.append(0)
+    rows.roll_back()
+    assert list(rows.start_ns.items()) == [(0, 5), (1, 6)]
 
 
 def test_symbols_shared_by_many_series_cannot_make_gigabytes_of_labels() -> None:
