@@ -1,4 +1,5 @@
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,39 @@ def test_a_message_that_is_no_json_or_has_a_wrong_time_is_refused(message: bytes
     source = mapped(name="@.n", value="@.v", time="@.t")
     decoded = source.decode([message, b'{"v": 2, "n": "b"}'])
     assert ([index for index, _ in decoded.failures], decoded.numbers.value.tolist()) == ([0], [2.0])
+
+
+@pytest.mark.parametrize(
+    ("written", "time_ns"),
+    [
+        ("2023-11-14T22:13:20", 1_700_000_000 * 10**9),
+        ("2023-11-14t22:13:20z", 1_700_000_000 * 10**9),
+        ("2023-11-14 17:13:20-05:00", 1_700_000_000 * 10**9),
+        ("2023-11-14T22:13:20.123456789Z", 1_700_000_000_123_456_789),
+        ("2023-11-14T22:13:20.5+00:00", 1_700_000_000_500_000_000),
+        ("2016-12-31T23:59:60Z", 1_483_228_800 * 10**9),
+        ("20231114T221320Z", 1_700_000_000 * 10**9),
+        ("2023-11-14", 1_699_920_000 * 10**9),
+        ("1969-12-31T23:59:59Z", 1),
+    ],
+)
+def test_a_time_as_text_is_exact_and_is_utc_without_an_offset(
+    monkeypatch: pytest.MonkeyPatch, written: str, time_ns: int
+) -> None:
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        found = one(mapped(name="m", value="@.v", time="@.t"), text({"v": 1, "t": written}))
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert found.time_ns == time_ns
+
+
+@pytest.mark.parametrize("written", ["2023-11-14T22:13:61Z", "2023-11-14T22:13:20+25:00", "z"])
+def test_a_time_as_text_that_is_none_is_refused(written: str) -> None:
+    [(_, error)] = mapped(name="m", value="@.v", time="@.t").decode([text({"v": 1, "t": written})]).failures
+    assert "RFC 3339" in str(error)
 
 
 def test_labels_that_many_points_share_cannot_cost_gigabytes() -> None:

@@ -7,7 +7,7 @@ fit. The whole message is refused if it is not JSON, or if a point has an invali
 import math
 import re
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from kernelcast.bridge.inputs.formats import KINDS, NANOSECONDS, TopicFormat
@@ -20,6 +20,10 @@ from kernelcast.wire.catalogue import Kind
 from kernelcast.wire.errors import DecodeError
 
 _NUMBER: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?Inf|NaN", re.ASCII)
+_RFC_3339: Final = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}):([0-9]{2})(?:\.([0-9]*))?([Zz]|[+-][0-9]{2}:[0-9]{2})?"
+)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _WORDS: Final = {True: "true", False: "false"}
 
 PathOrConstant = JsonPath | str
@@ -138,10 +142,9 @@ class JsonMapped(Parsing):
         number = _as_number(found)
         try:
             if number is None:
-                number, scale = datetime.fromisoformat(found).timestamp(), 10**9
+                time_ns = _time_of_text(found)
             else:
-                scale = self._scale
-            time_ns = number * scale if isinstance(number, int) else round(number * scale)
+                time_ns = number * self._scale if isinstance(number, int) else round(number * self._scale)
         except (TypeError, ValueError, OverflowError):
             time_ns = 2**64
         if time_ns >= 2**64:
@@ -150,6 +153,24 @@ class JsonMapped(Parsing):
                 "look at time and time_unit in the topic's entry in bridge.formats"
             )
         return max(time_ns, 1) if time_ns else 0
+
+
+def _time_of_text(text: str) -> int:
+    """Return nanoseconds of RFC 3339 text, or of another form of ISO 8601; without an offset it is UTC.
+
+    Raises:
+        ValueError: It is neither.
+        TypeError: It is no text.
+    """
+    found = _RFC_3339.fullmatch(text)
+    start, seconds, fraction, offset = found.groups("") if found else (text, "0", "", "")
+    if int(seconds) > 60:  # 60 is a leap second
+        raise ValueError(text)
+    moment = datetime.fromisoformat((f"{start}:00{offset}" if found else start).upper())
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    whole_ns = (moment - _EPOCH) // timedelta(microseconds=1) * 1000
+    return whole_ns + int(seconds) * 10**9 + int(fraction[:9].ljust(9, "0"))
 
 
 def _path_or_constant(text: str) -> PathOrConstant:
