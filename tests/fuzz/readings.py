@@ -148,7 +148,8 @@ def prometheus(message: bytes) -> list[Point] | None:
     """A page of text 0.0.4 without metadata."""
     try:
         text = message.decode()
-        return [prometheus_line(line) for line in text.split("\n") if line.strip() and line[0] != "#"]
+        lines = [line.lstrip(" \t") for line in text.split("\n") if line.strip()]
+        return [prometheus_line(line) for line in lines if line[0] != "#"]
     except (RefusedError, UnicodeDecodeError):
         return None
 

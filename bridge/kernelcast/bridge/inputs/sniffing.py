@@ -20,7 +20,7 @@ MAX_SNAPPY_RATIO: Final = 64
 """Snappy cannot make a block this many times shorter: a copy of 64 bytes takes two."""
 _CONTROL: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _OTLP_JSON: Final = re.compile(rb'"resource_?[mM]etrics"')
-_TEXT_LINE: Final = re.compile(rb"^(?!#)[^\n]*\S[^\n]*", re.MULTILINE)
+_TEXT_LINE: Final = re.compile(rb"^(?![ \t]*#)[^\n]*\S[^\n]*", re.MULTILINE)
 _PROMETHEUS_COMMENT: Final = re.compile(rb"^[ \t]*# *(HELP|TYPE|UNIT|EOF)\b", re.MULTILINE)
 _PROMETHEUS_SAMPLE: Final = re.compile(
     rb"[a-zA-Z_:][a-zA-Z0-9_:]*+[ \t]*+"

@@ -15,6 +15,7 @@ from tests.support.examples import parser_examples
 
 from kernelcast.bridge.inputs.interning import MAX_SPELLINGS
 from kernelcast.bridge.inputs.prometheus.text import PrometheusText
+from kernelcast.bridge.inputs.sniffing import sniff
 from kernelcast.wire.catalogue import Kind
 
 NS = 1_000_000_000
@@ -105,6 +106,28 @@ s_created 3
 def test_names_in_quotes_are_read_and_made_legal() -> None:
     found = one(PrometheusText(), b'{"my.metric","a.b"="x",le="1"} 3\n')
     assert (found.name, found.labels, found.value) == ("my_metric", 'a_b="x",le="1"', 3)
+
+
+def test_a_quoted_name_with_a_blank_has_its_type_and_help() -> None:
+    page = b"""# HELP "a \\"b" what it counts
+# TYPE "a \\"b" counter
+{"a \\"b"} 3
+"""
+    found = one(PrometheusText(), page)
+    assert (found.kind, found.help, found.value) == (Kind.COUNTER, "what it counts", 3)
+
+
+def test_blanks_before_a_line_are_ignored_as_the_format_says() -> None:
+    page = b"\t # TYPE up gauge\n  up 1\n\tup 2 1000\n \n"
+    source = PrometheusText()
+    for _ in range(2):  # unknown, then known
+        points = read(source, page)
+        assert [(found.kind, found.value, found.time_ns) for found in points] == [
+            (Kind.GAUGE, 1, 0),
+            (Kind.GAUGE, 2, NS),
+        ]
+    assert len(source.interner) == 1
+    assert sniff(b"# a comment\n" + page) == "prometheus"
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ _NAME: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL: Final = re.compile(
     r'[ \t]*(?:([a-zA-Z_][a-zA-Z0-9_]*)|"((?:[^"\\]++|\\.)*+)")[ \t]*(?:=[ \t]*"((?:[^"\\]++|\\.)*+)")?[ \t]*([,}])'
 )
+_COMMENT: Final = re.compile(r'#\s*(HELP|TYPE|UNIT)\s+(?:"((?:[^"\\]++|\\.)*+)"(?=\s|$)|(\S+))(.*)', re.DOTALL)
 _CLOSED: Final = re.compile(r"[ \t]*\}")
 _NUMBER: Final = re.compile(
     r"[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|inf(?:inity)?|nan)", re.ASCII | re.IGNORECASE
@@ -131,18 +132,10 @@ def after_series(rest: str, line: str) -> list[str]:
 
 
 def comment(line: str) -> tuple[str, str, str]:
-    """A line that begins with `#`: HELP, TYPE or UNIT with its family and text; EOF; or nothing of these, all empty.
-
-    Raises:
-        DecodeError: TYPE without a type.
-    """
-    words = line[1:].split(None, 2)
-    if words[:1] == ["EOF"]:
-        return "EOF", "", ""
-    if len(words) < 2 or words[0] not in ("HELP", "TYPE", "UNIT"):
+    """A line that begins with `#`: HELP, TYPE or UNIT with its family and text; or nothing of these, all empty."""
+    found = _COMMENT.match(line)
+    if found is None:
         return "", "", ""
-    name = words[1]
-    if name.startswith('"') and name.endswith('"'):
-        name = unescaped(name[1:-1])
-    text = words[2].strip() if len(words) > 2 else ""
-    return words[0], name, unescaped(text) if words[0] == "HELP" else text
+    word, quoted, bare, text = found.groups()
+    text = text.strip()
+    return word, bare or unescaped(quoted), unescaped(text) if word == "HELP" else text

@@ -143,6 +143,8 @@ class PrometheusText(Parsing):
         known = self._contexts[UNDECLARED]
         series, times, values = rows.series.append, rows.time_ns.append, rows.value.append
         for line in text.split("\n"):
+            if line[:1] <= " ":
+                line = line.lstrip(" \t")  # noqa: PLW2901  the same line
             if line[:1] == "#":
                 known = self._read_comment(page, line, known)
                 continue
