@@ -1,7 +1,7 @@
 """HTTP to one receiver: connection, certificates, credentials; one attempt per call, without retries."""
 
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +15,8 @@ from kernelcast.wire.errors import ConfigurationError
 
 LONGEST_RESPONSE_BYTES: Final = 64 * 1024
 """Bytes of a response that are read: error texts and OTLP's partial success are short."""
+PART_BYTES: Final = 64 * 1024
+"""Bytes of a request between two looks at its time limit."""
 SHOWN_CHARACTERS: Final = 300
 """Characters of a response in logs and in the status of a destination."""
 USER_AGENT: Final = "kernelcast-bridge"
@@ -78,7 +80,6 @@ class Receiver:
         self._token, self._password = (SecretFile(path) if path is not None else None for path in files)
         self._client = httpx.Client(
             headers={"User-Agent": USER_AGENT, **settings.headers},
-            timeout=settings.timeout_seconds,
             verify=client_context(settings.tls, "push"),
             transport=transport,
             trust_env=False,  # a proxy of the environment is no choice of this destination's
@@ -91,11 +92,17 @@ class Receiver:
             bearer = {"Authorization": f"Bearer {self._token.read_token()}"} if self._token is not None else {}
         except OSError as error:
             return PushAnswer(RetryDecision.AGAIN, "configuration", f"credentials cannot be read: {error}")
+        limit = _TimeLimit(self._clock, self._timeout_seconds)
         try:
             with self._client.stream(
-                "POST", self._url, content=body, headers={**headers, **bearer}, auth=auth
+                "POST",
+                self._url,
+                content=_parts(body, limit),
+                headers={**headers, **bearer, "Content-Length": str(len(body))},
+                auth=auth,
+                extensions={"timeout": limit},
             ) as response:
-                return self._parsed(response)
+                return self._parsed(response, limit)
         except httpx.HTTPError as error:
             return PushAnswer(RetryDecision.AGAIN, "network", f"{type(error).__name__}: {error}")
         except (httpx.InvalidURL, ValueError) as error:  # the resolver may reject a host with UnicodeError
@@ -110,12 +117,11 @@ class Receiver:
             return None
         return self._basic.username, self._password.read() if self._password is not None else self._basic.password
 
-    def _parsed(self, response: httpx.Response) -> PushAnswer:
+    def _parsed(self, response: httpx.Response, limit: "_TimeLimit") -> PushAnswer:
         body = b""
-        deadline = self._clock.monotonic() + self._timeout_seconds
         for part in response.iter_bytes():
             body += part[: LONGEST_RESPONSE_BYTES - len(body)]
-            if len(body) == LONGEST_RESPONSE_BYTES or self._clock.monotonic() > deadline:
+            if len(body) == LONGEST_RESPONSE_BYTES or limit.is_over:
                 break
         text = body[:4096].decode("utf-8", "replace")
         decision, cause = decide(response.status_code, text)
@@ -127,6 +133,32 @@ class Receiver:
             headers={name.lower(): value for name, value in response.headers.items()},
             body=body,
         )
+
+
+class _TimeLimit:
+    """Time limit of one request, in the place of httpx' timeouts: each step may take what the earlier ones have left.
+
+    httpx calls `get` once when a step (connect, write, read) begins. So a receiver that sends its headers byte by byte
+    is limited only by the gap between two bytes.
+    """
+
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        self._clock, self._deadline = clock, clock.monotonic() + seconds
+
+    @property
+    def is_over(self) -> bool:
+        return self._clock.monotonic() > self._deadline
+
+    def get(self, _step: str, _default: float | None = None) -> float:
+        """Return the seconds that are left; more than 0, which would mean not to wait at all."""
+        return max(0.001, self._deadline - self._clock.monotonic())
+
+
+def _parts(body: bytes, limit: _TimeLimit) -> Iterator[bytes]:
+    for start in range(0, len(body), PART_BYTES):
+        if limit.is_over:
+            raise httpx.WriteTimeout(f"{start} of {len(body)} bytes were sent within timeout_seconds")
+        yield body[start : start + PART_BYTES]
 
 
 def client_context(tls: TlsSettings, setting: str) -> ssl.SSLContext:

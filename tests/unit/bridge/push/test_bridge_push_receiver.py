@@ -36,6 +36,34 @@ class Listener:
         return httpx.Response(204)
 
 
+class SlowReceiver(httpx.BaseTransport):
+    """Takes 2 s to connect and 2 s for each part of a body; keeps the seconds that are left to read the answer."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+        self.read_seconds: float | None = None
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        assert isinstance(request.stream, httpx.SyncByteStream)
+        self._clock.seconds += 2
+        for part in request.stream:
+            assert len(part) <= 64 * 1024
+            self._clock.seconds += 2
+        self.read_seconds = request.extensions["timeout"].get("read")
+        return httpx.Response(204)
+
+
+@pytest.mark.parametrize(("kib", "cause"), [(64, ""), (1024, "network")])
+def test_all_steps_of_a_request_share_one_time_limit(kib: int, cause: str) -> None:
+    clock = ManualClock()
+    slow = SlowReceiver(clock)
+    settings = PushSettings(name="d", kind="otlp", url="http://receiver/", timeout_seconds=5)
+    started = clock.seconds
+    assert Receiver(settings, clock=clock, transport=slow).post(bytes(kib * 1024), {}).cause == cause
+    assert clock.seconds - started <= 5 + 2
+    assert slow.read_seconds == (None if cause else 1)
+
+
 def test_a_token_is_read_again_when_its_file_changes(tmp_path: Path) -> None:
     listener, file = Listener(), tmp_path / "token"
     file.write_text("first\n")
