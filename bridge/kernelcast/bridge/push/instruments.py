@@ -131,7 +131,7 @@ class DestinationMetrics:
 
 
 class BatchCounts:
-    """What a batch leaves out, counted when its conversion has succeeded; for one thread.
+    """Counts points and messages left out of a batch, once its conversion has succeeded; for one thread.
 
     A batch whose conversion fails is converted again, message by message; the counts of the first attempt are dropped.
     """

@@ -136,7 +136,7 @@ class Receiver:
 
 
 class _TimeLimit:
-    """Time limit of one request, in the place of httpx' timeouts: each step may take what the earlier ones have left.
+    """Time limit of one request, in the place of httpx' timeouts: each step has the rest of the time.
 
     httpx calls `get` once when a step (connect, write, read) begins. So a receiver that sends its headers byte by byte
     is limited only by the gap between two bytes.
