@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from kernelcast.predictor.cycle.predictions import CycleReport
 from kernelcast.predictor.engine import Engine
 from kernelcast.predictor.measures import Measures
 from kernelcast.predictor.publish import ForecastPublisher
@@ -80,17 +81,32 @@ class CycleLoop:
             part.progressed()
 
     def run_cycle(self) -> None:
-        """Evaluate every series, and send the changes."""
+        """Evaluate every series, and send the changes; a step that fails prevents no other one.
+
+        Raises:
+            ExceptionGroup: Some steps failed.
+        """
         report = self._engine.run_cycle(self._logs.findings.accepted)
         self._measures.completed(report)
-        cycle = self._engine.cycle
-        self._publisher.policy(self._engine.policy)
-        self._publisher.forecasts(report, cycle.scores.coverage(), scores(cycle.outcomes.scoring))
-        if time.monotonic() >= self._diagnosis_due:
-            self._diagnosis_due = time.monotonic() + DIAGNOSE_EVERY_SECONDS
-            self._publisher.diagnoses(self._engine.signals())
-        if self._logs.hints.caught_up and self._partitions.ready()[0]:
-            self._issue_hints()
+        failures = []
+        for step in (self._send_findings, self._send_predictions, self._issue_hints, self._send_baselines):
+            try:
+                step(report)
+            except Exception as error:  # noqa: BLE001  raised below, once the other steps are done
+                failures.append(error)
+        self._measures.update(self._engine)
+        if failures:
+            raise ExceptionGroup("steps of a cycle failed", failures)
+        self.completed_at = time.monotonic()
+
+    def save(self) -> None:
+        """Queue the state of each partition, the scores and the findings."""
+        for partition in self._partitions.held:
+            self._partitions.save(partition)
+        self._logs.scores.write(self._engine.cycle.outcomes.scoring.dump())
+        self._logs.alarms.write(self._logs.findings.save())
+
+    def _send_findings(self, report: CycleReport) -> None:
         changed = self._logs.findings.cycle(
             report.findings,
             watched=report.watched,
@@ -103,25 +119,26 @@ class CycleLoop:
             self._logs.alarms.write(self._logs.findings.save())
         for finding in report.findings:
             _log.debug("finding", metric=finding.metric, cause=finding.cause, state=finding.state, value=finding.value)
-        self._logs.baselines.write()
-        self._measures.update(self._engine)
-        self.completed_at = time.monotonic()
 
-    def save(self) -> None:
-        """Queue the state of each partition, the scores and the findings."""
-        for partition in self._partitions.held:
-            self._partitions.save(partition)
-        self._logs.scores.write(self._engine.cycle.outcomes.scoring.dump())
-        self._logs.alarms.write(self._logs.findings.save())
+    def _send_predictions(self, report: CycleReport) -> None:
+        cycle = self._engine.cycle
+        self._publisher.policy(self._engine.policy)
+        self._publisher.forecasts(report, cycle.scores.coverage(), scores(cycle.outcomes.scoring))
+        if time.monotonic() >= self._diagnosis_due:
+            self._diagnosis_due = time.monotonic() + DIAGNOSE_EVERY_SECONDS
+            self._publisher.diagnoses(self._engine.signals())
 
-    def _issue_hints(self) -> None:
-        issued = self._engine.propose()
-        for one in issued:
+    def _issue_hints(self, _report: CycleReport) -> None:
+        if not (self._logs.hints.caught_up and self._partitions.ready()[0]):
+            return
+        for one in self._publisher.hints(self._engine.propose(), self._engine.hints):
             self._measures.hints.labels(one.rule).inc()
             _log.info("hint issued", program=one.hint.program, tunable=one.hint.tunable, value=one.hint.value)
-        self._publisher.hints(issued, self._engine.hints)
         self._publisher.open_hints(self._engine.open_hints())
         self._publisher.experiences(self._engine.changed_experiences())
+
+    def _send_baselines(self, _report: CycleReport) -> None:
+        self._logs.baselines.write()
 
 
 def _restore(name: str, saved: OwnState, restore: Callable[[bytes], None]) -> None:

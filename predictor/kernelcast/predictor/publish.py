@@ -6,7 +6,7 @@ A state that ends is withdrawn: its series is sent once more without a value (`E
 import socket
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from kernelcast.columnar import EndedSeries, Resource, Sample, encode
 from kernelcast.predictor.cycle import samples
@@ -16,11 +16,13 @@ from kernelcast.predictor.settings import PredictorSettings
 from kernelcast.predictor.tuning.diagnosis import ProgramOnDevice
 from kernelcast.predictor.tuning.hints import HintBook, Issued, OpenHint
 from kernelcast.runtime.kafka.clients import Sender
+from kernelcast.runtime.logging import get_logger
 from kernelcast.wire.catalogue.diagnosis.rules import Signal
 from kernelcast.wire.catalogue.forecast import JUDGED_SERIES
 from kernelcast.wire.cloudevents import encode_event
+from kernelcast.wire.errors import EventError
 from kernelcast.wire.events import to_event
-from kernelcast.wire.topics import FORECASTS, HINTS, POLICY
+from kernelcast.wire.topics import FORECASTS, HINTS, POLICY, Topic
 from kernelcast.wire.tuning.experience import Experience, experience_event
 from kernelcast.wire.tuning.policy import POLICY_KEY, Policy, policy_event
 
@@ -32,12 +34,17 @@ EXCLUSIVE: Final = ("cause", "state")
 PATIENCE_SWEEPS: Final = 3
 """Cycles without a prediction after which its series ends; a cycle may skip it when time is short."""
 
+_KEY_CHARACTERS: Final = 200
+"""Characters of a key that a log shows."""
+_log = get_logger(__name__)
+
 
 class ForecastPublisher:
     """Writes forecasts and hints under one identity. Only the thread that runs cycles uses it."""
 
     def __init__(self, settings: PredictorSettings, producer: Sender, *, clock_ns: Callable[[], int]) -> None:
         self._client_id = settings.client_id
+        self._source = f"/kernelcast/predictor/{settings.client_id}"
         self._producer = producer
         self._clock_ns = clock_ns
         self._start_ns = clock_ns()
@@ -63,15 +70,18 @@ class ForecastPublisher:
         own.append(Sample(JUDGED_SERIES, (), time_ns, report.judged))
         self._send(self._client_id.encode(), [*samples.coverage(coverage, time_ns=time_ns), *own])
 
-    def hints(self, issued: Iterable[Issued], book: HintBook) -> None:
-        """Write new hints and the number of hints issued so far."""
+    def hints(self, issued: Iterable[Issued], book: HintBook) -> list[Issued]:
+        """Write new hints and the number of hints issued so far; returns those written, without ones too long."""
         time_ns = self._clock_ns()
+        written = []
         for one in issued:
-            event = to_event(one.hint, source=f"/kernelcast/predictor/{self._client_id}", time_ns=time_ns)
-            self._producer.send(HINTS.name, key=one.hint.key.encode(), value=encode_event(event))
+            event = to_event(one.hint, source=self._source, time_ns=time_ns)
+            if self._send_event(HINTS, one.hint.key, event):
+                written.append(one)
         counts = samples.hints_issued(book.issued, time_ns=time_ns, start_ns=self._start_ns)
         for program, found in counts.items():
             self._send(program.encode(), found)
+        return written
 
     def policy(self, policy: Policy) -> None:
         """Write the site's policy for trials, if it has changed since it was last written."""
@@ -79,14 +89,14 @@ class ForecastPublisher:
             return
         self._policy = policy
         written = replace(policy, time_ns=self._clock_ns())
-        event = policy_event(written, source=f"/kernelcast/predictor/{self._client_id}")
+        event = policy_event(written, source=self._source)
         self._producer.send(POLICY.name, key=POLICY_KEY.encode(), value=encode_event(event))
 
     def experiences(self, changed: Iterable[Experience]) -> None:
         """Write what searches have found on all nodes."""
         for one in changed:
-            event = experience_event(one, source=f"/kernelcast/predictor/{self._client_id}", time_ns=self._clock_ns())
-            self._producer.send(POLICY.name, key=one.key.encode(), value=encode_event(event))
+            event = experience_event(one, source=self._source, time_ns=self._clock_ns())
+            self._send_event(POLICY, one.key, event)
 
     def open_hints(self, found: Iterable[OpenHint]) -> None:
         """Write which hints are open, and which of them wait for a person."""
@@ -101,6 +111,16 @@ class ForecastPublisher:
         keyed = {program.encode(): one for program, one in samples.diagnoses(found, time_ns=time_ns).items()}
         for key in {*keyed, *self._ended_diagnoses.groups}:
             self._send(key, self._ended_diagnoses.complete(key, keyed.get(key, ()), time_ns))
+
+    def _send_event(self, topic: Topic, key: str, event: dict[str, Any]) -> bool:
+        """Write an event with texts of a program; returns False where they make it too long."""
+        try:
+            value = encode_event(event)
+        except EventError as error:
+            _log.warning("event dropped", topic=topic.name, key=key[:_KEY_CHARACTERS], reason=str(error))
+            return False
+        self._producer.send(topic.name, key=key.encode(), value=value)
+        return True
 
     def _send(self, key: bytes, found: list[Sample]) -> None:
         for export in encode(self._resource, found, scope=SCOPE):

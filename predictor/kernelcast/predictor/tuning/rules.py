@@ -83,6 +83,7 @@ RULE_NAMES: Final = (
     *(rule.name for rule in DIAGNOSIS_RULES if rule.advice.kinds),
 )
 _SWITCHED_ON: Final = frozenset({"on", "true", "1", "yes"})
+_MAX_DIGITS: Final = 9
 
 
 def by_diagnosis(tunable: ReportedTunable, diagnoses: Iterable[Diagnosis]) -> Proposal | None:
@@ -123,7 +124,8 @@ def _number(text: str) -> float | None:
 
 
 def _whole(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() else None
+    # The texts come from programs, and `int` raises ValueError for one of more than 4,300 digits.
+    return int(text) if len(text) <= _MAX_DIGITS and text.isascii() and text.isdigit() else None
 
 
 def _better_block(tunable: ReportedTunable, size: int) -> str | None:

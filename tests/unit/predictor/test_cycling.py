@@ -1,0 +1,110 @@
+"""A cycle with a message or a finding that cannot be used still writes everything else."""
+
+from typing import Any, cast
+
+import pytest
+from prometheus_client import CollectorRegistry
+from tests.support.predictor.finding_candidates import START_NS, candidate
+from tests.support.predictor.finding_log import Sent, log
+from tests.unit.predictor.test_engine import Clock, engine, feed, kernel_and_variant
+
+from kernelcast.columnar import Sample
+from kernelcast.predictor.cycle.predictions import CycleReport
+from kernelcast.predictor.cycling import CycleLoop
+from kernelcast.predictor.measures import Measures
+from kernelcast.predictor.publish import ForecastPublisher
+from kernelcast.predictor.settings import PredictorSettings
+from kernelcast.predictor.topic_logs import TopicLogs
+from kernelcast.wire.catalogue import kernel
+from kernelcast.wire.cloudevents import decode_event
+from kernelcast.wire.events import Hint, hint_from
+from kernelcast.wire.identity import labels
+from kernelcast.wire.topics import FINDINGS, HINTS
+
+
+class Loop:
+    """A loop of cycles over an engine whose every cycle finds one candidate; collects what it would send."""
+
+    def __init__(self, settings: PredictorSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.clock, self.sent, self.registry = Clock(), Sent(), CollectorRegistry()
+        self.engine = engine(settings, self.clock)
+        found = CycleReport(time_ns=START_NS, watched=1, findings=[candidate()])
+        monkeypatch.setattr(self.engine, "run_cycle", lambda _accepted: found)
+        rest: Any = Quiet()
+        self.loop = CycleLoop(
+            settings,
+            self.engine,
+            ForecastPublisher(settings, self.sent, clock_ns=self.clock),
+            logs=TopicLogs(log(self.sent, CollectorRegistry()), rest, rest, rest, rest),
+            partitions=rest,
+            measures=Measures(self.registry),
+        )
+        for _ in range(2):
+            feed(self.engine, kernel_and_variant(self.clock))
+            self.clock.second += 1
+
+    def report(self, program: str, value: str, **more: str) -> None:
+        words = {"program": program, "tunable": "block", "kind": "block_size", "value": value, "allowed": "128,256"}
+        feed(self.engine, [Sample(kernel.TUNABLE_INFO, labels(**{**words, **more}), self.clock(), 1)])
+
+    def hints(self) -> list[Hint]:
+        return [hint_from(decode_event(value or b"")) for topic, _, value in self.sent.messages if topic == HINTS.name]
+
+    def findings(self) -> int:
+        return sum(topic == FINDINGS.name for topic, _, _ in self.sent.messages)
+
+
+class Quiet:
+    """Logs, states and partitions in which nothing happens."""
+
+    caught_up = True
+
+    def ready(self) -> tuple[bool, str]:
+        return True, ""
+
+    def write(self, _state: bytes = b"") -> int:
+        return 0
+
+
+@pytest.fixture
+def running(fast_settings: PredictorSettings, monkeypatch: pytest.MonkeyPatch) -> Loop:
+    return Loop(fast_settings, monkeypatch)
+
+
+@pytest.mark.parametrize("bad", [{"value": "9" * 5000}, {"value": "33", "allowed": f"{'1' * 5000},128"}])
+def test_a_number_with_thousands_of_digits_stops_neither_findings_nor_hints_of_other_programs(
+    running: Loop, bad: dict[str, str]
+) -> None:
+    """Python converts no text of more than 4,300 digits to an integer."""
+    running.report("train", "33")
+    running.report("foreign", **bad)
+    running.loop.run_cycle()
+    assert [one.program for one in running.hints()] == ["train"]
+    assert running.findings() == 1
+
+
+def test_a_hint_that_is_too_long_for_an_event_stops_neither_findings_nor_other_hints(running: Loop) -> None:
+    running.report("train", "33", kernel="x" * 50_000 + ";gemm")
+    running.report("train", "33", device_model="H100")
+    running.loop.run_cycle()
+    assert [one.device_model for one in running.hints()] == ["H100"]
+    assert running.findings() == 1
+    written = running.registry.get_sample_value(
+        "kernelcast_predictor_hints_total", {"rule": "block_size_not_warp_multiple"}
+    )
+    assert written == 1
+
+
+def test_a_step_of_a_cycle_that_fails_is_reported_after_the_others_are_done(
+    running: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_given: object, **_named: object) -> None:
+        raise RuntimeError("a defect")
+
+    running.report("train", "33")
+    monkeypatch.setattr(cast("Any", running.loop)._publisher, "forecasts", broken)
+    with pytest.raises(ExceptionGroup, match="cycle") as failed:
+        running.loop.run_cycle()
+    assert failed.group_contains(RuntimeError, match="a defect")
+    assert (len(running.hints()), running.findings()) == (1, 1)
+    assert running.loop.completed_at is None
