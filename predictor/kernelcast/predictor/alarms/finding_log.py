@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 
 from kernelcast.predictor.alarms.alarms import NO_DEPLOYS, Alarms
 from kernelcast.predictor.alarms.bars import LASTING_NS, precision, verdicts
-from kernelcast.predictor.alarms.grouping import NO_PROGRAMS, DevicePrograms
+from kernelcast.predictor.alarms.grouping import NO_PROGRAMS, DevicePrograms, Labels
 from kernelcast.predictor.alarms.settings import AlarmSettings
 from kernelcast.predictor.alarms.state import dump, load
 from kernelcast.runtime.instruments import counter, gauge
@@ -25,6 +25,7 @@ from kernelcast.runtime.kafka.clients import Sender
 from kernelcast.runtime.kafka.follow import TopicFollower
 from kernelcast.runtime.kafka.replay import ReplayConsumer
 from kernelcast.wire.catalogue import predictor as rows
+from kernelcast.wire.catalogue.forecast import SUBJECT_LABELS
 from kernelcast.wire.catalogue.meanings import Cause
 from kernelcast.wire.cloudevents import encode_event
 from kernelcast.wire.errors import EventError, WireError
@@ -34,6 +35,8 @@ from kernelcast.wire.topics import FINDINGS
 
 MARKS: Final = "marks"
 """Label `source` of the precision that people's marks show."""
+MAX_LABEL_BYTES: Final = 16 * 1024
+"""Labels of a finding whose labels are too long for an event; they come from other producers."""
 LASTING: Final = tuple(state for state in FindingState if state is not FindingState.OVER)
 """States of a finding that has not ended."""
 
@@ -203,10 +206,28 @@ class FindingLog:
 
     def _encode(self, finding: Finding, time_ns: int) -> bytes:
         try:
-            return encode_event(to_event(finding, source=self._source, time_ns=time_ns))
+            return self._event(finding, time_ns)
         except EventError:
-            # Too long: the finding itself matters more than its facts.
-            return encode_event(to_event(replace(finding, evidence=()), source=self._source, time_ns=time_ns))
+            # Too long: the finding itself matters more than its facts, and these more than foreign labels.
+            without_facts = replace(finding, evidence=())
+        try:
+            return self._event(without_facts, time_ns)
+        except EventError:
+            return self._event(replace(without_facts, labels=_shortened(finding.labels)), time_ns)
+
+    def _event(self, finding: Finding, time_ns: int) -> bytes:
+        return encode_event(to_event(finding, source=self._source, time_ns=time_ns))
+
+
+def _shortened(labels: Labels) -> Labels:
+    """The labels that fit into an event: those that name the series first, then the shortest."""
+    left, kept = MAX_LABEL_BYTES, []
+    for pair in sorted(labels, key=lambda pair: (pair[0] not in SUBJECT_LABELS, len(pair[0]) + len(pair[1]), pair)):
+        size = len(json.dumps(pair))
+        if size <= left:
+            left -= size
+            kept.append(pair)
+    return tuple(sorted(kept))
 
 
 def _was_paged(finding: Finding) -> bool:

@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 
+import pytest
 from prometheus_client import CollectorRegistry
 from tests.support.predictor.finding_candidates import START_NS, candidate
 from tests.support.predictor.finding_log import Message, Sent, log
@@ -59,6 +60,20 @@ def test_a_finding_too_long_for_an_event_is_written_without_its_facts() -> None:
     long = candidate(evidence=(FindingEvidence("m", labels=(("pod", "x" * 60_000),)),))
     log(sent, CollectorRegistry()).cycle([long], watched=1, time_ns=START_NS)
     assert sent.findings()[0].evidence == ()
+
+
+@pytest.mark.parametrize("long", [(("pod", "x" * 60_000),), tuple((f"label{number}", "") for number in range(5000))])
+def test_a_finding_whose_labels_are_too_long_loses_some_of_them_and_all_others_are_written(
+    long: tuple[tuple[str, str], ...],
+) -> None:
+    sent = Sent()
+    nodes = [f"r{number}-n1" for number in range(4)]
+    found = [candidate(node=node) for node in nodes]
+    found[1:3] = [replace(one, labels=(*one.labels, *long)) for one in found[1:3]]
+    log(sent, CollectorRegistry()).cycle(found, watched=10, time_ns=START_NS)
+    written = [dict(one.labels) for one in sent.findings()]
+    assert sorted(one["Hostname"] for one in written) == nodes
+    assert all(one["gpu"] == "0" for one in written)
 
 
 def test_marks_show_the_precision_which_is_absent_without_them() -> None:
