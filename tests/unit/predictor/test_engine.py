@@ -46,8 +46,8 @@ def feed(target: Engine, samples: list[Sample]) -> None:
     target.take(values, [PARTITION] * len(values), {PARTITION: 1})
 
 
-def kernel_and_variant(clock: Clock) -> list[Sample]:
-    own = {"Hostname": "n1", "UUID": "GPU-0", "gpu": "0", "program": "train", "kernel": "gemm#0badcafe"}
+def kernel_and_variant(clock: Clock, program: str = "train") -> list[Sample]:
+    own = {"Hostname": "n1", "UUID": "GPU-0", "gpu": "0", "program": program, "kernel": "gemm#0badcafe"}
     whole, totals = labels(**own, kernel_class="compute"), DurationTotals()
     one = labels(**own, kernel_class="compute", variant="v1")
     totals.observe(clock.second, 10)
@@ -95,6 +95,30 @@ def test_a_series_refused_at_the_limit_is_admitted_when_another_is_dropped(fast_
     assert target.expire() == 1
     feed(target, [temperature("1")])
     assert [subject.label("gpu") for subject, _ in target.windows.items()] == ["1"]
+
+
+def test_a_deploy_and_a_retuned_value_begin_regimes_although_the_cycle_that_took_them_failed(
+    fast_settings: PredictorSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    target = engine(fast_settings, clock)
+    place = {"Hostname": "n1", "UUID": "GPU-0", "gpu": "0"}
+
+    def broken(_rows: object) -> None:
+        raise MemoryError
+
+    for program, version, block in (("train", "v2", "32"), ("tuned", "v1", "64")):
+        before = {"code_version": "v1", "tunable": "block", "value": "32"}
+        for words in (before, {**before, "code_version": version, "value": block}):
+            feed(target, [Sample(kernel.TUNABLE_INFO, labels(program=program, **place, **words), clock(), 1)])
+            feed(target, kernel_and_variant(clock, program))
+            clock.second += 1
+    with monkeypatch.context() as failing:
+        failing.setattr(target.cycle.histories, "advance", broken)
+        with pytest.raises(MemoryError):
+            target.run_cycle()
+    assert target.run_cycle().regimes_begun == 2  # the variant of each program
+    assert target.run_cycle().regimes_begun == 0
 
 
 def test_programs_that_are_gone_are_forgotten_and_the_others_keep_their_numbers(

@@ -64,6 +64,7 @@ class Cycle:
         pool: Pool | None = None,
     ) -> None:
         self._pending: PredictorSettings | None = None
+        self._unused = ProgramChanges()
         self._windows = windows
         self._lock = lock
         self._timer = timer
@@ -98,11 +99,13 @@ class Cycle:
             now_seconds: This process's clock, the one that windows were written under.
             changes: Changes of programs since the last cycle; None for none.
         """
-        changes = changes or ProgramChanges()
+        self._unused = changes = (changes or ProgramChanges()).with_earlier(self._unused)
         start, report = self._timer(), CycleReport()
         self._apply_settings()
         rows, newest = self._live(now_seconds)
         self.histories.advance(rows)
+        # Before their use: a change that cannot be used must not end each later cycle.
+        self._unused = ProgramChanges()
         before = self.detection.regimes_begun
         self._program_regimes.begin(rows, newest, changes)
         self._claims.sync(rows)

@@ -5,7 +5,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -39,6 +39,11 @@ class ProgramChanges:
     runs: Mapping[RunKey, ProgramRun] = field(default_factory=dict)
     versions: Mapping[str, Sequence[str]] = field(default_factory=dict)
     accepted: Mapping[str, int] = field(default_factory=dict)
+
+    def with_earlier(self, earlier: "ProgramChanges") -> "ProgramChanges":
+        """Add the deploys and new values of an earlier cycle, which failed before it used them."""
+        redeployed = {**self.redeployed, **earlier.redeployed}
+        return replace(self, redeployed=redeployed, retuned={*self.retuned, *earlier.retuned})
 
 
 class TrialBlocks:
