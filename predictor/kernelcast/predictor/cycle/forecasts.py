@@ -2,7 +2,7 @@
 
 # `Publication` asks for the rows that are due, once per block; the arithmetic is in `predictor.forecasting`.
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,6 +24,8 @@ HOURS_FROM_BLOCKS: Final = 96
 """Leads beyond this number of blocks are forecast from hours, where there are enough."""
 DAY_HOURS: Final = 24
 """Season of the hours, used from three days of history on."""
+_SHORTEST: Final[Ints] = np.unique((2 * MIN_ERRORS + 1) * 1.1 ** np.arange(60) // 1).astype(np.int64)
+"""Least length of the series of each part of a batch: more parts cost more time, fewer make their panels longer."""
 MAX_KEPT: Final = 100_000
 """Rows whose newest forecast is kept; the one made longest ago is dropped first."""
 
@@ -83,8 +85,8 @@ class Forecasts:
 
     def make(self, rows: Ints, generations: Ints, block: int, horizons_seconds: tuple[float, ...]) -> None:
         """Forecast rows from the end of their newest block, the same for all; the most important rows first."""
-        bounds, off = self._bounds(rows, generations, block, horizons_seconds)
-        last = self._histories.blocks(rows, block)[0][:, -1]
+        values = self._histories.blocks(rows, block)[0]
+        bounds, surprises = self._bounds(values, rows, generations, block, horizons_seconds)
         for place, (row, generation) in enumerate(zip(rows.tolist(), generations.tolist(), strict=True)):
             before = self.get(row, generation)
             own = {
@@ -95,9 +97,9 @@ class Forecasts:
             nearest = own.get(self._block_seconds)
             self._kept.pop(row, None)
             quantiles = {horizon: _around_median(bounds[horizon][place]) for horizon in kept}
-            surprise = {horizon: float(off[horizon][place]) for horizon in kept}
+            surprise = {horizon: float(surprises[horizon][place]) for horizon in kept}
             self._kept[row] = SeriesForecast(
-                generation, block, kept, nearest, expected, quantiles, surprise, float(last[place])
+                generation, block, kept, nearest, expected, quantiles, surprise, float(values[place, -1])
             )
         while len(self._kept) > MAX_KEPT:
             del self._kept[next(iter(self._kept))]
@@ -107,61 +109,94 @@ class Forecasts:
         return found is None or found.block != block
 
     def _bounds(
-        self, rows: Ints, generations: Ints, block: int, horizons_seconds: tuple[float, ...]
+        self, values: Floats, rows: Ints, generations: Ints, block: int, horizons_seconds: tuple[float, ...]
     ) -> tuple[dict[float, Floats], dict[float, Floats]]:
         """Median and quantiles by horizon, each of shape (n, 1 + levels), and surprises, each of shape (n,)."""
-        values = _since_first(self._histories.blocks(rows, block)[0])
         wanted = {horizon: max(round(horizon / self._block_seconds), 1) for horizon in horizons_seconds}
         wanted[self._block_seconds] = 1
         distant = {horizon: lead for horizon, lead in wanted.items() if lead > HOURS_FROM_BLOCKS}
-        near = {horizon: lead for horizon, lead in wanted.items() if horizon not in distant}
-        found: dict[float, Floats] = {}
-        off = {horizon: np.full(len(rows), np.nan) for horizon in wanted}
+        bounds = {horizon: np.full((len(rows), 1 + len(LEVELS)), np.nan) for horizon in wanted}
+        surprises = {horizon: np.full(len(rows), np.nan) for horizon in wanted}
+        from_hours = np.zeros(len(rows), np.bool_)
         if distant:
-            hours = _since_first(self._histories.hours(rows, block))
-            width = self._histories.hour_blocks
+            hours, width = self._histories.hours(rows, block), self._histories.hour_blocks
             leads = {horizon: max(round(lead / width), 1) for horizon, lead in distant.items()}
-            enough = max(leads.values()) + 2 * MIN_ERRORS <= hours.shape[1]
-            season = (DAY_HOURS,) if hours.shape[1] >= 3 * DAY_HOURS else ()
-            found = self._forecast(hours, leads, season, off) if enough else {}
-            near |= {} if enough else distant
-        if self._deep is None:
-            return found | self._forecast(values, near, (), off), off
-        models = self._deep.panel(rows, generations, values, BLOCKS, (block, block))
-        found |= self._forecast(values, near, (), off, models)
-        self._deep.note_use(rows, models)
-        return found, off
+            from_hours = _lengths(hours) >= max(leads.values()) + 2 * MIN_ERRORS
+            for part in _parts(hours, from_hours):
+                _forecast(part, leads, bounds, surprises, seasonal=part.shortest >= 3 * DAY_HOURS)
+        models = self._deep.panel(rows, generations, values, BLOCKS, (block, block)) if self._deep is not None else None
+        near = {horizon: lead for horizon, lead in wanted.items() if horizon not in distant}
+        for chosen, leads in ((from_hours, near), (~from_hours, wanted)):
+            for part in _parts(values, chosen):
+                _forecast(part, leads, bounds, surprises, models)
+        if self._deep is not None and models is not None:
+            self._deep.note_use(rows, models)
+        return bounds, surprises
 
-    def _forecast(
-        self,
-        values: Floats,
-        leads: Mapping[float, int],
-        seasons: tuple[int, ...],
-        off: dict[float, Floats],
-        models: FittedPanel | None = None,
-    ) -> dict[float, Floats]:
-        """Bounds by horizon; beyond the leads of which a series knows errors, those of a nearer lead grow with time.
 
-        The surprises of the leads that are known are added to `off`.
-        """
-        if values.shape[1] <= 2 * MIN_ERRORS:
-            return {}
-        nearer = max((values.shape[1] - 2 * MIN_ERRORS) // 2, 1)
-        panel = Panel(without_spikes(values), 0, 1, np.zeros(len(values), np.int64))
-        possible = {lead for lead in leads.values() if lead + MIN_ERRORS < values.shape[1]}
-        distinct = sorted({*possible, nearer})
-        center, quantiles, due = forecast_leads(panel, distinct, LEVELS, seasons, models)
-        bounds = np.stack([center, *quantiles], axis=2)
-        known = bounds[:, distinct.index(nearer)]
-        found: dict[float, Floats] = {}
-        for horizon, lead in leads.items():
-            grown = _grown(known, lead / nearer)
-            own = bounds[:, distinct.index(lead)] if lead in possible else grown
-            if lead in possible:
-                off[horizon] = surprise_of(panel.values[:, -1], due[:, :, distinct.index(lead)].T)
-            complete: Bools = np.isfinite(own.sum(axis=1))
-            found[horizon] = np.where(complete[:, None], own, grown)
-        return found
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Series of about one length, so that what is forecast beside a series changes nothing.
+
+    Attributes:
+        places: Shape (n,), in the batch.
+        shortest: Least length of a series of this part, whether or not this batch has one.
+        values: Shape (n, t), with the first value of the longest series that this part may have.
+    """
+
+    places: Ints
+    shortest: int
+    values: Floats
+
+
+def _parts(values: Floats, chosen: Bools) -> Iterator[_Part]:
+    """Divide the chosen series by their length, from the first value; those that are too short are left out."""
+    width, lengths = values.shape[1], _lengths(values)
+    bounds = np.append(_SHORTEST[width > _SHORTEST], [width, width + 1])
+    numbers = np.where(chosen & (lengths > 2 * MIN_ERRORS), np.searchsorted(bounds, lengths, side="right"), 0)
+    for number in np.unique(numbers[numbers > 0]).tolist():
+        places = np.flatnonzero(numbers == number)
+        shortest, longest = int(bounds[number - 1]), int(bounds[number]) - 1
+        yield _Part(places, shortest, values[places, width - longest :])
+
+
+def _lengths(values: Floats) -> Ints:
+    """Intervals from the first value of each series to the end, shape (n,); 0 without a value."""
+    known = np.isfinite(values)
+    return np.where(known.any(axis=1), values.shape[1] - np.argmax(known, axis=1), 0)
+
+
+def _forecast(
+    part: _Part,
+    leads: Mapping[float, int],
+    bounds: Mapping[float, Floats],
+    surprises: Mapping[float, Floats],
+    models: FittedPanel | None = None,
+    *,
+    seasonal: bool = False,
+) -> None:
+    """Fill in bounds and surprises by horizon; beyond the leads of known errors, bounds of a nearer lead are widened.
+
+    They grow in proportion to the lead. There is no surprise of such leads.
+    """
+    length = part.values.shape[1]
+    nearer = max((part.shortest - 2 * MIN_ERRORS) // 2, 1)
+    panel = Panel(without_spikes(part.values), 0, 1, np.zeros(len(part.values), np.int64))
+    possible = {lead for lead in leads.values() if lead + MIN_ERRORS < length}
+    distinct = sorted({*possible, nearer})
+    fitted = models.part(part.places, length) if models is not None else None
+    center, quantiles, due = forecast_leads(panel, distinct, LEVELS, (DAY_HOURS,) if seasonal else (), fitted)
+    if models is not None and fitted is not None:
+        models.used[part.places] = fitted.used
+    made = np.stack([center, *quantiles], axis=2)
+    known = made[:, distinct.index(nearer)]
+    for horizon, lead in leads.items():
+        grown = _grown(known, lead / nearer)
+        own = made[:, distinct.index(lead)] if lead in possible else grown
+        if lead in possible:
+            surprises[horizon][part.places] = surprise_of(panel.values[:, -1], due[:, :, distinct.index(lead)].T)
+        complete: Bools = np.isfinite(own.sum(axis=1))
+        bounds[horizon][part.places] = np.where(complete[:, None], own, grown)
 
 
 def _grown(bounds: Floats, ratio: float) -> Floats:
@@ -171,13 +206,6 @@ def _grown(bounds: Floats, ratio: float) -> Floats:
     center = bounds[:, :1]
     limits = np.maximum(center + ratio * (bounds[:, 1:] - center), np.where(bounds[:, 1:] >= 0, 0.0, -np.inf))
     return np.column_stack([center, limits])
-
-
-def _since_first(values: Floats) -> Floats:
-    """The panel without the columns before the first value of its oldest series."""
-    known = np.isfinite(values).any(axis=0)
-    first = int(np.argmax(known)) if known.any() else values.shape[1] - 1
-    return values[:, first:]
 
 
 def _finite(values: Floats) -> Bounds | None:

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, TypeAlias
 
 import numpy as np
 
-from kernelcast.predictor.arrays import Floats
+from kernelcast.predictor.arrays import Floats, Ints
 from kernelcast.predictor.forecasting.deep.models import LinearModel
 from kernelcast.predictor.forecasting.deep.schedule import DELAY, OLDEST_USED, FitSchedule
 from kernelcast.predictor.forecasting.rolling import forward_filled, rolling_median
@@ -61,7 +62,7 @@ class FittedPanel:
     """
 
     def __init__(self, values: Floats, last: int, fits: Sequence[Fits], schedule: FitSchedule) -> None:
-        """Filter the series.
+        """Keep the series, which are filtered when they are forecast.
 
         Args:
             values: Shape (n, t), NaN for gaps.
@@ -71,18 +72,33 @@ class FittedPanel:
         """
         self.rows, self._length = values.shape
         self.used = np.zeros(self.rows, np.bool_)
-        self._schedule = schedule
+        self._values, self._last, self._fits, self._schedule = values, last, fits, schedule
         self._first = last - self._length + 1
-        fitted = np.array([row for row, each in enumerate(fits) if each], np.int64)
-        series = winsorised(forward_filled(values[fitted]))
-        self._segments = [
-            segment for place, row in enumerate(fitted.tolist()) for segment in self._cut(row, series[place], fits[row])
-        ]
+
+    def part(self, rows: Ints, length: int) -> "FittedPanel":
+        """The panel of some series, with their newest intervals alone.
+
+        Args:
+            rows: Shape (m,), of this panel.
+            length: Number of intervals.
+        """
+        fits = [self._fits[row] for row in rows.tolist()]
+        return FittedPanel(self._values[rows, self._length - length :], self._last, fits, self._schedule)
 
     @property
     def names(self) -> list[str]:
         """Names of the models that any series has."""
         return list(dict.fromkeys(segment.model.name for segment in self._segments))
+
+    @cached_property
+    def _segments(self) -> list[_Segment]:
+        fitted = np.array([row for row, each in enumerate(self._fits) if each], np.int64)
+        series = winsorised(forward_filled(self._values[fitted]))
+        return [
+            segment
+            for place, row in enumerate(fitted.tolist())
+            for segment in self._cut(row, series[place], self._fits[row])
+        ]
 
     def forecasts(self, lead: int, rows: slice) -> dict[str, Floats]:
         """Forecasts by name of the model, each of shape (rows, t), NaN where no fit is in use."""
