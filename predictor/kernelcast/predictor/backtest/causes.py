@@ -81,6 +81,8 @@ class _Sources:
         values: By Prometheus name, shape (n, t), the metric's own included.
         programs: Shape (n, t), programs on the GPU; None where they are not known.
         siblings: Shape (n, k, t), other kernels on the GPU; None where there are none.
+        process: Shape (n, t), number of the process.
+        version: Shape (n, t), number of the version.
         limits: Shape (n,).
     """
 
@@ -90,11 +92,14 @@ class _Sources:
     values: Mapping[str, Floats]
     programs: Floats | None
     siblings: Floats | None
+    process: Ints
+    version: Ints
     limits: Floats
 
     @classmethod
     def of(cls, batch: SeriesBatch, options: BreachOptions) -> "_Sources":
         companions, judged = options.companions, metric_of(options.meaning)
+        process, version = companions.runs(batch)
         return cls(
             batch.interval_seconds,
             options.meaning,
@@ -102,6 +107,8 @@ class _Sources:
             {**companions.metrics(batch), judged: batch.panel.values},
             companions.programs(batch),
             companions.siblings(batch, judged),
+            process,
+            np.maximum(version, 0),
             options.limits(batch),
         )
 
@@ -111,6 +118,8 @@ class _Sources:
         around = Around(
             programs=None if self.programs is None else self._windows(self.programs, rows, ends),
             siblings=None if self.siblings is None else self._windows(self.siblings, rows, ends),
+            process=self._numbers(self.process, rows, ends),
+            version=self._numbers(self.version, rows, ends),
             limits={self.judged: limits} if np.isfinite(limits).any() else {},
             beyond=np.ones(len(rows)),
         )
@@ -121,12 +130,22 @@ class _Sources:
 
     def _windows(self, values: Floats, rows: Ints, ends: Ints) -> Floats:
         """The day up to each moment, shape (pairs, …, w); NaN before the first interval."""
-        width = max(round(WINDOW_SECONDS / self.interval_seconds), 1)
-        places = ends[:, None] - np.arange(width - 1, -1, -1)
+        places = self._places(ends)
         found = np.moveaxis(values, -1, 1)[rows[:, None], np.maximum(places, 0)]
         found[places < 0] = np.nan
         windows: Floats = np.moveaxis(found, 1, -1)
         return windows
+
+    def _numbers(self, numbers: Ints, rows: Ints, ends: Ints) -> Ints:
+        """The day up to each moment, shape (pairs, w); the first number before the first interval."""
+        found: Ints = numbers[rows[:, None], np.maximum(self._places(ends), 0)]
+        return found
+
+    def _places(self, ends: Ints) -> Ints:
+        """Intervals of the day up to each moment, shape (pairs, w); negative before the first interval."""
+        width = max(round(WINDOW_SECONDS / self.interval_seconds), 1)
+        places: Ints = ends[:, None] - np.arange(width - 1, -1, -1)
+        return places
 
 
 def metric_of(meaning: Meaning) -> str:

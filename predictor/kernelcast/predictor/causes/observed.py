@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from kernelcast.predictor.arrays import Floats, Ints
+from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.passage.series import BLOCK_SECONDS, condense
 from kernelcast.predictor.screening.blocks import row_medians
 from kernelcast.wire.catalogue.model import Metric
@@ -23,13 +23,14 @@ class Around:
     Attributes:
         node: Shape (n,), number of each GPU's node.
         programs: Shape (n, t), programs on the GPU.
-        siblings: Shape (n, k, t), durations of other kernels on the same GPU; NaN where there are fewer.
-        group: Shape (n,), rows of one group are peers: GPUs of one model, in one program, with one kernel.
+        siblings: Shape (n, k, t), durations of other kernels on the same GPU; NaN for former versions and missing ones.
+        group: Shape (n,), rows of one group are peers: GPUs of one model, in one program, with one kernel. Live, the
+            comparison of workers finds stragglers instead.
         fleet: Shape (n,), usual duration on other nodes; NaN for none.
         clock: Shape (n,), usual SM clock of the GPU under load; NaN where it is not known.
         fleet_clock: Shape (n,), usual SM clock of the GPUs of other nodes under load; NaN where it is not known.
         process: Shape (n, t), how often the process has been replaced.
-        version: Shape (n, t), number of the code or driver version.
+        version: Shape (n, t), number of the code or driver version; live, of the regime.
         baseline: Shape (n,), usual duration, learnt elsewhere; NaN where it is not.
         limits: Limit of a metric, shape (n,), by Prometheus name, where a person set it.
         beyond: Shape (n,), 1 where the judged series is at or beyond its limit.
@@ -124,6 +125,17 @@ def changed_at(numbers: Ints) -> Ints:
     at = numbers.shape[1] - 1 - np.argmax(change[:, ::-1], axis=1)
     found: Ints = np.where(change.any(axis=1), at, 0).astype(np.int64)
     return found
+
+
+def before_version(numbers: Ints, opening: int) -> Bools:
+    """Intervals before the present version of each row, and the first ones of it, shape (n, t).
+
+    Args:
+        numbers: Shape (n, t), number of the version.
+        opening: Number of first intervals, which are not its usual speed; none are left out where it never changed.
+    """
+    at = changed_at(numbers)[:, None]
+    return np.arange(numbers.shape[1]) < at + np.where(at > 0, opening, 0)
 
 
 def usual_low(values: Floats) -> Floats:

@@ -9,7 +9,7 @@ import numpy as np
 from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.causes.device_features import LEAST_BLOCKS, certainty_of, trend_of
 from kernelcast.predictor.causes.find import FeatureColumn
-from kernelcast.predictor.causes.observed import HOUR_SECONDS, Observed, changed_at, last, usual_low
+from kernelcast.predictor.causes.observed import HOUR_SECONDS, Observed, before_version, changed_at, last, usual_low
 from kernelcast.predictor.passage.baseline import OPENING_BLOCKS
 from kernelcast.predictor.passage.series import BLOCK_SECONDS
 from kernelcast.predictor.peers.compare import others_known, others_median
@@ -130,9 +130,8 @@ def _usual(seen: Observed, values: Floats, kernels: int = 1) -> Floats:
     width = seen.intervals(BLOCK_SECONDS)
     past = values[:, :-width]
     if seen.around.version is not None:
-        at = np.repeat(changed_at(seen.around.version), kernels)[:, None]
-        opening = np.where(at > 0, seen.intervals(OPENING_SECONDS), 0)
-        past = np.where(np.arange(past.shape[1]) >= at + opening, past, np.nan)
+        former = before_version(seen.around.version, seen.intervals(OPENING_SECONDS))[:, :-width]
+        past = np.where(np.repeat(former, kernels, axis=0), np.nan, past)
     usual = usual_low(past) if past.shape[1] else np.full(len(values), np.nan)
     usual[np.isfinite(past).sum(axis=1) < seen.intervals(_LEAST_SECONDS)] = np.nan
     return usual

@@ -16,7 +16,7 @@ from kernelcast.predictor.backtest.table import read
 from kernelcast.wire.catalogue.meanings import MEANINGS, OTHER
 
 START = 1_700_000_000
-LENGTH, SLOW_FROM = 900, 700
+LENGTH, DEPLOYED_FROM, SLOW_FROM = 900, 300, 700
 KERNEL = "cuda_kernel_duration_seconds"
 CLOCK, REASONS, LOAD = "DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "DCGM_FI_DEV_GPU_UTIL"
 
@@ -83,6 +83,19 @@ def test_a_slow_kernel_has_the_cause_that_its_gpu_shows(tmp_path: Path, companio
 
     assert len(found) > 150
     assert set(found) == {cause}
+
+
+DEPLOYED: Series = {
+    **BUSY,
+    (KERNEL, "train,norm"): np.where(np.arange(LENGTH) < DEPLOYED_FROM, 2e-3, 2.7e-3),
+    (KERNEL, "other,gemm"): step(3e-3, 3e-3, seed=3),
+}
+VERSIONS: Series = {("code_version", "train,"): np.where(np.arange(LENGTH) < DEPLOYED_FROM, 1.0, 2.0)}
+
+
+def test_a_neighbour_that_is_slower_since_a_deploy_shows_no_contention(tmp_path: Path) -> None:
+    assert set(causes(tmp_path, DEPLOYED)) == {"contention"}
+    assert set(causes(tmp_path, {**DEPLOYED, **VERSIONS})) == {"kernel_slowdown"}
 
 
 def test_without_companions_the_cause_is_that_of_the_metric(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Causes of the live predictor's findings: messages of a small fleet in, findings with evidence out, in event time."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -24,9 +24,10 @@ PARTITION: Partition = ("kernelcast.device", 0)
 HOUR = 3600
 STEP_SECONDS, CYCLE_SECONDS, LENGTH_SECONDS = 30, 150, 10_800
 FAULT_SECONDS = 2 * HOUR
+DEPLOYED_SECONDS = HOUR
 POWER_BRAKE = 0x80
 KERNELS = ("gemm#1", "norm#2", "relu#3")
-HOSTS = ("brake", "shared", "xid", "memory", "lost", "deploy", "upgraded", "healthy")
+HOSTS = ("brake", "shared", "settled", "xid", "memory", "lost", "deploy", "upgraded", "healthy")
 GPUS = {"lost": ("0", "1"), "healthy": ("0", "1")}
 SILENT_SECONDS = 30 * 60
 REBOOT_SECONDS = 10 * 60
@@ -45,12 +46,19 @@ class Gpu:
     double_bit_errors: int = 2
     programs: tuple[str, ...] = ("train",)
     version: str = "v1"
+    slow_kernel: float = 1.0
+    """Ratio of the first kernel of the first program besides that of all."""
 
 
 def gpu_of(host: str, second: int) -> Gpu:
     if host == "healthy":
         # The driver keeps the number of an XID of long ago.
         return Gpu(xid=79)
+    if host == "settled":
+        # Slower since a deploy of both programs; later one kernel of one program becomes slow by itself.
+        slow = 1.5 if second >= FAULT_SECONDS else 1.0
+        new = Gpu(ratio=1.3, version="v2", slow_kernel=slow)
+        return replace(new if second >= DEPLOYED_SECONDS else Gpu(), programs=("train", "serve"))
     if second < FAULT_SECONDS:
         return Gpu()
     faults = {
@@ -72,7 +80,7 @@ class Fleet:
         self.rng = np.random.default_rng(5)
         self.engine = Engine(PredictorSettings(client_id="test"), clock_ns=lambda: self.now_ns)
         self.totals: dict[tuple[str, str, str], DurationTotals] = {}
-        self.alarms = Alarms(AlarmSettings())
+        self.alarms = Alarms(AlarmSettings(pages_per_day=20))
         self.candidates: list[tuple[int, Finding]] = []
         self.findings: list[Finding] = []
         self.programs: Mapping[tuple[str, str, str], str] = {}
@@ -128,7 +136,8 @@ class Fleet:
                 yield from self.versions(own, restarted=since_fault == REBOOT_SECONDS)
                 continue
             words = {"tunable": "block", "value": "64", "allowed": "64,128", "code_version": state.version}
-            yield Sample(kernel.TUNABLE_INFO, labels(**own, program=f"{host}-train", **words), self.now_ns, 1)
+            for program in state.programs:
+                yield Sample(kernel.TUNABLE_INFO, labels(**own, program=f"{host}-{program}", **words), self.now_ns, 1)
 
     def versions(self, own: dict[str, str], *, restarted: bool) -> Iterator[Sample]:
         running = OLD if self.second < FAULT_SECONDS else NEW
@@ -143,7 +152,8 @@ class Fleet:
         start_ns = (START_SECONDS + rebooted * (FAULT_SECONDS + REBOOT_SECONDS - STEP_SECONDS)) * SECOND_NS
         for name in KERNELS:
             totals = self.totals.setdefault((gpu, program, f"{name} {start_ns}"), DurationTotals())
-            totals.observe(round(1e6 * state.ratio * (1 + self.rng.normal(0, 0.02))), 10)
+            slow = state.slow_kernel if (name, program) == (KERNELS[0], state.programs[0]) else 1.0
+            totals.observe(round(1e6 * state.ratio * slow * (1 + self.rng.normal(0, 0.02))), 10)
             words = labels(**own, program=f"{host}-{program}", kernel=name, kernel_class="compute")
             yield Sample(kernel.DURATION, words, self.now_ns, totals.copy(), start_ns)
 
@@ -172,7 +182,7 @@ def test_kernels_slowed_by_a_power_brake_have_that_cause_with_evidence(fleet: Fl
 def test_the_program_of_a_gpu_is_known_unless_several_run_there(fleet: Fleet) -> None:
     assert fleet.programs["brake", "brake-0", ""] == "brake-train"
     assert ("shared", "shared-0", "") not in fleet.programs
-    assert {host for host, _, _ in fleet.programs} == set(HOSTS) - {"shared"}
+    assert {host for host, _, _ in fleet.programs} == set(HOSTS) - {"shared", "settled"}
 
 
 def test_a_braked_gpu_is_observed_without_any_limit(fleet: Fleet) -> None:
@@ -185,6 +195,11 @@ def test_two_programs_on_one_gpu_contend(fleet: Fleet) -> None:
     found = [one for _, one in fleet.of("shared")]
     assert {one.cause for one in found} == {Cause.CONTENTION}
     assert all(len(one.evidence) > 1 for one in found)
+
+
+def test_a_kernel_that_is_slow_alone_is_no_contention_where_all_kernels_are_slower_since_a_deploy(fleet: Fleet) -> None:
+    slow = [one for second, one in fleet.of("settled") if second > FAULT_SECONDS and one.cause is not Cause.DEPLOY]
+    assert {(one.cause, dict(one.labels)["kernel"]) for one in slow} == {(Cause.KERNEL_SLOWDOWN, KERNELS[0])}
 
 
 def test_an_xid_79_is_an_observed_page_within_one_cycle(fleet: Fleet) -> None:
@@ -235,6 +250,7 @@ def test_a_healthy_gpu_has_no_finding(fleet: Fleet) -> None:
     assert {one.cause for one in fleet.findings if one.severity is Severity.PAGE} == {
         Cause.POWER_BRAKE,
         Cause.CONTENTION,
+        Cause.KERNEL_SLOWDOWN,
         Cause.XID,
         Cause.MEMORY_ERRORS,
         Cause.TELEMETRY_LOST,

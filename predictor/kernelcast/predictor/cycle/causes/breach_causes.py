@@ -12,9 +12,10 @@ import numpy as np
 from kernelcast.predictor.arrays import Floats, Ints
 from kernelcast.predictor.causes.features import features
 from kernelcast.predictor.causes.find import FeatureColumn, FeatureRows, Found, FoundCause, find
-from kernelcast.predictor.causes.observed import Around, Observed
+from kernelcast.predictor.causes.observed import Around, Observed, before_version
 from kernelcast.predictor.cycle.causes.device_panels import DAY_BLOCKS, DevicePanels, DeviceRows, Labels
 from kernelcast.predictor.cycle.memory import DetectorMemory
+from kernelcast.predictor.passage.baseline import OPENING_BLOCKS
 from kernelcast.predictor.passage.series import BLOCK_SECONDS
 from kernelcast.predictor.series.subjects import DURATION
 from kernelcast.wire.catalogue.cause_rules import RULES, Excuse
@@ -127,11 +128,13 @@ class BreachCauses:
         block = int(newest.max(initial=0)) // self._source.histories.block_intervals - 1
         kernels = live[attributes.kernel[live]]
         process = self._source.histories.processes(rows, block)[:, -DAY_BLOCKS:]
+        regime = self._source.regimes.expand(rows, block, process.shape[1])
         labels, end_ns = self._labels(rows), ((newest + 1) * self._source.windows.interval_ns).tolist()
         around = Around(
             programs=self._programs(kernels, devices)[:, None],
             siblings=self._siblings(rows, kernels, block),
-            process=process + self._source.regimes.expand(rows, block, process.shape[1]),
+            process=process + regime,
+            version=regime,
             baseline=self._memory.baseline[rows],
         )
         if fleet is not None:
@@ -161,7 +164,7 @@ class BreachCauses:
         return found
 
     def _siblings(self, rows: Ints, kernels: Ints, block: int) -> Floats | None:
-        """Durations of other kernels on the GPU of each row, shape (n, k, t)."""
+        """Durations of other kernels on the GPU of each row, shape (n, k, t); NaN before each one's present version."""
         number = self._source.attributes.device
         by_device: dict[int, list[int]] = {}
         wanted = np.unique(number[rows])
@@ -177,8 +180,12 @@ class BreachCauses:
             chosen_rows = each[::step][:width]
             chosen[place, : len(chosen_rows)] = chosen_rows
         distinct, where = np.unique(chosen, return_inverse=True)
-        values = self._durations(np.maximum(distinct, 0), block)
+        distinct_rows = np.maximum(distinct, 0)
+        values = self._durations(distinct_rows, block)
         values[distinct < 0] = np.nan
+        # Each has a version of its own: with the values of a former one it would count as slower than usual.
+        regime = self._source.regimes.expand(distinct_rows, block, values.shape[1])
+        values[before_version(regime, OPENING_BLOCKS)] = np.nan
         found: Floats = values[where.reshape(chosen.shape)]
         return found
 
