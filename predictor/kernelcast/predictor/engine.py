@@ -55,7 +55,7 @@ class Engine:
         policy: The site's policy for trials.
         cycle: Runs the cycles.
         offsets: By partition, the next message to be read.
-        ignored: Points that no window takes.
+        ignored: Points that nothing takes: foreign ones, and those beyond a limit of memory.
     """
 
     def __init__(
@@ -93,8 +93,8 @@ class Engine:
 
     @property
     def ignored(self) -> int:
-        """Points that no window takes, so far."""
-        return self._intake.ignored
+        """Points that nothing takes, so far."""
+        return self._intake.ignored + self.tunables.dropped
 
     def take(self, values: Sequence[bytes], partitions: Sequence[Partition], offsets: dict[Partition, int]) -> Decoded:
         """Decode messages and write their points into the windows; called by the thread that reads Kafka.

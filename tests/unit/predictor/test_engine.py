@@ -19,6 +19,7 @@ from kernelcast.predictor.series.saved.reader import StateReader
 from kernelcast.predictor.series.subjects import DURATION, VARIANT
 from kernelcast.predictor.series.windows import Windows
 from kernelcast.predictor.settings import PredictorSettings
+from kernelcast.predictor.tuning import tunables
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.catalogue.devices import device
 from kernelcast.wire.errors import KernelcastError
@@ -95,6 +96,17 @@ def test_a_series_refused_at_the_limit_is_admitted_when_another_is_dropped(fast_
     assert target.expire() == 1
     feed(target, [temperature("1")])
     assert [subject.label("gpu") for subject, _ in target.windows.items()] == ["1"]
+
+
+def test_a_report_of_a_tunable_beyond_the_limit_is_an_ignored_point(
+    fast_settings: PredictorSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tunables, "MAX_TUNABLES", 2)
+    clock = Clock()
+    target = engine(fast_settings, clock)
+    names = [labels(program="train", tunable=f"t{number}", value="1") for number in range(3)]
+    feed(target, [Sample(kernel.TUNABLE_INFO, one, clock(), 1) for one in names])
+    assert (len(target.tunables), target.ignored) == (2, 1)
 
 
 def test_a_deploy_and_a_retuned_value_begin_regimes_although_the_cycle_that_took_them_failed(

@@ -7,6 +7,8 @@ from tests.support.predictor.tunables import BUSY, NOW_NS, SECOND_NS, tunable
 
 from kernelcast.predictor.cycle.samples import open_hints
 from kernelcast.predictor.settings import HintSettings
+from kernelcast.predictor.tuning import runs as runs_module
+from kernelcast.predictor.tuning import tunables as tunables_module
 from kernelcast.predictor.tuning.hints import HintBook, HintState, Withheld
 from kernelcast.predictor.tuning.rules import block_size_not_warp_multiple, block_size_small
 from kernelcast.predictor.tuning.runs import RunKey, changes
@@ -238,6 +240,28 @@ def observe(tunables: TunableReports, version: str, *, minute: float) -> None:
     words = {"program": "train", "tunable": "block", "value": "33", "code_version": version, "allowed": "33,128"}
     now_ns = NOW_NS + round(minute * 60 * SECOND_NS)
     tunables.observe(tuple(sorted(words.items())), time_ns=now_ns, owner=0, now_ns=now_ns)
+
+
+def test_reports_beyond_the_limits_of_memory_are_counted_and_leave_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tunables_module, "MAX_TUNABLES", 5)
+    monkeypatch.setattr(runs_module, "MAX_RUN_TUNABLES", 4)
+    monkeypatch.setattr(runs_module, "MAX_RUNS", 2)
+    monkeypatch.setattr(runs_module, "MAX_VALUES", 3)
+    tunables = TunableReports()
+    for number in range(8):
+        words = {"program": "train", "tunable": f"t{number}", "value": str(number)}
+        tunables.observe(tuple(sorted(words.items())), time_ns=NOW_NS + number, owner=0, now_ns=NOW_NS + number)
+    (run,) = tunables.runs.all().values()
+    assert (len(tunables), len(run.values)) == (5, 4)
+    assert tunables.dropped == 4  # the fifth name of the program, and three names beyond all
+    for host in ("n1", "n2"):
+        observe_versions(tunables, Versions("v1"), host=host, minute=1)
+    assert len(tunables.runs.all()) == 2
+    assert tunables.dropped == 5
+    for number in range(9):
+        words = {"program": "train", "tunable": "t0", "value": f"v{number}"}
+        tunables.observe(tuple(words.items()), time_ns=2 * NOW_NS + number, owner=0, now_ns=NOW_NS + number)
+    assert list(tunables._values["train", "t0", ""]) == ["v6", "v7", "v8"]
 
 
 def test_a_rollout_with_two_versions_side_by_side_is_one_deploy() -> None:

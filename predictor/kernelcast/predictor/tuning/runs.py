@@ -11,6 +11,10 @@ from kernelcast.wire.identity import Versions
 
 MAX_RUNS: Final = 50_000
 """Programs on GPUs that are followed; further ones are counted as refused, so that memory stays bounded."""
+MAX_RUN_TUNABLES: Final = 1_000
+"""Tunables of one program on one GPU; further ones are refused."""
+MAX_VALUES: Final = 100
+"""Values of one tunable, or versions, that count as in use at a time; the one reported longest ago is forgotten."""
 VERSION_SILENT_NS: Final = 300 * 1_000_000_000
 """A value that returns after this silence is a change; within it, old and new run side by side (a rollout)."""
 CODE: Final = "code"
@@ -22,7 +26,7 @@ RunKey = tuple[str, DeviceKey]
 
 @dataclass(slots=True)
 class ProgramRun:
-    """One program on one GPU, as it was last reported; replaced, never changed, once others can see it.
+    """One program on one GPU, as it was last reported. Its times change; all else is replaced, as others read it.
 
     Attributes:
         versions: Versions that it runs on.
@@ -48,7 +52,7 @@ class ProgramRuns:
     """All programs by GPU; bounded.
 
     Attributes:
-        refused: Reports of further programs on further GPUs.
+        refused: Reports of further programs on further GPUs, and of further tunables.
     """
 
     def __init__(self) -> None:
@@ -70,6 +74,9 @@ class ProgramRuns:
         # Another version may have other tunables.
         kept = before.values if before.code_version == version else {}
         versions = replace(before.versions, code=version)
+        if name not in kept and len(kept) >= MAX_RUN_TUNABLES:
+            self.refused += 1
+            return
         self._runs[_key(labels)] = ProgramRun(versions, model, {**kept, name: own}, now_ns, time_ns)
 
     def observe_versions(self, labels: Mapping[str, str], *, time_ns: int, now_ns: int) -> None:
@@ -142,6 +149,8 @@ def record(reported_ns: dict[str, int], value: str, now_ns: int) -> str | None:
         del reported_ns[old]
     replaces = bool(known) and value not in reported_ns and set(known) != {value}
     reported_ns[value] = now_ns
+    if len(reported_ns) > MAX_VALUES:
+        del reported_ns[min(reported_ns, key=lambda old: reported_ns[old])]
     others = [old for old in known if old != value]
     return max(others, key=lambda old: known[old]) if replaces else None
 

@@ -67,7 +67,7 @@ class TunableReports:
 
     Attributes:
         retuned: Program and kernels of tunables that have come to have another value since the last `take_retuned`.
-        refused: Tunables beyond the limit.
+        refused: Reports of tunables beyond the limit.
         runs: Versions and tunables by program and GPU.
     """
 
@@ -83,10 +83,14 @@ class TunableReports:
     def __len__(self) -> int:
         return len(self._latest)
 
+    @property
+    def dropped(self) -> int:
+        """Reports of tunables and of programs beyond the limits."""
+        return self.refused + self.runs.refused
+
     def observe(self, attributes: Attributes, *, time_ns: int, owner: int, now_ns: int) -> None:
         """Take a point of `kernelcast.tunable.info`."""
         labels = dict(attributes)
-        self.runs.observe(labels, time_ns=time_ns, now_ns=now_ns)
         tunable = ReportedTunable(
             program=labels.get("program", ""),
             name=labels.get("tunable", ""),
@@ -105,7 +109,9 @@ class TunableReports:
         before = self._latest.get(tunable.key)
         if before is None and len(self._latest) >= MAX_TUNABLES:
             self.refused += 1
+            self.runs.observe_versions(labels, time_ns=time_ns, now_ns=now_ns)
             return
+        self.runs.observe(labels, time_ns=time_ns, now_ns=now_ns)
         if before is not None and before.time_ns > time_ns:
             return
         self._latest[tunable.key] = tunable
