@@ -136,7 +136,7 @@ class Forecasts:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Series of about one length, so that what is forecast beside a series changes nothing.
+    """Series of about one length, so that a forecast does not depend on the series beside it.
 
     Attributes:
         places: Shape (n,), in the batch.
