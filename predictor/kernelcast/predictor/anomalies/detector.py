@@ -36,7 +36,7 @@ class AnomalyStep:
     """Result of one interval; each of shape (n,).
 
     Attributes:
-        score: float64, 0 or more; 1 means act. Stays at 1 or more while a value is off in an episode with an alarm.
+        score: float64, 0 or more; 1 means act. Stays at 1 or more in an episode with an alarm while there is evidence.
         onset: float64, the score in the first interval of an episode, and where it first reaches 1; else 0.
         direction: int8, 1 where the value is too high, -1 where too low, 0 where neither.
         kind: int8, an `AnomalyKind`.

@@ -64,7 +64,8 @@ class Episodes:
             alarming: The same two for an alarm, in which values within the earlier range have less weight.
 
         Returns:
-            The published score, which stays at least 1 within an acute episode while the value is off; the onset.
+            The published score, at least 1 within an acute episode while there is evidence: after a huge value, as of
+            1e9 standard deviations, also for the normal values that follow, over some 100 intervals; and the onset.
         """
         settings = self._settings
         inside = self.age[rows] > 0
