@@ -213,7 +213,7 @@ class Engine:
             offset = self.offsets.get(partition)
             rows = self.windows.owned_by([self._owner(partition)])
             rows = rows[self.windows.last_ns[rows] > 0]
-        return self.states.save(partition, rows, offset) if offset is not None else iter(())
+            return self.states.save(partition, rows, offset) if offset is not None else iter(())
 
     def restore_saved(self, partition: Partition, reader: StateReader) -> Restored:
         """Restore a partition's saved state."""

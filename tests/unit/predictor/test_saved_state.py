@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from kernelcast.predictor.arrays import Ints
 from kernelcast.predictor.series.histories import Histories
+from kernelcast.predictor.series.saved.parts import pack, unpack
 from kernelcast.predictor.series.saved.reader import Restored, StateReader
 from kernelcast.predictor.series.saved.rows import RowColumn, SavedRows, StateTable
 from kernelcast.predictor.series.saved.writer import StateWriter
@@ -276,3 +278,32 @@ def test_each_message_is_small_enough_for_any_broker_and_the_lock_is_held_for_ea
         held.append(before.lock.acquire(blocking=False))
         before.lock.release()
     assert all(held)
+
+
+@pytest.mark.parametrize("written", [0, 1])
+@pytest.mark.parametrize("owner", [None, 1])
+def test_a_series_dropped_during_a_snapshot_does_not_shift_the_others(written: int, owner: int | None) -> None:
+    before = Memory()
+    before.minutes(30, NAMES)
+    messages = before.writer.save(before.windows.owned_by([0]), 10)
+    saved = dict(next(messages) for _ in range(written))
+    dropped = before.windows.row(subject("k60"))
+    before.windows.drop(np.array([dropped]))
+    if owner is not None:
+        assert before.windows.admit(subject("of another partition"), owner=owner) == dropped
+    after, restored = restore({**saved, **dict(messages)})
+    assert (restored.series, restored.offset, restored.reasons) == (len(NAMES) - 1, 10, [])
+    assert same(before, after, [name for name in NAMES if name != "k60"]).all()
+    assert after.windows.row(subject("k60")) is None
+    assert after.windows.row(subject("of another partition")) is None
+
+
+def test_a_page_with_fewer_series_than_slots_is_refused() -> None:
+    before = Memory()
+    before.minutes(30, NAMES[:5])
+    saved = before.save(10)
+    page = unpack(saved["page|0"] or b"")
+    saved["page|0"] = pack(replace(page, text={**page.text, "series": page.text["series"][1:]}))
+    after, restored = restore(saved)
+    assert (restored.series, restored.offset, len(after.windows)) == (0, None, 0)
+    assert "4 series in 5 slots" in restored.reasons[0]

@@ -153,6 +153,8 @@ class _Restoration:
     def _restore_page(self, part: StatePart) -> _Page:
         subjects = [self._subject(*described) for described in part.text["series"]]
         first, slots = int(part.text["first"]), part.arrays["slots"]
+        if any(len(array) != len(subjects) for array in part.arrays.values()):
+            raise ValueError(f"{len(subjects)} series in {len(slots)} slots")
         windows = self._target.windows
         with self._target.lock:
             admitted = np.array([windows.admit(one, owner=self._owner) for one in subjects], np.int64)

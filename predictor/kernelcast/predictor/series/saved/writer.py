@@ -84,11 +84,14 @@ class StateWriter:
         """The messages of one snapshot; the lock is held for each by itself.
 
         Args:
-            rows: Ascending, all rows of the partition.
+            rows: Ascending, all rows of the partition; the caller holds the lock since it found them.
             offset: The next message to be read after what these rows contain at least.
         """
+        return self._messages(rows, self._source.windows.generation[rows], offset)
+
+    def _messages(self, rows: Ints, generations: Ints, offset: int) -> Iterator[Message]:
         self._sequence += 1
-        self._assign(rows)
+        self._assign(rows, generations)
         self._write_lost_again()
         for page in self._choose().tolist():
             yield self._message(f"{PAGE}|{page}", *self._page(page, offset))
@@ -115,12 +118,11 @@ class StateWriter:
         block_intervals = self._source.block_intervals
         return {"interval_ns": windows.interval_ns, "points": windows.points, "block_intervals": block_intervals}
 
-    def _assign(self, rows: Ints) -> None:
+    def _assign(self, rows: Ints, generations: Ints) -> None:
         for begin in range(0, len(rows), STRIPE_ROWS):
             with self._source.lock:
                 self._source.prepare(rows[begin : begin + STRIPE_ROWS])
-        with self._source.lock:
-            changed = self._slots.assign(rows, self._source.windows.generation[rows])
+        changed = self._slots.assign(rows, generations)
         pages = -(-len(self._slots) // self._page_rows)
         more = max(pages - len(self._due), 0)
         self._due = np.concatenate([self._due[:pages], np.ones(more, np.bool_)])
@@ -185,9 +187,13 @@ class StateWriter:
         return text, arrays
 
     def _present(self, begin: int, end: int) -> tuple[Ints, Ints]:
-        """Slots with a series that is still there, and its row; under the lock."""
+        """Slots with a series that is still there, and its row; under the lock.
+
+        A row keeps its generation when its series is dropped, and has no owner then.
+        """
         rows, generation = self._slots.row[begin:end], self._slots.generation[begin:end]
-        used = np.flatnonzero((rows != FREE) & (self._source.windows.generation[rows] == generation))
+        windows = self._source.windows
+        used = np.flatnonzero((rows != FREE) & (windows.generation[rows] == generation) & (windows.owner[rows] >= 0))
         return used + begin, rows[used]
 
     def _delete_unused(self) -> Iterator[Message]:
