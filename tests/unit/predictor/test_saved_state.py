@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kernelcast.predictor.arrays import Ints
 from kernelcast.predictor.series.histories import Histories
-from kernelcast.predictor.series.saved.parts import pack, unpack
+from kernelcast.predictor.series.saved.parts import StatePart, pack, unpack
 from kernelcast.predictor.series.saved.reader import Restored, StateReader
 from kernelcast.predictor.series.saved.rows import RowColumn, SavedRows, StateTable
 from kernelcast.predictor.series.saved.writer import StateWriter
@@ -307,3 +307,21 @@ def test_a_page_with_fewer_series_than_slots_is_refused() -> None:
     after, restored = restore(saved)
     assert (restored.series, restored.offset, len(after.windows)) == (0, None, 0)
     assert "4 series in 5 slots" in restored.reasons[0]
+
+
+@pytest.mark.parametrize("key", ["added", "added|x|1", "page|", "foo|bar", "foo", "|", "page|x", "page|" + "9" * 5000])
+def test_a_key_of_another_program_neither_stops_the_restoration_nor_the_next_snapshots(key: str) -> None:
+    before = Memory()
+    before.minutes(30, NAMES[:5])
+    saved = before.save(10)
+    reader = StateReader()
+    for each, value in {**saved, key: pack(StatePart(1, 1, {}, {}))}.items():
+        reader.put(each, value)
+    known, after = reader.keys, Memory()
+    restored = reader.restore(after.rows, 0, now_seconds=5.0)
+    assert restored.series == 5
+    assert same(before, after, NAMES[:5]).all()
+    writer = StateWriter(after.rows, epoch=2, sequence=1, every_seconds=60.0, known=known)
+    messages = [message for offset in (11, 12) for message in writer.save(after.windows.owned_by([0]), offset)]
+    assert "0" in dict(messages), "the head is written"
+    assert key not in dict(messages), "a message of another program stays"

@@ -12,7 +12,7 @@ import numpy as np
 from kernelcast.predictor.arrays import Ints
 from kernelcast.predictor.series.saved.parts import Array, StatePart, is_part, order_of, unpack
 from kernelcast.predictor.series.saved.rows import SavedRows
-from kernelcast.predictor.series.saved.writer import ADDED, HEAD, PAGE
+from kernelcast.predictor.series.saved.writer import ADDED, HEAD, KEY, PAGE
 from kernelcast.predictor.series.subjects import Form, Subject
 from kernelcast.predictor.series.windows import NOT_ADMITTED
 from kernelcast.wire.errors import WireError
@@ -78,7 +78,9 @@ class StateReader:
         return {*self._parts, *self.first_version}
 
     def put(self, key: str, value: bytes | None) -> None:
-        """Add a message; a later one replaces one of the same key."""
+        """Add a message; a later one replaces one of the same key. Keys that a state does not have are ignored."""
+        if KEY.fullmatch(key) is None:
+            return
         self._parts.pop(key, None)
         self.first_version.pop(key, None)
         if value is not None:

@@ -9,6 +9,7 @@ additions have a fixed number of keys, which are used in turn; a page is written
 is replaced.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from threading import Lock
 from typing import Any, Final
@@ -25,6 +26,8 @@ HEAD: Final = "0"
 """Key of the head. Version 1 has its first part there, so an older revision finds a version that it refuses."""
 PAGE: Final = "page"
 ADDED: Final = "added"
+KEY: Final = re.compile(rf"[0-9]{{1,9}}|{PAGE}\|[0-9]{{1,9}}|{ADDED}\|[0-9]{{1,9}}\|[0-9]{{1,9}}")
+"""Keys of a saved state, those of version 1 among them."""
 
 ROTATION_SECONDS: Final = 7200.0
 """Time within which each page is written whole at least once: two hours."""
