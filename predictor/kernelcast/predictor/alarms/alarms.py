@@ -11,7 +11,7 @@ from typing import Final
 from kernelcast.predictor.alarms.bars import bars
 from kernelcast.predictor.alarms.budget import DAY_NS, PageBudget
 from kernelcast.predictor.alarms.candidates import FindingCandidate, FindingCandidates
-from kernelcast.predictor.alarms.findings import Open, build, is_news, new_id, over
+from kernelcast.predictor.alarms.findings import Open, build, is_news, new_id, not_before, over
 from kernelcast.predictor.alarms.grouping import NO_PROGRAMS, CandidateGroup, DevicePrograms, Places, groups, joining
 from kernelcast.predictor.alarms.racks import RackOf, rack_of
 from kernelcast.predictor.alarms.settings import AlarmSettings
@@ -80,7 +80,8 @@ class Alarms:
         Args:
             found: Candidates that hold now, at most one of each series; their ids and begins are not used.
             watched: Number of series that are watched, with and without a candidate.
-            time_ns: Time of the cycle, Unix nanoseconds, later than that of the last one.
+            time_ns: Time of the cycle, Unix nanoseconds, later than that of the last one unless clocks were set back;
+                0 before a series has reported.
             deploys_over: Programs of which no kernel is slower since a deploy any more, with the reason; their findings
                 end at once.
             programs: Program that runs alone on each GPU, so that a leak of a job is one finding, not one of each node.
@@ -88,6 +89,10 @@ class Alarms:
         Returns:
             Findings that begin, change their state or end.
         """
+        if not time_ns:
+            return []
+        if time_ns < self.candidates.updated_ns:
+            self._set_back(time_ns)
         places = Places(self._rack_of, programs)
         self.candidates.close_deploys(deploys_over)
         self.candidates.update(found, time_ns)
@@ -118,6 +123,12 @@ class Alarms:
             one.members = {each.key for each in snapshot.candidates if each.finding_id == one.finding_id}
         self._summary = snapshot.summary
         self.budget.paged_ns = dict(snapshot.paged_ns)
+
+    def _set_back(self, time_ns: int) -> None:
+        self.candidates.set_back(time_ns)
+        for one in [*self._open.values(), *([self._summary] if self._summary is not None else [])]:
+            one.began_ns, one.published_ns = min(one.began_ns, time_ns), min(one.published_ns, time_ns)
+        self.budget.set_back(time_ns)
 
     def _accept(self, watched: int, time_ns: int, places: Places) -> None:
         """Accept candidates that are strong enough, and those that they explain."""
@@ -219,7 +230,7 @@ class Alarms:
             value=float(held),
             limit=float(self._settings.pages_per_day),
             began_ns=self._summary.began_ns,
-            updated_ns=time_ns,
+            updated_ns=not_before(last, time_ns),
             series=sum(one.published.series for one in self._open.values() if one.published and one.published.held),
         )
         return [self._summary.published]

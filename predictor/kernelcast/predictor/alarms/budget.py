@@ -23,6 +23,10 @@ class PageBudget:
         self.paged_ns = {each: when_ns for each, when_ns in self.paged_ns.items() if when_ns > time_ns - DAY_NS}
         return max(self.pages_per_day - len(self.paged_ns), 0)
 
+    def set_back(self, time_ns: int) -> None:
+        """Move all later times to this one: the hosts' clocks were ahead and have been set back."""
+        self.paged_ns = {each: min(when_ns, time_ns) for each, when_ns in self.paged_ns.items()}
+
     def spend(self, finding_id: str, time_ns: int) -> None:
         """Record a page; the same finding counts once."""
         self.paged_ns.setdefault(finding_id, time_ns)

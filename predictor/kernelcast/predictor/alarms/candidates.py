@@ -88,6 +88,13 @@ class FindingCandidates:
             del self.by_series[key]
         self.updated_ns = time_ns
 
+    def set_back(self, time_ns: int) -> None:
+        """Move all later times to this one: the hosts' clocks were ahead and have been set back."""
+        for one in self.by_series.values():
+            one.since_ns, one.seen_ns = min(one.since_ns, time_ns), min(one.seen_ns, time_ns)
+            one.begins_ns = tuple(min(each, time_ns) for each in one.begins_ns)
+        self.updated_ns = min(self.updated_ns, time_ns)
+
     def close_deploys(self, programs: Collection[str]) -> None:
         """Forget the candidates of deploys of programs at once."""
         gone = [key for key in self.by_series if key[2] and dict(key[1]).get("program") in programs]

@@ -68,7 +68,7 @@ def build(opened: Open, members: Sequence[FindingCandidate], time_ns: int, *, he
         probability=max(chances, default=None),
         seconds_to_limit=lead.seconds_to_limit,
         began_ns=opened.began_ns,
-        updated_ns=time_ns,
+        updated_ns=not_before(opened.published, time_ns),
         series=len(members),
         held=held,
         evidence=_evidence(lead, members),
@@ -87,14 +87,19 @@ def over(last: Finding, time_ns: int, reason: EndReason = EndReason.CLEARED) -> 
         metric=last.metric,
         value=last.value,
         limit=last.limit,
-        began_ns=last.began_ns,
-        updated_ns=time_ns,
+        began_ns=min(last.began_ns, time_ns),
+        updated_ns=not_before(last, time_ns),
         ended_ns=time_ns,
         series=last.series,
         held=last.held,
         evidence=last.evidence,
         end_reason=reason,
     )
+
+
+def not_before(last: Finding | None, time_ns: int) -> int:
+    """The time of an update: readers ignore an earlier one than the last, also after clocks were set back."""
+    return time_ns if last is None else max(time_ns, last.updated_ns)
 
 
 def is_news(before: Finding | None, now: Finding) -> bool:

@@ -47,6 +47,9 @@ class AnomalyScores:
         self._sync(rows, generations)
         # The newest interval may still change.
         until = common_interval(newest) - 1
+        if self._newest is not None and until < self._newest - self._source.windows.points:
+            # The clocks of the hosts were ahead and have been set back; `Windows` has discarded the earlier points.
+            self._newest = until - 1
         begin = until - self._source.windows.points + 1 if self._newest is None else self._newest + 1
         count = min(until - begin + 1, self._source.windows.points)
         if count <= 0:

@@ -193,7 +193,14 @@ class Cycle:
         return evaluated
 
     def _event_time_ns(self, newest: Ints) -> int:
-        """End of the newest interval that nearly all series have; later than that of the last cycle."""
-        now_ns = (common_interval(newest) + 1) * self._windows.interval_ns if len(newest) else 0
-        self._time_ns = max(now_ns, self._time_ns + 1)
+        """End of the newest interval that nearly all series have; later than that of the last cycle.
+
+        It is earlier where the hosts' clocks were ahead and have been set back: by more than a window, as in `Windows`.
+        """
+        if not len(newest):
+            self._time_ns += self._time_ns > 0
+            return self._time_ns
+        now_ns = (common_interval(newest) + 1) * self._windows.interval_ns
+        is_set_back = now_ns < self._time_ns - self._windows.points * self._windows.interval_ns
+        self._time_ns = now_ns if is_set_back else max(now_ns, self._time_ns + 1)
         return self._time_ns

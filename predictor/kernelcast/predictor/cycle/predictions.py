@@ -109,7 +109,8 @@ class CycleReport:
         findings: One for each series with an alert, and for each observed fault, for grouping and alarm control.
         deploys_over: Programs of which no kernel is slower since a deploy any more, with the reason.
         programs: Program that runs alone on each GPU.
-        time_ns: Event time of the cycle, later than that of the one before.
+        time_ns: Event time of the cycle, later than that of the one before unless the hosts' clocks were set back;
+            0 before a series has reported.
         watched: Series that have a limit.
         evaluated: Series whose newest block was evaluated.
         judged: Series with a limit whose history suffices to say whether a breach is probable.

@@ -60,6 +60,9 @@ class AlertScores:
             gpus: GPUs that reported in the block.
         """
         self.gpu_days += gpus * self._block_seconds / DAY_SECONDS
+        # After the clocks of hosts were ahead and have been set back, such an alert has no outcome.
+        is_ahead = self.open["began"] - block > self._day_blocks
+        self.open = {name: column[~is_ahead] for name, column in self.open.items()}
         order = np.argsort(series)
         place = np.searchsorted(series, self.open["series"], sorter=order)
         place = order[np.minimum(place, len(series) - 1)] if len(series) else np.zeros(len(place), np.int64)
@@ -88,7 +91,7 @@ class AlertScores:
 
     def _count_right(self, passed: Bools) -> None:
         classes: Ints = self.open["class"][passed]
-        lead_seconds = (self.open["passed"] - self.open["began"])[passed] * self._block_seconds
+        lead_seconds = np.maximum(self.open["passed"] - self.open["began"], 0)[passed] * self._block_seconds
         place: Ints = np.searchsorted(LEAD_EDGES_SECONDS, lead_seconds, side="right") - 1
         np.add.at(self.right, classes, 1.0)
         np.add.at(self.leads, (classes, place), 1.0)

@@ -382,3 +382,30 @@ def test_whatever_comes_findings_begin_once_end_once_and_keep_within_the_budget(
     assert {one.scope for one in lasting.values()} <= {Scope.FLEET}
     assert sum(one.scope is not Scope.FLEET for one in lasting.values()) == 0
     assert len(paged) <= budget + len(cycles) * 6 * any(passed for rows in cycles for *_, passed in rows)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_alarms_go_on_after_the_clocks_of_hosts_were_ahead_and_are_set_back(restarted: bool) -> None:  # noqa: FBT001
+    run = Run(pages_per_day=1)
+    (begun,) = run.step(candidate(0))
+    ahead_ns = run.now_ns + 60 * round(DAY * 1e9)
+    (repeated,) = run.alarms.step([candidate(0)], 100, ahead_ns)
+    assert repeated.updated_ns == ahead_ns
+    if restarted:
+        saved, run.alarms = state.dump(run.alarms.snapshot()), Alarms(run.settings)
+        run.alarms.restore(state.load(json.loads(json.dumps(saved))))
+        assert run.alarms.step([], 0, 0) == [], "no series has reported yet"
+    observed = candidate(1, node="r2-n1", state=FindingState.OBSERVED, severity=TICKET)
+    changed = run.steps(HOUR, observed)
+    assert [(one.finding_id, one.state) for one in changed if one.severity is Severity.PAGE] == [
+        (begun.finding_id, FindingState.OVER)
+    ]
+    (ended,) = (one for one in changed if one.state is FindingState.OVER)
+    assert ended.began_ns <= (ended.ended_ns or 0) <= run.now_ns
+    assert ended.updated_ns >= repeated.updated_ns, "readers keep the newest state of a finding"
+    (ticket,) = run.alarms.lasting
+    assert (ticket.state, ticket.severity) == (FindingState.OBSERVED, TICKET)
+    fault = candidate(2, node="r2-n2", state=FindingState.OBSERVED)
+    assert [one.held for one in run.step(fault, observed) if one.metric == TEMPERATURE] == [True]
+    run.steps(DAY, observed)
+    assert [one.held for one in run.step(fault, observed) if one.metric == TEMPERATURE] == [False]

@@ -386,6 +386,14 @@ def filled() -> Scoring:
     return one
 
 
+def test_an_alert_of_a_clock_that_was_ahead_has_no_outcome_once_it_is_set_back() -> None:
+    one = scoring()
+    for block, firing in ((9000, True), (100, False), (200, True), (201, False)):
+        settle(one, block, numbers(1), firing=np.array([firing]), beyond=np.array([block == 201]))
+    assert (one.alerts.right.sum(), one.alerts.wrong.sum()) == (1, 0)
+    assert one.alerts.median_lead_seconds()[TEMPERATURE] == pytest.approx(600, abs=300)
+
+
 def test_scores_claims_and_calibration_survive_a_restart() -> None:
     before, after = filled(), scoring()
     after.load(before.dump())

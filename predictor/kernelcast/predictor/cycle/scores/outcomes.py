@@ -79,6 +79,8 @@ class Outcomes:
             devices: Shape (n,), number of each row's GPU.
             means: Means of some rows in a block.
         """
+        # The clock of the series' host was ahead and has been set back.
+        self._settled[rows[self._settled[rows] > blocks]] = EMPTY
         spans = np.where(self._settled[rows] == EMPTY, 1, np.clip(blocks - self._settled[rows], 0, MOST_SPAN))
         fresh = np.flatnonzero(blocks > self._settled[rows])
         for block, span in np.unique(np.stack([blocks[fresh], spans[fresh]], axis=1), axis=0).tolist():
@@ -166,7 +168,7 @@ class Outcomes:
         missing = int(found.max(initial=-1)) + 1 - len(self._counted)
         if missing > 0:
             self._counted = np.r_[self._counted, np.full(missing, EMPTY)]
-        fresh = found[self._counted[found] < block]
+        fresh = found[(self._counted[found] < block) | (self._counted[found] > block + MOST_SPAN)]
         self._counted[fresh] = block
         return len(fresh)
 

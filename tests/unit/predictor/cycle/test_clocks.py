@@ -1,0 +1,48 @@
+"""Clocks of hosts that were ahead and are set back: everything goes on at the right time at once."""
+
+import numpy as np
+import pytest
+from tests.unit.predictor.conftest import START_SECONDS, Fleet, fast
+
+from kernelcast.predictor.settings import JudgeSettings, SeriesMatcher
+
+GPU_TEMP = "DCGM_FI_DEV_GPU_TEMP"
+DAY_SECONDS = 86_400
+AFTER_SECONDS = 120
+
+
+@pytest.fixture(scope="module")
+def after() -> Fleet:
+    """Two GPUs of hosts whose clocks were ten days ahead for ten seconds, two minutes after they were set back."""
+    judge = JudgeSettings(thresholds={GPU_TEMP: 87.0})
+    fleet = Fleet(fast().model_copy(update={"judge": judge, "publish": (SeriesMatcher(metric=GPU_TEMP),)}))
+    rng = np.random.default_rng(7)
+    for gpu in ("0", "1"):
+        fleet.device(GPU_TEMP, lambda _second: 70.0 + float(rng.normal(0.0, 0.3)), gpu=gpu)
+    fleet.run(300)
+    fleet.second += 10 * DAY_SECONDS
+    fleet.run(10)
+    fleet.second -= 10 * DAY_SECONDS
+    fleet.gpu_days_before = fleet.cycle.outcomes.scoring.alerts.gpu_days  # type: ignore[attr-defined]
+    fleet.run(AFTER_SECONDS)
+    return fleet
+
+
+def test_the_time_of_a_cycle_is_the_right_one(after: Fleet) -> None:
+    seconds = [report.time_ns / 1e9 - START_SECONDS for report in after.reports[-20:]]
+    assert seconds == pytest.approx([after.second - 5 * back for back in range(19, -1, -1)], abs=5)
+
+
+def test_gpus_are_observed_again(after: Fleet) -> None:
+    observed_days = after.cycle.outcomes.scoring.alerts.gpu_days - after.gpu_days_before  # type: ignore[attr-defined]
+    assert observed_days * DAY_SECONDS >= 2 * (AFTER_SECONDS - 10)
+
+
+def test_a_cycle_before_the_first_series_has_no_time(fleet: Fleet) -> None:
+    assert [report.time_ns for report in fleet.run(10)] == [0, 0]
+
+
+def test_anomaly_scores_are_those_of_now(after: Fleet) -> None:
+    scored = after.cycle._anomalies._newest
+    assert scored is not None
+    assert 0 < START_SECONDS + after.second - scored <= 10
