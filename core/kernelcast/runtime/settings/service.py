@@ -24,9 +24,9 @@ __all__ = ["KafkaSettings", "LogSettings", "Remedy", "Section", "ServiceSettings
 
 
 class Section(BaseModel):
-    """A group of settings: unknown keys are errors, values never change once read."""
+    """A group of settings: unknown keys and numbers that are not finite are errors; values never change."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, allow_inf_nan=False)
 
 
 class KafkaSettings(Section):
