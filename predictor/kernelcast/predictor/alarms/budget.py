@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 DAY_NS: Final = 24 * 3600 * 1_000_000_000
+AHEAD_NS: Final = 15 * 60 * 1_000_000_000
+"""Pages with a later time than this from now do not count: another predictor's hosts had a clock that was ahead."""
 
 
 @dataclass(slots=True)
@@ -20,8 +22,10 @@ class PageBudget:
 
     def left(self, time_ns: int) -> int:
         """Number of pages that may still be sent at this time."""
-        self.paged_ns = {each: when_ns for each, when_ns in self.paged_ns.items() if when_ns > time_ns - DAY_NS}
-        return max(self.pages_per_day - len(self.paged_ns), 0)
+        # While this predictor reads a backlog, the pages of the last hours are ahead of it: they count later.
+        self.paged_ns = {each: when_ns for each, when_ns in self.paged_ns.items() if abs(when_ns - time_ns) < DAY_NS}
+        spent = sum(when_ns <= time_ns + AHEAD_NS for when_ns in self.paged_ns.values())
+        return max(self.pages_per_day - spent, 0)
 
     def set_back(self, time_ns: int) -> None:
         """Move all later times to this one: the hosts' clocks were ahead and have been set back."""

@@ -33,6 +33,8 @@ from kernelcast.wire.events import to_event
 from kernelcast.wire.findings import EndReason, Finding, FindingEvidence, FindingState, Scope, Severity, Verdict
 from kernelcast.wire.topics import FINDINGS
 
+MAX_FORGOTTEN_NS: Final = 3600 * 1_000_000_000
+"""Time whose marks and findings one cycle forgets at most."""
 MARKS: Final = "marks"
 """Label `source` of the precision that people's marks show."""
 MAX_LABEL_BYTES: Final = 16 * 1024
@@ -76,6 +78,8 @@ class FindingMeasures:
         shown = precision(counts)
         if shown is not None:
             self._precision.labels(MARKS).set(shown)
+        else:
+            self._precision.remove(MARKS)
 
     def _count(self, counts: Mapping[tuple[Cause, Severity, FindingState], int]) -> None:
         for each, number in self._findings.items():
@@ -116,6 +120,7 @@ class FindingLog:
         self._measures = FindingMeasures(registry)
         self._follower = TopicFollower(reader, (FINDINGS.name,), self._take)
         self._lock = threading.Lock()
+        self._forgotten_ns: int | None = None
 
     @property
     def accepted(self) -> dict[str, int]:
@@ -164,7 +169,7 @@ class FindingLog:
             The findings that were written.
         """
         with self._lock:
-            self.alarms.known.forget(time_ns - LASTING_NS)
+            self._forget(time_ns)
             paged = set(self.alarms.budget.paged_ns)
             changes = self.alarms.step(map(_finite, candidates), watched, time_ns, deploys_over, programs)
             pages = len(set(self.alarms.budget.paged_ns) - paged)
@@ -173,6 +178,16 @@ class FindingLog:
         for one in changes:
             self._producer.send(FINDINGS.name, key=one.finding_id.encode(), value=self._encode(one, time_ns))
         return changes
+
+    def _forget(self, time_ns: int) -> None:
+        if not time_ns:
+            return  # no series has reported yet
+        before_ns = time_ns - LASTING_NS
+        if self._forgotten_ns is not None:
+            # A clock that is ahead for some cycles must not cost all marks.
+            before_ns = min(before_ns, self._forgotten_ns + MAX_FORGOTTEN_NS)
+        self._forgotten_ns = before_ns
+        self.alarms.known.forget(before_ns)
 
     def poll(self, timeout_seconds: float) -> int:
         """Read one batch of findings and marks; returns the number of messages.

@@ -14,6 +14,7 @@ from kernelcast.wire.findings import FindingEvidence, FindingState, Mark, Verdic
 from kernelcast.wire.topics import FINDINGS
 
 CYCLE_NS = 300 * 10**9
+DAY_NS = 24 * 3600 * 10**9
 
 
 def test_only_changes_are_written_with_the_finding_as_key() -> None:
@@ -110,3 +111,39 @@ def test_a_held_page_of_another_predictor_uses_up_the_budget_from_when_it_is_sen
     for number in range(4):
         findings.cycle([observed], watched=1, time_ns=START_NS + number * CYCLE_NS)
     assert [one.held for one in sent.findings() if one.metric == observed.metric] == [True]
+
+
+def test_pages_of_the_future_hold_no_page_until_then() -> None:
+    sent = Sent()
+    findings = log(sent, CollectorRegistry(), pages_per_day=1)
+    years_ns, two_hours_ns = 10 * 365 * DAY_NS, DAY_NS // 12
+    for number, ahead_ns in enumerate((years_ns, two_hours_ns)):
+        began_ns = START_NS + ahead_ns
+        findings._take(Message(replace(FINDING, finding_id=f"f{number}", held=False, began_ns=began_ns)))
+    observed = candidate(state=FindingState.OBSERVED)
+    findings.cycle([observed], watched=1, time_ns=START_NS)
+    assert [one.held for one in sent.findings()] == [False]
+    assert "f0" not in findings.alarms.budget.paged_ns, "not kept for years"
+    assert findings.alarms.budget.paged_ns.pop(sent.findings()[0].finding_id) == START_NS
+    second = candidate(3, node="r2-n1", state=FindingState.OBSERVED)
+    findings.cycle([second], watched=1, time_ns=START_NS + two_hours_ns)
+    assert [one.held for one in sent.findings() if dict(one.labels).get("Hostname") == "r2-n1"] == [True]
+
+
+def test_marks_outlast_a_clock_that_is_ahead_for_some_cycles() -> None:
+    registry = CollectorRegistry()
+    findings = log(Sent(), registry)
+    findings._take(Message(Mark("f1", Verdict.REPAIRED, time_ns=START_NS)))
+    for ahead_ns in (0, 60 * DAY_NS, 60 * DAY_NS + CYCLE_NS, CYCLE_NS):
+        findings.cycle([], watched=1, time_ns=START_NS + ahead_ns)
+    assert registry.get_sample_value("kernelcast_predictor_finding_marks", {"verdict": "repaired"}) == 1
+
+
+def test_precision_is_absent_again_once_its_marks_are_too_old() -> None:
+    registry = CollectorRegistry()
+    findings = log(Sent(), registry)
+    findings._take(Message(Mark("f1", Verdict.REPAIRED, time_ns=START_NS)))
+    for days, shown in ((0, 1.0), (31, None)):
+        findings.cycle([], watched=1, time_ns=START_NS + days * DAY_NS)
+        precision = registry.get_sample_value("kernelcast_predictor_finding_precision_ratio", {"source": "marks"})
+        assert precision == shown
