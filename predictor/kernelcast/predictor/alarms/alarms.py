@@ -3,6 +3,7 @@
 # `FindingLog` calls `Alarms.step` once a cycle, writes the findings that it returns to Kafka, and saves its state.
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -27,6 +28,9 @@ NO_DEPLOYS: Final[Mapping[str, EndReason]] = MappingProxyType({})
 """No program whose slower deploy is over."""
 _URGENCY: Final = {FindingState.PASSED: 0, FindingState.OBSERVED: 1, FindingState.PREDICTED: 2, FindingState.OVER: 3}
 """Order in which findings get the pages that the budget has left; the smallest first."""
+
+_Place = tuple[Scope, str, Cause | None]
+"""Scope, unit and cause of a finding."""
 
 
 class Alarms:
@@ -141,14 +145,16 @@ class Alarms:
 
     def _regroup(self, time_ns: int, places: Places) -> dict[str, Sequence[FindingCandidate]]:
         """Assign accepted candidates to findings; returns each finding's members."""
-        wide = {(one.scope, one.unit, one.cause) for one in self._open.values() if one.cause is not None}
+        by_place: dict[_Place, list[Open]] = defaultdict(list)
+        for one in self._open.values():
+            by_place[one.scope, one.unit, one.cause].append(one)
         accepted = [one for one in self.candidates.by_series.values() if one.is_accepted]
-        made = groups(accepted, lambda *which: which in wide, places)
+        made = groups(accepted, lambda *which: which in by_place, places)
         for one in self._open.values():
             one.members = set()
         result: dict[str, Sequence[FindingCandidate]] = {}
         for group in made:
-            opened = self._opened_for(group, result, time_ns)
+            opened = self._opened_for(group, by_place, result, time_ns)
             opened.scope, opened.unit, opened.cause = group.scope, group.unit, group.cause
             opened.members = {one.key for one in group.members}
             for member in group.members:
@@ -156,18 +162,21 @@ class Alarms:
             result[opened.finding_id] = group.members
         return result
 
-    def _opened_for(self, group: CandidateGroup, used: dict[str, Sequence[FindingCandidate]], time_ns: int) -> Open:
+    def _opened_for(
+        self,
+        group: CandidateGroup,
+        by_place: Mapping[_Place, Sequence[Open]],
+        used: Mapping[str, Sequence[FindingCandidate]],
+        time_ns: int,
+    ) -> Open:
         """The oldest finding that a member belonged to, or with the same scope, unit and cause; else a new one.
 
         One that was paged precedes: a finding that is found to be wider is not paged again.
         """
         ids = {one.finding_id for one in group.members if one.finding_id}
-        same = [
-            one
-            for one in self._open.values()
-            if one.finding_id not in used
-            and (one.finding_id in ids or (one.scope, one.unit, one.cause) == (group.scope, group.unit, group.cause))
-        ]
+        known = [self._open[each] for each in ids if each in self._open]
+        known += by_place.get((group.scope, group.unit, group.cause), ())
+        same = [one for one in known if one.finding_id not in used]
         if same:
             return min(same, key=lambda one: (not one.was_paged, one.began_ns, one.finding_id))
         opened = Open(new_id(group, time_ns), group.scope, group.unit, group.cause, time_ns)
