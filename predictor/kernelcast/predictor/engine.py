@@ -243,4 +243,5 @@ class Engine:
         return len(placed)
 
     def _owner(self, partition: Partition) -> int:
-        return self._owners.setdefault(partition, len(self._owners))
+        with self._lock:
+            return self._owners.setdefault(partition, len(self._owners))

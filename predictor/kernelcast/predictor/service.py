@@ -165,7 +165,11 @@ class Predictor:
         if self._pool is not None:
             self._pool.close(seconds_left(0.3))
         cycles.join(seconds_left(0.5))
-        self._cycles.save()
+        if cycles.is_alive():
+            # A cycle changes the scores while they would be saved; closing the consumer saves the partitions.
+            _log.warning("scores not saved at the stop", reason="the present cycle has not ended")
+        else:
+            self._cycles.save()
         self._try("offsets not committed", lambda: self._commit(consumer))
         consumer.close(seconds_left(0.5))
         self._logs.close(lambda: seconds_left(0.5))

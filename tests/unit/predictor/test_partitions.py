@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from confluent_kafka import TopicPartition
 from prometheus_client import CollectorRegistry
 
@@ -50,3 +51,31 @@ def test_a_member_without_partitions_is_ready_once_its_group_has_settled() -> No
     member.settles = True
     partitions.watch_group()
     assert partitions.ready() == (True, "")
+
+
+class RevokedWhileRead(dict[Any, int]):
+    """Offsets during whose reading another thread gives a partition back."""
+
+    partitions: Partitions
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        self.partitions.revoked([TopicPartition(*key)], lost=True)
+        return super().get(key, default)
+
+
+def test_readiness_is_known_while_partitions_are_revoked(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = PredictorSettings()
+    engine = Engine(settings, clock_ns=time.time_ns)
+    store = SnapshotStore("group", NoKafka(), NoKafka)
+    partitions = Partitions(settings, engine, store, Measures(CollectorRegistry()), clock_ns=time.time_ns)
+    engine.offsets = RevokedWhileRead()
+    engine.offsets.partitions = partitions
+    member = SpareMember()
+    monkeypatch.setattr(member, "watermarks", lambda _partition: (0, 9))
+    monkeypatch.setattr(member, "offsets_for_time", lambda partitions, _time_ns: partitions)
+    monkeypatch.setattr(store, "read", lambda _partitions: {})
+    partitions.use(member)
+    partitions.assigned([TopicPartition("t", number, 0) for number in range(3)])
+
+    assert partitions.ready() == (False, "reading the past of 3 partitions")
+    assert partitions.held == []

@@ -85,7 +85,7 @@ class Partitions:
         """Whether partitions are assigned and their past is read."""
         if not self._assigned:
             return False, "no partitions assigned yet"
-        behind = [one for one, goal in self._goals.items() if self._engine.offsets.get(one, 0) < goal]
+        behind = [one for one, goal in list(self._goals.items()) if self._engine.offsets.get(one, 0) < goal]
         return not behind, f"reading the past of {len(behind)} partitions" if behind else ""
 
     def assigned(self, partitions: Sequence[TopicPartition]) -> Sequence[TopicPartition]:
