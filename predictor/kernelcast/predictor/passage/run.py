@@ -31,6 +31,8 @@ WINDOW_BLOCKS: Final = 2 * DAY_BLOCKS
 """Blocks that an evaluation sees: two days."""
 ROWS_AT_ONCE: Final = 512
 """Series times moments that are evaluated together."""
+LARGEST: Final = float(np.finfo(np.float32).max)
+"""Largest value of a series; larger and infinite ones count as missing."""
 _TOLERANCE: Final = 1e-9
 """Relative difference from a limit that is rounding."""
 
@@ -133,15 +135,32 @@ def run(
 
 
 def trailing_mean(values: Floats, width: int) -> Floats:
-    """Mean of the last `width` intervals at each interval, without gaps; NaN before the first `width`, shape (n, t)."""
-    known = np.isfinite(values)
-    total = np.cumsum(np.where(known, values, 0.0), axis=1)
-    count = np.cumsum(known, axis=1)
-    total[:, width:] -= total[:, :-width].copy()
-    count[:, width:] -= count[:, :-width].copy()
+    """Mean of the last `width` intervals at each interval, without gaps; NaN before the first `width`, shape (n, t).
+
+    As in the windows of the live predictor, values beyond float32 count as gaps.
+    """
+    known = np.abs(values) <= LARGEST
+    total = _trailing_sum(np.where(known, values, 0.0), width)
+    count = _trailing_sum(known.astype(np.float64), width)
     mean = np.where(count > 0, total / np.maximum(count, 1), np.nan)
     mean[:, : width - 1] = np.nan
     return mean
+
+
+def _trailing_sum(values: Floats, width: int) -> Floats:
+    """Sum of the last `width` values at each place, of those alone: differences of totals keep a huge value's error.
+
+    A window of `width` lies in two consecutive parts of that length: the end of one, and the beginning of the next.
+    """
+    rows, length = values.shape
+    padded = np.zeros((rows, -(-length // width) * width))
+    padded[:, :length] = values
+    parts = padded.reshape(rows, -1, width)
+    total: Floats = np.cumsum(parts, axis=2).reshape(rows, -1)
+    ends: Floats = np.cumsum(parts[:, :, ::-1], axis=2)[:, :, ::-1].copy()
+    ends[:, :, 0] = 0.0  # a window that is a whole part has its sum already
+    total[:, width:] += ends.reshape(rows, -1)[:, 1 : 1 + total.shape[1] - width]
+    return total[:, :length]
 
 
 def replaced_within(process: Ints, width: int) -> Bools:

@@ -281,6 +281,21 @@ def test_a_passed_limit_is_announced_between_evaluations_but_not_for_a_new_proce
     assert not any(passed(slow, np.array([[0, 0, 0, 0, 1, 1]])))
 
 
+@pytest.mark.parametrize("huge", [1e18, 1e308, -9223372036854775792.0])
+@pytest.mark.parametrize("width", [1, 5, 7])
+def test_a_huge_value_leaves_the_means_of_other_windows_as_they_are(huge: float, width: int) -> None:
+    values = np.full((2, 40), 50.0)
+    values[0, 11:13] = huge
+    values[1, 20:33] = np.nan
+    mean = trailing_mean(values, width)
+    affected = np.zeros(40, np.bool_)
+    affected[11 : 13 + width - 1] = True
+    assert (mean[0, width - 1 :][~affected[width - 1 :]] == 50.0).all()
+    gone = np.array([np.isnan(values[1, max(end - width, 0) : end]).all() for end in range(1, 41)])
+    assert np.array_equal(np.isnan(mean[1, width - 1 :]), gone[width - 1 :])
+    assert np.isnan(mean[:, : width - 1]).all()
+
+
 def test_a_gap_between_evaluations_hides_no_passed_limit() -> None:
     hot = np.array([[90.0, np.nan, 90.0, np.nan, 90.0]])
     nothing, unknown = np.zeros((1, 5), dtype=np.bool_), np.array([False])
