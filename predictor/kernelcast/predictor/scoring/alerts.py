@@ -72,21 +72,22 @@ class AlertScores:
 
     def _follow(self, block: int, found: Bools, place: Ints, beyond: Bools, firing: Bools) -> None:
         table = self.open
+        age, silent = block - table["began"], block - table["seen"]
         if found.any():
             table["seen"] = np.where(found, block, table["seen"])
             table["firing"] = np.where(found, firing[place] | beyond[place], table["firing"])
             passed = found & beyond[place] & (table["passed"] == NEVER)
             # An alert that was counted as wrong stays so.
-            passed &= table["counted"] == 0
+            passed &= (table["counted"] == 0) & (age <= self._day_blocks)
             table["passed"] = np.where(passed, block, table["passed"])
             self._count_right(passed)
             table["counted"] = np.where(passed, 1, table["counted"])
-        late = (block - table["began"] >= self._day_blocks) & (table["counted"] == 0)
-        silent = block - table["seen"]
-        lost = (late & (silent >= self._hour_blocks)) | (silent >= self._day_blocks)
+        # Not in the day's last block: the series' own value of that block may come with a later call.
+        late = (age > self._day_blocks) & (table["counted"] == 0)
+        lost = (late & (silent >= self._hour_blocks)) | (~found & (silent >= self._day_blocks))
         np.add.at(self.wrong, table["class"][late & ~lost], 1.0)
         table["counted"] = np.where(late, 1, table["counted"])
-        over = (table["counted"] == 1) & (table["firing"] == 0) & (block - table["began"] >= self._day_blocks)
+        over = (table["counted"] == 1) & (table["firing"] == 0) & (age >= self._day_blocks)
         self.open = {name: column[~(over | lost)] for name, column in table.items()}
 
     def _count_right(self, passed: Bools) -> None:

@@ -386,6 +386,33 @@ def filled() -> Scoring:
     return one
 
 
+def test_a_limit_passed_on_the_last_day_counts_whatever_else_is_settled_before() -> None:
+    for others_first in (False, True):
+        one = alerted({0: (True, False)}, until=DAY)
+        if others_first:
+            settle(one, DAY, numbers(2))
+        settle(one, DAY, numbers(1), firing=np.array([True]), beyond=np.array([True]))
+        assert (one.alerts.right.sum(), one.alerts.wrong.sum()) == (1, 0)
+
+
+@pytest.mark.parametrize("beyond", [True, False])
+def test_an_alert_whose_day_ended_while_nothing_was_read_has_no_outcome(beyond: bool) -> None:  # noqa: FBT001
+    one = alerted({0: (True, False)}, until=HOUR)
+    settle(one, 2 * DAY, numbers(1), firing=np.array([False]), beyond=np.array([False]))
+    assert (one.alerts.right.sum(), one.alerts.wrong.sum()) == (0, 0)
+    for block in range(2 * DAY + 1, 2 * DAY + 20):
+        settle(one, block, numbers(1), firing=np.array([beyond]), beyond=np.array([beyond]))
+    assert (one.alerts.right.sum(), one.alerts.wrong.sum()) == (float(beyond), 0)
+
+
+@pytest.mark.parametrize("blocks", [280, 2 * DAY - 16])
+def test_a_limit_passed_after_its_day_makes_no_alert_right(blocks: int) -> None:
+    one = alerted({0: (True, False)}, until=HOUR)
+    settle(one, blocks, numbers(1), firing=np.array([True]), beyond=np.array([False]))
+    settle(one, 3 * DAY, numbers(1), firing=np.array([True]), beyond=np.array([True]))
+    assert one.alerts.leads[:, 1:].sum() == 0, "without a lead of days"
+
+
 def test_an_alert_of_a_clock_that_was_ahead_has_no_outcome_once_it_is_set_back() -> None:
     one = scoring()
     for block, firing in ((9000, True), (100, False), (200, True), (201, False)):
