@@ -220,9 +220,11 @@ class PredictorSettings(ServiceSettings):
             raise ValueError(
                 f"min_points is {self.min_points}; the window has {self.window_points}; lower it or widen the window"
             )
-        if self.horizons_seconds[0] < self.interval_seconds:
+        every = (self.horizons_seconds, *(one.horizons_seconds for one in self.limits if one.horizons_seconds))
+        nearest = min(horizons[0] for horizons in every)
+        if nearest < self.interval_seconds:
             raise ValueError(
-                f"the nearest of horizons_seconds is {self.horizons_seconds[0]:g}; a forecast reaches at least one "
+                f"the nearest of horizons_seconds is {nearest:g}; a forecast reaches at least one "
                 f"interval_seconds, {self.interval_seconds:g}; raise the horizon"
             )
         span_seconds = self.window_points * self.interval_seconds

@@ -1,0 +1,34 @@
+"""Settings of the predictor that are refused."""
+
+import math
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from kernelcast.predictor.settings import PredictorSettings
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"expire_seconds": math.inf},
+        {"horizons_seconds": (300.0, math.inf)},
+        {"horizons_seconds": (math.nan,)},
+        {"hints": {"cooldown_seconds": math.inf}},
+        {"alarms": {"clear_seconds": math.inf}},
+        {"judge": {"thresholds": {"m": math.nan}}},
+    ],
+)
+def test_numbers_that_are_not_finite_are_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match="finite number"):
+        PredictorSettings(**given)
+
+
+def test_a_limits_horizon_is_no_nearer_than_an_interval() -> None:
+    def limited(*horizons_seconds: float) -> PredictorSettings:
+        return PredictorSettings.model_validate({"limits": [{"metric": "m", "horizons_seconds": horizons_seconds}]})
+
+    with pytest.raises(ValidationError, match=r"the nearest of horizons_seconds is 0\.001; .* interval_seconds, 10;"):
+        limited(0.001, 300.0)
+    assert limited(10.0).limits[0].horizons_seconds == (10.0,)
