@@ -147,13 +147,13 @@ class _Compressor:
 
 
 def _shrink(wheel: Path) -> None:
-    """Write a wheel again: better compressed, and its Python files without what only readers of the sources see: 90 KB.
+    """Write a wheel again: better compressed, and its Python files without 130 KB that only readers of sources see.
 
-    That is comments, linters' mostly, strings below a constant or field, which Python drops, and docstrings of private
-    functions, classes and methods, and of constructors. Other docstrings stay: pages and commands show some of them. In
-    `IMPORTED` all strings stay. The files, their order, their times and their line numbers stay. libdeflate saves
-    40 KB of 2 MB; where its package is not installed, as for someone who installs from a checkout, zlib's highest
-    level has to do.
+    That is comments, linters' mostly, strings below a constant or field, which Python drops, docstrings of private
+    functions, classes and methods and of constructors, and all but the first line of a docstring of other functions
+    that have no decorator. Pages and commands show some of the rest. In `IMPORTED` all strings stay. The files, their
+    order, their times and their line numbers stay. libdeflate saves 40 KB of 2 MB; where its package is not
+    installed, as for someone who installs from a checkout, zlib's highest level has to do.
     """
     packed, changed = wheel.with_suffix(".packed"), dict[str, bytes]()
     with zipfile.ZipFile(wheel) as before, zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as after:
@@ -181,7 +181,7 @@ def _without_comments(source: bytes, texts: Iterable[tuple[int, int]]) -> bytes:
 
 
 def _unread_texts(source: bytes) -> Iterator[tuple[int, int]]:
-    """The first and last line, from 1, of each string below an assignment, and of each docstring never shown."""
+    """The first and last line, from 1, of each text that is never shown: see `_shrink`."""
     module = ast.parse(source)
     blocks: list[Any] = [module]
     for block in blocks:
@@ -191,6 +191,9 @@ def _unread_texts(source: bytes) -> Iterator[tuple[int, int]]:
                 yield from _lines_of(text)
         if isinstance(block, ast.FunctionDef | ast.ClassDef) and _is_internal(block.name) and len(body) > 1:
             yield from _lines_of(body[0])
+        elif isinstance(block, ast.FunctionDef) and not block.decorator_list:
+            # Its first line stays: a page shows that of the functions which answer it. Commands are decorated.
+            yield from ((first + 1, last - 1) for first, last in _lines_of(body[0]) if last > first + 1)
         for name in _BLOCKS:
             blocks += getattr(block, name, [])
 

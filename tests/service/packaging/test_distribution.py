@@ -171,25 +171,32 @@ def test_python_files_of_the_wheel_lack_comments_only_and_are_listed_as_they_are
 
 
 def unread_texts(source: bytes) -> Iterator[tuple[int, int]]:
-    """Lines of strings below an assignment, which Python ignores, and docstrings of constructors and private parts."""
+    """Lines of strings below an assignment, which Python ignores, and of docstrings that are never shown."""
     module = ast.parse(source)
-    texts = [
+    named = [node for node in statements(module) if isinstance(node, (ast.ClassDef, ast.FunctionDef))]
+    whole = [
         text
-        for node in statements(module)
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
+        for node in (module, *named)
         for before, text in pairwise(node.body)
         if isinstance(before, (ast.Assign, ast.AnnAssign))
     ]
-    texts += [
-        node.body[0]
-        for node in statements(module)
-        if isinstance(node, (ast.ClassDef, ast.FunctionDef))
-        and re.match("_(?!_)|__init__$", node.name)
-        and node.body[1:]
-    ]
-    for text in texts:
-        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str):
-            yield text.lineno, text.end_lineno or text.lineno
+    internal = [node for node in named if re.match("_(?!_)|__init__$", node.name) and node.body[1:]]
+    whole += [node.body[0] for node in internal]
+    for first, last in map(lines_of, whole):
+        yield first, last
+    for node in named:
+        if isinstance(node, ast.FunctionDef) and node not in internal and not node.decorator_list:
+            first, last = lines_of(node.body[0])
+            if first + 1 < last:
+                yield first + 1, last - 1
+
+
+def lines_of(statement: ast.stmt) -> tuple[int, int]:
+    """First and last line of a string that stands alone; a first one after the last one of anything else."""
+    match statement:
+        case ast.Expr(value=ast.Constant(value=str()), lineno=first, end_lineno=int(last)):
+            return first, last
+    return 1, 0
 
 
 def statements(node: ast.AST) -> Iterator[ast.AST]:

@@ -18,7 +18,7 @@ OLD_SECONDS: Final = 60.0
 """Age from which on figures are marked as old: several intervals of an exporter."""
 _UNKNOWN: Final = {"probability": None, "seconds_left": None, "crossed_seconds_ago": None}
 _SEQUENCE: Final = re.compile(r"\x1b(?:O.|\[M...|\[[0-9;<]*[A-Za-z~])", re.DOTALL)
-"""What a terminal sends for a function key, an arrow, or the mouse."""
+"""Bytes of a function key, an arrow, or the mouse."""
 _ANSWERS: Final = ("kept", "rolled_back", "rejected", "applied", "received")
 """States of a hint, the last one first: the first that the page has is the state of a hint."""
 

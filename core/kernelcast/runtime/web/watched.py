@@ -73,7 +73,7 @@ class WatchedConfig:
     def _read_again(self) -> None:
         try:
             self._read()
-        except Exception as error:  # noqa: BLE001  whatever it is, nobody may get in by the old configuration
+        except Exception as error:  # noqa: BLE001  of any kind: the old configuration must not let requests in
             self._error = str(error)
             self._log.error("web configuration refused", reason=self._error)
         else:
