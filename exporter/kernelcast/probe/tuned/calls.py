@@ -139,8 +139,8 @@ class TunedCalls(SearchedShapes[Configuration_co]):
         #   it is banned already         -> failed;   the kept configuration runs
         #   it raises                    -> failed;   the call is repeated with the kept one (`_repeat`)
         #   the kept one raises as well  -> refused;  the program's error is raised
-        #   it is too slow               -> failed;   its result is used
-        #   its first numbers are wrong  -> failed;   the result of the kept one is used
+        #   its first numbers are wrong  -> failed;   the result of the kept one is used, as of each checked call
+        #   it is too slow               -> failed;   its result is used, unless it was the first and checked
         #   else                         -> measured, once the request has all its times
         ordinal, run = request.ordinal, call.run
         is_candidate = ordinal != bucket.kept
@@ -167,11 +167,6 @@ class TunedCalls(SearchedShapes[Configuration_co]):
         except BaseException:
             self._notes.end(bucket.name, ordinal, None)
             raise
-        if is_candidate and seconds > self._terms.limit_seconds:
-            limit = f"the limit is {self._terms.limit_seconds:g} s"
-            self._charge(bucket, seconds)
-            self._ban(bucket, ordinal, f"a call took {seconds:.3g} s; {limit}")
-            return result
         checks = self._terms.check and self._terms.repeatable and not isinstance(bucket.campaign, Confirmation)
         if is_first_call and checks:
             candidate = self._guarded(lambda: copied(result))
@@ -182,6 +177,11 @@ class TunedCalls(SearchedShapes[Configuration_co]):
                 self._charge(bucket, seconds)
                 self._ban(bucket, ordinal, "its numbers differ from those of the kept configuration")
                 return result
+        if is_candidate and seconds > self._terms.limit_seconds:
+            limit = f"the limit is {self._terms.limit_seconds:g} s"
+            self._charge(bucket, seconds)
+            self._ban(bucket, ordinal, f"a call took {seconds:.3g} s; {limit}")
+            return result
         self._record(bucket, request, seconds, call.items)
         return result
 

@@ -164,6 +164,20 @@ def test_wrong_numbers_and_long_calls_ban_a_candidate() -> None:
     assert "a call took 1 s; the limit is 0.95 s" in calls.banned["block", 2]
 
 
+def test_wrong_numbers_of_a_call_that_is_too_long_do_not_reach_the_program() -> None:
+    blocks = Blocks()
+    calls = tuned(blocks, check=close(rtol=1e-3), limit_seconds=0.5)
+
+    def run(size: int) -> float:
+        blocks.run(size)
+        return 999.0 if size == 64 else 2.0
+
+    blocks.campaign("block").asked = [Wanted(0), Wanted(1)]
+    blocks.sizes = (128, 64, 48)  # type: ignore[assignment]
+    assert [calls.decorate(run)() for _ in range(6)] == [2.0] * 6
+    assert "numbers differ" in calls.banned["block", 1]
+
+
 def test_a_check_finds_values_that_are_no_numbers() -> None:
     assert finite()([1.0, 2.0], [1.0, 2.0])
     assert not finite()([1.0, float("nan")], [1.0, 2.0])
