@@ -143,6 +143,8 @@ class SearchedShapes(Generic[Configuration_co]):
         """Return the campaign's request for this call; None to run the kept configuration."""
         if self._is_forked() or self._stopped() or self._is_closed:
             return None
+        if bucket.campaign is None and not bucket.check.is_due(self._clock):
+            return None  # another thread has ended the campaign since this one saw it
         campaign = bucket.campaign = bucket.campaign or self._guarded(lambda: bucket.check.begin(bucket.kept))
         if campaign is None:
             return None

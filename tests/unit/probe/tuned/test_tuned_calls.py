@@ -178,6 +178,33 @@ def test_wrong_numbers_of_a_call_that_is_too_long_do_not_reach_the_program() -> 
     assert "numbers differ" in calls.banned["block", 1]
 
 
+class EndsBefore:
+    """A lock whose first holder ran, and ended the campaign, before it could be taken here."""
+
+    def __init__(self, run: Any) -> None:
+        self._run, self._lock = run, threading.Lock()
+        self.release = self._lock.release
+
+    def acquire(self, *, blocking: bool) -> bool:
+        if self._run is not None:
+            run, self._run = self._run, None
+            for _ in range(9):
+                run()
+        return self._lock.acquire(blocking=blocking)
+
+
+def test_a_call_that_waited_for_the_end_of_a_search_begins_no_check() -> None:
+    """There is none to make: nothing was kept, or the check is due after an hour."""
+    blocks = Blocks()
+    calls = tuned(blocks)
+    run = calls.decorate(blocks.run)
+    calls._lock = EndsBefore(run)  # type: ignore[assignment]
+    run()
+    bucket = calls._bucket("")
+    assert (calls.kept(), bucket.campaign) == (128, None)
+    assert bucket.check.is_due(lambda: blocks.now + 2 * 3600)
+
+
 def test_a_check_finds_values_that_are_no_numbers() -> None:
     assert finite()([1.0, 2.0], [1.0, 2.0])
     assert not finite()([1.0, float("nan")], [1.0, 2.0])
