@@ -196,6 +196,7 @@ class Probe:
             self._receiver.approvals.of,
             self._receiver.councils.search_together,
             self._receiver.approvals.refuse,
+            self._receiver.stopped,
         )
 
     @property

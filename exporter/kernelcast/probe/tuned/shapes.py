@@ -70,7 +70,7 @@ class SearchedShapes(Generic[Configuration_co]):
         self._stopped = stopped
         self._clock = clock or perf_counter
         accounts = accounts or CallAccounts()
-        self._budget, self._reports = accounts.budget, accounts.reports
+        self._budget, self._reports, self._reverted = accounts.budget, accounts.reports, accounts.reverted
         self._is_closed = self._is_child = False
         self._process = os.getpid()
         # What other nodes have found, by bucket name.
@@ -120,7 +120,7 @@ class SearchedShapes(Generic[Configuration_co]):
         known = self._guarded(lambda: self._notes.kept(name))
         ordinal = self._space.find(known) if known is not None else None
         may_search = len(self._buckets) < MAX_SHAPES and not self._is_closed
-        if ordinal is not None and not self._stopped():
+        if ordinal is not None and not self._reverted():
             bucket.check.start, bucket.kept = bucket.kept, ordinal
             bucket.campaign = self._guarded(lambda: bucket.check.begin(ordinal)) if may_search else None
         elif may_search:

@@ -89,6 +89,7 @@ class SpaceServices:
         approval: Returns a person's approval of the search of a space that changes results; None without one.
         search_together: Lets the ranks of a collective space search it; returns this rank's part.
         refuse_search: Takes a space whose search no approval covers, and the reason.
+        reverted: Returns the reason for which kept values are not in force: an order, or hints that are switched off.
     """
 
     active: bool = False
@@ -104,6 +105,7 @@ class SpaceServices:
     approval: Callable[[str], Approval | None] = lambda _space: None
     search_together: Callable[[Tunable[str], CollectiveSpace], FunctionSearches] | None = None
     refuse_search: Callable[[str, str], None] = lambda _space, _reason: None
+    reverted: Callable[[], str] = str
 
 
 class ProgramSpace:
@@ -253,7 +255,7 @@ class ProgramSpace:
                 numbered,
                 context.journal,
                 context.stopped,
-                accounts=CallAccounts(context.budget, SearchReports(context.report, terms.per)),
+                accounts=CallAccounts(context.budget, SearchReports(context.report, terms.per), context.reverted),
                 by_epoch=terms.per == "epoch",
             )
             context.register(search)
@@ -267,7 +269,7 @@ class ProgramSpace:
             return TunedCalls(terms, Resting(self._space))
         self._searches.used(by_shape=terms.shape is not None)
         numbered = Numbered(self._space, context.rank, self._searches)
-        accounts = CallAccounts(context.budget, SearchReports(context.report, "call"))
+        accounts = CallAccounts(context.budget, SearchReports(context.report, "call"), context.reverted)
         calls = TunedCalls(terms, numbered, context.journal, lambda: _reason(context), accounts=accounts)
         context.register(calls)
         if terms.shape is None:
@@ -289,7 +291,9 @@ class ProgramSpace:
                 Approved(start, context.rank, self._searches, left),
                 journal,
                 lambda _: context.stopped(approved),
-                accounts=CallAccounts(context.budget, SearchReports(context.report, terms.per, reason)),
+                accounts=CallAccounts(
+                    context.budget, SearchReports(context.report, terms.per, reason), context.reverted
+                ),
                 by_epoch=terms.per == "epoch",
             )
 

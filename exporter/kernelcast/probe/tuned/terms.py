@@ -88,10 +88,12 @@ class CallAccounts:
     Attributes:
         budget: Time that trials may cost.
         reports: Reports searches and their results.
+        reverted: Returns the reason for which the start runs in place of what the journal has kept; empty if none.
     """
 
     budget: TrialBudget = field(default_factory=lambda: TrialBudget(share=1.0))
     reports: SearchReports = field(default_factory=lambda: SearchReports(lambda _outcome: None))
+    reverted: Callable[[], str] = str
 
 
 class Configurations(Protocol[Configuration_co]):

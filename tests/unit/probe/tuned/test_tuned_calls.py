@@ -244,6 +244,26 @@ def test_trial_calls_cost_a_share_of_the_time_only() -> None:
     assert wasted <= 0.01 * blocks.now + 21 * 0.7
 
 
+@pytest.mark.parametrize(("reverted", "expected"), [("", 128), ("hints.stop exists", 48)])
+def test_what_was_kept_runs_although_nothing_may_be_tried_now(tmp_path: Path, reverted: str, expected: int) -> None:
+    """The budget is spent, or a graph is captured; only an order to stop takes a kept configuration back."""
+    blocks = Blocks()
+    run = tuned(blocks, Journal(tmp_path, "training")).decorate(blocks.run)
+    for _ in range(10):
+        run()
+    later = Journal(tmp_path, "training", running=lambda _: False)
+    calls = TunedCalls(
+        CallTerms("block", share=1.0),
+        blocks,
+        later,
+        stopped=lambda: "the budget for trials is spent",
+        clock=lambda: blocks.now,
+        accounts=CallAccounts(reverted=lambda: reverted),
+    )
+    calls.decorate(blocks.run)()
+    assert calls.kept() == expected
+
+
 def test_stop_and_an_error_of_the_campaign_leave_the_kept_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = Blocks()
     stopped = TunedCalls(CallTerms("block"), blocks, stopped=lambda: "hints.stop exists", clock=lambda: blocks.now)
