@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -14,13 +15,15 @@ import pytest
 from tests.support.exporter.cgroup_node import ID, UID, Node
 from tests.support.exporter.gpus import GPU_0
 
-from kernelcast.exporter.attribution import Attribution, AttributionSettings
+from kernelcast.exporter.attribution import Attribution, AttributionSettings, attribution
+from kernelcast.exporter.attribution.attribution import MAX_MISSED
 from kernelcast.exporter.attribution.pod_labels import (
     MAX_LABELS,
     MAX_PAGES,
     ApiServer,
     ApiServerError,
     PodLabelReader,
+    PodLabels,
     label_name,
 )
 from kernelcast.exporter.attribution.pod_resources import Container
@@ -234,7 +237,7 @@ def test_an_answer_without_a_list_of_pods_is_an_error_with_its_reason(
 
 
 class RawServer:
-    """Answers one request with these bytes, and closes the connection once it is told to."""
+    """Answers one request with these bytes, and closes the connection when `close` is called."""
 
     def __init__(self, answer: bytes) -> None:
         self._answer = answer
@@ -317,6 +320,7 @@ def test_outside_a_cluster_the_setting_is_named() -> None:
         ("namespace", "pod_label_namespace"),
         ("job", "pod_label_job"),
         ("1st", "pod_label_1st"),
+        ("DCGM_FI_DEV_SERIAL", "pod_label_DCGM_FI_DEV_SERIAL"),
     ],
 )
 def test_a_label_never_takes_the_name_of_one_of_ours(key: str, name: str) -> None:
@@ -352,6 +356,30 @@ def test_a_process_in_a_pod_carries_the_pods_labels_beside_its_name(api: FakeApi
         "pod": "train-0",
         "pod_label_pod": "a label that claims to be the name",
     }
+
+
+def test_a_container_is_asked_for_once_for_its_labels_and_once_for_its_image(
+    monkeypatch: pytest.MonkeyPatch, account: Path
+) -> None:
+    """Also after a thousand pods that have ended; neither answer makes the other question come again."""
+    settings = AttributionSettings(api_server=ApiServer("n", "", account), pod_label_patterns=("^app$",), images=True)
+    made = Attribution(settings, on_error=lambda _source: None)
+    early: list[None] = []
+    answers = SimpleNamespace(value=PodLabels({}), soon=lambda: early.append(None))
+    monkeypatch.setattr(made, "_pod_labels", answers)
+    for number in range(MAX_MISSED + 500):
+        made._labels_of_container(Container("team", f"ended-{number}", "main"))
+    assert len(early) == MAX_MISSED + 500
+
+    early.clear()
+    container = Container("team", "train-0", "main")
+    answers.value = PodLabels({("team", "train-0"): {"app": "train"}})
+    monkeypatch.setattr(attribution, "membership", lambda *_: SimpleNamespace(pod_uid="u"))
+    monkeypatch.setattr(made, "_names", SimpleNamespace(value=SimpleNamespace(of=lambda _member: container)))
+    for _ in range(10):
+        made._labels_of_container(container)
+        made.image_of_pid(4001)
+    assert len(early) == 1
 
 
 def test_without_a_pattern_nothing_is_asked(api: FakeApiServer) -> None:

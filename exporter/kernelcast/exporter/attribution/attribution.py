@@ -5,6 +5,7 @@ Reading them never waits: the kubelet, directories and files are read by threads
 """
 
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -38,7 +39,7 @@ POD_LABELS_SECONDS: Final = 60.0
 POD_LABELS_KEEP_SECONDS: Final = 600.0
 """A pod's labels hardly ever change, and an API server may be away while it is upgraded."""
 MAX_MISSED: Final = 1000
-"""Pods without known labels that are remembered, so that each makes one request before its time and no more."""
+"""Containers without known labels or image that are remembered, so that each makes one early request and no more."""
 FIRST_SECONDS: Final = 1.0
 """Time that the daemon's start waits for first answers, so that its first series need not change their labels."""
 KEEP_SECONDS: Final = 120.0
@@ -137,7 +138,8 @@ class Attribution:
         self._users = Refreshed(USERS, self._read_users, NO_USERS, pace=seldom, on_error=on_error)
         slowly = RefreshPolicy(POD_LABELS_SECONDS, POD_LABELS_KEEP_SECONDS)
         self._pod_labels = Refreshed(POD_LABELS, self._pod_label_reader(), NO_PODS, pace=slowly, on_error=on_error)
-        self._missed: set[Container] = set()
+        self._labels_missed: OrderedDict[Container, None] = OrderedDict()
+        self._images_missed: OrderedDict[Container, None] = OrderedDict()
         self._jobs = Refreshed(
             JOBS, self._job_reader(on_error), NO_JOBS, pace=RefreshPolicy(JOBS_SECONDS, KEEP_SECONDS), on_error=on_error
         )
@@ -227,7 +229,7 @@ class Attribution:
             self._names.soon()
             return ""
         image = self._pod_labels.value.images.get(found)
-        self._ask_ahead(found, known=image is not None)
+        self._ask_ahead(self._images_missed, found, known=image is not None)
         return image or ""
 
     def _labels_of_gpu(self, gpu: AttributedGpu) -> tuple[Mapping[str, str], ...]:
@@ -255,15 +257,23 @@ class Attribution:
         if not self._settings.pod_label_patterns:
             return NO_LABELS
         found = self._pod_labels.value.of(container)
-        self._ask_ahead(container, known=found is not None)
+        self._ask_ahead(self._labels_missed, container, known=found is not None)
         return found or NO_LABELS
 
-    def _ask_ahead(self, container: Container, *, known: bool) -> None:
-        """Ask the API server before the next refresh, once for each container of which its last answer said nothing."""
+    def _ask_ahead(self, missed: OrderedDict[Container, None], container: Container, *, known: bool) -> None:
+        """Ask the API server before the next refresh, once for each container of which its last answer said nothing.
+
+        Args:
+            missed: Containers of which labels, or the image, were asked for; the oldest are forgotten: most have ended.
+            container: The container.
+            known: Whether the last answer had it.
+        """
         if known:
-            self._missed.discard(container)
-        elif container not in self._missed and len(self._missed) < MAX_MISSED:
-            self._missed.add(container)
+            missed.pop(container, None)
+        elif container not in missed:
+            while len(missed) >= MAX_MISSED:
+                missed.popitem(last=False)
+            missed[container] = None
             self._pod_labels.soon()
 
     def _uses(self, gpu: AttributedGpu) -> tuple[Use, ...]:

@@ -21,6 +21,7 @@ from urllib.parse import urlencode, urlsplit
 
 from kernelcast.exporter.attribution.pod_resources import Container
 from kernelcast.wire.catalogue import CATALOGUE
+from kernelcast.wire.catalogue.devices.device import OPT_IN_LABELS
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TIMEOUT_SECONDS: Final = 10.0
@@ -66,7 +67,7 @@ _OTHER_LABELS: Final = frozenset(
         "dra_device_name",
     )
 )
-_USED_NAMES: Final = _CATALOGUE_LABELS | _OTHER_LABELS
+_USED_NAMES: Final = _CATALOGUE_LABELS | _OTHER_LABELS | OPT_IN_LABELS.keys()
 
 Pod = tuple[str, str]
 """Namespace and name."""
