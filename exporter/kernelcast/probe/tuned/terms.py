@@ -88,7 +88,7 @@ class CallAccounts:
     Attributes:
         budget: Time that trials may cost.
         reports: Reports searches and their results.
-        reverted: Returns the reason for which the start runs in place of what the journal has kept; empty if none.
+        reverted: Returns the reason for which the start runs, not the configuration in the journal; empty if none.
     """
 
     budget: TrialBudget = field(default_factory=lambda: TrialBudget(share=1.0))
