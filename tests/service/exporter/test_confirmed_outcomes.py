@@ -176,7 +176,8 @@ def test_an_outcome_that_an_exporter_never_read_reaches_kafka_though_that_export
             if ends:
                 probe = program()
             (message,) = wait_for("the outcome on Kafka", lambda: on_kafka(servers) or None)
-            wait_for("the confirmation", lambda: not probe.unsent_outcomes or None)
+            # A sent outcome is left for the next run until it is confirmed.
+            wait_for("the confirmation", lambda: not probe._outcomes.left() or None)
             probe.stop()
         assert decode_event(message.value())["data"]["hint_id"] == TRIAL
         assert [file.read_text() for file in (tmp_path / "tuning").glob("*.outcomes")] == [""] * ends
