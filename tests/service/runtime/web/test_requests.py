@@ -1,13 +1,10 @@
 """Credentials of our commands stay with the server for which they are, also where it redirects to another one."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from threading import Thread
-from typing import Any
 
 import pytest
+from tests.support.push.receivers import Behaviour, answer_with, server
 
 from kernelcast.cli.top.target import ServerCredentials, get
 from kernelcast.predictor.prometheus import PrometheusClient
@@ -17,45 +14,27 @@ pytestmark = pytest.mark.service
 SUCCESS = b'{"status": "success", "data": []}'
 
 
-@contextmanager
-def server(seen: list[str | None], redirect: str = "") -> Iterator[str]:
-    """A server that notes the credentials of each request, and answers, or redirects to another address."""
+def noting(seen: list[str | None], redirect: str = "") -> Behaviour:
+    """Note the credentials of each request, and answer, or redirect to another address."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            seen.append(self.headers["Authorization"])
-            moved = redirect and not self.path.endswith("/moved")
-            self.send_response(302 if moved else 200)
-            if moved:
-                self.send_header("Location", redirect)
-            self.send_header("Content-Length", str(len(SUCCESS)))
-            self.end_headers()
-            self.wfile.write(SUCCESS)
+    def behave(handler: BaseHTTPRequestHandler) -> None:
+        seen.append(handler.headers["Authorization"])
+        moved = redirect and not handler.path.endswith("/moved")
+        (answer_with(302, SUCCESS, {"Location": redirect}) if moved else answer_with(200, SUCCESS))(handler)
 
-        do_POST = do_GET  # noqa: N815  name of http.server
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
-        thread = Thread(target=http.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{http.server_address[1]}"
-        http.shutdown()
-        thread.join(5)
+    return behave
 
 
 def test_a_redirect_to_another_server_has_no_credentials(password: Path) -> None:
     seen: list[str | None] = []
-    with server(seen) as other, server([], f"{other}/login") as first:
+    with server(noting(seen)) as other, server(noting([], other)) as first:
         ask_both(first, password)
     assert seen == [None, None]
 
 
 def test_a_redirect_on_the_same_server_has_them(password: Path) -> None:
     seen: list[str | None] = []
-    with server(seen, "/moved") as url:
+    with server(noting(seen, "/moved")) as url:
         ask_both(url, password)
     assert len(seen) == 4
     assert all(seen)

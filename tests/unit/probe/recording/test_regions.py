@@ -66,6 +66,8 @@ def test_a_generator_that_ends_elsewhere_leaves_no_region_behind() -> None:
     one = steps()
     next(one)
     one.close()
+    assert current.get() is None
+    assert walls()["generator"] > 0
 
 
 def test_names_beyond_the_limit_are_other() -> None:
