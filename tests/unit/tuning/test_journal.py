@@ -1,6 +1,7 @@
 """The journal: kept configurations, and those that ended a process, across restarts."""
 
 import fcntl
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -172,6 +173,27 @@ def test_a_line_with_an_unusable_time_hides_no_other_line(tmp_path: Path) -> Non
     second = journal(tmp_path, pid=2)
     assert second.kept("block") == "128"
     assert not second.failures
+
+
+def test_a_program_whose_name_is_cut_within_a_character_has_a_journal(tmp_path: Path) -> None:
+    """Linux cuts the name of a process after 15 bytes; a script with a Cyrillic or Chinese name ends in half of one."""
+    name = Path("/proc/self/comm")
+    before = name.read_bytes()
+    name.write_bytes("обучение_модели.py".encode()[:15])
+    try:
+        Journal(tmp_path, "training").begin("block", "128")
+        assert not Journal(tmp_path, "training", JournalProcess("node", 1, "1")).banned("block", "128"), "it runs"
+    finally:
+        name.write_bytes(before)
+
+
+def test_a_line_about_a_process_without_a_number_hides_no_other_line(tmp_path: Path) -> None:
+    first = journal(tmp_path)
+    by = {"host": "node", "pid": float("inf"), "start": "1"}
+    first.path.write_text(
+        json.dumps({"version": 1, "state": "begin", "space": "block", "config": "64", "by": by}) + "\n"
+    )
+    assert "ended when it was tried" in journal(tmp_path, pid=2).banned("block", "64")
 
 
 def test_a_line_that_is_written_while_the_file_is_replaced_is_in_the_new_file(

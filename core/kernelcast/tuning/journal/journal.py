@@ -212,7 +212,7 @@ class Journal:
     def _has_ended(self, by: dict[str, Any]) -> bool:
         try:
             process = JournalProcess(str(by["host"]), int(by["pid"]), str(by["start"]))
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             return True
         return process != self._process and not self._running(process)
 
@@ -349,7 +349,8 @@ def is_running(process: JournalProcess) -> bool:
 def _start_of(pid: int) -> str:
     """Return the kernel's start time of a process; empty where there is no such process."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
+        stat = Path(f"/proc/{pid}/stat").read_bytes()  # the name in it may be cut within a character
     except OSError:
         return ""
-    return stat.rpartition(")")[2].split()[STAT_START_TIME]
+    fields = stat.rpartition(b")")[2].split()
+    return fields[STAT_START_TIME].decode() if len(fields) > STAT_START_TIME else ""
