@@ -94,6 +94,20 @@ def on(directory: Path, device: str, driver: str = "550.54") -> Journal:
     return Journal(directory, "training", process, clock=lambda: 1000.0, machine=JournalMachine(lambda: device, driver))
 
 
+def test_a_journal_that_many_ranks_have_written_forgets_neither_a_ban_nor_a_kept_value(tmp_path: Path) -> None:
+    """Eight ranks with some shapes each write 3 MB in one run; nothing of it was read but the last megabyte."""
+    first = journal(tmp_path)
+    first.end("block", "1024", Decision.FAILED, reason="CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES")
+    first.end("block", "128", Decision.KEPT)
+    survived = {"version": 1, "state": "survived", "space": "tile", "reason": "x" * 1000}
+    lines.append(first.path, *({**survived, "config": str(number % 100)} for number in range(3000)))
+    for pid in (2, 3):
+        later = journal(tmp_path, pid)
+        assert later.kept("block") == "128"
+        assert "OUT_OF_RESOURCES" in later.banned("block", "1024")
+    assert first.path.stat().st_size < COMPACT_BYTES
+
+
 def test_each_device_model_has_its_own_kept_configuration(tmp_path: Path) -> None:
     """A home directory is shared between nodes with different GPUs."""
     on(tmp_path, "NVIDIA A100").end("block", "128", Decision.KEPT, "v1")

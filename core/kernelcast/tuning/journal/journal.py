@@ -249,12 +249,14 @@ class Journal:
 
     def _read_again(self) -> list[dict[str, Any]]:
         """Read the file again, with the lines that other processes have appended since; return the state as lines."""
-        found = list(lines.read(self.path))
-        self._entries.clear()
-        self._kept.clear()
-        self._open_starts.clear()
-        for line in found:
-            self._apply(line)
+        before = self._entries, self._kept, self._open_starts
+        self._entries, self._kept, self._open_starts = OrderedDict(), {}, {}
+        try:
+            for line in lines.read(self.path):
+                self._apply(line)
+        except OSError:
+            self._entries, self._kept, self._open_starts = before
+            raise
         return self._lines()
 
     def _apply(self, line: dict[str, Any]) -> None:

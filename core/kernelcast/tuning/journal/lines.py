@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-LARGEST_BYTES: Final = 1 << 20
-"""Of the file that is read; of a longer one, the end is read."""
+LARGEST_BYTES: Final = 1 << 24
+"""Of the file that is read; of a longer one, the end is read. All ranks of a node write some megabytes in a run."""
 LOCK_TRIES: Final = 5
 LOCK_SECONDS: Final = 0.001
 """Wait between two tries for the lock; five milliseconds in all, because the program waits, too."""
@@ -30,7 +30,7 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - LARGEST_BYTES))
-        for line in file.read().splitlines():
+        for line in file:
             with contextlib.suppress(ValueError, RecursionError):
                 found = json.loads(line)
                 if isinstance(found, dict):
@@ -66,8 +66,12 @@ def replace(path: Path, make: Callable[[], Iterable[dict[str, Any]]]) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if _is_current(descriptor, path):
             written = path.with_suffix(f".{os.getpid()}.new")
-            written.write_bytes(b"".join(map(_encoded, make())))
-            written.replace(path)
+            try:
+                written.write_bytes(b"".join(map(_encoded, make())))
+                written.replace(path)
+            except BaseException:
+                written.unlink(missing_ok=True)
+                raise
     finally:
         os.close(descriptor)
 
