@@ -8,6 +8,7 @@ configuration runs, at the cost of one comparison.
 import threading
 from collections.abc import Callable
 from functools import wraps
+from math import inf
 from typing import Any
 
 from kernelcast.probe.tuned.checks import copied
@@ -92,13 +93,23 @@ class TunedCalls(SearchedShapes[Configuration_co]):
             request = self._request(bucket)
             if request is None:
                 return run(bucket.kept)
-            items = terms.items(*arguments, **named) if terms.items else 1.0
+            items = self._items(bucket, arguments, named) if terms.items else 1.0
+            if not 0 < items < inf:
+                return run(bucket.kept)  # a call without work is not compared
             call = Call(run, prepare, undo, items)
             if isinstance(bucket.campaign, Confirmation) and not bucket.campaign.is_kept_tried and terms.repeatable:
                 return self._try_kept(bucket, bucket.campaign, call)
             return self._trial(bucket, request, call)
         finally:
             self._lock.release()
+
+    def _items(self, bucket: ShapeBucket, arguments: tuple[Any, ...], named: dict[str, Any]) -> float:
+        """Return the units of work of a call; an error of the program's function ends the search, not the call."""
+        count = self._terms.items
+        items = self._guarded(lambda: float(count(*arguments, **named) if count else 1.0))
+        if items is None:
+            self._interrupt(bucket)
+        return items or 0.0
 
     def _kept_configuration(self, bucket: ShapeBucket) -> Any:
         """Return the kept configuration, which is made once for many calls."""
@@ -130,8 +141,8 @@ class TunedCalls(SearchedShapes[Configuration_co]):
         undo()
         self._add_lost_seconds(bucket, self._clock() - began)
         result = call.run(bucket.check.start)
-        if not self._is_correct(kept, result):
-            self._take_back(bucket, "its numbers differ from those of the start")
+        if wrong := self._difference(kept, result, "start"):
+            self._take_back(bucket, wrong)
         return result
 
     def _trial(self, bucket: ShapeBucket, request: CallRequest, call: Call[Result]) -> Result:
@@ -173,9 +184,9 @@ class TunedCalls(SearchedShapes[Configuration_co]):
             undo()
             self._add_lost_seconds(bucket, min(seconds, bucket.usual_seconds))  # the call is repeated
             result = run(bucket.kept)
-            if not self._is_correct(candidate, result):
+            if wrong := self._difference(candidate, result, "kept configuration"):
                 self._charge(bucket, seconds)
-                self._ban(bucket, ordinal, "its numbers differ from those of the kept configuration")
+                self._ban(bucket, ordinal, wrong)
                 return result
         if is_candidate and seconds > self._terms.limit_seconds:
             limit = f"the limit is {self._terms.limit_seconds:g} s"
@@ -240,11 +251,13 @@ class TunedCalls(SearchedShapes[Configuration_co]):
         self._ban(bucket, ordinal, reason)
         return result
 
-    def _is_correct(self, result: Any, reference: Any) -> bool:
+    def _difference(self, result: Any, reference: Any, other: str) -> str:
+        """Return why a result is not proved right by that of another configuration; empty if it is."""
         try:
-            return self._terms.check is None or bool(self._terms.check(result, reference))
-        except Exception:  # noqa: BLE001  numbers that cannot be compared are not proved right
-            return False
+            is_right = self._terms.check is None or bool(self._terms.check(result, reference))
+        except Exception as error:  # noqa: BLE001  numbers that cannot be compared are not proved right
+            return f"its result cannot be compared: {type(error).__name__}: {error}"
+        return "" if is_right else f"its numbers differ from those of the {other}"
 
 
 def _nothing() -> None:

@@ -3,8 +3,11 @@
 They work with floats, sequences of floats, and arrays of NumPy, CuPy, JAX or PyTorch, and import none of these.
 """
 
+import sys
 from collections.abc import Callable, Sequence
-from copy import copy
+from contextlib import AbstractContextManager, nullcontext
+from copy import deepcopy
+from math import inf
 from typing import Any
 
 Check = Callable[[Any, Any], bool]
@@ -14,6 +17,8 @@ Check = Callable[[Any, Any], bool]
 def close(*, rtol: float = 1e-3, atol: float = 0.0) -> Check:
     """Return a check that results differ by at most `atol` plus `rtol` times the kept configuration's.
 
+    NaN and infinity are right where the kept configuration has the same.
+
     Args:
         rtol: Permitted difference relative to the kept configuration's value.
         atol: Permitted difference besides that.
@@ -22,7 +27,13 @@ def close(*, rtol: float = 1e-3, atol: float = 0.0) -> Check:
     def check(result: Any, reference: Any) -> bool:
         if isinstance(result, list | tuple):
             return _same_length(result, reference) and all(map(check, result, reference))
-        return _all(abs(result - reference) <= atol + rtol * abs(reference))
+        if tuple(getattr(result, "shape", ())) != tuple(getattr(reference, "shape", ())):
+            return False  # else a single number could equal each of many
+        result, reference = _signed(result), _signed(reference)
+        with _without_warnings():
+            are_same = (result == reference) | ((result != result) & (reference != reference))  # noqa: PLR0124  NaN
+            are_close = abs(result - reference) <= atol + rtol * abs(reference)
+            return _all(are_same | (are_close & (abs(reference) < inf)))
 
     return check
 
@@ -33,16 +44,34 @@ def finite() -> Check:
     def check(result: Any, reference: Any) -> bool:
         if isinstance(result, list | tuple):
             return _same_length(result, reference) and all(map(check, result, reference))
-        return _all(result - result == 0) or not _all(reference - reference == 0)
+        with _without_warnings():
+            return _all(result - result == 0) or not _all(reference - reference == 0)
 
     return check
 
 
 def copied(result: Any) -> Any:
-    """Copy a result that the repeated call may overwrite."""
+    """Copy a result, with the arrays in it, that the repeated call may overwrite."""
+    if isinstance(result, list | tuple):
+        parts = [copied(one) for one in result]
+        return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)
+    if isinstance(result, dict):
+        return {name: copied(one) for name, one in result.items()}
     if hasattr(result, "copy"):
         return result.copy()
-    return result.clone() if hasattr(result, "clone") else copy(result)
+    return result.clone() if hasattr(result, "clone") else deepcopy(result)
+
+
+def _signed(numbers: Any) -> Any:
+    """Return numbers of which a difference can be taken: unsigned ones would wrap, booleans have none."""
+    kind = str(getattr(numbers, "dtype", ""))
+    return numbers * 1.0 if "uint" in kind or "bool" in kind else numbers
+
+
+def _without_warnings() -> AbstractContextManager[Any]:
+    """Let NumPy neither warn of NaN and infinity nor raise, however the program has set it."""
+    numpy = sys.modules.get("numpy")
+    return nullcontext() if numpy is None else numpy.errstate(all="ignore")
 
 
 def _same_length(result: Sequence[Any], reference: Any) -> bool:

@@ -4,10 +4,11 @@ import os
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from math import inf
+from math import inf, nan
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
 from kernelcast.probe.trial_budget import TrialBudget
@@ -23,6 +24,11 @@ from kernelcast.wire.tuning.experience import Experience
 class Wanted:
     ordinal: int
     launches: int = 1
+
+
+class Pair(NamedTuple):
+    one: Any
+    two: Any
 
 
 class OneByOne:
@@ -210,6 +216,91 @@ def test_a_check_finds_values_that_are_no_numbers() -> None:
     assert not finite()([1.0, float("nan")], [1.0, 2.0])
     assert finite()(float("inf"), float("inf"))
     assert not close()([1.0], [1.0, 2.0])
+
+
+class Buffers:
+    """A function that writes its results into arrays of its own, as one with `out=` does."""
+
+    def __init__(self, blocks: Blocks, made: Any) -> None:
+        self.blocks, self.made = blocks, made
+        self.one, self.two = np.zeros(2), np.zeros(2)
+
+    def run(self, size: int) -> Any:
+        self.blocks.run(size if size != 1024 else 48)
+        self.one[:] = 999.0 if size == 64 else 2.0
+        return self.made((self.one, self.two))
+
+
+@pytest.mark.parametrize("made", [tuple, list, lambda pair: [tuple(pair)], lambda pair: Pair(*pair)])
+def test_wrong_numbers_are_found_in_arrays_that_the_repeated_call_overwrites(made: Any) -> None:
+    """The sequence was copied, its arrays were not: the kept configuration's numbers were compared with themselves."""
+    blocks = Blocks()
+    calls = tuned(blocks, check=close())
+    buffers = Buffers(blocks, made)
+    run = calls.decorate(buffers.run)
+    for _ in range(10):
+        run()
+        assert buffers.one[0] == 2.0
+    assert "numbers differ" in calls.banned["block", 1]
+    assert calls.kept() == 128
+
+
+def test_numbers_that_cannot_be_compared_are_named() -> None:
+    blocks = Blocks()
+    calls = tuned(blocks, check=close())
+
+    def run(size: int) -> None:
+        blocks.run(size if size != 1024 else 48)
+
+    for _ in range(5):
+        calls.decorate(run)()
+    assert "its result cannot be compared: TypeError" in calls.banned["block", 1]
+
+
+@pytest.mark.parametrize(
+    ("result", "reference", "expected"),
+    [
+        ([1.0, nan, inf], [1.0, nan, inf], True),
+        ([1.0, nan, inf], [1.0, nan, -inf], False),
+        ([1.0, nan, 2.0], [1.0, 1.0, 2.0], False),
+        ([1.0, 1.0, 2.0], [1.0, nan, 2.0], False),
+    ],
+)
+def test_a_nan_or_infinity_is_right_where_the_kept_configuration_has_it(
+    result: list[float], reference: list[float], *, expected: bool
+) -> None:
+    assert close()(result, reference) is expected
+    assert close()(np.array(result), np.array(reference)) is expected
+
+
+def test_a_check_does_not_take_an_overflow_or_another_shape_for_close() -> None:
+    saturated = np.array([255], dtype=np.uint8)
+    assert not close(atol=1.0)(saturated + np.uint8(1), saturated)
+    assert close(atol=1.0)(saturated - np.uint8(1), saturated)
+    assert close()(np.array([True]), np.array([True]))
+    assert not close()(np.ones(1), np.ones(3))
+
+
+@pytest.mark.parametrize("items", [lambda _: "many", lambda rows: 1 / rows])
+def test_an_error_of_items_ends_the_search_and_does_not_reach_the_program(items: Any) -> None:
+    blocks = Blocks()
+    reported: list[SearchOutcome] = []
+    accounts = CallAccounts(reports=SearchReports(reported.append))
+    calls = TunedCalls(CallTerms("block", items=items), blocks, clock=lambda: blocks.now, accounts=accounts)
+    assert [calls.decorate(blocks.run)(0) for _ in range(3)] == [2.0] * 3
+    assert "the search had an error" in reported[-1].reason
+    assert blocks.now == 3.0, "the start has run"
+
+
+@pytest.mark.parametrize("nothing", [0, -1, nan, inf])
+def test_a_call_without_work_is_not_compared(nothing: float) -> None:
+    blocks = Blocks()
+    calls = tuned(blocks, items=lambda rows: rows)
+    run = calls.decorate(blocks.run)
+    run(nothing)
+    assert not blocks.campaigns["block"].times
+    run(2)
+    assert blocks.campaigns["block"].times == {0: [0.5]}
 
 
 def test_each_shape_has_its_own_campaign_and_too_many_run_the_start() -> None:
