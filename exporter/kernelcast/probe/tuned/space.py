@@ -34,6 +34,11 @@ PERIODS: Final = ("call", "step", "epoch")
 MAX_PROPOSED: Final = 256
 """Most configurations of a space of which others propose one: it is announced as a tunable."""
 
+UNCHECKED: Final = (
+    "nothing is tried: check compares a repeated call, and repeatable=False (or donate_argnames) forbids that; "
+    "leave one of them out"
+)
+
 Decorated = Callable[..., Any]
 
 
@@ -172,7 +177,8 @@ class ProgramSpace:
                 configuration is timed for the first time, so that compiling does not count as the call's time.
             undo: Takes the same before a candidate runs, and returns a function that restores the arguments. That is
                 called before the call is repeated, which is needed where the function changes its own input.
-            repeatable: Whether a call may be repeated with the kept configuration after a candidate has failed.
+            repeatable: Whether a call may be repeated with the kept configuration, after a candidate has failed or to
+                check its numbers; nothing is tried without it where the space has a check.
             limit_seconds: A candidate whose call takes longer is never run again.
             share: Share of the calls' time that trial calls may cost.
 
@@ -267,9 +273,15 @@ class ProgramSpace:
         context = self._surroundings
         if self._searches is None or self._terms.changes_results:
             return TunedCalls(terms, Resting(self._space))
+        reports = SearchReports(context.report, "call")
+        if terms.check is not None and not terms.repeatable:
+            resting, start = Resting(self._space), self._space.start
+            reports.search_began(terms.name, resting.text(start))
+            reports.search_interrupted(terms.name, resting.text(start), UNCHECKED)
+            return TunedCalls(terms, resting)
         self._searches.used(by_shape=terms.shape is not None)
         numbered = Numbered(self._space, context.rank, self._searches)
-        accounts = CallAccounts(context.budget, SearchReports(context.report, "call"), context.reverted)
+        accounts = CallAccounts(context.budget, reports, context.reverted)
         calls = TunedCalls(terms, numbered, context.journal, lambda: _reason(context), accounts=accounts)
         context.register(calls)
         if terms.shape is None:

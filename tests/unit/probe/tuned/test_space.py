@@ -12,6 +12,7 @@ import pytest
 from kernelcast import probe as kp
 from kernelcast.probe.probe import Probe, ProbeSettings
 from kernelcast.probe.tuned.space import ProgramSpace
+from kernelcast.tuning.experiment import Decision
 from kernelcast.tuning.journal import Journal
 from kernelcast.wire.errors import SpaceError
 
@@ -139,6 +140,21 @@ def test_the_switch_of_the_environment_and_the_stop_file_try_nothing(tmp_path: P
             run()
         assert set(seen) == {32}
         probe.abandon()
+
+
+def test_a_check_that_cannot_repeat_the_call_tries_nothing_and_says_so(tmp_path: Path) -> None:
+    """The check was left out: a configuration with wrong numbers was kept."""
+    Journal(tmp_path, "hpc").end("conv.run", "[16,4,1]", Decision.KEPT)
+    probe = started(tmp_path)
+
+    @declared(probe).tuned(share=1e9, repeatable=False)  # type: ignore[untyped-decorator]
+    def run(c: Any) -> float:
+        return 2.0 if dict(c) == START else 999.0
+
+    assert {run() for _ in range(300)} == {2.0}
+    (_, last) = probe.outcomes
+    assert last.tunable == "conv.run"
+    assert "check compares a repeated call, and repeatable=False (or donate_argnames) forbids that" in last.reason
 
 
 def test_a_start_that_is_not_valid_is_refused() -> None:
