@@ -3,6 +3,7 @@
 `TunedCalls` runs a program's function for the requests, `TunedSteps` its steps.
 """
 
+import hashlib
 import os
 import threading
 from collections.abc import Callable
@@ -31,6 +32,8 @@ from kernelcast.wire.tuning.experience import Experience
 MAX_SHAPES: Final = 16
 # Shapes whose kept configuration is known; further ones run the start and take no memory.
 MAX_BUCKETS: Final = 1024
+# Characters of a bucket's name in outcomes and in the journal.
+MAX_NAME: Final = 256
 # Calls after which a candidate is not held responsible for a later end of the process.
 SURVIVED_CALLS: Final = 3
 # Calls whose time trials may cost in addition to their share of it, so that one can begin at all.
@@ -115,7 +118,7 @@ class SearchedShapes(Generic[Configuration_co]):
         return found or self._overflow
 
     def _new_bucket(self, shape: object) -> ShapeBucket:
-        name = self._terms.name if shape == "" else f"{self._terms.name} {shape!r}"[:256]
+        name = self._terms.name if shape == "" else _bounded(f"{self._terms.name} {shape!r}")
         bucket = ShapeBucket(name, None, self._space.start, self._clock())
         known = self._guarded(lambda: self._notes.kept(name))
         ordinal = self._space.find(known) if known is not None else None
@@ -276,6 +279,13 @@ class SearchedShapes(Generic[Configuration_co]):
             self.failures += 1
             self._error = error
             return None
+
+
+def _bounded(name: str) -> str:
+    """Return the name of a bucket; a long one is cut, and ends with a hash, so that no two buckets have one name."""
+    if len(name) <= MAX_NAME:
+        return name
+    return f"{name[: MAX_NAME - 17]} {hashlib.sha256(name.encode(errors='replace')).hexdigest()[:16]}"
 
 
 def key_of(shape: object) -> object:

@@ -314,6 +314,20 @@ def test_each_shape_has_its_own_campaign_and_too_many_run_the_start() -> None:
     assert calls.kept(39) == 48
 
 
+def test_shapes_with_long_texts_share_neither_name_nor_journal(tmp_path: Path) -> None:
+    """JAX: the text of a model's parameters has thousands of characters, and only the end of it differs."""
+    blocks = Blocks()
+    shapes = {end: (*range(100), end) for end in (1, 2)}
+    calls = tuned(blocks, Journal(tmp_path, "training"), shape=lambda end: shapes[end])
+    for _ in range(10):
+        calls.decorate(blocks.run)(1)
+    assert calls.kept(shapes[1]) == 128
+    again = tuned(Blocks(), Journal(tmp_path, "training"), shape=lambda end: shapes[end])
+    assert (again.kept(shapes[1]), again.kept(shapes[2])) == (128, 48)
+    names = {bucket.name for bucket in (calls._bucket(shapes[1]), calls._bucket(shapes[2]))}
+    assert [len(name) <= 256 for name in names] == [True, True]
+
+
 def test_a_shape_that_cannot_be_hashed_counts_by_its_text() -> None:
     blocks = Blocks()
     calls = tuned(blocks, shape=lambda rows: [rows, rows])
