@@ -52,15 +52,16 @@ class PooledSearch:
         self._times = PooledTimes(self._record)
         # Planned launches whose times the ranks have not all reported, by number.
         self._outstanding: dict[int, Arm] = {}
-        # Seconds per item of the open request, so far.
-        self._measured_times: list[float] = []
+        # Launches of the open request so far: seconds per item, and seconds of a rank.
+        self._measured: list[tuple[float, float]] = []
+        self._ranks = 1
         # Numbers of the next launch to plan, and of the first one of the last plan. Times of launches before that plan
         # cannot come any more once all ranks have met.
         self._next_number = self._planned = 0
         # The value in force when the last plan ends; a launch of another value is a change, which is not measured.
         self._last_value = kept
         self._proofs = 0
-        # Seconds per item of the start, and launches of the open request that were planned as not measured.
+        # Seconds of the start's launches, and launches of the open request that were planned as not measured.
         self._usual: list[float] = []
         self._unmeasured = 0
         self._lost_seconds = 0.0
@@ -89,7 +90,7 @@ class PooledSearch:
         request = self._request()
         if request is None:
             return work
-        missing = request.launches - len(self._measured_times) - len(self._outstanding)
+        missing = request.launches - len(self._measured) - len(self._outstanding)
         if missing <= 0:
             self._last_value = kept
             return work
@@ -108,13 +109,14 @@ class PooledSearch:
         for rank, report in enumerate(reports):
             if report is not None and report.trial == self.trial:
                 self._times.add(rank, report.launches)
-        self._times.record_before(self._planned, self._outstanding, len(reports))
+        self._ranks = len(reports)
+        self._times.record_before(self._planned, self._outstanding, self._ranks)
         self._outstanding = {number: arm for number, arm in self._outstanding.items() if number >= self._planned}
         request = self._campaign.next() if self._campaign else None
-        if self._campaign and request and len(self._measured_times) >= request.launches:
-            times, self._measured_times = self._measured_times[: request.launches], []
-            self._add_lost_time(request, times)
-            self._campaign.measured(times)
+        if self._campaign and request and len(self._measured) >= request.launches:
+            measured, self._measured = self._measured[: request.launches], []
+            self._add_lost_time(request, [seconds for _, seconds in measured])
+            self._campaign.measured([per_item for per_item, _ in measured])
 
     def suspend(self) -> None:
         """Stop running plans; launches of them that were not measured are run again."""
@@ -161,10 +163,10 @@ class PooledSearch:
         return request
 
     def _record(self, _arm: Arm, seconds: float, items: float, _number: int) -> None:
-        self._measured_times.append(seconds / items if items > 0 else seconds)
+        self._measured.append((seconds / items if items > 0 else seconds, seconds / self._ranks))
 
     def _add_lost_time(self, request: LaunchRequest, times: Sequence[float]) -> None:
-        """Count the time of launches beyond the usual one; those that were not measured count as the others."""
+        """Count the seconds of launches beyond the usual one; those that were not measured count as the others."""
         unmeasured, self._unmeasured = self._unmeasured, 0
         if self.space.text(request.ordinal) == self.space.start:
             self._usual = [*self._usual, *times][-9:]

@@ -38,6 +38,7 @@ class Ranks:
         self.programs = [RankProgram(rank, Terms(), directory=(directories or {}).get(rank)) for rank in range(count)]
         self.terms = terms
         self.seconds: Callable[[Any], float] = seconds
+        self.items = 1.0
         self.at: dict[tuple[int, int], Callable[[RankProgram], None]] = {}
         """Deeds of a rank at a step."""
 
@@ -53,7 +54,9 @@ class Ranks:
             for step in range(steps):
                 if (deed := self.at.get((program.rank, step))) is not None:
                     deed(program)
-                program.step(self.seconds(program.space.configuration) * drawn.lognormvariate(0, noise))
+                program.step(
+                    self.seconds(program.space.configuration) * drawn.lognormvariate(0, noise), items=self.items
+                )
             program.receiver.close()
 
         Job(self.programs).run(body)
@@ -245,8 +248,24 @@ def test_a_rank_that_misses_a_message_is_with_the_others_again() -> None:
         assert "applied" not in states[1::2]
 
 
-def test_a_search_costs_the_share_of_time_that_it_may() -> None:
+def test_a_search_that_cannot_be_made_is_not_made_again_at_each_meeting() -> None:
+    made = []
+
+    def search(*_arguments: Any, **_named: Any) -> Any:
+        made.append(1)
+        raise RuntimeError("no licence")
+
+    ranks = Ranks(2, search=search)
+    ranks.run(300)
+    assert len(made) == 1
+    assert {value for values in ranks.shown for value in values} == {"workers=0 prefetch=2"}
+
+
+@pytest.mark.parametrize("items", [1.0, 64.0])
+def test_a_search_costs_the_share_of_time_that_it_may(items: float) -> None:
+    """Times per item were compared with the seconds that the search may cost."""
     ranks = Ranks(share=0.01)
+    ranks.items = items
     ranks.seconds = lambda c: 0.1 + (0.9 if c.workers else 0.0)
     ranks.run(3000, noise=0.0)
     assert ranks.programs[0].step_ns / 1e9 < 300 * 1.01 + 20 * 0.1 + 2.0

@@ -153,6 +153,7 @@ def test_a_check_that_cannot_repeat_the_call_tries_nothing_and_says_so(tmp_path:
 
     assert {run() for _ in range(300)} == {2.0}
     (_, last) = probe.outcomes
+    probe.abandon()
     assert last.tunable == "conv.run"
     assert "check compares a repeated call, and repeatable=False (or donate_argnames) forbids that" in last.reason
 
