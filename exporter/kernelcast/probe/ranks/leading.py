@@ -112,10 +112,12 @@ class Leader:
             if self._search is not None and self._search.is_banned(self._trial.work):
                 failed, reason = Decision.FAILED.value, "it failed on another node"
                 self._end(replace(self._trial.abandon(reason), decision=failed, reason=reason, outside=True))
-            elif ended is None and stop:
-                self.abandon(stop)
+            elif stop and ended is not None and ended.decision == Decision.KEPT.value:
+                self._end(replace(ended, decision=Decision.INCONCLUSIVE.value, reason=stop, outside=True))
             elif ended is not None:
                 self._end(ended)
+            elif stop:
+                self.abandon(stop)
         elif self._search is not None:
             self._pool(self._search, tunables, reports)
         # Nothing begins unless all ranks have reported and none objects.
@@ -217,7 +219,11 @@ class Leader:
             if self._spaces[0].campaign is None and kept == self._spaces[0].start:
                 self._spaces.popleft()  # it was taken back, or replaced, since its check became due
                 return
-            self._search = PooledSearch(self._spaces[0], kept, self._clock)
+            try:
+                self._search = PooledSearch(self._spaces[0], kept, self._clock)
+            except Exception:
+                self._spaces.popleft()  # else it would be made again at each meeting
+                raise
         search = self._search
         self._learn_bans(tunables, reports)
         # `report.rests` is the reason for which a rank lets searches wait, such as a hint for one process.

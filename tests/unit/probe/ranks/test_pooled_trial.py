@@ -3,8 +3,11 @@
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
-from kernelcast.probe.ranks.messages import Ended, Report, Work
+from kernelcast.probe.ranks.leading import Leader
+from kernelcast.probe.ranks.messages import Ended, Offer, Report, Work
 from kernelcast.probe.ranks.pooled import PooledTrial
+from kernelcast.probe.recording.recorder import Recorder
+from kernelcast.probe.tunables import Terms, Tunable
 from kernelcast.tuning.experiment import Rules
 
 RANKS = range(2)
@@ -95,3 +98,37 @@ def test_a_trial_that_has_a_verdict_is_not_abandoned() -> None:
     trial = run(faster, faster)
     ended = trial.until_end()
     assert trial.trial.abandon("its ranks could not agree") == ended
+
+
+class LedTrial:
+    """The first rank's decisions on a hint, from the reports of two ranks whose candidate is faster."""
+
+    def __init__(self, stopped_at: int = -1) -> None:
+        self.stopped_at = stopped_at
+        self.meeting = 0
+        self.tunable: Tunable[int] = Tunable("batch", [48, 128], 48, Terms("collective"))
+        self.leader = Leader(Recorder(), Rules(), 1, lambda: self.meeting * 10**9)
+
+    def until_end(self, meetings: int = 200) -> Ended:
+        works: list[Work | None] = [None]
+        for self.meeting in range(meetings):
+            state = self.leader.state({"batch": self.tunable}, 8)
+            if state.ended:
+                return state.ended[-1]
+            works.append(state.work)
+            self.leader.decide({"batch": self.tunable}, [self._report(works[-2])] * 2)
+        raise AssertionError("the trial did not end")
+
+    def _report(self, work: Work | None) -> Report:
+        stop = "hints.stop exists" if self.meeting == self.stopped_at else ""
+        if work is None:
+            return Report((Offer("h1", "batch", "128", "canary"),), stop)
+        launches = tuple((number, faster(value), 1.0) for number, value in _planned([work]))
+        return Report(stop=stop, trial=work.trial, launches=launches)
+
+
+def test_a_stop_at_the_meeting_of_the_verdict_keeps_the_old_value() -> None:
+    kept = LedTrial()
+    assert kept.until_end().decision == "kept"
+    ended = LedTrial(stopped_at=kept.meeting - 1).until_end()
+    assert (ended.decision, ended.reason, ended.outside) == ("inconclusive", "hints.stop exists", True)
