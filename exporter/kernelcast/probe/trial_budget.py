@@ -36,7 +36,7 @@ class TrialBudget:
     def __init__(self, share: float = SHARE, clock: Callable[[], int] = perf_counter_ns) -> None:
         self._share = share
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may interrupt its own thread in here
         self._began_ns = clock()
         self._granted_ns = 0
         self.lost_ns = 0

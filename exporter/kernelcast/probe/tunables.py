@@ -142,7 +142,7 @@ class TunableSet:
     """The tunables of one process; safe for several threads."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may interrupt its own thread in here
         self._tunables: dict[str, AnyTunable] = {}
 
     def add(self, tunable: AnyTunable) -> None:

@@ -11,7 +11,9 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from tests.unit.probe.tuned.test_tuned_calls import Blocks, tuned
 
+from kernelcast.probe.conditions.checks import HintContext
 from kernelcast.probe.cupy.events import SamplingBucket
 from kernelcast.probe.outcomes import OutcomeQueue
 from kernelcast.probe.probe import Probe, ProbeSettings
@@ -19,8 +21,11 @@ from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.probe.recording.regions import RegionTable
 from kernelcast.probe.recording.step_times import StepTimes
 from kernelcast.probe.recording.totals import check_durations
-from kernelcast.probe.tunables import Tunable
+from kernelcast.probe.trial_budget import TrialBudget
+from kernelcast.probe.tunables import Terms, Tunable, TunableSet
+from kernelcast.probe.tuned.approved import SearchApprovals
 from kernelcast.wire.events import Hint, OutcomeState, to_event
+from kernelcast.wire.tuning.approvals import Approval, search_id
 
 MAX_LINES = 1000
 HANG_SECONDS = 10.0
@@ -127,6 +132,39 @@ def test_a_launch_of_a_handler_counts_in_the_step_of_a_trial() -> None:
         times.timed(0, "k", 1_000, 1)
         (step,) = times.pop_complete()
         assert step.seconds == pytest.approx((1 + interruption.happened) * 1e-6)
+
+
+def test_a_handler_that_adds_the_cost_of_a_trial_does_not_wait_for_its_own_thread() -> None:
+    for interruption in interruptions():
+        budget = TrialBudget()
+        interruption.run(partial(budget.grant, 1), partial(budget.lose, 5))
+        assert budget.lost_ns == 5 * interruption.happened
+
+
+def test_a_handler_may_call_the_function_whose_trial_it_interrupts() -> None:
+    for interruption in interruptions():
+        blocks = Blocks()
+        calls = tuned(blocks)
+        run = calls.decorate(blocks.run)
+        run()  # the next call measures a candidate
+        interruption.run(run, run)
+        assert (run(), calls.failures) == (2.0, 0)
+
+
+def test_a_handler_may_declare_a_space_or_a_tunable() -> None:
+    context = HintContext("training", "", "v1", str, {}, time_ns)
+    for interruption in interruptions():
+        outcomes = OutcomeQueue("training", "", time_ns, lambda: None)
+        approvals = SearchApprovals(context, outcomes)
+        refuse = partial(approvals.refuse, "feed", "its ranks hear of it at different times")
+        approvals.add(Approval(search_id("training", "feed"), "training", "feed", "", expires_at_ns=2 * time_ns()))
+        interruption.run(refuse, refuse)
+        assert {one.tunable for one in outcomes.history} == {"feed"}
+    for interruption in interruptions():
+        tunables = TunableSet()
+        one, other = (Tunable(name, [1, 2], 1, Terms()) for name in ("block", "tile"))
+        interruption.run(partial(tunables.add, one), partial(tunables.add, other))
+        assert tunables.get("block") is one
 
 
 def test_a_region_that_a_handler_enters_first_has_its_name() -> None:

@@ -63,7 +63,7 @@ class SearchApprovals:
     def __init__(self, context: HintContext, outcomes: OutcomeQueue) -> None:
         self._context = context
         self._outcomes = outcomes
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may interrupt its own thread in here
         # All by space: the newest answer; why approvals cannot be used; and the last approval that was rejected, so
         # that each is rejected once.
         self._answers: dict[str, Approval] = {}
