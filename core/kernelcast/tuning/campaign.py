@@ -166,7 +166,7 @@ class Campaign:
         yield from self._explore()
         getattr(self._search, "close", _no_close)()
         finalists = yield from self._compare()
-        self.best = finalists[0]
+        self.best = finalists[0] if finalists else start
         self.promising = tuple(one for one in finalists if one != self.kept and self._is_worth_keeping(one))
         yield from self._prove_all(finalists)
 
@@ -222,21 +222,27 @@ class Campaign:
 
     def _report(self, ordinal: int) -> None:
         began = thread_time_ns()
-        cost = self.times.estimate(ordinal) if ordinal in self.times.measured else None
+        cost = self.times.estimate(ordinal) if self._works(ordinal) else None
         if cost is not None and (self.best == ordinal or cost < self.times.estimate(self.best)):
             self.best = ordinal
         self._search.tell(ordinal, cost)
         if self.suggest_ms:
             self.suggest_ms[-1] += (thread_time_ns() - began) / 1e6
 
+    def _works(self, ordinal: int) -> bool:
+        """Whether a configuration was measured and has not failed, before or since."""
+        return ordinal in self.times.measured and ordinal not in self.failures
+
     def _close_to_best(self, ordinal: int) -> bool:
         return self.times.estimate(ordinal) < self.rules.repeat_ratio * self.times.estimate(self.best)
 
     def _compare(self) -> Generator[LaunchRequest, LaunchAnswer, list[int]]:
-        """Run the best in turn, drop the slower ones; return them, best first."""
+        """Run the best in turn, drop the slower ones; return all that work, best first."""
         yield from self._repeat_single()
-        estimates = {ordinal: self.times.estimate(ordinal) for ordinal in self.times.measured}
+        estimates = {ordinal: self.times.estimate(ordinal) for ordinal in filter(self._works, self.times.measured)}
         ranked = sorted(estimates, key=estimates.__getitem__)
+        if not ranked:
+            return []
         limit = estimates[ranked[0]] * (1 + self.rules.final_share)
         racing = [ordinal for ordinal in ranked[: self.rules.finalists] if estimates[ordinal] <= limit]
         ratios: dict[int, list[float]] = {ordinal: [] for ordinal in racing}
@@ -251,7 +257,7 @@ class Campaign:
             if turn >= 3:  # a standard deviation needs some values
                 racing = _survivors(racing, ratios)
         order = sorted(racing, key=lambda one: cut_mean(ratios[one]) if ratios[one] else 1.0)
-        return [*order, *[one for one in ranked if one not in racing]]
+        return [*order, *[one for one in ranked if one not in racing and self._works(one)]]
 
     def _round(self, racing: Sequence[int]) -> Generator[LaunchRequest, LaunchAnswer, dict[int, float]]:
         """Run each once, in random order."""
@@ -265,7 +271,8 @@ class Campaign:
     def _repeat_single(self) -> Steps:
         """Run those again that are near the best by one launch alone, which may have been a slow one."""
         best = self.times.estimate(self.best)
-        single = {one: self.times.estimate(one) for one, record in self.times.measured.items() if len(record.logs) == 1}
+        launched_once = (one for one, record in self.times.measured.items() if len(record.logs) == 1)
+        single = {one: self.times.estimate(one) for one in launched_once if self._works(one)}
         near = sorted(single, key=single.__getitem__)[: 2 * self.rules.finalists]
         for ordinal in near:
             if single[ordinal] < self.rules.drop_ratio * best:

@@ -146,6 +146,26 @@ def test_a_candidate_that_fails_in_the_experiment_is_taken_back() -> None:
     assert campaign.kept != victim
 
 
+@pytest.mark.parametrize("fails_after", [1, 2, 3])
+def test_a_configuration_that_has_failed_is_never_run_again(fails_after: int) -> None:
+    """It was the fastest at first, and fails later: the last proof ran it again in the program."""
+    space = Space.restricted("few", {"x": [1, 2, 3]}, start={"x": 1})
+    campaign = Campaign(space, seed=1, budget=3)
+    requests = run_again = 0
+    while (request := campaign.next()) is not None:
+        x = space.configuration(request.ordinal)["x"]
+        requests += x == 3
+        run_again += request.ordinal in campaign.failures
+        if x == 3 and requests > fails_after:
+            campaign.failed("CUDA_ERROR_ILLEGAL_ADDRESS")
+        else:  # the gain of x=2 is gone in its proof
+            campaign.measured([{1: 1.0, 2: 1.0 if campaign.proving else 0.52, 3: 0.5}[x]] * request.launches)
+    assert list(campaign.failures) == [2]
+    assert not run_again
+    assert campaign.kept == 0
+    assert 2 not in campaign.promising
+
+
 def test_a_failing_start_ends_the_campaign() -> None:
     def cost(_: Configuration) -> float:
         raise RuntimeError("no device")
