@@ -118,8 +118,9 @@ class Councils:
         last = journal.last_kept(tunable.name, self._context.code_version) if journal else None
         if journal is None or last is None:
             return RECHECK_NS
-        due_ns = round(last.time * 1e9) + RECHECK_NS
-        return max(0, due_ns - self._context.clock()) if last.driver == journal.driver else 0
+        # No value is kept in the future: the clock that has written its time was ahead.
+        age_ns = max(0, self._context.clock() - round(last.time * 1e9))
+        return max(0, RECHECK_NS - age_ns) if last.driver == journal.driver else 0
 
     def close(self, reason: str) -> None:
         """End open trials, because the process ends or leaves."""

@@ -117,7 +117,8 @@ class KeptValues:
         """Note a value that an earlier run has kept in place of the program's own."""
         driver = self._journal.driver if self._journal else ""
         kept_ns, now_ns = round(last.time * 1e9), self._clock()
-        value = KeptValue(tunable, start, last.config, max(now_ns, kept_ns + RECHECK_NS))
+        # The clock that has written `kept_ns` may have been ahead.
+        value = KeptValue(tunable, start, last.config, max(now_ns, min(kept_ns, now_ns) + RECHECK_NS))
         if last.driver != driver:
             value.due_ns = now_ns
             value.reason = ANOTHER_DRIVER.format(last.driver or "unknown", driver or "unknown")

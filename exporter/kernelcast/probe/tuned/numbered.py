@@ -97,4 +97,4 @@ class _NoCampaign:
 
 def shown(configuration: Any, space: Space) -> str:
     """Return a configuration as the value of a tunable."""
-    return " ".join(f"{one.name}={getattr(configuration, one.name)}" for one in space.parameters)
+    return " ".join(f"{one.name}={configuration[one.name]}" for one in space.parameters)

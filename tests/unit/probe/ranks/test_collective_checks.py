@@ -105,6 +105,16 @@ def test_a_restored_value_is_checked_if_it_is_an_hour_old_or_of_another_driver(
     assert [len(again.checks(rank)) for rank in range(3)] == [2 if is_checked else 0] * 3
 
 
+def test_a_restored_value_that_was_kept_by_a_clock_ahead_is_checked_after_an_hour(tmp_path: Path) -> None:
+    for rank in range(3):
+        journal = Journal(tmp_path / str(rank), "training", clock=lambda: 1e9)
+        journal.end("batch", "128", Decision.KEPT, "v1")
+    again = Ranks(tmp_path, hint_at=None)
+    again.run((500, BETTER), (500, BETTER))
+    assert 48 not in again.values[:500]
+    assert 48 in again.values[500:]
+
+
 def test_a_space_that_the_ranks_have_searched_is_checked_after_an_hour(tmp_path: Path) -> None:
     meetings = Meetings(3)
     programs = [RankProgram(rank, Terms(), directory=tmp_path / str(rank)) for rank in range(3)]

@@ -124,6 +124,16 @@ def test_a_value_kept_a_moment_ago_is_checked_when_it_is_an_hour_old(training: T
     assert training.checks() == [("applied", ""), ("kept", "kept")]
 
 
+def test_a_value_that_was_kept_by_a_clock_ahead_is_checked_after_an_hour(training: Training) -> None:
+    training.remember(age_seconds=-1000 * HOUR)
+    restarted(training)
+    training.run(100)
+    assert training.checks() == []
+    training.seconds += HOUR
+    training.run(400)
+    assert training.checks() == [("applied", ""), ("kept", "kept")]
+
+
 @pytest.mark.parametrize("earlier", ["535.1", ""])
 def test_another_driver_than_the_kept_values_is_a_reason_to_check(training: Training, earlier: str) -> None:
     """Journals of earlier versions have no driver."""

@@ -351,6 +351,14 @@ def test_a_collective_space_is_small_enough_to_be_announced(training: Training) 
         training.probe.space("many", many, start={"a": 0, "b": 0}, terms=SpaceTerms("step", "collective"))
 
 
+def test_a_parameter_named_like_a_method_is_part_of_the_proposed_configurations(training: Training) -> None:
+    """Its text was that of the method, with a comma in it: the program's declaration raised TunableError."""
+    terms = SpaceTerms("step", changes_results=True)
+    training.probe.space("batch", {"items": [8, 16]}, start={"items": 8}, terms=terms)
+    (tunable,) = training.probe._tunables.all()
+    assert (tunable.value, tunable.allowed) == ("items=8", ("items=8", "items=16"))
+
+
 def test_a_step_space_has_no_calls(training: Training) -> None:
     feed = training.probe.space("feed", FEED, start=FEED_START, terms=SpaceTerms(per="step"))
     with pytest.raises(SpaceError, match="read its attributes"):
