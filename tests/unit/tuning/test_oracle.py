@@ -10,11 +10,16 @@ import pytest
 from kernelcast.tuning.formats import kernel_tuner, measurements
 from kernelcast.tuning.formats.kernel_tuner import KernelTunerRecording, Recorded
 from kernelcast.tuning.formats.measurements import Measurements
+from kernelcast.tuning.replay.client import Oracle
 from kernelcast.tuning.replay.lines import JsonLines
 from kernelcast.tuning.replay.oracle import Disturbance, Session
+from kernelcast.tuning.replay.server import _serve_connection
 from kernelcast.tuning.search import warm
 from kernelcast.tuning.space import Space
-from kernelcast.wire.errors import ConfigurationError
+from kernelcast.wire.errors import ConfigurationError, OracleError
+
+
+VERDICT = {"op": "verdict", "config": [3, "a"], "against": [4, "a"], "decision": "kept"}
 
 
 def recording(count: int = 21) -> KernelTunerRecording:
@@ -96,6 +101,10 @@ def test_the_budget_counts_different_configurations_and_failures() -> None:
             {"op": "verdict", "config": [3, "a"], "against": [4, "a"], "decision": "kept", "ratio": "x"},
             "ratio is a positive number",
         ),
+        ({**VERDICT, "decision": []}, "decision is []"),
+        ({**VERDICT, "decision": {}}, "decision is {}"),
+        ({**VERDICT, "ratio": 10**400}, "ratio is a positive number"),
+        ({**VERDICT, "interval": [1, 10**400]}, "interval two of them"),
         ({"op": "end", "kept": [3, "a"]}, "was measured"),
         ({"op": "end", "kept": [0, "b"]}, "did not fail"),
     ],
@@ -133,6 +142,78 @@ def test_drift_and_a_field_change_the_times() -> None:
     assert all(0.05 < ratio < 20 for ratio in ratios)
 
 
+@pytest.mark.parametrize("drift", [0.1, -0.1])
+def test_a_drift_whose_times_are_no_numbers_any_more_is_refused(drift: float) -> None:
+    """After 7,000 launches: 200 configurations may have 64 each, and more."""
+    found = opened(drift=drift)
+    answers = [measure(found, 3, launches=64) for _ in range(125)]
+    refused = [answer["refused"] for answer in answers if "refused" in answer]
+    assert refused
+    assert "use a smaller --drift" in refused[0]
+
+
+def test_requests_beyond_the_limit_are_not_logged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kernelcast.tuning.replay.oracle.MAX_REQUESTS", 3)
+    found, log = session()
+    answers = [found.answer({"op": "x" * 1000}) for _ in range(9)]
+    assert "a connection takes at most 3 requests" in answers[-1]["refused"]
+    assert len(log) == 3
+
+
+class FullDisk:
+    """A log that takes no more, once the disk is full."""
+
+    def __init__(self) -> None:
+        self.is_full = False
+
+    def __call__(self, _entry: Any) -> None:
+        if self.is_full:
+            raise OSError(28, "No space left on device")
+
+
+def test_a_log_that_cannot_be_written_is_said_and_the_connection_is_given_back() -> None:
+    disk = FullDisk()
+    slots = threading.BoundedSemaphore(1)
+    slots.acquire()
+    ours, theirs = socket.socketpair()
+    served = threading.Thread(target=_serve_connection, args=(theirs, Session(recording(), 5, disk), slots))
+    served.start()
+    with ours:
+        lines = JsonLines(ours)
+        lines.write({"op": "space", "seed": 1})
+        assert "valid" in lines.read()
+        disk.is_full = True
+        lines.write({"op": "measure", "config": [3, "a"]})
+        assert "the log cannot be written: [Errno 28] No space left on device" in lines.read()["refused"]
+        assert lines.read() is None
+    served.join()
+    assert slots.acquire(blocking=False)
+
+
+HUGE = {f"p{number}": [0, 1, 2] for number in range(64)}
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (b'{"times": [1' + b"0" * 400 + b"]}", "no list of positive times"),
+        (
+            json.dumps({"parameters": HUGE, "start": [2] * 64, "valid": [[2] * 64], "budget": 9}).encode(),
+            "space cannot",
+        ),
+    ],
+)
+def test_numbers_that_the_tuner_cannot_hold_are_an_error_of_the_oracle(answer: bytes, reason: str) -> None:
+    ours, theirs = socket.socketpair()
+    oracle = Oracle(Path("unused"))
+    oracle._socket.close()
+    oracle._lines = JsonLines(ours)
+    with ours, theirs:
+        theirs.sendall(answer + b"\n")
+        with pytest.raises(OracleError, match=reason):
+            oracle.measure([1], 1) if b"times" in answer else oracle.space(1)
+
+
 def test_a_cache_file_is_read_and_written(tmp_path: Path) -> None:
     path = tmp_path / "cache.json.gz"
     path.write_bytes(gzip.compress(json.dumps(kernel_tuner.document(recording())).encode()))
@@ -157,7 +238,23 @@ def test_a_cache_file_that_is_still_open_is_read(tmp_path: Path) -> None:
     assert len(kernel_tuner.read(path).entries) == 42
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b"\x1f\x8b", b'{"tune_params_keys": [], "cache": {}}'])
+ENTRY = b'{"tune_params_keys": ["x"], "tune_params": {"x": [1]}, "cache": {"1": {"x": %s, "time": %s}}}'
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{}",
+        b"[1]",
+        b"\x1f\x8b",
+        b'{"tune_params_keys": [], "cache": {}}',
+        b"[" * 100_000,
+        ENTRY % (b"1", b"1" + b"0" * 400),
+        ENTRY % (b"1", b"Infinity"),
+        ENTRY % (b"2", b"1.5"),
+    ],
+)
 def test_another_file_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "other.json"
     path.write_bytes(content)
@@ -172,6 +269,23 @@ def test_measurements_are_written_and_read(tmp_path: Path) -> None:
     assert measurements.read(path) == written
     path.write_text(path.read_text().replace("measurements/1", "measurements/2"))
     with pytest.raises(ConfigurationError, match=r"this version reads kernelcast.measurements/1"):
+        measurements.read(path)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"measurements": [{"config": [1], "time": 10**400}]},
+        {"measurements": [{"config": [1], "time": float("inf")}]},
+        {"measurements": [{"config": [1], "time": "inf"}]},
+        {"kept": "1"},
+        {"kept": [1, 2]},
+    ],
+)
+def test_measurements_that_cannot_be_used_are_refused_by_name(tmp_path: Path, changed: dict[str, Any]) -> None:
+    path = tmp_path / "measured.json"
+    path.write_text(json.dumps({**Measurements("A100", "ms", ("x",), {(1,): 2.5}).to_document(), **changed}))
+    with pytest.raises(ConfigurationError, match=r"measured\.json"):
         measurements.read(path)
 
 

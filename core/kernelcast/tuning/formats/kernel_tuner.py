@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
@@ -71,7 +72,14 @@ def read(path: Path) -> KernelTunerRecording:
     Raises:
         ConfigurationError: The file cannot be read, or is no cache file.
     """
-    return parse(path, load(path))
+    recording = parse(path, load(path))
+    for place, (name, values) in enumerate(recording.parameters.items()):
+        unlisted = [value for value in {one[place] for one in recording.entries} if value not in values]
+        if unlisted:
+            raise ConfigurationError(
+                f"{path} has the value {unlisted[0]!r} of {name}, which its tune_params do not list; record it again"
+            )
+    return recording
 
 
 def load(path: Path) -> Any:
@@ -88,7 +96,7 @@ def load(path: Path) -> Any:
         text = content.decode("utf-8").rstrip()
         # Kernel Tuner leaves a cache file that it has open without its last brackets.
         return json.loads(text.rstrip(",") + "}}" if text.endswith(",") else text)
-    except (OSError, EOFError, ValueError, zlib.error) as error:
+    except (OSError, EOFError, ValueError, RecursionError, zlib.error) as error:
         raise ConfigurationError(f"{path} cannot be read: {error}; give a JSON file, plain or as .json.gz") from None
 
 
@@ -119,8 +127,16 @@ def _recorded(entry: Mapping[str, Any]) -> Recorded:
     time = entry["time"]
     if isinstance(time, str):
         return Recorded(failed=COMPILE if "compil" in time.lower() else RUNTIME)
-    times = tuple(float(one) for one in entry.get("times") or (time,) if isinstance(one, int | float) and one > 0)
+    times = tuple(float(one) for one in entry.get("times") or (time,) if is_time(one))
     return Recorded(times=times) if times else Recorded(failed=RUNTIME)
+
+
+def is_time(value: Any) -> bool:
+    """Whether a value of JSON is a time: a number above 0 that a float can hold."""
+    try:
+        return isinstance(value, int | float) and not isinstance(value, bool) and 0 < float(value) < inf
+    except OverflowError:
+        return False
 
 
 def document(recording: KernelTunerRecording) -> dict[str, Any]:

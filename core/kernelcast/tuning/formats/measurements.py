@@ -104,15 +104,15 @@ def _parse(path: Path, document: Mapping[str, Any]) -> Measurements:
             str(document.get("unit", "")),
             names,
             times,
-            None if kept is None else tuple(kept),
+            None if kept is None else _configuration({"config": kept}, names),
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise ConfigurationError(f"{path} cannot be read as {FORMAT}: {error!r}; export it again") from None
 
 
 def _configuration(entry: Mapping[str, Any], names: tuple[str, ...]) -> tuple[Value, ...]:
     values = tuple(entry["config"])
-    if len(values) != len(names):
+    if not isinstance(entry["config"], list) or len(values) != len(names):
         raise ValueError(f"the configuration {values} has not the {len(names)} values of the parameters")
     return values
 
@@ -121,6 +121,6 @@ def _time(entry: Mapping[str, Any]) -> float | None:
     if entry.get("failed"):
         return None
     time = float(entry["time"])
-    if not time > 0:
-        raise ValueError(f"the time {time} is not positive")
+    if not kernel_tuner.is_time(time):
+        raise ValueError(f"the time {time} is not positive and finite")
     return time

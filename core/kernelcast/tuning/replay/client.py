@@ -6,17 +6,17 @@
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from kernelcast.tuning.formats.kernel_tuner import is_time
 from kernelcast.tuning.replay.lines import JsonLines
 from kernelcast.tuning.space import Space, Value
 from kernelcast.wire.errors import OracleError, SpaceError
 
 TIMEOUT_SECONDS: Final = 600.0
-"""Of one answer: an oracle may compile and run a configuration for it."""
+"""Longest wait for a part of an answer: an oracle may compile and run a configuration for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Oracle:
         if "failed" in answer:
             return MeasuredLaunches(failed=str(answer["failed"]) or "failed", left=left)
         times = answer.get("times")
-        if not isinstance(times, list) or not times or not all(map(_is_time, times)):
+        if not isinstance(times, list) or not times or not all(map(is_time, times)):
             raise OracleError(f"the oracle's answer {str(answer)[:200]} has no list of positive times")
         return MeasuredLaunches(times=tuple(map(float, times)), left=left)
 
@@ -137,7 +137,3 @@ class Oracle:
         if not isinstance(answer, dict):
             raise OracleError(f"the oracle answered {str(answer)[:200]}; an answer is an object")
         return answer
-
-
-def _is_time(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value) and value > 0

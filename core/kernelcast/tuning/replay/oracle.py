@@ -7,11 +7,11 @@ failing ones and the start included.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from math import exp, isfinite, sin
+from math import exp, inf, sin
 from random import Random
 from typing import Any, Final
 
-from kernelcast.tuning.formats.kernel_tuner import KernelTunerRecording, Recorded
+from kernelcast.tuning.formats.kernel_tuner import KernelTunerRecording, Recorded, is_time
 from kernelcast.tuning.space import Value
 
 MAX_LAUNCHES: Final = 64
@@ -21,7 +21,7 @@ START_SHARES: Final = (0.45, 0.55)
 DECISIONS: Final = frozenset({"kept", "rolled_back", "inconclusive", "failed"})
 MAX_VERDICTS: Final = 1000
 MAX_REQUESTS: Final = 1_000_000
-"""Of one connection; limits of the log's size."""
+"""Of one connection; further ones are refused, and requests are not logged any more."""
 
 Log = Callable[[Mapping[str, Any]], None]
 Configuration = tuple[Value, ...]
@@ -67,20 +67,25 @@ class Session:
         self._waves: list[list[float]] = []
 
     def answer(self, request: Any) -> dict[str, Any]:
-        """Answer one request; the log receives both."""
+        """Answer one request; the log receives both, up to the limit of requests.
+
+        Raises:
+            OSError: The log cannot be written.
+        """
         try:
             answer = self._dispatch(request)
         except Refused as refused:
             answer = {"refused": str(refused)}
-        self.log({"seed": self.seed, "request": request, "answer": answer})
+        if self._requests <= MAX_REQUESTS:
+            self.log({"seed": self.seed, "request": request, "answer": answer})
         return answer
 
     def _dispatch(self, request: Any) -> dict[str, Any]:
         self._requests += 1
-        if not isinstance(request, dict) or not isinstance(request.get("op"), str):
-            raise Refused('a request is one JSON object with "op"')
         if self._requests > MAX_REQUESTS:
             raise Refused(f"a connection takes at most {MAX_REQUESTS:,} requests")
+        if not isinstance(request, dict) or not isinstance(request.get("op"), str):
+            raise Refused('a request is one JSON object with "op"')
         if self.ended:
             raise Refused("this seed has ended; open another connection")
         match request["op"]:
@@ -166,7 +171,14 @@ class Session:
         warm = entry.times[1:] or entry.times
         time = entry.times[0] if number == 0 else warm[self._random.randrange(len(warm))]
         self._launches += 1
-        return time * self._field(configuration) * (1 + self.disturbance.drift) ** self._launches
+        drift = self.disturbance.drift
+        try:
+            time *= self._field(configuration) * (1 + drift) ** self._launches
+        except OverflowError:
+            time = inf
+        if not is_time(time):
+            raise Refused(f"after {self._launches} launches a drift of {drift:g} leaves no time; use a smaller --drift")
+        return time
 
     def _entry(self, listed: Any) -> tuple[Configuration, Recorded]:
         if self.seed is None:
@@ -183,8 +195,9 @@ class Session:
         _only(request, "op", "config", "against", "decision", "ratio", "interval")
         self._entry(request.get("config"))
         self._entry(request.get("against"))
-        if request.get("decision") not in DECISIONS:
-            raise Refused(f"decision is {request.get('decision')!r}; it is one of {', '.join(sorted(DECISIONS))}")
+        decision = request.get("decision")
+        if not isinstance(decision, str) or decision not in DECISIONS:
+            raise Refused(f"decision is {decision!r}; it is one of {', '.join(sorted(DECISIONS))}")
         interval = request.get("interval")
         if not _number_or_none(request.get("ratio")) or not (
             interval is None
@@ -211,6 +224,4 @@ def _only(request: Mapping[str, Any], *names: str) -> None:
 
 
 def _number_or_none(value: Any) -> bool:
-    return value is None or (
-        isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value) and value > 0
-    )
+    return value is None or is_time(value)

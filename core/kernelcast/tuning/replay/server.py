@@ -4,6 +4,7 @@ import json
 import socket
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -84,9 +85,15 @@ def _serve_connection(connection: socket.socket, session: Session, slots: thread
                     return
                 if request is None:
                     break
-                lines.write(session.answer(request))
-    except OSError:
+                try:
+                    answer = session.answer(request)
+                except OSError as error:
+                    lines.write({"refused": f"the log cannot be written: {error}; free disk space, or give another"})
+                    break
+                lines.write(answer)
+    except OSError:  # the peer has gone
         pass
     finally:
-        session.log({"seed": session.seed, "closed": True, "ended": session.ended})
+        with suppress(OSError):
+            session.log({"seed": session.seed, "closed": True, "ended": session.ended})
         slots.release()

@@ -21,6 +21,8 @@ MAX_VALID: Final = 200_000
 """Valid configurations of a space; their ordinals take 1.6 MB."""
 MAX_EVALUATED: Final = 1 << 22
 """Most configurations for which a restriction is evaluated; it takes some seconds for each million."""
+MAX_PRODUCT: Final = 1 << 64
+"""Most combinations of values of a listed space, so that each has an ordinal of 8 bytes."""
 
 Restriction = Callable[[Configuration], Any]
 
@@ -107,6 +109,8 @@ class Space:
         """
         parameters = parameters_from(values)
         strides = [prod(len(one.values) for one in parameters[place + 1 :]) for place in range(len(parameters))]
+        if strides[0] * len(parameters[0].values) > MAX_PRODUCT:
+            raise SpaceError(f"space {name} has more than {MAX_PRODUCT:,} combinations of values; use fewer values")
         found = {_ordinal(parameters, strides, configuration) for configuration in valid}
         return cls(name, parameters, array("Q", sorted(found)), start)
 
