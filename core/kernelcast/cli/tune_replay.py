@@ -8,15 +8,16 @@ read back from Kafka.
 import argparse
 import json
 import os
+import select
 import subprocess
 import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from kernelcast.tuning.replay import tuner_command
 from kernelcast.tuning.replay.run import SeedResult
@@ -111,12 +112,10 @@ def _replay(
     command = [sys.executable, "-m", "kernelcast.probe.replayed", str(oracle), "--program", name]
     command += ["--seed", str(seed), "--budget", str(options.budget), "--search", options.search]
     command += [word for path in options.warm_from for word in ("--warm-from", str(path))]
-    own = {"KERNELCAST_SOCKET": str(workspace.socket), "KERNELCAST_PROBE_INTERVAL_SECONDS": "0.1"}
-    pipe = subprocess.PIPE
-    environ = {**os.environ, **own}
+    pipe, environ = subprocess.PIPE, program_environment(str(workspace.socket), os.environ)
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environ, start_new_session=True) as process:
         try:
-            line = process.stdout.readline() if process.stdout else ""
+            line = first_line(process.stdout, lambda: _check(supervisor)) if process.stdout else ""
             if not line:
                 process.wait()
                 raise KernelcastError(f"the program ended with exit code {process.returncode}; its reason is above")
@@ -133,6 +132,24 @@ def _replay(
     if process.returncode:
         raise KernelcastError(f"the program ended with exit code {process.returncode}; its reason is above")
     return run
+
+
+def program_environment(socket_path: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of the program: it tunes, whatever the user has switched off for programs of this node."""
+    own = {"KERNELCAST_SOCKET": socket_path, "KERNELCAST_PROBE_INTERVAL_SECONDS": "0.1", "KERNELCAST_HINTS": "on"}
+    return {**environ, **own}
+
+
+def first_line(output: IO[str], check: Callable[[], None]) -> str:
+    """Return the first line of a program; empty if it ends without one.
+
+    Args:
+        output: Its standard output.
+        check: Called while there is none; raises if a service has broken off, because the program waits for it then.
+    """
+    while not select.select([output], [], [], READ_SECONDS)[0]:
+        check()
+    return output.readline()
 
 
 def _wait_for_messages(

@@ -1,9 +1,18 @@
 """`tune-replay --through kafka` ends a seed once Kafka and the predictor have everything that its program reported."""
 
+import json
+import os
+from contextlib import nullcontext
 from typing import Any
 
-from kernelcast.cli.tune_replay import ProgramMessages, delivered
+import pytest
+
+from kernelcast.cli.tune_replay import ProgramMessages, delivered, first_line, program_environment
+from kernelcast.probe.hints import OFF
+from kernelcast.tuning.replay import tuner_command
+from kernelcast.tuning.replay.run import SeedResult
 from kernelcast.wire.cloudevents import encode_event
+from kernelcast.wire.errors import ConfigurationError, KernelcastError
 from kernelcast.wire.events import Outcome, OutcomeState, to_event
 from kernelcast.wire.topics import OUTCOMES, POLICY
 from kernelcast.wire.tuning.experience import Experience, KeptElsewhere, experience_event
@@ -36,6 +45,43 @@ KEPT = outcome(
 def learnt(*failed: str, program: str = "p") -> bytes:
     experience = Experience(program, "grid", failed=failed, kept=(KeptElsewhere("[2]", 1),))
     return encode_event(experience_event(experience, source="/test", time_ns=1))
+
+
+@pytest.mark.parametrize("error", [ConfigurationError("no such search"), ValueError("an error of a search")])
+def test_the_seeds_that_have_ended_are_printed_although_a_later_one_has_an_error(
+    error: Exception, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def replayed(seed: int) -> SeedResult:
+        if seed == 2:
+            raise error
+        return SeedResult(seed, {"seed": seed, "evaluations": 1, "launches": 1, "verdicts": []})
+
+    arguments = ["--measure", "unix:/none", "--seeds", "5", "--through", "kafka"]
+    with pytest.raises(type(error)):
+        tuner_command.main(arguments, {"kafka": lambda *_: nullcontext(replayed)})
+    assert [run["seed"] for run in json.loads(capsys.readouterr().out)["runs"]] == [0, 1]
+
+
+def test_a_service_that_breaks_off_while_the_program_tunes_ends_the_wait() -> None:
+    """The program then waits for its exporter for ever, and nothing was said."""
+    reading, writing = os.pipe()
+
+    def check() -> None:
+        raise KernelcastError("the exporter exited 1")
+
+    with os.fdopen(reading) as output, os.fdopen(writing, "w") as program:
+        with pytest.raises(KernelcastError, match="the exporter exited 1"):
+            first_line(output, check)
+        program.write("{}\n")
+        program.flush()
+        assert first_line(output, check) == "{}\n"
+
+
+def test_the_program_tunes_although_hints_are_switched_off_in_this_shell() -> None:
+    """It waited for ever for the end of that."""
+    environ = program_environment("/run/s", {"KERNELCAST_HINTS": "off", "KERNELCAST_TRIAL_SHARE": "0", "HOME": "/root"})
+    assert environ["KERNELCAST_HINTS"] not in OFF
+    assert (environ["HOME"], environ["KERNELCAST_SOCKET"]) == ("/root", "/run/s")
 
 
 def test_a_seed_ends_once_every_outcome_and_the_predictors_findings_have_arrived() -> None:

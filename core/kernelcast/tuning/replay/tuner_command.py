@@ -88,10 +88,17 @@ def main(arguments: Sequence[str], loops: Mapping[str, Loop] = MappingProxyType(
             f"kernelcast: stopped by {stopped}; {len(runs)} of {options.seeds} seeds are in the document\n"
         )
         code = 128 + stopped.number
-    sys.stdout.write(
-        json.dumps({"tool": "kernelcast tune-replay", "version": _version(), "runs": runs}, indent=1) + "\n"
-    )
+    except Exception:
+        if runs:  # the seeds before it have ended
+            _print(runs)
+        raise
+    _print(runs)
     return code or int(any("error" in run for run in runs))
+
+
+def _print(runs: Sequence[Mapping[str, Any]]) -> None:
+    document = {"tool": "kernelcast tune-replay", "version": _version(), "runs": runs}
+    sys.stdout.write(json.dumps(document, indent=1) + "\n")
 
 
 @contextmanager
