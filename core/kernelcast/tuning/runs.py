@@ -84,11 +84,15 @@ def run_command(command: Sequence[str], values: Mapping[str, str]) -> MeasuredRu
     """Run a command once.
 
     Raises:
-        RunFailedError: It ended with another code than 0.
+        RunFailedError: It cannot be started, or ended with another code than 0.
     """
     own = {SET: json.dumps(dict(values)), "KERNELCAST_HINTS": "off", "KERNELCAST_TUNING_DIRECTORY": "off"}
     began = time.monotonic()
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, env={**os.environ, **own})
+    environ, pipe = {**os.environ, **own}, subprocess.PIPE
+    try:
+        done = subprocess.run(command, stdout=pipe, text=True, errors="replace", check=False, env=environ)
+    except OSError as error:
+        raise RunFailedError(f"{command[0]} cannot be started: {error}") from error
     seconds = time.monotonic() - began
     if done.returncode:
         raise RunFailedError(f"{command[0]} ended with {done.returncode} under {dict(values)}")
@@ -100,7 +104,7 @@ def _reported(output: str) -> MeasuredRun | None:
     try:
         found = json.loads(output.strip().rpartition("\n")[2])
         return MeasuredRun(float(found["seconds"]), float(found.get("items", 1.0)))
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return None
 
 

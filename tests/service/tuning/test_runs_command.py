@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelcast.tuning.runs import main
+from kernelcast.tuning.runs import main, run_command
 
 pytestmark = pytest.mark.service
 
@@ -28,3 +28,11 @@ def test_the_command_reads_the_last_line_of_each_run(tmp_path: Path, capsys: pyt
     with pytest.raises(SystemExit) as stopped:
         main(["--set", "bucket_mb", "--against", "bucket_mb=1", *command])
     assert stopped.value.code == 2
+
+
+def test_output_in_no_encoding_and_a_program_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    """Review: UnicodeDecodeError lost all runs before; FileNotFoundError came as a traceback."""
+    measured = run_command([sys.executable, "-c", "import sys; sys.stdout.buffer.write(b'\\xff\\n')"], {"x": "1"})
+    assert 0 < measured.seconds < 60
+    assert main(["--set", "x=1", "--against", "x=2", "--", "no-such-program"]) == 1
+    assert "no-such-program cannot be started: [Errno 2] No such file or directory" in capsys.readouterr().err

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from kernelcast.tuning.experiment import Decision
-from kernelcast.tuning.runs import MeasuredRun, RunFailedError, prove
+from kernelcast.tuning.runs import MeasuredRun, RunFailedError, _reported, prove
 
 OLD, NEW = {"bucket_mb": "1"}, {"bucket_mb": "25"}
 
@@ -26,6 +26,11 @@ def test_a_faster_value_is_kept_after_some_fifty_runs(gain: float, expected: Dec
     assert verdict.decision is expected
     assert len(ran) <= 80
     assert (verdict.candidate_launches, verdict.kept_launches) == (ran.count(NEW), ran.count(OLD))
+
+
+@pytest.mark.parametrize("printed", ['{"seconds": 1' + 400 * "0" + "}", 100_000 * "[", "[1]", "{}", ""])
+def test_a_last_line_that_is_no_measurement_leaves_the_wall_time(printed: str) -> None:
+    assert _reported(f"loss 0.1\n{printed}\n") is None
 
 
 def test_a_new_value_that_fails_ends_the_proof_and_an_old_one_raises() -> None:
