@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from kernelcast.tuning.experiment import Arm, Decision, Experiment, ExperimentVerdict
+from kernelcast.tuning.experiment.evidence import log_e_value
 
 Noise = Callable[[int, Random], float]
 
@@ -140,6 +141,36 @@ def test_without_any_record_of_the_candidate_the_result_is_inconclusive() -> Non
     verdict = experiment.verdict()
     assert verdict is not None
     assert verdict.decision is Decision.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("launches", [75, 77, 79, 80])
+def test_the_end_of_the_records_decides_also_in_the_middle_of_a_block(launches: int) -> None:
+    """Only the records at a block's end led to a verdict; otherwise the experiment counted as cut short."""
+    random, experiment = Random(1), Experiment(seed=1)
+    for step in range(launches):
+        arm = experiment.next_arm()
+        experiment.record(arm, steady(step, random) * (0.97 if arm is Arm.CANDIDATE else 1))
+    experiment.end_of_records()
+    verdict = experiment.verdict()
+    assert verdict is not None
+    assert (verdict.decision, verdict.blocks >= 7) == (Decision.KEPT, True)
+
+
+@pytest.mark.parametrize(("seconds", "items"), [(1e-20, 1e308), (1e300, 1e-300), (1e-320, 1.0)])
+def test_extreme_numbers_of_items_and_seconds_are_compared(seconds: float, items: float) -> None:
+    experiment = Experiment(seed=1)
+    while (verdict := experiment.verdict()) is None:
+        arm = experiment.next_arm()
+        experiment.record(arm, seconds * (0.5 if arm is Arm.CANDIDATE else 1), items)
+    assert verdict.decision is Decision.KEPT
+    assert verdict.ratio == pytest.approx(0.5, rel=0.01)
+
+
+@pytest.mark.parametrize("blocks", [10, 200, 1400, 2000, 10**6])
+def test_blocks_that_all_say_slower_are_no_evidence_for_faster(blocks: int) -> None:
+    """From 1,400 blocks on they proved the contrary of what they say."""
+    assert log_e_value(1.5 * blocks, 2.25 * blocks) < 0
+    assert log_e_value(-1.5 * blocks, 2.25 * blocks) > 0
 
 
 def test_a_gain_in_one_measure_that_costs_the_other_is_no_gain() -> None:

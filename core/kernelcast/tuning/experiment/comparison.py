@@ -85,7 +85,7 @@ class Comparison:
         if launch is None:
             return
         if seconds > 0 and items > 0 and isfinite(seconds) and isfinite(items):
-            self._add_time(launch, log(seconds / items), log(items))
+            self._add_time(launch, log(seconds) - log(items), log(items))  # their quotient may be 0 or infinite
         self._close(launch)
 
     def skip_before(self, number: int) -> None:
@@ -104,6 +104,7 @@ class Comparison:
         self._no_more_blocks = True
         while self._waiting:
             self._skip(next(iter(self._waiting)))
+        self._blocks.clear()  # launches of the last block that were not planned yet would keep it open
         self._analyse()
 
     def measured(self, *, last: bool) -> tuple[float | None, tuple[float, float] | None]:

@@ -14,7 +14,7 @@
 # Huber, Robust Estimation of a Location Parameter, Annals of Mathematical Statistics 35 (1964).
 
 from collections.abc import Sequence
-from math import erf, exp, inf, log, sqrt
+from math import erfc, exp, inf, log, pi, sqrt
 from statistics import NormalDist
 from typing import Final
 
@@ -28,6 +28,9 @@ SCALE_OF_MEDIAN: Final = 1.4826
 """Standard deviation over median magnitude, of normal noise."""
 TOLERANCE: Final = 1e-5
 """Of a log-ratio: estimates and bounds are exact to 0.001 %."""
+
+FAR_BELOW: Final = -30.0
+"""Standard deviations from which on the normal distribution is replaced by its asymptotic form."""
 
 DOUBLINGS: Final = 24
 """Of the step in the search for a bound; beyond them the data give none."""
@@ -89,11 +92,12 @@ class SequentialTest:
 
 
 def log_e_value(total: float, squares: float) -> float:
-    """Return the logarithm of the evidence that scores with this sum and sum of squares are rather negative."""
+    """Return the logarithm of the evidence that scores with this sum and sum of squares lie below zero."""
     spread = squares + MIXTURE
     scaled = -total / sqrt(spread)
-    mass = 0.5 * (1 + erf(scaled / sqrt(2)))
-    return 0.5 * scaled * scaled + log(2 * max(mass, 1e-300)) + 0.5 * log(MIXTURE / spread)
+    if scaled < FAR_BELOW:  # 0.5 * scaled**2 and the logarithm of the mass would cancel out
+        return log(sqrt(2 / pi) / -scaled) + 0.5 * log(MIXTURE / spread)
+    return 0.5 * scaled * scaled + log(erfc(-scaled / sqrt(2))) + 0.5 * log(MIXTURE / spread)
 
 
 def estimate(blocks: Blocks) -> float:
