@@ -25,12 +25,14 @@ from kernelcast.probe.reporting.left_outcomes import LeftOutcomes, Origin
 from kernelcast.probe.reporting.sender import ReportedProcess, ReportSender
 from kernelcast.probe.settings import ProbeSettings
 from kernelcast.probe.trial_budget import TrialBudget
-from kernelcast.probe.tunables import Terms, Tunable, TunableSet, Value, printable_kernels
+from kernelcast.probe.tunables import AnyTunable, Terms, Tunable, TunableSet, Value, printable_kernels
 from kernelcast.probe.tuned.checks import Check
 from kernelcast.probe.tuned.collective import FunctionSearches
 from kernelcast.probe.tuned.reports import SearchOutcome
 from kernelcast.probe.tuned.space import ProgramSpace, SpaceServices, SpaceTerms, make_space
+from kernelcast.probe.tuned.steps import FirstStep
 from kernelcast.tuning.journal import KeptConfiguration
+from kernelcast.wire.errors import TunableError
 from kernelcast.wire.events import Outcome, OutcomeState
 from kernelcast.wire.frames import DeviceClaim, Hello
 from kernelcast.wire.identity import LIVE, new_nonce
@@ -153,12 +155,30 @@ class Probe:
         restored = self._restored(tunable)
         self._tunables.add(tunable)
         if restored is not None and terms.scope == "local":
-            start = tunable.kept
-            tunable.put(restored.config)
-            if terms.granularity != "restart" and restored.config != start:
-                self._receiver.kept_values.restored(tunable, start, restored)
+            self._put_restored(tunable, restored)
         self._receiver.watch(tunable, restored.config if restored else None)
         return tunable
+
+    def attach(self, tunable: AnyTunable) -> None:
+        """Let hints change a tunable that was declared before the start.
+
+        The value that this node kept before is in force from the next step or epoch on.
+
+        Raises:
+            TunableError: It is collective, or there are too many.
+        """
+        name, terms = tunable.name, tunable.terms
+        if terms.scope == "collective":
+            raise TunableError(f"tunable {name} is collective, so that its ranks must declare it after start()")
+
+        def restore() -> None:
+            restored = None if self._receiver.busy() else self._restored(tunable)
+            if restored is not None:
+                self._put_restored(tunable, restored)
+
+        self._tunables.add(tunable)
+        if terms.granularity != "restart":  # of such a one the program has used the value
+            self._receiver.add_step_search(FirstStep(restore, by_epoch=terms.granularity == "epoch"))
 
     def space(  # noqa: PLR0913  the terms of a space, each with a default
         self,
@@ -251,7 +271,13 @@ class Probe:
         self._receiver.forked()
         self._sender.abandon()
 
-    def _restored(self, tunable: Tunable[Value]) -> KeptConfiguration | None:
+    def _put_restored(self, tunable: AnyTunable, restored: KeptConfiguration) -> None:
+        start = tunable.kept
+        tunable.put(restored.config)
+        if tunable.terms.granularity != "restart" and restored.config != start:
+            self._receiver.kept_values.restored(tunable, start, restored)
+
+    def _restored(self, tunable: AnyTunable) -> KeptConfiguration | None:
         """Return the value that this node kept before for this code version, unless hints are switched off.
 
         One that changes results counts only if a person had approved it.

@@ -70,7 +70,7 @@ class Tunable(Generic[Value_co]):
         allowed: The values that it may take, as text, in the program's order.
     """
 
-    __slots__ = ("_allowed", "_settled", "_value", "name", "rollbacks", "rolled_back_ns", "terms")
+    __slots__ = ("__weakref__", "_allowed", "_settled", "_value", "name", "rollbacks", "rolled_back_ns", "terms")
 
     def __init__(self, name: str, allowed: Sequence[Value_co], value: Value_co, terms: Terms) -> None:
         self.name = name

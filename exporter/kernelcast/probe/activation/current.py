@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from logging import getLogger
 from typing import TYPE_CHECKING, Any, Final
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from kernelcast.probe.activation.context_waiter import script_name, stop_waiting
 from kernelcast.probe.probe import Probe
@@ -17,7 +17,7 @@ from kernelcast.probe.ranks.council import stay_away
 from kernelcast.probe.recording.recorder import Dimensions, plain
 from kernelcast.probe.settings import MAX_METHOD_CHARACTERS, MAX_VERSION_CHARACTERS, known_source, settings_from
 from kernelcast.probe.switch import OFF
-from kernelcast.probe.tunables import MAX_TUNABLES, Agreement, Terms, Tunable, Value, printable_kernels, text
+from kernelcast.probe.tunables import Agreement, AnyTunable, Terms, Tunable, Value, printable_kernels, text
 from kernelcast.probe.tuned.checks import Check
 from kernelcast.probe.tuned.space import ProgramSpace, SpaceServices, SpaceTerms, make_space
 from kernelcast.wire.frames import DeviceClaim
@@ -41,21 +41,24 @@ class _Current:
         # Held while a probe starts; a second thread that starts one waits for the first, which takes milliseconds.
         self.starting = threading.RLock()
         self.standalone: Standalone | None = None
-        # Declared while no probe ran: spaces, each with its share, and the names of tunables.
+        # Declared while no probe ran, and still in use: spaces, each with its share, and tunables.
         self.early_spaces: WeakKeyDictionary[ProgramSpace, float] = WeakKeyDictionary()
-        self.early_tunables: dict[str, None] = {}
+        self.early_tunables: WeakValueDictionary[str, AnyTunable] = WeakValueDictionary()
 
     def attach(self, probe: Probe) -> None:
-        """Let a probe that has started tune the spaces that were declared before; tunables stay as they are."""
+        """Let a probe that has started tune the spaces and tunables that were declared before."""
         spaces, self.early_spaces = list(self.early_spaces.items()), WeakKeyDictionary()
-        names, self.early_tunables = ", ".join(self.early_tunables), {}
+        tunables, self.early_tunables = list(self.early_tunables.values()), WeakValueDictionary()
         for made, share in spaces:
             try:
                 made.attach(probe.surroundings, share)
             except Exception as error:  # noqa: BLE001  nothing here may reach the program
                 _log.warning("kernelcast probe does not tune a space that was declared before start(): %s", error)
-        if names:
-            _log.warning("tunables declared before start() keep their values; declare them after it: %s", names)
+        for tunable in tunables:
+            try:
+                probe.attach(tunable)
+            except Exception as error:  # noqa: BLE001  likewise
+                _log.warning("kernelcast probe does not tune a tunable that was declared before start(): %s", error)
 
     def forked(self) -> None:
         self.starting = threading.RLock()  # the parent's may be held by a thread that does not survive the fork
@@ -281,11 +284,11 @@ def tunable(  # noqa: PLR0913  the terms of a tunable, each with a default
     probe = _current.probe
     if probe:
         return probe.tunable(name, allowed, value, terms)
-    if len(_current.early_tunables) < MAX_TUNABLES:
-        _current.early_tunables[name] = None
     if scope == "collective":
         stay_away(group)
-    return Tunable(name, allowed, value, replace(terms, kernels=printable_kernels(terms.kernels)))
+    early = Tunable(name, allowed, value, replace(terms, kernels=printable_kernels(terms.kernels)))
+    _current.early_tunables[name] = early
+    return early
 
 
 def space(  # noqa: PLR0913  the terms of a space, each with a default

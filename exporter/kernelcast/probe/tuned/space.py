@@ -235,7 +235,7 @@ class ProgramSpace:
         if terms.per == "call":
             self.begin(share)
         elif services.drive is not None:
-            services.drive(FirstStep(lambda: self.begin(share)))
+            services.drive(FirstStep(lambda: self.begin(share), by_epoch=terms.per == "epoch"))
 
     def begin(self, share: float) -> None:
         """Let steps search the space, or hints propose its configurations."""

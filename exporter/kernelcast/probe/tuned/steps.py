@@ -42,19 +42,22 @@ class StepSearch(Protocol):
 
 
 class FirstStep:
-    """Does something at the end of the next step: the begin of a search that was declared before the probe started.
+    """Does something once, at the end of the next step or epoch: for a space or tunable declared before the start.
 
-    Implements `StepSearch`, because only steps may change a configuration.
+    Implements `StepSearch`, because only steps may change a configuration or a tunable.
     """
 
     reason = ""
 
-    def __init__(self, begin: Callable[[], None]) -> None:
+    def __init__(self, begin: Callable[[], None], *, by_epoch: bool = False) -> None:
         self._begin: Callable[[], None] | None = begin
+        self._by_epoch = by_epoch
 
     def step_ended(self, items: float, *, epoch: bool) -> None:
         """Do it once."""
-        del items, epoch
+        del items
+        if self._by_epoch and not epoch:
+            return
         begin, self._begin = self._begin, None
         if begin is not None:
             begin()

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from time import time_ns
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from kernelcast import probe as kp
 from kernelcast.probe.tuned.space import ProgramSpace
 from kernelcast.tuning.experiment import Decision
 from kernelcast.tuning.journal import Journal
+from kernelcast.wire.events import Hint, HintMode, to_event
 
 VALUES = {"x": [1, 2, 3]}
 
@@ -72,12 +74,52 @@ def test_a_space_per_step_changes_at_the_first_step_and_not_within_one(directory
     assert set(steps(feed, 40)) >= {1, 3}, "it is checked against the start"
 
 
+def test_hints_change_a_tunable_that_was_declared_at_import(directory: Path) -> None:
+    """It kept its value for ever, and no dashboard or hint knew of it."""
+    block = kp.tunable("block", [64, 128], 64)
+    running = started(directory)
+    assert [one.name for one in running._tunables.all()] == ["block"]
+    hint = Hint("h1", "train", "block", "128", 2 * time_ns(), mode=HintMode.APPLY)
+    running._receiver.receive(to_event(hint, source="/test", time_ns=1))
+    assert block.value == 64
+    kp.step()
+    assert block.value == 128
+
+
+def test_the_kept_value_of_a_tunable_is_in_force_from_the_next_step_on(directory: Path) -> None:
+    for name in ("block", "workers", "bucket"):
+        Journal(directory, "train").end(name, "128", Decision.KEPT)
+    block = kp.tunable("block", [64, 128], 64)
+    workers = kp.tunable("workers", [64, 128], 64, granularity="epoch")
+    bucket = kp.tunable("bucket", [64, 128], 64, granularity="restart")
+    started(directory)
+    assert (block.value, workers.value) == (64, 64)
+    kp.step()
+    assert (block.value, workers.value) == (128, 64)
+    kp.step(epoch=True)
+    assert (block.value, workers.value, bucket.value) == (128, 128, 64)
+
+
+def test_a_tunable_that_nobody_uses_any_more_is_not_announced(directory: Path) -> None:
+    kp.tunable("block", [64, 128], 64)
+    assert not list(started(directory)._tunables.all())
+
+
+def test_a_space_per_epoch_does_not_change_within_the_first_epoch(directory: Path) -> None:
+    Journal(directory, "train").end("feed", "[3]", Decision.KEPT)
+    feed = kp.space("feed", VALUES, start={"x": 1}, per="epoch")
+    started(directory)
+    assert steps(feed, 4) == [1] * 4
+    kp.step(epoch=True)
+    assert feed.x == 3
+
+
 def test_what_cannot_be_tuned_any_more_is_named(directory: Path, caplog: pytest.LogCaptureFixture) -> None:
     class Alone:
         def all_gather(self, text: str) -> list[str]:
             return [text]
 
-    block = kp.tunable("block", [1, 2], 1)
+    block = kp.tunable("block", [1, 2], 1, scope="collective", group=Alone())
     spaces = [
         kp.space("together", VALUES, start={"x": 1}, per="step", scope="collective", group=Alone()),
         kp.space("foreign", VALUES, start={"x": 1}, search="nowhere"),
@@ -86,7 +128,7 @@ def test_what_cannot_be_tuned_any_more_is_named(directory: Path, caplog: pytest.
     kp.step()
     assert (block.value, *(one.x for one in spaces)) == (1, 1, 1)
     shown = caplog.text
-    assert "tunables declared before start() keep their values; declare them after it: block" in shown
+    assert "tunable block is collective, so that its ranks must declare it after start()" in shown
     assert "space together is collective, so that its ranks must declare it after start()" in shown
     assert "nowhere" in shown
 
