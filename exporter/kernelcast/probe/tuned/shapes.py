@@ -216,6 +216,15 @@ class SearchedShapes(Generic[Configuration_co]):
         self._reports.search_ended(bucket.name, (verdict,), text, text(bucket.kept), text(failed))
         self._search(bucket)
 
+    def _forget_kept(self, bucket: ShapeBucket) -> None:
+        """Put the start in force and search again; the program's next start begins with the start, too."""
+        if self._is_forked():
+            return
+        bucket.times, bucket.check.due_at, bucket.kept = [], inf, bucket.check.start
+        self._notes.forget(bucket.name)
+        self._reports.search_interrupted(bucket.name, self._space.text(bucket.kept), "the kept configuration failed")
+        self._search(bucket)
+
     def _reason_against(self, bucket: ShapeBucket, ordinal: int) -> str:
         known = self.banned.get((bucket.name, ordinal), "")
         experience = self._experiences.get(bucket.name)

@@ -1,6 +1,7 @@
 """A kept configuration is checked again: at a restart by one experiment instead of a search, and after an hour."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -176,4 +177,27 @@ def test_an_error_of_the_program_does_not_take_the_kept_configuration_back(tmp_p
         with pytest.raises(ValueError, match="wrong shape"):
             run()
     assert conv.calls.kept().block == 192
+    assert Journal(tmp_path, "training").kept(NAME) == "[192]"
+
+
+def test_a_kept_configuration_that_fails_in_calls_that_cannot_be_repeated_ends_the_program_once(tmp_path: Path) -> None:
+    """After an update of the driver it ended the program at its first call, at every start."""
+    for start in range(3):
+        conv = Conv(journal=kept_before(tmp_path) if not start else Journal(tmp_path, "training"))
+        conv.calls._terms = replace(conv.calls._terms, repeatable=False)
+        conv.fails = 192
+        if not start:
+            with pytest.raises(RuntimeError, match="OUT_OF_RESOURCES"):
+                conv.run()
+        assert conv.run() == 16
+    assert not Journal(tmp_path, "training").banned(NAME, "[192]"), "the program may be to blame"
+
+
+def test_a_later_error_in_calls_that_cannot_be_repeated_leaves_the_kept_configuration(tmp_path: Path) -> None:
+    conv = Conv(journal=kept_before(tmp_path))
+    conv.calls._terms = replace(conv.calls._terms, repeatable=False)
+    assert conv.run() == 192
+    conv.fails = 192
+    with pytest.raises(RuntimeError, match="OUT_OF_RESOURCES"):
+        conv.run()
     assert Journal(tmp_path, "training").kept(NAME) == "[192]"
