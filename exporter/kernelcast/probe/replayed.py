@@ -27,7 +27,7 @@ from kernelcast.tuning.replay.client import Oracle, Task
 from kernelcast.tuning.replay.run import document
 from kernelcast.tuning.search import OWN, named_search, warm
 from kernelcast.tuning.space import Value
-from kernelcast.wire.errors import OracleError
+from kernelcast.wire.errors import KernelcastError, OracleError
 from kernelcast.wire.events import OutcomeState
 from kernelcast.wire.frames import DeviceClaim
 from kernelcast.wire.identity import SIMULATED
@@ -146,11 +146,11 @@ class ReplayedProgram:
 def main(arguments: Sequence[str]) -> int:
     """Replay one seed; returns the exit code."""
     options = _parser().parse_args(arguments)
-    devices = [measurements.read(path) for path in options.warm_from]
     try:
+        devices = [measurements.read(path) for path in options.warm_from]
         with Oracle(options.oracle) as oracle:
             _replay(oracle, options, devices)
-    except OracleError as error:
+    except KernelcastError as error:
         sys.stderr.write(f"kernelcast: {error}\n")
         return 1
     return 0

@@ -1,12 +1,13 @@
 """The program of `tune-replay --through kafka` keeps the configuration that the tuner alone keeps."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kernelcast.probe.probe import Probe, ProbeSettings
-from kernelcast.probe.replayed import ReplayedProgram
+from kernelcast.probe.replayed import ReplayedProgram, main
 from kernelcast.tuning.campaign import Campaign
 from kernelcast.tuning.replay.client import MeasuredLaunches, Task
 from kernelcast.tuning.replay.run import document, replay
@@ -76,3 +77,12 @@ def test_a_refused_launch_ends_the_seed_and_blames_no_configuration(probe: Probe
     running, _ = program(RecordedOracle(limit=5), probe)
     with pytest.raises(OracleError, match="refused a launch: too many launches"):
         running.run()
+
+
+def test_measurements_that_cannot_be_used_are_named_without_a_traceback(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a100.json").write_text("{}")
+    options = ["--program", "p", "--seed", "1", "--budget", "9", "--warm-from", str(tmp_path / "a100.json")]
+    assert main([str(tmp_path / "socket"), *options]) == 1
+    assert "a100.json is no Kernel Tuner cache file" in capsys.readouterr().err
