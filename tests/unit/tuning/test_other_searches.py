@@ -1,12 +1,13 @@
 """Searches of other packages: Optuna and Kernel Tuner where they are installed, others by entry point."""
 
 from importlib.metadata import EntryPoint
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from kernelcast.tuning.campaign import Campaign
-from kernelcast.tuning.search import Sweep, named_search
+from kernelcast.tuning.search import Sweep, named_search, search_maker
 from kernelcast.tuning.search.kernel_tuner_search import KernelTunerSearch
 from kernelcast.tuning.space import Space
 from kernelcast.wire.errors import ConfigurationError
@@ -90,6 +91,17 @@ def test_a_search_that_is_missing_is_named_with_the_remedy(monkeypatch: pytest.M
     monkeypatch.setitem(__import__("sys").modules, "optuna", None)
     with pytest.raises(ConfigurationError, match=r"pip install 'kernelcast\[optuna\]'"):
         named_search("optuna", space(), seed=1, budget=10)
+
+
+def test_another_packages_search_that_cannot_be_imported_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load() -> None:
+        raise ImportError("libcuda.so.1 is missing")
+
+    monkeypatch.setattr(
+        "kernelcast.tuning.search.choice.entry_points", lambda group: [SimpleNamespace(name="theirs", load=load)]
+    )
+    with pytest.raises(ConfigurationError, match=r"search 'theirs' cannot be imported: libcuda\.so\.1 is missing"):
+        search_maker("theirs", budget=9)
 
 
 def test_another_packages_search_is_found_by_its_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,7 +73,7 @@ def search_maker(name: str, *, budget: int) -> SearchMaker:
         budget: Configurations that can be measured.
 
     Raises:
-        ConfigurationError: There is no such search, or its package is not installed.
+        ConfigurationError: There is no such search, or its package cannot be imported.
     """
     if name == OWN:
         return partial(search_for, budget=budget)
@@ -87,7 +87,10 @@ def search_maker(name: str, *, budget: int) -> SearchMaker:
     if name not in found:
         known = ", ".join((OWN, *EXTRAS, *sorted(found)))
         raise ConfigurationError(f"there is no search {name!r}; there are {known}; install the package that has it")
-    maker: SearchMaker = found[name].load()
+    try:
+        maker: SearchMaker = found[name].load()
+    except Exception as error:
+        raise ConfigurationError(f"the search {name!r} cannot be imported: {error}; repair its package") from error
     return maker
 
 
