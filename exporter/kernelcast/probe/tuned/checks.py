@@ -6,7 +6,7 @@ They work with floats, sequences of floats, and arrays of NumPy, CuPy, JAX or Py
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from copy import deepcopy
+from copy import copy, deepcopy
 from math import inf
 from typing import Any
 
@@ -52,11 +52,14 @@ def finite() -> Check:
 
 def copied(result: Any) -> Any:
     """Copy a result, with the arrays in it, that the repeated call may overwrite."""
-    if isinstance(result, list | tuple):
-        parts = [copied(one) for one in result]
+    if isinstance(result, tuple):
+        parts = map(copied, result)
         return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)
-    if isinstance(result, dict):
-        return {name: copied(one) for name, one in result.items()}
+    if isinstance(result, list | dict):
+        made = copy(result)  # of the same type, whose attributes a check may read
+        for place, one in list(enumerate(result) if isinstance(result, list) else result.items()):
+            made[place] = copied(one)
+        return made
     if hasattr(result, "copy"):
         return result.copy()
     return result.clone() if hasattr(result, "clone") else deepcopy(result)

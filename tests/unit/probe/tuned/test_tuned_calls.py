@@ -231,6 +231,29 @@ class Buffers:
         return self.made((self.one, self.two))
 
 
+class Outputs(dict[str, Any]):
+    """Results whose names are attributes, as of a library's models."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self[name]
+
+
+def by_name(result: Outputs, reference: Outputs) -> bool:
+    return close()([result.one, result.two], [reference.one, reference.two])
+
+
+def test_wrong_numbers_are_found_in_results_with_names() -> None:
+    blocks = Blocks()
+    calls = tuned(blocks, check=by_name)
+    run = calls.decorate(Buffers(blocks, lambda pair: Outputs(one=pair[0], two=pair[1])).run)
+    for _ in range(10):
+        run()
+    assert "numbers differ" in calls.banned["block", 1]
+    assert calls.kept() == 128
+
+
 @pytest.mark.parametrize("made", [tuple, list, lambda pair: [tuple(pair)], lambda pair: Pair(*pair)])
 def test_wrong_numbers_are_found_in_arrays_that_the_repeated_call_overwrites(made: Any) -> None:
     """The sequence was copied, its arrays were not: the kept configuration's numbers were compared with themselves."""
