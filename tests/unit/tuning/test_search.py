@@ -230,3 +230,29 @@ def test_a_model_of_few_points_still_searches() -> None:
     settings = Settings(points=20, pool=20)
     found = [value for _, value in visits(GuidedSearch(space, seed=1, settings=settings), space, bowl, 120) if value]
     assert min(found) < 1.1 * min(bowl(space.configuration(ordinal)) for ordinal in space.ordinals)
+
+
+@pytest.mark.parametrize(
+    ("values", "is_guided"),
+    [
+        ({"x": list(range(250))}, True),
+        ({f"p{number}": list(range(40)) for number in range(3)}, True),
+        ({"x": list(range(300))}, False),
+        ({"x": [f"config {number}" for number in range(4096)]}, False),
+        ({"x": list(range(200)), "y": list(range(200))}, False),
+    ],
+)
+def test_a_space_whose_model_would_stop_the_program_is_searched_at_random(
+    values: dict[str, Any], *, is_guided: bool
+) -> None:
+    """With 1,000 values a suggestion took a second, with 4,096 the first call also took a gigabyte."""
+    start = {name: listed[0] for name, listed in values.items()}
+    space = Space.restricted("s", values, start=start)
+    search = search_for(space, seed=1, budget=200, seeds=[7])
+    assert isinstance(search, GuidedSearch) is is_guided
+    asked = []
+    for _ in range(5):
+        asked.append(search.ask())
+        search.tell(asked[-1] or 0, 1.0)
+    assert asked[:2] == [space.start, 7]
+    assert len(set(asked)) == 5

@@ -14,6 +14,10 @@ from kernelcast.wire.errors import ConfigurationError
 
 SWEEP_LIMIT: Final = 200
 """Most valid configurations that are all measured."""
+MAX_SIMILARITIES: Final = 1 << 16
+"""Pairs of values of one parameter, in all, that the guided search's model may hold: one parameter of 256 values.
+
+The program waits for each suggestion, whose time is proportional to them: here 40 ms."""
 
 OWN: Final = "own"
 EXTRAS: Final = MappingProxyType(
@@ -52,7 +56,7 @@ class SearchMaker(Protocol):
 
 
 def search_for(space: Space, *, seed: int, budget: int, seeds: Sequence[int] = ()) -> Search:
-    """Return a sweep where the budget covers a small space, else a guided search.
+    """Return a sweep for a small space within the budget, and for one with too many values; else a guided search.
 
     Args:
         space: The space.
@@ -60,7 +64,7 @@ def search_for(space: Space, *, seed: int, budget: int, seeds: Sequence[int] = (
         budget: Configurations that can be measured.
         seeds: Configurations to begin with, best first.
     """
-    if len(space) <= min(SWEEP_LIMIT, budget):
+    if len(space) <= min(SWEEP_LIMIT, budget) or sum(count * count for count in space.counts) > MAX_SIMILARITIES:
         return Sweep(space, seed=seed, seeds=seeds)
     return GuidedSearch(space, seed=seed, seeds=seeds)
 
