@@ -22,7 +22,7 @@ CLIP: Final = 1.5
 """Scores are linear up to this many scales, constant beyond."""
 
 MIXTURE: Final = 4.0
-"""Weight of small effects in the bound: it is tight where the scores' squares add up to some times this."""
+"""Weight of small effects in the bound: it is tightest where the scores' squares add up to a few times this."""
 
 SCALE_OF_MEDIAN: Final = 1.4826
 """Standard deviation over median magnitude, of normal noise."""

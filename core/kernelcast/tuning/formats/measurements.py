@@ -25,7 +25,7 @@ class Measurements:
         unit: Unit of the times.
         names: The parameters' names, in the order of the values.
         times: Times by configuration; None for a failing one.
-        kept: The configuration that was proved; None if there is none.
+        kept: The configuration that a verdict has kept; None without one.
     """
 
     device: str
@@ -35,9 +35,9 @@ class Measurements:
     kept: tuple[Value, ...] | None = None
 
     def ordered(self, space: Space) -> dict[tuple[Value, ...], float | None]:
-        """Return the times with values in the order of a space's parameters; empty if the parameters differ.
+        """Return the times with values in the order of a space's parameters; empty if a parameter is missing.
 
-        Parameters with one value in the space may be missing.
+        One with a single value in the space may be missing. Values that the space does not have stay.
         """
         fixed = {one.name: one.values[0] for one in space.parameters if len(one.values) == 1}
         wanted = [one.name for one in space.parameters]

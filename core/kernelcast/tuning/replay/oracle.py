@@ -1,4 +1,4 @@
-"""Answers of the oracle to one connection: it measures configurations from a recording and logs every request.
+"""The oracle's session: it answers the requests of one connection from a recording, and logs them.
 
 `server` calls `Session.answer` on the connection's thread. A connection replays one seed. Times are single launches
 drawn from the recorded ones; the first launch of a configuration is cold. The budget counts different configurations,
@@ -17,7 +17,7 @@ from kernelcast.tuning.space import Value
 MAX_LAUNCHES: Final = 64
 """Of one request."""
 START_SHARES: Final = (0.45, 0.55)
-"""The start is drawn between these quantiles of the times: an average configuration, as an untuned program has."""
+"""Quantiles of the times between which the start is drawn: an average configuration, as an untuned program has."""
 DECISIONS: Final = frozenset({"kept", "rolled_back", "inconclusive", "failed"})
 MAX_VERDICTS: Final = 1000
 MAX_REQUESTS: Final = 1_000_000

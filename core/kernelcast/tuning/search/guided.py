@@ -111,8 +111,8 @@ class GuidedSearch:
     def _withhold(self, ordinal: int, cost: float | None) -> None:
         """Keep the result of another device's configuration from the model for a time.
 
-        Where the devices differ, a model that begins with a good local optimum does not leave it; without, the search
-        is as good as a cold one, and the campaign still has the seed's result.
+        Where the devices differ, a model that begins with a good local optimum does not leave it. Without that result
+        the search is as good as one without seeds, and the campaign still has the seed's time.
         """
         self._asked_seeds.discard(ordinal)
         self._withheld[ordinal] = cost

@@ -22,7 +22,8 @@ class Settings:
         late_exposure: The same after `late` observations.
         caution: Exponent of a candidate's probability of working that multiplies its expected improvement, at first.
         late_caution: The same after `late` observations.
-        explore_every: One of this many suggestions uses the first exponent throughout.
+        explore_every: One of this many suggestions uses the first exponent throughout, unless it changes a switch: in
+            a space with a switch hardly any does, because `switch_every` divides this number.
         late: Observations over which the exponents change from the first to the second.
         failing_quantile: Quantile of the times that a failing configuration counts as.
         learning_points: Observations from which the weights of the similarity are learnt.

@@ -22,7 +22,7 @@ MANY_VALUES: Final = 5
 """Values from which on an integer parameter has that term."""
 WEIGHT_MIN: Final = 0.05
 WEIGHT_MAX: Final = 40.0
-"""With these weights a term has no effect, or sets all but equal values to its floor."""
+"""With the least weight a term has hardly any effect; with the largest, all different values have its floor."""
 
 Table = list[list[float]]
 

@@ -18,7 +18,7 @@ from kernelcast.tuning.experiment import Decision, ExperimentVerdict
 from kernelcast.tuning.journal import KeptConfiguration
 
 RECHECK_NS: Final = 3600 * 1_000_000_000
-# Steps between two readings of the clock, and the fewest of a window.
+# Steps between two readings of the clock, and the fewest steps of a window.
 BOUNDARIES_PER_CHECK: Final = 64
 # Shortest window over which the time for an item is measured.
 WINDOW_NS: Final = 10_000_000_000

@@ -54,10 +54,10 @@ class CallTerms:
         name: Name of the space.
         shape: Returns the shape bucket of a call from its arguments; each has a campaign of its own.
         items: Returns the units of work of a call from its arguments.
-        check: Judges a candidate's numbers at its first call, against those of the kept configuration.
+        check: Compares a candidate's numbers at its first call with the kept configuration's; needs `repeatable`.
         limit_seconds: A candidate that takes longer is banned.
         repeatable: A call that failed with a candidate may be repeated with the kept configuration.
-        share: Share of the calls' time that trial calls may cost.
+        share: Share of the time since the first call of a shape that its trial calls may cost.
         wait: Waits until the device has finished the call; called before and after trial calls only. After the call it
             gets the result, before it None.
         prepare: Takes the configuration and a call's arguments, and compiles the call's code, before a
