@@ -8,7 +8,8 @@ import pytest
 from tests.support.exporter import nvml_double as double
 from tests.support.exporter.nvml_double import NOT_SUPPORTED, divided, field, gpu, instance, node, playing
 
-from kernelcast.columnar import Sample
+from kernelcast.columnar import Sample, encode
+from kernelcast.exporter.delivery.publish import resource_of
 from kernelcast.exporter.nvml.recorded import RecordedNvml
 from kernelcast.exporter.nvml.sampling.fields import ROWS
 from kernelcast.exporter.nvml.sampling.sampler import FIRST_RETRY_NS, RELIST_NS, Sampler, SamplerOptions
@@ -169,6 +170,19 @@ def test_unsupported_rows_of_a_gpu_are_absent_and_no_error() -> None:
 def test_a_memory_temperature_that_is_none_is_dropped() -> None:
     hot: dict[str, Any] = field(pynvml.NVML_FI_DEV_MEMORY_TEMP, 0x7FFFFFF0, kind=pynvml.NVML_VALUE_TYPE_UNSIGNED_INT)
     assert "DEV_MEMORY_TEMP" not in dcgm(polled(gpu(**hot)))
+
+
+def test_a_value_that_nvml_does_not_have_is_absent_and_the_nodes_other_rows_can_be_sent() -> None:
+    """NVML_VALUE_NOT_AVAILABLE is -1: all ones in an unsigned number, which no sample can carry."""
+    unavailable = 2**64 - 1
+    traffic: dict[str, Any] = field(pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, unavailable, 0xFFFFFFFF)
+    samples = polled(gpu(nvmlDeviceGetTotalEnergyConsumption=unavailable, **traffic))
+    absent = {"DEV_TOTAL_ENERGY_CONSUMPTION", "DEV_NVLINK_BANDWIDTH_TOTAL"}
+    assert dcgm(samples) == {name: value for name, value in (DEV | PROF).items() if name not in absent}
+    missing = [dict(one.attributes) for one in samples if one.metric is rows.FIELD_ABSENT and one.value]
+    reasons = {one["field"]: one["reason"] for one in missing}
+    assert reasons == {f"DCGM_FI_{name}": "no_data" for name in absent}
+    assert [export.points for export in encode(resource_of("node1"), samples, scope="")] == [len(samples)]
 
 
 def test_a_gpu_without_nvlink_has_no_nvlink_row_even_if_one_direction_answers() -> None:

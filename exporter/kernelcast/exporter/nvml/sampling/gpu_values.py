@@ -16,6 +16,8 @@ Failed = Callable[[str, str], None]
 
 MEMBERS: Final = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 """Members of the union `nvmlValue_t`, by `nvmlValueType_t`. Source: nvml.h."""
+LARGEST: Final = 2**63 - 1
+"""The largest integer of a sample. NVML_VALUE_NOT_AVAILABLE (-1) is larger in an unsigned number. Source: nvml.h."""
 
 
 class LostGpuError(Exception):
@@ -30,8 +32,8 @@ class GpuValues:
     absent: dict[str, str] = field(default_factory=dict)
 
     def put(self, row: Metric, value: Number | None, reason: str = reading.NO_DATA) -> None:
-        """Add a row's value, or the reason why it has none."""
-        if value is None:
+        """Add a row's value, or the reason why it has none that a sample can carry."""
+        if value is None or value > LARGEST:
             self.absent[row.otlp_name] = reason
         else:
             self.values[row.otlp_name] = value

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from kernelcast.exporter.nvml.sampling.codes import Codes, error_name
-from kernelcast.exporter.nvml.sampling.gpu_values import MEMBERS, Failed, LostGpuError
+from kernelcast.exporter.nvml.sampling.gpu_values import LARGEST, MEMBERS, Failed, LostGpuError
 from kernelcast.exporter.nvml.sampling.inventory import Gpu
 from kernelcast.exporter.nvml.sampling.reading import LinkReading
 
@@ -146,7 +146,9 @@ class NvLinks:
             for one, answer in zip(batch, answers, strict=True):
                 code = answer.nvmlReturn
                 if code == self._nvml.NVML_SUCCESS:
-                    yield one, int(getattr(answer.value, MEMBERS[answer.valueType]))
+                    value = int(getattr(answer.value, MEMBERS[answer.valueType]))
+                    if value <= LARGEST // _BYTES_PER_KIBIBYTE:
+                        yield one, value
                 elif code == self._nvml.NVML_ERROR_INVALID_ARGUMENT or self._codes.expected(code):
                     known.unsupported.add(one)
                 else:

@@ -68,6 +68,13 @@ def test_traffic_is_bytes_in_both_directions_and_errors_are_by_kind() -> None:
     assert {one.start_ns for one in counters} == {SECOND_NS}
 
 
+def test_a_counter_that_nvml_does_not_have_is_absent() -> None:
+    """NVML_VALUE_NOT_AVAILABLE is -1: all ones in an unsigned number."""
+    unavailable = field(pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, 2**64 - 1, 0)
+    samples = source(playing(double.node(linked(UP, **unavailable)))).poll(NOW_NS).samples
+    assert rows(samples, "kernelcast_gpu_nvlink_io_bytes_total", "direction") == {("0", "transmit"): 0}
+
+
 def test_a_gpu_that_counts_packets_instead_gives_bytes_and_its_own_errors() -> None:
     """Answers as Blackwell does: fields 161 to 163 are missing."""
     answers = field(pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT, 1)
