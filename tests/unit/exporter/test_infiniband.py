@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from kernelcast.columnar import Sample
+from kernelcast.columnar import Sample, encode
+from kernelcast.exporter.delivery.publish import resource_of
 from kernelcast.exporter.infiniband.ports import MAX_PORTS, read_ports
 from kernelcast.exporter.infiniband.source import InfinibandSource
 from kernelcast.wire.catalogue import Kind
@@ -91,6 +92,16 @@ def test_errors_and_congestion_have_the_kernels_names_and_invalid_numbers_are_ab
     errors = {name: value for (metric, name), value in rows(samples, "error").items() if metric == "errors_total"}
     assert errors == {"symbol_error": 6, "link_downed": 1, "out_of_sequence": 7}
     assert rows(samples, "event")["congestion_events_total", "np_cnp_sent"] == 8
+
+
+def test_a_counter_that_no_sample_can_carry_is_absent(tmp_path: Path) -> None:
+    """A failed adapter gives all ones; the data counters are multiplied by four."""
+    adapter(tmp_path, counters__port_rcv_data=f"{2**62}\n", counters__symbol_error=f"{2**64 - 1}\n")
+    samples = Node(tmp_path).read()
+    assert ("io_bytes_total", "receive") not in rows(samples, "direction")
+    assert rows(samples, "direction")["io_bytes_total", "transmit"] == 8000
+    assert ("errors_total", "symbol_error") not in rows(samples, "error")
+    assert [export.points for export in encode(resource_of("node1"), samples, scope="")] == [len(samples)]
 
 
 def test_series_name_host_adapter_port_and_layer_and_the_time_of_the_reading(tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ MAX_BYTES: Final = 64
 """Limit of bytes read of a file; the kernel writes one number, or a number and a word."""
 BYTES_PER_WORD: Final = 4
 """`port_rcv_data` and `port_xmit_data` count words of four bytes."""
+LARGEST: Final = (2**63 - 1) // BYTES_PER_WORD
+"""Limit of a counter, so that a sample can carry it in bytes too; a failed adapter gives all ones in 64 bits."""
 BITS_PER_BYTE: Final = 8
 BITS_PER_GIGABIT: Final = 1e9
 
@@ -129,9 +131,9 @@ def _read_port(port: Path) -> PortReading:
 
 
 def _counter(file: Path) -> int | None:
-    """A file that holds a number and nothing else; some drivers write `N/A (no PMA)`."""
+    """A file that holds a number up to `LARGEST` and nothing else; some drivers write `N/A (no PMA)`."""
     text = _text(file)
-    return int(text) if _NUMBER.fullmatch(text) else None
+    return int(text) if _NUMBER.fullmatch(text) and int(text) <= LARGEST else None
 
 
 def _leading(text: str) -> int | None:
