@@ -163,6 +163,15 @@ def test_the_number_of_ports_is_limited(tmp_path: Path) -> None:
     assert len(ports) == MAX_PORTS
 
 
+def test_beyond_the_limit_virtual_functions_are_left_out_first(tmp_path: Path) -> None:
+    for number in range(MAX_PORTS + 10):
+        (tmp_path / f"mlx5_{number}" / "ports" / "1").mkdir(parents=True)
+        if number >= 10:
+            (tmp_path / f"mlx5_{number}" / "device" / "physfn").mkdir(parents=True)
+    ports = read_ports(tmp_path) or ()
+    assert {f"mlx5_{number}" for number in range(10)} <= {port.device for port in ports}
+
+
 @pytest.mark.parametrize("text", ["", "4294967295 and more\n", "-1\n", "x" * 100_000])
 def test_a_counter_that_is_not_a_number_is_absent(tmp_path: Path, text: str) -> None:
     adapter(tmp_path, counters__symbol_error=text)

@@ -99,9 +99,12 @@ class PortReading:
 
 
 def read_ports(sysfs: Path = SYSFS) -> tuple[PortReading, ...] | None:
-    """Every port of the node, at most `MAX_PORTS`; None where the kernel has no such adapter."""
+    """Every port of the node, at most `MAX_PORTS`; None where the kernel has no such adapter.
+
+    The virtual functions of an adapter (SR-IOV) come last; a node may have hundreds.
+    """
     try:
-        devices = sorted(path for path in sysfs.iterdir())
+        devices = sorted(sysfs.iterdir(), key=lambda device: ((device / "device/physfn").exists(), device.name))
     except FileNotFoundError:
         return None
     ports = [port for device in devices for port in _numbered(device / "ports")]
