@@ -7,10 +7,13 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any, Final
 
+from kernelcast.exporter.tpu.runtime import MAX_POINTS
 from kernelcast.wire.histogram import DurationTotals, bucket_index
 
 MAX_BUCKETS: Final = 1_000
 """Real distributions have some dozen; a faulty answer may claim 2**31."""
+MAX_COUNT: Final = 2**63 // MAX_POINTS
+"""Of one distribution, so that the sum of all points of a metric fits 64 bits."""
 
 
 def durations(distribution: Any, unit_ns: float) -> DurationTotals:
@@ -24,11 +27,14 @@ def durations(distribution: Any, unit_ns: float) -> DurationTotals:
         unit_ns: Nanoseconds per unit of its values; for values that are no times, 1e-9 of the base unit (nanobytes).
 
     Raises:
-        ValueError, OverflowError: It holds numbers that cannot be (NaN, infinity, counts below 0).
+        ValueError, OverflowError: It holds numbers that cannot be (NaN, infinity, counts below 0 or of `MAX_COUNT`).
     """
     count, mean = distribution.count, distribution.mean
-    if count < 0 or mean < 0 or min(distribution.bucket_counts, default=0) < 0:
-        raise ValueError(f"a distribution counts {count} of {mean} on average; neither can be below 0; it is not used")
+    if not 0 <= count < MAX_COUNT or mean < 0 or min(distribution.bucket_counts, default=0) < 0:
+        raise ValueError(
+            f"a distribution counts {count} of {mean} on average; neither can be below 0, nor the count {MAX_COUNT} or "
+            "more; it is not used"
+        )
     squares = distribution.sum_of_squared_deviation + count * mean * mean
     totals = DurationTotals(count, round(count * mean * unit_ns), round(squares * unit_ns * unit_ns))
     counts = distribution.bucket_counts

@@ -74,7 +74,7 @@ class Point:
     Attributes:
         attributes: Its attributes. A device's number is named `device`, whatever the runtime calls it.
         value: A number, or the message of a distribution.
-        start_ns: Start time of a distribution, Unix nanoseconds; 0 if the runtime does not give it.
+        start_ns: Start time of a distribution, Unix nanoseconds; 0 if the runtime gives none, or one before 1970.
     """
 
     attributes: Mapping[str, str]
@@ -126,7 +126,7 @@ def _points(metrics: Any) -> Iterator[Point]:
         value = _value(metric)
         if value is not None:
             start = metric.start_timestamp
-            start_ns = start.seconds * NANOSECONDS_PER_SECOND + start.nanos
+            start_ns = max(start.seconds * NANOSECONDS_PER_SECOND + start.nanos, 0)
             yield Point(dict(_attributes(metric.attribute)), value, start_ns)
 
 

@@ -81,6 +81,11 @@ def shown(samples: list[Sample]) -> dict[str, Any]:
     return found
 
 
+def points_sent(samples: list[Sample]) -> int:
+    resource = Resource((("service.instance.id", "n"), ("service.name", "s")))
+    return sum(export.points for export in encode(resource, samples, scope="s"))
+
+
 def absent(samples: list[Sample]) -> dict[str, str]:
     rows = [dict(sample.attributes) for sample in samples if "reason" in dict(sample.attributes)]
     return {row["metric"]: row["reason"] for row in rows}
@@ -162,6 +167,22 @@ def test_a_histogram_without_a_start_begins_when_seen_and_restarts_when_it_falls
     assert start([1, 1, 1], NOW_NS) == NOW_NS
     assert start([1, 5, 1], NOW_NS + 10) == NOW_NS
     assert start([1, 0, 0], NOW_NS + 20) == NOW_NS + 20
+
+
+def test_a_start_before_1970_counts_as_none_and_the_sample_can_be_sent(runtime: FakeRuntime) -> None:
+    """An empty time of Go or absl is the beginning of the year 1."""
+    runtime.metrics = {DCN: distribution(of(buffer_size="1"), [1, 1, 1], mean=1.0, start=-62_135_596_800)}
+    (sample,) = [one for one in Node(runtime).samples() if isinstance(one.value, DurationTotals)]
+    assert sample.start_ns == NOW_NS
+    assert points_sent([sample]) == 1
+
+
+def test_counts_whose_sum_no_sample_can_carry_are_left_out(runtime: FakeRuntime) -> None:
+    largest = 2**63 - 1
+    runtime.metrics = {DCN: 3 * distribution(of(buffer_size="1"), [0, largest, 0], mean=1.0)}
+    samples = Node(runtime).samples()
+    assert not shown(samples)
+    assert absent(samples)[DCN] == "no_data"
 
 
 def test_without_a_program_everything_is_absent_for_that_reason_and_it_is_no_error() -> None:
@@ -303,9 +324,7 @@ def test_any_answer_of_a_runtime_is_a_value_that_can_be_sent_or_none(
     options.num_finite_buckets, options.growth_factor, options.scale = finite, growth, scale
     value = value_of(METRICS[DCN], Point({}, message))
     if value is not None:
-        resource = Resource((("service.instance.id", "n"), ("service.name", "s")))
-        sample = Sample(value.row, value.labels, NOW_NS, value.value, NOW_NS, value.detailed)
-        assert sum(export.points for export in encode(resource, [sample], scope="s")) == 1
+        assert points_sent([Sample(value.row, value.labels, NOW_NS, value.value, NOW_NS, value.detailed)]) == 1
 
 
 def test_linear_and_explicit_buckets_are_read_too() -> None:
