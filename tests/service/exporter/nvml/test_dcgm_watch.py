@@ -79,6 +79,16 @@ def test_tls_is_tried_where_plain_http_is_refused_for_it(monkeypatch: pytest.Mon
     assert asked == ["http", "https"]
 
 
+def test_a_proxy_that_refuses_the_address_is_no_dcgm_exporter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It answered 403 on every node without a dcgm-exporter, and no node wrote device metrics."""
+    with server(403, b"denied") as proxy, socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+        unused.close()
+        for variable in ("http_proxy", "https_proxy"):
+            monkeypatch.setenv(variable, f"http://{proxy.partition('/')[0]}")
+        assert not noticed(f"http://127.0.0.1:{port}/metrics")
+
+
 def test_another_server_is_none() -> None:
     with server(200, b"hello") as address:
         assert not noticed(f"http://{address}")
