@@ -11,9 +11,11 @@ import urllib.request
 from collections.abc import Callable
 from http.client import HTTPException, HTTPResponse
 from importlib.util import find_spec
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Final, Self
 from urllib.error import HTTPError
+from urllib.parse import urlsplit
 
 from kernelcast.columnar import Sample
 from kernelcast.exporter.nvml.counters_file import CountersFile
@@ -24,6 +26,7 @@ from kernelcast.exporter.nvml.windows import EventCounts
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.exporter.totals.report import SourceBatch
 from kernelcast.runtime.logging import get_logger
+from kernelcast.runtime.settings.listen import parse_listen_address
 from kernelcast.wire.catalogue.devices.gpu import GPU_UP, UP_LABELS
 from kernelcast.wire.errors import ConfigurationError, DeviceError, MissingExtraError, TraceError
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
@@ -186,6 +189,7 @@ class DeviceMetrics:
 
     def __init__(self, settings: ExporterSettings, *, has_gpus: bool) -> None:
         self._asked = _asked(settings)
+        self._listen_address = settings.web.listen_address
         self._has_gpus = has_gpus
         self._watch: DcgmWatch | None = None
 
@@ -212,7 +216,7 @@ class DeviceMetrics:
 
     def _begin(self) -> None:
         wanted, url = self._asked
-        if wanted == "auto" and self._has_gpus:
+        if wanted == "auto" and self._has_gpus and not _is_own(url, self._listen_address):
             self._watch = DcgmWatch(url).__enter__()
 
     def _end(self) -> None:
@@ -223,6 +227,25 @@ class DeviceMetrics:
 
 def _asked(settings: ExporterSettings) -> tuple[str, str]:
     return settings.device_metrics, settings.dcgm_exporter_url
+
+
+def _is_own(url: str, listen_address: str) -> bool:
+    """Whether a URL is this exporter's own page, which has the same metrics."""
+    host, port = parse_listen_address(listen_address)
+    try:
+        asked = urlsplit(url)
+        return asked.port == port and _is_local(asked.hostname or "") and _is_local(host or "localhost")
+    except ValueError:
+        return False
+
+
+def _is_local(host: str) -> bool:
+    """Whether a host is the loopback interface, or every interface of this machine."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host == "localhost"
+    return address.is_loopback or address.is_unspecified
 
 
 class KnownGpus:

@@ -15,7 +15,9 @@ from tests.support.runtime.certificates import self_signed
 
 from kernelcast.exporter.counts import DaemonCounts
 from kernelcast.exporter.nvml import devices
-from kernelcast.exporter.nvml.devices import DcgmWatch
+from kernelcast.exporter.nvml.devices import DcgmWatch, DeviceMetrics
+from kernelcast.exporter.settings import ExporterSettings
+from kernelcast.runtime.settings.service import WebSettings
 from kernelcast.wire.catalogue import exporter as rows
 
 PAGE = b"DCGM_FI_DEV_SM_CLOCK{} 1"
@@ -87,6 +89,27 @@ def test_a_proxy_that_refuses_the_address_is_no_dcgm_exporter(monkeypatch: pytes
         for variable in ("http_proxy", "https_proxy"):
             monkeypatch.setenv(variable, f"http://{proxy.partition('/')[0]}")
         assert not noticed(f"http://127.0.0.1:{port}/metrics")
+
+
+@pytest.mark.parametrize(
+    ("listens_on", "url_host", "is_own"),
+    [
+        ("", "127.0.0.1", True),
+        ("", "localhost", True),
+        ("127.0.0.1", "127.0.0.1", True),
+        ("192.0.2.7", "127.0.0.1", False),
+        ("", "host.example", False),
+    ],
+)
+def test_the_exporter_on_dcgm_exporters_port_does_not_take_itself_for_one(
+    monkeypatch: pytest.MonkeyPatch, listens_on: str, url_host: str, *, is_own: bool
+) -> None:
+    monkeypatch.setattr(devices, "_page", lambda _url: PAGE)
+    asked = ExporterSettings(
+        web=WebSettings(listen_address=f"{listens_on}:9400"), dcgm_exporter_url=f"http://{url_host}:9400/metrics"
+    )
+    with DeviceMetrics(asked, has_gpus=True) as metrics:
+        assert metrics.off == ("" if is_own else "dcgm_exporter")
 
 
 def test_another_server_is_none() -> None:
