@@ -317,13 +317,39 @@ def test_xids_are_counted_on_when_the_process_is_replaced() -> None:
         (complete,) = memory.complete(NodeReading(1, gpus=(replace(gpu, xids=xids),))).gpus
         return complete.xids
 
+    assert counted(XidTotal(79, 2, 5)) == (XidTotal(79, 0, 5),)
     assert counted(XidTotal(79, 2, 5)) == (XidTotal(79, 2, 5),)
     memory.restart()
     assert counted() == (XidTotal(79, 2, 5),)
-    assert counted(XidTotal(79, 1, 9), XidTotal(48, 1, 8)) == (XidTotal(48, 1, 8), XidTotal(79, 3, 9))
+    assert counted(XidTotal(79, 1, 9), XidTotal(48, 1, 8)) == (XidTotal(48, 0, 8), XidTotal(79, 3, 9))
     memory.restart()
     memory.restart()
     assert counted(XidTotal(79, 1, 11)) == (XidTotal(48, 1, 8), XidTotal(79, 4, 11))
+
+
+def test_the_xid_with_which_the_only_gpu_fell_off_the_bus_is_counted_although_no_process_lists_it_again() -> None:
+    """The process is replaced after the reading in which all GPUs are gone, and the next one finds none."""
+    power = {POWER: 100.0}
+    memory = XidMemory()
+    memory.complete(NodeReading(1, gpus=(GpuReading("GPU-1", "0", values=power),)))
+    lost = GpuReading("GPU-1", "0", absent={POWER: "lost"}, xids=(XidTotal(79, 1, 5),))
+    first = memory.complete(NodeReading(2, gpus=(lost,), missing=("GPU-1",)))
+    assert first.gpus == (replace(lost, xids=(XidTotal(79, 0, 5),)),)
+    memory.restart()
+    for _ in range(2):
+        later = memory.complete(NodeReading(3))
+        assert (later.gpus, later.missing) == ((lost,), ("GPU-1",))
+    back = memory.complete(NodeReading(4, gpus=(GpuReading("GPU-1", "0", values=power),)))
+    assert (back.gpus, back.missing) == ((GpuReading("GPU-1", "0", values=power, xids=lost.xids),), ())
+
+
+def test_a_gpu_that_a_new_process_does_not_list_has_lost_its_values() -> None:
+    memory = XidMemory()
+    memory.complete(NodeReading(1, gpus=(GpuReading("GPU-1", "0", values={POWER: 100.0}, xids=(XidTotal(31, 1, 5),)),)))
+    memory.restart()
+    assert memory.complete(NodeReading(2)).gpus == (
+        GpuReading("GPU-1", "0", absent={POWER: "lost"}, xids=(XidTotal(31, 1, 5),)),
+    )
 
 
 def test_calls_of_other_threads_are_not_noted() -> None:

@@ -97,7 +97,7 @@ def test_xids_are_counted_within_the_window_by_number_and_0_without_one() -> Non
     events = EventCounts(xid_window_seconds=300, clock_window_seconds=300)
     at = NOW_NS
     assert seen((), events, at) == {("GPU-1",): 0}
-    # A new number comes once with 0 before it is counted: see nvml.xid.
+    # A new number comes once with 0 before it is counted: see isolation.xid_memory.
     seen((XidTotal(31, 0, at),), events, at + 10 * SECOND_NS)
     both = (XidTotal(31, 2, at), XidTotal(79, 1, at + 200 * SECOND_NS))
     assert seen(both, events, at + 210 * SECOND_NS) == {("GPU-1", "31"): 2, ("GPU-1", "79"): 1}

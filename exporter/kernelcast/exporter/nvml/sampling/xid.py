@@ -48,7 +48,6 @@ class XidEvents:
         self._lock = threading.Lock()
         self._counts: dict[str, dict[int, XidTotal]] = {}
         self._last: dict[str, int] = {}
-        self._announced: set[tuple[str, int]] = set()
         self._uuids: dict[object, str] = {}
         self._events: Any = None
         self._stopping = threading.Event()
@@ -90,17 +89,9 @@ class XidEvents:
             return self._last.get(uuid)
 
     def totals(self, uuid: str) -> tuple[XidTotal, ...]:
-        """XID counts of a GPU.
-
-        A new number is first published as 0: Prometheus sees an increase only over an earlier value.
-        """
+        """XID counts of a GPU."""
         with self._lock:
-            found = []
-            for total in self._counts.get(uuid, {}).values():
-                known = (uuid, total.xid) in self._announced
-                found.append(total if known else XidTotal(total.xid, 0, total.last_ns))
-                self._announced.add((uuid, total.xid))
-            return tuple(found)
+            return tuple(self._counts.get(uuid, {}).values())
 
     def wait(self) -> bool:
         """Wait for one event and count it; False where waiting itself failed."""

@@ -49,16 +49,8 @@ def test_xids_are_counted_by_gpu_and_number_with_their_last_time(monkeypatch: py
     for now_ns, (number, owner) in enumerate([(31, "0"), (79, "0"), (31, "0"), (13, "1")]):
         watched.now_ns = now_ns
         watched.tell(number, owner)
-    watched.events.totals("GPU-1")
     assert watched.events.totals("GPU-1") == (XidTotal(31, 2, 2), XidTotal(79, 1, 1))
     assert (watched.events.last("GPU-1"), watched.events.last("GPU-2")) == (31, 13)
-
-
-def test_a_new_number_is_first_written_with_0_so_that_an_increase_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    watched = Watched(monkeypatch, playing(node(gpu())))
-    watched.tell(31)
-    watched.tell(31)
-    assert [total.count for _ in range(3) for total in watched.events.totals("GPU-1")] == [0, 2, 2]
 
 
 def test_other_events_are_no_xids(monkeypatch: pytest.MonkeyPatch) -> None:
