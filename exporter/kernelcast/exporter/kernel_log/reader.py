@@ -25,7 +25,10 @@ PRIORITIES: Final = 8
 NANOSECONDS_PER_MICROSECOND: Final = 1000
 
 _RECORD: Final = re.compile(rb"(\d+),(\d+),(\d+),[^;]*;([^\n]*)")
-_XID: Final = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F]+):([0-9a-fA-F]+):([0-9a-fA-F]+)(?:\.\d)?\): (\d+)\b")
+_ADDRESS: Final = r"(?:PCI:)?([0-9a-fA-F]+):([0-9a-fA-F]+):([0-9a-fA-F]+)(?:\.\d)?"
+_INSTANCE: Final = r"(?: GPU-I:\d+)?(?: GPU-CI:\d+)?"
+"""The MIG instance that an XID belongs to."""
+_XID: Final = re.compile(rf"NVRM: Xid \({_ADDRESS}{_INSTANCE}\): (\d+)\b")
 _MARK: Final = b"NVRM: Xid"
 
 Address = tuple[int, int, int]
