@@ -143,6 +143,16 @@ def test_records_that_were_overwritten_are_counted(log: FakeLog, tmp_path: Path)
     assert node.lost == [4]
 
 
+def test_after_a_reboot_records_that_were_overwritten_before_the_exporter_started_are_counted(
+    log: FakeLog, tmp_path: Path
+) -> None:
+    PositionFile(tmp_path, boot_id="earlier").save(Position("earlier", 5_000))
+    log.write("usb 1-1: new device", sequence=7)
+    node = Node(log, tmp_path)
+    node.poll()
+    assert node.lost == [7]
+
+
 def test_a_gpu_that_nvml_does_not_list_is_named_by_its_address(log: FakeLog, tmp_path: Path) -> None:
     node = Node(log, tmp_path, devices=())
     node.poll()

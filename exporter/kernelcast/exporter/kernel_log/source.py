@@ -195,7 +195,7 @@ class KernelLogSource:
 
     def _add_record(self, record: KernelLogRecord) -> None:
         before = max(self._sequence, self._unread_after)
-        if before >= 0 and record.sequence > before + 1:
+        if not self._skips_first and record.sequence > before + 1:
             self._counts.lost(record.sequence - before - 1)
         if record.sequence <= before:
             return
