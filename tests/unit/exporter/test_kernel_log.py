@@ -173,7 +173,16 @@ def test_a_log_that_may_not_be_read_is_counted_and_costs_nothing_else(tmp_path: 
     assert errors == ["kernel_log"]
 
 
-@pytest.mark.parametrize("text", ["", "{", '{"version": 99}', '{"version": 1, "boot_id": 5, "sequence": "x"}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        '{"version": 99}',
+        '{"version": 1, "boot_id": 5, "sequence": "x"}',
+        '{"version": 1, "boot_id": 5, "sequence": 1e999}',
+    ],
+)
 def test_a_position_that_cannot_be_read_is_as_if_there_were_none(tmp_path: Path, text: str) -> None:
     file = PositionFile(tmp_path, boot_id=BOOT)
     file.path.write_text(text)

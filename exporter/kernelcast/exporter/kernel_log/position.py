@@ -50,7 +50,7 @@ class PositionFile:
                 return Position(str(found["boot_id"]), int(found["sequence"]))
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, OverflowError, ValueError, KeyError, TypeError) as error:
             _log.warning("position in the kernel's log cannot be read", path=str(self.path), reason=str(error))
         return None
 
