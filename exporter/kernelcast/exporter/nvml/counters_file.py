@@ -74,7 +74,7 @@ def read_table(path: Path) -> CounterTable:
     labels: dict[str, None] = {}
     warnings: list[str] = []
     problems: list[str] = []
-    for number, cells in _lines(text):
+    for number, cells in _lines(path, text):
         problem = _problem(cells)
         if problem:
             problems.append(f"{path}:{number}: {problem}")
@@ -167,11 +167,18 @@ def document() -> str:
     return "\n".join(lines)
 
 
-def _lines(text: str) -> Iterator[tuple[int, list[str]]]:
-    """The lines that are neither empty nor a comment, with their numbers."""
+def _lines(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
+    """The lines that are neither empty nor a comment, with their numbers.
+
+    Raises:
+        ConfigurationError: A line is too long for a table.
+    """
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip().strip(",") and not line.lstrip().startswith("#"):
-            (cells,) = csv.reader([line], skipinitialspace=True)
+            try:
+                (cells,) = csv.reader([line], skipinitialspace=True)
+            except csv.Error as error:
+                raise ConfigurationError(f"{path}:{number}: {error}; give a table of FIELD, type, help") from None
             yield number, [cell.strip() for cell in cells]
 
 

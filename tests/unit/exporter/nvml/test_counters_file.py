@@ -88,6 +88,7 @@ def test_a_field_on_two_lines_counts_once_by_its_later_line(tmp_path: Path) -> N
         ("DCGM_FI_DEV_GPU_UTIL, guage, Busy", r":2: the type of DCGM_FI_DEV_GPU_UTIL is 'guage'; write one of gauge,"),
         ("DCGM_FI_DEV_GPU_UTIL, gauge", r":2: 2 columns; write FIELD, type, help"),
         ("DCGM_FI_DEV_GPU_UTIL, gauge, Busy, very", r":2: 4 columns"),
+        ("x" * 200_000, r":2: field larger than field limit"),
     ],
 )
 def test_an_unknown_field_is_an_error_with_its_line(tmp_path: Path, line: str, problem: str) -> None:

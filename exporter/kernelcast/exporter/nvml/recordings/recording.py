@@ -11,6 +11,7 @@ members, or `{"error": 3}` with NVML's code.
 
 import gzip
 import json
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,18 @@ FORMAT: Final = "kernelcast-nvml"
 VERSION: Final = 1
 NODE: Final = ""
 ERROR: Final = "error"
+_INVALID: Final = (
+    OSError,
+    EOFError,
+    zlib.error,
+    ValueError,
+    OverflowError,
+    RecursionError,
+    KeyError,
+    TypeError,
+    AttributeError,
+)
+"""What the readers of files, gzip, JSON and moments raise for a file that is no recording."""
 
 Answers = dict[str, dict[str, Any]]
 """Answers by owner and call."""
@@ -94,7 +107,7 @@ def moments(path: Path) -> Iterator[RecordedChanges]:
             for moment in _moments(lines):
                 found = True
                 yield moment
-    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except _INVALID as error:
         raise TraceError(
             f"{path} is not a recording of NVML: {error}; make one with `kernelcast replay record`"
         ) from None
@@ -154,4 +167,5 @@ def _moments(lines: Iterable[str]) -> Iterator[RecordedChanges]:
     if (head["format"], head["version"]) != (FORMAT, VERSION):
         raise ValueError(f"format {head['format']}, version {head['version']}; {FORMAT}, {VERSION} is read")
     for one in parsed:
-        yield RecordedChanges(int(one["at_ns"]), one["set"], tuple(Event(*event) for event in one.get("events", ())))
+        changed = {owner: dict(calls) for owner, calls in one["set"].items()}
+        yield RecordedChanges(int(one["at_ns"]), changed, tuple(Event(*event) for event in one.get("events", ())))

@@ -231,10 +231,21 @@ def test_only_what_changes_is_written(tmp_path: Path) -> None:
     assert [(one["at_ns"], one["set"]) for one in later] == [(at * SECOND_NS, {}) for at in range(1, 5)]
 
 
+HEAD = b'{"format": "kernelcast-nvml", "version": 1}\n'
+
+
 @pytest.mark.parametrize(
     "content",
-    [b"", b"not json\n", b'{"format": "other", "version": 1}\n', b'{"format": "kernelcast-nvml", "version": 9}\n{}\n'],
-    ids=["empty", "text", "other", "later version"],
+    [
+        b"",
+        b"not json\n",
+        b'{"format": "other", "version": 1}\n',
+        b'{"format": "kernelcast-nvml", "version": 9}\n{}\n',
+        HEAD + b'{"at_ns": 1e999, "set": {}}\n',
+        HEAD + b"[" * 100_000,
+        HEAD + b'{"at_ns": 0, "set": {"0": 5}}\n',
+    ],
+    ids=["empty", "text", "other", "later version", "infinite time", "deep", "no answers"],
 )
 @pytest.mark.parametrize("use", [open_recording, lambda path: check_any(Path(path))], ids=["read", "check"])
 def test_a_file_that_is_no_recording_is_refused_with_a_remedy(
@@ -252,6 +263,15 @@ def test_a_recording_that_is_cut_off_is_refused(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(TraceError, match="is not a recording"):
         open_recording(str(path))
+
+
+def test_a_recording_whose_compressed_bytes_are_damaged_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "node.jsonl.gz"
+    write(path, (RecordedChanges(0, {"0": gpu()}),))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:60] + b"\xff" * 40 + whole[100:])
+    with pytest.raises(TraceError, match="is not a recording"):
+        check_any(path)
 
 
 def test_the_command_makes_a_recording_of_a_capture(tmp_path: Path) -> None:
