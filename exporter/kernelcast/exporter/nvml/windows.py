@@ -58,10 +58,19 @@ class EventWindow:
 
     def counts(self, now_ns: int) -> Counter[str]:
         """The events of the window that ends now."""
+        self._end_at(now_ns // self._bucket_ns)
         first = (now_ns - self._length_ns) // self._bucket_ns
         while self._buckets and self._buckets[0][0] <= first:
             self._buckets.popleft()
         return sum((counts for _, counts in self._buckets), Counter())
+
+    def _end_at(self, now: int) -> None:
+        """Count later events as of now: after the clock was set back they would stay until it has caught up."""
+        while self._buckets and self._buckets[-1][0] > now:
+            _, later = self._buckets.pop()
+            if not self._buckets or self._buckets[-1][0] < now:
+                self._buckets.append((now, Counter()))
+            self._buckets[-1][1].update(later)
 
 
 class EventCounts:
