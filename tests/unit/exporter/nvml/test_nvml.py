@@ -254,6 +254,24 @@ def test_a_driver_that_is_reloaded_is_found_again() -> None:
     assert dcgm(made.poll(LATER_NS + FIRST_RETRY_NS).samples)
 
 
+def test_nvml_that_could_not_be_initialised_again_is_initialised_later() -> None:
+    nvml = playing(node(gpu()))
+    made = source(nvml)
+    made.poll(NOW_NS)
+    nvml.lost = {"0"}
+    made.poll(LATER_NS)
+
+    def refuse() -> None:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_UNKNOWN)
+
+    nvml.inject("nvmlInit", refuse)
+    made.poll(LATER_NS + FIRST_RETRY_NS)
+    assert nvml.opened == 0
+    nvml.inject("nvmlInit", None)
+    made.poll(LATER_NS + 2 * FIRST_RETRY_NS)
+    assert nvml.opened == 1
+
+
 def test_looking_for_a_lost_gpu_becomes_rare() -> None:
     errors, nvml = Errors(), playing(node(gpu()))
     made = source(nvml, errors)

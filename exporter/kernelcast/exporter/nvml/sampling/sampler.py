@@ -163,8 +163,9 @@ class Sampler:
         self._xids.stop()
         self._labels.outdate()
         self._gpm.close()
-        try:
+        with suppress(self._nvml.NVMLError):  # it is shut down already if the last initialisation failed
             self._nvml.nvmlShutdown()
+        try:
             self._nvml.nvmlInit()
         except self._nvml.NVMLError as error:
             self._failed(fields.INIT_CALL, error_name(error))
