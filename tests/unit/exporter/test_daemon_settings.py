@@ -161,6 +161,13 @@ def test_the_start_of_the_machine_is_the_same_at_each_restart_of_the_exporter(tm
     assert boot_time_ns(stat) == 1_795_198_510_000_000_000
 
 
+def test_a_system_that_hides_its_boot_time_gives_none(tmp_path: Path) -> None:
+    """`ProcSubset=pid` of systemd hides /proc/stat."""
+    assert boot_time_ns(tmp_path / "none") == 0
+    (tmp_path / "stat").write_text("cpu  1 2 3\n")
+    assert boot_time_ns(tmp_path / "stat") == 0
+
+
 def test_the_boot_id_is_the_machines_and_absent_where_the_system_has_none(tmp_path: Path) -> None:
     assert len(boot_id()) == 36
     assert boot_id(tmp_path / "none") == ""

@@ -297,8 +297,11 @@ def boot_time_ns(stat: Path = Path("/proc/stat")) -> int:
     little back, and readers reject a series that starts earlier as outdated.
     0 if the system does not give it. Source: proc_stat(5), `btime`.
     """
-    fields = dict(line.split()[:2] for line in stat.read_text().splitlines() if line.startswith("btime "))
-    return int(fields.get("btime", "0")) * NANOSECONDS_PER_SECOND
+    try:
+        lines = stat.read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith("btime ")), 0) * NANOSECONDS_PER_SECOND
 
 
 def _fetch(url: str) -> bytes:
