@@ -191,6 +191,8 @@ def _text(section: OutputSection, name: str) -> str | None:
 def _engines(gpu: OutputSection) -> dict[str, Any]:
     clocks, power, use = gpu.part("Clocks"), gpu.part("GPU Power Readings"), gpu.part("Utilization")
     heat = gpu.part("Temperature")
+    # Drivers 535 to 565 have one line; later ones have it by this name and an instantaneous value.
+    drawn = "Average Power Draw" if "Average Power Draw" in power.values else "Power Draw"
     rates = {"gpu": _whole(use, "GPU"), "memory": _whole(use, "Memory")}
     return {
         f"nvmlDeviceGetClockInfo:{pynvml.NVML_CLOCK_SM}": _whole(clocks, "SM"),
@@ -200,7 +202,7 @@ def _engines(gpu: OutputSection) -> dict[str, Any]:
             heat, "GPU Slowdown Temp"
         ),
         **_field("MEMORY_TEMP", _whole(heat, "Memory Current Temp")),
-        "nvmlDeviceGetPowerUsage": _whole(power, "Average Power Draw", MILLIWATTS_PER_WATT),
+        "nvmlDeviceGetPowerUsage": _whole(power, drawn, MILLIWATTS_PER_WATT),
         "nvmlDeviceGetEnforcedPowerLimit": _whole(power, "Current Power Limit", MILLIWATTS_PER_WATT),
         "nvmlDeviceGetUtilizationRates": None if None in rates.values() else rates,
         "nvmlDeviceGetEncoderUtilization": _pair(_whole(use, "Encoder")),

@@ -239,6 +239,19 @@ def test_a_process_whose_name_nvidia_smi_does_not_know_has_none(shown_name: str,
     assert process_rows(samples, "process_name") in ({"1": ""}, {"1": None})
 
 
+def test_the_power_of_drivers_535_to_565_has_another_name(tmp_path: Path) -> None:
+    path = tmp_path / "550.txt"
+    path.write_text(
+        "==============NVSMI LOG==============\n\nGPU 00000000:01:00.0\n"
+        "    GPU UUID                              : GPU-1\n"
+        "    GPU Power Readings\n"
+        "        Power Draw                        : 111.38 W\n"
+        "        Current Power Limit               : 700.00 W\n"
+    )
+    ((_, samples),) = played(path)
+    assert device_rows(samples)["POWER_USAGE"] == 111.38
+
+
 def test_clock_event_reasons_are_those_that_nvidia_smi_calls_active(capture: Path) -> None:
     for output, samples in played(capture):
         own = re.search(r"^    Clocks Event Reasons\n((?: {8}.*\n)+)", output, re.MULTILINE)
