@@ -15,7 +15,7 @@ from kernelcast.exporter.nvml.sampling.fields import ROWS
 from kernelcast.exporter.nvml.sampling.sampler import FIRST_RETRY_NS, RELIST_NS, Sampler, SamplerOptions
 from kernelcast.exporter.nvml.source import NvmlSource
 from kernelcast.wire.catalogue import Kind
-from kernelcast.wire.catalogue.devices import device, profiling
+from kernelcast.wire.catalogue.devices import accelerator, device, profiling
 from kernelcast.wire.catalogue.devices import gpu as rows
 from kernelcast.wire.errors import DeviceError
 
@@ -183,6 +183,18 @@ def test_a_value_that_nvml_does_not_have_is_absent_and_the_nodes_other_rows_can_
     reasons = {one["field"]: one["reason"] for one in missing}
     assert reasons == {f"DCGM_FI_{name}": "no_data" for name in absent}
     assert [export.points for export in encode(resource_of("node1"), samples, scope="")] == [len(samples)]
+
+
+def test_a_utilization_above_100_percent_is_dropped() -> None:
+    """Seen with dcgmi: 4294967295, and values of some thousands, on idle GPUs."""
+    odd = gpu(
+        nvmlDeviceGetUtilizationRates={"gpu": 2**32 - 1, "memory": 44}, nvmlDeviceGetEncoderUtilization=[1042, 167_000]
+    )
+    samples = polled(odd)
+    assert not {"DEV_GPU_UTIL", "DEV_ENC_UTIL"} & dcgm(samples).keys()
+    assert dcgm(samples)["DEV_MEM_COPY_UTIL"] == 44
+    shared = [one.value for one in samples if one.metric is accelerator.UTILIZATION]
+    assert shared == [0.5], "GPM's instead"
 
 
 def test_a_gpu_without_nvlink_has_no_nvlink_row_even_if_one_direction_answers() -> None:

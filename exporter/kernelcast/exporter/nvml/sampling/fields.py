@@ -16,6 +16,8 @@ Number = int | float
 
 BYTES_PER_MEBIBYTE: Final = 2**20
 MILLIWATTS_PER_WATT: Final = 1000
+FULL_PERCENT: Final = 100
+"""Some driver versions give utilizations above it, on idle GPUs too. Seen: NVIDIA/DCGM, issue 199."""
 MAX_MEMORY_TEMPERATURE_CELSIUS: Final = 200
 """Above it the field holds no temperature; DCGM drops such readings too."""
 ALL_LANES: Final = 0xFFFFFFFF
@@ -111,17 +113,21 @@ def _fan_speed(nvml: Any, gpu: Any) -> tuple[Number]:
     return (nvml.nvmlDeviceGetFanSpeed(gpu),)
 
 
-def _utilization(nvml: Any, gpu: Any) -> tuple[Number, Number]:
+def _percent(value: int) -> int | None:
+    return value if value <= FULL_PERCENT else None
+
+
+def _utilization(nvml: Any, gpu: Any) -> tuple[Number | None, Number | None]:
     rates = nvml.nvmlDeviceGetUtilizationRates(gpu)
-    return rates.gpu, rates.memory
+    return _percent(rates.gpu), _percent(rates.memory)
 
 
-def _encoder(nvml: Any, gpu: Any) -> tuple[Number]:
-    return (nvml.nvmlDeviceGetEncoderUtilization(gpu)[0],)
+def _encoder(nvml: Any, gpu: Any) -> tuple[Number | None]:
+    return (_percent(nvml.nvmlDeviceGetEncoderUtilization(gpu)[0]),)
 
 
-def _decoder(nvml: Any, gpu: Any) -> tuple[Number]:
-    return (nvml.nvmlDeviceGetDecoderUtilization(gpu)[0],)
+def _decoder(nvml: Any, gpu: Any) -> tuple[Number | None]:
+    return (_percent(nvml.nvmlDeviceGetDecoderUtilization(gpu)[0]),)
 
 
 def _memory(nvml: Any, gpu: Any) -> tuple[Number, ...]:

@@ -24,7 +24,6 @@ PERIOD_NS: Final = NANOSECONDS_PER_SECOND
 """NVML samples at least this often: a process without a newer sample was idle. NVML is not asked again earlier."""
 NANOSECONDS_PER_MICROSECOND: Final = 1000
 LONGEST_NAME: Final = 64
-FULL_PERCENT: Final = 100
 KINDS: Final = tuple(zip(("mps", "compute", "graphics"), fields.PROCESS_CALLS, strict=True))
 """Lists of processes; a process in several has the kind of the first."""
 
@@ -132,7 +131,7 @@ class Processes:
         for one in sorted(samples, key=lambda sample: int(sample.timeStamp)):
             shares = (one.smUtil, one.memUtil, one.encUtil, one.decUtil)
             # Some driver versions also return entries that they have not filled, with pid 0 or shares above 100.
-            if one.pid and max(shares) <= FULL_PERCENT:
+            if one.pid and max(shares) <= fields.FULL_PERCENT:
                 answer.shares[one.pid] = shares
                 answer.seen_us = max(answer.seen_us, one.timeStamp)
         return answer.shares
