@@ -146,7 +146,7 @@ def record(
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], int] = time.time_ns,
 ) -> Iterator[RecordedChanges]:
-    """Yield the moments of a recording in real time.
+    """Yield the moments of a recording, at least one, in real time.
 
     Args:
         nvml: The pynvml module.
@@ -167,7 +167,7 @@ def record(
     # Profiling rows need two samples, so without this one the first moment would have none.
     sampler.sample(began_ns)
     try:
-        for number in range(round(seconds / interval_seconds)):
+        for number in range(max(round(seconds / interval_seconds), 1)):
             due_ns = began_ns + round((number + 1) * interval_seconds * NANOSECONDS_PER_SECOND)
             sleep(max(due_ns - clock(), 0) / NANOSECONDS_PER_SECOND)
             now_ns = clock()

@@ -231,6 +231,14 @@ def test_only_what_changes_is_written(tmp_path: Path) -> None:
     assert [(one["at_ns"], one["set"]) for one in later] == [(at * SECOND_NS, {}) for at in range(1, 5)]
 
 
+def test_an_interval_longer_than_the_recording_gives_one_moment() -> None:
+    clock = Clock()
+    made = record(
+        playing(node(gpu())), seconds=1, interval_seconds=3, options=EVERYTHING, sleep=clock.sleep, clock=clock
+    )
+    assert [moment.at_ns for moment in made] == [0]
+
+
 HEAD = b'{"format": "kernelcast-nvml", "version": 1}\n'
 
 
