@@ -58,14 +58,21 @@ def increase(selector: str) -> str:
     return f"increase({selector}[$__rate_interval])"
 
 
-def happened(selector: str, *, window: str = "$__rate_interval", known: str = "1h") -> str:
+def happened(selector: str, *, of: str = "", window: str = "$__rate_interval", known: str = "1h") -> str:
     """The number of rare events within the window; no series without an event.
 
     The first sample of a counter that is created by its first event is 1, so `increase` does not count that event. A
     counter with a sample within `known` before the window is no new one: scrapes that failed create no event.
+
+    Args:
+        selector: The counter.
+        of: Labels of one counter, where others can change: a GPU's counts go on when another pod gets it.
+        window: Range of the events.
+        known: Range before it.
     """
     before = f"present_over_time({selector}[{known}] offset {window})"
-    return f"increase({selector}[{window}]) > 0 or ({selector} > 0 unless {before})"
+    unless = f"unless on ({of})" if of else "unless"
+    return f"increase({selector}[{window}]) > 0 or ({selector} > 0 {unless} {before})"
 
 
 def marked(selector: str) -> str:

@@ -43,7 +43,10 @@ def _xids(matcher: str, profile: Profile) -> str:
     """Errors that were counted lately, through NVML or in the kernel's log; also where a scrape missed the first 0."""
     window, known = profile.window(_LASTS), profile.window(DAY)
     counts = [f"{promql.name(metric)}{{{matcher}}}" for metric in (gpu.XID_ERRORS, gpu.KERNEL_LOG_XIDS)]
-    return " or ".join(f"max by ({_EVENT}) ({promql.happened(one, window=window, known=known)})" for one in counts)
+    happened = [
+        promql.happened(one, of="Hostname, UUID, pci_bus_id, xid", window=window, known=known) for one in counts
+    ]
+    return " or ".join(f"max by ({_EVENT}) ({one})" for one in happened)
 
 
 def _while_unrecovered(matcher: str) -> str:
@@ -121,9 +124,10 @@ def _application(profile: Profile) -> AlertRule:
 
 def _uncorrectable(profile: Profile) -> AlertRule:
     errors, window = promql.name(device.ECC_DBE_VOLATILE), profile.window(DAY)
+    happened = promql.happened(errors, of="Hostname, UUID", window=window, known=window)
     return AlertRule(
         name="KernelcastGpuMemoryUncorrectable",
-        expr=f"max by (Hostname, gpu, UUID) ({promql.happened(errors, window=window, known=window)})",
+        expr=f"max by (Hostname, gpu, UUID) ({happened})",
         hold_seconds=0,
         keep_seconds=KEPT_SECONDS,
         severity=AlertSeverity.CRITICAL,

@@ -63,7 +63,7 @@ def _figure(title: str, description: str, expr: str, proof: str) -> Placed:
 
 
 def _uncorrectable() -> Placed:
-    happened = promql.happened(promql.series(device.ECC_DBE_VOLATILE), window="$__range")
+    happened = promql.happened(promql.series(device.ECC_DBE_VOLATILE), of="Hostname, UUID", window="$__range")
     description = "Double-bit memory errors in this time range: data was lost, and a program with it."
     return _figure(
         "Uncorrectable memory errors", description, f"sum({happened})", liveness.row(device.ECC_DBE_VOLATILE)
@@ -101,7 +101,7 @@ def _xid_table() -> Placed:
         f"{_numbers(xids.numbers(urgent=True))}.",
         if_empty=EmptyText("No XID since the exporters began", liveness.GPUS),
     )
-    happened = promql.happened(promql.series(gpu.XID_ERRORS), window="$__range")
+    happened = promql.happened(promql.series(gpu.XID_ERRORS), of="Hostname, UUID, xid", window="$__range")
     last = f"max by ({_XID}) ({promql.series(gpu.XID_LAST)}) * 1000"
     return table(
         text,

@@ -59,5 +59,5 @@ def _errors() -> Placed:
         runbooks=("KernelcastGpuXidHardware", "KernelcastGpuXid"),
     )
     axis = Axis("short", low=0, decimals=0, thresholds=((None, "green"), (1, "red")))
-    happened = promql.happened(promql.series(gpu.XID_ERRORS), window="$__range")
+    happened = promql.happened(promql.series(gpu.XID_ERRORS), of="Hostname, UUID, xid", window="$__range")
     return stat(text, [Query(f"sum({happened})")], axis, width=4, height=3)
