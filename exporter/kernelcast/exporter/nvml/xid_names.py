@@ -1,4 +1,4 @@
-"""Meanings of the commoner XIDs, in a few words each.
+"""Names of XIDs for the label `err_msg`, in NVIDIA's words; other numbers have the meaning of `wire.catalogue.xids`.
 
 Source: NVIDIA, "XID Errors", docs.nvidia.com/deploy/xid-errors; "No Error" and "Unknown Error" as dcgm-exporter has
 them.
@@ -6,6 +6,8 @@ them.
 
 from types import MappingProxyType
 from typing import Final
+
+from kernelcast.wire.catalogue.xids import XIDS
 
 NO_ERROR: Final = "No Error"
 UNKNOWN: Final = "Unknown Error"
@@ -43,5 +45,8 @@ NAMES: Final = MappingProxyType(
 
 
 def xid_name(xid: int) -> str:
-    """Meaning of an XID."""
-    return NAMES.get(xid, UNKNOWN)
+    """Name of an XID."""
+    if xid in NAMES or xid not in XIDS:
+        return NAMES.get(xid, UNKNOWN)
+    meaning = XIDS[xid].meaning
+    return meaning[0].upper() + meaning[1:]

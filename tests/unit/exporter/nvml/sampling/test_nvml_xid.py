@@ -15,9 +15,10 @@ from kernelcast.exporter.nvml.sampling.codes import Codes
 from kernelcast.exporter.nvml.sampling.inventory import find
 from kernelcast.exporter.nvml.sampling.reading import GpuReading, NodeReading, XidTotal
 from kernelcast.exporter.nvml.sampling.sampler import Sampler
-from kernelcast.exporter.nvml.xid_names import NO_ERROR, UNKNOWN
+from kernelcast.exporter.nvml.xid_names import NO_ERROR, UNKNOWN, xid_name
 from kernelcast.wire.catalogue.devices import device
 from kernelcast.wire.catalogue.devices import gpu as rows
+from kernelcast.wire.catalogue.xids import XIDS
 
 XID = pynvml.nvmlEventTypeXidCriticalError
 
@@ -155,6 +156,13 @@ def test_the_series_name_the_xid_in_words() -> None:
         (rows.XID_ERRORS, "999", UNKNOWN, 1),
         (rows.XID_LAST, "999", UNKNOWN, 0.0),
     ]
+
+
+def test_every_xid_with_a_known_action_has_a_name() -> None:
+    """The page of a GPU that has to be reset read "XID 136 (Unknown Error)"."""
+    assert not [number for number in XIDS if xid_name(number) == UNKNOWN]
+    assert xid_name(136) == "Link training failed"
+    assert xid_name(999) == UNKNOWN
 
 
 def test_before_the_first_xid_the_row_says_that_there_is_none() -> None:
