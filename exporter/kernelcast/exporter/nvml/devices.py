@@ -194,18 +194,18 @@ class DeviceMetrics:
         self._watch: DcgmWatch | None = None
 
     def __enter__(self) -> Self:
-        self._begin()
+        self._start_watch()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._end()
+        self._stop_watch()
 
     def change(self, settings: ExporterSettings) -> None:
-        """Use other settings from now on; waits for one check, `DCGM_TIMEOUT_SECONDS` at most."""
+        """Use other settings from now on; waits for one check, whose steps take `DCGM_TIMEOUT_SECONDS` each at most."""
         if self._asked != _asked(settings):
-            self._end()
+            self._stop_watch()
             self._asked = _asked(settings)
-            self._begin()
+            self._start_watch()
 
     @property
     def off(self) -> str:
@@ -214,12 +214,12 @@ class DeviceMetrics:
             return "dcgm_exporter" if self._watch.answers else ""
         return "setting" if self._asked[0] == "off" else ""
 
-    def _begin(self) -> None:
+    def _start_watch(self) -> None:
         wanted, url = self._asked
         if wanted == "auto" and self._has_gpus and not _is_own(url, self._listen_address):
             self._watch = DcgmWatch(url).__enter__()
 
-    def _end(self) -> None:
+    def _stop_watch(self) -> None:
         watch, self._watch = self._watch, None
         if watch is not None:
             watch.__exit__()

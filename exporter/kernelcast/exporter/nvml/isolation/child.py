@@ -81,7 +81,7 @@ class WorkerProcess:
         try:
             send(self._requests, request)
         except OSError:
-            raise ChildEndedError(self._how()) from None
+            raise ChildEndedError(self._described_end()) from None
 
     def answer(self, deadline: float) -> dict[str, Any] | None:
         """Return its next message; None if none has come by `deadline` (monotonic seconds).
@@ -95,7 +95,7 @@ class WorkerProcess:
                 if not self._readable.poll(left * MILLISECONDS_PER_SECOND):
                     return None
                 if not self._inbox.read():
-                    raise ChildEndedError(self._how())
+                    raise ChildEndedError(self._described_end())
         except (OSError, ValueError) as error:
             raise ChildEndedError(str(error)) from error
         return message
@@ -128,7 +128,7 @@ class WorkerProcess:
                     pipe.close()
         self._board.close()
 
-    def _how(self) -> str:
+    def _described_end(self) -> str:
         """Description of its end, for the log."""
         if not self.wait(END_SECONDS):
             return f"closed its pipe, and had not ended {END_SECONDS:g} s later"

@@ -22,17 +22,17 @@ SHORTEST_NS: Final = 100_000_000
 
 @dataclass(slots=True)
 class SamplePair:
-    """The two GPM samples of one GPU or instance; they are exchanged after each reading.
+    """NVML's memory of the last two GPM samples of one GPU or instance; the next sample replaces the earlier one.
 
     Attributes:
-        before: NVML's memory of the last sample, taken at `before_ns`.
-        now: NVML's memory for the next sample.
-        before_ns: Time of the last sample, Unix nanoseconds; None before the first.
+        earlier: The sample before the last; empty before the second.
+        latest: The last sample, taken at `latest_ns`; empty before the first.
+        latest_ns: Unix nanoseconds; None before the first sample.
     """
 
-    before: Any
-    now: Any
-    before_ns: int | None = None
+    earlier: Any
+    latest: Any
+    latest_ns: int | None = None
 
 
 class Gpm:
@@ -101,16 +101,16 @@ class Gpm:
         nvml = self._nvml
         try:
             pair = self._pairs.get(gpu.key) or self._allocated(gpu)
-            if pair.before_ns is not None and 0 <= now_ns - pair.before_ns < SHORTEST_NS:
+            if pair.latest_ns is not None and 0 <= now_ns - pair.latest_ns < SHORTEST_NS:
                 return reading.NO_DATA
             if gpu.gi_id:
-                nvml.nvmlGpmMigSampleGet(gpu.parent, int(gpu.gi_id), pair.now)
+                nvml.nvmlGpmMigSampleGet(gpu.parent, int(gpu.gi_id), pair.earlier)
             else:
-                nvml.nvmlGpmSampleGet(gpu.handle, pair.now)
+                nvml.nvmlGpmSampleGet(gpu.handle, pair.earlier)
         except nvml.NVMLError as error:
             return self._reason(fields.GPM_SAMPLE_CALL, error)
-        first = pair.before_ns is None
-        pair.before, pair.now, pair.before_ns = pair.now, pair.before, now_ns
+        first = pair.latest_ns is None
+        pair.earlier, pair.latest, pair.latest_ns = pair.latest, pair.earlier, now_ns
         return reading.NO_DATA if first else ""
 
     def _allocated(self, gpu: Gpu) -> SamplePair:
@@ -124,12 +124,12 @@ class Gpm:
         return pair
 
     def _metrics(self, gpu: Gpu, asked: tuple[GpmMetric, ...], into: GpuValues) -> None:
-        """Metrics between the two samples; after `_take_sample` the later one is called `before`."""
+        """Add the metrics between the two samples to `into`."""
         nvml, pair = self._nvml, self._pairs[gpu.key]
         if asked != self._asked:
             self._ask(asked)
         request = self._request
-        request.sample1, request.sample2 = pair.now, pair.before
+        request.sample1, request.sample2 = pair.earlier, pair.latest
         try:
             nvml.nvmlGpmMetricsGet(request)
         except nvml.NVMLError as error:
@@ -168,7 +168,7 @@ class Gpm:
         return self._codes.reason(error.value)
 
     def _free(self, pair: SamplePair) -> None:
-        for sample in (pair.before, pair.now):
+        for sample in (pair.earlier, pair.latest):
             with suppress(self._nvml.NVMLError):
                 self._nvml.nvmlGpmSampleFree(sample)
 

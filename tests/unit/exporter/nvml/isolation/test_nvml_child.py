@@ -36,4 +36,4 @@ class Ended:
 def test_the_log_says_how_the_process_ended_and_whether_it_has(returncode: int | None, words: str) -> None:
     child: Any = WorkerProcess.__new__(WorkerProcess)
     child._process = Ended(returncode)
-    assert child._how() == words
+    assert child._described_end() == words
