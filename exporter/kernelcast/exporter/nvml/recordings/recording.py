@@ -34,7 +34,7 @@ _INVALID: Final = (
     TypeError,
     AttributeError,
 )
-"""What the readers of files, gzip, JSON and moments raise for a file that is no recording."""
+"""Errors of the readers of files, gzip, JSON and moments for a file that is no recording."""
 
 Answers = dict[str, dict[str, Any]]
 """Answers by owner and call."""
