@@ -75,10 +75,17 @@ def happened(selector: str, *, of: str = "", window: str = "$__rate_interval", k
     return f"increase({selector}[{window}]) > 0 or ({selector} > 0 {unless} {before})"
 
 
-def marked(selector: str) -> str:
-    """The number of events of a counter since the step before: an event is one mark, in one step of the graph."""
-    before = f"last_over_time({selector}[{LOOK_BACK}] offset $__interval)"
-    return f"({selector} - ({before} or 0 * {selector})) > 0"
+def marked(selector: str, *, of: str = "") -> str:
+    """The number of events of a counter since the step before: an event is one mark, in one step of the graph.
+
+    Args:
+        selector: The counter.
+        of: Labels of one counter, where others can change; see `happened`.
+    """
+    now, before = selector, f"last_over_time({selector}[{LOOK_BACK}] offset $__interval)"
+    if of:
+        now, before = f"max by ({of}) ({now})", f"max by ({of}) ({before})"
+    return f"({now} - ({before} or 0 * {now})) > 0"
 
 
 def ranked(expr: str) -> str:

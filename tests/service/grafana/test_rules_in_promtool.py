@@ -13,7 +13,7 @@ from tests.service.require import binary
 from tests.support.examples import chosen_profile
 from tests.unit.grafana.queries import GENERATED, needed_rules, run
 
-from kernelcast.grafana import rules
+from kernelcast.grafana import promql, rules
 
 TEST_FILES = sorted((GENERATED / "rules" / "tests").glob("*.yaml"))
 
@@ -68,6 +68,27 @@ def with_needed_rules(file: Path, document: dict[str, Any], directory: Path) -> 
 def parsed(text: str) -> Any:
     """A file of rules, read by libyaml: Python's own reader takes a second."""
     return yaml.load(text, yaml.CSafeLoader)
+
+
+def test_another_pod_on_a_gpu_marks_no_xid_again(tmp_path: Path) -> None:
+    marked = promql.marked("kernelcast_gpu_xid_errors_total", of="Hostname, gpu, UUID, xid").replace(
+        "$__interval", "1m"
+    )
+    series = 'kernelcast_gpu_xid_errors_total{{Hostname="n", gpu="0", UUID="u", xid="31", pod="{}"}}'
+    case = {
+        "interval": "1m",
+        "input_series": [
+            {"series": series.format("a"), "values": "0x9 1x110"},
+            {"series": series.format("b"), "values": "_x120 1x40"},
+        ],
+        "promql_expr_test": [
+            {"expr": f"count({marked})", "eval_time": f"{minute}m", "exp_samples": found}
+            for minute, found in ((10, [{"value": 1}]), (11, []), (119, []), (120, []), (121, []))
+        ],
+    }
+    document = {"rule_files": [], "evaluation_interval": "1m", "tests": [case]}
+    (tmp_path / "test.yaml").write_text(yaml.safe_dump(document))
+    assert "SUCCESS" in run(binary("promtool", "prometheus"), "test", "rules", tmp_path / "test.yaml")
 
 
 @pytest.mark.parametrize(("alerts_after_6_s", "passes"), [(1, True), (2, False)])

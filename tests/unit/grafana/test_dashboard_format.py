@@ -99,6 +99,11 @@ def test_counters_are_never_drawn_raw(board: dict[str, Any]) -> None:
             r"\((\w+{[^}]*}) - \(last_over_time\(\1\[\w+\] offset \w+\) or 0 \* \1\)\) > 0", "vector(1)", bare
         )
         bare = re.sub(
+            r"\((max by \([^)]*\)) (\(\w+{[^}]*}\)) - \(\1 \(last_over_time\([^)]*\)\) or 0 \* \1 \2\)\) > 0",
+            "vector(1)",
+            bare,
+        )
+        bare = re.sub(
             r"\((\w+{[^}]*}) > 0 unless (?:on \([^)]*\) )?present_over_time\(\1\[1h\] offset \w+\)\)",
             "vector(1)",
             bare,

@@ -126,7 +126,7 @@ def _xid_events() -> Placed:
         "One mark for each XID, by node and GPU.",
         if_empty=EmptyText("No XID in this time range", liveness.GPUS),
     )
-    marked = promql.marked(promql.series(gpu.XID_ERRORS))
+    marked = promql.marked(promql.series(gpu.XID_ERRORS), of="Hostname, gpu, UUID, xid")
     query = Query(f"sum by (Hostname, gpu, xid) ({marked})", f"{GPU} XID {{{{xid}}}}")
     return time_series(text, [query], Axis("short", low=0, decimals=0), LineStyle(bars=True))
 
