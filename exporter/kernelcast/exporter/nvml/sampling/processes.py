@@ -131,9 +131,11 @@ class Processes:
         for one in sorted(samples, key=lambda sample: int(sample.timeStamp)):
             shares = (one.smUtil, one.memUtil, one.encUtil, one.decUtil)
             # Some driver versions also return entries that they have not filled, with pid 0 or shares above 100.
-            if one.pid and max(shares) <= fields.FULL_PERCENT:
-                answer.shares[one.pid] = shares
-                answer.seen_us = max(answer.seen_us, one.timeStamp)
+            if not one.pid or max(shares) > fields.FULL_PERCENT:
+                answer.shares.setdefault(one.pid, UNKNOWN)
+                continue
+            answer.shares[one.pid] = shares
+            answer.seen_us = max(answer.seen_us, one.timeStamp)
         return answer.shares
 
     def _named(self, gpu: Gpu, pids: list[int]) -> Mapping[int, str]:

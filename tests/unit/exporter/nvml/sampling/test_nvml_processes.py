@@ -98,6 +98,14 @@ def test_a_slot_that_the_driver_has_not_filled_hides_no_later_sample() -> None:
     assert [use.sm_percent for use in read.uses(12)] == [60]
 
 
+def test_a_process_whose_shares_are_invalid_is_not_idle_but_unknown() -> None:
+    read = reading(
+        nvmlDeviceGetComputeRunningProcesses=[process(7), process(8)],
+        nvmlDeviceGetProcessUtilization=[share(7, 2**32 - 1, at_us=1), share(9, 50, at_us=1)],
+    )
+    assert {use.pid: use.sm_percent for use in read.uses(10)} == {7: None, 8: 0}
+
+
 def test_the_last_answer_is_used_until_the_driver_samples_again() -> None:
     read = reading(nvmlDeviceGetComputeRunningProcesses=[process(7)], nvmlDeviceGetProcessUtilization=[share(7, 90)])
     assert [use.sm_percent for use in read.uses(10)] == [90]
