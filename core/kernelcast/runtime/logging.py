@@ -12,7 +12,9 @@ from collections.abc import MutableMapping
 from typing import Any, Final, TextIO
 
 import structlog
+from structlog.processors import ExceptionRenderer
 from structlog.stdlib import BoundLogger, ProcessorFormatter
+from structlog.tracebacks import ExceptionDictTransformer
 from structlog.typing import Processor
 
 from kernelcast.runtime.repeats import RepeatLimit
@@ -21,6 +23,8 @@ from kernelcast.runtime.settings.service import LogSettings
 
 _CHATTY: Final = ("uvicorn.error", "uvicorn.access", "asyncio")
 """Libraries whose `info` is our `debug`."""
+_JSON_TRACEBACKS: Final = ExceptionRenderer(ExceptionDictTransformer(show_locals=False))
+"""Without the values of local variables, which structlog shows by default: passwords are among them, and large arrays."""
 
 
 def configure(settings: LogSettings, *, stream: TextIO | None = None) -> None:
@@ -112,7 +116,7 @@ def _masked(value: Any) -> Any:
 
 def _rendering(form: str) -> list[Processor]:
     if form == "json":
-        return [structlog.processors.dict_tracebacks, _hide_userinfo, structlog.processors.JSONRenderer(default=str)]
+        return [_JSON_TRACEBACKS, _hide_userinfo, structlog.processors.JSONRenderer(default=str)]
     order = ["ts", "level", "logger", "event"]
     return [
         structlog.processors.format_exc_info,

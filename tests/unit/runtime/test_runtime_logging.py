@@ -92,6 +92,23 @@ def test_an_exception_is_one_json_line() -> None:
     assert json.loads(stream.getvalue())["exception"][0]["exc_type"] == "ValueError"
 
 
+def test_an_exception_in_json_shows_no_values_of_variables() -> None:
+    stream = logged()
+
+    def log_in(password: str, properties: dict[str, str]) -> None:
+        raise ValueError(f"refused, {len(password)} characters, {len(properties)} properties")
+
+    try:
+        log_in("hunter2", {"sasl.password": "hunter3"})
+    except ValueError:
+        get_logger("bridge").exception("failed")
+        logging.getLogger("uvicorn.error").exception("failed as well")
+
+    assert len(stream.getvalue().splitlines()) == 2
+    assert "log_in" in stream.getvalue()
+    assert "hunter" not in stream.getvalue()
+
+
 def test_a_repeating_line_passes_once_in_ten_seconds_with_the_number_of_suppressed_ones() -> None:
     seconds = [100.0]
     limit = RepeatLimit(lambda: seconds[0])
