@@ -3,6 +3,7 @@
 A daemon's command makes one `Shutdown` and passes it to its loops.
 """
 
+import _thread
 import os
 import signal
 import threading
@@ -23,17 +24,18 @@ class Shutdown:
 
     def __init__(self, *, exit_now: Callable[[int], Any] = os._exit) -> None:
         self._event = threading.Event()
-        self._reload = threading.Event()
+        self._requested = self._reload = False
         self._callbacks: list[Callable[[], None]] = []
         self._exit_now = exit_now
 
     @property
     def requested(self) -> bool:
         """Whether a stop was requested."""
-        return self._event.is_set()
+        return self._requested
 
     def request(self) -> None:
         """Ask to stop."""
+        self._requested = True
         self._event.set()
 
     def wait(self, timeout_seconds: float | None = None) -> bool:
@@ -46,13 +48,13 @@ class Shutdown:
 
     def reload(self) -> None:
         """Ask for a reload, as SIGHUP does."""
-        self._reload.set()
+        self._reload = True
 
     def reload_if_asked(self) -> bool:
         """Run the callbacks if a reload was asked for since the last call."""
-        if not self._reload.is_set():
+        if not self._reload:
             return False
-        self._reload.clear()
+        self._reload = False
         for callback in self._callbacks:
             callback()
         return True
@@ -75,10 +77,13 @@ class Shutdown:
             for number, handler in previous.items():
                 signal.signal(number, handler)
 
+    # A signal handler runs on the main thread, between two of its instructions. That thread may hold the event's lock
+    # then, so a handler that sets the event itself could wait for ever.
     def _stop(self, number: int, _frame: FrameType | None) -> None:
         if self.requested:
             self._exit_now(128 + number)
-        self._event.set()
+        self._requested = True
+        _thread.start_new_thread(self._event.set, ())
 
     def _hang_up(self, _number: int, _frame: FrameType | None) -> None:
-        self._reload.set()
+        self._reload = True

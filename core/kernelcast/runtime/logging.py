@@ -24,7 +24,7 @@ from kernelcast.runtime.settings.service import LogSettings
 _CHATTY: Final = ("uvicorn.error", "uvicorn.access", "asyncio")
 """Libraries whose `info` is our `debug`."""
 _JSON_TRACEBACKS: Final = ExceptionRenderer(ExceptionDictTransformer(show_locals=False))
-"""Without the values of local variables, which structlog shows by default: passwords are among them, and large arrays."""
+"""Without the values of local variables, which structlog shows by default; passwords are among them."""
 
 
 def configure(settings: LogSettings, *, stream: TextIO | None = None) -> None:

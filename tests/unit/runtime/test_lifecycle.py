@@ -2,8 +2,50 @@
 
 import os
 import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, NoReturn
 
 from kernelcast.runtime.lifecycle import Shutdown
+
+
+@contextmanager
+def limit_seconds(seconds: float) -> Iterator[None]:
+    """Interrupt a main thread that waits for a lock which it holds itself."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+        raise TimeoutError("the signal handler waits for ever")
+
+    previous = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+
+
+@contextmanager
+def signal_inside(code: Any, number: int) -> Iterator[None]:
+    """Send this process a signal at the second line of a function, once: there `threading.Event` holds its lock."""
+    lines = 0
+
+    def at_line(_frame: FrameType, event: str, _argument: object) -> Any:
+        nonlocal lines
+        lines += event == "line"
+        if event == "line" and lines == 2:
+            signal.raise_signal(number)
+        return at_line
+
+    previous = sys.gettrace()
+    sys.settrace(lambda frame, *_: at_line if frame.f_code is code else None)
+    try:
+        yield
+    finally:
+        sys.settrace(previous)
 
 
 def test_sigterm_asks_to_stop() -> None:
@@ -11,6 +53,15 @@ def test_sigterm_asks_to_stop() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
         assert shutdown.wait(5)
+
+
+def test_sigterm_stops_a_main_thread_that_is_entering_a_wait() -> None:
+    inside = threading.Event.wait.__code__
+    with Shutdown().signals() as shutdown, limit_seconds(5), signal_inside(inside, signal.SIGTERM):
+        stopped = shutdown.wait(4)
+
+    assert stopped
+    assert shutdown.requested
 
 
 def test_a_second_signal_ends_the_process_at_once() -> None:
