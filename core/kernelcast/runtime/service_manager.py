@@ -17,7 +17,7 @@ SOCKET_VARIABLE: Final = "NOTIFY_SOCKET"
 PERIOD_VARIABLE: Final = "WATCHDOG_USEC"
 PID_VARIABLE: Final = "WATCHDOG_PID"
 STATUS_SECONDS: Final = 5.0
-"""Minimum time between two texts of the state."""
+"""Minimum time between two texts of the state, and before a note that systemd did not receive is sent again."""
 WAIT_SECONDS: Final = 10.0
 """Longest single wait of a part whose period is not known."""
 _NOTES_PER_PERIOD: Final = 4
@@ -126,10 +126,13 @@ class ServiceManager:
                 return
             self._missing = set(self._parts)
             self._note_due = now + self.slice_seconds
-            notes = ([] if self._ready else ["READY=1"]) + (["WATCHDOG=1"] if self._watchdog else [])
+            first = not self._ready
+            notes = (["READY=1"] if first else []) + (["WATCHDOG=1"] if self._watchdog else [])
             self._ready = True
-        if notes:
-            self._notify("\n".join(notes))
+        if notes and not self._notify("\n".join(notes)):
+            with self._lock:
+                self._ready = not first
+                self._note_due = min(self._note_due, now + STATUS_SECONDS)
 
     def report(self, check: Check) -> None:
         """Send the state in one line, which `systemctl status` shows, when it has changed; at most every 5 s.
@@ -145,21 +148,23 @@ class ServiceManager:
             ready, reason = False, repr(error)
         line = "ready" if ready else " ".join(f"not ready: {reason}".split())[:_MAX_STATUS_CHARACTERS]
         self._report_due = self._clock() + STATUS_SECONDS
-        if line != self._status:
+        if line != self._status and self._notify(f"STATUS={line}"):
             self._status = line
-            self._notify(f"STATUS={line}")
 
     def stopping(self) -> None:
         """Announce that the service stops; from then on systemd expects no progress."""
         self._notify("STOPPING=1")
 
-    def _notify(self, text: str) -> None:
+    def _notify(self, text: str) -> bool:
+        """Send a notification; returns whether systemd has it."""
         if self._send is None:
-            return
+            return False
         try:
-            self._send(text.encode())
+            self._send(text.encode(errors="replace"))
         except OSError as error:
             _log.warning("systemd not notified", notification=text, reason=str(error))
+            return False
+        return True
 
 
 def datagrams_to(address: str) -> Send:

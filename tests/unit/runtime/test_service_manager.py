@@ -40,6 +40,28 @@ def test_ready_is_sent_once_each_part_has_completed_a_pass() -> None:
     assert manager.take() == ["READY=1\nWATCHDOG=1"]
 
 
+def test_what_systemd_did_not_receive_is_sent_again_soon() -> None:
+    manager = Manager()
+    sent, full = manager.sent, True
+
+    def send(datagram: bytes) -> None:
+        if full:
+            raise BlockingIOError("the socket's queue is full")
+        sent.append(datagram.decode())
+
+    manager.service = ServiceManager(send, watchdog_seconds=600.0, clock=manager.clock)
+    reading = manager.service.part("reading")
+    reading.progressed()
+    manager.service.report(lambda: (True, ""))
+    assert manager.take() == []
+
+    full = False
+    manager.clock.seconds = STATUS_SECONDS
+    reading.progressed()
+    manager.service.report(lambda: (True, ""))
+    assert manager.take() == ["READY=1\nWATCHDOG=1", "STATUS=ready"]
+
+
 def test_the_watchdog_is_fed_four_times_a_period_however_often_the_parts_report() -> None:
     manager = Manager()
     reading = manager.service.part("reading")
