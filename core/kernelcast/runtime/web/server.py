@@ -46,6 +46,8 @@ MAX_BODY_BYTES: Final = 8 * 1024 * 1024
 MAX_HEADER_BYTES: Final = 64 * 1024
 REQUEST_SECONDS: Final = 15.0
 """Time in which a client must send a request; Prometheus' requests come at once."""
+UNREAD_SECONDS: Final = 60.0
+"""Time in which a client must read more of its answer, of which the server keeps the rest until then."""
 TICK_SECONDS: Final = 1.0
 """Period in which the loop renews the header `Date`, and reports progress."""
 START_SECONDS: Final = 10.0
@@ -66,6 +68,7 @@ class WebServer:
         address: `HOST:PORT` as bound, once started.
         progressed: Called once a second by the loop that answers requests; must not block; set it before `start()`.
         request_seconds: Time in which a client must send a request; then its connection is closed.
+        unread_seconds: The same for a client that reads nothing of its answer; Linux only.
         connections: The open connections, with their limit.
         scrapes: Runs `/metrics`, and limits the number of waiting requests.
     """
@@ -111,7 +114,7 @@ class WebServer:
         self._thread: threading.Thread | None = None
         self.address = ""
         self.progressed: Callable[[], None] = lambda: None
-        self.request_seconds = REQUEST_SECONDS
+        self.request_seconds, self.unread_seconds = REQUEST_SECONDS, UNREAD_SECONDS
         self._counts = WebCounts()
         self.connections = OpenConnections(count=self._counts.closed)
         self.scrapes = BoundedEndpoint(_metrics_endpoint(metrics), self._counts.refused)
@@ -204,7 +207,7 @@ class WebServer:
     def _bind(self) -> socket.socket:
         host, port = parse_listen_address(self._settings.listen_address)
         try:
-            listener = _listener(host, port)
+            listener = _listener(host, port, unread_seconds=self.unread_seconds)
         except OSError as error:
             raise ConfigurationError(
                 f"web.listen_address is {self._settings.listen_address}; it cannot be bound: "
@@ -273,7 +276,7 @@ class _Server(uvicorn.Server):
             self._loop.call_soon_threadsafe(self._ending.set)
 
 
-def _listener(host: str, port: int) -> socket.socket:
+def _listener(host: str, port: int, *, unread_seconds: float = UNREAD_SECONDS) -> socket.socket:
     """A bound socket; every interface, IPv4 and IPv6 alike, where no host is given.
 
     asyncio sets TCP_NODELAY only where a socket names its protocol, as this one does not; connections inherit it.
@@ -285,6 +288,9 @@ def _listener(host: str, port: int) -> socket.socket:
         family = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM)[0][0]  # noqa: S104 - asked for by `:PORT`
         listener = socket.create_server((host, port), family=family)
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        # Bounds the time without an acknowledgement, and that with a window of zero: a client that does not read.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(unread_seconds * 1000))
     return listener
 
 

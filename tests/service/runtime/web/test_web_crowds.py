@@ -106,6 +106,17 @@ def test_a_scrape_that_has_waited_too_long_is_refused_with_the_reason() -> None:
     assert refused(registry, "waited") == 1
 
 
+def test_a_client_that_does_not_read_its_answer_loses_its_connection() -> None:
+    def answer(_request: Request) -> Response:
+        return Response(bytes(32 * 1024 * 1024))
+
+    server = patient(WebServer(LOCAL, title="bridge", metrics=answer))
+    server.unread_seconds = 1.0
+    with server, half_open(server, 3, data=WHOLE_SCRAPE):
+        eventually(lambda: len(server.connections) == 3)
+        eventually(lambda: len(server.connections) == 0)
+
+
 def test_a_crowd_of_scrapers_behind_one_address_is_answered() -> None:
     def answer(_request: Request) -> Response:
         time.sleep(0.002)
