@@ -181,10 +181,8 @@ class TlsConfig(Section):
         if self.client_ca_file is None and self.client_ca is None:
             return
         try:
-            if self.client_ca_file is not None:
-                context.load_verify_locations(self.client_ca_file)
-            else:
-                context.load_verify_locations(cadata=self.client_ca)
+            with _as_file(self.client_ca_file, self.client_ca) as authority:
+                context.load_verify_locations(authority)
         except (OSError, ValueError) as error:
             where = f"client_ca_file {self.client_ca_file}" if self.client_ca_file is not None else "client_ca"
             raise ConfigurationError(f"tls_server_config.{where} cannot be used: {error}") from None
@@ -203,7 +201,10 @@ def _no_password() -> bytes:
 
 @contextlib.contextmanager
 def _as_file(path: Path | None, text: str | None) -> Iterator[Path]:
-    """A file for OpenSSL, which reads a key from nothing else; a key in the text stays in memory where possible."""
+    """A file for OpenSSL: it reads a key from nothing else, and in it text around the PEM blocks may be of any script.
+
+    A key in the text stays in memory where possible.
+    """
     if path is not None:
         yield path
         return

@@ -189,7 +189,8 @@ def test_certificate_key_and_authority_can_be_text_in_the_file(folder: Path) -> 
     texts = {"cert": "server.crt", "key": "server.key", "client_ca": "client.crt"}
     lines = ["tls_server_config:", "  client_auth_type: RequireAndVerifyClientCert"]
     for key, name in texts.items():
-        lines += [f"  {key}: |", *(f"    {line}" for line in (folder / name).read_text().splitlines())]
+        remark = "    # Schlüssel der Zentrale, as `openssl x509 -text` writes names in front of a PEM block"
+        lines += [f"  {key}: |", remark, *(f"    {line}" for line in (folder / name).read_text().splitlines())]
     with guarded(folder, "\n".join(lines)) as server:
         assert ask(server, trusting(folder / "server.crt", client=client)) == 200
         assert ask(server, trusting(folder / "server.crt")) == 0
