@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from confluent_kafka import OFFSET_BEGINNING, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from kernelcast.runtime.kafka import queries
@@ -12,6 +12,8 @@ from kernelcast.runtime.settings.service import KafkaSettings
 
 REQUEST_TIMEOUT_SECONDS: Final = 5.0
 """Of a query; a consuming thread waits for it, so it is short."""
+_MISSING: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.LEADER_NOT_AVAILABLE)  # noqa: SLF001  librdkafka's local error
+"""A topic does not exist, or is being created."""
 
 
 class OffsetQueries:
@@ -29,9 +31,15 @@ class OffsetQueries:
         self._has_controller: bool | None = None
 
     def partitions(self, topic: str, *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS) -> list[TopicPartition]:
-        """Return every partition of a topic, in order; none if the topic does not exist."""
+        """Return every partition of a topic, in order; none if the topic does not exist.
+
+        Raises:
+            BrokerError: Kafka does not answer, or does not show us the topic.
+        """
         with broker_errors(f"asking for the partitions of {topic}"):
             found = self._metadata_client().list_topics(topic, timeout=timeout_seconds).topics[topic]
+            if found.error is not None and found.error.code() not in _MISSING:
+                raise KafkaException(found.error)
         return [] if found.error is not None else [TopicPartition(topic, number) for number in sorted(found.partitions)]
 
     def leaders(self, *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS) -> dict[tuple[str, int], int]:
