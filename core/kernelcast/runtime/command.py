@@ -147,6 +147,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(function)
     def guarded(*arguments: Any, **named: Any) -> None:
+        logging.keep_off_standard_output()
         try:
             function(*arguments, **named)
         except KernelcastError as error:

@@ -59,6 +59,12 @@ def configure(settings: LogSettings, *, stream: TextIO | None = None) -> None:
     )
 
 
+def keep_off_standard_output() -> None:
+    """Send our lines to standard error until `configure` is called; structlog would print them between the results."""
+    if not structlog.is_configured():
+        structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
+
+
 def get_logger(name: str) -> BoundLogger:
     """A logger; lines are `logger.info("constant message", field=value)`."""
     logger: BoundLogger = structlog.stdlib.get_logger(name)

@@ -1,14 +1,16 @@
 """Options, exit codes and messages of all daemons' commands."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import pytest
+import structlog
 import typer
 from typer.testing import CliRunner, Result
 
 from kernelcast.runtime import logging
-from kernelcast.runtime.command import DaemonOptions, daemon
+from kernelcast.runtime.command import DaemonOptions, command, daemon
 from kernelcast.runtime.settings.service import ServiceSettings, WebSettings
 from kernelcast.wire.errors import BrokerError
 
@@ -28,14 +30,32 @@ def example(options: DaemonOptions, *, shards: Annotated[int | None, typer.Optio
 
 
 @pytest.fixture(autouse=True)
-def _logs_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def _logs_left_alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(logging, "configure", lambda _settings: None)
+    yield
+    structlog.reset_defaults()
 
 
 def run(*arguments: str) -> Result:
     app = typer.Typer(add_completion=False)
     app.command()(example)
     return CliRunner().invoke(app, arguments)
+
+
+def test_log_lines_of_a_command_without_settings_do_not_mix_with_its_output() -> None:
+    structlog.reset_defaults()
+
+    @command
+    def show() -> None:
+        structlog.stdlib.get_logger("kafka.consumer").warning("read error")
+        typer.echo("{}")
+
+    app = typer.Typer(add_completion=False)
+    app.command()(show)
+    shown = CliRunner().invoke(app, [])
+
+    assert shown.stdout == "{}\n"
+    assert "read error" in shown.stderr
 
 
 def test_the_shared_options_have_prometheus_names() -> None:
