@@ -7,12 +7,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Protocol
 
+import structlog
+
 READ_SECONDS: Final = 0.2
 """Time-out of one call of `consume`."""
 LONGEST_READ_SECONDS: Final = 60.0
 """A service that starts must not wait longer for its state; it goes on with the messages that it has read."""
-QUIET_SECONDS: Final = 3.0
-"""Time without a message that counts as the end, where the consumer does not report it."""
+QUIET_SECONDS: Final = 15.0
+"""Time without a message after which reading ends early; Kafka needs 9 s to replace a broker that died."""
 _BATCH: Final = 200
 TO_THE_END: Final = {"enable.partition.eof": "true", "fetch.wait.max.ms": "10"}
 """Properties of a reader that stops at the end. A broker answers the requests of a connection one after the other, so
@@ -52,8 +54,8 @@ def to_end(
 ) -> Iterator[Any]:
     """Read partitions to their present end.
 
-    The last offsets may have no message, because compaction removes messages. A reader with `enable.partition.eof`
-    reports the end; otherwise three seconds without a message count as the end. It never takes longer than a minute.
+    The last offsets may have no message, because compaction removes messages, so the reader needs `TO_THE_END`. Reading
+    ends early after 15 s without a message, and after a minute in all; a warning says so.
 
     Args:
         reader: The consumer; it is left open.
@@ -89,3 +91,10 @@ def to_end(
                 unread_ends.pop(message.partition(), None)
         for end in reader.ends():
             unread_ends.pop(end.partition, None)
+    if unread_ends:
+        structlog.stdlib.get_logger("kafka.replay").warning(
+            "topic not read to its end",
+            topic=partitions[0].topic,
+            partitions=sorted(unread_ends),
+            seconds=round(monotonic() - begin_seconds, 1),
+        )
