@@ -3,6 +3,7 @@
 librdkafka sends in threads of its own; `send`, `poll` and `flush` deliver its answers on the thread that calls them.
 """
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -58,7 +59,8 @@ class Undelivered(str):
 class Producer:
     """Writes to Kafka; safe for several threads.
 
-    librdkafka's idempotent producer refuses all messages after a fatal error; then the client is replaced by a new one.
+    librdkafka's idempotent producer refuses all messages after a fatal error, which confluent_kafka raises wherever
+    events are served; then the client is replaced by a new one.
 
     Attributes:
         sent: Messages with an answer from Kafka that is not a permanent refusal, for all topics together.
@@ -147,22 +149,30 @@ class Producer:
             self._log.warning("message dropped", topic=topic, cause=cause, reason=reason)
             if on_delivery is not None:
                 on_delivery(Undelivered(reason, final=cause == "too_large"))
-        self._client.poll(0)
+        self.poll()
 
     def poll(self, timeout_seconds: float = 0.0) -> None:
         """Serve acknowledgements; call it regularly while nothing is sent."""
-        self._client.poll(timeout_seconds)
+        client = self._client
+        try:
+            client.poll(timeout_seconds)
+        except KafkaException as error:
+            self._replace_client(client, error)
 
     def flush(self, timeout_seconds: float) -> int:
         """Wait until Kafka has answered for every message, or until the time-out; returns the unanswered ones."""
-        return int(self._client.flush(timeout_seconds))
+        client = self._client
+        try:
+            return int(client.flush(timeout_seconds))
+        except KafkaException as error:
+            self._replace_client(client, error)
+        return len(self)
 
     def close(self, timeout_seconds: float) -> int:
         """Flush, then drop the remaining messages, which are counted as failed; returns their number."""
         outstanding = self.flush(timeout_seconds)
         if outstanding:
-            self._client.purge()
-            self._client.flush(1.0)
+            _discard_messages(self._client)
         return outstanding
 
     def ready(self) -> tuple[bool, str]:
@@ -193,27 +203,33 @@ class Producer:
                 client.produce(topic, on_delivery=delivered, **message)
             except BufferError:
                 cause, reason = "queue_full", "the queue towards Kafka is full; is Kafka reachable and quick enough?"
-                client.poll(wait_seconds)
+                self.poll(wait_seconds)
             except KafkaException as error:
                 refusal: KafkaError = error.args[0]
                 too_large = refusal.code() == KafkaError.MSG_SIZE_TOO_LARGE
                 cause, reason = ("too_large" if too_large else "refused"), refusal.str()
-                if not refusal.fatal():
+                if not _is_fatal(refusal):
                     break
-                self._replace_client(client, refusal)
+                self._replace_client(client, error)
             else:
                 return "", ""
         return cause, reason
 
-    def _replace_client(self, broken: Any, refusal: KafkaError) -> None:
-        """Replace a client that accepts no more messages, unless another thread has done so already."""
+    def _replace_client(self, broken: Any, error: KafkaException) -> None:
+        """Replace a client that accepts no more messages, unless another thread has done so already.
+
+        Raises:
+            KafkaException: The error is not fatal.
+        """
+        reason: KafkaError = error.args[0]
+        if not _is_fatal(reason):
+            raise error
         with self._lock:
             if self._client is not broken:
                 return
-            self._log.error("producer restarted", reason=refusal.str(), lost=len(broken))
+            self._log.error("producer restarted", reason=reason.str(), lost=len(broken))
             self._client = self._connect()
-        broken.purge()
-        broken.flush(1.0)
+        _discard_messages(broken)
 
     def _count_answer(self, topic: str, error: KafkaError | None) -> None:
         if error is None:
@@ -250,3 +266,17 @@ class Producer:
         self._messages.labels(topic, outcome).inc()
         with self._lock:
             setattr(self, outcome, getattr(self, outcome) + 1)
+
+
+def _is_fatal(error: KafkaError) -> bool:
+    """Whether a client accepts no more messages; `produce` gives the code without the mark, `poll` the mark."""
+    return error.fatal() or error.code() == KafkaError._FATAL  # noqa: SLF001 - librdkafka's local error
+
+
+def _discard_messages(client: Any) -> None:
+    """Drop a client's messages, and have each reported."""
+    client.purge()
+    for _ in range(2):  # the first call raises a fatal error that was not served yet, before all are reported
+        with contextlib.suppress(KafkaException):
+            client.flush(1.0)
+            return
