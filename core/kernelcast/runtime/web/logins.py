@@ -31,9 +31,9 @@ WRONG_INTERVAL_SECONDS: Final = 1.0
 REMEMBERED_ADDRESSES: Final = 1000
 """Addresses with a bucket of wrong passwords; of more, the one that was used longest ago is forgotten."""
 
-_UNKNOWN_USER_HASH: Final = b"$2b$10$HNhQjuuURwVCxkr07.kjcupLAhJ7MTTkwUGTA99MeORbVBAre4YP6"
-"""Compared for users who do not exist, so that the time of an answer does not show which users exist. Its password was
-random and is unknown; a constant costs no hash at each start."""
+_UNKNOWN_USER_HASH: Final = "$2b$%s$HNhQjuuURwVCxkr07.kjcupLAhJ7MTTkwUGTA99MeORbVBAre4YP6"
+"""Compared for users who do not exist, with the highest cost of those who do, so that the time of an answer does not
+show which users exist. Its password is unknown; a constant costs no hash at each start."""
 
 
 class LoginResult(Enum):
@@ -90,7 +90,7 @@ class Logins:
         if credentials is None:
             return LoginResult.WRONG
         user, password = credentials
-        hashed = users.get(user, "").replace("$2y$", "$2b$", 1).encode() or _UNKNOWN_USER_HASH
+        hashed = (users.get(user) or _unknown_user_hash(users)).replace("$2y$", "$2b$", 1).encode()
         digest = hmac.digest(self._secret, b"\0".join((user.encode(), hashed, password)), "sha256")
         if self._right.knows(digest):
             return LoginResult.RIGHT
@@ -207,6 +207,10 @@ class HashQueue:
                 turn.set_result(None)
                 return
         self._taken = False
+
+
+def _unknown_user_hash(users: dict[str, str]) -> str:
+    return _UNKNOWN_USER_HASH % max((hashed.split("$")[2] for hashed in users.values()), default="10")
 
 
 def _credentials(authorization: str) -> tuple[str, bytes] | None:

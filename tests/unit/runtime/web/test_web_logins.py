@@ -5,6 +5,7 @@ import base64
 import threading
 from collections.abc import Awaitable, Callable
 
+import bcrypt
 import pytest
 
 from kernelcast.runtime.web import logins as web_logins
@@ -45,6 +46,23 @@ def run(scenario: Callable[[], Awaitable[None]]) -> None:
             await scenario()
 
     asyncio.run(bounded())
+
+
+def test_a_password_of_an_unknown_user_takes_as_long_to_check_as_one_of_a_known_user() -> None:
+    compared: list[bytes] = []
+
+    def matches(_password: bytes, hashed: bytes) -> bool:
+        compared.append(hashed)
+        return False
+
+    users = {"prometheus": "$2y$05$" + "a" * 53, "admin": "$2y$12$" + "a" * 53}
+
+    async def scenario() -> None:
+        await Logins(matches=matches).check(users, header("guess", user="nobody"), address="a")
+
+    run(scenario)
+    assert bcrypt.checkpw(b"guess", compared[0].replace(b"$12$", b"$04$")) is False, "bcrypt accepts the hash"
+    assert compared[0].split(b"$")[2] == b"12"
 
 
 def test_no_number_of_wrong_passwords_makes_the_right_one_be_hashed_again() -> None:
