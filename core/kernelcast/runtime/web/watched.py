@@ -5,8 +5,10 @@ loop's thread.
 """
 
 import ssl
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
@@ -14,6 +16,9 @@ from kernelcast.runtime.web.config import WebConfig, parse_web_config
 from kernelcast.wire.errors import ConfigurationError
 
 Stamp = tuple[int, int, int, int] | None
+RETRY_SECONDS: Final = 5.0
+"""Time after which a wrong configuration is read again, although no file has changed: the reason may have been that the
+process had no file descriptor left, or that a network file system did not answer."""
 
 
 class WatchedConfig:
@@ -24,13 +29,18 @@ class WatchedConfig:
     reason in the answer 500. For the event loop's thread.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         """Read it for the first time.
+
+        Args:
+            path: The file.
+            monotonic: A clock, in seconds.
 
         Raises:
             ConfigurationError: It is wrong.
         """
-        self._path = path
+        self._path, self._monotonic = path, monotonic
+        self._retry_at = 0.0
         self._log = structlog.stdlib.get_logger("web")
         self._error = ""
         self._files: tuple[Path, ...] = (path,)
@@ -52,8 +62,7 @@ class WatchedConfig:
         Raises:
             ConfigurationError: The file, or a file that it names, is wrong now.
         """
-        if self._stamps != tuple(_stamp(path) for path in self._files):
-            self._read_again()
+        self._read_again_if_needed()
         if self._error:
             raise ConfigurationError(self._error)
         return self._config
@@ -64,17 +73,20 @@ class WatchedConfig:
         Raises:
             ConfigurationError: TLS was not configured at the start.
         """
-        if self._stamps != tuple(_stamp(path) for path in self._files):
-            self._read_again()
+        self._read_again_if_needed()
         if self._context is None:
             raise ConfigurationError(f"{self._path} has no tls_server_config")
         return self._context
 
-    def _read_again(self) -> None:
+    def _read_again_if_needed(self) -> None:
+        retries = bool(self._error) and self._monotonic() >= self._retry_at
+        if not retries and self._stamps == tuple(_stamp(path) for path in self._files):
+            return
         try:
             self._read()
         except Exception as error:  # noqa: BLE001  of any kind: the old configuration must not let requests in
-            self._error = str(error)
+            self._error = str(error) or type(error).__name__
+            self._retry_at = self._monotonic() + RETRY_SECONDS
             self._log.error("web configuration refused", reason=self._error)
         else:
             self._error = ""

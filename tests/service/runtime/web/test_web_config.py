@@ -1,5 +1,6 @@
 """The web configuration file: settings of exporter-toolkit that are supported, and those that are refused."""
 
+import errno
 import shutil
 import subprocess
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 from tests.support.runtime.certificates import self_signed
 
 from kernelcast.runtime.web.config import read_web_config
-from kernelcast.runtime.web.watched import WatchedConfig
+from kernelcast.runtime.web.watched import RETRY_SECONDS, WatchedConfig
 from kernelcast.wire.errors import ConfigurationError
 
 HASH = "$2y$10$XYi5Y4lmK.6zWA4xjBUYTOSDJXX3xPAUkRS9qN7wvUEl6kzMcTzhW"
@@ -190,3 +191,27 @@ def test_after_a_mistake_in_the_file_no_request_is_served(folder: Path, mistake:
         watched.tls()
         with pytest.raises(ConfigurationError):
             watched.current()
+
+
+def test_a_file_that_could_not_be_opened_for_a_moment_is_read_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of the file changes afterwards: the process had no file descriptor left."""
+    seconds = 0.0
+    path = write(folder, pair("min_version: TLS12"))
+    watched = WatchedConfig(path, monotonic=lambda: seconds)
+    write(folder, pair("min_version: TLS13"))
+
+    def fail(file: Path, *_arguments: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files", str(file))
+
+    with monkeypatch.context() as without_descriptors:
+        without_descriptors.setattr(Path, "open", fail)
+        with pytest.raises(ConfigurationError, match="Too many open files"):
+            watched.current()
+    with pytest.raises(ConfigurationError):
+        watched.current()  # not at each request
+    seconds = RETRY_SECONDS
+    config = watched.current().tls_server_config
+    assert config is not None
+    assert config.min_version == "TLS13"
