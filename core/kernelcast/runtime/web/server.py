@@ -208,10 +208,11 @@ class WebServer:
         host, port = parse_listen_address(self._settings.listen_address)
         try:
             listener = _listener(host, port, unread_seconds=self.unread_seconds)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # UnicodeError: a label of the name is empty or too long
+            reason = error.strerror if isinstance(error, OSError) else str(error)
             raise ConfigurationError(
                 f"web.listen_address is {self._settings.listen_address}; it cannot be bound: "
-                f"{error.strerror}; choose another with --web.listen-address"
+                f"{reason}; choose another with --web.listen-address"
             ) from None
         self.address = format_address(host or "127.0.0.1", listener.getsockname()[1])
         return listener

@@ -165,6 +165,12 @@ def test_a_port_in_use_is_a_configuration_error_that_names_the_flag(server: WebS
         second.start()
 
 
+@pytest.mark.parametrize("host", ["bridge..example", "ü" * 70, "no-such-host.invalid"])
+def test_a_host_that_is_no_address_of_this_machine_is_a_configuration_error(host: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"cannot be bound: .* choose another with --web\.listen-address"):
+        WebServer(WebSettings(listen_address=f"{host}:0"), title="b", metrics=CollectorRegistry()).start()
+
+
 @pytest.mark.parametrize("address", [":0", "[::1]:0", "localhost:0"])
 def test_every_form_of_address_is_served(address: str) -> None:
     if not socket.has_ipv6:
