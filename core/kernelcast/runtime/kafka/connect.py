@@ -80,6 +80,10 @@ _LACKING_RIGHTS: Final = (
     confluent_kafka.KafkaError.CLUSTER_AUTHORIZATION_FAILED,
 )
 
+_FUNCTIONS: Final = ("error_cb", "stats_cb", "throttle_cb", "oauth_cb", "on_delivery", "on_commit", "logger")
+_PYTHON_OBJECTS: Final = frozenset((*_FUNCTIONS, "default.topic.config", "delivery.report.only.error"))
+"""Properties for which confluent_kafka takes functions, a dictionary or a boolean; it raises TypeError for a text."""
+
 Client = Callable[..., Any]
 _NOT_FOR_THIS_CLIENT: Final = re.compile(r"CONFWARN .* is a (consumer|producer) property and will be ignored by this")
 
@@ -115,8 +119,11 @@ def connect(client: Client, settings: KafkaSettings, *, properties: Mapping[str,
         properties: Our properties.
 
     Raises:
-        ConfigurationError: librdkafka refuses a property, which its text names.
+        ConfigurationError: A property is refused; the message names it.
     """
+    for name in settings.properties:
+        if name in _PYTHON_OBJECTS:
+            raise ConfigurationError(f"kafka.properties.{name} cannot be set in text; remove it")
     config = {**properties, "bootstrap.servers": settings.bootstrap_servers, **settings.properties}
     callbacks = {name: call for name, call in config.items() if callable(call)}
     texts = {name: value for name, value in config.items() if name not in callbacks}

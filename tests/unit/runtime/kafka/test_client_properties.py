@@ -2,7 +2,9 @@
 
 import pytest
 
-from kernelcast.runtime.kafka.connect import CONSUMER_PROPERTIES, PRODUCER_PROPERTIES
+from kernelcast.runtime.kafka.connect import CONSUMER_PROPERTIES, PRODUCER_PROPERTIES, check
+from kernelcast.runtime.settings.service import KafkaSettings
+from kernelcast.wire.errors import ConfigurationError
 
 LIBRDKAFKA_RECONNECT_MS = "10000"
 """Its longest pause between two attempts to connect, where a client has no own: `reconnect.backoff.max.ms`."""
@@ -22,3 +24,9 @@ def test_a_member_finds_its_new_coordinator_before_its_session_ends() -> None:
 @pytest.mark.parametrize("properties", [CONSUMER_PROPERTIES, PRODUCER_PROPERTIES])
 def test_a_client_is_back_soon_after_its_broker(properties: dict[str, str]) -> None:
     assert int(properties.get("reconnect.backoff.max.ms", LIBRDKAFKA_RECONNECT_MS)) <= 1_000
+
+
+@pytest.mark.parametrize("name", ["delivery.report.only.error", "oauth_cb", "throttle_cb", "default.topic.config"])
+def test_a_property_that_confluent_kafka_takes_in_another_type_is_refused_as_a_setting(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"kafka\.properties\.{name} .*remove it"):
+        check(KafkaSettings(properties={name: "true"}))
