@@ -45,7 +45,7 @@ class PartitionReader(OffsetQueries):
         self._log = structlog.stdlib.get_logger("kafka.consumer")
         self._connection = connection
         self._failed = False  # after a fatal error, which no request can follow
-        self._ends: list[TopicPartition] = []
+        self._ends: dict[tuple[str, int], int] = {}  # the last ones: a caller may never ask
 
     def assign(self, partitions: Sequence[TopicPartition]) -> None:
         """Read exactly these partitions from their offsets, without a group's rebalancing."""
@@ -90,13 +90,13 @@ class PartitionReader(OffsetQueries):
         return good, errors
 
     def ends(self) -> list[TopicPartition]:
-        """Return the partitions that `consume` has read to their end since the last call, with the end offset.
+        """Return the partitions that `consume` has read to their end since the last call, with the last end offset.
 
         The end offset may be beyond the last message: transaction markers use offsets, and retention and compaction
         remove messages. Needs `enable.partition.eof`.
         """
-        ends, self._ends = self._ends, []
-        return ends
+        ends, self._ends = self._ends, {}
+        return [TopicPartition(*key, offset) for key, offset in ends.items()]
 
     def assignment(self) -> list[TopicPartition]:
         """The partitions being read."""
@@ -127,5 +127,5 @@ class PartitionReader(OffsetQueries):
         if error is None or error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's local error
             return False
         if topic is not None and partition is not None and offset is not None:
-            self._ends.append(TopicPartition(topic, partition, offset))
+            self._ends[topic, partition] = offset
         return True
