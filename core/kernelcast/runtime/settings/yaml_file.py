@@ -3,12 +3,14 @@
 `layers` reads the settings file with it, `web.config` the web configuration file.
 """
 
+import re
 from collections.abc import Hashable
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
+from kernelcast.runtime.settings.secrets import MASKED
 from kernelcast.wire.errors import ConfigurationError
 
 MAX_FILE_BYTES: Final = 1024 * 1024
@@ -17,6 +19,9 @@ MAX_DEPTH: Final = 32
 """Levels of nesting: a value that contains itself (`&a {b: *a}`) has no end."""
 _NOT_YAML: Final = (yaml.YAMLError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 """What PyYAML raises for content that is no value: `2026-13-01`, `0x_`, three thousand brackets."""
+
+_QUOTED_VALUE: Final = re.compile(r"(^|alias |tag |handle |: )(['\"]).+\2$")
+"""The part of the file that ends some of PyYAML's messages; it may be a password."""
 
 
 def read_yaml(path: Path, *, option: str) -> dict[str, Any]:
@@ -70,7 +75,9 @@ class _OnceOnlyLoader(yaml.SafeLoader):
 
 
 def _position_and_problem(error: Exception) -> str:
+    where, problem = "", " ".join(str(error).split())
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        mark = error.problem_mark
-        return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
-    return " ".join(str(error).split())
+        where = f"line {error.problem_mark.line + 1}, column {error.problem_mark.column + 1}: "
+        problem = str(error.problem)
+    shown, number = _QUOTED_VALUE.subn(rf"\1{MASKED}", problem)
+    return f"{where}{shown}" + ("; put a value that begins with * or ! in quotes" if number else "")

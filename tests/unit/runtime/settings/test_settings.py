@@ -8,6 +8,7 @@ import pytest
 from pydantic import Field
 
 from kernelcast.runtime.settings.service import KafkaSettings, Remedy, ServiceSettings, WebSettings, load
+from kernelcast.runtime.settings.yaml_file import read_yaml
 from kernelcast.wire.errors import ConfigurationError
 
 CONFIGS = Path(__file__).parent / "configs"
@@ -167,3 +168,13 @@ def test_what_no_yaml_can_hold_is_an_error_of_the_file(tmp_path: Path, text: str
 def test_a_property_of_kafka_without_a_value_is_not_set() -> None:
     properties = {"ssl.ca.location": None, "sasl": {"username": "", "password": None}}
     assert KafkaSettings.model_validate({"properties": properties}).properties == {"sasl.username": ""}
+
+
+@pytest.mark.parametrize("password", ["*hunter2", "!hunter2", "!hunter2!x", "!!hunter2 x", "!!bool hunter2"])
+def test_a_password_that_yaml_reads_as_something_else_is_not_printed(tmp_path: Path, password: str) -> None:
+    file = tmp_path / "kernelcast.yaml"
+    file.write_text(f"kafka:\n  properties:\n    sasl.password: {password}\n")
+
+    with pytest.raises(ConfigurationError, match=r"put a value that begins with \* or ! in quotes") as caught:
+        read_yaml(file, option="--config")
+    assert "hunter2" not in str(caught.value)
