@@ -118,6 +118,16 @@ def test_an_end_removed_by_compaction_counts_as_reached_after_the_quiet_time() -
     assert caught_up == [False, True]
 
 
+def test_messages_are_still_unread_while_kafka_replaces_a_broker() -> None:
+    reader, now = FakeReader(), [0.0]
+    reader.compacted = 1
+    read = hint_log(reader, RejectedMessages(), now)
+    read.poll(0.0)
+    now[0] = 15.0  # 9 s until Kafka has replaced it, and librdkafka's next attempts
+    read.poll(0.0)
+    assert not read.caught_up
+
+
 def test_an_end_that_kafka_reports_counts_at_once_and_is_not_kept() -> None:
     reader = FakeReader()
     reader.compacted = 1

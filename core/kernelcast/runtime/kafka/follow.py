@@ -13,8 +13,9 @@ from kernelcast.runtime.kafka.replay import ReplayConsumer
 BATCH: Final = 500
 RETRY_SECONDS: Final = 5.0
 """Time between two looks for a topic that does not exist, or after an error."""
-QUIET_SECONDS: Final = 10.0
-"""Time without a message or an error that counts as the end, where the consumer does not report it."""
+QUIET_SECONDS: Final = 30.0
+"""Time without a message or an error that counts as the end, where the consumer does not report it. It is longer than
+Kafka needs to replace a broker that died (9 s), so that no order to stop is unread when hints begin."""
 
 
 class TopicFollower:
