@@ -65,7 +65,7 @@ class Producer:
     Attributes:
         sent: Messages with an answer from Kafka that is not a permanent refusal, for all topics together.
         acknowledged: Part of `sent`: messages that all in-sync replicas have.
-        failed: Messages that Kafka did not accept, within the delivery time-out or at all.
+        failed: Messages that Kafka refused, or did not answer within the delivery time-out.
         refused: Part of `failed`: messages with a permanent error.
         dropped: Messages that did not enter the queue.
     """
@@ -238,7 +238,10 @@ class Producer:
             self._count(topic, "sent")
             self._count(topic, "acknowledged")
             return
-        self._count(topic, "refused" if error.code() in _PERMANENT else "sent")
+        if error.code() in _PERMANENT:
+            self._count(topic, "refused")
+        elif error.code() > 0:  # librdkafka's own errors are negative: Kafka has not answered
+            self._count(topic, "sent")
         self._count(topic, "failed")
         if error.code() not in _PURGED:
             self._topic_errors.failed(topic, error.str())
