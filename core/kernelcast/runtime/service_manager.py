@@ -17,11 +17,11 @@ SOCKET_VARIABLE: Final = "NOTIFY_SOCKET"
 PERIOD_VARIABLE: Final = "WATCHDOG_USEC"
 PID_VARIABLE: Final = "WATCHDOG_PID"
 STATUS_SECONDS: Final = 5.0
-"""Minimum time between two texts of the state, and before a note that systemd did not receive is sent again."""
+"""Minimum time between two texts of the state, and before a notification that systemd did not get is sent again."""
 WAIT_SECONDS: Final = 10.0
 """Longest single wait of a part whose period is not known."""
-_NOTES_PER_PERIOD: Final = 4
-"""Notes within the watchdog's period, so that a late one does no harm."""
+_NOTIFICATIONS_PER_PERIOD: Final = 4
+"""Notifications within the watchdog's period, so that a late one does no harm."""
 _MAX_STATUS_CHARACTERS: Final = 400
 """`systemctl status` shows one line."""
 
@@ -65,12 +65,12 @@ class ServiceManager:
     """Sends the state of this process to systemd; without `NOTIFY_SOCKET` it does nothing.
 
     A part is a loop of the service. `READY=1` is sent when each part has progressed once. `WATCHDOG=1` is sent when
-    each part has progressed since the last one: if one part hangs, no further note is sent, and systemd restarts the
+    each part has progressed since the last one: if one part hangs, no further one is sent, and systemd restarts the
     service. Sending never blocks or raises. Any thread may use it, except `report`, which is for one.
 
     Args:
         send: Sends one datagram; None without a service manager.
-        watchdog_seconds: Time without a note after which systemd restarts the service; 0 without a watchdog.
+        watchdog_seconds: Time without `WATCHDOG=1` after which systemd restarts the service; 0 without a watchdog.
         clock: Monotonic seconds.
 
     Attributes:
@@ -83,13 +83,13 @@ class ServiceManager:
         self._send = send
         self._clock = clock
         self._watchdog = watchdog_seconds > 0
-        self.slice_seconds = watchdog_seconds / _NOTES_PER_PERIOD if self._watchdog else WAIT_SECONDS
+        self.slice_seconds = watchdog_seconds / _NOTIFICATIONS_PER_PERIOD if self._watchdog else WAIT_SECONDS
         self._lock = threading.Lock()
         self._parts: set[str] = set()
         self._missing: set[str] = set()
-        """Parts without progress since the last note."""
+        """Parts without progress since the last notification."""
         self._ready = False
-        self._note_due = 0.0
+        self._notification_due = 0.0
         self._status = ""
         self._report_due = float("-inf")
 
@@ -116,23 +116,23 @@ class ServiceManager:
         return ServiceLoop(self, name)
 
     def progressed(self, name: str) -> None:
-        """Note the progress of a part, and send the notifications that are due."""
+        """Record the progress of a part, and send the notifications that are due."""
         if self._send is None:
             return
         with self._lock:
             self._missing.discard(name)
             now = self._clock()
-            if self._missing or now < self._note_due:  # a part is missing, or the last note was a moment ago
+            if self._missing or now < self._notification_due:  # or the last notification was a moment ago
                 return
             self._missing = set(self._parts)
-            self._note_due = now + self.slice_seconds
+            self._notification_due = now + self.slice_seconds
             first = not self._ready
-            notes = (["READY=1"] if first else []) + (["WATCHDOG=1"] if self._watchdog else [])
+            notifications = (["READY=1"] if first else []) + (["WATCHDOG=1"] if self._watchdog else [])
             self._ready = True
-        if notes and not self._notify("\n".join(notes)):
+        if notifications and not self._notify("\n".join(notifications)):
             with self._lock:
                 self._ready = not first
-                self._note_due = min(self._note_due, now + STATUS_SECONDS)
+                self._notification_due = min(self._notification_due, now + STATUS_SECONDS)
 
     def report(self, check: Check) -> None:
         """Send the state in one line, which `systemctl status` shows, when it has changed; at most every 5 s.

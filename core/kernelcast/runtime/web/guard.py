@@ -125,12 +125,12 @@ class Guard:
             return None
         authorization = Headers(scope=scope).get("authorization", "")
         origin = origin_of(scope.get("client"))
-        verdict = await self._logins.check(config.basic_auth_users, authorization, address=origin)
-        if verdict is LoginResult.RIGHT:
+        result = await self._logins.check(config.basic_auth_users, authorization, address=origin)
+        if result is LoginResult.RIGHT:
             return None
-        if verdict is LoginResult.WRONG:
+        if result is LoginResult.WRONG:
             return PlainTextResponse("Unauthorized\n", status_code=401, headers=_CHALLENGE)
-        status, text, reason = _LOGINS[verdict]
+        status, text, reason = _LOGINS[result]
         self._counts.refused(reason)
         return PlainTextResponse(text, status_code=status, headers=_RETRY)
 

@@ -48,11 +48,11 @@ class LoginResult(Enum):
 
 
 class QueueFullError(Exception):
-    """Too many hashes wait; the verdict says which limit was reached."""
+    """Too many hashes wait; the result says which limit was reached."""
 
-    def __init__(self, verdict: LoginResult) -> None:
-        super().__init__(verdict)
-        self.verdict = verdict
+    def __init__(self, result: LoginResult) -> None:
+        super().__init__(result)
+        self.result = result
 
 
 class Logins:
@@ -79,7 +79,7 @@ class Logins:
         self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
 
     async def check(self, users: dict[str, str], authorization: str, *, address: str) -> LoginResult:
-        """Whether a header names a user with the right password.
+        """Check whether a header names a user with the right password.
 
         Args:
             users: bcrypt hashes by user.
@@ -102,15 +102,15 @@ class Logins:
 
     async def _compare_once(self, digest: bytes, compare: Callable[[], bool], address: str) -> LoginResult:
         """Compare once; requests that come meanwhile with the same credentials wait for this result."""
-        result: asyncio.Future[LoginResult] = asyncio.get_running_loop().create_future()
-        self._running[digest] = result
-        verdict = LoginResult.QUEUE_LIMIT
+        running: asyncio.Future[LoginResult] = asyncio.get_running_loop().create_future()
+        self._running[digest] = running
+        result = LoginResult.QUEUE_LIMIT
         try:
-            verdict = await self._compare(digest, compare, address)
+            result = await self._compare(digest, compare, address)
         finally:
             del self._running[digest]
-            result.set_result(verdict)
-        return verdict
+            running.set_result(result)
+        return result
 
     async def _compare(self, digest: bytes, compare: Callable[[], bool], address: str) -> LoginResult:
         # Each hash costs a token, and a right password gives it back: only wrong ones use the bucket up.
@@ -122,7 +122,7 @@ class Logins:
                 right = await asyncio.to_thread(compare)
         except QueueFullError as full:
             bucket.give_back()
-            return full.verdict
+            return full.result
         if right:
             bucket.give_back()
         (self._right if right else self._wrong).add(digest)

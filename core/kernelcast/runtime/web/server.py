@@ -152,6 +152,7 @@ class WebServer:
 
         Raises:
             ConfigurationError: The address cannot be bound.
+            KernelcastError: It does not answer within 10 s.
         """
         self.connections.opening_seconds = self.request_seconds
         listener = Listener.of(self._bind(), self.connections)

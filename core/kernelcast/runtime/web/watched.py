@@ -119,7 +119,7 @@ class WatchedContext(ssl.SSLContext):
 
 
 def _stamp(path: Path) -> Stamp:
-    """Return a value that differs after any change of the file: its content, its rights, or another file instead."""
+    """Return a value that differs after any change of a file: of its content, of its rights, or its replacement."""
     try:
         found = path.stat()
     except (OSError, ValueError):  # ValueError: a path with a NUL

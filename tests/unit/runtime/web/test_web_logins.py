@@ -85,8 +85,8 @@ def test_a_scraper_with_a_wrong_password_costs_one_hash_and_is_never_slowed_down
     logins = Logins(matches=hashes.matches, clock=Clock())
 
     async def scenario() -> None:
-        verdicts = [await logins.check(USERS, header("old"), address="a") for _ in range(100)]
-        assert set(verdicts) == {LoginResult.WRONG}
+        results = [await logins.check(USERS, header("old"), address="a") for _ in range(100)]
+        assert set(results) == {LoginResult.WRONG}
 
     run(scenario)
     assert hashes.computed == [b"old"]
@@ -100,8 +100,8 @@ def test_an_address_that_guesses_is_refused_without_a_hash_until_time_has_passed
         return await logins.check(USERS, header(f"w{number}"), address=address)
 
     async def scenario() -> None:
-        verdicts = [await guess(number, "a") for number in range(50)]
-        assert verdicts == [LoginResult.WRONG] * 10 + [LoginResult.ADDRESS_LIMIT] * 40
+        results = [await guess(number, "a") for number in range(50)]
+        assert results == [LoginResult.WRONG] * 10 + [LoginResult.ADDRESS_LIMIT] * 40
         assert len(hashes.computed) == 10
         assert await guess(50, "b") is LoginResult.WRONG
         clock.seconds += web_logins.WRONG_INTERVAL_SECONDS
@@ -115,8 +115,8 @@ def test_right_passwords_use_up_nothing() -> None:
     logins = Logins(matches=Hashes().matches, clock=Clock())
 
     async def scenario() -> None:
-        verdicts = [await logins.check(users, header("right", user), address="a") for user in users]
-        assert set(verdicts) == {LoginResult.RIGHT}
+        results = [await logins.check(users, header("right", user), address="a") for user in users]
+        assert set(results) == {LoginResult.RIGHT}
 
     run(scenario)
 
@@ -179,10 +179,10 @@ def test_the_line_is_bounded_for_one_address_and_in_all() -> None:
         async with line.turn("first"):
             waiting = [asyncio.create_task(enter(line, f"a{n // 8}")) for n in range(web_logins.MAX_WAITING)]
             await asyncio.sleep(0)
-            for address, verdict in (("a0", LoginResult.ADDRESS_LIMIT), ("new", LoginResult.QUEUE_LIMIT)):
+            for address, result in (("a0", LoginResult.ADDRESS_LIMIT), ("new", LoginResult.QUEUE_LIMIT)):
                 with pytest.raises(QueueFullError) as caught:
                     await enter(line, address)
-                assert caught.value.verdict is verdict
+                assert caught.value.result is result
         await asyncio.gather(*waiting)
         await enter(line, "new")
 
