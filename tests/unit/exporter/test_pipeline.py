@@ -1,6 +1,8 @@
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from kernelcast.columnar import Sample
 from kernelcast.exporter.delivery.publish import SamplePublisher
@@ -12,7 +14,9 @@ from kernelcast.wire.errors import SourceError
 from kernelcast.wire.frames import Counters, KernelName, KernelRow
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.identity import Device, Process
+from kernelcast.wire.topics import KERNELS
 
+SECOND_NS = 1_000_000_000
 DEVICE = Device("node1", "GPU-1")
 
 
@@ -101,3 +105,27 @@ def test_closing_it_closes_every_source() -> None:
     sources = [Script([]), Script([])]
     Pipeline(sources, Aggregator(), SamplePublisher(Journal())).close()
     assert [source.closed for source in sources] == [1, 1]
+
+
+def test_a_program_that_is_no_longer_written_ends_its_gauges_once_and_is_forgotten() -> None:
+    sent: list[ExportMetricsServiceRequest] = []
+
+    class Outbox:
+        def send(self, topic: str, *, key: bytes | None, value: bytes | None) -> None:
+            if (topic, key) == (KERNELS.name, b"train"):
+                sent.append(ExportMetricsServiceRequest.FromString(value or b""))
+
+    final = replace(report(3), method="cupti", final=True)
+    publisher = SamplePublisher(Outbox())
+    pipeline = Pipeline([Script([SourceBatch((final,))])], Aggregator(retire_after_seconds=10), publisher)
+    pipeline.tick(SECOND_NS)
+    while sent:
+        sent.pop()
+    pipeline.tick(20 * SECOND_NS)
+    (last,) = sent
+    metrics = last.resource_metrics[0].scope_metrics[0].metrics
+    assert {point.flags for metric in metrics for point in metric.gauge.data_points} == {1}  # no recorded value
+    assert "kernelcast.probe.coverage" in {metric.name for metric in metrics}
+    pipeline.tick(30 * SECOND_NS)
+    assert len(sent) == 1
+    assert not publisher.groups

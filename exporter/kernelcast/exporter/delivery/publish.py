@@ -1,6 +1,6 @@
 """Publishes samples to Kafka: kernels keyed by program, device metrics keyed by host."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,6 +13,9 @@ from kernelcast.wire.topics import DEVICE, KERNELS
 SERVICE_NAME: Final = "kernelcast-exporter"
 SCOPE: Final = "kernelcast.exporter"
 HOSTNAME_LABEL: Final = "Hostname"
+
+ProgramOnHost = tuple[str, str]
+"""Host name and program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,7 @@ class SamplePublisher:
     def __init__(self, producer: Sender, *, hostname_label: str = HOSTNAME_LABEL, boot_id: str = "") -> None:
         self._producer, self._boot_id = producer, boot_id
         self._hostname_label = hostname_label
-        self._ended: EndedSeries[tuple[str, str]] = EndedSeries()
+        self._ended: EndedSeries[ProgramOnHost] = EndedSeries()
         self.messages = 0
         self.points = 0
         self.size_bytes = 0
@@ -60,6 +63,17 @@ class SamplePublisher:
         """Send the samples of one program on one host, and end the series that it no longer has."""
         samples = self._ended.complete((group.hostname, group.program), group.samples, group.time_ns)
         self._send(KERNELS.name, group.program, group.hostname, samples)
+
+    @property
+    def groups(self) -> tuple[ProgramOnHost, ...]:
+        """Programs with a gauge or info series that has not been ended."""
+        return self._ended.groups
+
+    def end_others(self, written: Container[ProgramOnHost], time_ns: int) -> None:
+        """End the series of the programs that are no longer written, and forget them."""
+        for hostname, program in self.groups:
+            if (hostname, program) not in written:
+                self.kernels(ProgramSamples(hostname, program, (), time_ns))
 
     def devices(self, samples: Iterable[Sample]) -> None:
         """Send device samples; each host has its own key."""
