@@ -23,7 +23,7 @@ from kernelcast.exporter.daemon import Daemon, DaemonParts
 from kernelcast.exporter.delivery.output import KafkaOutput, kafka_output
 from kernelcast.exporter.delivery.publish import SERVICE_NAME, SamplePublisher
 from kernelcast.exporter.exposition import IntervalExposition
-from kernelcast.exporter.hints.inbox import HintInbox, HintReader, InboxByTopic
+from kernelcast.exporter.hints.inbox import REPORTED_ENDS, HintInbox, HintReader, InboxByTopic
 from kernelcast.exporter.hints.orders import OrderInbox, StoppedFile
 from kernelcast.exporter.hints.outcomes import OutcomeRelay
 from kernelcast.exporter.hints.pauses import AlertInbox, PausedPrograms, PolicyInbox
@@ -302,7 +302,8 @@ def _hint_readers(
     dead_letters.expect(HINTS.name, ORDERS.name, POLICY.name)
 
     def connect() -> Consumer:
-        return Consumer(assembly.settings.kafka, group_id=f"{SERVICE_NAME}-{assembly.hostname}")
+        group_id = f"{SERVICE_NAME}-{assembly.hostname}"
+        return Consumer(assembly.settings.kafka, group_id=group_id, overrides=REPORTED_ENDS)
 
     def limits() -> InboxByTopic:
         orders = OrderInbox(assembly.hostname, server, stopped, dead_letters)

@@ -160,11 +160,32 @@ def test_the_reader_delivers_after_reading_the_messages_present_at_its_start() -
     assert broker.closed == 1
 
 
-def test_an_end_that_never_comes_does_not_hold_hints_back_for_ever() -> None:
+def test_a_last_message_that_compaction_removed_does_not_hold_hints_back() -> None:
     node, shutdown = Node(), Shutdown()
-    broker = Broker(shutdown, [[message(hint("a"), at=3)], *([[]] * 10)], highs=(9, 0))
+
+    class Compacted(Broker):
+        def ends(self) -> list[Any]:
+            return [] if self.batches else [TopicPartition(HINTS.name, 0, 9)]
+
+    broker = Compacted(shutdown, [[message(hint("a"), at=3)], []], highs=(9, 0))
     HintReader(lambda: broker, node.inbox, shutdown).run()
     assert node.delivered == ["a"]
+
+
+def test_a_kafka_that_falls_silent_is_not_taken_for_the_end_of_the_orders() -> None:
+    applied: list[str] = []
+
+    class Orders:
+        def receive(self, message: Any) -> None:
+            applied.append(f"read {message.offset()}")
+
+        def caught_up(self) -> None:
+            applied.append("caught up")
+
+    shutdown = Shutdown()
+    broker = Broker(shutdown, [[message(hint("a"), at=3)], *([[]] * 30)], highs=(9, 0))
+    HintReader(lambda: broker, Orders, shutdown).run()
+    assert applied == ["read 3"]
 
 
 def test_an_unreachable_broker_is_tried_again() -> None:

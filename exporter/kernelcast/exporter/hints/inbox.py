@@ -28,10 +28,11 @@ LONGEST_RETRY_SECONDS: Final = 30.0
 """The wait after a failure doubles from the first to the longest; missing topics are looked up at the longest."""
 READ_SECONDS: Final = 0.5
 """Longest wait of one call of `consume`, and so for a stop request."""
-QUIET_SECONDS: Final = 5.0
-"""Without a message for this time the reader is at the end, even if compaction has removed the last offset."""
 MAX_MESSAGES: Final = 500
 """Messages of one call of `consume`."""
+REPORTED_ENDS: Final = {"enable.partition.eof": "true"}
+"""The consumer's property for `ReplayConsumer.ends`: compaction may have removed the last offset, and a Kafka that is
+silent is not at the end."""
 
 _log = get_logger(__name__)
 
@@ -145,7 +146,7 @@ class HintReader:
     One thread calls `run`; the web server's threads call `ready`.
 
     Args:
-        connect: Makes a consumer.
+        connect: Makes a consumer, with `REPORTED_ENDS`.
         inbox: Makes the inbox for the messages, a new one for each connection, because reading starts again at the
             topics' beginning.
         shutdown: `run` returns once a stop is requested.
@@ -211,7 +212,7 @@ class HintReader:
             return
         backlog = UnreadBacklog(reader, partitions)
         reader.assign(partitions)
-        inbox, is_open, quiet_seconds = self._inbox(), False, 0.0
+        inbox, is_open = self._inbox(), False
         lookup_at = self._monotonic() + LONGEST_RETRY_SECONDS
         while not self._shutdown.requested:
             if missing and self._monotonic() >= lookup_at:
@@ -222,8 +223,9 @@ class HintReader:
             for message in messages:
                 inbox.receive(message)
                 backlog.mark_read(message)
-            quiet_seconds = 0.0 if messages else quiet_seconds + READ_SECONDS
-            if not is_open and (backlog.is_empty or quiet_seconds >= QUIET_SECONDS):
+            for end in reader.ends():
+                backlog.mark_end(end)
+            if not is_open and backlog.is_empty:
                 is_open = True
                 self._wait_seconds = FIRST_RETRY_SECONDS
                 inbox.caught_up()
@@ -249,6 +251,10 @@ class UnreadBacklog:
         partition, offset = (message.topic() or "", message.partition() or 0), message.offset() or 0
         if offset >= self._last.get(partition, offset + 1):
             del self._last[partition]
+
+    def mark_end(self, partition: Any) -> None:
+        """Record that a partition was read to its end."""
+        self._last.pop((partition.topic, partition.partition), None)
 
     @property
     def is_empty(self) -> bool:
