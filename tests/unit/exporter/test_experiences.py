@@ -13,9 +13,11 @@ from kernelcast.exporter.programs.registry import MAX_EXPERIENCES, ProbeRegistry
 from kernelcast.exporter.programs.session import ProbeSession
 from kernelcast.exporter.programs.socket import Peer
 from kernelcast.probe.probe import Probe, ProbeSettings
+from kernelcast.wire.cloudevents import decode_event, encode_event
 from kernelcast.wire.events import Outcome, OutcomeState, to_event
 from kernelcast.wire.frames import DeviceClaim, Hello, HintFrame, OutcomeFrame, TunableClaim, Tunables, decode
 from kernelcast.wire.identity import Device
+from kernelcast.wire.tuning.approvals import Approval, approval_event, approval_from, search_id
 from kernelcast.wire.tuning.experience import Experience, KeptElsewhere, experience_event, experience_from
 
 GPU = Device("node2", "GPU-0", "0", model_name="A100")
@@ -116,3 +118,27 @@ def test_an_outcome_says_when_its_value_may_change(tunable: str, said: str, gran
     relayed = session.take(OutcomeFrame(to_event(outcome, source="/test", time_ns=1)))
     assert relayed is not None
     assert relayed.outcome.granularity == granularity
+
+
+def test_findings_too_long_for_a_frame_are_counted_and_stop_neither_the_reading_of_kafka_nor_the_program() -> None:
+    prometheus = CollectorRegistry()
+    node = registry(prometheus)
+    early = join(node)
+    # Another writer's event can be within the limit where ours, whose subject repeats the space, is not.
+    event = experience_event(Experience("hpc", "s" * 40_000, "A100", "v1"), source="/x", time_ns=1)
+    found = experience_from(decode_event(encode_event({**event, "subject": "s"})))
+    assert node.teach(found, 1) == []
+    late = join(node, connection=6)
+    assert received(early) == received(late) == []
+    dropped = prometheus.get_sample_value("kernelcast_exporter_probe_hints_total", {"outcome": "dropped"})
+    assert dropped == 2
+
+
+def test_an_approval_too_long_for_a_frame_stops_neither_the_reading_of_kafka_nor_the_program() -> None:
+    node = registry()
+    early = join(node)
+    answer = Approval(search_id("hpc", "s" * 22_000), "hpc", "s" * 22_000, "", expires_at_ns=9)
+    approval = approval_from(decode_event(encode_event({**approval_event(answer, source="/x"), "subject": "s"})))
+    assert node.approve([approval], 1) == []
+    late = join(node, connection=6)
+    assert early.next_packet is late.next_packet is None

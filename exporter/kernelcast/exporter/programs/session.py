@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from kernelcast.exporter.hints.received import ReceivedOutcome
 from kernelcast.exporter.programs.limits import (
@@ -180,11 +181,7 @@ class ProbeSession:
         """Queue a hint for the program; False if too many packets wait already, or it is too long for a frame."""
         if len(self._packets) >= self._limits.hints:
             return False
-        event = to_event(hint, source="/kernelcast/exporter", time_ns=now_ns)
-        try:
-            # It may be longer than the message from Kafka, because it has all fields.
-            self._packets.extend(encode(HintFrame(event)))
-        except FrameError:
+        if not self._queue_event(to_event(hint, source="/kernelcast/exporter", time_ns=now_ns)):
             return False
         self._delivered[hint.key] = hint.hint_id
         return True
@@ -202,36 +199,37 @@ class ProbeSession:
         return not self.ended and mine == (experience.program, experience.device_model, experience.code_version)
 
     def teach(self, experience: Experience, now_ns: int) -> bool:
-        """Queue findings of searches; False if too many packets wait already."""
+        """Queue findings of searches; False if too many packets wait already, or they are too long for a frame."""
         if len(self._packets) >= self._limits.hints:
             return False
         kept = tuple(one for one in experience.kept if one.is_for(self.devices[0].hostname))
-        event = experience_event(replace(experience, kept=kept), source="/kernelcast/exporter", time_ns=now_ns)
-        self._packets.extend(encode(HintFrame(event)))
-        return True
+        return self._queue_event(
+            experience_event(replace(experience, kept=kept), source="/kernelcast/exporter", time_ns=now_ns)
+        )
 
     def tell(self, approval: Approval) -> bool:
-        """Queue the answer about a search of this program; False if it was queued before, or is about another one.
+        """Queue the answer about a search of this program.
 
         An approval is not queued while too many packets wait; a withdrawal is.
+
+        Returns:
+            False if it was queued before, is about another program, or is too long for a frame.
         """
         mine = not self.ended and approval.is_search and approval.program == self.process.program
         full = approval.state is ApprovalState.APPROVED and len(self._packets) >= self._limits.hints
         if not mine or full or self._queued_approvals.get(approval.hint_id) == approval:
             return False
+        if not self._queue_event(approval_event(approval, source="/kernelcast/exporter")):
+            return False
         self._queued_approvals[approval.hint_id] = approval
-        event = approval_event(approval, source="/kernelcast/exporter")
-        self._packets.extend(encode(HintFrame(event)))
         return True
 
     def withdraw(self, key: str, now_ns: int) -> bool:
         """Queue the withdrawal of a hint that this program has, or that waits for it; False if it has not."""
         if self.ended or key not in self._delivered:
             return False
-        event = withdrawal(key, source="/kernelcast/exporter", time_ns=now_ns)
-        self._packets.extend(encode(HintFrame(event)))
         del self._delivered[key]
-        return True
+        return self._queue_event(withdrawal(key, source="/kernelcast/exporter", time_ns=now_ns))
 
     def withdraw_hint(self, hint_id: str, now_ns: int) -> bool:
         """Queue the withdrawal of a hint with this id; False if the program has not got it."""
@@ -259,6 +257,14 @@ class ProbeSession:
         self._delivered.clear()
         self._queued_approvals.clear()
         self.confirm(())
+
+    def _queue_event(self, event: dict[str, Any]) -> bool:
+        """Queue an event; False if it is too long for a frame: it may be longer than the one from Kafka."""
+        try:
+            self._packets.extend(encode(HintFrame(event)))
+        except FrameError:
+            return False
+        return True
 
     def _add_names(self, frame: Names) -> None:
         check_names(frame)
