@@ -324,6 +324,46 @@ def test_a_disk_that_takes_nothing_says_so(spool: Spool, monkeypatch: pytest.Mon
     assert spool.read() == [b"3"]
 
 
+def read_only(patch: pytest.MonkeyPatch) -> None:
+    """Let every change of a file fail, as after the kernel has remounted a damaged file system."""
+
+    def refuse(*_: object, **__: object) -> int:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    for name in ("pwrite", "truncate", "fdatasync"):
+        patch.setattr(os, name, refuse)
+    patch.setattr(Path, "unlink", refuse)
+
+
+def test_a_disk_that_became_read_only_costs_new_messages_only(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+    spool.append(b"1", b"2")
+    with monkeypatch.context() as patch:
+        read_only(patch)
+        assert spool.append(b"3") == [None]
+        assert spool.read() == [b"1", b"2"]
+    assert not spool.lost
+
+
+def test_messages_are_confirmed_and_dropped_also_where_their_file_cannot_be_deleted(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers = spool.append(b"1", b"2")
+    spool.append(b"3", topic=OTHER)
+    assert spool.read() == [b"1", b"2"]
+    with monkeypatch.context() as patch:
+        read_only(patch)
+        for number in numbers:
+            assert number is not None
+            assert spool.disk.lane(TOPIC).settle(number)
+        spool.disk.expire(2 * 10**18)
+    assert (spool.disk.messages, spool.lost) == (0, {"age": 1})
+    spool.append(b"4")
+    spool.disk.sync([])
+    spool.crash()
+    assert spool.read() == [b"4"]
+    assert len(spool.files()) == 1, "the old file was left for ever"
+
+
 def test_two_exporters_cannot_share_a_spool(spool: Spool) -> None:
     with pytest.raises(ConfigurationError, match="used by another exporter"):
         DiskSpool(spool.directory, max_bytes=2**20, max_age_seconds=60).open([TOPIC])

@@ -1,5 +1,6 @@
 """The lanes of all topics in one directory, with one size limit: messages beyond it, or too old, are dropped."""
 
+import errno
 import fcntl
 import os
 from collections.abc import Callable, Iterable
@@ -17,6 +18,8 @@ REASONS: Final = ("bound", "age", "disk", "torn", "refused")
 refused by Kafka for ever."""
 SEGMENTS: Final = 32
 """Number of segments that the byte limit holds: messages beyond it are dropped a segment at a time."""
+NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
+"""Errors of a disk that takes new messages in the place of old ones."""
 MIN_SEGMENT_BYTES: Final = 32 * 1024
 MAX_SEGMENT_BYTES: Final = 8 * 2**20
 
@@ -108,9 +111,9 @@ class DiskSpool:
         return self._lanes[topic]
 
     def append(self, topic: str, record: SpooledMessage) -> int | None:
-        """Append a message to its topic's lane; returns its number, or None if there is no room for it.
+        """Append a message to its topic's lane; returns its number, or None if it cannot be written.
 
-        If the disk is full, older messages are deleted first.
+        If the disk is full, older messages are deleted first; no other error is a reason to delete them.
         """
         lane = self._lanes[topic]
         while True:
@@ -118,7 +121,7 @@ class DiskSpool:
                 number = lane.append(record)
             except OSError as error:
                 _log.warning("spool cannot be written", directory=str(self._directory), reason=str(error))
-                if not self._drop_oldest("disk"):
+                if error.errno not in NO_ROOM or not self._drop_oldest("disk"):
                     return None
             else:
                 break

@@ -261,4 +261,7 @@ class Lane:
         self._settled = {number for number in self._settled if number >= segment.end}
         if self._place is not None and self._place[0] is segment:
             self._place = None
-        segment.remove()
+        try:
+            segment.remove()
+        except OSError as error:  # the next start deletes it: its records are below the head
+            _log.warning("file of a spool cannot be deleted", path=str(segment.path), reason=str(error))
