@@ -107,8 +107,10 @@ class EnergyMeter:
                 return None
             known = self.gpus[key] = GpuEnergy(index, reading.time_ns)
         last = known.last
-        if last is not None and reading.time_ns <= last.time_ns:
+        if last is not None and reading.time_ns == last.time_ns:
             return known
+        if last is not None and reading.time_ns < last.time_ns:
+            last = None  # the clock was set back: how long the interval was is unknown, so it is not counted
         known.last = reading
         used_uj = _used_uj(last, reading) if last is not None else None
         for series in users:

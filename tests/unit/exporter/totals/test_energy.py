@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -169,6 +170,16 @@ def test_a_reading_that_is_shown_twice_is_charged_once_and_later_kernels_wait_fo
     world.run("train", "gemm", 250_000_000)
     world.look(11, mj=100_000)
     assert world.states() == {"active": 50.0, "idle": 50.0}
+
+
+@pytest.mark.parametrize("values", [[{"mj": 1_000}, {"mj": 2_000}, {"mj": 3_000}], [{"watt": 1.0}] * 3])
+def test_after_the_clock_was_set_back_energy_counts_on(values: list[dict[str, Any]]) -> None:
+    world = World()
+    world.look(7200, **values[0])
+    world.look(3600, **values[1])
+    world.run("train", "gemm", SECOND_NS)
+    world.look(3601, **values[2])
+    assert world.states() == {"active": 1.0, "idle": 0.0}
 
 
 def test_programs_of_another_gpu_or_source_are_not_charged() -> None:
