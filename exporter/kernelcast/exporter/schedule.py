@@ -64,8 +64,8 @@ class Deadlines:
         return Lateness(late, missed)
 
     def change(self, interval_seconds: float) -> None:
-        """Change the interval, counted from the last deadline."""
-        self._deadline += interval_seconds - self._interval_seconds
+        """Change the interval, counted from the last deadline; the next one is now if that has passed."""
+        self._deadline = max(self._clock(), self._deadline + interval_seconds - self._interval_seconds)
         self._interval_seconds = interval_seconds
         self._in_phase = self._phase is None
 

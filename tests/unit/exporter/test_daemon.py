@@ -216,6 +216,17 @@ def test_the_end_is_the_time_to_keep_what_grows_all_the_time(tmp_path: Any) -> N
     assert again.energy.gpus == {key: GpuEnergy("0", 1, 2, 3)}
 
 
+def test_a_shorter_interval_skips_and_misses_no_deadline_of_the_time_before_it() -> None:
+    clock = Clock()
+    schedule = Deadlines(600, clock=clock)
+    schedule.begin()
+    clock.seconds += 500
+    schedule.change(10)
+    assert schedule.wait_seconds() == 0
+    assert schedule.begin() == Lateness(0, 0)
+    assert schedule.wait_seconds() == 10
+
+
 def test_a_source_that_fails_costs_an_interval_and_is_logged() -> None:
     made = Assembled()
     made.node.fails = True
