@@ -112,6 +112,25 @@ def test_the_reason_names_the_alert_and_its_place(tmp_path: Path) -> None:
     assert node.paused() == {"train": "alert TooHot fires on node1 GPU-0"}
 
 
+@pytest.mark.parametrize("program", ["*", "x\n*", "x\ty", "p" * 129])
+def test_an_alert_on_a_program_of_another_system_pauses_nothing(tmp_path: Path, program: str) -> None:
+    node = Node(tmp_path)
+    node.alert(program=program)
+    assert node.paused() == {}
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("alerts", [[("train", "Too  hot")], [(f"{n:0128d}", "Too hot") for n in range(2_000)]])
+def test_a_file_that_would_not_change_is_not_written_again(tmp_path: Path, alerts: list[tuple[str, str]]) -> None:
+    node = Node(tmp_path)
+    for number, (program, name) in enumerate(alerts):
+        node.alert(fingerprint=str(number), program=program, alertname=name)
+    assert "train" in node.paused()
+    before = (tmp_path / PAUSED_FILE).stat().st_ino
+    node.paused()
+    assert (tmp_path / PAUSED_FILE).stat().st_ino == before
+
+
 def test_an_alert_of_which_nothing_is_heard_for_a_day_is_over(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.alert(Hostname="node1")

@@ -58,6 +58,17 @@ class StoppedFile:
             return reasons_in(file.read(MAX_FILE_BYTES))
         return {}
 
+    def update(self, reasons: Mapping[str, str]) -> bool:
+        """Replace or remove the file unless it says the same already; returns whether it did.
+
+        Raises:
+            OSError: The folder cannot be written.
+        """
+        if reasons_in(file_text(reasons)) == self.read():
+            return False
+        self.write(reasons)
+        return True
+
     def write(self, reasons: Mapping[str, str]) -> None:
         """Replace the file, or remove it if no program is stopped.
 
@@ -149,8 +160,7 @@ class OrderInbox:
     def _apply(self) -> None:
         reasons = {order.program: order.sentence for order in self._orders.values()}
         try:
-            if reasons != self._file.read():
-                self._file.write(reasons)
+            if self._file.update(reasons):
                 _log.info("stopped programs changed", programs=len(reasons), file=str(self._file.path))
         except OSError as error:
             _log.warning(

@@ -19,7 +19,7 @@ from kernelcast.runtime.logging import get_logger
 from kernelcast.wire.cloudevents import NANOSECONDS, decode_event
 from kernelcast.wire.errors import EventError
 from kernelcast.wire.events import Alert, alert_from
-from kernelcast.wire.identity import Device, Process
+from kernelcast.wire.identity import PROGRAM_PATTERN, Device, Process
 from kernelcast.wire.tuning.experience import EXPERIENCE_TYPE, Experience, experience_from
 from kernelcast.wire.tuning.orders import ANY
 from kernelcast.wire.tuning.policy import POLICY_KEY, Mode, Policy, policy_from
@@ -133,7 +133,7 @@ class PausedPrograms:
         everywhere = everywhere or next((one.reason for one in firing if self._on_node(one.alert)), "")
         if everywhere:
             return {ANY: everywhere}
-        jobs = {one.alert.labels["program"]: one.reason for one in firing if one.alert.labels.get("program")}
+        jobs = {program: one.reason for one in firing if (program := _program(one.alert))}
         for process in running:
             on_gpu = (one.reason for one in firing if self._on_gpu(one.alert, process.devices))
             if reason := next(on_gpu, ""):
@@ -144,7 +144,7 @@ class PausedPrograms:
         labels = alert.labels
         if labels.get("severity", "") in NO_ALERTS or labels.get("alertname", "").startswith(OWN_ALERTS):
             return False
-        return bool(labels.get("program") or labels.get("UUID")) or self._names_node(labels)
+        return bool(_program(alert) or labels.get("UUID")) or self._names_node(labels)
 
     def _names_node(self, labels: Mapping[str, str]) -> bool:
         return any(labels.get(name) == self._node for name in NODE_LABELS)
@@ -162,8 +162,7 @@ class PausedPrograms:
 
     def _write(self, file: StoppedFile, reasons: Mapping[str, str]) -> None:
         try:
-            if dict(reasons) != file.read():
-                file.write(reasons)
+            if file.update(reasons):
                 _log.info("paused programs changed", programs=len(reasons), file=str(file.path))
             elif reasons and time.time() - file.path.stat().st_mtime > RENEW_SECONDS:
                 os.utime(file.path)
@@ -228,6 +227,12 @@ class PolicyInbox:
     def caught_up(self) -> None:
         """Let the pauses take effect."""
         self._pauses.caught_up()
+
+
+def _program(alert: Alert) -> str:
+    """Return the program that an alert names; empty without one, or if the label is another system's."""
+    name = alert.labels.get("program", "")
+    return name if name != ANY and PROGRAM_PATTERN.fullmatch(name) else ""
 
 
 def _by_mode(policy: Policy, mode: Mode, effect: str) -> dict[str, str]:
