@@ -20,6 +20,7 @@ from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
 from kernelcast.exporter.attribution.pod_resources import Container
+from kernelcast.exporter.timed_http import TimeLimit
 from kernelcast.wire.catalogue import CATALOGUE
 from kernelcast.wire.catalogue.devices.device import OPT_IN_LABELS
 
@@ -157,15 +158,15 @@ class PodLabelReader:
 
         Raises:
             ApiServerError: The API server has no usable address, refuses, or answers without a list of pods.
-            OSError: It does not answer, or the token cannot be read.
+            OSError: It does not answer, or not in time, or the token cannot be read.
             ValueError: Its address or the token is malformed.
         """
-        deadline = self._monotonic() + DEADLINE_SECONDS
+        limit = TimeLimit(DEADLINE_SECONDS, self._monotonic)
         pods: dict[Pod, Mapping[str, str]] = {}
         images: dict[Container, str] = {}
         token = ""
         for _ in range(MAX_PAGES):
-            page = self._page(token, deadline)
+            page = self._page(token, limit)
             try:
                 token = self._add(page, pods, images)
             except (AttributeError, TypeError) as error:
@@ -201,18 +202,18 @@ class PodLabelReader:
     def _page_pods(self) -> int:
         return PAGE_WHOLE_PODS if self._images else PAGE_PODS
 
-    def _page(self, token: str, deadline: float) -> Any:
+    def _page(self, token: str, limit: TimeLimit) -> Any:
         url = urlsplit(self._server.address())
         query = {"fieldSelector": f"spec.nodeName={self._server.node_name}", "limit": str(self._page_pods)}
         query |= {"continue": token} if token else {"resourceVersion": "0"}
         headers = {"Accept": WHOLE_PODS if self._images else METADATA_ONLY, "Authorization": f"Bearer {self._token()}"}
-        connection = self._connection(url.scheme, url.hostname or "", url.port)
+        connection = limit.apply(self._connection(url.scheme, url.hostname or "", url.port))
         try:
             connection.request("GET", f"{url.path.rstrip('/')}/api/v1/pods?{urlencode(query)}", headers=headers)
             with connection.getresponse() as answer:
                 if answer.status != http.client.OK:
                     raise ApiServerError(_refusal(answer))
-                body = self._body(answer, deadline)
+                body = self._body(answer)
         except http.client.HTTPException as error:
             raise _malformed(error) from error
         finally:
@@ -222,19 +223,16 @@ class PodLabelReader:
         except (ValueError, RecursionError) as error:
             raise _malformed(error) from error
 
-    def _body(self, answer: http.client.HTTPResponse, deadline: float) -> bytes:
+    def _body(self, answer: http.client.HTTPResponse) -> bytes:
         parts: list[bytes] = []
         size_bytes = 0
-        # `read1` returns the bytes that have arrived; `read` waits for the whole number.
-        while part := answer.read1(READ_BYTES):
+        while part := answer.read(READ_BYTES):
             parts.append(part)
             size_bytes += len(part)
             if size_bytes > MAX_BYTES:
                 raise ApiServerError(
                     f"the API server's answer has more than {MAX_BYTES} bytes for {self._page_pods} pods"
                 )
-            if self._monotonic() > deadline:
-                raise ApiServerError(f"the API server's answer took more than {DEADLINE_SECONDS:.0f} s")
         return b"".join(parts)
 
     def _connection(self, scheme: str, host: str, port: int | None) -> http.client.HTTPConnection:

@@ -4,12 +4,12 @@ The daemon's assembly calls `open_nvml` and makes `DeviceMetrics` and `KnownGpus
 by several sources.
 """
 
+import contextlib
 import ssl
 import threading
-import time
 import urllib.request
 from collections.abc import Callable
-from http.client import HTTPException, HTTPResponse
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from importlib.util import find_spec
 from ipaddress import ip_address
 from pathlib import Path
@@ -24,6 +24,7 @@ from kernelcast.exporter.nvml.recordings.any_format import check_any
 from kernelcast.exporter.nvml.source import ErrorListener, GpuSampler, NvmlSource
 from kernelcast.exporter.nvml.windows import EventCounts
 from kernelcast.exporter.settings import ExporterSettings
+from kernelcast.exporter.timed_http import TimeLimit
 from kernelcast.exporter.totals.report import SourceBatch
 from kernelcast.runtime.logging import get_logger
 from kernelcast.runtime.settings.listen import parse_listen_address
@@ -307,8 +308,9 @@ def boot_time_ns(stat: Path = Path("/proc/stat")) -> int:
 def _fetch(url: str) -> bytes:
     if not url.startswith(("http://", "https://")):
         raise ValueError(f"{url} is not a web address")
+    limit = TimeLimit(DCGM_TIMEOUT_SECONDS)
     try:
-        return _page(url)
+        return _page(url, limit)
     except HTTPError as refusal:
         with refusal:
             if refusal.code in ASKS_WHO_WE_ARE:
@@ -316,28 +318,40 @@ def _fetch(url: str) -> bytes:
                 return DCGM_MARK
             if TLS_ONLY not in refusal.read(DCGM_READ_BYTES):
                 raise
-        return _page(url.replace("http://", "https://", 1))
+        return _page(url.replace("http://", "https://", 1), limit)
 
 
-def _page(url: str) -> bytes:
-    # Only the presence of the page is used, and such certificates are often self-signed.
-    unverified = ssl.create_default_context()
-    unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
-    # A proxy must not see calls within the node; one that refuses them (403) would be taken for a dcgm-exporter.
-    direct = urllib.request.build_opener(
-        urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=unverified)
-    )
-    with direct.open(url, timeout=DCGM_TIMEOUT_SECONDS) as response:
+class _TimedHandler(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
+    """Opens connections whose answers have a time limit."""
+
+    def __init__(self, limit: TimeLimit) -> None:
+        super().__init__()
+        self._limit = limit
+
+    def http_open(self, request: urllib.request.Request) -> HTTPResponse:
+        return self.do_open(lambda host, **facts: self._limit.apply(HTTPConnection(host, **facts)), request)
+
+    def https_open(self, request: urllib.request.Request) -> HTTPResponse:
+        # Only the presence of the page is used, and such certificates are often self-signed.
+        unverified = ssl.create_default_context()
+        unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
+        return self.do_open(
+            lambda host, **facts: self._limit.apply(HTTPSConnection(host, context=unverified, **facts)), request
+        )
+
+
+def _page(url: str, limit: TimeLimit) -> bytes:
+    # A proxy that the node's environment names would answer for an address of the node, perhaps with a refusal.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _TimedHandler(limit))
+    with opener.open(url, timeout=DCGM_TIMEOUT_SECONDS) as response:
         return _beginning(response)
 
 
 def _beginning(response: HTTPResponse) -> bytes:
     """Return the bytes of a page that arrive within the time limit, at most `DCGM_READ_BYTES`."""
-    deadline = time.monotonic() + DCGM_TIMEOUT_SECONDS
     body = b""
     # `read1` returns the bytes that have arrived; `read` waits for the whole number.
-    while len(body) < DCGM_READ_BYTES and (part := response.read1(DCGM_READ_BYTES - len(body))):
-        body += part
-        if time.monotonic() > deadline:
-            break
+    with contextlib.suppress(TimeoutError):
+        while len(body) < DCGM_READ_BYTES and (part := response.read1(DCGM_READ_BYTES - len(body))):
+            body += part
     return body

@@ -17,6 +17,7 @@ from kernelcast.exporter.counts import DaemonCounts
 from kernelcast.exporter.nvml import devices
 from kernelcast.exporter.nvml.devices import DcgmWatch, DeviceMetrics
 from kernelcast.exporter.settings import ExporterSettings
+from kernelcast.exporter.timed_http import TimeLimit
 from kernelcast.runtime.settings.service import WebSettings
 from kernelcast.wire.catalogue import exporter as rows
 
@@ -71,9 +72,9 @@ def test_tls_is_tried_where_plain_http_is_refused_for_it(monkeypatch: pytest.Mon
     asked: list[str] = []
     page = devices._page
 
-    def answer(url: str) -> bytes:
+    def answer(url: str, limit: TimeLimit) -> bytes:
         asked.append(url.partition(":")[0])
-        return PAGE if url.startswith("https://") else page(url)
+        return PAGE if url.startswith("https://") else page(url, limit)
 
     monkeypatch.setattr(devices, "_page", answer)
     with server(400, b"Client sent an HTTP request to an HTTPS server.\n") as address:
@@ -119,10 +120,11 @@ def test_another_server_is_none() -> None:
         assert not noticed(f"http://{address}")
 
 
-def test_a_server_that_sends_its_page_slowly_holds_the_daemon_for_the_time_limit_only(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("begin", [b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n", b"HTTP/1.1 200 OK\r\nX: ", b""])
+def test_a_server_that_answers_slowly_holds_the_daemon_for_the_time_limit_only(
+    monkeypatch: pytest.MonkeyPatch, begin: bytes
 ) -> None:
-    """Each byte came within the time limit of the socket, so that the daemon's start waited for the whole page."""
+    """Each byte came within the time limit of the socket, so that the daemon's start waited for the whole answer."""
     monkeypatch.setattr(devices, "DCGM_TIMEOUT_SECONDS", 0.3)
     given_up, sent = threading.Event(), threading.Event()
 
@@ -130,7 +132,7 @@ def test_a_server_that_sends_its_page_slowly_holds_the_daemon_for_the_time_limit
         connection, _ = listener.accept()
         with connection, contextlib.suppress(OSError):
             connection.recv(65536)
-            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
+            connection.sendall(begin)
             for _ in range(30):
                 connection.sendall(b"#")
                 if given_up.wait(0.1):
@@ -144,6 +146,13 @@ def test_a_server_that_sends_its_page_slowly_holds_the_daemon_for_the_time_limit
         given_up.set()
         thread.join()
     assert not sent.is_set()
+
+
+def test_a_proxy_that_refuses_local_addresses_is_no_dcgm_exporter(monkeypatch: pytest.MonkeyPatch) -> None:
+    with server(403, b"Forbidden") as proxy, server(200, b"hello") as address:
+        monkeypatch.setenv("http_proxy", f"http://{proxy.partition('/')[0]}")
+        monkeypatch.setenv("no_proxy", "")
+        assert not noticed(f"http://{address}")
 
 
 def test_the_reason_for_missing_device_metrics_is_exposed() -> None:
