@@ -129,3 +129,13 @@ def test_a_program_that_is_no_longer_written_ends_its_gauges_once_and_is_forgott
     pipeline.tick(30 * SECOND_NS)
     assert len(sent) == 1
     assert not publisher.groups
+
+
+def test_a_report_that_cannot_be_used_does_not_count_the_processs_launches_twice() -> None:
+    bad = replace(report(4), rows=(KernelRow(1, 4, None),))  # type: ignore[arg-type]
+    reports = [SourceBatch((one,)) for one in (report(3), bad, report(5))]
+    aggregator = Aggregator()
+    pipeline = Pipeline([Script(reports)], aggregator, SamplePublisher(Journal()))
+    for second in range(1, 4):
+        pipeline.tick(second * SECOND_NS)
+    assert (aggregator.counts.launches, aggregator.counts.refused) == (5, 1)

@@ -148,7 +148,7 @@ class Aggregator:
         if member is None:
             self.counts.refused += 1
             return
-        process = member.live.pop(nonce, None) or member.ended.pop(nonce, None)
+        process = member.live.get(nonce) or member.ended.get(nonce)
         if process is None:
             if not report.final and not self._has_room(member):
                 # Refused for ever: later reports would lack the names in this one.
@@ -164,6 +164,9 @@ class Aggregator:
         self.counts.copies += sum(
             n for name, n in growth.counters.items() if name[0] == "memcpy_operations" and MEMSET not in name
         )
+        # Not before: without its last totals a process of which one report is unusable would count all of them again.
+        member.live.pop(nonce, None)
+        member.ended.pop(nonce, None)
         if report.final:
             self._end(member, nonce, process)
             return
