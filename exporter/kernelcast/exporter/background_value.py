@@ -125,8 +125,10 @@ class Refreshed(Generic[_Value]):
             self._trouble = ""
 
     def _run(self) -> None:
-        while not self._stopping.is_set():
+        while True:
             self._asked.clear()
+            if self._stopping.is_set():  # asked after `clear`, which may have undone the `set` of `close`
+                return
             self.refresh()
             self._tried.set()
             self._stopping.wait(MIN_PAUSE_SECONDS)

@@ -10,8 +10,8 @@ PASSWD: Final = Path("/etc/passwd")
 
 
 def read_users(passwd: Path = PASSWD) -> Mapping[int, str]:
-    """User ids to names. Format: passwd(5)."""
-    rows = (line.split(":") for line in passwd.read_text(errors="replace").splitlines())
+    """User ids to names; of several names the first, as for the system. Format: passwd(5)."""
+    rows = (line.split(":") for line in reversed(passwd.read_text(errors="replace").splitlines()))
     return {int(row[2]): row[0] for row in rows if len(row) >= 3 and row[2].isdecimal()}
 
 

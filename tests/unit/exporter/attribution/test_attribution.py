@@ -1,6 +1,7 @@
 """The owner of a process, by its cgroup and the kubelet's log directories; jobs by the mapping directory."""
 
 import os
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -192,6 +193,30 @@ def test_an_answer_is_used_until_it_is_too_old() -> None:
     now[0] += 0.5
     value.refresh()
     assert (value.value, value.age_seconds, len(errors)) == ("", 60.5, 2)
+
+
+def test_a_stop_between_two_fetches_ends_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    fetched: list[str] = []
+    pace = RefreshPolicy(3600.0, 3600.0)
+    value: Refreshed[str] = Refreshed("kubelet", lambda: fetched.append("pods"), "", pace=pace, on_error=fetched.append)
+    clear = value._asked.clear
+
+    def stopped_before() -> None:
+        value.close()
+        clear()
+
+    monkeypatch.setattr(value._asked, "clear", stopped_before)
+    thread = threading.Thread(target=value._run, daemon=True)
+    thread.start()
+    thread.join(2.0)
+    assert (thread.is_alive(), fetched) == (False, [])
+
+
+def test_the_first_of_two_names_of_a_user_is_shown_as_by_the_system(node: Node) -> None:
+    uid = os.getuid()
+    (node.root / "passwd").write_text(f"ana:x:{uid}:0::/:/bin/sh\nalias:x:{uid}:0::/:/bin/sh\n")
+    node.process(7, "/user.slice")
+    assert node.labels(7) == {"user": "ana"}
 
 
 def test_several_users_have_only_their_common_labels() -> None:
