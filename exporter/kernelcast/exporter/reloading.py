@@ -25,6 +25,7 @@ RELOADED: Final = (
     "kubernetes_virtual_gpus",
     "job_mapping_directory",
     "kubernetes_pod_label_allowlist_regex",
+    "kubernetes_images",
     "kubernetes_api_url",
     "kubernetes_node_name",
 )

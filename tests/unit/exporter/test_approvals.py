@@ -275,3 +275,15 @@ def test_answers_to_expired_hints_are_not_kept_and_the_rest_is_bounded() -> None
         approvals.add(answer(proposal("one more", "64")), NOW_NS)
     approvals.add(answer(proposal("later", "64"), expires_at_ns=SOON_NS + 2), SOON_NS + 1)
     assert len(approvals.all()) == 1
+
+
+def test_a_hint_approved_while_its_program_is_away_is_counted_once_it_is_delivered(tmp_path: Path) -> None:
+    node, hint = Node(tmp_path), proposal("h1", "64")
+    delivered = node.registry._counts.hints_delivered
+    node.registry.deliver(hint, NOW_NS)
+    node.registry.leave(5, NOW_NS)
+    node.order(answer(hint))
+    assert delivered._value.get() == 0
+    node.registry.join(Hello("training", "n1", 1, 99, rank="0"), Peer(4711, 1000), 6)
+    node.registry.take(node.session, Tunables((node.batch.claim("", ""),)), NOW_NS)
+    assert delivered._value.get() == 1

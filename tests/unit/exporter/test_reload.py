@@ -18,6 +18,7 @@ def test_what_changes_at_the_next_start_only_is_named() -> None:
     assert restart_needed(settings(), settings(interval_seconds=2, kernels=7, nvml="off")) == ("kernels", "nvml")
     assert restart_needed(settings(), settings(interval_seconds=3, log={"level": "debug"})) == ()
     assert restart_needed(settings(), settings(nvml_timeout_seconds=1, kubernetes="off", device_metrics="on")) == ()
+    assert restart_needed(settings(), settings(kubernetes_images=True)) == ()
 
 
 def test_properties_that_only_a_consumer_refuses_end_the_start() -> None:

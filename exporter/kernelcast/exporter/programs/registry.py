@@ -235,10 +235,12 @@ class ProbeRegistry:
         answers = [*(replace(one, state=ApprovalState.WITHDRAWN) for one in ended), *self._approvals.values()]
         numbers = set[int]()
         for entry in self._entries.values():
+            if entry.connection is None:
+                continue  # it gets hints and answers when it reconnects
             withdrawn = [entry.session.withdraw_hint(one.hint_id, now_ns) for one in ended]
             handed = [self._hand(hint, entry.session, now_ns) for hint in self._valid_hints(now_ns)]
             searches = [entry.session.tell(one) for one in answers]
-            if entry.connection is not None and any((*withdrawn, *handed, *searches)):
+            if any((*withdrawn, *handed, *searches)):
                 numbers.add(entry.connection)
         return sorted(numbers)
 
