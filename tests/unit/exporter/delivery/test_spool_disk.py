@@ -364,6 +364,28 @@ def test_messages_are_confirmed_and_dropped_also_where_their_file_cannot_be_dele
     assert len(spool.files()) == 1, "the old file was left for ever"
 
 
+def test_a_confirmation_during_the_write_of_the_head_is_written_by_the_next(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`sync` needs no lock, so that messages are confirmed meanwhile."""
+    spool.append(b"1", b"2", b"3")
+    spool.read()
+    lane = spool.disk.lane(TOPIC)
+    lane.settle(0)
+    write = os.pwrite
+
+    def slow(file: int, data: bytes, offset: int) -> int:
+        lane.settle(1)
+        return write(file, data, offset)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", slow)
+        spool.disk.sync([])
+    spool.disk.sync([])
+    spool.crash()
+    assert spool.read() == [b"3"]
+
+
 def test_two_exporters_cannot_share_a_spool(spool: Spool) -> None:
     with pytest.raises(ConfigurationError, match="used by another exporter"):
         DiskSpool(spool.directory, max_bytes=2**20, max_age_seconds=60).open([TOPIC])

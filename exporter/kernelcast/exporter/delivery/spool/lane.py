@@ -199,15 +199,16 @@ class Lane:
         Raises:
             OSError: The disk fails; the next start sends more records twice.
         """
-        if self._head == self._saved:
+        head = self._head  # it may move meanwhile
+        if head == self._saved:
             return
-        number = self._head.to_bytes(8, "little")
+        number = head.to_bytes(8, "little")
         file = os.open(self._directory / HEAD_FILE, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             os.pwrite(file, number + zlib.crc32(number).to_bytes(4, "little"), 0)
         finally:
             os.close(file)
-        self._saved = self._head
+        self._saved = head
 
     def close(self) -> None:
         """Close the files; safe to call twice."""
