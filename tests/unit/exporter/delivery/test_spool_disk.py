@@ -411,6 +411,24 @@ def test_a_file_that_is_no_segment_is_replaced(tmp_path: Path) -> None:
     assert (spool.read(), spool.lost) == ([], {"torn": 1})
 
 
+def test_foreign_files_and_folders_are_left_alone(spool: Spool) -> None:
+    spool.append(b"1")
+    (spool.directory / TOPIC / "copy of 0.segment").write_bytes(b"mine")
+    (spool.directory / "lost+found").mkdir()
+    spool.crash()
+    assert (spool.disk.topics, spool.read(), spool.lost) == ((TOPIC, OTHER), [b"1"], {})
+    assert (spool.directory / TOPIC / "copy of 0.segment").read_bytes() == b"mine"
+
+
+def test_messages_of_a_topic_that_is_no_longer_written_are_still_sent(spool: Spool) -> None:
+    (spool.directory / TOPIC).rename(spool.directory / "kernelcast.former")
+    (spool.directory / "kernelcast.former" / f"{0:020d}.segment").write_bytes(
+        MAGIC + pack(SpooledMessage(1, b"k", b"v"))
+    )
+    spool.crash()
+    assert spool.read("kernelcast.former") == [b"v"]
+
+
 def test_a_damaged_record_of_confirmations_sends_more_twice_never_less(spool: Spool) -> None:
     numbers = spool.append(b"1", b"2")
     assert numbers[0] is not None

@@ -9,6 +9,7 @@ from typing import Final, Self
 
 from kernelcast.exporter.delivery.spool.lane import Lane
 from kernelcast.exporter.delivery.spool.record import SpooledMessage
+from kernelcast.exporter.delivery.spool.segment import SUFFIX
 from kernelcast.runtime.logging import get_logger
 from kernelcast.wire.errors import ConfigurationError
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
@@ -66,7 +67,7 @@ class DiskSpool:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = os.open(self._directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            left = {path.name for path in self._directory.iterdir() if path.is_dir()}
+            left = {path.parent.name for path in self._directory.glob(f"*/*{SUFFIX}")}
             for topic in sorted({*topics, *left}):
                 self._open(topic)
         except BlockingIOError:

@@ -57,7 +57,7 @@ class Lane:
         """
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         damaged: list[int] = []
-        for path in sorted(self._directory.glob(f"*{SUFFIX}")):
+        for path in sorted(path for path in self._directory.glob(f"*{SUFFIX}") if path.stem.isdecimal()):
             segment = Segment.load(path)
             self.cut += segment.cut
             damaged += [] if segment.damaged_at is None else [segment.damaged_at]
