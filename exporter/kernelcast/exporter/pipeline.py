@@ -88,7 +88,9 @@ class Pipeline:
             with self._isolated(group.program):
                 self._publisher.kernels(group)
                 published.append(group)
-        self._publisher.end_others({(group.hostname, group.program) for group in programs}, now_ns)
+        for group in self._publisher.ended({(group.hostname, group.program) for group in programs}, now_ns):
+            with self._isolated(group.program):
+                self._publisher.kernels(group)
         self._publisher.devices(devices)
         return Tick(now_ns, tuple(published), devices, self._publisher.points - before, done)
 

@@ -128,7 +128,7 @@ def test_a_program_that_is_no_longer_written_ends_its_gauges_once_and_is_forgott
     assert "kernelcast.probe.coverage" in {metric.name for metric in metrics}
     pipeline.tick(30 * SECOND_NS)
     assert len(sent) == 1
-    assert not publisher.groups
+    assert publisher.ended((), 0) == []
 
 
 def test_a_report_that_cannot_be_used_does_not_count_the_processs_launches_twice() -> None:
@@ -139,3 +139,13 @@ def test_a_report_that_cannot_be_used_does_not_count_the_processs_launches_twice
     for second in range(1, 4):
         pipeline.tick(second * SECOND_NS)
     assert (aggregator.counts.launches, aggregator.counts.refused) == (5, 1)
+
+
+def test_a_program_whose_samples_cannot_be_written_costs_no_interval_when_it_ends() -> None:
+    bad = replace(report(3), process=Process("half a pair: \ud800", "b", 1), final=True)
+    reports = [SourceBatch((bad,))]
+    aggregator = Aggregator(retire_after_seconds=10)
+    pipeline = Pipeline([Script(reports)], aggregator, SamplePublisher(Journal()))
+    for second in (1, 20, 30):
+        pipeline.tick(second * SECOND_NS)
+    assert (len(aggregator.members), aggregator.counts.refused) == (0, 2)

@@ -64,16 +64,9 @@ class SamplePublisher:
         samples = self._ended.complete((group.hostname, group.program), group.samples, group.time_ns)
         self._send(KERNELS.name, group.program, group.hostname, samples)
 
-    @property
-    def groups(self) -> tuple[ProgramOnHost, ...]:
-        """Programs with a gauge or info series that has not been ended."""
-        return self._ended.groups
-
-    def end_others(self, written: Container[ProgramOnHost], time_ns: int) -> None:
-        """End the series of the programs that are no longer written, and forget them."""
-        for hostname, program in self.groups:
-            if (hostname, program) not in written:
-                self.kernels(ProgramSamples(hostname, program, (), time_ns))
+    def ended(self, written: Container[ProgramOnHost], time_ns: int) -> list[ProgramSamples]:
+        """Return a group without samples for each program that is no longer written; `kernels` ends its series."""
+        return [ProgramSamples(*group, (), time_ns) for group in self._ended.groups if group not in written]
 
     def devices(self, samples: Iterable[Sample]) -> None:
         """Send device samples; each host has its own key."""
