@@ -246,6 +246,7 @@ class Aggregator:
     def _retire(self, now_ns: int) -> None:
         for key, member in list(self.members.items()):
             series = member.series
+            series.active_ns = min(series.active_ns, now_ns)  # the clock may have been set back
             if not series.active_ns or any(process.confirmed for process in member.live.values()):
                 series.active_ns = now_ns
             elif now_ns - series.active_ns >= self._retire_after_ns:

@@ -496,6 +496,14 @@ def test_a_finished_program_is_retired_and_comes_back_with_a_later_start() -> No
     assert {sample.start_ns for sample in samples if sample.start_ns} == {NOW_NS + 60 * SECOND_NS}
 
 
+def test_a_finished_program_is_retired_in_time_also_after_the_clock_was_set_back() -> None:
+    aggregator = Aggregator(retire_after_seconds=60)
+    aggregator.report(report({"gemm": [1, 1]}, final=True))
+    assert shown(aggregator, NOW_NS + 3600 * SECOND_NS)
+    assert shown(aggregator, NOW_NS)
+    assert not shown(aggregator, NOW_NS + 60 * SECOND_NS)
+
+
 def test_a_living_program_is_never_retired_however_quiet() -> None:
     aggregator = Aggregator(retire_after_seconds=60)
     aggregator.report(report({"gemm": [1]}))
