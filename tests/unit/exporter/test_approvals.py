@@ -81,11 +81,11 @@ class Node:
 
     def step(self) -> None:
         """Deliver what waits, and make one step; a larger batch is faster."""
-        while (packet := self.session.next_packet) is not None:
+        while (packet := self.session.outbox.next_packet) is not None:
             frame = decode(packet)
             assert isinstance(frame, HintFrame)
             self.receiver.receive(frame.event)
-            self.session.packet_sent()
+            self.session.outbox.packet_sent()
         self.recorder.observe(KERNEL, 100_000 // self.batch.value)
         self.receiver.at_boundary(epoch=False)
 
@@ -195,11 +195,11 @@ def test_the_approval_of_a_search_reaches_its_program_once_and_again_after_a_rec
 
 def received(node: Node) -> list[Approval]:
     found = []
-    while (packet := node.session.next_packet) is not None:
+    while (packet := node.session.outbox.next_packet) is not None:
         frame = decode(packet)
         if isinstance(frame, HintFrame):
             found.append(approval_from(frame.event))
-        node.session.packet_sent()
+        node.session.outbox.packet_sent()
     return found
 
 

@@ -38,11 +38,11 @@ def join(node: ProbeRegistry, program: str = "hpc", version: str = "v1", connect
 
 def received(session: ProbeSession) -> list[Experience]:
     found = []
-    while (packet := session.next_packet) is not None:
+    while (packet := session.outbox.next_packet) is not None:
         frame = decode(packet)
         assert isinstance(frame, HintFrame)
         found.append(experience_from(frame.event))
-        session.packet_sent()
+        session.outbox.packet_sent()
     return found
 
 
@@ -141,4 +141,4 @@ def test_an_approval_too_long_for_a_frame_stops_neither_the_reading_of_kafka_nor
     approval = approval_from(decode_event(encode_event({**approval_event(answer, source="/x"), "subject": "s"})))
     assert node.approve([approval], 1) == []
     late = join(node, connection=6)
-    assert early.next_packet is late.next_packet is None
+    assert early.outbox.next_packet is late.outbox.next_packet is None

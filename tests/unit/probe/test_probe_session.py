@@ -81,7 +81,7 @@ def rows(device: int, *kernels: int, launches: int = 1, buckets: int = 1) -> Ker
 
 
 def waiting(session: ProbeSession) -> bool:
-    return session.next_packet is not None
+    return session.outbox.next_packet is not None
 
 
 def test_each_device_gets_the_names_its_rows_need_once() -> None:
@@ -336,7 +336,7 @@ def test_a_hint_is_queued_once_for_a_connection_and_again_after_a_new_one() -> N
     assert node.registry.deliver(hint, NOW_NS) == [5]
     assert node.registry.deliver(hint, NOW_NS) == []
     assert waiting(session)
-    session.packet_sent()
+    session.outbox.packet_sent()
     assert not waiting(session)
     node.registry.leave(5, NOW_NS)
     node.join(connection=6)
@@ -360,9 +360,9 @@ def test_a_hint_is_withdrawn_from_the_process_that_has_it() -> None:
     session.take(Tunables((TunableClaim("block", "48", ("48", "64")),)))
     hint = Hint("h1", "training", "block", "64", NOW_NS + NANOSECONDS)
     node.registry.deliver(hint, NOW_NS)
-    session.packet_sent()
+    session.outbox.packet_sent()
     assert node.registry.withdraw(hint.key, NOW_NS) == [5]
-    packet = session.next_packet
+    packet = session.outbox.next_packet
     assert packet is not None
     frame = decode(packet)
     assert isinstance(frame, HintFrame)
@@ -477,20 +477,20 @@ def test_a_stop_withdraws_the_hints_of_its_programs_and_a_resume_delivers_those_
     session = node.join()
     session.take(Tunables((TunableClaim("block", "48", ("48", "64")), TunableClaim("tile", "1", ("1", "2")))))
     node.registry.deliver(Hint("h1", "training", "block", "64", NOW_NS + NANOSECONDS), NOW_NS)
-    session.packet_sent()
+    session.outbox.packet_sent()
     assert node.registry.stop(["another"], NOW_NS) == []
     assert node.registry.stop(["training"], NOW_NS) == [5]
-    packet = session.next_packet
+    packet = session.outbox.next_packet
     assert packet is not None
     frame = decode(packet)
     assert isinstance(frame, HintFrame)
     assert withdrawn_key(frame.event) == "training|block|"
-    session.packet_sent()
+    session.outbox.packet_sent()
     for reasons in (["training"], ["*"]):
         assert node.registry.stop(reasons, NOW_NS) == []
     assert node.registry.deliver(Hint("h2", "training", "tile", "2", NOW_NS + NANOSECONDS), NOW_NS) == []
     assert node.registry.stop([], NOW_NS) == [5]
-    assert session.delivered == ["training|tile|"]
+    assert session.outbox.delivered == ["training|tile|"]
 
 
 def test_a_program_that_connects_while_it_is_stopped_gets_no_hint() -> None:
@@ -499,18 +499,18 @@ def test_a_program_that_connects_while_it_is_stopped_gets_no_hint() -> None:
     session = node.join()
     node.registry.deliver(Hint("h1", "training", "block", "64", NOW_NS + NANOSECONDS), NOW_NS)
     node.registry.take(session, Tunables((TunableClaim("block", "48", ("48", "64")),)), NOW_NS)
-    assert session.next_packet is None
+    assert session.outbox.next_packet is None
     node.registry.stop([], NOW_NS)
-    assert session.delivered == ["training|block|"]
+    assert session.outbox.delivered == ["training|block|"]
 
 
 def confirmations(session: ProbeSession) -> list[tuple[str, ...]]:
     found = []
-    while (packet := session.next_packet) is not None:
+    while (packet := session.outbox.next_packet) is not None:
         frame = decode(packet)
         if isinstance(frame, OutcomesConfirmed):
             found.append(frame.event_ids)
-        session.packet_sent()
+        session.outbox.packet_sent()
     return found
 
 
@@ -538,7 +538,7 @@ def test_an_earlier_program_gets_no_confirmations() -> None:
     session = node.join()
     node.registry.take(session, outcome_frame("e1"), NOW_NS)
     assert not node.registry.confirm(node.registry.outcomes())
-    assert session.next_packet is None
+    assert session.outbox.next_packet is None
 
 
 def test_an_outcome_that_is_refused_for_good_is_confirmed() -> None:

@@ -190,7 +190,7 @@ class ProbeRegistry:
         return [
             entry.connection
             for entry in self._entries.values()
-            if entry.connection is not None and entry.session.withdraw(key, now_ns)
+            if entry.connection is not None and entry.session.outbox.withdraw(key, now_ns)
         ]
 
     def stop(self, programs: Collection[str], now_ns: int) -> list[int]:
@@ -211,9 +211,9 @@ class ProbeRegistry:
             session = entry.session
             was = _names(before, session)
             if self._is_stopped(session) and not was:
-                for key in session.delivered:
+                for key in session.outbox.delivered:
                     self._hints.pop(key, None)
-                    if session.withdraw(key, now_ns) and entry.connection is not None:
+                    if session.outbox.withdraw(key, now_ns) and entry.connection is not None:
                         numbers.add(entry.connection)
             elif was and not self._is_stopped(session) and entry.connection is not None:
                 handed = [self._hand(hint, session, now_ns) for hint in self._valid_hints(now_ns)]
@@ -237,9 +237,9 @@ class ProbeRegistry:
         for entry in self._entries.values():
             if entry.connection is None:
                 continue  # it gets hints and answers when it reconnects
-            withdrawn = [entry.session.withdraw_hint(one.hint_id, now_ns) for one in ended]
+            withdrawn = [entry.session.outbox.withdraw_hint(one.hint_id, now_ns) for one in ended]
             handed = [self._hand(hint, entry.session, now_ns) for hint in self._valid_hints(now_ns)]
-            searches = [entry.session.tell(one) for one in answers]
+            searches = [_answer(entry.session, one) for one in answers]
             if any((*withdrawn, *handed, *searches)):
                 numbers.add(entry.connection)
         return sorted(numbers)
@@ -324,12 +324,13 @@ class ProbeRegistry:
         for experience in self._experiences.values():
             self._teach(session, experience, 0)
         for approval in self._approvals.values():
-            session.tell(approval)
+            _answer(session, approval)
 
     def _teach(self, session: ProbeSession, experience: Experience, now_ns: int) -> bool:
         if not session.concerns(experience):
             return False
-        if session.teach(experience, now_ns):
+        kept = tuple(one for one in experience.kept if one.is_for(session.devices[0].hostname))
+        if session.outbox.findings(replace(experience, kept=kept), now_ns):
             return True
         self._counts.hints_dropped.inc()
         return False
@@ -360,7 +361,7 @@ class ProbeRegistry:
         ready = deliverable(hint, claim, self._approvals)
         if ready is None:
             return False
-        if session.queue(ready, now_ns):
+        if session.outbox.hint(ready, now_ns):
             self.receivers.add(hint.hint_id, session.uid)
             self._counts.hints_delivered.inc()
             return True
@@ -389,6 +390,11 @@ class ProbeRegistry:
 
 def _approves(approval: Approval | None) -> bool:
     return approval is not None and approval.state is ApprovalState.APPROVED
+
+
+def _answer(session: ProbeSession, approval: Approval) -> bool:
+    """Queue an answer about a search of the session's program; False if it is not queued."""
+    return session.searches(approval) and session.outbox.answer(approval)
 
 
 def _names(programs: Collection[str], session: ProbeSession) -> bool:

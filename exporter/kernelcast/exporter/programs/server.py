@@ -338,13 +338,13 @@ class ProbeServer:
                     return joined
                 connection.session = joined
                 self._places.greeted(number)
-                if joined.next_packet is not None:
+                if joined.outbox.next_packet is not None:
                     self._to_send.add(number)
             elif connection.session is None:
                 raise FrameError(f"{type(frame).__name__} frame came before Hello; it is ignored")
             else:
                 self._registry.take(connection.session, frame, self._clock())
-                if connection.session.next_packet is not None:
+                if connection.session.outbox.next_packet is not None:
                     self._to_send.add(number)
         return None
 
@@ -370,10 +370,10 @@ class ProbeServer:
             return
         full = False
         with self._lock:
-            while (packet := connection.session.next_packet) is not None and not full:
+            while (packet := connection.session.outbox.next_packet) is not None and not full:
                 try:
                     connection.socket.send(packet)
-                    connection.session.packet_sent()
+                    connection.session.outbox.packet_sent()
                 except BlockingIOError:
                     full = True
                 except OSError:

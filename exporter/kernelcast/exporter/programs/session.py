@@ -1,9 +1,7 @@
-"""Session of one process: its last totals, the changes since the last poll, and the packets that wait for it."""
+"""Session of one process: its last totals, and the changes since the last poll."""
 
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from kernelcast.exporter.hints.received import ReceivedOutcome
 from kernelcast.exporter.programs.limits import (
@@ -15,33 +13,31 @@ from kernelcast.exporter.programs.limits import (
     check_tunables,
     check_variants,
 )
+from kernelcast.exporter.programs.outbox import Outbox
 from kernelcast.exporter.programs.outcomes import checked_id
 from kernelcast.exporter.programs.pending import PendingTotals
 from kernelcast.exporter.totals.report import ProcessReport
 from kernelcast.wire.errors import EventError, FrameError
-from kernelcast.wire.events import Hint, outcome_from, to_event, withdrawal
+from kernelcast.wire.events import Hint, outcome_from
 from kernelcast.wire.frames import (
     MAX_VARIANTS,
     Bye,
     Counters,
     Frame,
     Hello,
-    HintFrame,
     KernelName,
     KernelRow,
     KernelRows,
     Names,
     OutcomeFrame,
-    OutcomesConfirmed,
     Status,
     TunableClaim,
     Tunables,
     VariantRows,
-    encode,
 )
 from kernelcast.wire.identity import Device, Process
-from kernelcast.wire.tuning.approvals import Approval, ApprovalState, approval_event
-from kernelcast.wire.tuning.experience import Experience, experience_event
+from kernelcast.wire.tuning.approvals import Approval
+from kernelcast.wire.tuning.experience import Experience
 
 
 class ProbeSession:
@@ -58,6 +54,7 @@ class ProbeSession:
 
     Attributes:
         uid: The user of the process from the kernel; -1 if unknown.
+        outbox: Packets that wait for the process.
     """
 
     def __init__(
@@ -89,9 +86,7 @@ class ProbeSession:
         """Devices whose reports have included the tunables and the status."""
         self._buckets = 0
         self._active: set[int] = set()
-        self._packets: deque[bytes] = deque()
-        self._delivered: dict[str, str] = {}
-        self._queued_approvals: dict[str, Approval] = {}
+        self.outbox = Outbox(limits.hints)
         self.confirm(())
 
     def take(self, frame: Frame) -> ReceivedOutcome | None:
@@ -170,101 +165,32 @@ class ProbeSession:
         """
         matches = (
             not self.ended
-            and self._delivered.get(hint.key) != hint.hint_id
+            and not self.outbox.has(hint)
             and hint.program == self.process.program
             and hint.rank in ("*", self.process.rank)
             and (not hint.device_model or self.devices[0].model_name in ("", hint.device_model))
         )
         return next((one for one in self.tunables if matches and one.name == hint.tunable), None)
 
-    def queue(self, hint: Hint, now_ns: int) -> bool:
-        """Queue a hint for the program; False if too many packets wait already, or it is too long for a frame."""
-        if len(self._packets) >= self._limits.hints:
-            return False
-        if not self._queue_event(to_event(hint, source="/kernelcast/exporter", time_ns=now_ns)):
-            return False
-        self._delivered[hint.key] = hint.hint_id
-        return True
-
     def confirm(self, event_ids: Sequence[str]) -> bool:
         """Queue the confirmation of outcomes; False if the program does not want it, or too many packets wait."""
-        if self.ended or self.hello.wants_confirmations is not True or len(self._packets) >= self._limits.hints:
-            return False
-        self._packets.extend(encode(OutcomesConfirmed(tuple(event_ids))))
-        return True
+        wants = not self.ended and self.hello.wants_confirmations is True
+        return wants and self.outbox.confirmation(event_ids)
 
     def concerns(self, experience: Experience) -> bool:
         """Whether findings of searches are about this program, device model and code version."""
         mine = (self.process.program, self.devices[0].model_name, self.hello.code_version)
         return not self.ended and mine == (experience.program, experience.device_model, experience.code_version)
 
-    def teach(self, experience: Experience, now_ns: int) -> bool:
-        """Queue findings of searches; False if too many packets wait already, or they are too long for a frame."""
-        if len(self._packets) >= self._limits.hints:
-            return False
-        kept = tuple(one for one in experience.kept if one.is_for(self.devices[0].hostname))
-        return self._queue_event(
-            experience_event(replace(experience, kept=kept), source="/kernelcast/exporter", time_ns=now_ns)
-        )
-
-    def tell(self, approval: Approval) -> bool:
-        """Queue the answer about a search of this program.
-
-        An approval is not queued while too many packets wait; a withdrawal is.
-
-        Returns:
-            False if it was queued before, is about another program, or is too long for a frame.
-        """
-        mine = not self.ended and approval.is_search and approval.program == self.process.program
-        full = approval.state is ApprovalState.APPROVED and len(self._packets) >= self._limits.hints
-        if not mine or full or self._queued_approvals.get(approval.hint_id) == approval:
-            return False
-        if not self._queue_event(approval_event(approval, source="/kernelcast/exporter")):
-            return False
-        self._queued_approvals[approval.hint_id] = approval
-        return True
-
-    def withdraw(self, key: str, now_ns: int) -> bool:
-        """Queue the withdrawal of a hint that this program has, or that waits for it; False if it has not."""
-        if self.ended or key not in self._delivered:
-            return False
-        del self._delivered[key]
-        return self._queue_event(withdrawal(key, source="/kernelcast/exporter", time_ns=now_ns))
-
-    def withdraw_hint(self, hint_id: str, now_ns: int) -> bool:
-        """Queue the withdrawal of a hint with this id; False if the program has not got it."""
-        key = next((key for key, delivered in self._delivered.items() if delivered == hint_id), None)
-        return key is not None and self.withdraw(key, now_ns)
-
-    @property
-    def delivered(self) -> list[str]:
-        """Return the keys of the hints that the program has got, or that wait for it."""
-        return list(self._delivered)
-
-    @property
-    def next_packet(self) -> bytes | None:
-        """Return the next packet to send; None if there is none."""
-        return self._packets[0] if self._packets else None
-
-    def packet_sent(self) -> None:
-        """Note that the packet was sent."""
-        self._packets.popleft()
+    def searches(self, approval: Approval) -> bool:
+        """Whether an answer is about a search of this program."""
+        return not self.ended and approval.is_search and approval.program == self.process.program
 
     def rejoin(self, hello: Hello) -> None:
         """Restart the session after a reconnect: the program sends all totals again, and hints are sent again."""
         self.hello = hello
-        self._packets.clear()
-        self._delivered.clear()
-        self._queued_approvals.clear()
+        self.outbox.clear()
         self.confirm(())
-
-    def _queue_event(self, event: dict[str, Any]) -> bool:
-        """Queue an event; False if it is too long for a frame: it may be longer than the one from Kafka."""
-        try:
-            self._packets.extend(encode(HintFrame(event)))
-        except FrameError:
-            return False
-        return True
 
     def _add_names(self, frame: Names) -> None:
         check_names(frame)

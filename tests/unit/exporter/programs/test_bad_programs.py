@@ -171,9 +171,9 @@ def test_256_ids_of_any_characters_are_confirmed() -> None:
     node.tick()
     node.tick()
     confirmed: set[str] = set()
-    while (packet := session.next_packet) is not None:
+    while (packet := session.outbox.next_packet) is not None:
         frame = decode(packet)
         if isinstance(frame, OutcomesConfirmed):
             confirmed |= set(frame.event_ids)
-        session.packet_sent()
+        session.outbox.packet_sent()
     assert confirmed == ids
