@@ -20,8 +20,8 @@ class CurrentUsers:
     """Attribution of this node's GPUs by the present settings. Use as a context manager.
 
     Args:
-        settings: Those of the start.
-        registry: Takes attribution's own metrics.
+        settings: The settings at the start.
+        registry: Registry of attribution's own metrics.
 
     Raises:
         MissingExtraError: `exporter.kubernetes` is on, and grpcio is not installed.
@@ -42,7 +42,7 @@ class CurrentUsers:
         self._now.__exit__()
 
     def change(self, settings: ExporterSettings) -> None:
-        """Look where other settings say; waits for first answers as at the start, a second at most.
+        """Use other settings: waits up to a second for first answers, and two for each old source that hangs.
 
         Raises:
             MissingExtraError: `exporter.kubernetes` is on, and grpcio is not installed; nothing has changed.

@@ -15,7 +15,7 @@ from kernelcast.runtime.logging import get_logger
 
 MAX_FILE_BYTES: Final = 64 * 1024
 MAX_JOBS: Final = 64
-"""Of one GPU; each is a copy of every series of it."""
+"""Limit for one GPU; each job is a copy of all its series."""
 MAX_ID_CHARACTERS: Final = 128
 
 _log = get_logger(__name__)
@@ -27,7 +27,7 @@ Jobs = Mapping[str, tuple[str, ...]]
 
 
 class _Seen(NamedTuple):
-    """A file as it was read last."""
+    """A file when it was last read: its modification time in nanoseconds, size and inode, and its job ids."""
 
     mark: tuple[int, int, int]
     jobs: tuple[str, ...]
@@ -37,8 +37,8 @@ class JobDirectory:
     """Reads the directory; files that have not changed are not read again.
 
     Args:
-        path: Where it is.
-        on_bad: Called for each file without valid job ids; its GPU has no job, the others keep theirs.
+        path: Its path.
+        on_bad: Called for each file without valid job ids; its GPU has no job, other GPUs keep theirs.
     """
 
     def __init__(self, path: Path, *, on_bad: Callable[[], None]) -> None:
@@ -46,10 +46,10 @@ class JobDirectory:
         self._on_bad = on_bad
         self._seen: dict[str, _Seen] = {}
         self.reads = 0
-        """How many files were read since the start."""
+        """Number of files read since the start."""
 
     def jobs(self) -> Jobs:
-        """The jobs of every GPU that has any.
+        """Return the jobs of every GPU that has some.
 
         Raises:
             OSError: The directory cannot be read.
@@ -58,11 +58,11 @@ class JobDirectory:
         with os.scandir(self._path) as entries:
             for entry in entries:
                 if _NAME.fullmatch(entry.name):
-                    self._look(entry, seen)
+                    self._read_changed(entry, seen)
         self._seen = seen
         return {name: found.jobs for name, found in seen.items() if found.jobs}
 
-    def _look(self, entry: os.DirEntry[str], seen: dict[str, _Seen]) -> None:
+    def _read_changed(self, entry: os.DirEntry[str], seen: dict[str, _Seen]) -> None:
         try:
             status = entry.stat()
             if not stat.S_ISREG(status.st_mode):
@@ -71,7 +71,7 @@ class JobDirectory:
             before = self._seen.get(entry.name)
             seen[entry.name] = before if before and before.mark == mark else _Seen(mark, self._read(entry.path))
         except FileNotFoundError:
-            return  # an epilog was quicker
+            return  # an epilog has deleted it
         except OSError as error:  # the jobs of other GPUs are still known
             self._on_bad()
             _log.warning("job file cannot be read; its GPU has no job", path=entry.path, reason=error.strerror)

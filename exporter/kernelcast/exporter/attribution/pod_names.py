@@ -29,7 +29,7 @@ _DIRECTORY: Final = re.compile(r"([^_]+)_([^_]+)_([0-9a-f-]{32,36})")
 
 @dataclass(frozen=True, slots=True)
 class PodNames:
-    """Names by what cgroups tell.
+    """Names of containers and pods by the ids in cgroups.
 
     Attributes:
         containers: By container id.
@@ -40,7 +40,7 @@ class PodNames:
     pods: Mapping[str, Container] = field(default_factory=dict)
 
     def of(self, member: CgroupMembership) -> Container | None:
-        """The container, or at least the pod, that a process is part of; None where its name is not known."""
+        """Return the container of a process, or else its pod; None if neither name is known."""
         return self.containers.get(member.container_id) or self.pods.get(member.pod_uid)
 
 

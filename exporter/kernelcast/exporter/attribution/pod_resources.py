@@ -72,9 +72,9 @@ class Allocation:
     """One device that a container was given.
 
     Attributes:
-        container: Who has it.
+        container: The container that has the device.
         resource: The requested resource, such as `nvidia.com/gpu`; empty for a claim.
-        device_id: As the device plugin named it; empty for a claim.
+        device_id: The device plugin's name of the device; empty for a claim.
         claim: The claim's device; None for a device plugin's.
     """
 
@@ -85,11 +85,11 @@ class Allocation:
 
 
 class PodResources:
-    """The kubelet's answers.
+    """Client of the kubelet.
 
     Args:
-        socket: Where the kubelet listens.
-        timeout_seconds: How long one answer may take.
+        socket: The kubelet's socket.
+        timeout_seconds: Time limit of one call.
 
     Raises:
         MissingExtraError: grpcio is not installed.
@@ -99,10 +99,10 @@ class PodResources:
         self._client = UnaryClient(f"unix:{socket}", SERVICE, _MESSAGES, timeout_seconds=timeout_seconds)
 
     def allocations(self) -> tuple[Allocation, ...]:
-        """Every device of every container on this node.
+        """Return every device of every container on this node.
 
         Raises:
-            ServiceError: The kubelet is not there, refuses, or is slow.
+            ServiceError: The kubelet is absent, refuses the call, or exceeds the time limit.
         """
         answer = self._client.call("List", "ListPodResourcesRequest", "ListPodResourcesResponse")
         found: list[Allocation] = []
@@ -113,7 +113,7 @@ class PodResources:
         return tuple(found)
 
     def close(self) -> None:
-        """Give the connection up."""
+        """Close the connection."""
         self._client.close()
 
 

@@ -14,9 +14,9 @@ class Use:
     """A container's use of a GPU.
 
     Attributes:
-        container: Who.
-        replica: Its share of a shared GPU; empty where it has all of it.
-        claim: The claim through which it came by it, if any.
+        container: The container.
+        replica: Number of its share of a shared GPU; empty for a whole GPU.
+        claim: The resource claim that gave it the GPU; None without one.
     """
 
     container: Container
@@ -24,7 +24,7 @@ class Use:
     claim: ResourceClaimDevice | None = None
 
     def labels(self) -> Mapping[str, str]:
-        """Under dcgm-exporter's names (internal/pkg/transformation/const.go)."""
+        """Return the labels, with dcgm-exporter's names (internal/pkg/transformation/const.go)."""
         found = {**container_labels(self.container), "vgpu": self.replica}
         if self.claim is not None:
             found |= {
@@ -41,7 +41,7 @@ class PodUses:
     """The uses of every GPU of the node.
 
     Args:
-        allocations: From the kubelet.
+        allocations: The kubelet's answer.
     """
 
     def __init__(self, allocations: Iterable[Allocation] = ()) -> None:
@@ -53,18 +53,18 @@ class PodUses:
                 self._uses.setdefault(gpu.name, []).append(use)
 
     def of(self, names: Iterable[str]) -> tuple[Use, ...]:
-        """The uses of a GPU, given all its names; each once."""
+        """Return the uses of a GPU that has these names; each once."""
         return tuple(dict.fromkeys(use for name in names for use in self._uses.get(name, ())))
 
 
 def container_labels(container: Container) -> Mapping[str, str]:
-    """Pod, namespace and container; unknown labels are left out."""
+    """Return the labels pod, namespace and container; unknown ones are left out."""
     found = {"pod": container.pod, "namespace": container.namespace, "container": container.name}
     return {name: value for name, value in found.items() if value}
 
 
 def agreed(label_sets: Iterable[Mapping[str, str]]) -> Mapping[str, str]:
-    """The labels on which all agree: what may be said of a GPU that several share."""
+    """Return the labels that all sets have with the same value: those of a GPU that several containers share."""
     sets = list(label_sets)
     if not sets:
         return NO_LABELS

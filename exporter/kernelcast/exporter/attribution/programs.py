@@ -13,8 +13,8 @@ from kernelcast.wire.identity import Device, Labels, labels
 
 
 @dataclass(frozen=True, slots=True)
-class _OnNode:
-    """A program's device, as attribution asks for GPUs."""
+class _ProgramGpu:
+    """A program's device, with the attributes of `AttributedGpu`."""
 
     uuid: str
     index: str
@@ -26,11 +26,11 @@ class _OnNode:
 class ProgramUsers:
     """A source of one info series for each program, rank and GPU.
 
-    The processes of one program on one GPU are one series of kernels, so what stands here is what all of them agree on.
+    The processes of one program on one GPU share one series of kernels, so the info series has their common labels.
 
     Args:
-        processes: Those that report here now.
-        labels_of: Labels of a process on a GPU, by its pid as this daemon sees it.
+        processes: Returns the processes that report now.
+        labels_of: Returns the labels of a process on a GPU, by its pid in this daemon's namespace.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class ProgramUsers:
         self._labels_of = labels_of
 
     def poll(self, now_ns: int) -> SourceBatch:
-        """Every program of which anything is known."""
+        """Return a sample for each program that has a known label."""
         found: dict[Labels, list[Mapping[str, str]]] = {}
         for one in self._processes():
             for device in one.devices:
@@ -57,11 +57,11 @@ class ProgramUsers:
         return SourceBatch(samples=tuple(samples))
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there is nothing to close."""
 
 
-def _on_node(device: Device) -> _OnNode:
-    return _OnNode(device.uuid, device.gpu, device.device, device.gi_id)
+def _on_node(device: Device) -> _ProgramGpu:
+    return _ProgramGpu(device.uuid, device.gpu, device.device, device.gi_id)
 
 
 def _identity(one: ProbeProcess, device: Device) -> Labels:

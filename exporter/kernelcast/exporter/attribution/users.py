@@ -16,7 +16,7 @@ def read_users(passwd: Path = PASSWD) -> Mapping[int, str]:
 
 
 def user_of(pid: int, users: Mapping[int, str], proc: Path = PROC) -> str:
-    """The name of a process's user, or `uid:1234` where the node does not know it; empty where it has ended."""
+    """Return the name of a process's user, `uid:1234` for a user without a name; empty if the process has ended."""
     try:
         uid = (proc / str(pid)).stat().st_uid
     except OSError:
