@@ -131,6 +131,22 @@ def test_a_file_that_would_not_change_is_not_written_again(tmp_path: Path, alert
     assert (tmp_path / PAUSED_FILE).stat().st_ino == before
 
 
+def test_a_repeated_alert_pauses_without_a_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The daemon's thread writes the files while another thread reads Kafka."""
+    node = Node(tmp_path)
+    node.alert(program="train")
+    meanwhile: list[dict[str, str]] = []
+    concerns = node.pauses._concerns
+
+    def judged(alert: Alert) -> bool:
+        meanwhile.append(node.paused())
+        return concerns(alert)
+
+    monkeypatch.setattr(node.pauses, "_concerns", judged)
+    node.alert(program="train")
+    assert [list(paused) for paused in meanwhile] == [["train"]]
+
+
 def test_an_alert_of_which_nothing_is_heard_for_a_day_is_over(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.alert(Hostname="node1")

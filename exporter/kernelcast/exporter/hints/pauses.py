@@ -104,10 +104,11 @@ class PausedPrograms:
 
     def learn_alert(self, alert: Alert, heard_ns: int) -> None:
         """Keep an alert while it fires and could concern a program of this node."""
-        self._alerts.pop(alert.fingerprint, None)
         if alert.status != "firing" or not self._concerns(alert):
+            self._alerts.pop(alert.fingerprint, None)
             return
-        self._alerts[alert.fingerprint] = FiringAlert(alert, heard_ns)
+        self._alerts[alert.fingerprint] = FiringAlert(alert, heard_ns)  # replaced at once: `apply` may run meanwhile
+        self._alerts.move_to_end(alert.fingerprint)
         while len(self._alerts) > MAX_ALERTS:
             self._alerts.popitem(last=False)
             self.dropped += 1
