@@ -287,3 +287,25 @@ def test_a_hint_approved_while_its_program_is_away_is_counted_once_it_is_deliver
     node.registry.join(Hello("training", "n1", 1, 99, rank="0"), Peer(4711, 1000), 6)
     node.registry.take(node.session, Tunables((node.batch.claim("", ""),)), NOW_NS)
     assert delivered._value.get() == 1
+
+
+@pytest.mark.parametrize("by_predictor", [True, False])
+def test_a_hint_that_is_withdrawn_while_its_program_is_away_ends_when_it_reconnects(
+    tmp_path: Path, *, by_predictor: bool
+) -> None:
+    node, hint = Node(tmp_path), proposal("h1", "64")
+    node.registry.deliver(hint, NOW_NS)
+    node.order(answer(hint))
+    for _ in range(3):
+        node.step()
+    node.registry.leave(5, NOW_NS)
+    if by_predictor:
+        node.registry.withdraw(hint.key, NOW_NS)
+    else:
+        node.order(answer(hint, ApprovalState.WITHDRAWN))
+    node.registry.join(Hello("training", "n1", 1, 99, rank="0"), Peer(4711, 1000), 6)
+    node.registry.take(node.session, Tunables((node.batch.claim("", ""),)), NOW_NS)
+    for _ in range(2):
+        node.step()
+    assert node.batch.value == 32
+    assert node.states()[-1] == ("h1", OutcomeState.ROLLED_BACK)

@@ -26,6 +26,7 @@ class Outbox:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._packets: deque[bytes] = deque()
+        self._withdrawals: set[bytes] = set()
         self._delivered: dict[str, str] = {}
         self._answers: dict[str, Approval] = {}
 
@@ -36,7 +37,7 @@ class Outbox:
 
     def packet_sent(self) -> None:
         """Note that the packet was sent."""
-        self._packets.popleft()
+        self._withdrawals.discard(self._packets.popleft())
 
     @property
     def delivered(self) -> list[str]:
@@ -56,9 +57,10 @@ class Outbox:
 
     def withdraw(self, key: str, now_ns: int) -> bool:
         """Queue the withdrawal of a hint that the process has, or that waits for it; False if it has not."""
-        if self._delivered.pop(key, None) is None:
+        if self._delivered.pop(key, None) is None or not self._queue(withdrawal(key, source=SOURCE, time_ns=now_ns)):
             return False
-        return self._queue(withdrawal(key, source=SOURCE, time_ns=now_ns))
+        self._withdrawals.add(self._packets[-1])
+        return True
 
     def withdraw_hint(self, hint_id: str, now_ns: int) -> bool:
         """Queue the withdrawal of a hint with this id; False if the process has not got it."""
@@ -93,8 +95,8 @@ class Outbox:
         return True
 
     def clear(self) -> None:
-        """Forget packets and what was delivered: the process has reconnected, and hints are sent again."""
-        self._packets.clear()
+        """Forget all but withdrawals that were not sent: the process has reconnected, and hints are sent again."""
+        self._packets = deque(packet for packet in self._packets if packet in self._withdrawals)
         self._delivered.clear()
         self._answers.clear()
 

@@ -190,7 +190,7 @@ class ProbeRegistry:
         return [
             entry.connection
             for entry in self._entries.values()
-            if entry.connection is not None and entry.session.outbox.withdraw(key, now_ns)
+            if entry.session.outbox.withdraw(key, now_ns) and entry.connection is not None
         ]
 
     def stop(self, programs: Collection[str], now_ns: int) -> list[int]:
@@ -235,9 +235,9 @@ class ProbeRegistry:
         answers = [*(replace(one, state=ApprovalState.WITHDRAWN) for one in ended), *self._approvals.values()]
         numbers = set[int]()
         for entry in self._entries.values():
-            if entry.connection is None:
-                continue  # it gets hints and answers when it reconnects
             withdrawn = [entry.session.outbox.withdraw_hint(one.hint_id, now_ns) for one in ended]
+            if entry.connection is None:
+                continue  # it gets withdrawals, hints and answers when it reconnects
             handed = [self._hand(hint, entry.session, now_ns) for hint in self._valid_hints(now_ns)]
             searches = [_answer(entry.session, one) for one in answers]
             if any((*withdrawn, *handed, *searches)):
