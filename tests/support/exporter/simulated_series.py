@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 from kernelcast.exporter.exposition import render
 from kernelcast.exporter.pipeline import Pipeline, Tick
 from kernelcast.exporter.simulate import BACKGROUNDS, FAULTS, SimulatedFleet, SimulationSettings, parse
-from kernelcast.exporter.totals.aggregate import Aggregator
+from kernelcast.exporter.totals.aggregate import Aggregator, ProgramSamples
 from kernelcast.grafana import rules
 from kernelcast.wire.catalogue import bridge, exporter
 from kernelcast.wire.catalogue.devices import gpu
@@ -29,6 +29,10 @@ class Unpublished:
 
     def kernels(self, _group: object) -> None:
         """Nothing is sent."""
+
+    def ended(self, _written: object, _time_ns: int) -> list[ProgramSamples]:
+        """Return no program: none is retired here."""
+        return []
 
     def devices(self, _samples: object) -> None:
         """Nothing is sent."""

@@ -133,12 +133,14 @@ def test_a_program_that_is_no_longer_written_ends_its_gauges_once_and_is_forgott
 
 def test_a_report_that_cannot_be_used_does_not_count_the_processs_launches_twice() -> None:
     bad = replace(report(4), rows=(KernelRow(1, 4, None),))  # type: ignore[arg-type]
-    reports = [SourceBatch((one,)) for one in (report(3), bad, report(5))]
-    aggregator = Aggregator()
+    reports = [SourceBatch((one,)) for one in (report(3), bad, report(5), replace(bad, final=True))]
+    aggregator = Aggregator(retire_after_seconds=10)
     pipeline = Pipeline([Script(reports)], aggregator, SamplePublisher(Journal()))
-    for second in range(1, 4):
+    for second in range(1, 5):
         pipeline.tick(second * SECOND_NS)
-    assert (aggregator.counts.launches, aggregator.counts.refused) == (5, 1)
+    assert (aggregator.counts.launches, aggregator.counts.refused) == (5, 2)
+    pipeline.tick(20 * SECOND_NS)
+    assert not aggregator.members, "its last report was unusable, but it has ended"
 
 
 def test_a_program_whose_samples_cannot_be_written_costs_no_interval_when_it_ends() -> None:

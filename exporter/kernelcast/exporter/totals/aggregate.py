@@ -156,6 +156,9 @@ class Aggregator:
                 self.counts.refused += 1
                 return
             process = ProcessTotals()
+        # A process of which one report is unusable keeps its place, or it would count all of its totals again.
+        if report.final:
+            self._end(member, nonce, process)
         member.series.active_ns = 0
         growth = process.advance(report)
         self.counts.fallen += growth.fallen
@@ -164,13 +167,10 @@ class Aggregator:
         self.counts.copies += sum(
             n for name, n in growth.counters.items() if name[0] == "memcpy_operations" and MEMSET not in name
         )
-        # Not before: without its last totals a process of which one report is unusable would count all of them again.
-        member.live.pop(nonce, None)
-        member.ended.pop(nonce, None)
-        if report.final:
-            self._end(member, nonce, process)
-            return
-        member.live[nonce] = process
+        if not report.final:
+            member.ended.pop(nonce, None)
+            member.live[nonce] = process
+            member.live.move_to_end(nonce)
 
     def recall(self, report: ProcessReport) -> None:
         """Restore the totals that a process reported to an earlier run of this exporter; it may have ended since."""
@@ -231,11 +231,13 @@ class Aggregator:
         absent = next((nonce for nonce, process in member.live.items() if not process.confirmed), None)
         if absent is None:
             return False
-        self._end(member, absent, member.live.pop(absent))
+        self._end(member, absent, member.live[absent])
         return True
 
     def _end(self, member: ProgramOnGpu, nonce: str, process: ProcessTotals) -> None:
+        member.live.pop(nonce, None)
         member.ended[nonce] = process
+        member.ended.move_to_end(nonce)
         while len(member.ended) > MAX_ENDED:
             oldest, _ = member.ended.popitem(last=False)
             self._finish(oldest, member.series.key)

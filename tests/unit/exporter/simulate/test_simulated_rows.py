@@ -10,7 +10,7 @@ from kernelcast.exporter.pipeline import Pipeline, Tick
 from kernelcast.exporter.simulate import FAULTS, SimulatedFleet, SimulationSettings, parse
 from kernelcast.exporter.simulate.nodes.readings import ABSENT
 from kernelcast.exporter.simulate.program import make_program
-from kernelcast.exporter.totals.aggregate import Aggregator
+from kernelcast.exporter.totals.aggregate import Aggregator, ProgramSamples
 from kernelcast.probe.cupti.occupancy import theoretical
 from kernelcast.wire.catalogue import CATALOGUE, Metric, kernel
 from kernelcast.wire.catalogue.devices import accelerator, device, gpu, infiniband, nvlink, profiling, tpu
@@ -35,6 +35,10 @@ class _Outbox:
 
     def kernels(self, _group: object) -> None:
         """Nothing is sent."""
+
+    def ended(self, _written: object, _time_ns: int) -> list[ProgramSamples]:
+        """Return no program: none is retired here."""
+        return []
 
     def devices(self, _samples: object) -> None:
         """Nothing is sent."""

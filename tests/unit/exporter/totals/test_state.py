@@ -83,6 +83,10 @@ class Broker:
                 assert value >= self.shown[name], f"{name} fell from {self.shown[name]} to {value}"
                 self.shown[name] = value
 
+    def ended(self, _written: object, _time_ns: int) -> list[ProgramSamples]:
+        """Return no program: none is retired here."""
+        return []
+
     def devices(self, samples: object) -> None:
         """This test has none."""
 
