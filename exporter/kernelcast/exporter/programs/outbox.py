@@ -16,7 +16,7 @@ from kernelcast.wire.tuning.experience import Experience, experience_event
 SOURCE: Final = "/kernelcast/exporter"
 
 
-class Outbox:
+class ProcessOutbox:
     """A bounded queue of packets. Not thread-safe; the server calls it under its lock.
 
     Args:

@@ -13,7 +13,7 @@ from kernelcast.exporter.programs.limits import (
     check_tunables,
     check_variants,
 )
-from kernelcast.exporter.programs.outbox import Outbox
+from kernelcast.exporter.programs.outbox import ProcessOutbox
 from kernelcast.exporter.programs.outcomes import checked_id
 from kernelcast.exporter.programs.pending import PendingTotals
 from kernelcast.exporter.totals.report import ProcessReport
@@ -86,7 +86,7 @@ class ProbeSession:
         """Devices whose reports have included the tunables and the status."""
         self._buckets = 0
         self._active: set[int] = set()
-        self.outbox = Outbox(limits.hints)
+        self.outbox = ProcessOutbox(limits.hints)
         self.confirm(())
 
     def take(self, frame: Frame) -> ReceivedOutcome | None:
