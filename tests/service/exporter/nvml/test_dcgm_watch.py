@@ -105,7 +105,7 @@ def test_a_proxy_that_refuses_the_address_is_no_dcgm_exporter(monkeypatch: pytes
 def test_the_exporter_on_dcgm_exporters_port_does_not_take_itself_for_one(
     monkeypatch: pytest.MonkeyPatch, listens_on: str, url_host: str, *, is_own: bool
 ) -> None:
-    monkeypatch.setattr(devices, "_page", lambda _url: PAGE)
+    monkeypatch.setattr(devices, "_page", lambda _url, _limit: PAGE)
     asked = ExporterSettings(
         web=WebSettings(listen_address=f"{listens_on}:9400"), dcgm_exporter_url=f"http://{url_host}:9400/metrics"
     )
