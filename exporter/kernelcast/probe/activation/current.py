@@ -25,6 +25,7 @@ from kernelcast.wire.identity import LIVE
 
 if TYPE_CHECKING:
     from kernelcast.probe.activation.standalone import Standalone
+    from kernelcast.probe.process.imports import ImportWatch
 
 
 SET: Final = "KERNELCAST_SET"
@@ -41,6 +42,7 @@ class _Current:
         # Held while a probe starts; a second thread that starts one waits for the first, which takes milliseconds.
         self.starting = threading.RLock()
         self.standalone: Standalone | None = None
+        self.nvtx: ImportWatch | None = None
         # Declared while no probe ran, and still in use: spaces, each with its share, and tunables.
         self.early_spaces: WeakKeyDictionary[ProgramSpace, float] = WeakKeyDictionary()
         self.early_tunables: WeakValueDictionary[str, AnyTunable] = WeakValueDictionary()
@@ -71,6 +73,9 @@ class _Current:
         standalone, self.standalone = self.standalone, None
         if standalone:
             standalone.let_go()
+        nvtx, self.nvtx = self.nvtx, None
+        if nvtx:
+            nvtx.stop()
 
 
 _current = _Current()
@@ -127,7 +132,7 @@ def start(  # noqa: PLR0913  the door of the library; everything has a default
         if switched_on(nvtx, "KERNELCAST_PROBE_NVTX"):
             from kernelcast.probe.recording.nvtx import watch_nvtx  # noqa: PLC0415  few ask for it
 
-            watch_nvtx()
+            _current.nvtx = watch_nvtx()
         probe = Probe(settings, each_interval=beside.poll if beside else None)
         probe.start()
         _current.probe, _current.standalone = probe, beside

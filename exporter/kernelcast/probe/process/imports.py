@@ -8,6 +8,7 @@ Source: Python Language Reference, section 5.5 (the path based finder and meta p
 from __future__ import annotations
 
 import sys
+from _thread import get_ident
 
 from kernelcast.probe import TYPE_CHECKING
 
@@ -29,6 +30,8 @@ class ImportWatch:
 
     def __init__(self, listeners: Mapping[str, Listener]) -> None:
         self._listeners = dict(listeners)
+        # Names that a thread looks for at present, with the thread: a second watch of a name asks this one again.
+        self._searched: set[tuple[str, int]] = set()
 
     def start(self) -> None:
         """Start watching; modules that are imported already are reported now."""
@@ -41,24 +44,36 @@ class ImportWatch:
         """Watch no longer."""
         self._listeners.clear()
         if self in sys.meta_path:
-            sys.meta_path.remove(self)
+            # A new list: another thread that goes through this one at the moment would skip a finder after `remove`.
+            sys.meta_path = [finder for finder in sys.meta_path if finder is not self]
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """The other finders' spec with a loader that reports the import; None for modules that are not watched."""
-        if fullname not in self._listeners:
+        search = (fullname, get_ident())
+        if fullname not in self._listeners or search in self._searched:
             return None
+        self._searched.add(search)
+        try:
+            spec = self._found_by_others(fullname, path, target)
+        finally:
+            self._searched.discard(search)
+        if spec is not None and hasattr(spec.loader, "exec_module"):
+            reporting: Any = _Reporting(spec.loader, self)
+            try:
+                spec.loader = reporting
+            except Exception:  # noqa: BLE001  a spec of the program's own kind: it is imported unwatched
+                return spec
+        return spec
+
+    def _found_by_others(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None
+    ) -> ModuleSpec | None:
         for finder in sys.meta_path:
             find = None if finder is self else getattr(finder, "find_spec", None)
             spec: ModuleSpec | None = find(fullname, path, target) if find else None
             if spec is not None:
-                if spec.loader is not None:
-                    reporting: Any = _Reporting(spec.loader, self)
-                    try:
-                        spec.loader = reporting
-                    except Exception:  # noqa: BLE001  a spec of the program's own kind: it is imported unwatched
-                        return spec
                 return spec
         return None
 

@@ -1,3 +1,4 @@
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,6 +44,14 @@ def test_the_functions_speak_for_the_probe_that_runs(running: probe.Probe) -> No
 
 def test_starting_twice_gives_the_probe_that_runs(running: probe.Probe) -> None:
     assert probe.start("another") is running
+
+
+def test_nvtx_leaves_no_watch_of_imports_behind_a_stopped_probe(tmp_path: Path) -> None:
+    before = list(sys.meta_path)
+    for _ in range(2):
+        probe.start("training", socket_path=str(tmp_path / "none.sock"), source="simulated", nvtx=True)
+        probe.stop()
+    assert sys.meta_path == before
 
 
 def test_two_threads_that_start_at_once_get_the_same_probe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import importlib.util
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -85,6 +86,41 @@ def test_an_import_succeeds_although_the_watch_cannot_end(tmp_path: Path, monkey
     assert watched_to_the_end.value == 5
     sys.meta_path.remove(watch)
     del sys.modules["watched_to_the_end"]
+
+
+def test_an_import_succeeds_although_two_watches_wait_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "watched_twice.py").write_text("value = 5\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    seen: list[str] = []
+    for name in ("first", "second"):
+        ImportWatch({"watched_twice": lambda _module, name=name: seen.append(name)}).start()  # type: ignore[misc]
+    import watched_twice  # type: ignore[import-not-found]
+
+    assert watched_twice.value == 5
+    assert sorted(seen) == ["first", "second"]
+    assert type(watched_twice.__loader__).__name__ == "SourceFileLoader"
+    del sys.modules["watched_twice"]
+
+
+def test_a_module_is_found_although_a_watch_ends_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread stops the watch while this one asks the finders in turn."""
+    (tmp_path / "found_meanwhile.py").write_text("value = 5\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    watch = ImportWatch({"there_is_no_such_module": lambda _module: None})
+
+    class Moment:
+        @staticmethod
+        def find_spec(_fullname: str, _path: object, _target: object = None) -> None:
+            watch.stop()
+
+    finders = [finder for finder in sys.meta_path if finder is not PathFinder]
+    monkeypatch.setattr(sys, "meta_path", [*finders, Moment, PathFinder])
+    watch.start()
+    import found_meanwhile  # type: ignore[import-not-found]
+
+    assert found_meanwhile.value == 5
+    assert watch not in sys.meta_path
+    del sys.modules["found_meanwhile"]
 
 
 def test_a_module_whose_spec_takes_no_other_loader_is_imported_unwatched(monkeypatch: pytest.MonkeyPatch) -> None:
