@@ -90,7 +90,9 @@ def environment(options: Options, environ: Mapping[str, str]) -> dict[str, str]:
         options: Values by option, as `--rank`; of a switch that is on, `1`.
         environ: This process's variables.
     """
-    paths = [path for path in environ.get("PYTHONPATH", "").split(os.pathsep) if path and path != PRELOAD]
+    given = environ.get("PYTHONPATH", "")
+    # An empty path within a list is the current directory, which the program may import from.
+    paths = [path for path in given.split(os.pathsep) if path != PRELOAD] if given else []
     return {
         **{VARIABLES[name]: value for name, value in options.items()},
         SWITCH: "1",

@@ -57,6 +57,15 @@ def test_unset_options_are_left_to_the_environment(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(
+    ("given", "passed_on"),
+    [("", ""), (":/a", "::/a"), ("/a:", ":/a:"), (command.PRELOAD, ""), (f"{command.PRELOAD}::/a", "::/a")],
+)
+def test_a_program_imports_from_the_current_directory_as_without_the_probe(given: str, passed_on: str) -> None:
+    """An empty path in `PYTHONPATH` is the current directory, as in `PYTHONPATH=$UNSET:/a`."""
+    assert command.environment({}, {"PYTHONPATH": given})["PYTHONPATH"] == command.PRELOAD + passed_on
+
+
+@pytest.mark.parametrize(
     "options",
     [
         "",
