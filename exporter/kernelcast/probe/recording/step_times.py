@@ -85,10 +85,11 @@ class StepTimes:
             if step is None:
                 self.late += 1
                 return
-            for sums in (self._sums(step, device, signature), self._mean(step.arm, device, signature)):
+            key, row = _row(step, device, signature)
+            for sums in (row, self._mean(step.arm, key)):
                 sums[0] += duration_ns
                 sums[1] += 1
-            self._sums(step, device, signature)[2] += launches
+            row[2] += launches
             self._newest = max(self._newest, number)
 
     def launched(self, device: int, signature: str, launches: int, number: int) -> None:
@@ -98,7 +99,7 @@ class StepTimes:
         with self._lock:
             step = self._steps.get(number)
             if step is not None:
-                self._sums(step, device, signature)[2] += launches
+                _row(step, device, signature)[1][2] += launches
 
     def pop_complete(self) -> list[StepTime]:
         """Return the steps that have become complete, oldest first; steps without a timed launch are left out."""
@@ -115,19 +116,25 @@ class StepTimes:
 
     def _total_ns(self, step: _Step) -> float:
         total_ns = 0.0
-        for (device, signature), (sum_ns, timed, launches) in step.kernels.items():
-            mean_ns, mean_of = (sum_ns, timed) if timed else self._mean(step.arm, device, signature)
+        for key, (sum_ns, timed, launches) in step.kernels.items():
+            mean_ns, mean_of = (sum_ns, timed) if timed else self._mean(step.arm, key)
             if mean_of:
                 total_ns += mean_ns / mean_of * (launches or timed)
         return total_ns
 
-    def _sums(self, step: _Step, device: int, signature: str) -> list[int]:
-        key = (device, signature if len(step.kernels) < MAX_KERNELS else "")
-        return step.kernels.setdefault(key, [0, 0, 0])
-
-    def _mean(self, arm: str, device: int, signature: str) -> list[int]:
-        key = (arm, device, signature if len(self._means) < 2 * MAX_KERNELS else "")
+    def _mean(self, arm: str, kernel: tuple[int, str]) -> list[int]:
+        key = (arm, *kernel)
+        if key not in self._means and len(self._means) >= 2 * MAX_KERNELS:
+            key = (arm, kernel[0], "")
         return self._means.setdefault(key, [0, 0])
+
+
+def _row(step: _Step, device: int, signature: str) -> tuple[tuple[int, str], list[int]]:
+    """Return a kernel's key and sums in a step; a kernel beyond the limit shares those of the name ""."""
+    key = (device, signature)
+    if key not in step.kernels and len(step.kernels) >= MAX_KERNELS:
+        key = (device, "")
+    return key, step.kernels.setdefault(key, [0, 0, 0])
 
 
 def grown(before: Mapping[tuple[int, str], int], after: Mapping[tuple[int, str], int]) -> dict[tuple[int, str], int]:
