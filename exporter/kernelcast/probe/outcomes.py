@@ -5,6 +5,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from kernelcast.probe.recording.texts import plain
 from kernelcast.wire.events import Hint, Outcome, OutcomeState, to_event
 
 # Bound of waiting and sent events together: a hint has two or three outcomes, so it is that of about a hundred hints.
@@ -52,7 +53,7 @@ class OutcomeQueue:
             tunable=tunable,
             state=state,
             rank=self._rank,
-            reason=reason,
+            reason=plain(reason),
             **facts,
         )
         event = to_event(outcome, source="/kernelcast/probe", time_ns=self._clock())

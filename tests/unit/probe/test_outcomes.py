@@ -5,7 +5,9 @@ from pathlib import Path
 
 from kernelcast.probe.outcomes import MAX_KEPT, OutcomeQueue
 from kernelcast.probe.reporting.left_outcomes import LIFE_NS, LeftOutcomes, Origin
+from kernelcast.tuning.journal import lines
 from kernelcast.wire.events import OutcomeState
+from kernelcast.wire.frames import OutcomeFrame, encode
 
 ORIGIN = Origin("A100", "v3")
 
@@ -92,6 +94,31 @@ def test_lines_of_other_nodes_old_ones_and_damaged_ones_are_left_out(tmp_path: P
     file.path.write_text(text)
     assert LeftOutcomes(tmp_path / "train-1.jsonl", "", lambda: LIFE_NS + 1).restore(ORIGIN) == []
     assert (len(file.restore(ORIGIN)), file.failures) == (1, 0)
+
+
+def test_a_reason_with_half_a_surrogate_pair_can_be_sent() -> None:
+    """Python names a file so whose name is not UTF-8, also in the text of an error."""
+    queue = queue_of(0)
+    queue.add_trial("h0", "block", OutcomeState.ROLLED_BACK, "FileNotFoundError: 'data\udcff'")
+    event = queue.first()
+    assert event is not None
+    assert list(encode(OutcomeFrame(event)))
+    assert event["data"]["reason"] == "FileNotFoundError: 'data?'"
+
+
+def test_the_file_stays_small_where_no_exporter_ever_takes_the_outcomes(tmp_path: Path) -> None:
+    path = tmp_path / "train-1.jsonl"
+    sizes, newest = [], ""
+    for _run in range(12):
+        left = queue_of(MAX_KEPT).left()
+        newest = left[-1]["id"]
+        file = LeftOutcomes(path, "", lambda: 1)
+        file.update(left, ORIGIN)
+        sizes.append(file.path.stat().st_size)
+        assert file.failures == 0
+    assert max(sizes) <= lines.LARGEST_BYTES
+    restored = LeftOutcomes(path, "", lambda: 1).restore(ORIGIN)
+    assert (len(restored), restored[-1]["id"]) == (MAX_KEPT, newest)
 
 
 def test_unconfirmed_and_unsent_outcomes_share_one_bound_and_the_oldest_is_dropped_and_counted() -> None:

@@ -199,10 +199,11 @@ class DeviceRecorder:
         return True
 
     def _open(self, device: int) -> DeviceTotals:
-        if not 0 <= device < MAX_DEVICES:
+        number = int(device)  # frames hold no number of numpy
+        if number != device or not 0 <= number < MAX_DEVICES:
             raise ValueError(device)
         with self._lock:
             self.touched = True
             if self.home is None:
-                self.home = device
-            return self._devices.setdefault(device, DeviceTotals())
+                self.home = number
+            return self._devices.setdefault(number, DeviceTotals())

@@ -26,10 +26,13 @@ def plain(text: str) -> str:
 
 
 def dimensions(value: Dimensions) -> str:
-    """Format `(48, 1, 1)` as `48x1x1`; a text is not changed."""
+    """Format `(48, 1, 1)` as `48x1x1`; a text is not changed. Empty for a value without a text."""
     if value is None:
         return ""
-    shown = "x".join(str(part) for part in value) if isinstance(value, tuple) else str(value)
+    try:
+        shown = "x".join(str(part) for part in value) if isinstance(value, tuple) else str(value)
+    except Exception:  # noqa: BLE001  one kernel's dimensions must not prevent the frames of all
+        return ""
     return plain(shown[:MAX_DIMENSIONS_CHARACTERS])
 
 

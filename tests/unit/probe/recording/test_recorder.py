@@ -113,9 +113,16 @@ class NoInteger:
 
 def test_any_report_can_be_encoded_and_is_accepted_by_the_exporter() -> None:
     recorder = Recorder()
+    recorder.pool("device", "used", 5, device=np.int64(0))  # type: ignore[arg-type]
     recorder.observe("k", 5, grid=("\ud800",), block="\0" * 500, registers=NoInteger())  # type: ignore[arg-type]
     recorder.observe("k", 5, block=(10**300, 1, 1), shared_memory_bytes=2**70)
     recorder.observe("wide", 5, block=(10**300, 1, 1))
+    recorder.observe("longer than Python prints", 5, grid=(10**5000, 1, 1))
+    recorder.observe("numpy", 5, device=np.int64(0))  # type: ignore[arg-type]
+    recorder.copy("numpy", 5, 5, device=np.int64(1))  # type: ignore[arg-type]
+    recorder.copy("float", 5, 5, device=2.0)  # type: ignore[arg-type]
+    assert recorder.devices() == [0, 1, 2]
+    assert all(list(encode(recorder.counters(device, dropped_frames=0))) for device in (1, 2))
     recorder.copy("\ud800\0", 2**70, 5)
     recorder.copy("\ud800\0", 2**62, 5)
     recorder.copy("\ud800\0", 2**62, 5)
