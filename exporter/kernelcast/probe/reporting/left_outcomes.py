@@ -14,6 +14,8 @@ from kernelcast.probe.outcomes import MAX_KEPT
 from kernelcast.tuning.journal import lines
 
 VERSION: Final = 1
+MAX_LINES: Final = 2 * MAX_KEPT
+"""Newest lines that stay if the file is replaced: no exporter may ever take them."""
 SUFFIX: Final = ".outcomes"
 LIFE_NS: Final = 7 * 24 * 3600 * 1_000_000_000
 """An older outcome says little about a program; as long as Kafka keeps outcomes by default."""
@@ -65,12 +67,13 @@ class LeftOutcomes:
             new = [self._line(event, origin) for event_id, event in events.items() if event_id not in self._restored]
             if new:
                 lines.append(self.path, *new)
-            if delivered:
-                lines.replace(
-                    self.path, lambda: [line for line in self._lines() if line["event"]["id"] not in delivered]
-                )
+            if delivered or (new and self.path.stat().st_size > lines.LARGEST_BYTES):
+                lines.replace(self.path, lambda: self._kept(delivered))
         except (OSError, ValueError):
             self.failures += 1
+
+    def _kept(self, delivered: set[str]) -> list[dict[str, Any]]:
+        return [line for line in self._lines() if line["event"]["id"] not in delivered][-MAX_LINES:]
 
     def _line(self, event: dict[str, Any], origin: Origin) -> dict[str, Any]:
         here = {"version": VERSION, "host": self._host, "time_ns": self._clock()}
