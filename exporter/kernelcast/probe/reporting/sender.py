@@ -119,9 +119,8 @@ class ReportSender:
         self._answered = False
         self._warned = not warns
         self._stopping = threading.Event()
-        self._wake_read, self._wake_write = socket.socketpair()
-        self._wake_read.setblocking(False)
-        self._wake_write.setblocking(False)
+        self._wake_read: socket.socket | None = None
+        self._wake_write: socket.socket | None = None
         self._thread = threading.Thread(target=self._run, name="kernelcast-probe", daemon=True)
         self.dropped_frames = 0
         self.failures = 0
@@ -140,15 +139,20 @@ class ReportSender:
     def start(self) -> None:
         """Start the thread; if that fails, nothing is sent and the program continues."""
         try:
+            self._wake_read, self._wake_write = socket.socketpair()
+            self._wake_read.setblocking(False)
+            self._wake_write.setblocking(False)
             self._thread.start()
-        except RuntimeError as error:
-            _log.warning("kernelcast probe sends nothing: %s; the program runs on", error)
+        except (OSError, RuntimeError) as error:  # such as a program that has no file descriptor or thread left
             self.abandon()
+            with contextlib.suppress(Exception):
+                _log.warning("kernelcast probe sends nothing: %s; the program runs on", error)
 
     def wake(self) -> None:
         """Start the next round now."""
-        with contextlib.suppress(OSError):
-            self._wake_write.send(b"\0")
+        if self._wake_write is not None:
+            with contextlib.suppress(OSError):
+                self._wake_write.send(b"\0")
 
     def stop(self, timeout_seconds: float) -> None:
         """Send the last totals and `Bye`, within the time given; safe to call twice."""
@@ -161,8 +165,9 @@ class ReportSender:
         """Close all sockets without a message to the exporter: at the end, or in a forked child."""
         self._stopping.set()
         self._link.abandon()
-        self._wake_read.close()
-        self._wake_write.close()
+        for end in (self._wake_read, self._wake_write):
+            if end is not None:
+                end.close()
 
     def round(self) -> None:
         """Connect if necessary, receive hints, and send new totals."""
@@ -196,15 +201,18 @@ class ReportSender:
     def add_failure(self, error: Exception) -> None:
         """Count an error of the probe that the program does not see; the first one is logged. For any thread."""
         self.failures += 1
-        if self.failures == 1:
+        if self.failures > 1:
+            return
+        with contextlib.suppress(Exception):  # the program's own logging may fail
             _log.warning("kernelcast probe had an error and goes on: %r", error)
 
     def _wait(self) -> None:
-        deadline = monotonic() + self._interval_seconds
+        deadline, wake_read = monotonic() + self._interval_seconds, self._wake_read
         while not self._stopping.is_set() and (left := deadline - monotonic()) > 0:
             number = self._link.fileno()
             poller = select.poll()  # unlike select(), at ease with a program that has thousands of files open
-            poller.register(self._wake_read, select.POLLIN)
+            if wake_read is not None:
+                poller.register(wake_read, select.POLLIN)
             if number is not None:
                 poller.register(number, select.POLLIN)
             ready = [ready_number for ready_number, _event in poller.poll(left * 1000)]
@@ -213,9 +221,9 @@ class ReportSender:
                 self._receive()
                 if held and not self._holds_outcomes():
                     return
-            if self._wake_read.fileno() in ready:
+            if wake_read is not None and wake_read.fileno() in ready:
                 with contextlib.suppress(BlockingIOError):
-                    self._wake_read.recv(4096)
+                    wake_read.recv(4096)
                 return
 
     def _connect(self) -> None:

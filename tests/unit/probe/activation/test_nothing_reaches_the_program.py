@@ -1,6 +1,9 @@
 """An error in a callback of the probe does not affect the program's call that runs it."""
 
+import errno
 import importlib.util
+import logging
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -12,8 +15,10 @@ from typing import Any
 import pytest
 from tests.support.waiting import wait_for
 
+from kernelcast import probe
 from kernelcast.probe.activation import context_waiter
 from kernelcast.probe.activation.context_waiter import ContextWaiter
+from kernelcast.probe.probe import Probe, ProbeSettings
 from kernelcast.probe.process import driver
 from kernelcast.probe.process.imports import ImportWatch
 from kernelcast.probe.recording import nvtx
@@ -138,6 +143,36 @@ def test_a_module_whose_spec_takes_no_other_loader_is_imported_unwatched(monkeyp
     watch = ImportWatch({Fixed.name: lambda _module: None})
     monkeypatch.setattr(sys, "meta_path", [watch, Finder, *sys.meta_path])
     assert isinstance(watch.find_spec(Fixed.name, None), Fixed)
+
+
+def test_a_program_without_free_file_descriptors_starts_the_probe_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full() -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(socket, "socketpair", full)
+    running = probe.start("training", socket_path=str(tmp_path / "none.sock"), source="simulated")
+    try:
+        running.observe("k", 5)
+        running.step()
+    finally:
+        probe.stop()
+    assert (running.steps, running.connected) == (1, False)
+
+
+def test_a_step_goes_on_although_the_programs_logging_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    running = Probe(ProbeSettings("training", socket_path=str(tmp_path / "none.sock")), {})
+
+    def fail(*_arguments: object, **_named: object) -> None:
+        raise ZeroDivisionError
+
+    log = logging.getLogger("kernelcast.probe")
+    monkeypatch.setattr(log, "filters", [fail])
+    monkeypatch.setattr(running._receiver, "at_boundary", fail)
+    running.step()
+    running.abandon()
+    assert running._sender.failures == 1
 
 
 class Unprintable:
