@@ -95,7 +95,8 @@ def main(arguments: list[str]) -> None:
         listener.bind(str(path))
         listener.listen(128)
         listener.setblocking(False)
-        threading.Thread(target=_watch, args=(ExporterLifetime(listener),), name="life-line", daemon=True).start()
+        lifetime = ExporterLifetime(listener)
+        threading.Thread(target=_watch, args=(lifetime, path), name="life-line", daemon=True).start()
         sys.argv = ["kernelcast", *exporter_arguments(directory, port)]
         try:
             runpy.run_module("kernelcast.cli", run_name="__main__", alter_sys=True)
@@ -120,10 +121,11 @@ def exporter_arguments(directory: Path, port: str) -> list[str]:
     ]
 
 
-def _watch(line: ExporterLifetime) -> None:
+def _watch(line: ExporterLifetime, path: Path) -> None:
     """Stop this process (SIGTERM, as a service manager would) once no program is connected."""
     while not line.abandoned():
         pass
+    path.unlink(missing_ok=True)  # a program that begins now does not find this exporter, and starts another one
     os.kill(os.getpid(), signal.SIGTERM)
 
 

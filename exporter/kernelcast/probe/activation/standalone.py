@@ -10,10 +10,11 @@ import socket
 import stat
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from logging import getLogger
 from pathlib import Path
+from time import monotonic
 from typing import Any, Final
 
 LIFE_LINE: Final = "life.sock"
@@ -21,6 +22,9 @@ PROBE_SOCKET: Final = "probe.sock"
 PORT: Final = "port"
 LOG: Final = "exporter.log"
 PRIVATE: Final = 0o700
+# Pause before an exporter is started again; it doubles, and a connection resets it.
+FIRST_PAUSE_SECONDS: Final = 5.0
+LONGEST_PAUSE_SECONDS: Final = 60.0
 # Variables that would start a probe in the exporter itself.
 NOT_INHERITED: Final = ("KERNELCAST_PROBE", "KERNELCAST_PROBE_STANDALONE")
 
@@ -35,15 +39,24 @@ class Standalone:
     Args:
         directory: A private directory; None takes the user's own.
         python: Runs the exporter.
+        clock: Monotonic seconds.
     """
 
-    def __init__(self, directory: Path | None = None, python: str = sys.executable) -> None:
+    def __init__(
+        self,
+        directory: Path | None = None,
+        python: str = sys.executable,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
         self._directory = directory or private_directory(os.environ)
         self._python = python
         self._line: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._port = 0
         self._warned = False
+        self._clock = clock
+        self._pause_seconds = FIRST_PAUSE_SECONDS
+        self._start_at = 0.0
 
     @property
     def socket_path(self) -> str:
@@ -60,18 +73,32 @@ class Standalone:
         try:
             self._directory.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
             _check_private(self._directory)
+            self._start_at = self._clock() + self._pause_seconds
             if not self._hold() and self._can_run():
                 self._process = self._spawn()
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001  nothing here may reach the program
             self._warn(f"{error}")
 
     def poll(self) -> None:
-        """Connect to the lifetime socket once the exporter has it; called on the probe's thread."""
-        if self._line is None and self._hold() and self._process is not None:
-            self._show()
-        if self._process is not None and self._process.poll() not in {None, 0}:
-            self._warn(f"it ended with {self._process.returncode}; see {self._directory / LOG}")
+        """Keep a connection to the lifetime socket of a running exporter; called on the probe's thread.
+
+        An exporter that was about to end has accepted this program, or has prevented the one that it started: another
+        one is started then.
+        """
+        if self._line is not None and _has_ended(self._line):
+            self.let_go()
+            self._start_at = self._clock() + self._pause_seconds
+        if self._line is None and self._hold():
+            self._pause_seconds = FIRST_PAUSE_SECONDS
+            if self._process is not None:
+                self._show()
+        code = self._process.poll() if self._process is not None else 0
+        if code:
+            self._warn(f"it ended with {code}; see {self._directory / LOG}")
             self._process = None
+        if self._line is None and code == 0 and not self._warned and self._clock() >= self._start_at:
+            self._pause_seconds = min(2 * self._pause_seconds, LONGEST_PAUSE_SECONDS)
+            self.start()
 
     def let_go(self) -> None:
         """Close the connection, because the program ends or this is a forked child."""
@@ -91,6 +118,9 @@ class Standalone:
         return True
 
     def _can_run(self) -> bool:
+        if not self._python:
+            self._warn("sys.executable is empty, so there is no Python to run it")
+            return False
         if find_spec("typer") and find_spec("confluent_kafka"):
             return True
         self._warn("it is not installed: pip install 'kernelcast[exporter]'")
@@ -122,8 +152,19 @@ class Standalone:
 
 def private_directory(environ: Mapping[str, str]) -> Path:
     """Directory of this user's exporter on this node."""
-    runtime = environ.get("XDG_RUNTIME_DIR")
-    return Path(runtime) / "kernelcast" if runtime else Path(f"/tmp/kernelcast-{os.getuid()}")  # noqa: S108  checked
+    runtime = environ.get("XDG_RUNTIME_DIR", "")  # of another node, perhaps: Slurm passes the login node's on
+    usable = os.access(runtime, os.W_OK | os.X_OK)
+    return Path(runtime) / "kernelcast" if usable else Path(f"/tmp/kernelcast-{os.getuid()}")  # noqa: S108  checked
+
+
+def _has_ended(line: socket.socket) -> bool:
+    """Whether the exporter has closed a connection; it never sends anything."""
+    try:
+        return not line.recv(1)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
 
 
 def _check_private(directory: Path) -> None:
