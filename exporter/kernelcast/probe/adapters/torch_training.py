@@ -14,7 +14,8 @@ COMPILE_MODES: Final = (EAGER, "default", "reduce-overhead", "max-autotune")
 class TorchLoader:
     """A `DataLoader` whose workers and prefetching change within an epoch, between segments of some batches.
 
-    The batches and their order do not depend on the values. The loader keeps its workers until a value changes. ::
+    The batches and their order are those of a `DataLoader`, whatever the values; samples that draw from PyTorch's own
+    generator need a sampler with another one. The loader keeps its workers until a value changes. ::
 
         batches = probe.TorchLoader(data, batch_sampler=BatchSampler(RandomSampler(data), 64, drop_last=True))
         for images, labels in batches:
@@ -56,11 +57,13 @@ class TorchLoader:
         self._workers = tunable(f"{name}_workers", workers, workers[0], kind="loader_workers", **given)
         self._prefetch = tunable(f"{name}_prefetch", prefetch, prefetch[0], kind="prefetch", **given)
         self._segment = _Segment()
+        self._generator = import_module("torch").Generator()
         self._made: tuple[int, int] | None = None
         self._loader: Any = None
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the batches of one epoch."""
+        self._draw_seed()
         indices = iter(self._batches)
         segment = list(islice(indices, self._segment_batches))
         while segment:
@@ -75,15 +78,24 @@ class TorchLoader:
         """Return the batches of an epoch."""
         return len(self._batches)
 
+    def _draw_seed(self) -> None:
+        """Draw once for each epoch, as a `DataLoader` does.
+
+        A loader of a segment draws from a generator of its own, for its workers: how often depends on the values, and
+        a sampler that draws from PyTorch's own generator would give another order in the next epoch.
+        """
+        torch = import_module("torch")
+        seed = torch.empty((), dtype=torch.int64).random_(generator=self._options.get("generator")).item()
+        self._generator.manual_seed(seed)
+
     def _present(self) -> Any:
         """Return the loader for the values in force."""
         workers, prefetch = self._workers.value, self._prefetch.value
         if self._made != (workers, prefetch):
             more = {"prefetch_factor": prefetch, "persistent_workers": True} if workers else {}
             made = import_module("torch.utils.data").DataLoader
-            self._loader = made(
-                self._dataset, batch_sampler=self._segment, num_workers=workers, **{**self._options, **more}
-            )
+            options = {**self._options, **more, "generator": self._generator}
+            self._loader = made(self._dataset, batch_sampler=self._segment, num_workers=workers, **options)
             self._made = workers, prefetch
         return self._loader
 

@@ -4,6 +4,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from random import Random
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -268,22 +269,66 @@ def test_plain_functions_get_the_configuration_as_keyword_arguments(probe: Probe
 
 
 class Loader:
-    """A `DataLoader` that computes nothing, with the arguments that it got."""
+    """A `DataLoader` that computes nothing, with the arguments that it got.
+
+    As PyTorch's, it draws a seed for each iterator, of which persistent workers need one alone.
+    """
 
     made: list[dict[str, Any]]
 
-    def __init__(self, dataset: Any, *, batch_sampler: Any, num_workers: int, **options: Any) -> None:
+    def __init__(
+        self, dataset: Any, *, batch_sampler: Any, num_workers: int, generator: Any = None, **options: Any
+    ) -> None:
         assert not options or num_workers
         self.dataset, self.batch_sampler = dataset, batch_sampler
+        self.generator, self.persistent = generator, options.get("persistent_workers")
+        self.seed: int | None = None
         Loader.made.append({"num_workers": num_workers, **options})
 
     def __iter__(self) -> Iterator[list[Any]]:
+        if self.seed is None or not self.persistent:
+            self.seed = drawn(self.generator)
         return iter([[self.dataset[index] for index in batch] for batch in self.batch_sampler])
+
+
+class Generator:
+    """A `torch.Generator`."""
+
+    default: "Generator"
+
+    def __init__(self) -> None:
+        self.random = Random(0)
+
+    def manual_seed(self, seed: int) -> "Generator":
+        self.random.seed(seed)
+        return self
+
+
+class Empty:
+    """A tensor of one element."""
+
+    def __init__(self, _shape: tuple[()], dtype: object) -> None:
+        del dtype
+        self._value = 0
+
+    def random_(self, *, generator: Generator | None = None) -> "Empty":
+        self._value = (generator or Generator.default).random.getrandbits(62)
+        return self
+
+    def item(self) -> int:
+        return self._value
+
+
+def drawn(generator: Generator | None) -> int:
+    """Draw a seed as PyTorch's samplers and loaders do."""
+    return Empty((), None).random_(generator=generator).item()
 
 
 @pytest.fixture
 def torch(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     torch = ModuleType("torch")
+    Generator.default = Generator()
+    torch.__dict__.update(Generator=Generator, empty=Empty, int64=int)
     data = SimpleNamespace(DataLoader=Loader)
     Loader.made = []
     for name, module in (("torch", torch), ("torch.utils.data", data)):
@@ -307,6 +352,39 @@ def test_the_loader_changes_between_segments_and_keeps_the_order_of_samples(prob
     assert ends == [False, True, False, True, True]
     assert Loader.made == [{"num_workers": 0}, {"num_workers": 4, "prefetch_factor": 2, "persistent_workers": True}]
     assert (len(loader), workers.terms.granularity) == (5, "epoch")
+
+
+class ShuffledBatches:
+    """A batch sampler whose order PyTorch's own generator decides, as that of `RandomSampler`."""
+
+    def __iter__(self) -> Iterator[list[int]]:
+        order = list(range(8))
+        Random(drawn(None)).shuffle(order)
+        yield from ([one] for one in order)
+
+    def __len__(self) -> int:
+        return 8
+
+
+@pytest.mark.parametrize("given", [None, Generator()])
+def test_the_order_of_each_epoch_is_that_of_a_plain_loader_for_every_number_of_workers(
+    probe: Probe, torch: ModuleType, given: Generator | None
+) -> None:
+    def epochs(workers: str) -> list[list[str]]:
+        Generator.default = Generator()
+        loader = kp.TorchLoader(
+            list("abcdefgh"), ShuffledBatches(), workers=[0, 4], prefetch=[2], segment_batches=3, generator=given
+        )
+        tunable = probe._tunables.get("loader_workers")
+        assert tunable is not None
+        tunable.put(workers)
+        return [["".join(batch) for batch in loader] for _ in range(3)]
+
+    del torch
+    alone, with_workers = epochs("0"), epochs("4")
+    Generator.default = Generator()
+    plain = Loader(list("abcdefgh"), batch_sampler=ShuffledBatches(), num_workers=0, generator=given)
+    assert alone == with_workers == [["".join(batch) for batch in plain] for _ in range(3)]
 
 
 def test_compile_modes_are_tried_where_pytorch_has_them(
