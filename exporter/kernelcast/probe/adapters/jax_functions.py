@@ -36,14 +36,14 @@ def jax_static(
     compiled: dict[tuple[object, ...], Any] = {}
 
     def prepare(configuration: Mapping[str, Any], *arguments: Any, **named: Any) -> None:
-        key = (configuration, _signature(jax, arguments, named, fixed))
+        key = (configuration, _compilation(jax, arguments, named, fixed))
         if key not in compiled:
             if len(compiled) >= MAX_COMPILED:
                 compiled.pop(next(iter(compiled)))
             compiled[key] = jitted.lower(*arguments, **named, **configuration).compile()
 
     def call(configuration: Mapping[str, Any], *arguments: Any, **named: Any) -> Any:
-        ready = compiled.get((configuration, _signature(jax, arguments, named, fixed)))
+        ready = compiled.get((configuration, _compilation(jax, arguments, named, fixed)))
         if ready is None:
             return jitted(*arguments, **named, **configuration)
         return ready(*arguments, **{name: value for name, value in named.items() if name not in fixed})
@@ -74,6 +74,22 @@ def _signature(
     traced = {name: value for name, value in named.items() if name not in fixed}
     leaves, structure = jax.tree_util.tree_flatten((arguments, traced))
     return (str(structure), *static, *map(_described, leaves))
+
+
+def _compilation(
+    jax: Any, arguments: tuple[Any, ...], named: Mapping[str, Any], fixed: tuple[str, ...]
+) -> tuple[object, ...]:
+    """The signature, with devices and settings that a function is compiled for.
+
+    JAX refuses an array that the program has put on another device, and takes the present precision at compilation.
+    """
+    placements = map(_placement, jax.tree_util.tree_leaves((arguments, named)))
+    settings = (jax.config.jax_default_matmul_precision, jax.config.jax_enable_x64)
+    return (_signature(jax, arguments, named, fixed), *settings, *placements)
+
+
+def _placement(leaf: Any) -> object:
+    return getattr(leaf, "sharding", None) if getattr(leaf, "committed", True) else None
 
 
 def _described(leaf: Any) -> object:
