@@ -30,12 +30,13 @@ class LaunchFacts:
     def __init__(self, driver: Any, runtime: Any) -> None:
         self._driver = driver
         self._runtime = runtime
-        self._known: dict[tuple[str, int, tuple[int, ...], int], tuple[int, int, int, float]] = {}
+        self._known: dict[tuple[str, int, int, tuple[int, ...], int], tuple[int, int, int, float]] = {}
 
     def name(self, function: Any, configuration: TracedConfiguration) -> KernelName:
         """The launch configuration with the function's facts; 0 is unknown."""
         traced, block, shared = function.traced, configuration.block, configuration.shared
-        key = (traced.signature, traced.device, block, shared)
+        # With the pointer: another compilation of a kernel, as with other macros, has the same signature.
+        key = (traced.signature, function.ptr, traced.device, block, shared)
         if key not in self._known:
             if len(self._known) >= MAX_FACTS:
                 self._known.clear()
