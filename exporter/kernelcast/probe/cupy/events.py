@@ -123,10 +123,11 @@ class EventTimer:
         Raises:
             Exception: An error of CUDA.
         """
-        free = self._free.get(device)
-        if not free:
+        try:
+            free = self._free[device]
+            pair = free.popleft()
+        except LookupError:  # another thread may take the last one at this moment
             return None
-        pair = free.popleft()
         try:
             self._runtime.eventRecord(pair.start, stream)
         except BaseException:

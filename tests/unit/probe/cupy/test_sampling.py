@@ -1,5 +1,6 @@
 """Sampling of the launches to time, and its limit."""
 
+from collections import deque
 from random import Random
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.probe.cupy_double import Clock
 
-from kernelcast.probe.cupy.events import SamplingBucket
+from kernelcast.probe.cupy.events import EventTimer, Pair, SamplingBucket
 from kernelcast.probe.cupy.traced import Traced, fair_strides
 
 LAUNCHES = st.lists(st.integers(0, 10_000_000), max_size=50)
@@ -65,3 +66,14 @@ def test_samples_are_a_stride_apart_on_average_and_represent_all_launches(stride
     assert sum(weights) == pytest.approx(traced.launched, abs=2 * stride + 1)
     if stride > 2:
         assert len(set(weights)) > 1
+
+
+def test_a_launch_that_loses_the_last_free_event_to_another_thread_is_not_timed() -> None:
+    class TakenMeanwhile(deque[Pair]):
+        def __bool__(self) -> bool:
+            return True
+
+    timer = EventTimer(None, lambda: None)
+    timer._free[0] = TakenMeanwhile()
+    assert timer.begin(0, 7) is None
+    assert timer.begin(1, 7) is None
