@@ -104,26 +104,27 @@ class ProfilerWatch:
 
     def _wrap_all(self, module: ModuleType, profiler: Profiler) -> None:
         for name in profiler.starts:
-            self._wrap(module, name, lambda: self._begins(profiler.name), None)
+            self._wrap(module, name, profiler.name, starts=True)
         for name in profiler.stops:
-            self._wrap(module, name, None, lambda: self._ends(profiler.name))
+            self._wrap(module, name, profiler.name, starts=False)
 
-    def _wrap(
-        self, module: ModuleType, name: str, before: Callable[[], None] | None, after: Callable[[], None] | None
-    ) -> None:
+    def _wrap(self, module: ModuleType, name: str, profiler: str, *, starts: bool) -> None:
         original = getattr(module, name, None)
         if original is None or hasattr(original, "__kernelcast__"):
             return
 
         @wraps(original)
         def wrapper(*arguments: Any, **named: Any) -> Any:
-            if before is not None:
-                before()
+            if starts:
+                self._begins(profiler)
+            has_started = False
             try:
-                return original(*arguments, **named)
+                result = original(*arguments, **named)
+                has_started = starts
             finally:
-                if after is not None:
-                    after()
+                if not has_started:
+                    self._ends(profiler)
+            return result
 
         wrapper.__kernelcast__ = True  # type: ignore[attr-defined]
         setattr(module, name, wrapper)
