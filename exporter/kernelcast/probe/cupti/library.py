@@ -51,7 +51,7 @@ REASONS: Final = {
 }
 """CUptiResult, cupti_result.h of CUPTI 13.5."""
 
-_MAPPED: Final = re.compile(r"(/\S*/libcupti\.so[.\d]*)$", re.MULTILINE)
+_MAPPED: Final = re.compile(r"^(?:\S+ +){5}(/.*/libcupti\.so[.\d]*)$", re.MULTILINE)
 _MAJOR: Final = re.compile(r"\.so\.(\d+)")
 
 
