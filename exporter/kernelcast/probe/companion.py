@@ -81,6 +81,7 @@ class ExporterLifetime:
 
 def main(arguments: list[str]) -> None:
     """Run the exporter until no program is connected; return at once if another one runs for this directory."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the thread that starts it, or the program, may block signals
     directory, reserved = Path(arguments[0]), socket.socket(fileno=int(arguments[1]))
     port = str(reserved.getsockname()[1])
     lock = (directory / LOCK).open("w")

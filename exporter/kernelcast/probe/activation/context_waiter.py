@@ -122,10 +122,12 @@ class ContextWaiter:
             # Slow to import; an interpreter that imports no such library never needs it.
             import threading  # noqa: PLC0415
 
+            from kernelcast.probe.process.threads import start_without_signals  # noqa: PLC0415
+
             if not self._follows_forks:  # after the import: `threading` registers itself first, and so runs first
                 os.register_at_fork(after_in_child=self._forked)
                 self._follows_forks = True
-            threading.Thread(target=self._run, name="kernelcast-context", daemon=True).start()
+            start_without_signals(threading.Thread(target=self._run, name="kernelcast-context", daemon=True))
         except BaseException:
             self._polling.release()
             raise

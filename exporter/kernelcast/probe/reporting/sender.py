@@ -16,6 +16,7 @@ from typing import Final, Protocol
 
 from kernelcast.probe.hints import HintReceiver
 from kernelcast.probe.outcomes import OutcomeQueue
+from kernelcast.probe.process.threads import start_without_signals
 from kernelcast.probe.recording.recorder import Cell, Recorder
 from kernelcast.probe.reporting.connection import ExporterConnection, Sent
 from kernelcast.probe.tunables import TunableSet
@@ -142,7 +143,7 @@ class ReportSender:
             self._wake_read, self._wake_write = socket.socketpair()
             self._wake_read.setblocking(False)
             self._wake_write.setblocking(False)
-            self._thread.start()
+            start_without_signals(self._thread)
         except (OSError, RuntimeError) as error:  # such as a program that has no file descriptor or thread left
             self.abandon()
             with contextlib.suppress(Exception):

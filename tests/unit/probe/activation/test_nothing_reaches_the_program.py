@@ -3,6 +3,7 @@
 import errno
 import importlib.util
 import logging
+import signal
 import socket
 import sys
 import threading
@@ -173,6 +174,33 @@ def test_a_step_goes_on_although_the_programs_logging_fails(tmp_path: Path, monk
     running.step()
     running.abandon()
     assert running._sender.failures == 1
+
+
+def blocked() -> set[int]:
+    return {int(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, ())}
+
+
+def test_no_thread_of_the_probe_receives_a_signal_that_the_program_waits_for(tmp_path: Path) -> None:
+    """A program blocks a signal later, and waits for it by `sigwait`."""
+    before = blocked()
+    seen: list[set[int]] = []
+    sent = Probe(
+        ProbeSettings("training", socket_path=str(tmp_path / "none")), {}, each_interval=lambda: seen.append(blocked())
+    )
+    sent.start()
+
+    def contexts() -> tuple[int, ...]:
+        seen.append(blocked())
+        return (0,)
+
+    waiter = ContextWaiter(lambda: None, contexts)
+    waiter._start_polling()
+    assert wait_for(lambda: len(seen) >= 2 and not waiter.is_polling)
+    sent.stop()
+    for mask in seen:
+        assert {signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGCHLD} <= mask
+        assert signal.SIGSEGV not in mask
+    assert blocked() == before
 
 
 class Unprintable:
