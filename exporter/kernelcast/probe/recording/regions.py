@@ -18,6 +18,8 @@ from kernelcast.wire.kernels import OTHER
 
 MAX_REGIONS: Final = 32
 MAX_NAME_CHARACTERS: Final = 64
+# NVTX ranges that may be open in a thread; programs nest a few.
+MAX_OPEN_RANGES: Final = 64
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -216,6 +218,8 @@ class region:  # noqa: N801  read as a word of the program: with region("forward
 def enter(totals: RegionTotals, *, marked: bool = False) -> None:
     """Enter a region."""
     outer, began_ns = current.get(), perf_counter_ns()
+    if marked:
+        outer = _bounded(outer)
     key = None if _within(totals, outer) else object()
     current.set(RegionEntry(totals, outer, began_ns, key, marked))
     if key is not None and not marked:  # the end of a range may never come
@@ -270,6 +274,23 @@ def _leave_below(totals: RegionTotals) -> None:
             outer = kept._replace(outer=outer)
         current.set(outer)
         _end(entry)
+
+
+def _bounded(entry: RegionEntry | None) -> RegionEntry | None:
+    """Drop the oldest ranges where many are open: a program that never pops them would wait longer for each push."""
+    above, below = [], entry
+    while below is not None:
+        above.append(below)
+        below = below.outer
+    if sum(one.marked for one in above) < MAX_OPEN_RANGES:
+        return entry
+    ranges = [one for one in above if one.marked]
+    dropped = {id(one) for one in ranges[MAX_OPEN_RANGES // 2 :]}
+    kept: RegionEntry | None = None
+    for one in reversed(above):
+        if id(one) not in dropped:
+            kept = one._replace(outer=kept)
+    return kept
 
 
 def _within(totals: RegionTotals, entry: RegionEntry | None) -> bool:

@@ -109,6 +109,32 @@ def test_nvtx_ranges_become_regions_and_foreign_pops_end_none(monkeypatch: pytes
     assert walls()["step"] > 0
 
 
+def test_ranges_that_a_program_never_pops_make_no_push_slower(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exception between push and pop, or a pop on another thread, as in each step."""
+
+    def depth() -> int:
+        found, entry = 0, current.get()
+        while entry is not None:
+            found, entry = found + 1, entry.outer
+        return found
+
+    torch = ModuleType("torch.cuda.nvtx")
+    torch.__dict__.update(range_push=lambda _name: None, range_pop=lambda: None)
+    monkeypatch.setitem(sys.modules, "torch.cuda.nvtx", torch)
+    nvtx.watch_nvtx().stop()
+    with region("training"):
+        for number in range(1000):
+            torch.range_push(f"step {number % 2}")
+            torch.range_push("forward")
+            torch.range_pop()
+        assert depth() < 100
+        assert current.get().totals.name == "step 1"  # type: ignore[union-attr]
+    assert current.get() is None
+    spent = walls()
+    assert spent["training"] > 0
+    assert spent["forward"] > 0
+
+
 def test_a_region_decorates_a_coroutine_function_and_lasts_until_it_ends() -> None:
     seen: list[object] = []
 
