@@ -1,6 +1,7 @@
 """The probe of this process, for programs that do not want to carry it around."""
 
 import atexit
+import contextlib
 import json
 import os
 import sys
@@ -359,16 +360,22 @@ def set_outside(name: str, allowed: Sequence[Value], value: Value) -> Value:
         return value
     try:
         wanted = json.loads(given).get(name)
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         wanted = None
-        sys.stderr.write(f"kernelcast: {SET} is {given[:80]!r}; it must be a JSON object of names and values\n")
+        _say(f"kernelcast: {SET} is {given[:80]!r}; it must be a JSON object of names and values\n")
     if wanted is None:
         return value
     found = [one for one in allowed if text(one) == str(wanted)]
     if not found:
         known = ", ".join(map(text, allowed))
-        sys.stderr.write(f"kernelcast: {SET} sets {name} to {wanted!r}; it allows {known}; {text(value)} stays\n")
+        _say(f"kernelcast: {SET} sets {name} to {wanted!r}; it allows {known}; {text(value)} stays\n")
     return found[0] if found else value
+
+
+def _say(line: str) -> None:
+    """Write to standard error, if the program has one."""
+    with contextlib.suppress(AttributeError, OSError, ValueError):
+        sys.stderr.write(line)
 
 
 def switched_on(chosen: bool | None, variable: str) -> bool:  # noqa: FBT001  True, False, or as the environment says

@@ -140,7 +140,7 @@ class Standalone:
 
     def _show(self) -> None:
         """Print the exporter's address, if this rank's exporter is the one that remains of several started together."""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(AttributeError, OSError, ValueError):  # the program may have no standard error
             if (self._directory / PORT).read_text() == str(self._port):
                 sys.stderr.write(f"kernelcast: this node's metrics at http://127.0.0.1:{self._port}/metrics\n")
 

@@ -107,3 +107,13 @@ def test_a_source_the_contract_does_not_know_counts_as_simulated(tmp_path: Path)
     running = probe.start("training", socket_path=str(tmp_path / "none.sock"), source="guessed")
     assert running.settings.source == "simulated"
     probe.stop()
+
+
+@pytest.mark.parametrize("given", ["{", "[" * 100_000, '{"block_size": 7}'])
+def test_a_program_without_standard_error_keeps_its_value_where_another_cannot_be_used(
+    given: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python has no `sys.stderr` in a process whose descriptor 2 is closed, as that of a daemon."""
+    monkeypatch.setenv("KERNELCAST_SET", given)
+    monkeypatch.setattr(sys, "stderr", None)
+    assert probe.tunable("block_size", [48, 128], 48).value == 48
