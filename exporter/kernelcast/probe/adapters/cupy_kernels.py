@@ -7,6 +7,8 @@ from typing import Any, Final
 from kernelcast.probe.tuned.space import ProgramSpace
 
 MAX_COMPILED: Final = 4096
+# Dynamic shared memory of a block without a higher limit of the function (CUDA C++ Programming Guide, "Shared Memory").
+SHARED_BYTES: Final = 48 * 1024
 
 Dimensions = Callable[..., tuple[int, ...]]
 
@@ -45,6 +47,8 @@ def cupy_kernel(  # noqa: PLR0913  the parts of a launch, most with a default
     def launch(configuration: Mapping[str, Any], *arguments: Any) -> None:
         shared = shared_memory_bytes(configuration, *arguments) if shared_memory_bytes else 0
         kernel = kernels.compiled(configuration)
+        if shared > SHARED_BYTES and kernel.max_dynamic_shared_size_bytes < shared:
+            kernel.max_dynamic_shared_size_bytes = shared
         kernel(grid(configuration, *arguments), block(configuration, *arguments), arguments, shared_mem=shared)
 
     def prepare(configuration: Mapping[str, Any], *_arguments: Any) -> None:

@@ -254,6 +254,36 @@ def test_cupy_kernels_get_options_grid_and_block_from_the_configuration(
     assert modules == [("f<int>",)]
 
 
+def test_a_cupy_kernel_may_use_more_shared_memory_than_cuda_gives_unasked(
+    probe: Probe, clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CUDA launches with more than 48 KiB of dynamic shared memory only after the function's limit was raised."""
+
+    class RawKernel:
+        def __init__(self, _code: str, _name: str, options: tuple[str, ...] = ()) -> None:
+            self.options, self.attributes = options, {"num_regs": 32}
+            self.max_dynamic_shared_size_bytes = 48 * 1024
+
+        def __call__(self, _grid: Any, _block: Any, _arguments: Any, *, shared_mem: int = 0) -> None:
+            if shared_mem > self.max_dynamic_shared_size_bytes:
+                raise ValueError("CUDA_ERROR_INVALID_VALUE: invalid argument")
+            clock.seconds += 1e-3 * 64 * 1024 / shared_mem
+
+    cupy = ModuleType("cupy")
+    cupy.RawKernel = RawKernel  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    space = probe.space("tiled", {"kib": [32, 64, 96]}, start={"kib": 32})
+    run = kp.cupy_kernel(
+        space, "code", "tiled", grid=lambda *_: (1,), block=lambda *_: (64,),
+        shared_memory_bytes=lambda c: c.kib * 1024, share=1e6,
+    )  # fmt: skip
+    for _ in range(400):
+        run()
+    before = clock.seconds
+    run()
+    assert clock.seconds - before == pytest.approx(1e-3 * 64 / 96)
+
+
 def test_plain_functions_get_the_configuration_as_keyword_arguments(probe: Probe) -> None:
     space = probe.space("smooth", {"chunk": [1, 2], "order": ["rows", "columns"]}, start={"chunk": 2, "order": "rows"})
     seen: list[tuple[int, int, str]] = []
