@@ -127,8 +127,8 @@ def start(  # noqa: PLR0913  the door of the library; everything has a default
             source=known_source(source),
             code_version=settings.code_version
             if code_version is None
-            else plain(code_version[:MAX_VERSION_CHARACTERS]),
-            method=plain(method[:MAX_METHOD_CHARACTERS]),
+            else plain(str(code_version)[:MAX_VERSION_CHARACTERS]),
+            method=plain(str(method)[:MAX_METHOD_CHARACTERS]),
         )
         if switched_on(nvtx, "KERNELCAST_PROBE_NVTX"):
             from kernelcast.probe.recording.nvtx import watch_nvtx  # noqa: PLC0415  few ask for it

@@ -243,7 +243,7 @@ class Recorder(DeviceRecorder):
             self.overhead_ns += cost_ns
 
     def forked(self) -> None:
-        """Replace the lock in a forked child, where a thread of the parent may hold it for ever; end a trial's times."""
+        """Replace the lock in a forked child, where a thread of the parent may hold it for ever; end a trial."""
         self._make_lock()
         self.step_times = None  # they have a lock of their own
 

@@ -117,3 +117,10 @@ def test_a_program_without_standard_error_keeps_its_value_where_another_cannot_b
     monkeypatch.setenv("KERNELCAST_SET", given)
     monkeypatch.setattr(sys, "stderr", None)
     assert probe.tunable("block_size", [48, 128], 48).value == 48
+
+
+def test_a_version_that_is_a_number_is_taken_as_text(tmp_path: Path) -> None:
+    version: Any = 7
+    running = probe.start("training", socket_path=str(tmp_path / "none.sock"), source="simulated", code_version=version)
+    probe.stop()
+    assert running.settings.code_version == "7"

@@ -32,7 +32,12 @@ def test_a_forked_child_reports_without_waiting_for_a_trial_of_its_parent() -> N
     recorder.step_times = StepTimes(())
     recorder.step_times._lock.acquire()
     recorder.forked()
-    child = threading.Thread(target=lambda: (recorder.observe("k", 5), recorder.count("k", 2)), daemon=True)
+
+    def report() -> None:
+        recorder.observe("k", 5)
+        recorder.count("k", 2)
+
+    child = threading.Thread(target=report, daemon=True)
     child.start()
     child.join(5)
     assert not child.is_alive()
