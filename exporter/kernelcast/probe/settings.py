@@ -44,7 +44,7 @@ class ProbeSettings:
         rank: Its rank; empty for a single process.
         socket_path: The exporter's socket.
         interval_seconds: Time between frames.
-        source: Empty for a live GPU, `simulated` for a program without one.
+        source: Empty for a live GPU; `cpu` or `simulated` for a program without one.
         method: How kernels are measured: `auto`, `cupti`, `event`, `count`, or `manual`: by the program itself.
         code_version: The program's version; a hint for another one is refused.
         devices: The devices in CUDA's order; None asks the driver at the first frame.

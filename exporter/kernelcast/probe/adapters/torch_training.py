@@ -190,8 +190,9 @@ def torch_compiled(
 ) -> Callable[..., Any]:
     """Return a function that runs uncompiled or in a mode of `torch.compile`, whichever is proved faster.
 
-    Where PyTorch has no `torch.compile` (before 2.0), or none for this version of Python, the function itself is
-    returned. Only the time of the call is compared: of a model in training, that is the forward pass.
+    Where PyTorch has no `torch.compile` (before 2.0) the function itself is returned; where it has none for this
+    version of Python, every mode but `eager` fails. Only the time of the call is compared: of a model in training, that
+    is the forward pass.
 
     Args:
         function: A function or module.

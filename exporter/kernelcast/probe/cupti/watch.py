@@ -4,7 +4,7 @@ Before CUDA 13.3 with driver r610 CUPTI serves one client, and later only client
 (NVIDIA's guide to CUPTI, "Initialization"). The client that registers callbacks last gets all buffers, and a client
 that disables a kind disables it for all. So we check for a profiler before we start. To learn of one that Python starts
 later, the functions that start PyTorch's, JAX's, TensorFlow's and Triton's profilers are wrapped in modules that are
-loaded. If a profiler is found running without such a call, its kinds are ours as well, and they stay enabled.
+loaded. If a profiler is found running without such a call, the kinds stay enabled, because it uses them, too.
 """
 
 import sys

@@ -66,7 +66,7 @@ class Budget:
         self._readings: deque[tuple[int, int]] = deque()
         self._calm_since_ns: int | None = None
         self.off_at = 0.0
-        """The share at which it was switched off last."""
+        """The share at which it measured less last, or nothing."""
         self._rest_seconds = self._policy.first_rest_seconds
         self._off_since_ns = 0
         self.level = SamplingLevel.FULL

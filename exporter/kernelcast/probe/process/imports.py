@@ -1,7 +1,7 @@
 """Calls back when a module has been imported, without importing it and without a thread.
 
-A finder in front of all others that finds nothing of its own: for a name that is watched it lets the others find the
-module and has the module's loader report when it has run. All other imports cost it one look-up.
+`ImportWatch` is a finder in front of all others. For a watched name it asks the others for the spec, and replaces the
+spec's loader by one that reports the end of the import. For every other name it does one look-up.
 Source: Python Language Reference, section 5.5 (the path based finder and meta path).
 """
 

@@ -19,7 +19,7 @@ MARK: Final = "kernelcast_range"
 
 
 def watch_nvtx() -> ImportWatch:
-    """Make regions of the ranges of CuPy and PyTorch, now or at their import, until the returned watch is stopped."""
+    """Make regions of the ranges of CuPy and PyTorch, now or at an import before the returned watch is stopped."""
     watch = ImportWatch({CUPY: _wrap_cupy, TORCH: _wrap_torch})
     watch.start()
     return watch

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-# Bounds of memory; steps beyond the first are dropped, kernels beyond the second share one sum.
+# Bounds of memory. Beyond `MAX_STEPS` the oldest step is dropped; kernels of a step beyond `MAX_KERNELS` share one sum.
 MAX_STEPS: Final = 4096
 MAX_KERNELS: Final = 256
 
