@@ -57,7 +57,7 @@ class TorchLoader:
         self._workers = tunable(f"{name}_workers", workers, workers[0], kind="loader_workers", **given)
         self._prefetch = tunable(f"{name}_prefetch", prefetch, prefetch[0], kind="prefetch", **given)
         self._segment = _Segment()
-        self._generator = import_module("torch").Generator()
+        self._generator: Any = None
         self._made: tuple[int, int] | None = None
         self._loader: Any = None
 
@@ -85,8 +85,10 @@ class TorchLoader:
         a sampler that draws from PyTorch's own generator would give another order in the next epoch.
         """
         torch = import_module("torch")
-        seed = torch.empty((), dtype=torch.int64).random_(generator=self._options.get("generator")).item()
-        self._generator.manual_seed(seed)
+        seed = torch.empty((), dtype=torch.int64).random_(generator=self._options.get("generator"))
+        if self._generator is None:
+            self._generator = torch.Generator(device=seed.device)  # the program may have another default device
+        self._generator.manual_seed(seed.item())
 
     def _present(self) -> Any:
         """Return the loader for the values in force."""

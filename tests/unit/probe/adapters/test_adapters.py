@@ -326,7 +326,8 @@ class Generator:
 
     default: "Generator"
 
-    def __init__(self) -> None:
+    def __init__(self, device: str = "cpu") -> None:
+        self.device = device
         self.random = Random(0)
 
     def manual_seed(self, seed: int) -> "Generator":
@@ -335,13 +336,16 @@ class Generator:
 
 
 class Empty:
-    """A tensor of one element."""
+    """A tensor of one element, on the default device; it draws from no generator of another one."""
+
+    device = "cpu"
 
     def __init__(self, _shape: tuple[()], dtype: object) -> None:
         del dtype
         self._value = 0
 
     def random_(self, *, generator: Generator | None = None) -> "Empty":
+        assert generator is None or generator.device == self.device
         self._value = (generator or Generator.default).random.getrandbits(62)
         return self
 
@@ -415,6 +419,16 @@ def test_the_order_of_each_epoch_is_that_of_a_plain_loader_for_every_number_of_w
     Generator.default = Generator()
     plain = Loader(list("abcdefgh"), batch_sampler=ShuffledBatches(), num_workers=0, generator=given)
     assert alone == with_workers == [["".join(batch) for batch in plain] for _ in range(3)]
+
+
+def test_a_loader_draws_on_the_programs_default_device(
+    probe: Probe, torch: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`torch.set_default_device("cuda")` makes the loaders' seeds tensors of the GPU."""
+    del probe, torch
+    monkeypatch.setattr(Empty, "device", "cuda")
+    loader = kp.TorchLoader(list("ab"), [[0], [1]], workers=[0], prefetch=[2])
+    assert ["".join(batch) for batch in loader] == ["a", "b"]
 
 
 def test_compile_modes_are_tried_where_pytorch_has_them(
