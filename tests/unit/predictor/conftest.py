@@ -42,7 +42,10 @@ def kernel_subject(
 
 
 class Fleet:
-    """Series given as functions of the second; `run` writes them and runs cycles as a service would."""
+    """Series given as functions of the second; `run` writes them and runs cycles as a service would.
+
+    `ahead_seconds` says how far the clock of a host is ahead.
+    """
 
     def __init__(self, settings: PredictorSettings) -> None:
         self.settings = settings
@@ -53,6 +56,7 @@ class Fleet:
         self.cycle = Cycle(settings, self.windows, self.lock)
         self.series: dict[Subject, Shape] = {}
         self.second = 0
+        self.ahead_seconds: dict[str, int] = {}
         self.reports: list[CycleReport] = []
 
     def add(self, subject: Subject, shape: Shape) -> None:
@@ -77,7 +81,8 @@ class Fleet:
         values = [(subject, shape(self.second)) for subject, shape in self.series.items()]
         present = [(subject, value) for subject, value in values if np.isfinite(value)]
         rows = np.array([self.windows.admit(subject, owner=0) for subject, _ in present], np.int64)
-        times = np.full(len(rows), (START_SECONDS + self.second) * SECOND_NS, np.int64)
+        ahead = [self.ahead_seconds.get(subject.label("Hostname"), 0) for subject, _ in present]
+        times = (START_SECONDS + self.second + np.array(ahead, np.int64)) * SECOND_NS
         self.windows.put_levels(
             rows,
             times,

@@ -159,7 +159,7 @@ class Detection:
         """Whether the clock of each row's GPU is or was lower than usual during its newest block of intervals.
 
         Args:
-            rows: Shape (n,).
+            rows: Shape (n,), with the same newest block.
             newest: Shape (n,), newest interval of each.
             which: Shape (n,); False for the others.
         """

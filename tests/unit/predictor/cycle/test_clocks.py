@@ -1,9 +1,10 @@
-"""Clocks of hosts that were ahead and are set back: everything goes on at the right time at once."""
+"""Clocks of hosts that are ahead, and that are set back: the other hosts are unaffected, and all go on at once."""
 
 import numpy as np
 import pytest
-from tests.unit.predictor.conftest import START_SECONDS, Fleet, fast
+from tests.unit.predictor.conftest import START_SECONDS, Fleet, fast, kernel_subject
 
+from kernelcast.predictor.explain import explain
 from kernelcast.predictor.settings import JudgeSettings, SeriesMatcher
 
 GPU_TEMP = "DCGM_FI_DEV_GPU_TEMP"
@@ -46,3 +47,14 @@ def test_anomaly_scores_are_those_of_now(after: Fleet) -> None:
     scored = after.cycle._anomalies._newest
     assert scored is not None
     assert 0 < START_SECONDS + after.second - scored <= 10
+
+
+def test_a_host_whose_clock_is_ahead_hides_no_fallen_clock_of_another_gpu(fleet: Fleet) -> None:
+    for host in ("n1", "n2"):
+        fleet.device("DCGM_FI_DEV_SM_CLOCK", lambda second: 1410.0 if second < 100 else 900.0, host=host)
+        fleet.add(kernel_subject("gemm", host=host), lambda second: 1e-3 if second < 100 else 1.56e-3)
+    fleet.ahead_seconds["n2"] = DAY_SECONDS
+    fleet.run(120)
+    (found,) = explain(fleet.cycle, fleet.windows, 'cuda_kernel_duration_seconds{Hostname="n1"}')
+    assert found["decided"].startswith("abstains (clock_fell)")
+    assert not fleet.alarms

@@ -68,7 +68,7 @@ class BreachCauses:
         """Cause of each slow kernel, or the reason why there is none.
 
         Args:
-            rows: Shape (n,), kernels.
+            rows: Shape (n,), kernels with the same newest block.
             newest: Shape (n,), newest interval of each.
             live: Rows that report.
             known: Rows of the metrics of GPUs.

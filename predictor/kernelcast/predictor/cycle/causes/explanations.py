@@ -3,6 +3,7 @@
 # `Publication` calls it once a cycle. Nothing is published about a kernel that is slow for a reason that is no fault
 # of it, such as a lower clock; `explain` shows the reason.
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -94,16 +95,15 @@ class Explanations:
         whole = programs.moved_as_a_whole(attributes.program[rows], away, judged)[places]
         mine = rows[places]
         shared = self.detection.shared(mine)
-        slow_clock = self.detection.clock_fell(mine, newest[places], np.ones(len(mine), np.bool_))
-        shown = self.causes.of_kernels(mine, newest[places], rows, known)
         found: dict[int, FoundCause] = {}
-        for number, (place, (cause, reason)) in enumerate(zip(places.tolist(), shown, strict=True)):
+        for number, slow_clock, (cause, reason) in self._shown(mine, newest[places], rows, known):
+            place = int(places[number])
             row = int(mine[number])
             now = self._decided(
                 row,
                 cause,
                 reason,
-                slow_clock=bool(slow_clock[number]),
+                slow_clock=slow_clock,
                 whole=bool(whole[number]),
                 shared=bool(shared[number]),
             )
@@ -113,6 +113,20 @@ class Explanations:
             else:
                 found[place] = decided
         return found
+
+    def _shown(
+        self, mine: Ints, newest: Ints, live: Ints, known: DeviceRows
+    ) -> Iterator[tuple[int, bool, tuple[FoundCause | None, Excuse | None]]]:
+        """Place of each kernel, whether the clock of its GPU is or was low, and what the rules find.
+
+        Kernels with one newest block are evaluated together: hosts whose clock is ahead have later blocks than others.
+        """
+        blocks = newest // self.source.histories.block_intervals
+        for block in np.unique(blocks).tolist():
+            here = np.flatnonzero(blocks == block)
+            part, last = mine[here], newest[here]
+            fell = self.detection.clock_fell(part, last, np.ones(len(part), np.bool_)).tolist()
+            yield from zip(here.tolist(), fell, self.causes.of_kernels(part, last, live, known), strict=True)
 
     def _decided(
         self,
