@@ -86,3 +86,36 @@ def test_a_gpu_whose_block_ends_a_cycle_later_than_others_counts_as_observed() -
         outcomes.settle(rows, np.array(blocks), memory, rows, lambda some, _block: np.zeros(len(some)))
 
     assert outcomes.scoring.alerts.gpu_days == pytest.approx(5 * 300 / 86_400)
+
+
+def claimed(blocks: list[list[int]]) -> Outcomes:
+    """Outcomes of three series on three GPUs after these newest blocks; probabilities are claimed in each."""
+    rows, generations = np.arange(3), np.ones(3, np.int64)
+    outcomes = Outcomes((300.0, 900.0), 300.0, lambda row: device_subject(GPU_TEMP, gpu=str(row)))
+    memory = DetectorMemory(2)
+    outcomes.sync(rows, generations)
+    memory.sync(rows, generations)
+    memory.probability[:] = 0.1
+    for newest in blocks:
+        memory.evaluated[rows] = newest
+        outcomes.settle(rows, np.array(newest), memory, rows, lambda some, _block: np.zeros(len(some)))
+        outcomes.claim_breaches(rows, memory)
+    return outcomes
+
+
+@pytest.mark.parametrize("wrong", [5 * 288, -1_000_000], ids=["ahead", "behind"])
+def test_a_host_with_a_wrong_clock_takes_no_score_from_the_others(wrong: int) -> None:
+    first = 6_000_000
+    scored = claimed([[block, block, block + wrong] for block in range(first, first + 8)]).scoring
+    two = claimed([[block, block, 0] for block in range(first, first + 8)]).scoring
+    assert scored.breaches.cells["count"][TEMPERATURE].tolist() == [2 * 7, 2 * 2]
+    assert scored.unscored == 0
+    assert scored.alerts.gpu_days == two.alerts.gpu_days == pytest.approx(2 * 8 * 300 / 86_400)
+
+
+def test_claims_of_a_clock_that_was_ahead_are_given_up_when_it_is_set_back() -> None:
+    ahead = [[block] * 3 for block in range(1000, 1003)]
+    outcomes = claimed([*ahead, [100] * 3, [101] * 3])
+    due = outcomes.scoring.breaches.pending.ints("due")
+    assert sorted(set(due.tolist())) == [102, 103]
+    assert outcomes.scoring.unscored == 3 * 2

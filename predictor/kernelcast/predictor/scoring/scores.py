@@ -187,6 +187,14 @@ class Scoring:
         if self.breaches.cells["crossings"].sum() > crossings:
             self.site = fit(self.breaches.cells, self.horizons_seconds)
 
+    def give_up(self, series: Ints) -> None:
+        """Remove the claims of series whose clock was ahead and has been set back."""
+        for scores in (self.intervals, self.breaches):
+            chosen = np.isin(scores.pending.ints("series"), series)
+            if chosen.any():
+                scores.pending.take(chosen)
+                scores.unscored += int(chosen.sum())
+
     def dump(self) -> bytes:
         """The whole state."""
         meta = {
