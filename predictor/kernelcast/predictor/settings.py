@@ -177,7 +177,7 @@ class PredictorSettings(ServiceSettings):
         window_points: Grid points kept per series.
         breach_seconds: A breach is a mean over this time at or beyond the limit; also the length of the blocks from
             which trends are estimated. Default: 300, less for a short window or near horizons.
-        horizons_seconds: How far ahead.
+        horizons_seconds: How far ahead; probabilities of breaches reach 288 blocks.
         limits: Thresholds and horizons of single series.
         calendar: Holidays and maintenance.
         publish: Series whose forecasts and anomaly scores are published although nothing is wrong.

@@ -28,6 +28,7 @@ CHUNK_ROWS: Final = 2048
 CATCH_UP_BLOCKS: Final = 12
 """Blocks evaluated after a gap or a restart: enough for the alert rule to fire."""
 DAY_SECONDS: Final = 86_400.0
+"""Farthest horizon of a breach probability in seconds of the detector: 288 blocks."""
 
 
 class Detection:
@@ -100,6 +101,7 @@ class Detection:
         moments = run(blocks, traits, options, ends=ends, alarms=memory.alarms(rows), held=held)
         for moment in moments:
             memory.keep(rows, block - (length - moment.end), moment)
+        memory.probability[np.ix_(rows, self._too_far)] = np.nan
         memory.value[rows] = np.where(known[:, -1], blocks.mean[:, -1], memory.value[rows])
         memory.reach[rows] = np.where(known.any(axis=1), length - np.argmax(known, axis=1), 0)
         memory.process[rows] = blocks.process[:, -1]
@@ -198,6 +200,11 @@ class Detection:
         absolute = ~self._source.attributes.kernel[rows]
         known = np.where(absolute & np.isnan(traits.limit), self.memory.limit[rows], traits.limit)
         return Traits(known, traits.baseline_ratio, traits.below, traits.resolution, traits.settling_blocks)
+
+    @property
+    def _too_far(self) -> Ints:
+        """Places of the horizons beyond the day of the detector, whose probability is not known."""
+        return np.flatnonzero(np.array(self.horizons_seconds) > DAY_SECONDS * self._scale * (1 + 1e-9))
 
     def _run_options(self) -> DetectorOptions:
         def scaled(horizons: tuple[float, ...]) -> tuple[float, ...]:

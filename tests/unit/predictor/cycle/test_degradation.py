@@ -360,6 +360,17 @@ def test_horizons_far_beyond_the_history_are_not_answered() -> None:
     assert {tuple(one.degradation.probability) for one in fleet.degradations if one.degradation} == {(60.0,)}
 
 
+def test_the_probability_of_a_horizon_beyond_288_blocks_is_absent_not_that_of_288_blocks() -> None:
+    update = {"breach_seconds": 2.0, "horizons_seconds": (60.0, 600.0), "judge": JudgeSettings(max_extrapolation=40.0)}
+    fleet = Fleet(fast().model_copy(update=update))
+    host = Host(fleet, "n1")
+    host.steady_load()
+    host.device(TEMPERATURE, lambda second: float(round(66.0 + 0.4 * min(second, 45) + host.noise(0.4))))
+    fleet.run(50)
+    assert {tuple(one.degradation.probability) for one in fleet.degradations if one.degradation} == {(60.0,)}
+    assert set(fleet.cycle.outcomes.scoring.breaches.pending.ints("horizon").tolist()) == {0}
+
+
 @pytest.mark.slow
 def test_contention_of_many_kernels_is_found_in_one_pass_over_the_series(
     fleet: Fleet, noise: Noise, monkeypatch: pytest.MonkeyPatch
