@@ -76,14 +76,21 @@ class Regimes:
         """Begin a regime of rows that changed since the last cycle; of a deploy with the versions before."""
         if not mine:
             return
-        source = self._source
-        # The block in which they changed has values of both; the first blocks of a regime count for no baseline.
-        since = int(newest[np.isin(rows, mine)].max())
+        source, changed = self._source, np.array(mine, np.int64)
         interval_seconds = source.windows.interval_ns / NANOSECONDS_PER_SECOND
-        since -= round(source.settings.sweep_every_seconds / interval_seconds)
-        block = since // source.histories.block_intervals
-        changed = np.array(mine, np.int64)
-        if former is not None:
-            self._deploys.deployed(changed, block, former)
-        self._detection.begin_regime(changed, block)
+        cycle_intervals = round(source.settings.sweep_every_seconds / interval_seconds)
+        # The block in which they changed has values of both; the first blocks of a regime count for no baseline.
+        blocks = (self._newest_of_hosts(changed, rows, newest) - cycle_intervals) // source.histories.block_intervals
+        for block in np.unique(blocks).tolist():
+            part = changed[blocks == block]
+            if former is not None:
+                self._deploys.deployed(part, block, former)
+            self._detection.begin_regime(part, block)
         self._detection.regimes_begun += len(mine)
+
+    def _newest_of_hosts(self, changed: Ints, rows: Ints, newest: Ints) -> Ints:
+        """Newest interval of each row's host among the rows that changed: a host may have a clock that is ahead."""
+        host, place = np.unique(self._source.attributes.host[changed], return_inverse=True)
+        last = np.full(len(host), EMPTY, np.int64)
+        np.maximum.at(last, place, newest[np.searchsorted(rows, changed)])
+        return last[place]

@@ -6,6 +6,7 @@ from tests.unit.predictor.conftest import START_SECONDS, Fleet, fast, kernel_sub
 
 from kernelcast.predictor.explain import explain
 from kernelcast.predictor.settings import JudgeSettings, SeriesMatcher
+from kernelcast.wire.identity import Versions
 
 GPU_TEMP = "DCGM_FI_DEV_GPU_TEMP"
 DAY_SECONDS = 86_400
@@ -58,3 +59,15 @@ def test_a_host_whose_clock_is_ahead_hides_no_fallen_clock_of_another_gpu(fleet:
     (found,) = explain(fleet.cycle, fleet.windows, 'cuda_kernel_duration_seconds{Hostname="n1"}')
     assert found["decided"].startswith("abstains (clock_fell)")
     assert not fleet.alarms
+
+
+def test_a_deploy_of_a_program_counts_on_each_host_by_its_own_clock(fleet: Fleet) -> None:
+    hosts = ("n1", "n2", "n3")
+    for host in hosts:
+        fleet.add(kernel_subject("gemm", host=host), lambda second: 1e-3 if second < 100 else 1.4e-3)
+    fleet.ahead_seconds["n3"] = DAY_SECONDS
+    fleet.run(100)
+    fleet.run(60, redeployed={("train", (host, "GPU-0", "")): Versions("v1") for host in hosts})
+    assert not fleet.alarms
+    known = fleet.cycle.detection.memory.baseline[:3]
+    assert known == pytest.approx([1.4e-3] * 3)
