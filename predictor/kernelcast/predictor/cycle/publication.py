@@ -149,13 +149,16 @@ class Publication:
         subject, memory, histories = self._source.subject(row), self._detection.memory, self._source.histories
         if subject is None:
             return None
+        block = newest // histories.block_intervals - 1
         found = self._forecasts.get(row, int(memory.generation[row]))
+        if found is not None and found.block != block:
+            # The budget leaves the series out: an earlier forecast would pass for one of now.
+            found = None
         bounds = {
             horizon: self._claims.published(row, horizon, found)
             for horizon in self.degradations.carried(row)
             if found is not None and horizon in found.bounds
         }
-        block = found.block if found is not None else newest // histories.block_intervals - 1
         return Prediction(
             row=row,
             subject=subject,

@@ -12,7 +12,7 @@ from tests.unit.predictor.conftest import Fleet, Shape, fast, kernel_subject
 
 from kernelcast.predictor.cycle.predictions import Abstention, Prediction
 from kernelcast.predictor.series.subjects import Subject
-from kernelcast.predictor.settings import JudgeSettings
+from kernelcast.predictor.settings import JudgeSettings, SeriesMatcher
 from kernelcast.wire.catalogue.meanings import Cause
 from kernelcast.wire.identity import Versions
 
@@ -369,6 +369,20 @@ def test_the_probability_of_a_horizon_beyond_288_blocks_is_absent_not_that_of_28
     fleet.run(50)
     assert {tuple(one.degradation.probability) for one in fleet.degradations if one.degradation} == {(60.0,)}
     assert set(fleet.cycle.outcomes.scoring.breaches.pending.ints("horizon").tolist()) == {0}
+
+
+def test_a_series_that_falls_out_of_the_budget_publishes_no_old_forecast() -> None:
+    update = {"publish": (SeriesMatcher(metric="DCGM_FI_DEV_GPU_TEMP"),), "max_fits_per_sweep": 1}
+    fleet, rng = Fleet(fast().model_copy(update=update)), np.random.default_rng(3)
+    fleet.device("DCGM_FI_DEV_GPU_TEMP", lambda at: np.nan if 3 < at < 150 else 60.0 + rng.normal(0, 0.3), gpu="0")
+    fleet.device("DCGM_FI_DEV_GPU_TEMP", lambda _: 60.0 + rng.normal(0, 0.3), gpu="1")
+    fleet.run(150)
+    (alone,) = fleet.reports[-1].predictions
+    assert alone.bounds
+    fleet.run(20)
+    shown = {one.subject.label("gpu"): one for one in fleet.reports[-1].predictions}
+    assert not shown["1"].bounds
+    assert shown["1"].end_ns == shown["0"].end_ns
 
 
 @pytest.mark.slow
