@@ -104,6 +104,18 @@ def test_a_rank_that_becomes_slow_is_named_within_three_steps_with_its_peers_as_
     assert fact.value == pytest.approx(1.3 * (fact.reference or 0.0), rel=0.05)
 
 
+def test_a_slow_rank_is_named_at_once_after_clocks_that_were_ahead_are_set_back() -> None:
+    job = Job(8, usual, steady(3, lambda step, rank: 1.3 if rank == 5 and 20 <= step < 100 else 1.0))
+    job.run(6)
+    job.second += 86_400
+    job.run(1)
+    job.second -= 86_400
+    job.run(13)
+    assert job.found == {}
+    job.run(4)
+    assert set(job.found) == {5}
+
+
 def test_a_finding_ends_when_the_rank_is_as_fast_as_the_others() -> None:
     job = Job(8, usual, steady(2, lambda step, rank: 1.3 if rank == 5 and 4 <= step < 10 else 1.0))
     job.run(10)

@@ -142,6 +142,9 @@ class Stragglers:
 
     def _advance(self, job: _Job, last: int) -> None:
         """Compare the workers in each block that has ended since the last comparison."""
+        if job.block is not None and last < job.block - CATCH_UP_BLOCKS:
+            # The clocks of the hosts were ahead and have been set back.
+            job.detector, job.block = _detector(job.groups), None
         if job.block is not None and last <= job.block:
             return
         median, process = self._blocks(job.rows, last)
