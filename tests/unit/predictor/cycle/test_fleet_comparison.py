@@ -4,11 +4,13 @@ import random
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from benchmarks.predictor.fleet.baselines import Gpu, Predictor, exchange, fleet, slow_gpus
 
 from kernelcast.predictor.alarms.alarms import Alarms
 from kernelcast.predictor.alarms.settings import AlarmSettings
+from kernelcast.predictor.series.subjects import Form, Subject
 from kernelcast.wire.catalogue.meanings import Cause
 from kernelcast.wire.findings import Finding, FindingState, Severity
 
@@ -211,3 +213,17 @@ def test_explain_shows_the_reference_or_why_there_is_none() -> None:
     assert found["fleet"]["slow"]
     assert found["fleet"]["fleet_nodes"] == 5
     assert found["fleet"]["fleet_seconds"] == pytest.approx(1e-3, rel=0.05)
+
+
+def test_a_mig_instance_that_was_made_anew_with_another_profile_has_the_new_model() -> None:
+    predictor = Predictor(fleet(4), 1)
+    predictor.run(HOUR_AND_MORE)
+    labels = predictor.gpus[0].labels | {"modelName": predictor.gpus[0].model, "GPU_I_PROFILE": "1g.10gb"}
+    again = Subject("DCGM_FI_DEV_GPU_TEMP", Form.LEVEL, tuple(sorted(labels.items())))
+    windows = predictor.engine.windows
+    rows, now_ns = np.array([windows.admit(again, owner=0)]), predictor.now_ns + 10**10
+    windows.put_levels(rows, np.array([now_ns]), np.array([60.0]), now_seconds=now_ns / 1e9)
+    predictor.engine.cycle.fleet._block = None
+    predictor.engine.run_cycle()
+    (found, *_) = predictor.engine.explain('cuda_kernel_duration_seconds{Hostname="n0",kernel="gemm#01"}')
+    assert "1g.10gb" in found["fleet"]["kernel_baseline"]

@@ -169,12 +169,12 @@ class FleetKernels:
         if numbering != self._numbering:
             self._numbering = numbering
             self._models.clear()
-        fresh = ~np.isin(known.device, list(self._models))
-        for begin in range(0, int(fresh.sum()), CHUNK_ROWS):
+        # Rows with the newest point come last: a MIG instance may have been made anew with another profile.
+        for begin in range(0, len(known.rows), CHUNK_ROWS):
             part = slice(begin, begin + CHUNK_ROWS)
             with self._source.lock:
-                subjects = [self._source.windows.subject(row) for row in known.rows[fresh][part].tolist()]
-            for number, subject in zip(known.device[fresh][part].tolist(), subjects, strict=True):
+                subjects = [self._source.windows.subject(row) for row in known.rows[part].tolist()]
+            for number, subject in zip(known.device[part].tolist(), subjects, strict=True):
                 model = "" if subject is None else subject.label("modelName")
                 if subject is not None and model:
                     self._models[number] = " ".join(filter(None, (model, subject.label("GPU_I_PROFILE"))))
