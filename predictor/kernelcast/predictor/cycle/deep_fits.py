@@ -23,7 +23,7 @@ from kernelcast.predictor.forecasting.deep.schedule import DELAY, FitSchedule
 MAX_SERIES: Final = 10_000
 """Rows whose models are kept; the ones that were forecast longest ago are forgotten first."""
 _BLOCKS_OF_BUDGET: Final = 4
-"""Newest blocks whose requests are counted against the budget; hosts may be at different blocks."""
+"""Blocks whose requests are counted against the budget, those that came last: hosts may be at different blocks."""
 Key = tuple[str, int]
 """Name of a schedule, and an origin."""
 
@@ -36,7 +36,7 @@ class _Series:
         generation: Of the row.
         block: The newest one at whose end it was forecast.
         fits: Models by schedule and origin; none where a window could not be fitted.
-        asked: Ticket and block of each request under way.
+        requested: Ticket and block of each request under way.
         used: Whether its newest forecast uses a model.
     """
 
@@ -195,7 +195,7 @@ class DeepFits:
     def _request(self, series: _Series, schedule: FitSchedule, origin: int, block: int, window: Floats) -> None:
         self._spent[block] = self._spent.get(block, 0) + 1
         while len(self._spent) > _BLOCKS_OF_BUDGET:
-            del self._spent[min(self._spent)]
+            del self._spent[next(iter(self._spent))]
         ticket = next(self._tickets)
         if self._pool.submit(ticket, FitRequest(window, origin, schedule.season)):
             self._open.add(ticket)

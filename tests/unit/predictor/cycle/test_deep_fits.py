@@ -141,6 +141,16 @@ def test_the_budget_counts_windows_of_a_block_and_goes_to_the_first_rows() -> No
     assert len(live.workers.asked) == 2 * (BLOCKS.kept + 2)
 
 
+def test_a_host_whose_clock_is_ahead_does_not_lift_the_budget_of_the_others() -> None:
+    live = Live(budget=2)
+    for _ in range(8):
+        live.step(1)
+    asked = len(live.workers.asked)
+    live.block -= 60
+    live.step()
+    assert len(live.workers.asked) == asked + 2
+
+
 def test_a_full_queue_is_counted_and_tried_again() -> None:
     live = Live(room=2)
     live.step()
