@@ -46,13 +46,17 @@ def parse(selector: str) -> tuple[str, dict[str, str]]:
         if one is None:
             found = None
             break
-        labels[one.group(1)] = re.sub(r"\\(.)", r"\1", one.group(2))
+        labels[one.group(1)] = re.sub(r"\\(.)", _unescaped, one.group(2), flags=re.DOTALL)
         rest = rest[one.end() :]
     if found is None:
         raise ConfigurationError(
             f'{selector!r} is no series; write METRIC or METRIC{{label="value"}}, as Prometheus shows it'
         )
     return found.group(1), labels
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    return "\n" if escape.group(1) == "n" else escape.group(1)
 
 
 def explain(cycle: Cycle, windows: Windows, selector: str) -> list[dict[str, Any]]:

@@ -54,6 +54,7 @@ def test_a_kernel_that_is_slow_with_its_clock_says_why_nothing_is_published(flee
 def test_selectors_are_read_as_prometheus_writes_them() -> None:
     assert parse('up{a="1", b="x\\"y"}') == ("up", {"a": "1", "b": 'x"y'})
     assert parse("up{}") == ("up", {})
+    assert parse(r'up{a="two\nlines", b="C:\\new"}') == ("up", {"a": "two\nlines", "b": r"C:\new"})
     for wrong in ("", "up{", "up{a=1}", 'up{a="1"'):
         with pytest.raises(ConfigurationError, match="METRIC"):
             parse(wrong)
