@@ -131,7 +131,10 @@ class CycleLoop:
     def _issue_hints(self, _report: CycleReport) -> None:
         if not (self._logs.hints.caught_up and self._partitions.ready()[0]):
             return
-        for one in self._publisher.hints(self._engine.propose(), self._engine.hints):
+        issued = self._engine.propose()
+        written = self._publisher.hints(issued, self._engine.hints)
+        self._engine.withdraw(one for one in issued if one not in written)
+        for one in written:
             self._measures.hints.labels(one.rule).inc()
             _log.info("hint issued", program=one.hint.program, tunable=one.hint.tunable, value=one.hint.value)
         self._publisher.open_hints(self._engine.open_hints())

@@ -6,7 +6,7 @@ which is taken first, the results of a cycle.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -165,6 +165,12 @@ class Engine:
             if gpu_time is None:
                 return []
             return self.hints.propose(tunables, gpu_time, now_ns=self._clock_ns(), diagnoses=self._diagnoses)
+
+    def withdraw(self, issued: Iterable[Issued]) -> None:
+        """Forget proposed hints that could not be written, so that none is shown as open."""
+        with self._lock:
+            for one in issued:
+                self.hints.withdraw(one.hint)
 
     def changed_experiences(self) -> list[Experience]:
         """Findings of searches that have changed since the last call."""

@@ -71,12 +71,13 @@ class ForecastPublisher:
         self._send(self._client_id.encode(), [*samples.coverage(coverage, time_ns=time_ns), *own])
 
     def hints(self, issued: Iterable[Issued], book: HintBook) -> list[Issued]:
-        """Write new hints and the number of hints issued so far; returns those written, without ones too long."""
+        """Write new hints, and count those written in the book; returns them, without ones that are too long."""
         time_ns = self._clock_ns()
         written = []
         for one in issued:
             event = to_event(one.hint, source=self._source, time_ns=time_ns)
             if self._send_event(HINTS, one.hint.key, event):
+                book.issued[one.hint.program, one.hint.tunable, one.rule] += 1
                 written.append(one)
         counts = samples.hints_issued(book.issued, time_ns=time_ns, start_ns=self._start_ns)
         for program, found in counts.items():

@@ -93,7 +93,7 @@ class HintBook:
         approvals: Answers of people.
         failures: Values that failed on some node.
         experiences: Findings of searches on all nodes.
-        issued: Hints written by this process, by (program, tunable, rule).
+        issued: Hints written by this process, by (program, tunable, rule); the publisher counts them.
         withheld: Proposals that did not become hints, by reason.
     """
 
@@ -188,9 +188,15 @@ class HintBook:
                 continue
             hint = self._hint(tunable, proposal, now_ns)
             self.learn_hint(hint, time_ns=now_ns)
-            self.issued[tunable.program, tunable.name, proposal.rule] += 1
             found.append(Issued(hint, proposal.rule))
         return found
+
+    def withdraw(self, hint: Hint) -> None:
+        """Forget a hint that was proposed and could not be written."""
+        self._hints.pop(hint.hint_id, None)
+        self._issued_ns.pop(hint.hint_id, None)
+        if self._open.get(_key(hint)) == hint.hint_id:
+            del self._open[_key(hint)]
 
     def change(self, settings: HintSettings) -> None:
         """Use these settings from now on."""

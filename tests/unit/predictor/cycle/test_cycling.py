@@ -93,6 +93,8 @@ def test_a_hint_that_is_too_long_for_an_event_stops_neither_findings_nor_other_h
         "kernelcast_predictor_hints_total", {"rule": "block_size_not_warp_multiple"}
     )
     assert written == 1
+    assert [one.hint.device_model for one in running.engine.open_hints()] == ["H100"]
+    assert sum(running.engine.hints.issued.values()) == 1
 
 
 def test_a_step_of_a_cycle_that_fails_is_reported_after_the_others_are_done(
