@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tests.unit.predictor.conftest import START_SECONDS, Fleet, fast, kernel_subject
+from tests.unit.predictor.conftest import START_SECONDS, Fleet, device_subject, fast, kernel_subject
 
 from kernelcast.predictor.explain import explain
 from kernelcast.predictor.settings import JudgeSettings, SeriesMatcher
@@ -71,3 +71,23 @@ def test_a_deploy_of_a_program_counts_on_each_host_by_its_own_clock(fleet: Fleet
     assert not fleet.alarms
     known = fleet.cycle.detection.memory.baseline[:3]
     assert known == pytest.approx([1.4e-3] * 3)
+
+
+def test_intervals_of_other_hosts_are_scored_beside_one_whose_clock_is_ahead() -> None:
+    fleet = Fleet(fast().model_copy(update={"publish": (SeriesMatcher(metric=GPU_TEMP),)}))
+    rng = np.random.default_rng(8)
+    for host in ("n1", "n2", "n3"):
+        fleet.device(GPU_TEMP, lambda _second: 70.0 + float(rng.normal(0.0, 0.3)), host=host)
+    fleet.device("DCGM_FI_DEV_SLOWDOWN_TEMP", lambda _second: 90.0)
+    fleet.ahead_seconds["n3"] = DAY_SECONDS
+    fleet.run(150)
+    assert set(fleet.cycle.scores.coverage()) == {GPU_TEMP}
+    assert fleet.cycle.scores.dropped == 0
+    ended = [fleet.windows.row(device_subject(GPU_TEMP, host=host)) for host in ("n2", "n3")]
+    fleet.windows.drop(np.array(ended))
+    fleet.series = {subject: shape for subject, shape in fleet.series.items() if subject.label("Hostname") == "n1"}
+    fleet.run(10)
+    assert {row for row, _ in fleet.cycle.scores.pending_rows()} == {0}
+    fleet.second -= 5000
+    fleet.run(30)
+    assert not fleet.cycle.scores.pending_rows()

@@ -107,30 +107,34 @@ class Claims:
         if subject is not None:
             due = block + max(round(horizon / self._block_seconds), 1)
             _, lower, upper = self.outcomes.published(row, horizon, found.bounds[horizon], found.surprise[horizon])
-            self.scores.add(ForecastClaim(due, row, found.generation, subject.without_variant.metric, lower, upper))
+            metric = subject.without_variant.metric
+            self.scores.add(ForecastClaim(due, row, found.generation, metric, lower, upper, made=block))
 
     def _settle_coverage(self) -> None:
         """Score the intervals whose block has ended, by the mean of that block."""
         pending = self.scores.pending_rows()
-        rows = np.array([row for row, _ in pending], np.int64)
-        if not len(rows):
-            return
         windows, histories = self._source.windows, self._source.histories
         with self._source.lock:
-            alive = {
-                key: int(windows.newest[key[0]]) // histories.block_intervals - 1
-                for key in pending
-                if windows.generation[key[0]] == key[1]
+            newest = {
+                (row, generation): int(windows.newest[row]) // histories.block_intervals - 1
+                for row, generation in pending
+                if windows.generation[row] == generation and windows.owner[row] >= 0
             }
-        last = max(alive.values(), default=0)
-        place = {row: number for number, row in enumerate(rows.tolist())}
-        mean = histories.blocks(rows, last)[0]
+        due = np.array([(key[0], last) for key, last in newest.items() if pending[key] <= last], np.int64)
+        means: dict[int, tuple[int, Floats]] = {}
+        # Rows with one newest block are read together: hosts whose clock is ahead have later blocks than others.
+        for last in np.unique(due[:, 1]).tolist() if len(due) else ():
+            rows = due[due[:, 1] == last, 0]
+            means |= {
+                row: (last, mean) for row, mean in zip(rows.tolist(), histories.blocks(rows, last)[0], strict=True)
+            }
 
-        def value(row: int, due: int) -> float:
-            column = mean.shape[1] - 1 - (last - due)
-            return float(mean[place[row], column]) if 0 <= column < mean.shape[1] else float("nan")
+        def value(row: int, block: int) -> float:
+            last, mean = means[row]
+            place = len(mean) - 1 - (last - block)
+            return float(mean[place]) if place >= 0 else float("nan")
 
-        self.scores.settle(lambda row, generation: alive.get((row, generation)), value)
+        self.scores.settle(lambda row, generation: newest.get((row, generation)), value)
 
     def _means(self, rows: Ints, block: int) -> Floats:
         return self._source.histories.blocks(rows, block)[0][:, -1]

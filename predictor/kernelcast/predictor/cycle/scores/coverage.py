@@ -31,6 +31,7 @@ class ForecastClaim:
         generation: Count of series that the row has had so far.
         metric: Prometheus name of the published metric.
         lower, upper: Bounds as they were published, in the series' unit.
+        made: The newest block when they were published.
     """
 
     due: int
@@ -39,6 +40,7 @@ class ForecastClaim:
     metric: str
     lower: float
     upper: float
+    made: int = 0
 
     def contains(self, value: float) -> bool:
         """Whether a value lies within the interval, whose published bounds are at least 0."""
@@ -49,11 +51,13 @@ class IntervalCoverage:
     """Keeps claims until their block has ended, and the newest scores. Only the thread that runs cycles uses it.
 
     Attributes:
-        dropped: Number of claims that were refused because too many were pending, or whose value never came.
+        dropped: Number of claims that were refused because too many were pending, whose value never came, or whose
+            clock was ahead and has been set back.
     """
 
     def __init__(self) -> None:
         self._pending: dict[tuple[int, int], list[ForecastClaim]] = {}
+        self._newest: dict[tuple[int, int], int] = {}  # the last `made` of each key
         self._count = 0
         self._hits: dict[str, deque[bool]] = {}
         self.dropped = 0
@@ -63,12 +67,14 @@ class IntervalCoverage:
         if self._count >= MAX_PENDING:
             self.dropped += 1
             return
-        heapq.heappush(self._pending.setdefault((claim.row, claim.generation), []), claim)
+        key = claim.row, claim.generation
+        heapq.heappush(self._pending.setdefault(key, []), claim)
+        self._newest[key] = max(claim.made, self._newest.get(key, claim.made))
         self._count += 1
 
-    def pending_rows(self) -> list[tuple[int, int]]:
-        """Rows and generations with claims that have not been scored."""
-        return list(self._pending)
+    def pending_rows(self) -> dict[tuple[int, int], int]:
+        """Rows and generations with claims that have not been scored, each with the first block that is due."""
+        return {key: claims[0].due for key, claims in self._pending.items()}
 
     def settle(self, newest_block: Callable[[int, int], int | None], value_at: Callable[[int, int], float]) -> None:
         """Score the claims whose block has ended, and drop those of series that have ended.
@@ -77,19 +83,27 @@ class IntervalCoverage:
             newest_block: The newest block of a (row, generation); None if that series has ended.
             value_at: The value of a (row, block), NaN where unknown. It is only asked for series that have not ended.
         """
-        for key, claims in list(self._pending.items()):
+        for key in list(self._pending):
             last = newest_block(*key)
-            if last is None:
-                self.dropped += len(claims)
-                self._count -= len(claims)
-                del self._pending[key]
-                continue
-            while claims and claims[0].due <= last:
+            if last is None or last < self._newest[key]:
+                self._drop(key, last)
+            claims = self._pending[key]
+            while last is not None and claims and claims[0].due <= last:
                 claim = heapq.heappop(claims)
                 self._count -= 1
                 self._score(claim, value_at(claim.row, claim.due))
             if not claims:
-                del self._pending[key]
+                del self._pending[key], self._newest[key]
+
+    def _drop(self, key: tuple[int, int], last: int | None) -> None:
+        """Drop the claims of a series that has ended, or those made after its newest block: its clock was set back."""
+        claims = self._pending[key]
+        kept = [] if last is None else [one for one in claims if one.made <= last]
+        heapq.heapify(kept)
+        self._pending[key] = kept
+        self._newest[key] = max((one.made for one in kept), default=0)
+        self.dropped += len(claims) - len(kept)
+        self._count -= len(claims) - len(kept)
 
     def coverage(self) -> dict[str, float]:
         """Share of the recent intervals that contained their value, by metric; absent until there are enough."""
