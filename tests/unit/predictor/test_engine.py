@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.support.waiting import LONGEST_SECONDS
-from tests.unit.predictor.conftest import SECOND_NS, START_SECONDS, kernel_subject
+from tests.unit.predictor.conftest import SECOND_NS, START_SECONDS, Fleet, device_subject, kernel_subject
 
 from kernelcast.columnar import Resource, Sample, encode
 from kernelcast.predictor import engine as engine_module
+from kernelcast.predictor.cycle import cycle
 from kernelcast.predictor.cycle.predictions import CycleReport
 from kernelcast.predictor.engine import Engine, Partition
 from kernelcast.predictor.series import attributes
@@ -142,11 +143,34 @@ def test_programs_that_are_gone_are_forgotten_and_the_others_keep_their_numbers(
     steady = windows.admit(kernel_subject("gemm", program="steady"), owner=0)
     for job in range(20):
         row = windows.admit(kernel_subject("gemm", program=f"job-{job}"), owner=0)
+        known.forget_names()
         known.sync(np.array([steady, row]), windows)
         assert known.program_number("steady") == known.program[steady]
         assert known.program_number(f"job-{job}") == known.program[row]
         windows.drop(np.array([row]))
     assert len(known.programs) <= 5
+
+
+def test_series_keep_their_own_gpu_and_program_when_names_are_numbered_again(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attributes, "MAX_NAMES", 6)
+    monkeypatch.setattr(cycle, "CHUNK_ROWS", 2)
+    for number in range(4):
+        fleet.device("DCGM_FI_DEV_SM_CLOCK", lambda _: 1410.0, host=f"n{number}")
+    fleet.device("DCGM_FI_DEV_GPU_UTIL", lambda second: 50.0 if second < 2 else np.nan)
+    for job in range(10):
+        subject = kernel_subject("gemm", program=f"job-{job}", host=f"n{job % 4}")
+        fleet.add(subject, lambda _: 1e-3)
+        fleet.run(5)
+        known, windows = fleet.cycle.attributes, fleet.windows
+        for one, row in windows.items():
+            assert known.programs[known.program[row]] == one.program
+            assert known.devices[known.device[row]] == one.device
+            (clock,) = known.companion("DCGM_FI_DEV_SM_CLOCK", np.array([row]), windows).tolist()
+            assert windows.subject(clock) == device_subject("DCGM_FI_DEV_SM_CLOCK", host=one.device[0])
+        windows.drop(np.array([windows.row(subject)]))
+        del fleet.series[subject]
 
 
 def test_a_horizon_shorter_than_an_interval_is_refused() -> None:

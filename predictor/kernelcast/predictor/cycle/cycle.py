@@ -173,12 +173,13 @@ class Cycle:
     def _live(self, now_seconds: float) -> tuple[Ints, Ints]:
         """Rows that report, and the newest interval of each; describes those that are new."""
         with self._lock:
-            rows = self._windows.rows()
-            rows = rows[self._windows.touched[rows] >= now_seconds - self._stale_seconds]
+            every = self._windows.rows()
+            rows = every[self._windows.touched[every] >= now_seconds - self._stale_seconds]
             rows = rows[self._windows.newest[rows] != EMPTY]
             newest = self._windows.newest[rows]
-        for begin in range(0, len(rows), CHUNK_ROWS):
-            part = rows[begin : begin + CHUNK_ROWS]
+            described = every if self.attributes.forget_names() else rows
+        for begin in range(0, len(described), CHUNK_ROWS):
+            part = described[begin : begin + CHUNK_ROWS]
             with self._lock:
                 self.sync(part)
         return rows, newest

@@ -156,9 +156,6 @@ class SeriesAttributes:
         """Describe rows that another series has got since the last call; returns them. Call it under the lock."""
         self._grow(int(rows.max(initial=-1)) + 1)
         fresh: Ints = rows[self.generation[rows] != windows.generation[rows]]
-        if len(self._programs) > MAX_NAMES or len(self._devices) > MAX_NAMES:
-            self._forget_names(rows)
-            fresh = rows
         for row in fresh.tolist():
             subject = windows.subject(row)
             if subject is not None:
@@ -282,14 +279,23 @@ class SeriesAttributes:
         if len(self._with_variants) > MAX_NAMES:
             self._with_variants = {one for one in self._with_variants if windows.row(one) is not None}
 
-    def _forget_names(self, rows: Ints) -> None:
-        """Number devices and programs from 0 again; every row is described again."""
+    def forget_names(self) -> bool:
+        """If there are too many names, number devices and programs from 0 again; every row is described again.
+
+        Call it before the rows of a cycle are described: no two of them may have numbers of different numberings.
+
+        Returns:
+            Whether it did, so that silent rows must be described too.
+        """
+        if len(self._programs) <= MAX_NAMES and len(self._devices) <= MAX_NAMES:
+            return False
         self.numbering += 1
         self._devices.clear()
         self._hosts.clear()
         self._programs.clear()
         self._companions = {name: np.zeros(0, np.int64) for name in COMPANIONS}
-        self.generation[rows] = 0
+        self.generation[:] = 0
+        return True
 
     def _grow(self, size: int) -> None:
         old = len(self.generation)
