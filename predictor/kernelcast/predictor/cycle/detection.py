@@ -20,7 +20,6 @@ from kernelcast.predictor.passage.detector import Evaluation
 from kernelcast.predictor.passage.run import MIN_BLOCKS, DetectorOptions, limit_passed, run
 from kernelcast.predictor.passage.series import BLOCK_SECONDS, SeriesBlocks, Traits
 from kernelcast.predictor.screening.blocks import row_medians
-from kernelcast.predictor.series.windows import EMPTY
 from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND
 
 CHUNK_ROWS: Final = 2048
@@ -72,9 +71,7 @@ class Detection:
         memory = self.memory
         self._shared = programs.shared_devices(self._source.attributes, rows)
         ended = newest // self._source.histories.block_intervals - 1
-        # The clock of the series' host was ahead and has been set back: its blocks are evaluated again.
-        back = rows[memory.evaluated[rows] > ended]
-        memory.evaluated[back] = EMPTY
+        self._turn_back(rows, newest, memory.evaluated[rows] > ended)
         steps = np.clip(ended - memory.evaluated[rows], 0, CATCH_UP_BLOCKS)
         for chosen, block, count in _groups(ended, steps):
             for begin in range(0, len(chosen), CHUNK_ROWS):
@@ -83,6 +80,13 @@ class Detection:
         self._watch_limits(rows, newest)
         evaluated: Ints = rows[steps > 0]
         return evaluated
+
+    def _turn_back(self, rows: Ints, newest: Ints, which: Bools) -> None:
+        """Evaluate blocks again: the clock of the series' hosts was ahead, and was set back since the last cycle."""
+        source, rows, newest = self._source, rows[which], newest[which]
+        cycle_ns = round(source.settings.sweep_every_seconds * NANOSECONDS_PER_SECOND)
+        source.regimes.turn_back(rows, (newest * source.windows.interval_ns - cycle_ns) // source.histories.block_ns)
+        self.memory.turn_back(rows, (newest + 1) * source.windows.interval_ns)
 
     def _evaluate(self, rows: Ints, block: int, count: int, known_versions: Bools) -> None:
         source, memory = self._source, self.memory

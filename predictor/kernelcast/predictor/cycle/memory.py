@@ -93,6 +93,12 @@ class DetectorMemory:
         self.answered = np.ones(self.probability.shape, np.bool_)
         self.evaluated[:] = EMPTY
 
+    def turn_back(self, rows: Ints, now_ns: Ints) -> None:
+        """Move times that lie ahead to the present of each row, and evaluate its blocks again."""
+        self.evaluated[rows] = EMPTY
+        self.since_ns[rows] = np.minimum(self.since_ns[rows], now_ns)
+        self.crossed_ns[rows] = np.minimum(self.crossed_ns[rows], now_ns)
+
     def has_passed(self, row: int) -> bool:
         """Whether the limit of a row is passed now."""
         return bool(self.passed[row] or self.beyond[row])

@@ -272,6 +272,8 @@ class Histories:
         self._blocks.cut(rows, last)
         self._others.cut(rows, last)
         self._hours.cut(rows, self._ended_hour(last))
+        for changes in (self._processes, self._versions):
+            changes.turn_back(rows, last + 1)
 
     def _count_processes(self, rows: Ints) -> None:
         start_ns = self._windows.totals.start_ns[rows]

@@ -91,3 +91,27 @@ def test_intervals_of_other_hosts_are_scored_beside_one_whose_clock_is_ahead() -
     fleet.second -= 5000
     fleet.run(30)
     assert not fleet.cycle.scores.pending_rows()
+
+
+def test_a_deploy_under_a_clock_that_was_ahead_counts_when_it_is_set_back(fleet: Fleet) -> None:
+    fleet.add(kernel_subject("gemm"), lambda second: 1e-3 if second < 100 else 1.4e-3)
+    fleet.run(90)
+    fleet.ahead_seconds["n1"] = 600
+    fleet.run(10)
+    fleet.run(10, redeployed={("train", ("n1", "GPU-0", "")): Versions("v1")})
+    fleet.ahead_seconds["n1"] = 0
+    fleet.run(60)
+    assert not fleet.alarms
+    assert fleet.cycle.detection.memory.baseline[0] == pytest.approx(1.4e-3)
+
+
+def test_an_alert_that_began_under_a_clock_that_was_ahead_has_no_begin_in_the_future(fleet: Fleet) -> None:
+    fleet.device("DCGM_FI_DEV_SLOWDOWN_TEMP", lambda _second: 90.0)
+    fleet.device(GPU_TEMP, lambda _second: 91.0)
+    fleet.ahead_seconds["n1"] = DAY_SECONDS
+    fleet.run(60)
+    fleet.ahead_seconds["n1"] = 0
+    fleet.run(60)
+    (shown,) = fleet.reports[-1].predictions
+    assert shown.degradation is not None
+    assert START_SECONDS < shown.degradation.crossed_ns / 1e9 <= START_SECONDS + fleet.second

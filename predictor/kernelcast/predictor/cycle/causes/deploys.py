@@ -121,6 +121,7 @@ class Deploys:
         self._describe(changes.runs)
         self._forget_accepted(changes.accepted, reasons)
         pending = np.isin(live, np.flatnonzero(self._since != EMPTY))
+        self._turn_back(live[pending], newest[pending] // self._source.histories.block_intervals)
         block = (
             common_interval(newest[pending]) // self._source.histories.block_intervals - 1 if pending.any() else None
         )
@@ -133,6 +134,10 @@ class Deploys:
         named = {_program(one) for one in self._findings.values()}
         self.over = {program: reason for program, reason in reasons.items() if program not in named}
         return list(self._findings.values())
+
+    def _turn_back(self, rows: Ints, blocks: Ints) -> None:
+        """Move deploys that lie ahead of each row's block to it: the clock of the host was set back since then."""
+        self._since[rows] = np.minimum(self._since[rows], blocks)
 
     def _compare(self, rows: Ints, block: int) -> None:
         """Set the present duration of kernels that are slower; forget deploys that made none slower within a day."""
