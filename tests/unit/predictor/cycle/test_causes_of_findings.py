@@ -5,11 +5,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from tests.unit.predictor import conftest
 from tests.unit.predictor.conftest import SECOND_NS, START_SECONDS
 
 from kernelcast.columnar import Resource, Sample, encode
 from kernelcast.predictor.alarms.alarms import Alarms
 from kernelcast.predictor.alarms.settings import AlarmSettings
+from kernelcast.predictor.cycle.causes.device_panels import DevicePanels, DeviceRows
 from kernelcast.predictor.engine import Engine, Partition
 from kernelcast.predictor.settings import PredictorSettings
 from kernelcast.wire.catalogue import kernel
@@ -261,3 +263,21 @@ def test_an_xid_79_pages_in_the_cycle_that_sees_it(fleet: Fleet) -> None:
     (page,) = [one for one in fleet.findings if one.cause is Cause.XID and one.state is FindingState.OBSERVED]
     assert page.severity is Severity.PAGE
     assert page.updated_ns < (START_SECONDS + FAULT_SECONDS + CYCLE_SECONDS) * SECOND_NS
+
+
+def test_a_gpu_whose_series_end_while_a_cycle_runs_has_no_finding_without_labels(
+    fast_settings: PredictorSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small, read = conftest.Fleet(fast_settings), DevicePanels.known
+    for metric in (device.XID_ERRORS, device.GPU_UTIL):
+        small.device(metric.prometheus_name, lambda second: 0.0 if second < 30 else 79.0)
+    small.run(30)
+
+    def expiring(panels: DevicePanels) -> DeviceRows:
+        found = read(panels)
+        small.windows.drop(found.rows)
+        return found
+
+    monkeypatch.setattr(DevicePanels, "known", expiring)
+    (report,) = small.run(5)
+    assert report.findings == []

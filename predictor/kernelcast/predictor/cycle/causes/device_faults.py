@@ -89,9 +89,9 @@ class DeviceFaults:
     def _evaluate(self, known: DeviceRows, devices: Ints) -> None:
         rows = self._panels.features(known, devices, Around())
         for number, found, labels, end_ns in zip(devices.tolist(), find(rows), rows.labels, rows.end_ns, strict=True):
-            self._findings[number] = [
-                observed_finding(one, labels, end_ns) for one in found.causes if one.cause in OBSERVED
-            ]
+            # Without labels, the GPU's series have ended since `known` was read.
+            causes = found.causes if labels else ()
+            self._findings[number] = [observed_finding(one, labels, end_ns) for one in causes if one.cause in OBSERVED]
 
 
 def observed_finding(found: FoundCause, labels: Labels, end_ns: int, metric: str = "") -> Finding:
