@@ -68,7 +68,7 @@ def load(data: Mapping[str, Any]) -> AlarmSnapshot:
             summary=None if data["summary"] is None else _open(data["summary"]),
             paged_ns={str(name): int(time_ns) for name, time_ns in data["paged_ns"].items()},
         )
-    except (KeyError, TypeError, ValueError, AttributeError, EventError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, EventError) as error:
         raise WireError(f"the alarms' state cannot be read: {error!r}; findings begin again") from error
 
 
@@ -84,6 +84,8 @@ def _from_candidate(one: FindingCandidate) -> dict[str, Any]:
 
 
 def _candidate(data: Mapping[str, Any]) -> FindingCandidate:
+    if not data["begins_ns"]:
+        raise ValueError("begins_ns is empty")
     return FindingCandidate(
         latest=finding_from(data["latest"]),
         since_ns=int(data["since_ns"]),

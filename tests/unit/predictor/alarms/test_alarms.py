@@ -1,6 +1,7 @@
 """Few findings from the candidates of many series: groups, stable ids, damping, budget, false-discovery control."""
 
 import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -341,9 +342,21 @@ def test_a_snapshot_restores_everything_that_decides() -> None:
     assert second.alarms.lasting == straight.alarms.lasting
 
 
-@pytest.mark.parametrize("data", [{}, {"version": 2}, {"version": 1}, {"version": 1, "updated_ns": "x"}])
+@pytest.mark.parametrize(
+    "data",
+    [{}, {"version": 2}, {"version": 1}, *({"version": 1, "updated_ns": time_ns} for time_ns in ("x", math.inf))],
+)
 def test_another_state_is_refused_with_a_sentence(data: dict[str, object]) -> None:
     with pytest.raises(WireError, match="findings begin again"):
+        state.load(data)
+
+
+def test_a_state_with_a_candidate_that_never_began_is_refused() -> None:
+    run = Run()
+    run.steps(HOUR, candidate())
+    data = state.dump(run.alarms.snapshot())
+    data["candidates"][0]["begins_ns"] = []
+    with pytest.raises(WireError, match="begins_ns"):
         state.load(data)
 
 
