@@ -124,8 +124,10 @@ class Cycle:
         self._pending = settings
 
     def forecast_of(self, row: int) -> SeriesForecast | None:
-        """The newest forecast of a row; None without one."""
-        return self._forecasts.get(row, int(self.detection.memory.generation[row]))
+        """The forecast of a row from its newest or second newest block; None without one."""
+        found = self._forecasts.get(row, int(self.detection.memory.generation[row]))
+        newest_block = int(self._windows.newest[row]) // self.histories.block_intervals - 1
+        return found if found is not None and found.block >= newest_block - 1 else None
 
     def anomaly_of(self, row: int) -> Anomaly | None:
         """The newest anomaly score of a row; None without one."""

@@ -11,6 +11,7 @@ import pytest
 from tests.unit.predictor.conftest import Fleet, Shape, fast, kernel_subject
 
 from kernelcast.predictor.cycle.predictions import Abstention, Prediction
+from kernelcast.predictor.explain import explain
 from kernelcast.predictor.series.subjects import Subject
 from kernelcast.predictor.settings import JudgeSettings, SeriesMatcher
 from kernelcast.wire.catalogue.meanings import Cause
@@ -383,6 +384,16 @@ def test_a_series_that_falls_out_of_the_budget_publishes_no_old_forecast() -> No
     shown = {one.subject.label("gpu"): one for one in fleet.reports[-1].predictions}
     assert not shown["1"].bounds
     assert shown["1"].end_ns == shown["0"].end_ns
+    explained = explain(fleet.cycle, fleet.windows, "DCGM_FI_DEV_GPU_TEMP")
+    assert {one["labels"]["gpu"] for one in explained if one["forecast"]} == set()
+
+
+def test_forecasts_of_a_site_without_any_limit_are_scored() -> None:
+    metric = "DCGM_FI_DEV_POWER_USAGE"
+    fleet, rng = Fleet(fast().model_copy(update={"publish": (SeriesMatcher(metric=metric),)})), np.random.default_rng(3)
+    fleet.device(metric, lambda _: 600.0 + rng.normal(0, 5.0))
+    fleet.run(210)
+    assert set(fleet.cycle.scores.coverage()) == {metric}
 
 
 @pytest.mark.slow

@@ -49,8 +49,7 @@ class Claims:
             newest: Shape (n,), newest interval of each.
             evaluated: Rows that the detector has evaluated in this cycle.
         """
-        if len(evaluated):
-            self._settle_coverage()
+        self._settle_coverage()
         blocks = newest // self._source.histories.block_intervals - 1
         devices = self._source.attributes.device[rows]
         self.outcomes.settle(rows, blocks, self._detection.memory, devices, self._means)
