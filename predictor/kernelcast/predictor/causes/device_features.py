@@ -115,7 +115,7 @@ def clock_reasons(seen: Observed) -> Columns:
 
 
 def clock(seen: Observed) -> Columns:
-    """SM clock by its usual one at the same utilisation; not known without a similar load in the past."""
+    """SM clock relative to the usual one at the same utilisation; not known without a similar load in the past."""
     values, load = seen.get(device.SM_CLOCK), seen.get(device.GPU_UTIL)
     if values is None:
         return {}
@@ -132,7 +132,7 @@ def clock(seen: Observed) -> Columns:
 
 
 def power(seen: Observed) -> Columns:
-    """Power by its limit, and by itself 2 hours before."""
+    """Power relative to its limit, and to the power 2 hours before."""
     values = seen.get(device.POWER_USAGE)
     if values is None:
         return {}
@@ -149,7 +149,7 @@ def power(seen: Observed) -> Columns:
 
 
 def utilization(seen: Observed) -> Columns:
-    """Utilisation by its usual value: the median of all that is known."""
+    """Utilisation relative to its median over all intervals."""
     values = seen.get(device.GPU_UTIL)
     if values is None:
         return {}
@@ -159,7 +159,7 @@ def utilization(seen: Observed) -> Columns:
 
 
 def heat(seen: Observed) -> Columns:
-    """Margin to the slowdown temperature, and how soon it is reached at the slope that power does not explain."""
+    """Margin to the slowdown temperature, and hours until it is reached at the slope that power does not explain."""
     values = seen.get(device.GPU_TEMP)
     limit = None if values is None else seen.limit(device.GPU_TEMP, device.SLOWDOWN_TEMP)
     if values is None or limit is None:
@@ -196,7 +196,7 @@ def memory(seen: Observed) -> Columns:
 
 
 def links(seen: Observed) -> Columns:
-    """PCIe link width and generation by those possible, and NVLinks that went down."""
+    """PCIe link width and generation relative to the highest possible, and NVLinks that went down."""
     columns: Columns = {}
     for feature, metric, most in (
         (Feature.PCIE_WIDTH_RATIO, device.PCIE_LINK_WIDTH, device.PCIE_MAX_LINK_WIDTH),

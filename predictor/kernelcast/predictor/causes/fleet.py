@@ -92,7 +92,7 @@ def reference(baseline: KernelBaseline, member: NodeKernel, *, oldest_ns: int = 
 def _reference(parts: Sequence[NodeBaseline]) -> Reference:
     medians = np.array([part.median_seconds for part in parts])
     middle = float(np.median(medians))
-    # Few values give too small a spread as often as not.
+    # The spread of few values is often too small.
     between = MAD_TO_SIGMA * float(np.median(np.abs(medians / middle - 1))) * (1 + 2 / len(parts))
     within = MEDIAN_ERROR * float(np.median([part.spread_ratio for part in parts]))
     clocks = [part.sm_clock_mhz for part in parts if part.sm_clock_mhz > 0]

@@ -1,4 +1,4 @@
-"""Makes causes with evidence from the findings of `peers`; `cycle.causes.stragglers` publishes slow workers so."""
+"""Makes causes with evidence from the findings of `peers`, which `cycle.causes.stragglers` publishes."""
 
 from dataclasses import dataclass
 

@@ -24,8 +24,8 @@ class Around:
         node: Shape (n,), number of each GPU's node.
         programs: Shape (n, t), programs on the GPU.
         siblings: Shape (n, k, t), durations of other kernels on the same GPU; NaN for former versions and missing ones.
-        group: Shape (n,), rows of one group are peers: GPUs of one model, in one program, with one kernel. Live, the
-            comparison of workers finds stragglers instead.
+        group: Shape (n,), rows of one group are peers: GPUs of one model, in one program, with one kernel. Only the
+            benchmark of a fleet sets it; live, `cycle.causes.stragglers` compares workers.
         fleet: Shape (n,), usual duration on other nodes; NaN for none.
         clock: Shape (n,), usual SM clock of the GPU under load; NaN where it is not known.
         fleet_clock: Shape (n,), usual SM clock of the GPUs of other nodes under load; NaN where it is not known.

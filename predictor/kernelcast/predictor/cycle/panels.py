@@ -22,7 +22,7 @@ from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND, PredictorSetti
 from kernelcast.wire.catalogue.devices import device
 
 LEAST_BLOCKS: Final = 48
-"""Blocks in a panel, however young its series are: the detector needs an hour, also of the first of several moments."""
+"""Least blocks in a panel: the detector needs an hour before each moment, also before the first of several."""
 _MEMORY: Final = (device.FB_FREE.prometheus_name, device.FB_RESERVED.prometheus_name)
 """Parts of the frame buffer besides the used one."""
 _USED: Final = device.FB_USED.prometheus_name

@@ -280,7 +280,7 @@ class SeriesAttributes:
             self._with_variants = {one for one in self._with_variants if windows.row(one) is not None}
 
     def forget_names(self) -> bool:
-        """If there are too many names, number devices and programs from 0 again; every row is described again.
+        """Number devices and programs from 0 again if there are too many; every row is described again.
 
         Call it before the rows of a cycle are described: no two of them may have numbers of different numberings.
 

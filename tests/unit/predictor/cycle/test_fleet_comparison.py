@@ -215,7 +215,7 @@ def test_explain_shows_the_reference_or_why_there_is_none() -> None:
     assert found["fleet"]["fleet_seconds"] == pytest.approx(1e-3, rel=0.05)
 
 
-def test_a_mig_instance_that_was_made_anew_with_another_profile_has_the_new_model() -> None:
+def test_a_mig_instance_that_was_created_again_with_another_profile_has_the_new_model() -> None:
     predictor = Predictor(fleet(4), 1)
     predictor.run(HOUR_AND_MORE)
     labels = predictor.gpus[0].labels | {"modelName": predictor.gpus[0].model, "GPU_I_PROFILE": "1g.10gb"}

@@ -117,7 +117,7 @@ class Explanations:
     def _shown(
         self, mine: Ints, newest: Ints, live: Ints, known: DeviceRows
     ) -> Iterator[tuple[int, bool, tuple[FoundCause | None, Excuse | None]]]:
-        """Place of each kernel, whether the clock of its GPU is or was low, and what the rules find.
+        """Place of each kernel, whether the clock of its GPU is or was low, and the result of the rules.
 
         Kernels with one newest block are evaluated together: hosts whose clock is ahead have later blocks than others.
         """

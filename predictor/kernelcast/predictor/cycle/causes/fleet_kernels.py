@@ -169,7 +169,7 @@ class FleetKernels:
         if numbering != self._numbering:
             self._numbering = numbering
             self._models.clear()
-        # Rows with the newest point come last: a MIG instance may have been made anew with another profile.
+        # Rows with the newest point come last: a MIG instance may have been created again with another profile.
         for begin in range(0, len(known.rows), CHUNK_ROWS):
             part = slice(begin, begin + CHUNK_ROWS)
             with self._source.lock:

@@ -1,4 +1,4 @@
-"""Claims of a cycle: forecasts, breach probabilities and abstentions, recorded and later compared with what came.
+"""Claims of a cycle: forecasts, breach probabilities and abstentions, recorded and compared with later values.
 
 `Cycle` settles the claims whose block has ended and records abstentions; `Publication` records the forecasts. Two
 scores are kept: coverage by metric (`coverage`), and by class of metric and horizon (`outcomes`, `predictor.scoring`).

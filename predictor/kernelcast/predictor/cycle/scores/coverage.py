@@ -1,4 +1,4 @@
-"""Coverage of published prediction intervals by metric: the share that contained the value that came.
+"""Coverage of published prediction intervals by metric: the share that contained the observed value.
 
 The cycle adds a claim for each interval that it publishes, and settles the claims whose block has ended; the publisher
 writes the coverage. Scores are in memory only: after a restart there is no coverage until enough claims have come due.
