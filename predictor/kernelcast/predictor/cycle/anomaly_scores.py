@@ -31,6 +31,7 @@ class AnomalyScores:
         self._source = source
         self._detector = AnomalyDetector(_FIRST_ROWS, interval_seconds)
         self._generation: Ints = np.zeros(_FIRST_ROWS, np.int64)
+        self._scored: Ints = np.zeros(0, np.int64)  # generation of each row at the newest score
         self._newest: int | None = None
         self._latest: AnomalyStep | None = None
 
@@ -66,11 +67,12 @@ class AnomalyScores:
             values[:, part] = (read if excused is None else np.where(excused, np.nan, read)).T
         for step in values:
             self._latest = self._detector.step(np.asarray(step, np.float64))
+        self._scored = self._generation.copy()
         self._newest = begin + count - 1
 
     def get(self, row: int) -> Anomaly | None:
         """Score of a row at the newest interval that was scored; None before the first one."""
-        if self._latest is None or row >= len(self._latest.score):
+        if self._latest is None or row >= len(self._scored) or self._scored[row] != self._generation[row]:
             return None
         return Anomaly(float(self._latest.score[row]), int(self._latest.direction[row]))
 
