@@ -14,6 +14,7 @@ from kernelcast.predictor.series.histories import Histories
 from kernelcast.predictor.series.saved.parts import StatePart, pack, unpack
 from kernelcast.predictor.series.saved.reader import Restored, StateReader
 from kernelcast.predictor.series.saved.rows import RowColumn, SavedRows, StateTable
+from kernelcast.predictor.series.saved.states import States
 from kernelcast.predictor.series.saved.writer import StateWriter
 from kernelcast.predictor.series.subjects import DURATION, Form, Subject
 from kernelcast.predictor.series.windows import Windows
@@ -244,6 +245,23 @@ def test_a_later_writer_goes_over_an_earlier_one_page_by_page() -> None:
     after, restored = restore(first, whole)
     assert restored.offset == 20
     assert same(second, after, NAMES).all()
+
+
+def test_no_series_is_lost_by_restarts_that_follow_before_all_pages_are_written_again() -> None:
+    names = [f"k{number}" for number in range(600)]
+    before = Memory()
+    topic: dict[str, bytes | None] = {}
+    for turn in range(30):  # pages of different snapshots
+        before.minutes(1, names, seed=turn)
+        topic |= before.save(turn)
+    for _ in range(3):
+        after, reader = Memory(), StateReader()
+        for key, value in topic.items():
+            reader.put(key, value)
+        states = States(after.rows, every_seconds=60.0, clock_ns=lambda: 1)
+        assert states.restore(("kernels", 0), reader, owner=0, now_seconds=5.0).series == len(names)
+        assert same(before, after, names).all()
+        topic |= dict(states.save(("kernels", 0), after.windows.owned_by([0]), 30))
 
 
 def test_every_page_is_written_again_before_an_addition_that_it_needs_is_replaced() -> None:

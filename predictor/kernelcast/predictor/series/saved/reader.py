@@ -12,6 +12,7 @@ import numpy as np
 from kernelcast.predictor.arrays import Ints
 from kernelcast.predictor.series.saved.parts import Array, StatePart, is_part, order_of, unpack
 from kernelcast.predictor.series.saved.rows import SavedRows
+from kernelcast.predictor.series.saved.slots import RowSlots
 from kernelcast.predictor.series.saved.writer import ADDED, HEAD, KEY, PAGE
 from kernelcast.predictor.series.subjects import Form, Subject
 from kernelcast.predictor.series.windows import NOT_ADMITTED
@@ -30,6 +31,7 @@ class Restored:
         epoch, sequence: The largest on Kafka.
         reasons: Why messages were not used.
         other_grid: Whether there were series on another grid.
+        slots: Places of the series in the pages.
     """
 
     series: int = 0
@@ -38,6 +40,7 @@ class Restored:
     sequence: int = 0
     reasons: list[str] = field(default_factory=list)
     other_grid: bool = False
+    slots: RowSlots = field(default_factory=RowSlots)
 
 
 @dataclass
@@ -172,6 +175,7 @@ class _Restoration:
                     column.restore(rows, part.arrays[f"column.{name}"][here])
             windows.touched[rows] = self._now_seconds
         self._seen.update(rows.tolist())
+        self._result.slots.put(slots[here], rows, windows.generation[rows])
         by_slot = np.full(int(slots.max(initial=first - 1)) - first + 1, _UNKNOWN)
         by_slot[slots[here] - first] = rows
         return _Page(str(part.text["stripe"]), first, by_slot, part.sequence, int(part.text["offset"]))

@@ -23,6 +23,14 @@ class RowSlots:
     def __len__(self) -> int:
         return len(self.row)
 
+    def put(self, slots: Ints, rows: Ints, generations: Ints) -> None:
+        """Give slots to rows; of several calls with a slot or a row, the last one counts. Shape (n,) each."""
+        more = max(int(slots.max(initial=-1)) + 1 - len(self.row), 0)
+        self.row = np.concatenate([self.row, np.full(more, FREE, np.int64)])
+        self.generation = np.concatenate([self.generation, np.zeros(more, np.int64)])
+        self.row[np.isin(self.row, rows)] = FREE
+        self.row[slots], self.generation[slots] = rows, generations
+
     def assign(self, rows: Ints, generations: Ints) -> Ints:
         """Free the slots of rows that are gone and give slots to new rows; returns the slots with another series.
 

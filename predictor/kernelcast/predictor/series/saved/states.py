@@ -29,7 +29,12 @@ class States:
         restored = reader.restore(self.rows, owner, now_seconds=now_seconds)
         epoch = max(self._clock_ns(), restored.epoch + 1)
         self._writers[partition] = StateWriter(
-            self.rows, epoch=epoch, sequence=restored.sequence, every_seconds=self._every_seconds, known=known
+            self.rows,
+            epoch=epoch,
+            sequence=restored.sequence,
+            every_seconds=self._every_seconds,
+            known=known,
+            slots=restored.slots,
         )
         return restored
 

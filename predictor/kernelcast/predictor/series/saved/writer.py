@@ -51,7 +51,14 @@ class StateWriter:
     """Writes one partition; for one thread, except `undelivered`."""
 
     def __init__(
-        self, source: SavedRows, *, epoch: int, sequence: int, every_seconds: float, known: Iterable[str] = ()
+        self,
+        source: SavedRows,
+        *,
+        epoch: int,
+        sequence: int,
+        every_seconds: float,
+        known: Iterable[str] = (),
+        slots: RowSlots | None = None,
     ) -> None:
         """Begin without anything written.
 
@@ -61,6 +68,8 @@ class StateWriter:
             sequence: That of the last snapshot on Kafka; it goes on from there.
             every_seconds: Time between snapshots.
             known: Keys on Kafka, deleted once they are of no more use.
+            slots: Places of the series on Kafka: a page replaces one with the same series, so none is lost before all
+                pages are written.
         """
         self._source = source
         self._epoch = epoch
@@ -70,7 +79,7 @@ class StateWriter:
         self._keys = self._rotation + SPARE_SNAPSHOTS
         self._page_rows = int(np.clip(PAGE_BYTES // source.row_bytes, 1, MOST_PAGE_ROWS))
         self._stripe_pages = max(STRIPE_ROWS // self._page_rows, 1)
-        self._slots = RowSlots()
+        self._slots = slots if slots is not None else RowSlots()
         self._saved = SavedContent(source)
         self._written: Ints = np.zeros(0, np.int64)  # of each page, the snapshot that wrote it; -1: never
         self._due: Bools = np.zeros(0, np.bool_)
