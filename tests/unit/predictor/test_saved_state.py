@@ -216,7 +216,30 @@ def test_series_that_ended_are_not_restored_and_their_place_is_used_again() -> N
     assert same(before, after, NAMES[60:]).all()
     before.windows.drop(before.windows.rows())
     before.minutes(5, ["new"], seed=3)
-    assert [key for key, value in before.save(30).items() if value is None] == ["page|1", "page|2"]
+    third = before.save(30)
+    assert [key for key, value in third.items() if value is None] == ["page|1", "page|2"]
+    _, restored = restore(first, second, {key: value for key, value in third.items() if value is not None})
+    assert (restored.series, restored.offset) == (1, 30), "a crash before the deletion"
+    before.writer.undelivered("page|2")
+    assert [key for key, value in before.save(31).items() if value is None] == ["page|2"]
+
+
+def test_a_page_whose_series_all_ended_does_not_spoil_the_others_until_it_is_deleted() -> None:
+    names = [f"k{number}" for number in range(600)]
+    before = Memory()
+    before.minutes(1, names)
+    topic = before.save(10) | before.save(11)
+    ended = [name for number, name in enumerate(names) if number >= 430 or number % 40 == 0]
+    before.windows.drop(np.array([before.windows.row(subject(name)) for name in ended]))
+    names = [name for name in names if name not in ended]
+    before.minutes(1, names, seed=2)
+    changed = before.save(12)
+    assert None not in changed.values(), "more pages have changed than a snapshot writes"
+    after, restored = restore(topic, changed)
+    assert (restored.series, restored.reasons) == (len(names) + 3, [])  # three of a page that is not written again yet
+    known = same(before, after, names)
+    assert (known | same(restore(topic)[0], after, names)).all()
+    assert known.sum() > 0.8 * len(names)
 
 
 def test_a_series_whose_clock_was_set_back_is_saved_whole() -> None:

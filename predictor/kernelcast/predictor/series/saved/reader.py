@@ -123,7 +123,8 @@ class _Restoration:
                 self._refuse(error)
                 continue
             self._record_order(epoch, sequence)
-            by_epoch[epoch].append((sequence, key))
+            if head is None or not _has_ended(key, epoch, sequence, head):
+                by_epoch[epoch].append((sequence, key))
         # A later writer may have written some of the pages again: its state replaces that of the earlier one.
         for epoch in sorted(by_epoch):
             self._restore_epoch(parts, sorted(by_epoch[epoch]))
@@ -203,7 +204,9 @@ class _Restoration:
     def _add(self, part: StatePart, pages: list[_Page]) -> None:
         base, without = int(part.text["base"]), set(part.text["without"])
         end = base + int(part.text["slots"])
-        mine = [page for page in pages if page.sequence == part.sequence - 1 and page.first not in without]
+        # A page that ended in this snapshot lies behind them until it is deleted.
+        pages = [page for page in pages if base <= page.first < end and page.first not in without]
+        mine = [page for page in pages if page.sequence == part.sequence - 1]
         rows = np.full(end - base, _UNKNOWN)
         for page in mine:
             rows[page.first - base : page.first - base + len(page.rows)] = page.rows
@@ -257,6 +260,17 @@ class _Restoration:
 
     def _refuse(self, error: WireError) -> None:
         self._result.reasons.append(str(error))
+
+
+def _has_ended(key: str, epoch: int, sequence: int, head: StatePart) -> bool:
+    """Whether all series of a page were gone at the head's snapshot, so that it only waits for its deletion."""
+    kind, _, number = key.partition("|")
+    pages = head.text.get("pages")
+    if kind != PAGE or not isinstance(pages, int) or int(number) < pages:
+        return False
+    # Another writer's page may have series that this one has not written yet.
+    comparable = epoch == head.epoch or head.text.get("covered") is True
+    return comparable and (epoch, sequence) <= (head.epoch, head.sequence)
 
 
 def _fitted(values: Array, length: int) -> Array:

@@ -150,6 +150,7 @@ class StateWriter:
     def _write_lost_again(self) -> None:
         with self._lost_lock:
             lost, self._lost = self._lost, set()
+        self._known |= lost  # a deletion may be lost, too
         for key in lost:
             kind, _, rest = key.partition("|")
             number = int(rest.partition("|")[0] or 0)
