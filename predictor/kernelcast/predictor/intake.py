@@ -83,7 +83,7 @@ class WindowFeed:
         self._pairs = Pairs()
         self._role: Ints = np.full(0, PointRole.UNKNOWN, np.int64)
         self._row: Ints = np.full(0, NOT_ADMITTED, np.int64)
-        self._last_seen_seconds: Floats = np.zeros(0)
+        self._last_seen_seconds: Floats = np.zeros(0)  # infinity for a number that is not in use
         self.ignored = 0
 
     def take(self, decoded: Decoded, owners: Sequence[int], *, now_seconds: float) -> int:
@@ -130,10 +130,11 @@ class WindowFeed:
 
     def forget_silent(self, before_seconds: float) -> None:
         """Release identities without a point since then; the decoder may use their numbers again."""
-        silent = np.flatnonzero((self._role != PointRole.UNKNOWN) & (self._last_seen_seconds < before_seconds))
+        silent = np.flatnonzero(self._last_seen_seconds < before_seconds)
         if len(silent):
             self._role[silent] = PointRole.UNKNOWN
             self._row[silent] = NOT_ADMITTED
+            self._last_seen_seconds[silent] = np.inf
             self._identities.forget(silent.astype(np.int32))
 
     def _take_numbers(self, columns: "Columns", now_seconds: float) -> None:
@@ -219,7 +220,7 @@ class WindowFeed:
         if more:
             self._role = np.concatenate([self._role, np.full(more, PointRole.UNKNOWN, np.int64)])
             self._row = np.concatenate([self._row, np.full(more, NOT_ADMITTED, np.int64)])
-            self._last_seen_seconds = np.concatenate([self._last_seen_seconds, np.zeros(more)])
+            self._last_seen_seconds = np.concatenate([self._last_seen_seconds, np.full(more, np.inf)])
 
 
 Columns = tuple[

@@ -9,7 +9,7 @@ import pytest
 from tests.support.waiting import LONGEST_SECONDS
 from tests.unit.predictor.conftest import SECOND_NS, START_SECONDS, Fleet, device_subject, kernel_subject
 
-from kernelcast.columnar import Resource, Sample, encode
+from kernelcast.columnar import Decoder, Resource, Sample, encode
 from kernelcast.predictor import engine as engine_module
 from kernelcast.predictor.cycle import cycle
 from kernelcast.predictor.cycle.predictions import CycleReport
@@ -97,6 +97,19 @@ def test_a_series_refused_at_the_limit_is_admitted_when_another_is_dropped(fast_
     assert target.expire() == 1
     feed(target, [temperature("1")])
     assert [subject.label("gpu") for subject, _ in target.windows.items()] == ["1"]
+
+
+def test_identities_of_series_that_ended_are_released(fast_settings: PredictorSettings) -> None:
+    clock, decoder = Clock(), Decoder(max_identities=5)
+    target = Engine(fast_settings, clock_ns=clock, decoder=decoder)
+    for job in range(20):
+        temperature = Sample(device.GPU_TEMP, labels(Hostname="n1", UUID=f"GPU-{job}", gpu="0"), clock(), 70.0)
+        values = [export.body for export in encode(EXPORTER, [temperature], scope="test")]
+        assert target.take(values, [PARTITION], {PARTITION: 1}).failures == ()
+        if job % 2:
+            target.leave([PARTITION])
+        clock.second += round(fast_settings.expire_seconds) + 1
+        target.expire()
 
 
 def test_a_report_of_a_tunable_beyond_the_limit_is_an_ignored_point(
