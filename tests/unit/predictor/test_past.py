@@ -142,3 +142,53 @@ def test_the_query_gives_what_the_predictor_computes_from_points(subject: Subjec
     start = Start(prometheus, subject)
     start.past.fill(float(NOW))
     assert prometheus.queries[0] == query
+
+
+def test_series_of_which_a_scrape_changed_a_label_have_the_past_of_both() -> None:
+    moved = NOW - 24 * 3600
+
+    class Moved(Prometheus):
+        """The exporter's pod was replaced a day ago: since then another instance."""
+
+        def pages(self, query: str, time: TimeRange) -> Iterator[Sequence[RangeSeries]]:
+            for page in super().pages(query, time):
+                former, present = page
+                before = former.seconds < moved
+                yield [
+                    RangeSeries(former.labels, former.seconds[before], former.values[before]),
+                    RangeSeries(present.labels, present.seconds[~before], present.values[~before]),
+                ]
+
+    start = Start(Moved({**scraped("0"), "instance": "a"}, {**scraped("0"), "instance": "b"}), temperature("0"))
+    start.past.fill(float(NOW))
+    mean, _ = start.histories.blocks(start.rows)
+    assert np.isfinite(mean[0]).sum() >= KEPT_BLOCKS - 2
+
+
+def test_a_series_that_ends_during_the_queries_gives_its_past_to_no_other() -> None:
+    class Ending(Prometheus):
+        def pages(self, query: str, time: TimeRange) -> Iterator[Sequence[RangeSeries]]:
+            if not self.queries:
+                start.windows.drop(start.rows)
+                assert start.windows.admit(temperature("5"), owner=0) == start.rows[0]
+            return super().pages(query, time)
+
+    prometheus = Ending(scraped("0"), scraped("5"))
+    start = Start(prometheus, temperature("0"))
+    assert start.past.fill(float(NOW)) == 0
+    assert start.histories.known_blocks(start.rows).tolist() == [0]
+    assert start.past.fill(float(NOW)) == 1, "the other one is asked for by itself"
+
+
+def test_a_refused_query_does_not_keep_the_other_metrics_without_a_past() -> None:
+    class Refusing(Prometheus):
+        def pages(self, query: str, time: TimeRange) -> Iterator[Sequence[RangeSeries]]:
+            if "POWER" in query:
+                raise PrometheusError("query processing would load too many samples", status=422)
+            return super().pages(query, time)
+
+    power = Subject("DCGM_FI_DEV_POWER_USAGE", Form.LEVEL, temperature("0").labels)
+    start = Start(Refusing(scraped("0")), power, temperature("0"))
+    with pytest.raises(PrometheusError, match="too many samples"):
+        start.past.fill(float(NOW))
+    assert start.histories.known_blocks(start.rows)[1] >= KEPT_BLOCKS - 2

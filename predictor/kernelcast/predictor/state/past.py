@@ -91,23 +91,33 @@ class Past:
         self._lock = lock
         self._filled = filled
         self._requested: Ints = np.zeros(0, np.int64)  # by row, the generation that was asked for
+        self._wanted_generation: Ints = np.zeros(0, np.int64)  # by row, the generation that is being asked for
 
     def fill(self, now_seconds: float) -> int:
         """Fill the series that have no past and were not asked for yet; returns the number of series with values.
 
         Raises:
-            PrometheusError: Prometheus is unreachable or refused a query; the next call asks again.
+            PrometheusError: Prometheus is unreachable, or refused a query, which does not keep it from others; the
+                next call asks again.
         """
         found: set[int] = set()
+        refusal = None
         for (metric, form), subjects in self._wanted().items():
-            rows = _by_labels(subjects)
-            for resolution in self._resolutions(now_seconds):
-                found |= self._fill(_query(metric, form, resolution.seconds), rows, resolution, len(subjects))
-            with self._lock:
-                requested = np.array(list(subjects.values()))
-                self._requested[requested] = self._windows.generation[requested]
+            try:
+                for resolution in self._resolutions(now_seconds):
+                    query = _query(metric, form, resolution.seconds)
+                    found |= self._fill(query, _by_labels(subjects), resolution, len(subjects))
+            except PrometheusError as error:
+                if not error.status:
+                    raise
+                refusal = error
+                continue
+            requested = np.array(list(subjects.values()))
+            self._requested[requested] = self._wanted_generation[requested]
         if found:
             _log.info("past read from Prometheus", series=len(found))
+        if refusal is not None:
+            raise refusal
         return len(found)
 
     def _wanted(self) -> dict[tuple[str, Form], dict[Subject, int]]:
@@ -117,7 +127,8 @@ class Past:
             rows = np.array([row for _, row in items], np.int64)
             more = max(int(rows.max(initial=-1)) + 1 - len(self._requested), 0)
             self._requested = np.concatenate([self._requested, np.zeros(more, np.int64)])
-            requested = self._requested[rows] == self._windows.generation[rows]
+            self._wanted_generation = self._windows.generation.copy()
+            requested = self._requested[rows] == self._wanted_generation[rows]
         past = self._histories.known_blocks(rows)
         for (subject, row), without in zip(items, (~requested & (past < PAST_BLOCKS)).tolist(), strict=True):
             if without:
@@ -145,23 +156,28 @@ class Past:
         for page in self._open_reader(max(POINTS_AT_ONCE // series, 1)).pages(query, time):
             matched = [(row, one) for one in page if (row := _row_of(rows, one)) is not None]
             for begin in range(0, len(matched), CHUNK_ROWS):
-                part = matched[begin : begin + CHUNK_ROWS]
-                self._insert(resolution, part)
-                filled |= {row for row, _ in part}
+                filled |= self._insert(resolution, matched[begin : begin + CHUNK_ROWS])
         return filled
 
-    def _insert(self, resolution: _Resolution, series: list[tuple[int, RangeSeries]]) -> None:
-        first = min(float(one.seconds[0]) for _, one in series if len(one.seconds))
+    def _insert(self, resolution: _Resolution, series: list[tuple[int, RangeSeries]]) -> set[int]:
+        """Insert values; returns the rows that have not gone to another series since."""
+        first = min(float(one.seconds[0]) for _, one in series)
         count = resolution.last - self._number(resolution, np.array([first]))[0] + 1
-        values = np.full((len(series), int(count)), np.nan, np.float32)
-        for place, (_, one) in enumerate(series):
+        # Several series of Prometheus belong to a row where a scrape has changed its own labels.
+        places = {row: place for place, row in enumerate(dict.fromkeys(row for row, _ in series))}
+        values = np.full((len(places), int(count)), np.nan, np.float32)
+        for row, one in series:
             columns = self._number(resolution, one.seconds) - resolution.last + count - 1
-            values[place, columns] = one.values
-        rows = np.array([row for row, _ in series])
+            known = values[places[row], columns]
+            values[places[row], columns] = np.where(np.isnan(known), one.values, known)
+        rows = np.array(list(places))
         with self._lock:
+            held = self._windows.generation[rows] == self._wanted_generation[rows]
+            rows, values = rows[held], values[held]
             self._histories.prepare(rows)
             insert(resolution.spans, rows, resolution.last, values)
         self._filled(rows)
+        return set(rows.tolist())
 
     def _number(self, resolution: _Resolution, seconds: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> Ints:
         """Numbers of the spans that end at these moments."""
