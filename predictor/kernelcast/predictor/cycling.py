@@ -22,6 +22,10 @@ from kernelcast.wire.errors import BrokerError, WireError
 
 DIAGNOSE_EVERY_SECONDS: Final = 30.0
 """Time between two diagnoses of programs."""
+RESTORE_FOR_SECONDS: Final = 300.0
+"""Time for which saved states are asked for; then scores and findings begin again, and replace those on Kafka."""
+RESTORE_EVERY_SECONDS: Final = 5.0
+"""Time between two attempts."""
 
 _log = get_logger(__name__)
 
@@ -56,6 +60,7 @@ class CycleLoop:
         self._settings, self._engine, self._publisher, self._logs = settings, engine, publisher, logs
         self._partitions, self._measures = partitions, measures
         self._diagnosis_due = 0.0
+        self._restored = False
         self.completed_at: float | None = None
 
     def run(self, ending: threading.Event, part: ServiceLoop) -> None:
@@ -66,8 +71,7 @@ class CycleLoop:
             part: Is notified that this thread makes progress.
         """
         part.progressed()  # waiting for Kafka counts as started
-        _restore("scores", self._logs.scores, self._engine.cycle.outcomes.scoring.load)
-        _restore("findings", self._logs.alarms, self._logs.findings.restore)
+        self._restored = self._restore_all(ending, part)
         snapshot_due = time.monotonic() + self._settings.snapshot_every_seconds
         while not part.wait(ending.wait, self._settings.sweep_every_seconds):
             try:
@@ -100,11 +104,25 @@ class CycleLoop:
         self.completed_at = time.monotonic()
 
     def save(self) -> None:
-        """Queue the state of each partition, the scores and the findings."""
+        """Queue the state of each partition, and scores and findings, unless those on Kafka were not read yet."""
         for partition in self._partitions.held:
             self._partitions.save(partition)
+        if not self._restored:
+            return
         self._logs.scores.write(self._engine.cycle.outcomes.scoring.dump())
         self._logs.alarms.write(self._logs.findings.save())
+
+    def _restore_all(self, ending: threading.Event, part: ServiceLoop) -> bool:
+        """Restore scores and findings; returns False where it is to end before."""
+        until = time.monotonic() + RESTORE_FOR_SECONDS
+        for name, saved, restore in (
+            ("scores", self._logs.scores, self._engine.cycle.outcomes.scoring.load),
+            ("findings", self._logs.alarms, self._logs.findings.restore),
+        ):
+            while not _restored(name, saved, restore) and time.monotonic() < until:
+                if part.wait(ending.wait, RESTORE_EVERY_SECONDS):
+                    return False
+        return True
 
     def _send_findings(self, report: CycleReport) -> None:
         changed = self._logs.findings.cycle(
@@ -144,10 +162,13 @@ class CycleLoop:
         self._logs.baselines.write()
 
 
-def _restore(name: str, saved: OwnState, restore: Callable[[bytes], None]) -> None:
+def _restored(name: str, saved: OwnState, restore: Callable[[bytes], None]) -> bool:
+    """Restore a state; returns False where Kafka does not answer."""
     try:
         state = saved.read()
         if state is not None:
             restore(state)
     except (BrokerError, WireError) as error:
         _log.warning("state not restored", state=name, reason=str(error))
+        return not isinstance(error, BrokerError)
+    return True

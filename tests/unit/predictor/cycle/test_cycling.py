@@ -1,5 +1,6 @@
 """A cycle with a message or a finding that cannot be used still writes everything else."""
 
+from threading import Event
 from typing import Any, cast
 
 import pytest
@@ -11,12 +12,14 @@ from tests.unit.predictor.test_engine import Clock, engine, feed, kernel_and_var
 from kernelcast.columnar import Sample
 from kernelcast.predictor.cycle.predictions import CycleReport
 from kernelcast.predictor.cycling import CycleLoop
+from kernelcast.predictor.engine import Engine
 from kernelcast.predictor.measures import Measures
 from kernelcast.predictor.publish import ForecastPublisher
 from kernelcast.predictor.settings import PredictorSettings
 from kernelcast.predictor.topic_logs import TopicLogs
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.cloudevents import decode_event
+from kernelcast.wire.errors import BrokerError
 from kernelcast.wire.events import Hint, hint_from
 from kernelcast.wire.identity import labels
 from kernelcast.wire.topics import FINDINGS, HINTS
@@ -31,11 +34,12 @@ class Loop:
         found = CycleReport(time_ns=START_NS, watched=1, findings=[candidate()])
         monkeypatch.setattr(self.engine, "run_cycle", lambda _accepted: found)
         rest: Any = Quiet()
+        self.saved = SavedScores(self.engine)
         self.loop = CycleLoop(
             settings,
             self.engine,
             ForecastPublisher(settings, self.sent, clock_ns=self.clock),
-            logs=TopicLogs(log(self.sent, CollectorRegistry()), rest, rest, rest, rest),
+            logs=TopicLogs(log(self.sent, CollectorRegistry()), rest, rest, cast("Any", self.saved), rest),
             partitions=rest,
             measures=Measures(self.registry),
         )
@@ -58,12 +62,48 @@ class Quiet:
     """Logs, states and partitions in which nothing happens."""
 
     caught_up = True
+    held = ()
 
     def ready(self) -> tuple[bool, str]:
         return True, ""
 
     def write(self, _state: bytes = b"") -> int:
         return 0
+
+    def read(self) -> None:
+        return None
+
+
+class SavedScores:
+    """Scores of 7 abstentions on Kafka, which answers after some attempts only."""
+
+    def __init__(self, engine: Engine) -> None:
+        scoring = engine.cycle.outcomes.scoring
+        scoring.abstain(0, "no_baseline", 7)
+        self.state, self.silent = scoring.dump(), 0
+        scoring.abstentions.clear()
+
+    def read(self) -> bytes:
+        if self.silent:
+            self.silent -= 1
+            raise BrokerError("no broker answers")
+        return self.state
+
+    def write(self, state: bytes) -> None:
+        self.state = state
+
+
+class Part:
+    """The part of a service manager for a loop; it waits for no time, and ends the loop after some waits."""
+
+    def __init__(self, waits: int) -> None:
+        self.waits = waits
+
+    def progressed(self) -> None: ...
+
+    def wait(self, _wait: object, _seconds: float) -> bool:
+        self.waits -= 1
+        return self.waits < 0
 
 
 @pytest.fixture
@@ -110,3 +150,16 @@ def test_a_step_of_a_cycle_that_fails_is_reported_after_the_others_are_done(
     assert failed.group_contains(RuntimeError, match="a defect")
     assert (len(running.hints()), running.findings()) == (1, 1)
     assert running.loop.completed_at is None
+
+
+@pytest.mark.parametrize(("silent", "waits"), [(0, 1), (3, 4), (3, 1)])
+def test_saved_scores_are_kept_although_kafka_does_not_answer_at_the_start(
+    running: Loop, silent: int, waits: int
+) -> None:
+    running.saved.silent = silent
+    running.loop.run(Event(), cast("Any", Part(waits)))
+    running.loop.save()
+    running.saved.silent = 0
+    scoring = running.engine.cycle.outcomes.scoring
+    scoring.load(running.saved.read())
+    assert scoring.abstentions == {(0, "no_baseline"): 7}
