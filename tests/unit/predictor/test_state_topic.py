@@ -18,7 +18,7 @@ from kernelcast.predictor.settings import PredictorSettings
 from kernelcast.predictor.state.own_state import PART_BYTES, OwnState
 from kernelcast.predictor.state.partitions import Partitions
 from kernelcast.predictor.state.state_topic import SnapshotStore
-from kernelcast.wire.errors import WireError
+from kernelcast.wire.errors import BrokerError, WireError
 
 SECOND_NS = 1_000_000_000
 NOW = 1_800_000_000
@@ -89,7 +89,9 @@ class Predictor:
         self.measures = Measures(CollectorRegistry())
         self.engine = Engine(settings, clock_ns=lambda: NOW * SECOND_NS)
         store = SnapshotStore("group", topic, lambda: topic)
-        self.partitions = Partitions(settings, self.engine, store, self.measures, clock_ns=lambda: NOW * SECOND_NS)
+        self.partitions = Partitions(
+            settings, self.engine, store, self.measures, clock_ns=lambda: NOW * SECOND_NS, pause=lambda _: None
+        )
         self.partitions.use(topic)
 
     def start(self) -> int:
@@ -212,6 +214,24 @@ def test_without_a_rewound_offset_reading_begins_at_the_beginning() -> None:
     assert Predictor(topic).start() == OFFSET_BEGINNING
 
 
+def test_a_saved_state_is_restored_although_kafka_does_not_answer_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = Topic()
+    before, after = Predictor(topic), Predictor(topic)
+    before.start()
+    before.read(100, 71.0)
+    before.partitions.save(PARTITION)
+    answers = iter([BrokerError("no leader"), BrokerError("no leader")])
+
+    def watermarks(partition: Any) -> tuple[int, int]:
+        for error in answers:
+            raise error
+        return Topic.watermarks(topic, partition)
+
+    monkeypatch.setattr(topic, "watermarks", watermarks)
+    assert after.start() == 100
+    assert after.value == 71.0
+
+
 def scores_of(topic: Topic, client: str = "a") -> OwnState:
     return OwnState("scores", "group", client, topic, lambda: topic)
 
@@ -235,4 +255,5 @@ def test_scores_of_which_a_part_is_of_another_state_are_not_used() -> None:
     assert value is not None
     topic.send("kernelcast.state", key=key, value=value[:-1] + b"x")
 
-    assert scores_of(topic).read() is None
+    with pytest.raises(WireError, match="3 parts that do not belong together"):
+        scores_of(topic).read()

@@ -12,6 +12,7 @@ from confluent_kafka import OFFSET_BEGINNING
 
 from kernelcast.runtime.kafka.clients import Sender
 from kernelcast.runtime.kafka.replay import ReplayConsumer, to_end
+from kernelcast.wire.errors import WireError
 from kernelcast.wire.topics import STATE
 
 PART_BYTES: Final = 384 * 1024
@@ -47,10 +48,11 @@ class OwnState:
         return len(parts)
 
     def read(self) -> bytes | None:
-        """The newest state that is whole; None without one.
+        """The newest state; None without one.
 
         Raises:
             BrokerError: Kafka does not answer.
+            WireError: A part is absent, or of another state, as after a crash between two parts.
         """
         newest: dict[int, bytes] = {}
         reader = self._open_reader()
@@ -69,10 +71,12 @@ class OwnState:
 
 
 def _joined(newest: dict[int, bytes]) -> bytes | None:
-    """The state whose parts these are; None if one is absent or from another state."""
+    """The state whose parts these are; None without a first part."""
     if 0 not in newest:
         return None
     checksum, _, parts = _HEAD.unpack_from(newest[0])
     found = [newest.get(number, b"") for number in range(parts)]
     state = b"".join(part[_HEAD.size :] for part in found)
-    return state if zlib.crc32(state) == checksum else None
+    if zlib.crc32(state) != checksum:
+        raise WireError(f"the state has {parts} parts that do not belong together, or one is absent; it begins again")
+    return state

@@ -4,6 +4,7 @@ The consumer of `service` calls it when partitions are assigned or revoked; `rea
 """
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
@@ -24,6 +25,10 @@ _log = get_logger(__name__)
 
 KEEP_RATIO: Final = 0.5
 """Share of the permitted lag that is still read after a skip: some past is better than none."""
+READ_ATTEMPTS: Final = 3
+"""Attempts to read the saved states. Without them, the next snapshots replace weeks of hours on Kafka."""
+READ_PAUSE_SECONDS: Final = 2.0
+"""Time between two attempts: a broker may be restarting. The consumer waits, so it is short."""
 
 
 class Client(Protocol):
@@ -60,12 +65,14 @@ class Partitions:
         measures: Measures,
         *,
         clock_ns: Callable[[], int],
+        pause: Callable[[float], object] = time.sleep,
     ) -> None:
         self._settings = settings
         self._engine = engine
         self._store = store
         self._measures = measures
         self._clock_ns = clock_ns
+        self._pause = pause
         self._client: Client | None = None
         self._goals: dict[Partition, int] = {}
         self._held: set[Partition] = set()
@@ -179,12 +186,15 @@ class Partitions:
         return {(one.topic, one.partition): one.offset for one in found}
 
     def _read(self, mine: list[Partition]) -> dict[Partition, StateReader]:
-        try:
-            return self._store.read(mine)
-        except BrokerError as error:
-            self._measures.snapshot_failures.labels("unread").inc()
-            _log.warning("snapshots not read", reason=str(error))
-            return {}
+        for attempt in range(1, READ_ATTEMPTS + 1):
+            try:
+                return self._store.read(mine)
+            except BrokerError as error:
+                _log.warning("snapshots not read", attempt=attempt, attempts=READ_ATTEMPTS, reason=str(error))
+            if attempt < READ_ATTEMPTS:
+                self._pause(READ_PAUSE_SECONDS)
+        self._measures.snapshot_failures.labels("unread").inc()
+        return {}
 
     def _restore(self, partition: Partition, state: StateReader) -> int:
         """Restore a partition; returns the next message to be read, negative where the past is to be read again."""
