@@ -22,8 +22,13 @@ _Space = tuple[str, str, str, str]
 
 @dataclass(slots=True)
 class _Findings:
-    """Findings about one space: failed configurations, and the kept one of each node that searched."""
+    """Findings about one space: failed configurations, and the kept one of each node that searched.
 
+    Attributes:
+        known: Whether there was ever something to write; it may be on Kafka, also from before a restart.
+    """
+
+    known: bool = False
     failed: OrderedDict[str, None] = field(default_factory=OrderedDict)
     kept: OrderedDict[str, str] = field(default_factory=OrderedDict)
 
@@ -40,6 +45,7 @@ class _Findings:
             self.kept[outcome.hostname] = ""  # it was checked again, and taken back
         while len(self.kept) > MAX_NODES:
             self.kept.popitem(last=False)
+        self.known |= bool(self.failed) or any(self.kept.values())
 
     def found(self) -> tuple[KeptElsewhere, ...]:
         nodes: dict[str, list[str]] = {}
@@ -77,7 +83,7 @@ class Experiences:
         changed = []
         for key, findings in self._spaces.items():
             now = Experience(*key, tuple(sorted(findings.failed)), findings.found())
-            if (now.failed or now.kept) and self._written.get(key) != now:
+            if findings.known and self._written.get(key) != now:
                 self._written[key] = now
                 changed.append(now)
         return changed

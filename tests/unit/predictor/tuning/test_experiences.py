@@ -58,9 +58,21 @@ def test_a_kept_configuration_is_offered_to_one_other_node_and_spreads_after_its
 
 def test_what_was_taken_back_or_failed_elsewhere_is_not_offered() -> None:
     taken_back = outcome("n1", OutcomeState.ROLLED_BACK, "rolled_back", "[128]")
-    assert found(kept("n1", "[128]"), begun("n2"), taken_back) == []
+    assert found(kept("n1", "[128]"), begun("n2"), taken_back) == [Experience(*ABOUT)]
     failed = outcome("n2", OutcomeState.ROLLED_BACK, "failed", "[128]")
     assert found(kept("n1", "[128]"), failed) == [Experience(*ABOUT, failed=("[128]",))]
+
+
+def test_a_kept_configuration_that_was_taken_back_is_withdrawn_from_the_other_nodes() -> None:
+    taken_back = outcome("n1", OutcomeState.ROLLED_BACK, "rolled_back", "[128]")
+    experiences = Experiences()
+    experiences.learn(begun("n1"))
+    assert experiences.take_changed() == []
+    experiences.learn(kept("n1", "[128]"))
+    assert [one.kept for one in experiences.take_changed()] == [(KeptElsewhere("[128]", 1),)]
+    experiences.learn(taken_back)
+    assert [one.kept for one in experiences.take_changed()] == [()]
+    assert experiences.take_changed() == []
 
 
 def test_only_changes_are_written_and_memory_is_bounded() -> None:
