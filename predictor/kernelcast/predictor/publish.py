@@ -15,7 +15,8 @@ from kernelcast.predictor.scoring.published import Score
 from kernelcast.predictor.settings import PredictorSettings
 from kernelcast.predictor.tuning.diagnosis import ProgramOnDevice
 from kernelcast.predictor.tuning.hints import HintBook, Issued, OpenHint
-from kernelcast.runtime.kafka.clients import Sender
+from kernelcast.runtime.kafka.clients import ConfirmingSender
+from kernelcast.runtime.kafka.producer import Undelivered
 from kernelcast.runtime.logging import get_logger
 from kernelcast.wire.catalogue.diagnosis.rules import Signal
 from kernelcast.wire.catalogue.forecast import JUDGED_SERIES
@@ -42,7 +43,7 @@ _log = get_logger(__name__)
 class ForecastPublisher:
     """Writes forecasts and hints under one identity. Only the thread that runs cycles uses it."""
 
-    def __init__(self, settings: PredictorSettings, producer: Sender, *, clock_ns: Callable[[], int]) -> None:
+    def __init__(self, settings: PredictorSettings, producer: ConfirmingSender, *, clock_ns: Callable[[], int]) -> None:
         self._client_id = settings.client_id
         self._source = f"/kernelcast/predictor/{settings.client_id}"
         self._producer = producer
@@ -85,13 +86,14 @@ class ForecastPublisher:
         return written
 
     def policy(self, policy: Policy) -> None:
-        """Write the site's policy for trials, if it has changed since it was last written."""
+        """Write the site's policy for trials, if it has changed, or if Kafka did not take it."""
         if policy == self._policy:
             return
         self._policy = policy
         written = replace(policy, time_ns=self._clock_ns())
         event = policy_event(written, source=self._source)
-        self._producer.send(POLICY.name, key=POLICY_KEY.encode(), value=encode_event(event))
+        value = encode_event(event)
+        self._producer.send(POLICY.name, key=POLICY_KEY.encode(), value=value, on_delivery=self._policy_delivered)
 
     def experiences(self, changed: Iterable[Experience]) -> None:
         """Write what searches have found on all nodes."""
@@ -112,6 +114,10 @@ class ForecastPublisher:
         keyed = {program.encode(): one for program, one in samples.diagnoses(found, time_ns=time_ns).items()}
         for key in {*keyed, *self._ended_diagnoses.groups}:
             self._send(key, self._ended_diagnoses.complete(key, keyed.get(key, ()), time_ns))
+
+    def _policy_delivered(self, reason: Undelivered | None) -> None:
+        if reason is not None:
+            self._policy = None
 
     def _send_event(self, topic: Topic, key: str, event: dict[str, Any]) -> bool:
         """Write an event with texts of a program; returns False where they make it too long."""

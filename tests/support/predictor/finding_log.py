@@ -17,8 +17,11 @@ class Sent:
     def __init__(self) -> None:
         self.messages: list[tuple[str, bytes | None, bytes | None]] = []
 
-    def send(self, topic: str, *, key: bytes | None, value: bytes | None, headers: object = ()) -> None:
+    def send(
+        self, topic: str, *, key: bytes | None, value: bytes | None, headers: object = (), on_delivery: Any = None
+    ) -> None:
         assert not headers
+        del on_delivery
         self.messages.append((topic, key, value))
 
     def findings(self) -> list[Finding]:

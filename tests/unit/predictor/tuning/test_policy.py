@@ -12,6 +12,7 @@ from kernelcast.predictor.publish import ForecastPublisher
 from kernelcast.predictor.reloading import RELOADED
 from kernelcast.predictor.settings import HintSettings, PredictorSettings
 from kernelcast.predictor.tuning.hints import HintBook, Withheld
+from kernelcast.runtime.kafka.producer import DeliveryListener, Undelivered
 from kernelcast.wire.cloudevents import decode_event
 from kernelcast.wire.events import HintMode
 from kernelcast.wire.topics import POLICY
@@ -64,10 +65,16 @@ def test_settings_of_hints_are_read_again() -> None:
 @dataclass
 class Producer:
     sent: list[tuple[str, bytes]] = field(default_factory=list)
+    is_full: bool = False
 
-    def send(self, topic: str, *, key: bytes | None, value: bytes | None) -> None:
+    def send(
+        self, topic: str, *, key: bytes | None, value: bytes | None, on_delivery: DeliveryListener | None = None
+    ) -> None:
         del key
-        self.sent.append((topic, value or b""))
+        if not self.is_full:
+            self.sent.append((topic, value or b""))
+        if on_delivery is not None:
+            on_delivery(Undelivered("the queue is full") if self.is_full else None)
 
 
 def test_the_policy_is_written_at_the_start_and_when_it_changes() -> None:
@@ -79,3 +86,13 @@ def test_the_policy_is_written_at_the_start_and_when_it_changes() -> None:
     written = [policy_from(decode_event(value)) for _, value in producer.sent]
     assert [one.quiet_hours for one in written] == [(), ("22:00-06:00",)]
     assert written[1].time_ns == NOW_NS
+
+
+def test_a_policy_that_kafka_did_not_take_is_written_again() -> None:
+    producer = Producer(is_full=True)
+    publisher = ForecastPublisher(PredictorSettings(), producer, clock_ns=lambda: NOW_NS)
+    publisher.policy(QUIET.site_policy())
+    producer.is_full = False
+    for _ in range(2):
+        publisher.policy(QUIET.site_policy())
+    assert len(producer.sent) == 1
