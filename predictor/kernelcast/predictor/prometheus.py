@@ -13,9 +13,10 @@ import ssl
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 import orjson
@@ -35,6 +36,7 @@ TIMEOUT_SECONDS: Final = 60.0
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 """Sorted pairs of name and value; the metric's name is the label `__name__`."""
 
+_Read = TypeVar("_Read")
 _QUOTED: Final = re.compile(r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'|`[^`]*`|#[^\n]*')
 _FUTURE: Final = re.compile(r"@|\boffset[\s(]*-", re.IGNORECASE)
 
@@ -118,15 +120,13 @@ class PrometheusClient:
 
         Args:
             url: Such as `http://prometheus:9090` or `https://user:password@host/prometheus`.
-            timeout_seconds: How long one answer may take.
+            timeout_seconds: Longest wait for one operation of the socket.
             points_per_page: Points of one series in one answer; lower it for many series, to bound the memory.
 
         Raises:
             ConfigurationError: The URL is none.
         """
-        parts = urllib.parse.urlsplit(url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise ConfigurationError(f"the address of Prometheus is {url!r}; write it as http://HOST:PORT")
+        parts = split_address(url)
         host = parts.netloc.rpartition("@")[2]
         self.address = urllib.parse.urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
         self._headers = {"Accept": "application/json", "User-Agent": "kernelcast"} | _authorization(parts)
@@ -155,7 +155,8 @@ class PrometheusClient:
                     "step": f"{page.step_seconds:.3f}",
                 },
             )
-            yield [_series(found) for found in _member(data, "result", list, self.address)]
+            found = _member(data, "result", list, self.address)
+            yield [self._readable(_series, one) for one in found]
 
     def query_range(self, query: str, time: TimeRange) -> list[RangeSeries]:
         """All series of a range, sorted by their labels; an empty list where nothing has a value.
@@ -192,7 +193,15 @@ class PrometheusClient:
         found = self._ask("series", fields)
         if not isinstance(found, list):
             raise PrometheusError(f"{self.address} answered without a list of series; is it the API of a Prometheus?")
-        return sorted(_labels(one) for one in found)
+        return sorted(self._readable(_labels, one) for one in found)
+
+    def _readable(self, read: Callable[[Any], _Read], one: Any) -> _Read:
+        try:
+            return read(one)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise PrometheusError(
+                f"{self.address} answered with a series that cannot be read: {error!r}; is it the API of a Prometheus?"
+            ) from error
 
     def _ask(self, path: str, fields: Mapping[str, str | Sequence[str]]) -> Any:
         """The `data` of an answer."""
@@ -202,8 +211,7 @@ class PrometheusClient:
             with open_url(request, self._timeout_seconds) as answer:
                 text = answer.read(MAX_ANSWER_BYTES + 1)
         except urllib.error.HTTPError as error:
-            with error:
-                raise self._refused(error.code, error.read(65_536)) from None
+            raise self._refused(error) from None
         except (OSError, http.client.HTTPException) as error:
             raise self._unreachable(error) from None
         if len(text) > MAX_ANSWER_BYTES:
@@ -215,7 +223,10 @@ class PrometheusClient:
             raise PrometheusError(f"{self.address} is not the API of a Prometheus: it answered {text[:80]!r}")
         return document.get("data")
 
-    def _refused(self, code: int, text: bytes) -> PrometheusError:
+    def _refused(self, error: urllib.error.HTTPError) -> PrometheusError:
+        code, text = error.code, b""
+        with error, suppress(OSError, http.client.HTTPException):
+            text = error.read(65_536)
         reason = _document(text).get("error") or text.decode("utf-8", "replace").strip()[:200] or "no reason was given"
         return PrometheusError(f"{self.address} refused the query with status {code}: {reason}", status=code)
 
@@ -237,13 +248,29 @@ def refuse_future(query: str) -> None:
     Raises:
         ConfigurationError: The expression has `@` or a negative `offset`.
     """
-    found = _FUTURE.search(_QUOTED.sub('""', query))
+    found = _FUTURE.search(_QUOTED.sub(lambda quoted: " " if quoted[0].startswith("#") else '""', query))
     if found is not None:
         modifier = "@" if found[0] == "@" else "a negative offset"
         raise ConfigurationError(
             f"the query {query!r} has {modifier}, which can read samples later than the moment that is judged; "
             "remove it"
         )
+
+
+def split_address(url: str) -> urllib.parse.SplitResult:
+    """Parts of the address of a Prometheus.
+
+    Raises:
+        ConfigurationError: It is none. The message does not show a password.
+    """
+    try:
+        parts = urllib.parse.urlsplit(url)
+        if parts.scheme in {"http", "https"} and parts.hostname:
+            return parts
+    except ValueError:
+        pass
+    shown = f"***@{url.rpartition('@')[2]}" if "@" in url else url
+    raise ConfigurationError(f"the address of Prometheus is {shown!r}; write it as http://HOST:PORT")
 
 
 def _authorization(parts: urllib.parse.SplitResult) -> dict[str, str]:

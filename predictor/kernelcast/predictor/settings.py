@@ -9,7 +9,9 @@ from pydantic import AfterValidator, Field, model_validator
 
 from kernelcast.predictor.alarms.settings import AlarmSettings
 from kernelcast.predictor.forecasting.deep.settings import DeepSettings
+from kernelcast.predictor.prometheus import split_address
 from kernelcast.runtime.settings.service import Remedy, Section, ServiceSettings, WebSettings
+from kernelcast.wire.errors import ConfigurationError
 from kernelcast.wire.tuning.policy import Mode, Policy, check_policy
 
 BLOCKS: Final = 24
@@ -32,6 +34,15 @@ def _must_ascend(value: tuple[float, ...]) -> tuple[float, ...]:
     if not value or any(later <= earlier for earlier, later in zip((0.0, *value), value, strict=False)):
         raise ValueError("horizons must be above 0 and ascending; list them from the nearest to the farthest")
     return value
+
+
+def _must_be_http(url: str) -> str:
+    try:
+        if url:
+            split_address(url)
+    except ConfigurationError:
+        raise ValueError("it is no address of a Prometheus; write it as http://HOST:PORT") from None
+    return url
 
 
 def _must_compile(value: str) -> str:
@@ -162,7 +173,7 @@ class PrometheusSettings(Section):
             series that has no past, so that a first start has forecasts within minutes.
     """
 
-    url: str = ""
+    url: Annotated[str, AfterValidator(_must_be_http)] = ""
 
 
 class PredictorSettings(ServiceSettings):

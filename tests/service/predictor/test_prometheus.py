@@ -157,6 +157,11 @@ def test_user_and_password_of_the_address_are_sent_and_never_shown() -> None:
             success({"result": [{"metric": {"a": "b"}, "histograms": [[1, {}]]}]}),
             "native histograms .*histogram_quantile",
         ),
+        (success({"result": [7]}), "answered with a series that cannot be read"),
+        (success({"result": [{"values": [[1, "2"]]}]}), "answered with a series that cannot be read"),
+        (success({"result": [{"metric": {}, "values": [[1]]}]}), "answered with a series that cannot be read"),
+        (success({"result": [{"metric": {}, "values": [[1, "many"]]}]}), "answered with a series that cannot be read"),
+        (success({"result": [{"metric": {}, "values": [[None, "2"]]}]}), "answered with a series that cannot be read"),
     ],
 )
 def test_a_refusal_says_why(answer: Answer, message: str) -> None:
@@ -170,7 +175,12 @@ def test_an_address_without_a_server_is_named() -> None:
         PrometheusClient(f"http://127.0.0.1:{port}").query_range("x", TimeRange(START, START, 1.0))
 
 
-@pytest.mark.parametrize("url", ["prometheus:9090", "ftp://host", "http://", ""])
+def test_a_list_of_series_that_cannot_be_read_is_refused() -> None:
+    with double(lambda *_: success(["up"])) as url, pytest.raises(PrometheusError, match="cannot be read"):
+        PrometheusClient(url).series(["up"], start_seconds=1, end_seconds=2)
+
+
+@pytest.mark.parametrize("url", ["prometheus:9090", "ftp://host", "http://", "", "http://[::1"])
 def test_an_address_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(ConfigurationError, match="write it as http://HOST:PORT"):
         PrometheusClient(url)
@@ -178,7 +188,15 @@ def test_an_address_that_is_none_is_refused(url: str) -> None:
 
 @pytest.mark.parametrize(
     "query",
-    ["up @ end()", "up @ 1700000000", "rate(up[5m] offset -5m)", "up offset  - 1h", "up OFFSET -1h", "up offset (-5m)"],
+    [
+        "up @ end()",
+        "up @ 1700000000",
+        "rate(up[5m] offset -5m)",
+        "up offset  - 1h",
+        "up OFFSET -1h",
+        "up offset (-5m)",
+        "up offset # of\n-5m",
+    ],
 )
 def test_an_expression_that_may_read_the_future_is_refused(query: str) -> None:
     with pytest.raises(ConfigurationError, match="later than the moment that is judged; remove it"):

@@ -32,3 +32,12 @@ def test_a_limits_horizon_is_no_nearer_than_an_interval() -> None:
     with pytest.raises(ValidationError, match=r"the nearest of horizons_seconds is 0\.001; .* interval_seconds, 10;"):
         limited(0.001, 300.0)
     assert limited(10.0).limits[0].horizons_seconds == (10.0,)
+
+
+@pytest.mark.parametrize("url", ["prometheus:9090", "htp://ann:pw@host", "http://[::1"])
+def test_an_address_of_prometheus_that_is_none_is_refused_at_the_start(url: str) -> None:
+    with pytest.raises(ValidationError, match="write it as http://HOST:PORT") as error:
+        PredictorSettings.model_validate({"prometheus": {"url": url}})
+    assert "pw" not in str(error.value)
+    good = "http://ann:pw@prometheus:9090"
+    assert PredictorSettings.model_validate({"prometheus": {"url": good}}).prometheus.url == good
