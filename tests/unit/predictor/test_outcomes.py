@@ -1,5 +1,7 @@
 """The live cycle scores its published forecasts."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from tests.unit.predictor.conftest import Fleet, device_subject, fast
@@ -7,7 +9,9 @@ from tests.unit.predictor.conftest import Fleet, device_subject, fast
 from kernelcast.predictor.cycle.memory import DetectorMemory
 from kernelcast.predictor.cycle.scores.outcomes import Outcomes
 from kernelcast.predictor.scoring.classes import CLASSES, series_number
+from kernelcast.predictor.scoring.intervals import LEVELS
 from kernelcast.predictor.scoring.published import scores
+from kernelcast.predictor.scoring.scores import Scoring
 from kernelcast.predictor.settings import JudgeSettings, SeriesMatcher
 
 GPU_TEMP = "DCGM_FI_DEV_GPU_TEMP"
@@ -119,3 +123,44 @@ def test_claims_of_a_clock_that_was_ahead_are_given_up_when_it_is_set_back() -> 
     due = outcomes.scoring.breaches.pending.ints("due")
     assert sorted(set(due.tolist())) == [102, 103]
     assert outcomes.scoring.unscored == 3 * 2
+
+
+def counted(blocks: Sequence[int], ahead_blocks: int | None) -> Scoring:
+    """Scores of two GPUs over some blocks, one with an alert that nothing follows; a third GPU's clock may be ahead."""
+    gpus = 2 if ahead_blocks is None else 3
+    rows, own = np.arange(gpus), np.arange(2)
+    horizons = (1800.0, 9000.0)
+    outcomes = Outcomes(horizons, 1800.0, lambda row: device_subject(GPU_TEMP, gpu=str(row)))
+    memory = DetectorMemory(len(horizons))
+    outcomes.sync(rows, np.ones(gpus, np.int64))
+    memory.sync(rows, np.ones(gpus, np.int64))
+    for block in blocks:
+        clocks = block + np.array([0, 0, ahead_blocks or 0])[:gpus]
+        memory.evaluated[rows], memory.probability[rows] = clocks, 0.5
+        memory.firing[0] = block == blocks[0]
+        outcomes.settle(rows, clocks, memory, rows, lambda some, _block: np.zeros(len(some)))
+        outcomes.claim_breaches(own, memory)
+        for horizon in horizons:
+            outcomes.claim_forecasts(block, horizon, own, np.zeros((2, len(LEVELS))), np.zeros(2), np.zeros(2))
+    return outcomes.scoring
+
+
+@pytest.mark.parametrize("ahead_blocks", [10, 60, 20_000])
+def test_a_host_whose_clock_is_ahead_costs_no_outcome_of_other_hosts(ahead_blocks: int) -> None:
+    usual, beside = (counted(range(1000, 1060), ahead) for ahead in (None, ahead_blocks))
+    for name in ("intervals", "breaches"):
+        sums, same = (getattr(one, name).cells["count"][TEMPERATURE].tolist() for one in (usual, beside))
+        assert min(sums) > 0
+        assert same == sums
+    assert beside.unscored == usual.unscored == 0
+    assert usual.alerts.wrong[TEMPERATURE] == beside.alerts.wrong[TEMPERATURE] == 1
+
+
+def test_claims_of_a_clock_that_was_ahead_are_not_compared_with_values_of_another_day() -> None:
+    usual = counted(range(1000, 1030), None)
+    jumped = counted([*range(1048, 1060), *range(1000, 1030)], None)
+    for name in ("intervals", "breaches"):
+        sums, same = (getattr(one, name).cells["count"][TEMPERATURE] for one in (usual, jumped))
+        assert (same >= sums).all()
+    assert int(jumped.intervals.pending.ints("due").max()) < 1040
+    assert int(jumped.breaches.pending.ints("due").max()) < 1040
