@@ -130,8 +130,9 @@ class SeriesAttributes:
         self.calendars: list[tuple[CalendarSettings, ...]] = [()]
         own = [one.horizons_seconds for one in settings.limits if one.horizons_seconds is not None]
         self.horizon_sets: list[tuple[float, ...]] = list(dict.fromkeys((settings.horizons_seconds, *own)))
-        self.meanings = []
         self.generation[:] = 0
+        # Silent series are described again once they report.
+        self.horizons[:] = self.calendar[:] = 0
 
     @property
     def all_horizons_seconds(self) -> tuple[float, ...]:

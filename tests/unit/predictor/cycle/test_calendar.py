@@ -13,7 +13,7 @@ from kernelcast.cli.app import run
 from kernelcast.predictor.cycle.predictions import Abstention
 from kernelcast.predictor.explain import explain
 from kernelcast.predictor.series.calendar import overlaps
-from kernelcast.predictor.settings import CalendarSettings
+from kernelcast.predictor.settings import CalendarSettings, PredictorSettings
 from kernelcast.wire.catalogue.devices import device
 from kernelcast.wire.findings import Finding
 
@@ -172,3 +172,27 @@ def test_a_calendar_that_is_no_settings_file_is_refused(tmp_path: Path, capsys: 
 
     assert run(arguments) == 2
     assert f"--calendar {wrong}: predictor.calendar" in capsys.readouterr().err
+
+
+def test_settings_that_change_while_a_series_is_silent_stop_neither_cycles_nor_its_explanation() -> None:
+    hosts = ("first", "second", "silent")
+    own = {"labels": {"Hostname": "silent"}, "metric": TEMPERATURE, "horizons_seconds": (60.0,)}
+    settings = PredictorSettings.model_validate(
+        fast().model_dump()
+        | {
+            "calendar": [period(0, 10, labels={"Hostname": host}) for host in hosts],
+            "publish": [{"metric": TEMPERATURE}],
+            "limits": [own],
+        }
+    )
+    fleet, noise = Fleet(settings), hot_from(0, 0)
+    for host in hosts:
+        fleet.device(device.SM_CLOCK.prometheus_name, noise, host=host)
+    for host in hosts:
+        fleet.device(TEMPERATURE, lambda second: noise(second) if second < 60 else np.nan, host=host)
+    fleet.run(80)
+    fleet.cycle.change(settings.model_copy(update={"calendar": settings.calendar[:1], "limits": ()}))
+    fleet.run(10)
+    (explained,) = explain(fleet.cycle, fleet.windows, f'{TEMPERATURE}{{Hostname="silent"}}')
+    assert explained["cause_of_a_breach"] == "thermal"
+    assert explained["history_blocks"] > 0
