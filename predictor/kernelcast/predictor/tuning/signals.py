@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -48,6 +48,10 @@ _OF_PROGRAMS: Final = frozenset({_DEVICE_TIME, _GAP, _WAIT, _COPIED, _REGION, _L
 _OF_DEVICES: Final = frozenset({_USED, _FREE, *_PROFILED})
 
 
+_OfRank: TypeAlias = tuple[str, str]
+"""Rank and kernel."""
+
+
 @dataclass(slots=True)
 class _Sums:
     """Means of one program's series on one GPU, by label."""
@@ -56,8 +60,8 @@ class _Sums:
     compute_of_rank: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     copied: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     regions: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
-    seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
-    launches: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    seconds: defaultdict[_OfRank, float] = field(default_factory=lambda: defaultdict(float))
+    launches: defaultdict[_OfRank, float] = field(default_factory=lambda: defaultdict(float))
     gaps: list[float] = field(default_factory=list)
     waits: list[float] = field(default_factory=list)
 
@@ -128,12 +132,12 @@ def _add_region(sums: _Sums, subject: Subject, mean: float) -> None:
 
 def _add_launches(sums: _Sums, subject: Subject, mean: float) -> None:
     if subject.label("kernel_class") in {COMPUTE, ""}:
-        sums.launches[subject.label("kernel")] += mean
+        sums.launches[subject.label("rank"), subject.label("kernel")] += mean
 
 
 def _add_duration(sums: _Sums, subject: Subject, mean: float) -> None:
     if subject.form is Form.MEAN and subject.label("kernel_class") in {COMPUTE, ""}:
-        sums.seconds[subject.label("kernel")] = mean
+        sums.seconds[subject.label("rank"), subject.label("kernel")] = mean
 
 
 def _add_gap(sums: _Sums, _subject: Subject, mean: float) -> None:

@@ -73,6 +73,13 @@ def test_the_mean_kernel_is_weighted_by_launches_and_leaves_collectives_out(past
     assert past.signals[HERE][Signal.KERNEL_SECONDS] == pytest.approx(10e-6)
 
 
+def test_the_mean_kernel_is_that_of_all_ranks_on_the_gpu(past: Past) -> None:
+    for rank, launches, seconds in (("0", 900.0, 4e-6), ("1", 100.0, 64e-6)):
+        past.program(kernel.LAUNCHES.prometheus_name, launches, rank=rank, kernel="a#1", kernel_class="compute")
+        past.program(DURATION, seconds, form=Form.MEAN, rank=rank, kernel="a#1", kernel_class="compute")
+    assert past.signals[HERE][Signal.KERNEL_SECONDS] == pytest.approx(10e-6)
+
+
 def test_gaps_waits_copies_and_regions(past: Past) -> None:
     past.program(kernel.LAUNCH_GAP.prometheus_name, 20e-6, form=Form.MEAN)
     past.program(kernel.SYNC_WAIT.prometheus_name, 0.1, type="stream")
