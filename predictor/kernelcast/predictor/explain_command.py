@@ -5,6 +5,7 @@ import json
 import urllib.error
 import urllib.parse
 import urllib.request
+from contextlib import suppress
 from typing import Annotated, Final
 
 import typer
@@ -29,7 +30,13 @@ def explain(series: Series, url: Url = "http://127.0.0.1:19402") -> None:
         with urllib.request.urlopen(full, timeout=TIMEOUT_SECONDS) as answer:  # noqa: S310  checked above
             text = answer.read()
     except urllib.error.HTTPError as error:
-        raise KernelcastError(f"the predictor refused: {error.read().decode(errors='replace')}") from error
+        reason = b""
+        with error, suppress(OSError, http.client.HTTPException):
+            reason = error.read()
+        shown = reason.decode(errors="replace") or f"status {error.code}"
+        raise KernelcastError(f"the predictor refused: {shown}") from error
+    except ValueError as error:
+        raise ConfigurationError(f"--url is {url!r}: {error}; write it as http://HOST:PORT") from error
     except (OSError, http.client.HTTPException) as error:
         raise KernelcastError(f"{url} does not answer: {error}; is the predictor running there?") from error
     try:

@@ -2,8 +2,10 @@
 
 import http.client
 import io
+import urllib.error
 import urllib.request
-from typing import Any, Self
+from email.message import Message
+from typing import Any, Self, cast
 
 import pytest
 import typer
@@ -20,6 +22,10 @@ class CutShort:
 
     def __exit__(self, *_: object) -> None:
         pass
+
+    closed = False
+
+    def close(self) -> None: ...
 
     def read(self, _size: int = -1) -> bytes:
         """Raise what `http.client` raises."""
@@ -54,3 +60,24 @@ def test_explain_says_that_another_server_is_no_predictor(
     with pytest.raises(typer.Exit):
         explain('DCGM_FI_DEV_GPU_TEMP{gpu="0"}')
     assert "http://127.0.0.1:19402 is no predictor" in capsys.readouterr().err
+
+
+def test_explain_says_that_an_address_is_none(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.undo()
+    with pytest.raises(typer.Exit):
+        explain("up", "http://[::1")
+    assert "write it as http://HOST:PORT" in capsys.readouterr().err
+
+
+def test_explain_says_that_the_predictor_refuses_although_its_reason_is_cut(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(url: str, **_options: Any) -> None:
+        raise urllib.error.HTTPError(url, 503, "Service Unavailable", Message(), cast("Any", CutShort()))
+
+    monkeypatch.setattr(urllib.request, "urlopen", refuse)
+    with pytest.raises(typer.Exit):
+        explain("up")
+    assert "the predictor refused: status 503" in capsys.readouterr().err
