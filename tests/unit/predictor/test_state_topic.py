@@ -232,6 +232,18 @@ def test_a_saved_state_is_restored_although_kafka_does_not_answer_at_once(monkey
     assert after.value == 71.0
 
 
+def test_a_member_that_has_given_its_partitions_back_has_no_lag() -> None:
+    topic = Topic()
+    predictor = Predictor(topic)
+    lag = predictor.measures.lag.labels(PARTITION[0])
+    predictor.start()
+    predictor.partitions.watch_lag()
+    assert lag._value.get() == 500 - REWOUND
+    predictor.partitions.revoked([TopicPartition(*PARTITION)], lost=True)
+    predictor.partitions.watch_lag()
+    assert lag._value.get() == 0
+
+
 def scores_of(topic: Topic, client: str = "a") -> OwnState:
     return OwnState("scores", "group", client, topic, lambda: topic)
 

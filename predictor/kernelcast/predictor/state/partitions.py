@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 
 from kernelcast.predictor.engine import Engine, Partition
-from kernelcast.predictor.measures import Measures
+from kernelcast.predictor.measures import TOPICS, Measures
 from kernelcast.predictor.series.saved.reader import StateReader
 from kernelcast.predictor.series.saved.writer import HEAD
 from kernelcast.predictor.series.snapshot import load
@@ -140,7 +140,7 @@ class Partitions:
 
     def watch_lag(self) -> None:
         """Measure how far behind each partition is; skip to its tail where that is too far."""
-        lags: dict[str, int] = {}
+        lags = dict.fromkeys(TOPICS, 0)
         for partition in self.held:
             if self._client is None:
                 return
