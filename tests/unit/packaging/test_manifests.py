@@ -40,6 +40,12 @@ def test_the_predictor_takes_its_settings(tmp_path: Path) -> None:
     assert made.kafka.bootstrap_servers == "kafka.kafka.svc:9092"
 
 
+def test_a_new_pod_or_container_of_the_predictor_has_the_name_under_which_its_scores_and_findings_are_saved() -> None:
+    pod = documents("predictor.yaml")["Deployment"]["spec"]["template"]["spec"]
+    compose = yaml.safe_load((KUBERNETES.parent / "compose" / "compose.yaml").read_text())
+    assert (pod["hostname"], compose["services"]["predictor"]["hostname"]) == ("kernelcast-predictor", "predictor")
+
+
 def test_the_charts_monitors_drop_the_series_that_reach_prometheus_through_the_bridge() -> None:
     template = (KUBERNETES.parent / "helm" / "kernelcast" / "templates" / "monitors.yaml").read_text()
     assert f"    regex: {TRAVELS}\n" in template

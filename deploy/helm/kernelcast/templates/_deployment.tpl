@@ -40,6 +40,10 @@ spec:
       {{- end }}
     spec:
       automountServiceAccountToken: false
+      {{- if and (eq .service "predictor") (eq (int $own.replicas) 1) }}
+      # Scores and findings are saved under this name. With several replicas a new pod begins them again.
+      hostname: kernelcast-predictor
+      {{- end }}
       {{- with include "kernelcast.scheduling" . | trim }}
       {{- . | nindent 6 }}
       {{- end }}
