@@ -350,6 +350,21 @@ def test_a_page_with_fewer_series_than_slots_is_refused() -> None:
     assert "4 series in 5 slots" in restored.reasons[0]
 
 
+def test_a_page_of_a_later_revision_is_refused_and_its_head_means_nothing() -> None:
+    before = Memory()
+    before.minutes(30, NAMES[:5])
+    saved = before.save(10)
+    reader = StateReader()
+    for key, value in {**saved, "page|1": b"KCPW" + b"\3\0" + b"\xff" * 60}.items():
+        reader.put(key, value)
+    states = States(Memory().rows, every_seconds=60.0, clock_ns=lambda: 1)
+    restored = states.restore(("kernels", 0), reader, owner=0, now_seconds=5.0)
+    assert (restored.series, restored.offset, restored.epoch) == (5, None, 1)
+    assert "version 3; expected b'KCPW' version 2" in restored.reasons[0]
+    windows = states.rows.windows
+    assert "0" in dict(states.save(("kernels", 0), windows.owned_by([0]), 11)), "the next snapshot is written"
+
+
 @pytest.mark.parametrize("key", ["added", "added|x|1", "page|", "foo|bar", "foo", "|", "page|x", "page|" + "9" * 5000])
 def test_a_key_of_another_program_neither_stops_the_restoration_nor_the_next_snapshots(key: str) -> None:
     before = Memory()

@@ -54,11 +54,13 @@ def order_of(value: bytes) -> tuple[int, int]:
     """Epoch and sequence of a message, without unpacking it.
 
     Raises:
-        WireError: It is too short.
+        WireError: It is too short, or of another version.
     """
     if len(value) < _HEAD.size:
         raise WireError(f"state part is {len(value)} bytes; a head is {_HEAD.size}; {_REMEDY}")
-    epoch, sequence = _HEAD.unpack_from(value)[-2:]
+    magic, version, *_, epoch, sequence = _HEAD.unpack_from(value)
+    if magic != MAGIC or version != VERSION:
+        raise WireError(f"state part is {magic!r} version {version}; expected {MAGIC!r} version {VERSION}; {_REMEDY}")
     return epoch, sequence
 
 
@@ -79,17 +81,15 @@ def unpack(value: bytes) -> StatePart:
         WireError: It is corrupt or of another version.
     """
     epoch, sequence = order_of(value)
-    magic, version, checksum, length, text_length = _HEAD.unpack_from(value)[:5]
-    if magic != MAGIC or version != VERSION:
-        raise WireError(f"state part is {magic!r} version {version}; expected {MAGIC!r} version {VERSION}; {_REMEDY}")
+    checksum, length, text_length = _HEAD.unpack_from(value)[2:5]
     packed = memoryview(value)[_HEAD.size :]
     if zlib.crc32(packed) != checksum or length > MAX_PART_BYTES or text_length > length:
         raise WireError(f"state part of {len(value)} bytes does not match its checksum; {_REMEDY}")
     try:
-        whole = zlib.decompressobj().decompress(packed, length)
+        whole = zlib.decompressobj().decompress(packed, max(length, 1))  # 0 would have no limit
         text = json.loads(whole[:text_length])
         return StatePart(epoch, sequence, text, _arrays(text.pop("arrays"), memoryview(whole)[text_length:]))
-    except (zlib.error, ValueError, TypeError, KeyError) as error:
+    except (zlib.error, AttributeError, KeyError, TypeError, ValueError) as error:
         raise WireError(f"state part has another shape: {error}; {_REMEDY}") from error
 
 
