@@ -350,6 +350,18 @@ def test_a_page_with_fewer_series_than_slots_is_refused() -> None:
     assert "4 series in 5 slots" in restored.reasons[0]
 
 
+def test_a_table_of_a_later_revision_does_not_prevent_a_restart() -> None:
+    def restore_versions(_saved: Array) -> None:
+        raise TypeError("Versions.__init__() takes from 1 to 8 positional arguments but 9 were given")
+
+    before, after = Memory(), Memory()
+    before.minutes(30, NAMES[:5])
+    after.rows.tables["scores"] = StateTable("scores", lambda: np.zeros(1), restore_versions)
+    after, restored = restore(before.save(10), into=after)
+    assert (restored.series, restored.offset) == (5, None)
+    assert "9 were given" in restored.reasons[0]
+
+
 def test_a_page_of_a_later_revision_is_refused_and_its_head_means_nothing() -> None:
     before = Memory()
     before.minutes(30, NAMES[:5])

@@ -232,8 +232,11 @@ class _Restoration:
     def _restore_tables(self, head: StatePart) -> None:
         with self._target.lock:
             for name, table in self._target.tables.items():
-                if name in head.arrays:
-                    table.restore(head.arrays[name])
+                try:
+                    if name in head.arrays:
+                        table.restore(head.arrays[name])
+                except (KeyError, ValueError, TypeError, IndexError) as error:
+                    self._refuse_shape(error)
 
     def _opened(self, value: bytes) -> StatePart | None:
         try:
