@@ -74,15 +74,18 @@ class CycleLoop:
         self._restored = self._restore_all(ending, part)
         snapshot_due = time.monotonic() + self._settings.snapshot_every_seconds
         while not part.wait(ending.wait, self._settings.sweep_every_seconds):
-            try:
-                self.run_cycle()
-                if time.monotonic() >= snapshot_due:
-                    snapshot_due = time.monotonic() + self._settings.snapshot_every_seconds
-                    self.save()
-            except Exception:  # noqa: BLE001  the next cycle may succeed; reading must go on
-                self._measures.sweep_failures.inc()
-                _log.exception("cycle failed")
+            self._try("cycle failed", self.run_cycle)
+            if time.monotonic() >= snapshot_due:
+                snapshot_due = time.monotonic() + self._settings.snapshot_every_seconds
+                self._try("state not saved", self.save)
             part.progressed()
+
+    def _try(self, trouble: str, task: Callable[[], None]) -> None:
+        try:
+            task()
+        except Exception:  # noqa: BLE001  the next cycle may succeed; reading must go on
+            self._measures.sweep_failures.inc()
+            _log.exception(trouble)
 
     def run_cycle(self) -> None:
         """Evaluate every series, and send the changes; a step that fails prevents no other one.

@@ -103,10 +103,10 @@ class Past:
         found: set[int] = set()
         refusal = None
         for (metric, form), subjects in self._wanted().items():
+            rows = _by_labels(subjects)
             try:
                 for resolution in self._resolutions(now_seconds):
-                    query = _query(metric, form, resolution.seconds)
-                    found |= self._fill(query, _by_labels(subjects), resolution, len(subjects))
+                    found |= self._fill(_query(metric, form, resolution.seconds), rows, resolution, len(subjects))
             except PrometheusError as error:
                 if not error.status:
                     raise

@@ -163,3 +163,18 @@ def test_saved_scores_are_kept_although_kafka_does_not_answer_at_the_start(
     scoring = running.engine.cycle.outcomes.scoring
     scoring.load(running.saved.read())
     assert scoring.abstentions == {(0, "no_baseline"): 7}
+
+
+def test_state_is_saved_although_each_cycle_fails(
+    fast_settings: PredictorSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_accepted: object) -> CycleReport:
+        raise RuntimeError("a defect")
+
+    failing = Loop(fast_settings.model_copy(update={"snapshot_every_seconds": 0.0}), monkeypatch)
+    monkeypatch.setattr(failing.engine, "run_cycle", broken)
+    failing.saved.state = b""
+    monkeypatch.setattr(failing.saved, "read", lambda: None)
+    failing.loop.run(Event(), cast("Any", Part(2)))
+    assert failing.saved.state
+    assert failing.registry.get_sample_value("kernelcast_predictor_sweep_failures_total") == 2
