@@ -120,7 +120,7 @@ class WindowFeed:
         return len(numbers.series) + len(histograms.series)
 
     def forget_rows(self, rows: Ints) -> None:
-        """Look up the identities of dropped rows again, and those of refused series."""
+        """Look up the identities of dropped rows and of refused series again at their next point."""
         if not len(rows):
             return
         dropped = np.flatnonzero(np.isin(self._row, rows) | (self._role == PointRole.REFUSED))

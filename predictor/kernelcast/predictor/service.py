@@ -54,7 +54,7 @@ TASK_SECONDS: Final = 10.0
 PAST_EVERY_SECONDS: Final = 15.0
 """Time between two attempts to fill series without a past from Prometheus."""
 PAST_FOR_SECONDS: Final = 900.0
-"""Time after the start in which series without a past are filled from Prometheus; later ones are new."""
+"""Time after the start in which series without a past are filled from Prometheus, once all partitions are read."""
 STOP_SECONDS: Final = 10.0
 """Limit for stopping: ending the cycle, committing, leaving the group and sending the last messages, together."""
 LATE_CYCLES: Final = 10

@@ -11,7 +11,7 @@ Partition = tuple[str, int]
 
 
 class States:
-    """A writer for each partition; its sequence continues the restored one.
+    """A writer for each partition; it continues the restored sequence and places of series.
 
     Attributes:
         rows: Everything that is saved of a series; columns can be added.
