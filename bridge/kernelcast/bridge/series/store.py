@@ -100,6 +100,7 @@ class SeriesStore:
         self.producers = Producers((producers or ProducerRules()).most)
         self._heartbeats = Heartbeats(producers, self.producers, self._slots) if producers else None
         self._survey = ProducerIndex.empty(0, 0)
+        self._may_sweep_full_table = True  # set about once a second, because a sweep takes milliseconds
         self._exemplars = KeptExemplars()
 
     def apply(self, decoded: Decoded, messages: MessageColumns, source: IdentitySource) -> Int64Array:
@@ -236,6 +237,7 @@ class SeriesStore:
             reference_ms: By partition number, the time of Kafka's clock, as from `Ownership.reference_ms`.
         """
         heartbeats = self._heartbeats
+        self._may_sweep_full_table = True
         if heartbeats is None:
             return
         with self._lock:
@@ -326,6 +328,9 @@ class SeriesStore:
     def _admit(self, wires: Wires, numbers: Int32Array, arrivals: NewSeries) -> None:
         """Assign slots to new series numbers, or record the reason for refusal."""
         columns, origin = wires.columns, arrivals.origin
+        if self._may_sweep_full_table and self.producers.lacks_room_for(one.producer for one in arrivals.origins):
+            self._may_sweep_full_table = False
+            self._sweep_producers()
         columns.slot[numbers] = -arrivals.refused
         columns.producer[numbers] = UNLISTED_PRODUCER
         placed = numbers[arrivals.refused == PLACED]
@@ -383,19 +388,23 @@ class SeriesStore:
 
     def _sweep(self) -> None:
         """Free the numbers of writers and producers without series."""
-        series, used = self._slots.series, self._slots.used
-        held = series.state[:used] != FREE
         if self._writers.overgrown:
-            self._writers.sweep(self._in_use("writer", self._writers.used, held))
+            self._writers.sweep(self._in_use("writer", self._writers.used))
         if self.producers.overgrown:
-            in_use = self._in_use("producer", self.producers.used, held)
-            if self._heartbeats is not None:
-                in_use |= self._heartbeats.known_producers
-            self.producers.sweep(in_use)
+            self._sweep_producers()
 
-    def _in_use(self, column: str, numbers: int, held: BoolArray) -> BoolArray:
+    def _sweep_producers(self) -> None:
+        in_use = self._in_use("producer", self.producers.used)
+        if self._heartbeats is not None:
+            in_use |= self._heartbeats.known_producers
+        self.producers.sweep(in_use)
+
+    def _in_use(self, column: str, numbers: int) -> BoolArray:
         in_use: BoolArray = np.zeros(numbers, np.bool_)
-        in_use[getattr(self._slots.series, column)[: len(held)][held]] = True
+        series, used = self._slots.series, self._slots.used
+        in_use[getattr(series, column)[:used][series.state[:used] != FREE]] = True
         for wires in self._wires.values():
-            in_use[getattr(wires.columns, column)[wires.columns.slot != -UNKNOWN]] = True
+            columns = wires.columns
+            known = (columns.slot != -UNKNOWN) | (columns.partition >= 0)  # without a slot: to be admitted again
+            in_use[getattr(columns, column)[known]] = True
         return in_use

@@ -1,5 +1,6 @@
 """Table of the store's producers: one row per job and instance; `heartbeats` makes series of it."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -103,6 +104,10 @@ class Producers:
         if number >= len(self.columns.partition):
             self.columns = copy_into(empty_producers(grown(number, number + 1)), self.columns)
         return number
+
+    def lacks_room_for(self, producers: Iterable[tuple[str, str]]) -> bool:
+        """Whether one of some producers would get no row."""
+        return len(self) >= self.most and any(one not in self._interning for one in producers)
 
     def name(self, number: int) -> tuple[str, str]:
         """Return the job and instance of a row in use."""

@@ -130,6 +130,29 @@ def test_series_of_producers_beyond_the_limit_are_exposed_and_counted() -> None:
     assert fleet.store.occupancy().used["producers"] == 1
 
 
+def test_ended_producers_leave_their_place_in_a_full_table_to_new_ones() -> None:
+    fleet = Fleet(SeriesStore(SeriesLimits(), producers=ProducerRules(most=2, ttl_ms=TTL_MS)))
+    for i in range(6):  # a pod, its end one time-to-live later, and the end of the series about it
+        now_ms = 10_000 + i * 10 * TTL_MS
+        fleet.send(gauge(resource=resource(str(i))), append_ms=now_ms)
+        fleet.look(now_ms)
+        assert fleet.shown(UP) == {str(i): 1}
+        fleet.look(now_ms + 3 * TTL_MS)
+        fleet.store.expire({0: now_ms + 3 * TTL_MS})
+
+
+def test_a_producer_whose_refused_series_are_tried_again_keeps_its_row() -> None:
+    store = SeriesStore(SeriesLimits(series=5), producers=ProducerRules(most=2, ttl_ms=TTL_MS))
+    fleet = Fleet(store)
+    first = [gauge(resource=resource("a"), attributes=(("i", str(i)),)) for i in range(5)]
+    fleet.send(*first, append_ms=10_000)
+    assert fleet.send(gauge(resource=resource("b")), append_ms=20_000)[SERIES_LIMIT] == 1
+    fleet.store.expire({0: 15_000})  # removes the series of a; that of b may be admitted with its next point
+    fleet.send(gauge(resource=resource("c")), append_ms=21_000)
+    fleet.look(21_000)
+    assert fleet.shown(UP) == {"b": 1, "c": 1}
+
+
 def test_exactly_one_of_the_sharded_replicas_reports_each_producer() -> None:
     identities = [gauge(resource=resource(str(i), host_name=f"n{i}")) for i in range(20)]
     replicas = [Fleet(share=Share(index, 3)) for index in range(3)]
