@@ -237,17 +237,18 @@ class Deltas:
         self._totals.forget(source, numbers)
 
     def end(self, tombstones: Sequence[Tombstone]) -> None:
-        """Drop the totals of series whose message key has ended.
+        """Drop the totals of series whose message key has ended, also the reserved ones.
 
         A tombstone below the offset up to which totals are valid has been applied already: any total of its key began
         after it.
         """
         self._torn = True
-        fresh = [one.key_hash for one in tombstones if one.offset >= self._totals.positions[one.partition]]
+        fresh = {one.key_hash for one in tombstones if one.offset >= self._totals.positions[one.partition]}
         rows = self._totals.rows
-        ended = rows.seen_under(np.array(fresh, np.int64))
-        for digest in rows.columns.digest[ended]:
-            rows.reserved.pop(digest.tobytes(), None)
+        ended = rows.seen_under(np.array(list(fresh), np.int64))
+        reserved = [digest for digest, one in rows.reserved.items() if int(one["key_hash"][0]) in fresh]
+        for digest in [*map(bytes, rows.columns.digest[ended]), *reserved]:
+            rows.reserved.pop(digest, None)
         self._totals.free(ended)
 
     def expire(self, oldest_ms: Mapping[int, int]) -> None:

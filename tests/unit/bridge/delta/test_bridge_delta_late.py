@@ -1,17 +1,28 @@
 """Points that are read after newer ones of their series, because another partition was read first."""
 
-from itertools import cycle
+from itertools import count, cycle
 from operator import itemgetter
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
 from tests.support.bridge.delta_streams import LATE_MS, ORDER, Delta, Meter, request, sums
+from tests.support.bridge.list_kafka import ManualClock, StateLog
 
 from kernelcast.bridge.delta.accumulate import Accumulator
+from kernelcast.bridge.delta.beginning import AssignmentFacts
 from kernelcast.bridge.delta.columns import GROWN_TOPIC, PENDING
+from kernelcast.bridge.delta.deltas import Deltas
+from kernelcast.bridge.delta.instruments import DeltaInstruments
 from kernelcast.bridge.delta.joining import adopt, alone
-from kernelcast.columnar import NO_RECORDED_VALUE
+from kernelcast.bridge.delta.persistence.state import StateTopic
+from kernelcast.bridge.delta.settings import DeltaPolicy, DeltaSettings
+from kernelcast.bridge.partitions.partition import Partition
+from kernelcast.bridge.partitions.tombstones import Tombstone
+from kernelcast.bridge.tables.columns import MessageColumns
+from kernelcast.columnar import NO_RECORDED_VALUE, Decoder
 
 AWAY_MS = 70_000
 LEFT, JOINED = 0, 1
@@ -82,6 +93,30 @@ def test_a_late_point_is_not_lost_in_a_batch_in_which_its_total_is_followed_by_a
     assert reserved(meter) == [15]
     assert adopted(meter) == 31
     assert meter.sums(Delta(40, 50, 32), partition=LEFT, append_ms=LATE_MS + 3 * AWAY_MS)[0][::2] == (10, 63)
+
+
+@pytest.mark.parametrize(("key", "total"), [(LEFT, 20), (7, 31)])
+def test_a_tombstone_in_the_partition_that_a_series_has_left_ends_what_was_counted_there(key: int, total: int) -> None:
+    clock = ManualClock()
+    log = StateLog(clock)
+    state = StateTopic("group", log, log.open, now_ns=clock.now_ns)
+    deltas = Deltas(DeltaPolicy(DeltaSettings()), state, DeltaInstruments(CollectorRegistry()), clock)
+    kept, decoder, offsets = [LEFT, JOINED], Decoder(), count()
+    deltas.assigned([Partition(("kernels", number), number, 0, 0) for number in kept], AssignmentFacts())
+
+    def add(point: Delta, partition: int, append_ms: int) -> float:
+        columns = np.array([[partition], [next(offsets)], [append_ms], [partition + 1]], np.int64)
+        messages = MessageColumns(columns[0].astype(np.int32), *columns[1:])
+        return float(deltas.accumulate(decoder.decode([sums([point])]), messages, decoder).numbers.value[0])
+
+    deltas.note_sharing([("kernels", 2)], [])
+    add(Delta(20, 30, 3), LEFT, LATE_MS)
+    deltas.note_sharing([("kernels", 2)], kept)
+    add(Delta(80, 90, 4), JOINED, LATE_MS + AWAY_MS + 1)
+    add(Delta(30, 40, 8), LEFT, LATE_MS + 2)
+    deltas.end([Tombstone(0, LEFT, next(offsets), key + 1)])
+    deltas.note_sharing([], [])
+    assert add(Delta(90, 100, 16), JOINED, LATE_MS + AWAY_MS + 2) == total
 
 
 def test_late_points_of_a_full_table_are_counted_as_older() -> None:
