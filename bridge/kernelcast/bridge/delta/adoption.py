@@ -49,6 +49,7 @@ Invariants:
 # in that way are joined by the same rules, `joining.restore`.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cached_property
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -59,7 +60,7 @@ from kernelcast.bridge.clock import Clock
 from kernelcast.bridge.delta.columns import NOTHING, PENDING, RESTING
 from kernelcast.bridge.delta.joining import adopt, alone, fill, precedes
 from kernelcast.bridge.delta.persistence.background import SnapshotReads
-from kernelcast.bridge.delta.persistence.freeze import Columns
+from kernelcast.bridge.delta.persistence.freeze import Columns, as_table
 from kernelcast.bridge.delta.persistence.snapshot import TotalsSnapshot
 from kernelcast.bridge.delta.rows import TotalRows
 from kernelcast.bridge.partitions.growth import EXPIRIES_PER_TTL
@@ -83,22 +84,46 @@ OffsetsSince = Callable[[Sequence[Key], int], Mapping[Key, int] | None]
 does not answer, None if no query may be made now."""
 
 
+class SnapshotTable:
+    """The totals of a snapshot, as columns and as a table."""
+
+    def __init__(self, columns: Columns) -> None:
+        """Convert nothing yet: most totals of most snapshots are not added."""
+        self.columns = columns
+
+    @cached_property
+    def _rows(self) -> TotalRows | None:
+        """All totals as a table, made once, because that takes as long for one of them; None if one is damaged."""
+        try:
+            return as_table(self.columns)
+        except WireError:
+            return None
+
+    def row(self, i: int) -> tuple[TotalRows, int]:
+        """Return a table with a total, and its row.
+
+        Raises:
+            WireError: The total is damaged.
+        """
+        return (self._rows, i) if self._rows is not None else (alone(self.columns, i), 0)
+
+
 class AdoptedTotal(NamedTuple):
     """One total of another replica's snapshot.
 
     Attributes:
-        columns: Columns of the snapshot.
+        snapshot: The snapshot.
         i: Index of the total.
         behind: Whether its replica lags, or did until recently, see `_behind`.
     """
 
-    columns: Columns
+    snapshot: SnapshotTable
     i: int
     behind: bool
 
     def get(self, name: str) -> int:
         """Return the value of a column."""
-        return int(self.columns[name][self.i])
+        return int(self.snapshot.columns[name][self.i])
 
 
 class Adoption:
@@ -309,12 +334,13 @@ class Adoption:
             return False
         adopted = False
         own = self._rows.reserved.get(digest := columns.digest[row].tobytes())
-        left = [*elsewhere, AdoptedTotal(own, 0, behind=False)] if own else elsewhere
+        left = [*elsewhere, AdoptedTotal(SnapshotTable(own), 0, behind=False)] if own else elsewhere
         for former in sorted(left, key=lambda one: one.get("last_ns"), reverse=True):
-            if columns.flags[row] & PENDING and precedes(former.columns, former.i, int(columns.start_ns[row])):
-                if former.columns is own:
+            of = former.snapshot.columns
+            if columns.flags[row] & PENDING and precedes(of, former.i, int(columns.start_ns[row])):
+                if of is own:
                     del self._rows.reserved[digest]
-                adopted |= _joined(self._rows, row, former, reserved=former.columns is own and not adopted)
+                adopted |= _joined(self._rows, row, former, reserved=of is own and not adopted)
         self.give_up(np.array([row]))
         return adopted
 
@@ -342,11 +368,11 @@ def _by_row(
     halves = _first_halves(rows.columns.digest[waiting])
     found: dict[int, list[AdoptedTotal]] = {}
     for key, snapshot in snapshots.items() if row_of else ():
-        digests = snapshot.columns["digest"]
+        digests, table = snapshot.columns["digest"], SnapshotTable(snapshot.columns)
         for i in np.flatnonzero(np.isin(_first_halves(digests), halves)).tolist():
             row = row_of.get(digests[i].tobytes())
             if row is not None:
-                found.setdefault(row, []).append(AdoptedTotal(snapshot.columns, i, key in behind))
+                found.setdefault(row, []).append(AdoptedTotal(table, i, key in behind))
     return found
 
 
@@ -358,7 +384,7 @@ def _first_halves(digests: NDArray[np.uint8]) -> Int64Array:
 def _joined(rows: TotalRows, row: int, former: AdoptedTotal, *, reserved: bool = False, fills: bool = False) -> bool:
     """Add a former total, or one that lies in a gap; a damaged snapshot of another bridge costs only this addition."""
     try:
-        total = alone(former.columns, former.i)
+        table, at = former.snapshot.row(former.i)
     except WireError:
         return False
-    return fill(rows, row, total) if fills else adopt(rows, row, total, reserved=reserved)
+    return fill(rows, row, table, at) if fills else adopt(rows, row, table, at, reserved=reserved)

@@ -53,12 +53,14 @@ class Replica:
         reads = SnapshotReads(self.state.for_other_thread(), run_at_once)
         self.adoption = Adoption(self.rows, reads, self.clock, hold_seconds=60, ttl_seconds=300)
 
-    def write(self, key: Key, position: int, *totals: tuple[bytes, int]) -> None:
-        """Write another replica's snapshot as of an offset, with totals that ended at second 90."""
+    def write(self, key: Key, position: int, *totals: tuple[bytes, int], damaged: int | None = None) -> None:
+        """Write another replica's snapshot as of an offset, with totals that ended at second 90, one maybe damaged."""
         rows = TotalRows(9)
         for digest, total in totals:
             add_total(rows, digest, 0, total, (1, 90), 0)
         columns = freeze(rows, rows.in_use(), {0: 0})
+        if damaged is not None:
+            columns["kind"][damaged] = 77
         snapshot = TotalsSnapshot(secrets.token_bytes(8), position, ((key, position),), columns)
         self.state.write(name_of(key), snapshot, lambda _error: None)
 
@@ -80,6 +82,14 @@ def test_a_pending_total_gets_the_former_owners_total() -> None:
     replica.write(FORMER, 5, (SERIES, 50))
     replica.settle(186)
     assert replica.exposed(replica.row) == 57
+
+
+def test_a_damaged_total_of_a_snapshot_costs_only_its_own_series() -> None:
+    replica = Replica()
+    other = add_total(replica.rows, ORDER_SERIES, 1, 7, (105, 180), PENDING)
+    replica.write(FORMER, 5, (SERIES, 50), (ORDER_SERIES, 60), damaged=1)
+    replica.settle(186)
+    assert (replica.exposed(replica.row), replica.exposed(other)) == (57, 7)
 
 
 def test_a_pending_total_waits_while_kafka_does_not_say_whether_the_former_owner_lags() -> None:
