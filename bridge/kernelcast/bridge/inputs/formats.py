@@ -33,31 +33,45 @@ KINDS: Final = {
 }
 _PATH: Final = re.compile(r"[$@^]")
 _LABEL: Final = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
-_MAPPING: Final = ("name", "value", "values", "time", "labels", "labels_from", "help", "unit", "lines")
+_MAPPING: Final = (
+    "points",
+    "name",
+    "value",
+    "values",
+    "time",
+    "time_unit",
+    "labels",
+    "labels_from",
+    "kind",
+    "help",
+    "unit",
+    "lines",
+)
+"""The settings that only the format json has."""
 
 
 class TopicFormat(Section):
     """The format of a topic's messages; a name alone (`influx`) is short for `{format: influx}`.
 
-    The fields after `format` and `precision` map JSON of any shape to points. Text that begins with `$` (the whole
+    The settings after `format` and `precision` map JSON of any shape to points. Text that begins with `$` (the whole
     message), `@` (the point) or `^` (the object that encloses the point) is a path; other text is a constant.
 
     Attributes:
         format: auto looks at each message; json is the mapping below.
-        precision: Influx: the unit of timestamps.
+        precision: Influx, also if recognised by auto: the unit of timestamps.
         points: Where the points are: `$.metrics[*]`; by default the message itself, or each element of it if it is an
             array.
         name: The metric's name.
         value: Its value: a number, a boolean, or text that is a number; a path.
         values: Instead of `value`: an object in which every number is a series, its name joined to `name` by `_`.
         time: When it was measured, a number or RFC 3339 text; a path. Without, the message's append time counts.
-        time_unit: What numbers of `time` count.
+        time_unit: The unit of `time`, if it is a number.
         labels: For each label a path or a constant; a missing value makes no label.
         labels_from: Objects in which every text, number and boolean is a label; paths.
         kind: gauge, counter, info or unknown.
         help: One line for people.
         unit: Prometheus' word for the unit, such as seconds.
-        lines: Whether a message holds an object a line (NDJSON).
+        lines: Whether each line of a message is one JSON object (NDJSON).
     """
 
     format: Literal["auto", "otlp_proto", "otlp_json", "remote_write", "prometheus", "influx", "json"] = JSON
@@ -127,11 +141,23 @@ class TopicFormat(Section):
         return text
 
     @model_validator(mode="after")
-    def _the_mapping_must_be_whole(self) -> Self:
+    def _settings_of_other_formats_are_refused(self) -> Self:
+        no_influx = self.format not in {INFLUX, AUTO}
+        if no_influx and (self.precision != "ns" or (not self.name and "precision" in self.model_fields_set)):
+            raise ValueError(
+                "precision can only be set for the formats influx and auto; write format: influx, or leave precision "
+                "out; the unit of a JSON mapping's time is time_unit"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _the_mapping_must_be_complete(self) -> Self:
         if self.format != JSON:
-            unused = [name for name in _MAPPING if getattr(self, name)]
+            fields = type(self).model_fields
+            defaults = {name: fields[name].get_default(call_default_factory=True) for name in _MAPPING}
+            unused = [name for name, default in defaults.items() if getattr(self, name) != default]
             if unused:
-                raise ValueError(f"{', '.join(unused)} belong to the format json; leave format out, or them")
+                raise ValueError(f"{', '.join(unused)} can only be set for the format json; leave format out, or them")
         elif not self.name:
             raise ValueError("name is missing; give the metric's name, or a path to it: name: '@.metric'")
         elif bool(self.value) == bool(self.values):
