@@ -42,6 +42,12 @@ something_weird{problem="division by zero"} +Inf -3982045
     assert points[4].time_ns == 1  # before 1970: the oldest possible time, not without a time
 
 
+def test_a_line_with_too_many_labels_is_refused_with_the_limit() -> None:
+    line = "up{" + ",".join(f'l{i}="x"' for i in range(10_001)) + "} 1\n"
+    [(_, error)] = PrometheusText().decode([line.encode()]).failures
+    assert "more than 10000 labels" in str(error)
+
+
 def test_classic_buckets_become_one_histogram() -> None:
     page = b"""# TYPE rpc_seconds histogram
 rpc_seconds_bucket{le="0.1",path="/a"} 2

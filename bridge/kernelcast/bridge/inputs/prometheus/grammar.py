@@ -9,6 +9,7 @@ from typing import Final
 
 from kernelcast.bridge.inputs.naming import unescaped
 from kernelcast.bridge.inputs.parsing import malformed
+from kernelcast.wire.errors import DecodeError
 
 FORMAT_TITLE: Final = "Prometheus text"
 _NAME: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
@@ -23,7 +24,7 @@ _NUMBER: Final = re.compile(
 LAST_SECOND: Final = 2**64 // 10**9
 """The year 2554: nanoseconds beyond it do not fit 64 bits."""
 MAX_LABELS: Final = 10_000
-"""Of one series; a line of 16 MiB could have millions."""
+"""Limit of one series; a message of 8 MiB could have a million in one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +76,12 @@ def labels(line: str, at: int) -> tuple[list[tuple[str, str | None]], int]:
     found_labels: list[tuple[str, str | None]] = []
     while not (closed := _CLOSED.match(line, at)):
         found = _LABEL.match(line, at)
-        if found is None or len(found_labels) >= MAX_LABELS:
+        if found is None:
             raise malformed(FORMAT_TITLE, "a line", line, 'labels as {name="value",…}')
+        if len(found_labels) >= MAX_LABELS:
+            raise DecodeError(
+                f"message has a series with more than {MAX_LABELS} labels: {line[:120]!r}; look at the producer"
+            )
         bare, quoted, value, end = found.groups()
         found_labels.append((bare or unescaped(quoted or ""), None if value is None else unescaped(value)))
         at = found.end()
