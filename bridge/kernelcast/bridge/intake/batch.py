@@ -158,12 +158,11 @@ class DecodedPart(NamedTuple):
 
 def decode(
     batch: MessageBatch, selection: Selection, dead_letters: DeadLetterSink, instruments: Instruments
-) -> list[DecodedPart]:
-    """Decode a batch; returns one part for each format in it.
+) -> Iterator[DecodedPart]:
+    """Decode a batch; yields one part for each format in it, or more for a long batch.
 
     If an input raises, its messages are decoded one by one, so that only the messages that make it raise are lost.
     """
-    parts: list[DecodedPart] = []
     for group in selection.groups(batch.messages):
         messages = batch.some(group.indices)
         for topic in {message.topic() or "" for message in messages.messages}:
@@ -172,8 +171,8 @@ def decode(
         for message, failure in zip(messages.messages, group.failures, strict=False):
             _send_to_dead_letters(message, failure, dead_letters, instruments)
         if group.input is not None:
-            parts += _decode(messages, group.bodies, group.input, dead_letters, instruments)
-    return parts
+            yield from _decode(messages, group.bodies, group.input, dead_letters, instruments)
+        group.bodies.clear()  # before further messages are unpacked
 
 
 def _decode(

@@ -1,6 +1,7 @@
 import gzip
 import json
 import random
+import tracemalloc
 from typing import Any
 
 import cramjam
@@ -131,13 +132,36 @@ def test_names_have_priority_over_patterns_and_own_topics_keep_their_format() ->
     formats = {"^tele.*": "influx", "telegraf-json": "otlp_json"}
     selection = Selection(Decoder(), {name: TopicFormat.model_validate(entry) for name, entry in formats.items()})
     topics = ("telegraf", "telegraf-json", "kernelcast.kernels", "other")
-    groups = selection.groups([Record((topic, 0, 0), b"up 1", 0) for topic in topics])
+    groups = list(selection.groups([Record((topic, 0, 0), b"up 1", 0) for topic in topics]))
     assert [(group.format, group.indices) for group in groups] == [
         ("influx", [0]),
         ("otlp_json", [1]),
         ("otlp_proto", [2]),
         ("prometheus", [3]),
     ]
+
+
+def test_a_batch_of_small_messages_that_unpack_to_long_ones_takes_little_memory() -> None:
+    made = site(text="prometheus")
+    small = bytes(cramjam.zstd.compress(b"# " + bytes(2**20)))
+    for _ in range(90):
+        write(made.kafka, "text", small, headers={"content_encoding": "zstd"})
+    write(made.kafka, "text", b"up 1")
+    tracemalloc.start()
+    try:
+        assert shown(made) == {"up": 1}
+        assert tracemalloc.get_traced_memory()[1] < 50 * 2**20
+    finally:
+        tracemalloc.stop()
+    assert len(small) < 1000
+
+
+def test_snappy_messages_are_read_in_parts_by_the_length_that_they_unpack_to() -> None:
+    selection = Selection(Decoder(), {"rw": TopicFormat(format="remote_write")})
+    bodies = [bytes(cramjam.snappy.compress_raw(bytes(2**23))), b"\x0a\x00"] * 9
+    groups = list(selection.groups([Record(("rw", 0, i), body, 0) for i, body in enumerate(bodies)]))
+    assert [index for group in groups for index in group.indices] == list(range(18))
+    assert max(len(group.indices) for group in groups) <= 8
 
 
 @pytest.mark.parametrize(
