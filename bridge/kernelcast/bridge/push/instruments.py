@@ -100,8 +100,9 @@ class DestinationMetrics:
         self._metrics.lost.labels(self.name).inc(messages)
 
     def restarted(self) -> None:
-        """Note a fault that made a consumer start over."""
+        """Note a fault that made a consumer start over: its requests are sent again."""
         self._metrics.restarts.labels(self.name).inc()
+        self._metrics.up.labels(self.name).set(0)
 
     def lag(self, partitions: Iterable[tuple[str, int, int]]) -> None:
         """Set how many messages each partition (topic, number) still holds for this destination."""
