@@ -148,7 +148,7 @@ class Adoption:
         self._withdrawal_ms = self._ttl_ms // EXPIRIES_PER_TTL + round(READ_SECONDS * 1e3)
         self._lagged_ms: dict[Key, int] = {}  # by partition behind us, the newest append time when it was so last
         self._due = 0.0
-        self._topics: set[str] = set()
+        self._topics: set[str] = set()  # of the last read that was started
         self._log = structlog.stdlib.get_logger("bridge.delta")
 
     def continue_totals(
@@ -177,8 +177,9 @@ class Adoption:
             self._due = now_seconds + READ_SECONDS
             topic_of = {number: topic for (topic, _), number in owned.items()}
             numbers = self._rows.columns.partition[np.concatenate([overdue, gapped])]
-            self._topics = {topic_of.get(number, "") for number in numbers.tolist()}
-            self._reads.begin((key for key in others if key[0] in self._topics), topic_ids)
+            topics = {topic_of.get(number, "") for number in numbers.tolist()}
+            if self._reads.begin((key for key in others if key[0] in topics), topic_ids):
+                self._topics = topics
             found = self._reads.take()
         if found is None:
             return

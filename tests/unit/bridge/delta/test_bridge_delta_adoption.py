@@ -1,19 +1,21 @@
 """When a pending total is exposed: the former owner's snapshot must have what came before it."""
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import pytest
 from tests.support.bridge.list_kafka import ManualClock, StateLog
 
 from kernelcast.bridge.delta.adoption import READ_SECONDS, Adoption
 from kernelcast.bridge.delta.columns import INTEGER, MONOTONIC, NUMBER, PENDING
-from kernelcast.bridge.delta.persistence.background import SnapshotReads, run_at_once
+from kernelcast.bridge.delta.persistence.background import SnapshotReads, Starter, run_at_once
 from kernelcast.bridge.delta.persistence.freeze import freeze
 from kernelcast.bridge.delta.persistence.snapshot import TotalsSnapshot
 from kernelcast.bridge.delta.persistence.state import StateTopic, name_of
 from kernelcast.bridge.delta.rows import TotalRows
 from kernelcast.bridge.partitions.partition import Key
+from kernelcast.bridge.tables.columns import Int64Array
 
 SECOND_NS = 1_000_000_000
 OURS, FORMER = ("kernels", 1), ("kernels", 0)
@@ -44,13 +46,14 @@ class Replica:
     clock: ManualClock = field(default_factory=ManualClock)
     needed: dict[Key, int] = field(default_factory=lambda: {FORMER: 5, OTHER_ORDERS: 5})
     others: tuple[Key, ...] = (FORMER, OTHER_ORDERS)
+    starter: Starter = run_at_once
 
     def __post_init__(self) -> None:
         self.log = StateLog(self.clock)
         self.state = StateTopic("group", self.log, self.log.open, now_ns=self.clock.now_ns)
         self.rows = TotalRows(9)
         self.row = add_total(self.rows, SERIES, 1, 7, (105, 180), PENDING)
-        reads = SnapshotReads(self.state.for_other_thread(), run_at_once)
+        reads = SnapshotReads(self.state.for_other_thread(), self.starter)
         self.adoption = Adoption(self.rows, reads, self.clock, hold_seconds=60, ttl_seconds=300)
 
     def write(self, key: Key, position: int, *totals: tuple[bytes, int], damaged: int | None = None) -> None:
@@ -122,3 +125,33 @@ def test_a_replica_that_lags_in_one_topic_delays_no_new_series_of_another() -> N
     replica.write(OTHER_ORDERS, 9)
     replica.settle(186)
     assert (replica.exposed(replica.row), replica.exposed(new)) == (None, 3)
+
+
+@pytest.mark.parametrize("ends_between", [False, True])
+def test_a_slow_read_for_one_topic_says_nothing_about_a_series_of_another(*, ends_between: bool) -> None:
+    """The read of the first topic ends after a series of the second one is overdue, at the worst moment or later."""
+    reads: list[Callable[[], None]] = []
+    replica = Replica(starter=reads.append)
+    replica.write(FORMER, 5, (SERIES, 50))
+    replica.write(OTHER_ORDERS, 5, (ORDER_SERIES, 60))
+    replica.settle(186)
+    moved = add_total(replica.rows, ORDER_SERIES, 2, 3, (105, 180), PENDING)
+    if ends_between:
+        overdue = replica.adoption._overdue
+
+        def ends(newest_append_ms: int) -> Int64Array:
+            reads.pop()()
+            replica.adoption._overdue = overdue  # type: ignore[method-assign]
+            return overdue(newest_append_ms)
+
+        replica.adoption._overdue = ends  # type: ignore[method-assign]
+        replica.settle(196)
+    else:
+        replica.settle(196)
+        reads.pop()()
+        replica.settle(197)
+    assert (replica.exposed(replica.row), replica.exposed(moved)) == (57, None)
+    replica.settle(207)
+    reads.pop()()
+    replica.settle(208)
+    assert replica.exposed(moved) == 63

@@ -38,11 +38,17 @@ class SnapshotReads:
         self._found: dict[Key, TotalsSnapshot] | None = None
         self._log = structlog.stdlib.get_logger("bridge.delta")
 
-    def begin(self, keys: Iterable[Key], topic_ids: Mapping[str, str]) -> None:
-        """Start to read the snapshots of partitions, of topics with these ids, unless a read is running."""
-        if not self._running:
-            self._running, wanted, ids = True, {name_of(key): key for key in keys}, dict(topic_ids)
-            self._starter(lambda: self._read(wanted, ids))
+    def begin(self, keys: Iterable[Key], topic_ids: Mapping[str, str]) -> bool:
+        """Start to read the snapshots of partitions, of topics with these ids.
+
+        Returns:
+            Whether the read was started: not while another one is running, or its result has not been taken.
+        """
+        if self._running or self._found is not None:  # in this order: a read sets its result before it ends
+            return False
+        self._running, wanted, ids = True, {name_of(key): key for key in keys}, dict(topic_ids)
+        self._starter(lambda: self._read(wanted, ids))
+        return True
 
     def take(self) -> dict[Key, TotalsSnapshot] | None:
         """Return the snapshots of a read that has ended since the last call; None if none has, or if it failed."""
