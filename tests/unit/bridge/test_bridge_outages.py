@@ -58,3 +58,13 @@ def test_outages_are_forgotten_after_contact_for_one_time_to_live() -> None:
     assert len(contact.outages) == 1
     contact.answered(81, 60)
     assert contact.outages == []
+
+
+def test_of_many_short_outages_only_those_of_the_last_time_to_live_of_contact_count() -> None:
+    contact, ttl_seconds = Contact(0.0), 300
+    for start in range(0, 120_000, 120):  # each lasts 20 s, and 100 s of contact follow
+        contact.unanswered(began_ms=start * 1e3, noticed_ms=start * 1e3 + 5e3)
+        contact.answered(start + 20, ttl_seconds)
+        contact.answered(start + 120, ttl_seconds)
+    assert contact.silent_ms(120_000, ttl_seconds) == 3 * 20_000
+    assert len(contact.outages) == 3

@@ -17,30 +17,28 @@ class Contact:
     """Contact with the leader of one partition. Only the consuming thread uses it; times in seconds are monotonic.
 
     While Kafka does not answer, producers cannot write either. So the length of an outage is subtracted from the age
-    of series, until one time-to-live after its end: by then every producer has written again, or its series has ended.
+    of series, until Kafka has answered for one time-to-live after its end, without the time of later outages: by then
+    every producer has written again, or its series has ended.
 
     Attributes:
         answered_at_seconds: When Kafka last answered a fetch or a query.
         failed: Whether a query has failed since then. A pause without a query is not an outage.
-        away_seconds: Length of the outages that have ended and still count.
-        returned_at_seconds: When the last of them ended.
-        outages: Outages that still count, the present one included.
+        ended: End and length, in seconds, of each outage that has ended and still counts, oldest first.
+        outages: The same outages by Kafka's times, then the present one.
     """
 
     answered_at_seconds: float = 0.0
     failed: bool = False
-    away_seconds: float = 0.0
-    returned_at_seconds: float = 0.0
+    ended: list[tuple[float, float]] = field(default_factory=list)
     outages: list[Outage] = field(default_factory=list)
 
     def answered(self, now_seconds: float, ttl_seconds: float) -> None:
         """Note an answer of Kafka; it ends an outage."""
-        self.away_seconds = self._ended_seconds(now_seconds, ttl_seconds)
         if self.failed:
-            self.away_seconds += now_seconds - self.answered_at_seconds
-            self.failed, self.returned_at_seconds = False, now_seconds
-        elif not self.away_seconds:
-            self.outages.clear()
+            self.ended.append((now_seconds, now_seconds - self.answered_at_seconds))
+            self.failed = False
+        gone = len(self.ended) - len(self._lengths_seconds(now_seconds, ttl_seconds))
+        del self.ended[:gone], self.outages[:gone]
         self.answered_at_seconds = now_seconds
 
     def unanswered(self, *, began_ms: float, noticed_ms: float) -> None:
@@ -56,7 +54,8 @@ class Contact:
 
     def silent_ms(self, now_seconds: float, ttl_seconds: float) -> int:
         """Return the time to subtract from the age of series."""
-        return round((self._ended_seconds(now_seconds, ttl_seconds) + self.outage_seconds(now_seconds)) * 1e3)
+        ended_seconds = sum(self._lengths_seconds(now_seconds, ttl_seconds))
+        return round((ended_seconds + self.outage_seconds(now_seconds)) * 1e3)
 
     def quiet_ms(self, now_ms: float) -> int:
         """Return for how long Kafka took no message in any partition, in the outages that count, until some time."""
@@ -66,7 +65,12 @@ class Contact:
         """Return the length of the outage so far; 0 where there is none."""
         return now_seconds - self.answered_at_seconds if self.failed else 0.0
 
-    def _ended_seconds(self, now_seconds: float, ttl_seconds: float) -> float:
-        """Return the length of ended outages; 0 after contact for one time-to-live."""
-        counts = self.failed or now_seconds - self.returned_at_seconds <= ttl_seconds
-        return self.away_seconds if counts else 0.0
+    def _lengths_seconds(self, now_seconds: float, ttl_seconds: float) -> list[float]:
+        """Return the lengths of the ended outages that still count, newest first."""
+        lengths, away_seconds = list[float](), self.outage_seconds(now_seconds)
+        for ended_at_seconds, length in reversed(self.ended):
+            if now_seconds - ended_at_seconds - away_seconds > ttl_seconds:
+                break
+            lengths.append(length)
+            away_seconds += length
+        return lengths
