@@ -12,6 +12,8 @@ TOMBSTONE_KINDS: Final = ("keyed", "unkeyed")
 
 REMEMBERED_KEYS: Final = 65_536
 """Size of the cache of key hashes; hashing a key takes ten times as long as a look-up."""
+LONGEST_REMEMBERED_BYTES: Final = 256
+"""Longer keys are hashed each time: the cache would keep up to 64 GiB of them."""
 
 
 class Tombstone(NamedTuple):
@@ -51,7 +53,6 @@ class Tombstones:
             self.keyed.append(tombstone)
 
 
-@lru_cache(maxsize=REMEMBERED_KEYS)
 def key_hash(topic: str, partition: int, key: bytes | None) -> int:
     """A signed 64-bit hash of a key in a partition, equal in every process: snapshots of running totals keep it.
 
@@ -62,6 +63,14 @@ def key_hash(topic: str, partition: int, key: bytes | None) -> int:
     """
     if key is None:
         return NO_KEY
+    hashed = _remembered if len(key) <= LONGEST_REMEMBERED_BYTES else _hash
+    return hashed(topic, partition, key)
+
+
+def _hash(topic: str, partition: int, key: bytes) -> int:
     digest = blake2b(f"{topic}/{partition}\0".encode(), digest_size=8)  # neither has a zero byte
     digest.update(key)
     return int.from_bytes(digest.digest(), "little", signed=True)
+
+
+_remembered = lru_cache(maxsize=REMEMBERED_KEYS)(_hash)

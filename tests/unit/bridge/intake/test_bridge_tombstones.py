@@ -1,5 +1,6 @@
 """Messages with a key and no value: earlier series of the key end, later points start new series."""
 
+import tracemalloc
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -192,6 +193,17 @@ def test_every_replica_that_shares_series_out_removes_its_own() -> None:
 
 def test_a_key_has_one_hash_in_every_process_because_kept_totals_have_it() -> None:
     assert key_hash("kernels", 3, b"host-1") == 2_753_428_452_968_513_041
+
+
+def test_long_keys_are_not_kept_in_memory() -> None:
+    key_hash("kernels", 0, b"first")
+    tracemalloc.start()
+    try:
+        for i in range(200):
+            key_hash("kernels", 0, i.to_bytes(2, "big") * 50_000)
+        assert tracemalloc.get_traced_memory()[0] < 1_000_000
+    finally:
+        tracemalloc.stop()
 
 
 # Producers
