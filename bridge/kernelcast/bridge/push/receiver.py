@@ -3,8 +3,9 @@
 import ssl
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import httpcore
 import httpx
 
 from kernelcast.bridge.clock import Clock
@@ -78,10 +79,10 @@ class Receiver:
         self._basic = settings.basic_auth
         files = (settings.bearer_token_file, self._basic.password_file if self._basic else None)
         self._token, self._password = (SecretFile(path) if path is not None else None for path in files)
+        self._network = _LimitedNetwork()
         self._client = httpx.Client(
             headers={"User-Agent": USER_AGENT, **settings.headers},
-            verify=client_context(settings.tls, "push"),
-            transport=transport,
+            transport=transport or _transport(client_context(settings.tls, "push"), self._network),
             trust_env=False,  # a proxy of the environment is no choice of this destination's
         )
 
@@ -92,7 +93,7 @@ class Receiver:
             bearer = {"Authorization": f"Bearer {self._token.read_token()}"} if self._token is not None else {}
         except OSError as error:
             return PushAnswer(RetryDecision.AGAIN, "configuration", f"credentials cannot be read: {error}")
-        limit = _TimeLimit(self._clock, self._timeout_seconds)
+        limit = self._network.limit = _TimeLimit(self._clock, self._timeout_seconds)
         try:
             with self._client.stream(
                 "POST",
@@ -136,11 +137,7 @@ class Receiver:
 
 
 class _TimeLimit:
-    """Time limit of one request, in the place of httpx' timeouts: each step has the rest of the time.
-
-    httpx calls `get` once when a step (connect, write, read) begins. So a receiver that sends its headers byte by byte
-    is limited only by the gap between two bytes.
-    """
+    """Time limit of one request, in the place of httpx' timeouts: each step (connect, write, read) has its rest."""
 
     def __init__(self, clock: Clock, seconds: float) -> None:
         self._clock, self._deadline = clock, clock.monotonic() + seconds
@@ -152,6 +149,51 @@ class _TimeLimit:
     def get(self, _step: str, _default: float | None = None) -> float:
         """Return the seconds that are left; more than 0, which would mean not to wait at all."""
         return max(0.001, self._deadline - self._clock.monotonic())
+
+
+class _LimitedNetwork(httpcore.SyncBackend):
+    """Connections of which each single read has the rest of the present request's time.
+
+    httpcore takes a step's timeout once, and reads the head of an answer with it as often as the receiver sends a byte.
+    """
+
+    limit: _TimeLimit | None = None
+
+    def connect_tcp(self, *arguments: Any, **options: Any) -> httpcore.NetworkStream:
+        """Connect, as httpcore does."""
+        return _LimitedStream(super().connect_tcp(*arguments, **options), self)
+
+
+class _LimitedStream(httpcore.NetworkStream):
+    def __init__(self, stream: httpcore.NetworkStream, network: _LimitedNetwork) -> None:
+        self._stream, self._network = stream, network
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        limit = self._network.limit
+        if limit is not None and limit.is_over:
+            raise httpcore.ReadTimeout("no whole answer within timeout_seconds")
+        return self._stream.read(max_bytes, timeout if limit is None else limit.get("read"))
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._stream.write(buffer, timeout)
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.NetworkStream:
+        return _LimitedStream(self._stream.start_tls(ssl_context, server_hostname, timeout), self._network)
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
+
+
+def _transport(context: ssl.SSLContext, network: httpcore.NetworkBackend) -> httpx.BaseTransport:
+    transport = httpx.HTTPTransport(verify=context, trust_env=False)
+    # httpx has no parameter for the network; its default pool has the same settings.
+    transport._pool = httpcore.ConnectionPool(ssl_context=context, keepalive_expiry=5.0, network_backend=network)  # noqa: SLF001
+    return transport
 
 
 def _parts(body: bytes, limit: _TimeLimit) -> Iterator[bytes]:

@@ -4,6 +4,7 @@ import base64
 from pathlib import Path
 from typing import Any
 
+import httpcore
 import httpx
 import pytest
 from hypothesis import given
@@ -62,6 +63,42 @@ def test_all_steps_of_a_request_share_one_time_limit(kib: int, cause: str) -> No
     assert Receiver(settings, clock=clock, transport=slow).post(bytes(kib * 1024), {}).cause == cause
     assert clock.seconds - started <= 5 + 2
     assert slow.read_seconds == (None if cause else 1)
+
+
+class DrippingStream(httpcore.NetworkStream):
+    """Sends the head of an answer byte by byte, each after 2 s."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock, self._answer = clock, iter(b"HTTP/1.1 204 No Content\r\n\r\n")
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002  the interface's
+        assert timeout is not None
+        self._clock.seconds += min(timeout, 2)
+        if timeout < 2:
+            raise httpcore.ReadTimeout("timed out")
+        return bytes([next(self._answer)])
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def get_extra_info(self, info: str) -> Any:  # noqa: ARG002  the interface's
+        return None
+
+
+def test_a_receiver_that_sends_its_headers_byte_by_byte_has_the_same_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = ManualClock()
+    monkeypatch.setattr(httpcore.SyncBackend, "connect_tcp", lambda *_, **__: DrippingStream(clock))
+    settings = PushSettings(name="d", kind="otlp", url="http://receiver/", timeout_seconds=5)
+    started = clock.seconds
+    answer = Receiver(settings, clock=clock).post(b"", {})
+    assert (answer.decision, answer.cause) == (RetryDecision.AGAIN, "network")
+    assert "ReadTimeout" in answer.detail
+    assert clock.seconds - started <= 5
 
 
 def test_a_token_is_read_again_when_its_file_changes(tmp_path: Path) -> None:
