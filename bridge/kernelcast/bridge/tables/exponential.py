@@ -40,7 +40,8 @@ scale, which loses resolution but no count."""
 MAX_SCALE: Final = 8
 """The finest schema of Prometheus' native histograms; finer histograms are stored at this scale."""
 ROUNDING_WORDS: Final = 16
-"""Block sizes are multiples of this, so that a histogram that gains a bucket now and then keeps its block."""
+"""Block sizes are multiples of this, each half as large again as the last one at least. A freed block is used again
+only by a block of its size, so the blocks that a growing histogram leaves must add up to little."""
 
 LOWEST_CLASSIC_EXPONENT: Final = CLASSIC_EXPONENTS.start
 CLASSIC_BOUNDS: Final = len(CLASSIC_EXPONENTS)
@@ -51,7 +52,10 @@ WIDEST_SHIFT: Final = 40
 def block_words(positive: int, negative: int) -> int:
     """Return the size of a block for these numbers of buckets, whatever their scale will be."""
     needed = HEADER_WORDS + min(positive, MAX_BUCKETS) + min(negative, MAX_BUCKETS)
-    return -(-needed // ROUNDING_WORDS) * ROUNDING_WORDS
+    size = ROUNDING_WORDS
+    while size < needed:
+        size += -(-size // (2 * ROUNDING_WORDS)) * ROUNDING_WORDS
+    return size
 
 
 @inlined

@@ -232,6 +232,13 @@ def test_the_memory_of_buckets_is_used_again() -> None:
     assert shown.store._slots.blocks.used == block_words(1, 0) + 1
 
 
+def test_histograms_that_gain_buckets_one_by_one_take_little_more_memory_than_their_last_blocks() -> None:
+    shown = Shown()
+    for buckets in range(1, 161):
+        shown.read(exponential(time=buckets, positive=[1] * buckets))
+    assert shown.store._slots.blocks.used < 3 * (HEADER_WORDS + 160)
+
+
 def test_sets_of_bounds_are_limited_by_their_size_too() -> None:
     schemas = Schemas()
     wide = [np.arange(i, i + 9_000, dtype=np.float64) for i in range(50)]
