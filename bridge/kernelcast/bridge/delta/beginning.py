@@ -100,12 +100,12 @@ class Beginnings:
         self._log = structlog.stdlib.get_logger("bridge.delta")
         self.topic_ids: dict[str, str] = {}
 
-    def begin(self, partitions: Sequence[Partition], around: AssignmentFacts, bringing: Iterable[str]) -> Begun:
+    def begin(self, partitions: Sequence[Partition], facts: AssignmentFacts, bringing: Iterable[str]) -> Begun:
         """Restore totals, and return the latest offsets at which reading may start.
 
         Args:
             partitions: The assigned partitions.
-            around: Facts that Kafka gives beside the assignment.
+            facts: Facts that Kafka gives beside the assignment.
             bringing: Topics that are known to have delta points.
         """
         by_key = {partition.key: partition for partition in partitions}
@@ -123,12 +123,12 @@ class Beginnings:
         restored, too_old = dict[Key, int](), set[Key]()
         for name, keys in wanted.items():
             covered = {key: by_key[key] for key in keys}
-            if self._age_seconds(found.get(name), around) > self._most_age_seconds:
+            if self._age_seconds(found.get(name), facts) > self._most_age_seconds:
                 too_old |= set(keys)
-            restored |= self._restore(found.get(name), covered, around)
+            restored |= self._restore(found.get(name), covered, facts)
         without = [partition for key, partition in by_key.items() if key not in restored and key not in too_old]
         topics = set(bringing) | self._topics_of(found)
-        return Begun(restored, self._unread(without, around, topics))
+        return Begun(restored, self._unread(without, facts, topics))
 
     def shares(self, topic: str) -> bool:
         """Return whether all replicas share the totals of a topic's log, and this one has not left that log yet."""
@@ -177,25 +177,25 @@ class Beginnings:
                 topics |= {snapshot.positions[i][0][0] for i in set(snapshot.columns["partition"].tolist())}
         return topics
 
-    def _unread(self, partitions: Sequence[Partition], around: AssignmentFacts, topics: set[str]) -> dict[Key, int]:
+    def _unread(self, partitions: Sequence[Partition], facts: AssignmentFacts, topics: set[str]) -> dict[Key, int]:
         """Return the first offsets that count, of partitions without a usable snapshot whose topic has delta points."""
         if self._by_partition:
-            topics = topics | self._topics_of_others(partitions, around, topics)
+            topics = topics | self._topics_of_others(partitions, facts, topics)
         unread = {
             partition.key: partition.judged_to if self._by_partition else 0
             for partition in partitions
             if partition.key[0] in topics
         }
-        if not unread or not around.newest_append_ms:
+        if not unread or not facts.newest_append_ms:
             return unread
-        since_ms = around.newest_append_ms - round(self._most_age_seconds * 1e3)
-        oldest = around.offsets_since(list(unread), since_ms)
+        since_ms = facts.newest_append_ms - round(self._most_age_seconds * 1e3)
+        oldest = facts.offsets_since(list(unread), since_ms)
         return {key: max(offset, oldest.get(key, 0)) for key, offset in unread.items()}
 
-    def _topics_of_others(self, partitions: Sequence[Partition], around: AssignmentFacts, topics: set[str]) -> set[str]:
+    def _topics_of_others(self, partitions: Sequence[Partition], facts: AssignmentFacts, topics: set[str]) -> set[str]:
         """Return the topics of which another partition has a snapshot: they have delta points."""
         asked = {partition.key[0] for partition in partitions} - topics
-        others = {name_of((topic, number)): topic for topic in asked for number in around.numbers.get(topic, ())}
+        others = {name_of((topic, number)): topic for topic in asked for number in facts.numbers.get(topic, ())}
         try:
             return {others[name] for name in self._state.written(list(others))} if others else set()
         except BrokerError as error:
@@ -203,10 +203,10 @@ class Beginnings:
             return set()
 
     def _restore(
-        self, found: TotalsSnapshot | WireError | None, partitions: Mapping[Key, Partition], around: AssignmentFacts
+        self, found: TotalsSnapshot | WireError | None, partitions: Mapping[Key, Partition], facts: AssignmentFacts
     ) -> dict[Key, int]:
         """Restore the totals of partitions from their snapshot; returns the offset of each restored partition."""
-        cause, reason = self._unfit(found, partitions, around)
+        cause, reason = self._unfit(found, partitions, facts)
         if not cause and isinstance(found, TotalsSnapshot):
             foreign = self._foreign(found, partitions)
             self._refused("other_log", "; ".join(foreign.values()), foreign)
@@ -246,20 +246,20 @@ class Beginnings:
         return foreign
 
     def _unfit(
-        self, found: TotalsSnapshot | WireError | None, partitions: Mapping[Key, Partition], around: AssignmentFacts
+        self, found: TotalsSnapshot | WireError | None, partitions: Mapping[Key, Partition], facts: AssignmentFacts
     ) -> tuple[str, str]:
         """Return cause and reason why a snapshot cannot be used; both empty if it can."""
         if found is None:
             return "missing", ""
         if isinstance(found, WireError):
             return "unusable", str(found)
-        age_seconds, longest_seconds = self._age_seconds(found, around), self._most_age_seconds
+        age_seconds, longest_seconds = self._age_seconds(found, facts), self._most_age_seconds
         if age_seconds > longest_seconds:
             return "too_old", f"the snapshot is {age_seconds:.0f} s old; the limit is {longest_seconds:g} s"
         foreign = self._foreign(found, partitions)
         return ("other_log", "; ".join(foreign.values())) if len(foreign) == len(partitions) else ("", "")
 
-    def _age_seconds(self, found: TotalsSnapshot | WireError | None, around: AssignmentFacts) -> float:
+    def _age_seconds(self, found: TotalsSnapshot | WireError | None, facts: AssignmentFacts) -> float:
         """Return the age of a snapshot; 0 if there is none, or if it cannot be used.
 
         The messages written after the snapshot are read again before the totals are exposed. The age is measured by
@@ -267,6 +267,6 @@ class Beginnings:
         """
         if not isinstance(found, TotalsSnapshot):
             return 0.0
-        if around.newest_append_ms and found.append_ms:
-            return (around.newest_append_ms - found.append_ms) / 1e3
+        if facts.newest_append_ms and found.append_ms:
+            return (facts.newest_append_ms - found.append_ms) / 1e3
         return (self._clock.now_ns() - found.written_ns) / 1e9

@@ -106,17 +106,17 @@ class Deltas:
         self._log = structlog.stdlib.get_logger("bridge.delta")
         self.topics: set[str] = set()
 
-    def assigned(self, partitions: Sequence[Partition], around: AssignmentFacts) -> dict[Key, int]:
+    def assigned(self, partitions: Sequence[Partition], facts: AssignmentFacts) -> dict[Key, int]:
         """Take partitions over, and restore their totals from snapshots.
 
         Args:
             partitions: The new partitions, with their start offsets and the offsets up to which others have read them.
-            around: Facts that Kafka gives beside the assignment.
+            facts: Facts that Kafka gives beside the assignment.
 
         Returns:
             The latest offset at which reading may start, for partitions of topics with delta points.
         """
-        begun = self._beginnings.begin(partitions, around, self._bringing())
+        begun = self._beginnings.begin(partitions, facts, self._bringing())
         self._written |= {name_of(key) if self._policy.by_partition else ALL for key in begun.restored}
         begins = begun.unread | begun.restored
         self._in_new_log |= any(partition.key in self._owned for partition in partitions)

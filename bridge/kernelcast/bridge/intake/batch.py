@@ -128,11 +128,11 @@ class MessageBatch:
             return
         begin = 0
         for end, tombstones in groupby(self.tombstones.keyed, key=lambda one: one.before):
-            yield self.some(range(begin, end)), tuple(tombstones)
+            yield self.subset(range(begin, end)), tuple(tombstones)
             begin = end
-        yield self.some(range(begin, len(self.messages))), ()
+        yield self.subset(range(begin, len(self.messages))), ()
 
-    def some(self, indices: Sequence[int]) -> "MessageBatch":
+    def subset(self, indices: Sequence[int]) -> "MessageBatch":
         """Return a batch of some of its messages."""
         if len(indices) == len(self.messages):
             return self
@@ -164,7 +164,7 @@ def decode(
     If an input raises, its messages are decoded one by one, so that only the messages that make it raise are lost.
     """
     for group in selection.groups(batch.messages):
-        messages = batch.some(group.indices)
+        messages = batch.subset(group.indices)
         for topic in {message.topic() or "" for message in messages.messages}:
             count = sum(message.topic() == topic for message in messages.messages)
             instruments.formats.labels(topic, group.format).inc(count)
@@ -187,7 +187,7 @@ def _decode(
         return [
             part
             for index, body in enumerate(bodies)
-            for part in _decode(batch.some([index]), [body], source, dead_letters, instruments)
+            for part in _decode(batch.subset([index]), [body], source, dead_letters, instruments)
         ]
     for index, failure in decoded.failures:
         _send_to_dead_letters(batch.messages[index], failure, dead_letters, instruments)

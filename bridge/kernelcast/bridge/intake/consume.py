@@ -33,8 +33,8 @@ POLL_SECONDS: Final = 0.05
 UPKEEP_SECONDS: Final = 1.0
 """Interval of everything that is not reading: queries to Kafka, snapshots, expiry, gauges."""
 PAUSED_SECONDS: Final = 5.0
-"""A process that was suspended for longer has not read the messages of that time yet: nothing expires before the same
-time has passed again."""
+"""A process that was suspended for longer has not read the messages of that time yet: the periodic expiry waits for
+this time, in which the consumer fetches the present ends of the partitions."""
 COMMIT_SECONDS: Final = 5.0
 """Interval of commits; a restart reads one time-to-live again in any case."""
 
@@ -92,7 +92,7 @@ class Intake:
             self._inquiry.learn_partitions(topics)
         self._learn_committed(keys)
         taken = [partition for key in keys if (partition := self.ownership.get(key)) is not None]
-        for key, offset in self._deltas.assigned(taken, self._inquiry.surroundings(topics)).items():
+        for key, offset in self._deltas.assigned(taken, self._inquiry.assignment_facts(topics)).items():
             if key in starts and starts[key] > offset:
                 starts[key] = self.ownership.begin_at(key, offset)
         if not self.membership.doubtful:
@@ -257,8 +257,8 @@ class Intake:
         """Remove the series that have expired in some partitions."""
         numbers = {partition.number for partition in partitions}
         now_seconds = self._clock.monotonic()
-        oldest_ms = _of(numbers, self.ownership.oldest_ms(self._ttl_ms, now_seconds))
-        heard_ms = _of(numbers, self.ownership.heard_ms(now_seconds))
+        oldest_ms = _restricted_to(numbers, self.ownership.oldest_ms(self._ttl_ms, now_seconds))
+        heard_ms = _restricted_to(numbers, self.ownership.heard_ms(now_seconds))
         removed, forgotten = self._store.expire(oldest_ms, heard_ms, self.ownership.outages())
         self._deltas.expire(oldest_ms)
         self._instruments.removed.labels("expired").inc(removed)
@@ -306,7 +306,7 @@ class Intake:
     def _skip(self, partition: Partition) -> None:
         most, back = self._policy.max_lag_seconds, self._policy.ttl_seconds / 2
         try:
-            self.skipper.look(self.ownership, partition, max_seconds=most, back_seconds=back)
+            self.skipper.skip_if_behind(self.ownership, partition, max_seconds=most, back_seconds=back)
         except BrokerError as error:
             self._log.warning("messages not skipped", topic=partition.key[0], reason=str(error))
 
@@ -371,5 +371,5 @@ class Intake:
             self._deltas.forget(source, numbers)
 
 
-def _of(numbers: set[int], by_number: Mapping[int, int]) -> dict[int, int]:
+def _restricted_to(numbers: set[int], by_number: Mapping[int, int]) -> dict[int, int]:
     return {number: value for number, value in by_number.items() if number in numbers}

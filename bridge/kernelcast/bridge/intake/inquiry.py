@@ -27,7 +27,7 @@ SILENT_SECONDS: Final = 5.0
 """Time without a message after which Kafka is queried for its newest append time."""
 STALE_SECONDS: Final = 1.0
 """Age of the newest append time at which it is queried again before partitions are exposed."""
-SHARE_OF_TIME_FOR_QUESTIONS: Final = 0.1
+SHARE_OF_TIME_FOR_QUERIES: Final = 0.1
 """Largest share of the consuming thread's time for queries. A query to a hanging broker fails after seconds; reading
 must go on meanwhile."""
 LONGEST_QUERIES_SECONDS: Final = 20.0
@@ -66,7 +66,7 @@ class Inquiry:
     ) -> None:
         self._source, self._ownership, self._deltas = source, ownership, deltas
         self._instruments, self._clock, self._ttl_ms = instruments, clock, ttl_ms
-        self._questions_due = self._ids_due = self._time_due = self._time_asked_at = 0.0
+        self._queries_due = self._ids_due = self._time_due = self._time_asked_at = 0.0
         self._stamped: set[str] = set()
         self._limited_ms: dict[Key, int] = {}
         self._log = structlog.stdlib.get_logger("bridge.inquiry")
@@ -86,13 +86,13 @@ class Inquiry:
     def offsets_in_time(self, keys: Sequence[Key], since_ms: int) -> dict[Key, int] | None:
         """Return the same as `offsets_since`, or None while queries have used up their share of the time."""
         began_seconds = self._clock.monotonic()
-        if began_seconds < self._questions_due:
+        if began_seconds < self._queries_due:
             return None
         found = self.offsets_since(keys, since_ms)
         self._budget(began_seconds)
         return found
 
-    def surroundings(self, topics: set[str]) -> AssignmentFacts:
+    def assignment_facts(self, topics: set[str]) -> AssignmentFacts:
         """Return the facts about topics that are needed when some of their partitions are assigned."""
         numbers = {topic: self.growth.known(topic) or frozenset() for topic in topics}
         return AssignmentFacts(self._ownership.newest_append_ms, numbers, self.offsets_since)
@@ -168,7 +168,7 @@ class Inquiry:
         Until its start offset is known, a partition is read from its end and hidden.
         """
         began_seconds = self._clock.monotonic()
-        if not partitions or began_seconds < self._questions_due:
+        if not partitions or began_seconds < self._queries_due:
             return
         starts = self.starts([partition.key for partition in partitions if partition.waits])
         gates = self.bounds.gates([p.key for p in partitions if not p.waits or p.key in starts])
@@ -182,7 +182,7 @@ class Inquiry:
     def ask_for_ids(self, owned: Sequence[Partition]) -> None:
         """Check periodically whether topics were deleted and created again, which offsets do not always show."""
         began_seconds = self._clock.monotonic()
-        if began_seconds >= max(self._ids_due, self._questions_due):
+        if began_seconds >= max(self._ids_due, self._queries_due):
             self._ids_due = began_seconds + IDS_SECONDS
             self.identify({partition.key[0] for partition in owned})
             self.learn_partitions({partition.key[0] for partition in owned})
@@ -238,7 +238,7 @@ class Inquiry:
     def ask_whether_settled(self) -> None:
         """Query the group's state: its protocol does not report an assignment that stays as it is."""
         began_seconds = self._clock.monotonic()
-        if self._ownership.stable or began_seconds < self._questions_due:
+        if self._ownership.stable or began_seconds < self._queries_due:
             return
         try:
             self._ownership.stable = self._source.settled()
@@ -248,13 +248,13 @@ class Inquiry:
 
     def _budget(self, began_seconds: float) -> None:
         """Delay further queries in proportion to the time that this one took."""
-        self._questions_due = self._due_after(began_seconds)
+        self._queries_due = self._due_after(began_seconds)
 
     def _due_after(self, began_seconds: float) -> float:
         """Return the time of the next query after one that has just ended."""
         ended_seconds = self._clock.monotonic()
         spent_seconds = min(ended_seconds - began_seconds, LONGEST_QUERIES_SECONDS)
-        return ended_seconds + spent_seconds * (1 / SHARE_OF_TIME_FOR_QUESTIONS - 1)
+        return ended_seconds + spent_seconds * (1 / SHARE_OF_TIME_FOR_QUERIES - 1)
 
     def _begin(self, partition: Partition, start: int) -> None:
         """Start reading a waiting partition at its start offset, which is known now."""

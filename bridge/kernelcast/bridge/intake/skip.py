@@ -1,6 +1,6 @@
 """Jumps towards the end of a partition when reading has fallen too far behind; for cumulative data only.
 
-`Intake` calls `look` for each partition once a second.
+`Intake` calls `skip_if_behind` for each partition once a second.
 
 The lag is measured with Kafka's own times, so a wrong clock here or at a producer skips nothing.
 """
@@ -35,7 +35,9 @@ class Skipper:
         self._free_at = 0.0
         self.kept_whole: set[str] = set()
 
-    def look(self, ownership: Ownership, partition: Partition, *, max_seconds: float, back_seconds: float) -> bool:
+    def skip_if_behind(
+        self, ownership: Ownership, partition: Partition, *, max_seconds: float, back_seconds: float
+    ) -> bool:
         """Skip messages if a partition is more than `max_seconds` behind; continue with those `back_seconds` old.
 
         The end of the partition is queried again: after a pause, the end from the last fetch may be as old as the

@@ -12,7 +12,8 @@ from kernelcast.bridge.push.backoff import Backoff
 from kernelcast.bridge.push.instruments import DestinationMetrics
 
 MAX_PARTS: Final = 2000
-"""Requests that one rejected request may be divided into; parts rejected beyond them are lost whole."""
+"""After this many requests for parts of one rejected request, a part that is rejected is lost whole. Parts that are
+sent in order of time are all sent, however many they are."""
 
 ORDERING: Final = frozenset({"out_of_order", "duplicate", "too_old", "out_of_bounds"})
 """Causes that depend on a point's time, not on its series: the points may have been delivered before."""
@@ -90,10 +91,10 @@ class Delivery(Generic[P]):
             self._divide(payload, answer)
 
     def _divide(self, payload: P, answer: PushAnswer) -> bool:
-        """Find what in a refused payload is at fault, and deliver the rest; returns whether any part was taken.
+        """Find what in a refused payload causes the rejection, and deliver the rest; returns whether a part was taken.
 
-        First by series: most often a few of them are at fault. If all parts are rejected because of the order of
-        time, whole messages are at fault: they were delivered before a crash, and are read again. Then each message is
+        First by series: most often a few of them are the cause. If all parts are rejected because of the order of
+        time, whole messages are the cause: they were delivered before a crash, and are read again. Then each message is
         sent alone, oldest first: a newer one sent earlier would make those between too old.
         """
         series = payload.by_series() if payload.points > 1 and self._parts_left > 0 else ()
@@ -120,7 +121,7 @@ class Delivery(Generic[P]):
         return taken
 
     def _deliver_in_order(self, parts: Sequence[P]) -> bool:
-        """Deliver messages or points, each at least once whatever the others are divided into."""
+        """Send each message or point at least once, even if dividing the others has used up MAX_PARTS."""
         self._parts_left -= len(parts)
         taken = False
         for part in parts:

@@ -79,7 +79,7 @@ class PushMember:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ask to come to an end."""
+        """Tell the thread to end; returns at once."""
         self._stopping.set()
 
     def join(self, timeout_seconds: float) -> None:
@@ -89,7 +89,7 @@ class PushMember:
 
     @property
     def joined(self) -> bool:
-        """Whether the group has assigned partitions, none included."""
+        """Whether the group has assigned partitions, none included; after a failure, as before it."""
         return self._pusher is not None and self._pusher.stages.backlog.joined
 
     @property
@@ -101,12 +101,12 @@ class PushMember:
 
     @property
     def age_seconds(self) -> float:
-        """Age of the oldest message that waits to be acknowledged."""
+        """Age of the first message of the batch that waits to be acknowledged; after a failure it goes on rising."""
         return self._pusher.stages.backlog.age_seconds() if self._pusher is not None else 0.0
 
     @property
     def lag(self) -> int:
-        """Messages that wait in its partitions."""
+        """Messages that wait in its partitions; after a failure, as before it."""
         return self._pusher.stages.backlog.lag() if self._pusher is not None else 0
 
     def _run(self) -> None:

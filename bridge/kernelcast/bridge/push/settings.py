@@ -69,16 +69,16 @@ class PushSettings(Section):
         kind: `otlp` (OTLP over HTTP: Prometheus' `/api/v1/otlp/v1/metrics`, a Collector's `/v1/metrics`) or
             `remote_write` (Prometheus' `/api/v1/write` and all that take it).
         url: Where requests go.
-        topics: What to read; empty for the bridge's own topics. Keyed ones: order holds within a partition.
+        topics: What to read; empty for the bridge's own topics. Messages need keys: order holds within a partition.
         group_id: The consumer group; empty for `kernelcast-push-NAME`.
         start: Where a group without committed offsets begins.
-        consumers: Members of the group in this process, each with its own thread; the partitions are shared out.
+        consumers: Members of the group in this process, each with its own thread; they divide the partitions.
         protocol: Remote write's version; `auto` begins with 2.0 and falls back when the receiver knows 1.0 only.
         native_histograms: Whether exponential histograms go as native ones; else as classic buckets.
         compression: Of OTLP; remote write is always snappy.
         max_points: Points of one request.
         max_request_bytes: Bytes read from Kafka for one request, before they are encoded.
-        max_series: Series remembered; beyond it all are forgotten and learned again.
+        max_series: Known series; beyond it all are forgotten and learned again.
         linger_seconds: How long to wait for more before a request is sent.
         timeout_seconds: How long a receiver may take.
         headers: Added to every request, such as `X-Scope-OrgID`.

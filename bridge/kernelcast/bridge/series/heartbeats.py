@@ -1,8 +1,8 @@
 """The bridge's own series about producers: whether each is up, the age of its last sample, and its target_info.
 
 `SeriesStore` calls `announce` for each batch and `beat` once a second. They are stored like all other series, so that
-shards, filters and formats apply to them. They belong to the
-partition of a producer's last points, and are hidden and revoked with it.
+shards, filters and formats apply to them. They belong to the partition of a producer's last points, and are hidden and
+revoked with it.
 """
 
 from typing import Final
@@ -17,13 +17,13 @@ from kernelcast.bridge.tables.slots import Slots
 from kernelcast.bridge.translation.attributes import producer_labels, rendered
 from kernelcast.bridge.translation.targets import TargetAttributes
 from kernelcast.wire.catalogue import Kind, Metric
-from kernelcast.wire.catalogue import bridge as rows
+from kernelcast.wire.catalogue import bridge as catalogue
 
 UP: Final = 0
 AGE: Final = 1
 INFO: Final = 2
-"""Kinds of series about a producer: its row in `_own`."""
-ROWS: Final = (rows.PRODUCER_UP, rows.PRODUCER_AGE, rows.TARGET_INFO)
+"""Kinds of series about a producer: the row of each in `_slot_of`."""
+ROWS: Final = (catalogue.PRODUCER_UP, catalogue.PRODUCER_AGE, catalogue.TARGET_INFO)
 
 MISSED_INTERVALS: Final = 3
 """Number of a producer's own intervals without a sample after which it is no longer up."""
@@ -48,7 +48,7 @@ class Heartbeats:
     def __init__(self, rules: ProducerRules, producers: Producers, slots: Slots) -> None:
         """Start without series; they are made in `slots`."""
         self._rules, self._producers, self._slots = rules, producers, slots
-        self._own: Int32Array = np.full((len(ROWS), 16), -1, np.int32)
+        self._slot_of: Int32Array = np.full((len(ROWS), 16), -1, np.int32)
         self._announced: UInt8Array = np.zeros(16, np.uint8)
         self._seen_ms: Int64Array = np.zeros(16, np.int64)
         self._interval_ms: FloatArray = np.zeros(16, np.float64)
@@ -57,10 +57,10 @@ class Heartbeats:
 
     @property
     def known_producers(self) -> NDArray[np.bool_]:
-        """Mask of shape (used,): producers with such a series, here or at the replica that keeps it."""
+        """Mask of shape (used,): producers whose series exist here or at another replica."""
         self._make_room()
         known: NDArray[np.bool_] = self._announced[: self._producers.used] != 0
-        known |= self._own[INFO, : self._producers.used] >= 0
+        known |= self._slot_of[INFO, : self._producers.used] >= 0
         return known
 
     def freed(self, slots: NDArray[np.intp]) -> None:
@@ -70,7 +70,7 @@ class Heartbeats:
         if len(own):
             gone = np.zeros(self._slots.used, np.bool_)
             gone[own] = True
-            self._own[(self._own >= 0) & gone[self._own]] = -1
+            self._slot_of[(self._slot_of >= 0) & gone[self._slot_of]] = -1
             producers = np.unique(series.producer[own])
             self._producers.columns.partition[producers] = -1
             self._announced[producers] = 0
@@ -118,7 +118,7 @@ class Heartbeats:
 
     def withdraw(self, producers: Int32Array | NDArray[np.intp]) -> bool:
         """Remove the series about producers until new points come from them; returns whether any were removed."""
-        slots = self._own[:, producers].ravel()
+        slots = self._slot_of[:, producers].ravel()
         slots = slots[slots >= 0]
         if len(slots):
             self.freed(slots.astype(np.intp))
@@ -144,8 +144,8 @@ class Heartbeats:
         limits_ms[self._interval_ms == 0] = self._rules.ttl_ms
         moved = False
         for kind in (UP, AGE, INFO):
-            producers = np.flatnonzero(self._own[kind, : len(ages_ms)] >= 0)
-            slots = self._own[kind, producers]
+            producers = np.flatnonzero(self._slot_of[kind, : len(ages_ms)] >= 0)
+            slots = self._slot_of[kind, producers]
             partitions = columns.partition[producers]
             moved |= bool((exposed[series.partition[slots]] != exposed[partitions]).any())
             series.partition[slots] = partitions
@@ -157,7 +157,7 @@ class Heartbeats:
 
     def _replace(self, kind: int, producer: int, labels: bytes) -> bool:
         """Make or replace a producer's series of a kind; empty labels remove it."""
-        before, after = int(self._own[kind, producer]), -1
+        before, after = int(self._slot_of[kind, producer]), -1
         partition = int(self._producers.columns.partition[producer])
         if labels and partition >= 0:
             after = self._slots.admit_own(_placement(ROWS[kind], labels), producer)
@@ -165,7 +165,7 @@ class Heartbeats:
             return False
         if before >= 0:
             self._slots.free(np.array([before], np.intp))
-        self._own[kind, producer] = max(after, -1)
+        self._slot_of[kind, producer] = max(after, -1)
         if after >= 0:
             self._fill(after, partition, kind)
         return True
@@ -184,7 +184,7 @@ class Heartbeats:
         rows_needed = len(self._producers.columns.partition)
         more = rows_needed - len(self._seen_ms)
         if more > 0:
-            self._own = np.pad(self._own, ((0, 0), (0, more)), constant_values=-1)
+            self._slot_of = np.pad(self._slot_of, ((0, 0), (0, more)), constant_values=-1)
             self._announced = np.pad(self._announced, (0, more))
             self._seen_ms = np.pad(self._seen_ms, (0, more))
             self._interval_ms = np.pad(self._interval_ms, (0, more))
