@@ -119,6 +119,6 @@ class Wires:
         if not len(refused):
             return
         at = int(np.searchsorted(refused, self._retry_from)) % len(refused)
-        chosen = refused[at : at + room + RETRIED_BESIDES]
+        chosen = np.roll(refused, -at)[: room + RETRIED_BESIDES]
         slots[chosen] = -UNKNOWN
         self._retry_from = int(chosen[-1]) + 1

@@ -54,6 +54,23 @@ def test_series_far_beyond_the_limit_are_not_all_judged_again_at_every_expiry_an
     assert set(judged[refused:]) >= set(range(1, refused))
 
 
+def test_all_room_is_given_to_refused_series_wherever_the_last_ones_that_were_tried_again_ended() -> None:
+    store = exposed_store(SeriesLimits(series=10))
+    known = Known(lambda number: gauge("a", attributes=(("i", str(number)),)))
+    numbers = range(10 + RETRIED_BESIDES + 3)
+
+    def write(some: Iterable[int], append_ms: int) -> None:
+        store.apply(decoded([Point(i, 1.0, append_ms) for i in some]), come_from(append_ms=append_ms), known)
+
+    write(numbers, 1_000)
+    write(numbers[1:], 2_000)
+    assert store.expire({0: 1_500})[0] == 1
+    write(numbers[10:], 3_000)  # one is admitted, two have not been tried again yet
+    assert store.expire({0: 2_500})[0] == 9
+    write(numbers[10:], 4_000)
+    assert store.lines == 10
+
+
 def test_expired_series_leave_nothing_behind_however_many_come_and_go() -> None:
     store = exposed_store()
     for generation in range(30):
