@@ -124,6 +124,10 @@ def connect(client: Client, settings: KafkaSettings, *, properties: Mapping[str,
     for name in settings.properties:
         if name in _PYTHON_OBJECTS:
             raise ConfigurationError(f"kafka.properties.{name} cannot be set in text; remove it")
+        if name == "group.id":  # all consumers would share one group, also those that each read everything
+            raise ConfigurationError(
+                "kafka.properties.group.id is the same for all consumers; set group_id of the service"
+            )
     config = {**properties, "bootstrap.servers": settings.bootstrap_servers, **settings.properties}
     callbacks = {name: call for name, call in config.items() if callable(call)}
     texts = {name: value for name, value in config.items() if name not in callbacks}

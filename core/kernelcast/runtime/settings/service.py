@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from kernelcast.runtime.settings.layers import gather
 from kernelcast.runtime.settings.listen import parse_listen_address
 from kernelcast.runtime.settings.problems import Remedy, explain
-from kernelcast.runtime.settings.secrets import mask
+from kernelcast.runtime.settings.secrets import is_secret, mask
 from kernelcast.wire.errors import ConfigurationError
 
 __all__ = ["KafkaSettings", "LogSettings", "Remedy", "Section", "ServiceSettings", "WebSettings", "load"]
@@ -120,4 +120,6 @@ def _properties(prefix: str, value: Mapping[Any, Any]) -> Iterator[tuple[str, st
         if isinstance(item, Mapping):
             yield from _properties(f"{prefix}{key}.", item)
         elif item is not None:
+            if not isinstance(item, str) and (is_secret(str(key)) or str(key).endswith("username")):
+                raise ValueError(f"YAML reads {prefix}{key} as {type(item).__name__}, not as text; put it in quotes")
             yield f"{prefix}{key}", str(item).lower() if isinstance(item, bool) else str(item)

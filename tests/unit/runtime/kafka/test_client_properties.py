@@ -30,3 +30,9 @@ def test_a_client_is_back_soon_after_its_broker(properties: dict[str, str]) -> N
 def test_a_property_that_confluent_kafka_takes_in_another_type_is_refused_as_a_setting(name: str) -> None:
     with pytest.raises(ConfigurationError, match=rf"kafka\.properties\.{name} .*remove it"):
         check(KafkaSettings(properties={name: "true"}))
+
+
+@pytest.mark.parametrize("group", ["", "mine"])
+def test_one_group_for_all_consumers_is_refused_as_a_setting(group: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"kafka\.properties\.group\.id .*set group_id"):
+        check(KafkaSettings(properties={"group.id": group}))

@@ -178,3 +178,17 @@ def test_a_password_that_yaml_reads_as_something_else_is_not_printed(tmp_path: P
     with pytest.raises(ConfigurationError, match=r"put a value that begins with \* or ! in quotes") as caught:
         read_yaml(file, option="--config")
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("password", ["0123", "1_000", "2026-11-26", "yes", "1.5"])
+@pytest.mark.parametrize("name", ["sasl.password", "sasl.username", "ssl.key.password"])
+def test_a_password_that_yaml_reads_as_a_number_must_be_in_quotes(tmp_path: Path, name: str, password: str) -> None:
+    file = tmp_path / "kernelcast.yaml"
+    file.write_text(f"kafka:\n  properties:\n    {name}: {password}\n    socket.timeout.ms: 7000\n")
+    quoted = tmp_path / "quoted.yaml"
+    quoted.write_text(f"kafka: {{properties: {{{name}: '{password}', socket.timeout.ms: 7000}}}}\n")
+
+    with pytest.raises(ConfigurationError, match=f"{name}.*in quotes") as caught:
+        read(file)
+    assert read(quoted).kafka.properties == {name: password, "socket.timeout.ms": "7000"}
+    assert name == "sasl.username" or password not in str(caught.value)
