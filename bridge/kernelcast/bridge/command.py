@@ -2,6 +2,8 @@
 
 import gc
 import os
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Final
 
 import typer
@@ -9,16 +11,23 @@ import typer
 from kernelcast.bridge.modes import check
 from kernelcast.bridge.service import Bridge
 from kernelcast.bridge.settings import BridgeSettings
+from kernelcast.runtime import logging
 from kernelcast.runtime.allocation import keep_freed_end, return_large_blocks, share_one_heap
 from kernelcast.runtime.command import DaemonOptions, daemon
 from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.runtime.service_manager import ServiceManager
+from kernelcast.runtime.settings.service import restart_needed
+from kernelcast.wire.errors import ConfigurationError
 
 SUPERVISION_SECONDS: Final = 0.5
 """Interval at which the main thread checks the consumer, and reports to systemd."""
 YOUNG_OBJECTS: Final = 50_000
 """Number of new container objects that starts a collection of young objects. Python's default of 700 is passed 100
 times while one long message of JSON is read, although none of its objects is garbage yet."""
+RELOADED: Final = ("log",)
+"""Settings that change on SIGHUP. The others name topics, sockets, sizes of tables and the share of the work."""
+
+_log = logging.get_logger(__name__)
 
 
 @daemon
@@ -40,13 +49,15 @@ def bridge(
 ) -> None:
     """Expose metrics from Kafka to Prometheus, and write Alertmanager's notifications to Kafka."""
     flags = {"pages.enabled": pages, "pages.prometheus_url": prometheus_url}
-    settings = options.settings("bridge", BridgeSettings, flags=flags, checks=(check,))
+    read = partial(options.settings, "bridge", BridgeSettings, flags=flags, checks=(check,))
+    settings = read()
     return_large_blocks()
     share_one_heap()
     keep_freed_end()
     set_up_garbage_collector()
     manager = ServiceManager.from_environ(os.environ)
     with Shutdown().signals() as shutdown, Bridge(settings, manager=manager) as service:
+        shutdown.on_reload(lambda: reload(settings, read))
         supervise(service, shutdown, manager)
 
 
@@ -62,6 +73,24 @@ def supervise(service: Bridge, shutdown: Shutdown, manager: ServiceManager) -> N
         manager.report(service.readiness)
         loop.progressed()
     manager.stopping()
+
+
+def reload(started: BridgeSettings, read: Callable[[], BridgeSettings]) -> None:
+    """Apply changed settings of the log, and name those that need a restart; invalid settings change nothing.
+
+    Args:
+        started: The settings at the start.
+        read: Reads the settings again; raises ConfigurationError if they are invalid.
+    """
+    try:
+        settings = read()
+    except ConfigurationError as error:
+        _log.error("settings are wrong; the old ones stay", reason=str(error))
+        return
+    logging.configure(settings.log)
+    if waiting := restart_needed(started, settings, reloaded=RELOADED):
+        _log.warning("some settings take effect at the next start only", settings=",".join(waiting))
+    _log.info("settings read again", log_level=settings.log.level)
 
 
 def set_up_garbage_collector() -> None:

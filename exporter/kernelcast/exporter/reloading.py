@@ -11,6 +11,7 @@ from kernelcast.exporter.nvml.devices import DeviceMetrics
 from kernelcast.exporter.nvml.isolation.isolated import IsolatedSampler
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.runtime import logging
+from kernelcast.runtime.settings.service import restart_needed
 from kernelcast.wire.errors import ConfigurationError
 
 RELOADED: Final = (
@@ -84,12 +85,6 @@ def reload(parts: Changeable, started: ExporterSettings, read: Callable[[], Expo
     except ConfigurationError as error:
         _log.error("settings are wrong; the old ones stay", reason=str(error))
         return
-    if waiting := restart_needed(started, settings):
+    if waiting := restart_needed(started, settings, reloaded=RELOADED):
         _log.warning("some settings take effect at the next start only", settings=",".join(waiting))
     _log.info("settings read again", interval_seconds=settings.interval_seconds, log_level=settings.log.level)
-
-
-def restart_needed(started: ExporterSettings, now: ExporterSettings) -> tuple[str, ...]:
-    """Return the changed settings that are only read at a start."""
-    others = [name for name in ExporterSettings.model_fields if name not in RELOADED]
-    return tuple(name for name in others if getattr(now, name) != getattr(started, name))

@@ -8,6 +8,7 @@ from typing import Final
 from kernelcast.predictor.engine import Engine
 from kernelcast.predictor.settings import PredictorSettings
 from kernelcast.runtime import logging
+from kernelcast.runtime.settings.service import restart_needed
 from kernelcast.wire.errors import ConfigurationError
 
 RELOADED: Final = ("log", "judge", "limits", "calendar", "publish", "horizons_seconds", "max_fits_per_sweep", "hints")
@@ -31,12 +32,6 @@ def reload(engine: Engine, started: PredictorSettings, read: Callable[[], Predic
         return
     logging.configure(settings.log)
     engine.change(settings)
-    if waiting := restart_needed(started, settings):
+    if waiting := restart_needed(started, settings, reloaded=RELOADED):
         _log.warning("some settings take effect at the next start only", settings=",".join(waiting))
     _log.info("settings read again", limits=len(settings.limits), horizons=len(settings.horizons_seconds))
-
-
-def restart_needed(started: PredictorSettings, now: PredictorSettings) -> tuple[str, ...]:
-    """Return the changed settings that are only read at a start."""
-    others = [name for name in PredictorSettings.model_fields if name not in RELOADED]
-    return tuple(name for name in others if getattr(now, name) != getattr(started, name))

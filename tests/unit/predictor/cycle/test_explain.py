@@ -5,8 +5,9 @@ from tests.unit.predictor.conftest import START_SECONDS, Fleet, device_subject, 
 
 from kernelcast.predictor import reloading
 from kernelcast.predictor.explain import explain, parse
-from kernelcast.predictor.reloading import restart_needed
+from kernelcast.predictor.reloading import RELOADED
 from kernelcast.predictor.settings import LimitSettings, PredictorSettings, SeriesMatcher
+from kernelcast.runtime.settings.service import restart_needed
 from kernelcast.wire.errors import ConfigurationError
 
 TEMPERATURE = "DCGM_FI_DEV_GPU_TEMP"
@@ -86,7 +87,7 @@ def test_horizons_of_single_series_replace_those_of_the_predictor(fast_settings:
 def test_settings_that_need_a_restart_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     before = PredictorSettings(client_id="test")
     now = before.model_copy(update={"interval_seconds": 20.0, "horizons_seconds": (300.0,)})
-    assert restart_needed(before, now) == ("interval_seconds",)
+    assert restart_needed(before, now, reloaded=RELOADED) == ("interval_seconds",)
 
     class Changed:
         settings: PredictorSettings | None = None
