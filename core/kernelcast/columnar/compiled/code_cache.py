@@ -144,11 +144,25 @@ class _Implementation(CompileResultCacheImpl):
 
 
 class _CacheFile(IndexDataCacheFile):
-    """The index of one function's machine code; one that cannot be read is empty, and the next save replaces it.
+    """The machine code of one function: an index, and a file for each compilation; what cannot be read is not there.
 
     numba unpickles the index, and with it the classes of the arguments, before it compares the stamp of the sources. So
     the index of another revision names modules that may have moved since.
+
+    numba writes the index before the file that it names. If the disk is full, the file stays that of older sources; two
+    processes may choose one file for different arguments; a crash of the node may leave it empty. So each file has the
+    stamp and the key that it was written for.
     """
+
+    def save(self, key: Any, data: Any) -> None:
+        super().save(key, (self._source_stamp, key, data))  # type: ignore[no-untyped-call]
+
+    def load(self, key: Any) -> Any:
+        with suppress(Exception):  # unpickling raises whatever the bytes make it raise
+            stamp, written_for, data = super().load(key)  # type: ignore[no-untyped-call]
+            if (stamp, written_for) == (self._source_stamp, key):
+                return data
+        return None
 
     def _load_index(self) -> dict[Any, str]:
         try:
@@ -208,7 +222,7 @@ class _Cache(FunctionCache):
         key = self._index_key(sig, target_context.codegen())
         for file in self._files if self._enabled else ():
             with suppress(OSError):
-                data = file.load(key)  # type: ignore[no-untyped-call]
+                data = file.load(key)
                 if data is not None:
                     return self._impl.rebuild(target_context, data)
         return None
