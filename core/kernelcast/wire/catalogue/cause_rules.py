@@ -2,8 +2,9 @@
 
 # The predictor (`causes/find.py`) tests the rules in order, for each GPU and program on it, at each cycle. Rules of one
 # topic answer one question (`MeaningQuestion`), and the first that holds decides; rules without a topic are
-# independent. An excuse is a result that names the reason for which there is no cause; it ends its topic as a cause
-# does. A condition on an unknown feature does not hold. A limit without a source was chosen by us.
+# independent. Of several rules with one cause, the first that holds decides whether it is a page. An excuse is a result
+# that names the reason for which there is no cause; it ends its topic as a cause does. A condition on an unknown
+# feature does not hold. A limit without a source was chosen by us.
 
 import math
 from collections.abc import Mapping
@@ -123,11 +124,23 @@ _FAULTS: Final = (
         source="NVSentinel issue 1748: a failing GPU stalls its monitor",
     ),
     _of_xids(Cause.MEMORY_ERRORS, XidSubject.MEMORY, page=True),
-    _of_xids(Cause.MEMORY_ERRORS, XidSubject.MEMORY),
     _of_xids(Cause.ROW_REMAPPING, XidSubject.REMAPPING, page=True),
-    _of_xids(Cause.ROW_REMAPPING, XidSubject.REMAPPING),
     _of_xids(Cause.NVLINK, XidSubject.NVLINK, page=True),
     _of_xids(Cause.XID, XidSubject.GPU, page=True, evidence=(Feature.XID_COUNT, Feature.RECOVERY_ACTION)),
+    # Before the XIDs that are no page: the last XID after a fault often is 154, which announces the recovery action, or
+    # that of a program which the fault ended.
+    Rule(
+        Cause.XID,
+        (_at_least(Feature.RECOVERY_ACTION, 1),),
+        page=True,
+        topic=MeaningQuestion.XID,
+        evidence=(Feature.XID_CODE,),
+        source="NVML, field 230: the driver asks for a reset or a reboot",
+    ),
+    Rule(Cause.ROW_REMAPPING, (_at_least(Feature.REMAP_FAILURE, 1),), page=True, source=_REMAPPING),
+    # XID 94 stands before the counter of double-bit errors, which counts contained errors, too.
+    _of_xids(Cause.MEMORY_ERRORS, XidSubject.MEMORY),
+    _of_xids(Cause.ROW_REMAPPING, XidSubject.REMAPPING),
     _of_xids(Excuse.APPLICATION_XID, XidSubject.PROGRAM),
     Rule(
         Cause.XID,
@@ -136,16 +149,8 @@ _FAULTS: Final = (
         evidence=(Feature.XID_COUNT, Feature.RECOVERY_ACTION),
         source=_XID_CATALOGUE,
     ),
-    Rule(
-        Cause.XID,
-        (_at_least(Feature.RECOVERY_ACTION, 1),),
-        page=True,
-        topic=MeaningQuestion.XID,
-        source="NVML, field 230: the driver asks for a reset or a reboot",
-    ),
     Rule(Cause.MEMORY_ERRORS, (_at_least(Feature.DOUBLE_BIT_ERRORS, 1),), page=True, source=_REMAPPING),
     Rule(Cause.MEMORY_ERRORS, (_at_least(Feature.SINGLE_BIT_ERRORS, 60), _at_least(Feature.SINGLE_BIT_RATIO, 10))),
-    Rule(Cause.ROW_REMAPPING, (_at_least(Feature.REMAP_FAILURE, 1),), page=True, source=_REMAPPING),
     Rule(
         Cause.ROW_REMAPPING,
         (_at_least(Feature.UNCORRECTABLE_REMAPS, 1),),

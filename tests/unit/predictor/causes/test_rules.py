@@ -213,6 +213,23 @@ def test_faults_that_do_not_explain_each_other_are_both_found() -> None:
     assert [one.cause for one in find(rows(both))[0].causes] == [Cause.MEMORY_ERRORS, Cause.POWER_BRAKE]
 
 
+@pytest.mark.parametrize("last_xid", [45.0, 94.0, 109.0, 154.0])
+def test_a_recovery_action_of_the_driver_is_a_page_whatever_the_last_xid(last_xid: float) -> None:
+    (found,) = find(rows({Feature.XID_CODE: last_xid, Feature.RECOVERY_ACTION: 2.0}))
+    assert [(one.cause, one.severity) for one in found.causes] == [(Cause.XID, Severity.PAGE)]
+
+
+def test_a_failed_remap_is_a_page_also_after_the_xid_of_a_remap_and_a_contained_error_is_a_ticket() -> None:
+    failed, contained = find(
+        rows(
+            {Feature.XID_CODE: 63.0, Feature.REMAP_FAILURE: 1.0},
+            {Feature.XID_CODE: 94.0, Feature.DOUBLE_BIT_ERRORS: 1.0},
+        )
+    )
+    assert [(one.cause, one.severity) for one in failed.causes] == [(Cause.ROW_REMAPPING, Severity.PAGE)]
+    assert [(one.cause, one.severity) for one in contained.causes] == [(Cause.MEMORY_ERRORS, Severity.TICKET)]
+
+
 def test_a_kernel_slowed_by_its_clock_is_no_kernel_slowdown() -> None:
     slow = {Feature.DURATION_RATIO: 1.5, Feature.CLOCK_RATIO: 0.6}
     reasons: list[Example] = [
