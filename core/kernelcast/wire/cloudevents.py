@@ -65,16 +65,16 @@ def decode_event(body: bytes) -> dict[str, Any]:
     """A CloudEvent from a record value, its envelope checked.
 
     Raises:
-        EventError: Not JSON, or not a CloudEvent of version 1.0.
+        EventError: Not JSON in UTF-8, or not a CloudEvent of version 1.0.
     """
     if len(body) > MAX_EVENT_BYTES:
         raise EventError(f"event is {len(body)} bytes; the limit is {MAX_EVENT_BYTES}; it is refused")
     try:
-        event = json.loads(body)
+        event = json.loads(body.decode("utf-8-sig"))
         # JSON can spell half a surrogate pair, which no record key or header can hold.
         json.dumps(event, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
-        raise EventError(f"event is not JSON: {error}; it is refused") from error
+        raise EventError(f"event is not JSON in UTF-8: {error}; it is refused") from error
     return check_envelope(event)
 
 

@@ -346,8 +346,19 @@ def _quantiles(value: Any) -> tuple[float | None, float | None, float | None] | 
     return _number(early), _number(median), _number(late)
 
 
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"{value!r} is neither true nor false")
+    return value
+
+
+def _known(kind: type[Evidence | FindingEvidence], value: Any) -> dict[str, Any]:
+    known = {item.name for item in fields(kind)}
+    return {name: one for name, one in value.items() if name in known}
+
+
 def _hint_evidence(value: Any) -> Evidence:
-    fact = Evidence(**value)
+    fact = Evidence(**_known(Evidence, value))
     _check_types(fact)
     return fact
 
@@ -360,8 +371,7 @@ def _label_pairs(value: Any) -> tuple[tuple[str, str], ...]:
 
 
 def _finding_evidence(value: Any) -> FindingEvidence:
-    known = {item.name for item in fields(FindingEvidence)}
-    given = {name: one for name, one in value.items() if name in known}
+    given = _known(FindingEvidence, value)
     given["labels"] = _label_pairs(given.get("labels", ()))
     for name in ("value", "reference"):
         given[name] = _number(given.get(name))
@@ -398,7 +408,7 @@ _READERS: Final[Mapping[type[EventData], Mapping[str, Callable[[Any], Any]]]] = 
         "limit": _number,
         "probability": _number,
         "seconds_to_limit": _quantiles,
-        "held": bool,
+        "held": _flag,
         "evidence": lambda value: tuple(map(_finding_evidence, value)),
         "end_reason": lambda value: None if value is None else EndReason(value),
     },

@@ -137,6 +137,14 @@ def test_random_bytes_are_refused_and_never_crash(body: bytes) -> None:
         cloudevents.decode_event(body)
 
 
+def test_an_event_in_another_encoding_is_refused_as_it_may_be_too_long_for_a_program_in_ours() -> None:
+    text = json.dumps(
+        events.to_event(replace(HINT, value="\u4e2d" * 20_000), source="/s", time_ns=1), ensure_ascii=False
+    )
+    with pytest.raises(EventError, match="is not JSON in UTF-8"):
+        cloudevents.decode_event(text.encode("utf-16"))
+
+
 def test_the_newest_hint_for_a_tunable_replaces_the_older_ones() -> None:
     assert HINT.key == "train|block_size|H200"
 
@@ -162,6 +170,7 @@ def test_findings_and_marks_survive_kafka() -> None:
         {"evidence": [{"value": 1.0}]},
         {"evidence": [{"metric": "m", "value": "x"}]},
         {"series": 1.5},
+        {"held": "no"},
         {"value": 10**400},
         {"probability": float("nan")},
         {"seconds_to_limit": [1.0, 2.0, float("inf")]},
@@ -179,6 +188,12 @@ def test_a_newer_fact_behind_a_finding_may_have_more_fields() -> None:
     event = json.loads(cloudevents.encode_event(events.to_event(FINDING, source="/s", time_ns=1)))
     event["data"]["evidence"][0]["added later"] = 1
     assert events.finding_from(event) == FINDING
+
+
+def test_a_newer_reason_for_a_hint_may_have_more_fields() -> None:
+    event = events.to_event(HINT, source="/s", time_ns=1)
+    event["data"]["evidence"] = [{**fact, "confidence": 0.9} for fact in event["data"]["evidence"]]
+    assert events.hint_from(event) == HINT
 
 
 def test_the_newest_state_and_the_newest_mark_are_kept_whatever_the_order() -> None:
