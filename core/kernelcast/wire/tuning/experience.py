@@ -13,7 +13,9 @@ from kernelcast.wire.errors import EventError
 EXPERIENCE_TYPE: Final = "dev.kernelcast.experience.v1"
 MAX_FAILED: Final = 256
 MAX_KEPT: Final = 5
-"""Configurations of each list: the event must fit into one frame on the probe's socket."""
+MAX_FAILED_BYTES: Final = 32 * 1024
+"""Configurations of each list, and bytes of the failed ones as JSON: the event must fit into one frame on the probe's
+socket."""
 PROVED_NODES: Final = 2
 """Nodes on which a configuration must have been kept before all other nodes begin with it. Until then one node, named
 in `KeptElsewhere.second`, begins with it, so that a value that suits one node only does not spread."""

@@ -3,13 +3,21 @@
 A *space* is a set of configurations of tunables that a program searches by itself. Nodes use each other's results.
 """
 
+import json
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Final
 
 from kernelcast.tuning.experiment import Decision
 from kernelcast.wire.events import Outcome, OutcomeState
-from kernelcast.wire.tuning.experience import MAX_FAILED, MAX_KEPT, PROVED_NODES, Experience, KeptElsewhere
+from kernelcast.wire.tuning.experience import (
+    MAX_FAILED,
+    MAX_FAILED_BYTES,
+    MAX_KEPT,
+    PROVED_NODES,
+    Experience,
+    KeptElsewhere,
+)
 
 MAX_SPACES: Final = 2_000
 """Spaces whose findings are kept; those without news for the longest time are forgotten first."""
@@ -35,7 +43,7 @@ class _Findings:
     def learn(self, outcome: Outcome) -> None:
         if outcome.decision == Decision.FAILED.value:
             self.failed[outcome.candidate] = None
-            while len(self.failed) > MAX_FAILED:
+            while len(self.failed) > MAX_FAILED or sum(map(_json_bytes, self.failed)) > MAX_FAILED_BYTES:
                 self.failed.popitem(last=False)
         elif outcome.state is OutcomeState.KEPT:
             self.kept[outcome.hostname] = outcome.candidate or outcome.value
@@ -87,3 +95,7 @@ class Experiences:
                 self._written[key] = now
                 changed.append(now)
         return changed
+
+
+def _json_bytes(text: str) -> int:
+    return len(json.dumps(text, ensure_ascii=False).encode())

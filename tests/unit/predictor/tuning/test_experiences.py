@@ -7,6 +7,7 @@ import pytest
 from kernelcast.predictor.settings import HintSettings
 from kernelcast.predictor.tuning.experiences import MAX_SPACES, Experiences
 from kernelcast.predictor.tuning.hints import HintBook
+from kernelcast.wire.cloudevents import encode_event
 from kernelcast.wire.errors import EventError
 from kernelcast.wire.events import Outcome, OutcomeState
 from kernelcast.wire.tuning.experience import (
@@ -106,3 +107,13 @@ def test_findings_travel_and_garbage_is_refused() -> None:
             experience_from({**event, "data": {**event["data"], **data}})
     with pytest.raises(EventError, match="expected"):
         experience_from({**event, "type": "another"})
+
+
+def test_the_findings_of_a_space_with_long_values_fit_into_an_event_without_the_oldest_failures() -> None:
+    flags = [f'["{number} {"-O3 " * 60}"]' for number in range(MAX_FAILED)]
+    failed = (outcome("n1", OutcomeState.ROLLED_BACK, "failed", one) for one in flags)
+    (findings,) = found(kept("n1", "[128]"), *failed)
+    encode_event(experience_event(findings, source="/test", time_ns=1))
+    assert findings.kept[0].value == "[128]"
+    assert set(findings.failed) == set(flags[-len(findings.failed) :])
+    assert len(findings.failed) > MAX_FAILED // 4
