@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kernelcast.wire.cloudevents import NANOSECONDS
+from kernelcast.wire.cloudevents import NANOSECONDS, encode_event
 from kernelcast.wire.errors import EventError
 from kernelcast.wire.tuning.policy import Mode, Policy, check_policy, policy_event, policy_from
 
@@ -65,3 +65,11 @@ def test_a_policy_of_the_settings_is_checked() -> None:
     check_policy({"*": "off"}, ["22:00-06:00"])
     with pytest.raises(ValueError, match="quiet hours are '22-6'"):
         check_policy({}, ["22-6"])
+
+
+def test_a_policy_that_no_event_can_hold_is_refused_in_the_settings_and_not_only_when_it_is_written() -> None:
+    most = {f"a-team/a-rather-long-name-of-a-training-{number:04}": "off" for number in range(600)}
+    check_policy(most, [])
+    encode_event(policy_event(Policy(dict.fromkeys(most, Mode.OFF)), source="/kernelcast/predictor/a-host"))
+    with pytest.raises(ValueError, match=r"the policy is \d+ bytes; the limit is \d+; use `\*`"):
+        check_policy({f"{name}-{'x' * 40}": "off" for name in most}, [])

@@ -3,13 +3,14 @@
 The predictor writes it from its settings to `kernelcast.policy`; exporters read it.
 """
 
+import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-from kernelcast.wire.cloudevents import NANOSECONDS, data_of, envelope
+from kernelcast.wire.cloudevents import MAX_EVENT_BYTES, NANOSECONDS, data_of, envelope
 from kernelcast.wire.errors import EventError
 from kernelcast.wire.identity import PROGRAM_PATTERN
 from kernelcast.wire.tuning.orders import ANY
@@ -18,7 +19,8 @@ POLICY_TYPE: Final = "dev.kernelcast.policy.v1"
 POLICY_KEY: Final = "policy"
 MAX_PROGRAMS: Final = 1024
 MAX_WINDOWS: Final = 64
-"""With these limits the event stays below `MAX_EVENT_BYTES` for names of usual length."""
+_MAX_BYTES: Final = MAX_EVENT_BYTES - 1024
+"""Of modes and quiet hours as JSON; the rest of the event is shorter than the difference."""
 _WINDOW: Final = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
 _MINUTES_OF_A_DAY: Final = 24 * 60
 
@@ -62,6 +64,13 @@ def check_policy(modes: Mapping[str, str], quiet_hours: Iterable[str]) -> None:
         ValueError: A program, mode or window is unusable, or there are too many.
     """
     windows = tuple(quiet_hours)
+    _check(modes, windows)
+    size = len(json.dumps([dict(modes), windows], separators=(",", ":"), ensure_ascii=False).encode(errors="replace"))
+    if size > _MAX_BYTES:
+        raise ValueError(f"the policy is {size} bytes; the limit is {_MAX_BYTES}; use `{ANY}`, or join windows")
+
+
+def _check(modes: Mapping[str, str], windows: Sequence[str]) -> None:
     for program in modes:
         if not PROGRAM_PATTERN.fullmatch(program):
             raise ValueError(f"{program!r} is no program; a name has 1 to 128 printable characters, `{ANY}` is all")
@@ -91,7 +100,7 @@ def policy_from(event: dict[str, Any]) -> Policy:
         raise EventError(f"event {event['id']} has {values!r}; it needs modes and quiet_hours; it is refused")
     try:
         found = {program: Mode(mode) for program, mode in modes.items()}
-        check_policy(found, windows)
+        _check(found, windows)
     except (TypeError, ValueError) as error:
         raise EventError(f"event {event['id']} has unusable data: {error}; it is refused") from error
     return Policy(found, tuple(windows), time_ns)
