@@ -34,11 +34,21 @@ def exponential(scale: int, offset: int, buckets: int) -> bytes:
     return request.SerializeToString()
 
 
+def summary(quantiles: int) -> bytes:
+    request = ExportMetricsServiceRequest()
+    metric = request.resource_metrics.add().scope_metrics.add().metrics.add(name="s")
+    point = metric.summary.data_points.add(count=1, sum=1.0)
+    for i in range(quantiles):
+        point.quantile_values.add(quantile=i / quantiles, value=1.0)
+    return request.SerializeToString()
+
+
 @pytest.mark.parametrize(
     ("limits", "refused", "words"),
     [
         (DecoderLimits(message_bytes=60), message(3), "limit is 60"),
         (DecoderLimits(points_per_message=2), message(3), "more than 2 points"),
+        (DecoderLimits(points_per_message=9), summary(8), "more than 9 points"),  # with its sum and count
         (DecoderLimits(identity_bytes=50), message(attribute="x" * 50), "longer than 50 bytes"),
         (DecoderLimits(identity_bytes=50), message(name="x" * 51), "longer than 50 bytes"),
         (
@@ -71,6 +81,7 @@ def test_a_message_over_a_limit_is_refused_with_the_limit_and_the_rest_is_proces
 def test_a_message_exactly_at_a_limit_is_used() -> None:
     decoder = Decoder(limits=DecoderLimits(message_bytes=len(message(3)), points_per_message=3))
     assert decoder.decode([message(3)]).failures == ()
+    assert Decoder(limits=DecoderLimits(points_per_message=10)).decode([summary(8)]).failures == ()
 
 
 def test_identities_beyond_the_maximum_are_refused_until_some_are_forgotten() -> None:

@@ -9,7 +9,7 @@ class DecoderLimits:
 
     Attributes:
         message_bytes: Longest message; Kafka's default is 1 MiB, ours are split at 512 KiB.
-        points_per_message: Points of every kind in one message.
+        points_per_message: Points of every kind in one message; a summary has one for each quantile, sum and count.
         buckets_per_point: Buckets, or bounds, of one histogram point; SDKs default to 160.
         identity_bytes: Attribute bytes of one point, of one resource, or name and unit of one metric.
     """

@@ -26,8 +26,8 @@ def over_limit(status: MessageStatus, control: Int64Array, where: int) -> Decode
     texts = {
         MessageStatus.TOO_MANY_POINTS: f"message has more than {control[MAX_POINTS]} points, the limit; "
         "split exports at the producer, or raise the limit",
-        MessageStatus.TOO_MANY_BUCKETS: f"a histogram point has more than {control[MAX_BUCKETS]} buckets, the limit; "
-        "lower the instrument's maximum size at the producer, or raise the limit",
+        MessageStatus.TOO_MANY_BUCKETS: f"a point has more than {control[MAX_BUCKETS]} buckets or quantiles, the "
+        "limit; lower the instrument's maximum size at the producer, or raise the limit",
         MessageStatus.TOO_MANY_IDENTITIES: f"message brings a series beyond the {control[MAX_IDENTITIES]} that may be "
         "known at once; drop a label of high cardinality at the producer, spread partitions over more consumers, or "
         "raise max_identities",

@@ -10,12 +10,15 @@ from kernelcast.columnar.compiled import load64, routine, signed
 from kernelcast.columnar.walk.layout import (
     GROW_NUMBERS,
     MAX_BUCKETS,
+    MAX_POINTS,
     MESSAGE,
     ODD,
     OK,
+    POINTS,
     QUANTILE,
     ROWS,
     TOO_MANY_BUCKETS,
+    TOO_MANY_POINTS,
     WalkState,
 )
 from kernelcast.columnar.walk.lookup import COUNT_PART, QUANTILE_PART, SUM_PART, SUMMARY_TYPE, metric_context, series_of
@@ -166,6 +169,9 @@ def summary_point(  # noqa: C901, PLR0911, PLR0912  one switch over tags
                 return ODD
     if quantiles > state.control[MAX_BUCKETS]:
         return TOO_MANY_BUCKETS
+    state.control[POINTS] += quantiles + 1  # the message's count has the point itself already, as one of these rows
+    if state.control[POINTS] > state.control[MAX_POINTS]:
+        return TOO_MANY_POINTS
     if state.control[ROWS] + quantiles + 2 > len(state.numbers):
         return GROW_NUMBERS
     status = quantile_rows(state, b, texts, (begin, end), attributes, (start_ns, time_ns, np.uint64(0), flags))
