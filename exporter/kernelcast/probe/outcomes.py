@@ -10,6 +10,10 @@ from kernelcast.wire.events import Hint, Outcome, OutcomeState, to_event
 
 # Bound of waiting and sent events together: a hint has two or three outcomes, so it is that of about a hundred hints.
 MAX_KEPT: Final = 256
+# Characters of a reason. It may have a compiler's log in it, and an event that fits into no frame would hold back all
+# later ones. The end is kept as well, because the predictor reads it (`LATER`, `LIFTED_BY`).
+MAX_REASON_BEGIN: Final = 1500
+MAX_REASON_END: Final = 400
 # Outcomes that `history` shows.
 MAX_HISTORY: Final = 64
 
@@ -53,7 +57,7 @@ class OutcomeQueue:
             tunable=tunable,
             state=state,
             rank=self._rank,
-            reason=plain(reason),
+            reason=_shortened(plain(reason)),
             **facts,
         )
         event = to_event(outcome, source="/kernelcast/probe", time_ns=self._clock())
@@ -131,3 +135,9 @@ class OutcomeQueue:
         self._sent.popitem(last=False)
         if self._confirms:
             self.dropped += 1
+
+
+def _shortened(reason: str) -> str:
+    if len(reason) <= MAX_REASON_BEGIN + MAX_REASON_END:
+        return reason
+    return f"{reason[:MAX_REASON_BEGIN]} ... {reason[-MAX_REASON_END:]}"

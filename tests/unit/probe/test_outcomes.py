@@ -6,8 +6,10 @@ from pathlib import Path
 from kernelcast.probe.outcomes import MAX_KEPT, OutcomeQueue
 from kernelcast.probe.reporting.left_outcomes import LIFE_NS, LeftOutcomes, Origin
 from kernelcast.tuning.journal import lines
-from kernelcast.wire.events import OutcomeState
+from kernelcast.wire.cloudevents import decode_event, encode_event
+from kernelcast.wire.events import OutcomeState, outcome_from
 from kernelcast.wire.frames import OutcomeFrame, encode
+from kernelcast.wire.tuning.pauses import LATER
 
 ORIGIN = Origin("A100", "v3")
 
@@ -46,6 +48,18 @@ def test_what_is_not_confirmed_is_sent_again_after_a_reconnect_with_the_same_id_
     queue.confirmed([*again.values(), "unknown"])
     queue.reconnected()
     assert (send(queue), queue.unconfirmed, queue.dropped) == ({}, 0, 0)
+
+
+def test_the_log_of_a_compiler_as_reason_neither_holds_back_later_outcomes_nor_hides_the_end_of_the_sentence() -> None:
+    queue = queue_of(0)
+    log = "CompileException: kernel.cu(7): error\n" + '"\t\x1b[0m\u2026' * 40_000
+    queue.add_trial("search-1", "conv.run", OutcomeState.ROLLED_BACK, f"{log}; {LATER}", decision="failed")
+    event = queue.first()
+    assert event is not None
+    assert len(list(encode(OutcomeFrame(event)))) == 1
+    received = outcome_from(decode_event(encode_event(event)))  # as the exporter sends it to Kafka
+    assert received.reason.startswith("CompileException: kernel.cu(7): error\n")
+    assert received.reason.endswith(LATER)
 
 
 def test_for_an_exporter_that_confirms_nothing_sent_is_delivered() -> None:
