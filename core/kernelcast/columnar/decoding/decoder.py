@@ -13,7 +13,7 @@ from kernelcast.columnar.columns import Decoded, Int32Array, UInt8Array
 from kernelcast.columnar.decoding import foreign, refusals, tables
 from kernelcast.columnar.decoding.identities import Identities
 from kernelcast.columnar.decoding.limits import DecoderLimits
-from kernelcast.columnar.series import SeriesIdentity, SharedIdentities, Temporality
+from kernelcast.columnar.series import PointType, SeriesIdentity, SharedIdentities, Temporality
 from kernelcast.columnar.walk import entries
 from kernelcast.columnar.walk.layout import (
     CONTROL_SLOTS,
@@ -146,6 +146,7 @@ class Decoder:
         series, contexts = self._state.series, self._state.contexts
         metrics = contexts.entries["offset"][series.entries["parent"][numbers]]
         found: NDArray[np.bool_] = contexts.arena[metrics + METRIC_KEY_TEMPORALITY] == Temporality.DELTA
+        found &= contexts.arena[metrics] != PointType.SUMMARY  # whose keys have their part there
         return found
 
     def forget(self, numbers: Int32Array) -> None:
