@@ -1,4 +1,5 @@
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -211,3 +212,10 @@ def test_another_protocol_version_says_what_to_do() -> None:
 def test_confirmed_ids_that_are_no_texts_are_refused(event_ids: bytes) -> None:
     with pytest.raises(FrameError):
         frames.decode(b'KC\x02\x0b{"event_ids":' + event_ids + b"}")
+
+
+@pytest.mark.parametrize("kind", [frames.HintFrame, frames.OutcomeFrame])
+@pytest.mark.parametrize("event", [b"[]", b"7", b"null", b'"hint"'])
+def test_an_event_that_is_no_object_is_refused_and_reaches_no_reader(kind: Any, event: bytes) -> None:
+    with pytest.raises(FrameError, match=r"event is .*, not dict"):
+        frames.decode(frames.HEADER.pack(frames.MAGIC, 2, kind.TYPE) + b'{"event":' + event + b"}")

@@ -48,7 +48,7 @@ _CONTROL: Final = {
 _PACKED: Final[dict[int, type[KernelRows | VariantRows]]] = {kind.TYPE: kind for kind in (KernelRows, VariantRows)}
 _NESTED: Final[dict[str, type[Any]]] = {"devices": DeviceClaim, "names": KernelName, "tunables": TunableClaim}
 """Classes of the records in a field, by the field's name."""
-_KINDS: Final[dict[Any, tuple[type, ...]]] = {int: (int,), str: (str,), float: (int, float)}
+_KINDS: Final[dict[Any, tuple[type, ...]]] = {int: (int,), str: (str,), float: (int, float), dict[str, Any]: (dict,)}
 """Types that JSON may give for a declared type; a bool is never a number."""
 _Item = TypeVar("_Item")
 
