@@ -52,7 +52,7 @@ def copy_files(source: Path, target: Path, *, without: Collection[str] = ()) -> 
             (target / relative).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, target / relative)
         except OSError as error:
-            problem = f"{target / relative} cannot be written: {error.strerror}"
+            problem = f"{target / relative} cannot be written: {error.strerror or error}"
             raise ConfigurationError(f"{problem}; give another --output") from error
         written.append(target / relative)
     return written

@@ -44,3 +44,10 @@ def test_a_target_that_cannot_be_written_is_a_configuration_error(tmp_path: Path
     blocked = write(tmp_path / "file") / "below"
     with pytest.raises(ConfigurationError, match=r"README.md cannot be written: .*; give another --output"):
         copy_files(tmp_path / "source", blocked)
+
+
+def test_files_are_not_copied_onto_themselves(tmp_path: Path) -> None:
+    page = write(tmp_path / "README.md", "page")
+    with pytest.raises(ConfigurationError, match=r"README.md cannot be written: .*same file; give another --output"):
+        copy_files(tmp_path, tmp_path)
+    assert page.read_text() == "page"
