@@ -237,12 +237,12 @@ def to_event(data: EventData, *, source: str, time_ns: int, event_id: str = "") 
 
 
 def withdrawal(key: str, *, source: str, time_ns: int) -> dict[str, Any]:
-    """Return the CloudEvent that takes back the hint with a record key."""
+    """Return the CloudEvent that withdraws the hint with a record key."""
     return envelope(None, kind=WITHDRAWAL_TYPE, subject=key, source=source, time_ns=time_ns)
 
 
 def withdrawn_key(event: dict[str, Any]) -> str | None:
-    """Return the record key of the hint that an event takes back; None for another event."""
+    """Return the record key of the hint that an event withdraws; None for another event."""
     key = event.get("subject")
     return key if event.get("type") == WITHDRAWAL_TYPE and isinstance(key, str) else None
 

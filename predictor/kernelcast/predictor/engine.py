@@ -173,7 +173,7 @@ class Engine:
                 self.hints.withdraw(one.hint)
 
     def changed_experiences(self) -> list[Experience]:
-        """Findings of searches that have changed since the last call."""
+        """Results of searches that have changed since the last call."""
         with self._lock:
             return self.hints.experiences.take_changed()
 

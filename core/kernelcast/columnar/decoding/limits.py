@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class DecoderLimits:
-    """Limits of a decoder; each exists so that a hostile message costs no more than its own length.
+    """Limits of a decoder; with them the memory that a hostile message takes is a small multiple of its length.
 
     Attributes:
         message_bytes: Longest message; Kafka's default is 1 MiB, ours are split at 512 KiB.

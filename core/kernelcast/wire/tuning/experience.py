@@ -64,12 +64,12 @@ class Experience:
 
 
 def experience_event(experience: Experience, *, source: str, time_ns: int) -> dict[str, Any]:
-    """Return the CloudEvent that carries findings."""
+    """Return the CloudEvent that carries results of searches."""
     return envelope(asdict(experience), kind=EXPERIENCE_TYPE, subject=experience.key, source=source, time_ns=time_ns)
 
 
 def experience_from(event: dict[str, Any]) -> Experience:
-    """Return the findings that an event carries.
+    """Return the results that an event carries.
 
     Raises:
         EventError: It carries none.

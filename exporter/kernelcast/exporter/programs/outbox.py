@@ -84,7 +84,7 @@ class ProcessOutbox:
         return True
 
     def findings(self, experience: Experience, now_ns: int) -> bool:
-        """Queue findings of searches; False if too many packets wait already, or they are too long for a frame."""
+        """Queue results of searches; False if too many packets wait already, or they are too long for a frame."""
         return not self._is_full and self._queue(experience_event(experience, source=SOURCE, time_ns=now_ns))
 
     def confirmation(self, event_ids: Sequence[str]) -> bool:

@@ -245,7 +245,7 @@ class ProbeRegistry:
         return sorted(numbers)
 
     def teach(self, experience: Experience, now_ns: int) -> list[int]:
-        """Keep findings of searches, and queue them for the processes that they concern.
+        """Keep results of searches, and queue them for the processes that they concern.
 
         Returns:
             The connections that now have packets to send.

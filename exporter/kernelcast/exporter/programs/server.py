@@ -168,7 +168,7 @@ class ProbeServer:
         self._wake()
 
     def teach(self, experience: Experience) -> None:
-        """Pass findings of searches on to the processes that they concern, now and later."""
+        """Pass results of searches on to the processes that they concern, now and later."""
         with self._lock:
             self._to_send.update(self._registry.teach(experience, self._clock()))
         self._wake()

@@ -178,7 +178,7 @@ class ProbeSession:
         return wants and self.outbox.confirmation(event_ids)
 
     def concerns(self, experience: Experience) -> bool:
-        """Whether findings of searches are about this program, device model and code version."""
+        """Whether results of searches are about this program, device model and code version."""
         mine = (self.process.program, self.devices[0].model_name, self.hello.code_version)
         return not self.ended and mine == (experience.program, experience.device_model, experience.code_version)
 

@@ -20,7 +20,7 @@ from kernelcast.wire.tuning.experience import (
 )
 
 MAX_SPACES: Final = 2_000
-"""Spaces whose findings are kept; those without news for the longest time are forgotten first."""
+"""Spaces whose results are kept; those without news for the longest time are forgotten first."""
 MAX_NODES: Final = 1_000
 """Nodes of one space whose kept configurations are remembered; above it the oldest are forgotten."""
 
@@ -29,8 +29,8 @@ _Space = tuple[str, str, str, str]
 
 
 @dataclass(slots=True)
-class _Findings:
-    """Findings about one space: failed configurations, and the kept one of each node that searched.
+class _Results:
+    """Results of the searches of one space: failed configurations, and the kept one of each node that searched.
 
     Attributes:
         known: Whether there was ever something to write; it may be on Kafka, also from before a restart.
@@ -71,27 +71,27 @@ class _Findings:
 
 
 class Experiences:
-    """Findings by space; bounded, the spaces without news for the longest time are forgotten first."""
+    """Results by space; bounded, the spaces without news for the longest time are forgotten first."""
 
     def __init__(self) -> None:
-        self._spaces: OrderedDict[_Space, _Findings] = OrderedDict()
+        self._spaces: OrderedDict[_Space, _Results] = OrderedDict()
         self._written: dict[_Space, Experience] = {}
 
     def learn(self, outcome: Outcome) -> None:
         """Record an outcome of a search."""
         key = (outcome.program, outcome.tunable, outcome.device_model, outcome.code_version)
-        self._spaces.setdefault(key, _Findings()).learn(outcome)
+        self._spaces.setdefault(key, _Results()).learn(outcome)
         self._spaces.move_to_end(key)
         while len(self._spaces) > MAX_SPACES:
             forgotten, _ = self._spaces.popitem(last=False)
             self._written.pop(forgotten, None)
 
     def take_changed(self) -> list[Experience]:
-        """Return the findings that have changed since the last call."""
+        """Return the results that have changed since the last call."""
         changed = []
-        for key, findings in self._spaces.items():
-            now = Experience(*key, tuple(sorted(findings.failed)), findings.found())
-            if findings.known and self._written.get(key) != now:
+        for key, results in self._spaces.items():
+            now = Experience(*key, tuple(sorted(results.failed)), results.found())
+            if results.known and self._written.get(key) != now:
                 self._written[key] = now
                 changed.append(now)
         return changed

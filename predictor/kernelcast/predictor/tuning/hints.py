@@ -92,7 +92,7 @@ class HintBook:
     Attributes:
         approvals: Answers of people.
         failures: Values that failed on some node.
-        experiences: Findings of searches on all nodes.
+        experiences: Results of searches on all nodes.
         issued: Hints written by this process, by (program, tunable, rule); the publisher counts them.
         withheld: Proposals that did not become hints, by reason.
     """
