@@ -28,6 +28,10 @@ def array(*values: AnyValue) -> AnyValue:
         (AnyValue(double_value=float("-inf")), "-Inf"),
         (AnyValue(bytes_value=b"\x00\xff"), "AP8="),
         (array(AnyValue(int_value=1), AnyValue(string_value="ä"), AnyValue(), array()), '[1,"ä",null,[]]'),
+        (  # Go's JSON escapes what HTML and JavaScript would misread
+            array(AnyValue(string_value="a && b > <c>"), AnyValue(string_value="\u2028\u2029")),
+            r'["a \u0026\u0026 b \u003e \u003cc\u003e","\u2028\u2029"]',
+        ),
         (
             AnyValue(
                 kvlist_value=KeyValueList(

@@ -14,6 +14,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 PLAIN_FROM: Final = 1e-6
 PLAIN_BELOW: Final = 1e21
 """Doubles of a size outside these are written with an exponent, as JSON in Go does."""
+_HTML: Final = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
 
 
 def as_text(value: AnyValue) -> str:
@@ -50,8 +51,8 @@ def json_text(value: AnyValue) -> str:  # noqa: PLR0911  one switch over kinds o
 
 
 def json_string(text: str) -> str:
-    """Format a text as a JSON string; characters beyond ASCII are not escaped."""
-    return json.dumps(text, ensure_ascii=False)
+    """Format a text as a JSON string as Go does: characters beyond ASCII are not escaped, those of HTML are."""
+    return json.dumps(text, ensure_ascii=False).translate(_HTML)
 
 
 def number_text(value: float) -> str:
