@@ -18,7 +18,7 @@ from math import isfinite
 from typing import Any, Final, TypeVar
 
 from kernelcast.wire.catalogue.meanings import Cause
-from kernelcast.wire.cloudevents import data_of, envelope
+from kernelcast.wire.cloudevents import data_of, envelope, joined_key
 from kernelcast.wire.errors import EventError
 from kernelcast.wire.findings import (
     EndReason,
@@ -125,7 +125,7 @@ class Hint:
     @property
     def key(self) -> str:
         """The record key: the newest hint for a tunable on a device model replaces the older ones."""
-        return f"{self.program}|{self.tunable}|{self.device_model}"
+        return joined_key(self.program, self.tunable, self.device_model)
 
 
 @dataclass(frozen=True, slots=True)

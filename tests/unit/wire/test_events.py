@@ -149,6 +149,11 @@ def test_the_newest_hint_for_a_tunable_replaces_the_older_ones() -> None:
     assert HINT.key == "train|block_size|H200"
 
 
+def test_a_hint_does_not_replace_that_of_another_program_whose_name_has_the_separator_of_keys() -> None:
+    other = replace(HINT, program="train|block", tunable="size")
+    assert other.key != replace(HINT, program="train", tunable="block|size").key
+
+
 def test_findings_and_marks_survive_kafka() -> None:
     for data, read in ((FINDING, events.finding_from), (MARK, events.mark_from)):
         body = cloudevents.encode_event(events.to_event(data, source="/kernelcast/test", time_ns=1))
