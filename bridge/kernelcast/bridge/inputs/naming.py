@@ -120,8 +120,12 @@ def metric_name(name: str) -> str:
     return f"_{legal}" if legal[:1].isdigit() else legal
 
 
-def label_bytes(labels: Mapping[str, str] | Iterable[tuple[str, str]], limits: DecoderLimits) -> bytes:
+def label_bytes(
+    labels: Mapping[str, str] | Iterable[tuple[str, str]], limits: DecoderLimits, kind: Kind = Kind.UNKNOWN
+) -> bytes:
     """Labels in canonical spelling: sorted, escaped, none empty; of names that become one, the values joined by `;`.
+
+    A histogram's own `le` becomes `exported_le`: beside the bound of a bucket it would make the whole page invalid.
 
     Raises:
         DecodeError: They are longer than `DecoderLimits.identity_bytes`.
@@ -132,6 +136,8 @@ def label_bytes(labels: Mapping[str, str] | Iterable[tuple[str, str]], limits: D
         if not value:
             continue
         name = key if _LEGAL_LABEL.fullmatch(key) else _made_legal(key)
+        if name == "le" and kind is Kind.HISTOGRAM:
+            name = "exported_le"
         values.setdefault(name, []).append(value)
         size += len(name) + len(value)
         if size > limits.identity_bytes:

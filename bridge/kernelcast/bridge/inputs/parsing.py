@@ -71,13 +71,13 @@ class Parsing(ABC):
             DecodeError: It cannot be used.
         """
 
-    def labels(self, pairs: Iterable[tuple[str, str]]) -> bytes:
-        """Labels in canonical spelling.
+    def labels(self, pairs: Iterable[tuple[str, str]], kind: Kind = Kind.UNKNOWN) -> bytes:
+        """Labels of a series of this kind, in canonical spelling.
 
         Raises:
             DecodeError: They are too long, or all of the message's are together.
         """
-        spelled = label_bytes(pairs, self.limits)
+        spelled = label_bytes(pairs, self.limits, kind)
         self.count_label_bytes(len(spelled))
         return spelled
 

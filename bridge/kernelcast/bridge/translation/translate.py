@@ -178,6 +178,7 @@ class Translator:
     ) -> bytes:
         """Render the labels of a series; `own` are the names that its kind writes itself."""
         fixed, promoted = self._outer_labels(resource, scope, catalogued)
+        promoted = {f"exported_{name}" if name in own else name: value for name, value in promoted.items()}
         return rendered(promoted | joined(attributes, (*fixed, *own)) | fixed)
 
     def _make_outer_labels(

@@ -62,6 +62,11 @@ rpc_seconds_count{path="/a"} 6
     assert (found.bounds, found.buckets) == ([0.1, 1.0], [2, 3, 1])
 
 
+def test_a_histograms_own_label_le_cannot_stand_beside_the_bound_of_its_buckets() -> None:
+    found = one(PrometheusText(), b'# TYPE x histogram\nx_count{a="b",le="5"} 3\n')
+    assert (found.kind, found.labels) == (Kind.HISTOGRAM, 'a="b",exported_le="5"')
+
+
 @pytest.mark.parametrize(
     "lines",
     [

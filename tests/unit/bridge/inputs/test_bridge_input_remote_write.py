@@ -91,6 +91,13 @@ def test_a_native_histogram_keeps_its_buckets() -> None:
     assert not rows.flags[0] & EXPLICIT
 
 
+@pytest.mark.parametrize("version", [version_1, version_2])
+def test_a_native_histograms_own_label_le_cannot_stand_beside_the_bound_of_its_buckets(version: Any) -> None:
+    request, series = version(__name__="h", le="5", a="b")
+    native(series, count_int=1, zero_count_int=1, spans=())
+    assert one(RemoteWrite(), request.SerializeToString()).labels == 'a="b",exported_le="5"'
+
+
 def test_custom_buckets_become_an_explicit_histogram() -> None:
     request, series = version_2(3, __name__="h")
     native(

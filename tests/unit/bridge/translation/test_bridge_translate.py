@@ -194,6 +194,17 @@ def test_a_points_own_attribute_wins_over_a_promoted_one() -> None:
     assert labels_of(translated(identity, promote_resource_attributes="all"))["k8s_pod_name"] == "own"
 
 
+@pytest.mark.parametrize("promoted", ["all", ["le", "quantile"]])
+def test_a_promoted_attribute_cannot_replace_the_labels_that_a_kind_has_itself(promoted: Any) -> None:
+    resource = (("le", "r"), ("quantile", "q"))
+    histogram = counter(resource=resource, type=PointType.HISTOGRAM)
+    chosen = labels_of(translated(histogram, promote_resource_attributes=promoted))
+    assert chosen == {"exported_le": "r", "quantile": "q"}
+    summary = gauge(resource=resource, type=PointType.SUMMARY)
+    chosen = labels_of(translated(replace(summary, part="0.5"), promote_resource_attributes=promoted))
+    assert chosen == {"exported_quantile": "q", "le": "r", "quantile": "0.5"}
+
+
 def test_attributes_promoted_by_name_are_on_the_catalogues_metrics_too_and_all_does_not_apply() -> None:
     identity = gauge("DCGM_FI_DEV_GPU_TEMP", resource=RESOURCE_OF_A_POD)
     assert labels_of(translated(identity, promote_resource_attributes=["k8s.pod.name"]))["k8s_pod_name"] == "p1"

@@ -263,7 +263,7 @@ class PrometheusText(Parsing):
     ) -> int:
         """Return the number of a series, a new one if needed; several spellings, such as buckets, may have one."""
         known = self._contexts[context]
-        canonical = self.labels(label for label in labels if kind is not Kind.SUMMARY or label[0] != "quantile")
+        canonical = self.labels((label for label in labels if kind is not Kind.SUMMARY or label[0] != "quantile"), kind)
         if kind is Kind.SUMMARY:  # OTLP's summaries have it last, and one series has one spelling
             quantile = self.labels(label for label in labels if label[0] == "quantile")
             canonical = b",".join(filter(None, (canonical, quantile)))

@@ -134,10 +134,10 @@ class RemoteWrite(Parsing):
         self, known: Spellings, key: tuple[Any, ...], labels: list[tuple[str, str]], metadata: Metadata | None
     ) -> int:
         name = next((value for label, value in labels if label == "__name__"), "")
-        canonical = self.labels(pair for pair in labels if pair[0] != "__name__")
         if metadata is None:
             metadata = self._metadata_of(name)
         kind = Kind.HISTOGRAM if known is self._histograms else _kind(name, metadata[0])
+        canonical = self.labels((pair for pair in labels if pair[0] != "__name__"), kind)
         number = self.interner.add(NamedSeries(self.shared_family(name, kind, *metadata[1:]), canonical))
         self.interner.remember_spelling(number, known, key, number)
         return number
