@@ -9,7 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
-from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_DELTA
+from opentelemetry.proto.metrics.v1.metrics_pb2 import (
+    AGGREGATION_TEMPORALITY_CUMULATIVE,
+    AGGREGATION_TEMPORALITY_DELTA,
+)
 from tests.support.push.prometheus_protobuf import Request
 from tests.support.push.push_bench import MS, Bench, Labels, exports, launches, name_of, read_v1, read_v2
 
@@ -165,6 +168,24 @@ def test_other_formats_go_out_too_under_their_own_names() -> None:
             found[name_of(labels)] = (dict(labels), [(s.value, s.timestamp) for s in series.samples])
     assert found["requests_total"] == ({"__name__": "requests_total", "path": "/"}, [(5, 1000)])
     assert found["cpu_usage"][1] == [(0.5, 2000)]
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_numbers_and_histograms_of_one_time_have_one_target_info_and_nothing_counts_as_lost(*, native: bool) -> None:
+    request = ExportMetricsServiceRequest()
+    of_app = request.resource_metrics.add()
+    for key, value in (("service.name", "app"), ("host.name", "h")):
+        of_app.resource.attributes.add(key=key).value.string_value = value
+    metrics = of_app.scope_metrics.add().metrics
+    metrics.add(name="queue").gauge.data_points.add(as_double=1, time_unix_nano=10 * MS)
+    for name, field in (("wait", "histogram"), ("work", "exponential_histogram")):
+        histogram = getattr(metrics.add(name=name), field)
+        histogram.aggregation_temporality = AGGREGATION_TEMPORALITY_CUMULATIVE
+        histogram.data_points.add(count=0, sum=0, time_unix_nano=10 * MS)
+    bench = Bench(native_histograms=native)
+    found = [dict(labels)["__name__"] for labels, _ in read_v2(bench.payloads(request.SerializeToString()))]
+    assert found.count("target_info") == 1
+    assert bench.discarded("same_time") == 0
 
 
 def test_resource_attributes_of_a_foreign_producer_are_its_target_info() -> None:

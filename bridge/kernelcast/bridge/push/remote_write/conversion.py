@@ -90,17 +90,19 @@ class Conversion:
         usable = self._sendable_histograms(columns, known)
         natives, classics = self._by_kind(columns, usable, known)
         samples, owners = self._numbers(decoded.numbers, known)
-        parts = [samples, self._targets.rows(owners, samples)]
+        indexes = np.arange(len(usable), dtype=np.int64)
+        rows_of_natives = _rows(columns, natives, indexes, known.native, known)
+        parts, owned = [samples], [(owners, samples), (known.target[columns.series[natives]], rows_of_natives)]
         for rows, explicit in classics:
             if len(rows):
-                times = _times(columns, rows, known)
-                made = SampleRows(
-                    rows.astype(np.int32), columns.message[rows], *(times.time_ms, times.start_ms), times.time_ms
-                )
-                parts += [classic_rows(columns, rows, times, known, explicit=explicit)]
-                parts += [self._targets.rows(known.target[columns.series[rows]], made)]
-        rows_of_natives = _rows(columns, natives, np.arange(len(usable), dtype=np.int64), known.native, known)
-        parts += [self._targets.rows(known.target[columns.series[natives]], rows_of_natives)]
+                points = _rows(columns, rows, indexes, known.number, known)
+                times = PointTimes(points.time_ms, points.start_ms)
+                parts.append(classic_rows(columns, rows, times, known, explicit=explicit))
+                owned.append((known.target[columns.series[rows]], points))
+        # Together: a producer's numbers and histograms often have one time, at which it has one `target_info`.
+        parts.append(
+            self._targets.rows(np.concatenate([of for of, _ in owned]), SampleRows.of([points for _, points in owned]))
+        )
         return WritePayload(
             self._directory, self._in_order(SampleRows.of(parts)), self._in_order(rows_of_natives), arrays_of(columns)
         )
