@@ -78,6 +78,8 @@ class GroupMember:
             self.due.pop(0)()
         found: list[Record] = []
         for key in sorted(self.position.keys() - self.paused):
+            # What retention has deleted is skipped without a word, as with `auto.offset.reset`.
+            self.position[key] = max(self.position[key], self.log.first.get(key, 0))
             room = min(max_messages, self.at_once) - len(found)
             more = self.log.messages.get(key, [])[self.position[key] :][:room]
             self.position[key] += len(more)

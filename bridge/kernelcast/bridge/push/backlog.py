@@ -1,5 +1,6 @@
 """Kafka as the backlog of one destination: reads batches, commits them once they are delivered, measures the lag."""
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol
@@ -66,11 +67,13 @@ class PartitionProgress:
         acknowledged: The offset after the last message that was stored or rejected; negative before it is known.
         high: The next offset that Kafka will write, as far as is known.
         committed: The last value of `acknowledged` that was committed.
+        position: The offset after the last message that was read; negative before it is known.
     """
 
     acknowledged: int = -1
     high: int = -1
     committed: int = -1
+    position: int = -1
 
     @property
     def lag(self) -> int:
@@ -142,7 +145,7 @@ class PushBacklog:
         starts = self._starts(partitions)
         for start in starts:
             offset = start.offset if start.offset >= 0 else -1
-            self._progress[start.topic, start.partition] = PartitionProgress(acknowledged=offset)
+            self._progress[start.topic, start.partition] = PartitionProgress(acknowledged=offset, position=offset)
         self.joined = self._starts_uncommitted = True
         self._log.info("partitions assigned", destination=self._metrics.name, partitions=len(starts))
         return starts
@@ -228,6 +231,7 @@ class PushBacklog:
         """Read unacknowledged messages again, in the partitions that are still ours."""
         self._held, self._held_ends = [], {}
         for key, progress in self._progress.items():
+            progress.position = progress.acknowledged
             if progress.acknowledged >= 0:
                 self._source.seek(TopicPartition(*key, progress.acknowledged))
         self._resume_fetching()
@@ -238,9 +242,9 @@ class PushBacklog:
 
     def age_seconds(self) -> float:
         """Return the age of the oldest message that is read and not acknowledged; 0 without one. For any thread."""
-        first = self._batch.messages[:1]
-        append_ms = first[0].timestamp()[1] if first else 0
-        return max(0.0, self._clock.now_ns() / 1e9 - append_ms / 1e3) if append_ms > 0 else 0.0
+        waiting = itertools.chain(self._batch.messages, self._held)
+        oldest_ms = min((time_ms for message in waiting if (time_ms := message.timestamp()[1]) > 0), default=0)
+        return max(0.0, self._clock.now_ns() / 1e9 - oldest_ms / 1e3) if oldest_ms else 0.0
 
     def lag(self) -> int:
         """Messages that wait in our partitions. For any thread."""
@@ -250,13 +254,40 @@ class PushBacklog:
         received, _errors = self._source.consume(MESSAGES_AT_ONCE, timeout_seconds)
         self._poll_due = self._clock.monotonic() + MAX_POLL_GAP_SECONDS
         mine = [message for message in received if _key(message) in self._progress]
-        for end in self._source.ends():
-            ends[end.topic, end.partition] = end.offset
         for message in mine:
-            progress = self._progress[_key(message)]
+            progress, offset = self._progress[_key(message)], message.offset() or 0
             if progress.acknowledged < 0:
-                progress.acknowledged = message.offset() or 0
+                progress.acknowledged = offset
+            self._note_gap(_key(message), progress, offset)
+            progress.position = offset + 1
+        for end in self._source.ends():
+            key = end.topic, end.partition
+            ends[key] = end.offset
+            if key in self._progress:
+                self._note_gap(key, self._progress[key], end.offset)
+                self._progress[key].position = max(self._progress[key].position, end.offset)
         return mine
+
+    def _note_gap(self, key: Key, progress: PartitionProgress, offset: int) -> None:
+        """Count the messages between the last one and `offset` that retention has deleted.
+
+        A single offset without a message is the marker of a transaction, since retention deletes whole segments;
+        longer gaps, which are rare, are compared with the first offset that Kafka has kept.
+        """
+        if progress.position < 0 or offset - progress.position < 2:
+            return
+        try:
+            low, _ = self._source.watermarks(TopicPartition(*key))
+        except BrokerError as error:
+            self._log.warning("lost messages unknown", destination=self._metrics.name, reason=str(error))
+        else:
+            self._note_lost(key[0], min(low, offset) - progress.position)
+
+    def _note_lost(self, topic: str, messages: int) -> None:
+        if messages > 0:
+            self._metrics.lost(messages)
+            where = {"destination": self._metrics.name, "topic": topic}
+            self._log.error("messages expired before they were sent", **where, messages=messages)
 
     def _starts(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
         starts = []
@@ -266,14 +297,8 @@ class PushBacklog:
                 at_end = self._start == "end" and not self.joined
                 starts.append(TopicPartition(known.topic, known.partition, high if at_end else low))
                 continue
-            if 0 <= known.offset < low:
-                self._metrics.lost(low - known.offset)
-                self._log.error(
-                    "messages expired before they were sent",
-                    destination=self._metrics.name,
-                    topic=known.topic,
-                    messages=low - known.offset,
-                )
+            if known.offset >= 0:
+                self._note_lost(known.topic, low - known.offset)
             starts.append(TopicPartition(known.topic, known.partition, max(known.offset, low)))
         return starts
 

@@ -9,10 +9,11 @@ import pytest
 from confluent_kafka import TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.push.push_site import MS, P0, P1, Log, PrometheusOfLists, PushSite
+from tests.support.push.push_site import MS, P0, P1, RESOURCE, Log, PrometheusOfLists, PushSite
+from tests.support.runtime.kafka_record import Record
 
 from kernelcast.bridge.inputs.selection import InputGroup, Selection
-from kernelcast.columnar import Sample
+from kernelcast.columnar import Sample, encode
 from kernelcast.runtime.kafka.clients import StampedMessage
 from kernelcast.wire.catalogue import kernel
 
@@ -349,3 +350,59 @@ def test_whatever_happens_every_point_arrives_and_none_twice(events: list[str], 
                 site.member.join(site.backlog, P1)
     assert store.by_kernel() == written
     assert log.committed == ({P0: len(log.messages[P0]), P1: len(log.messages[P1])} if written else {P0: 0, P1: 0})
+
+
+def test_messages_that_expire_while_the_receiver_is_down_are_counted_as_lost() -> None:
+    site = PushSite(PrometheusOfLists(script=[httpx.Response(503)] * 3))
+    site.log.write(P0, launches(1, 10))
+
+    def expire() -> None:
+        for time_ms in range(20, 30):
+            site.log.write(P0, launches(2, time_ms))
+        site.log.first[P0] = 6
+
+    site.member.due = [lambda: None, lambda: None, expire]
+    site.push_all()
+    assert site.log.committed == {P0: 11}
+    assert site.own("lost_messages_total") == 5
+
+
+def test_all_messages_that_expired_are_counted_even_if_none_is_left() -> None:
+    site = PushSite(PrometheusOfLists())
+    site.log.write(P0, launches(1, 10))
+    site.push_all()
+    for time_ms in range(20, 30):
+        site.log.write(P0, launches(2, time_ms))
+    site.log.first[P0] = 11
+    site.member.reached = [TopicPartition(*P0, 11)]
+    site.pusher.step()
+    assert site.own("lost_messages_total") == 10
+
+
+def test_offsets_of_transaction_markers_and_compacted_messages_are_not_lost_messages() -> None:
+    site = PushSite(PrometheusOfLists())
+    site.log.write(P0, launches(1, 10))
+    site.push_all()
+    for time_ms in range(20, 30):
+        site.log.write(P0, launches(2, time_ms))
+    site.member.position[P0] = 6
+    site.push_all()
+    assert site.own("lost_messages_total") == 0
+
+
+def test_the_age_of_a_backlog_is_that_of_its_oldest_message_in_any_partition() -> None:
+    ages: list[float] = []
+
+    def receiver(_request: httpx.Request) -> httpx.Response:
+        ages.append(site.backlog.age_seconds())
+        return httpx.Response(204)
+
+    site = PushSite(receiver, keys=(P0, P1), protocol="1.0")
+    now_ms = site.clock.now_ns() // MS
+    (body,) = (export.body for export in encode(RESOURCE, [launches(1, 10)], scope=""))
+    site.log.messages = {
+        P0: [Record((*P0, 0), body, append_ms=now_ms - 1_000)],
+        P1: [Record((*P1, 0), body, append_ms=now_ms - 7_000)],
+    }
+    site.push_all()
+    assert ages[0] == pytest.approx(7, abs=0.5)
