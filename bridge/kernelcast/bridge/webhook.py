@@ -33,6 +33,8 @@ DEFAULT_ACKNOWLEDGEMENT_SECONDS: Final = 8.0
 """Less than Alertmanager's own time-out (`group_interval`, at least 10 s), so that it receives our reason."""
 MAX_AT_ONCE: Final = 8
 """Largest number of notifications that wait for Kafka; each occupies a thread."""
+LONGEST_REASON: Final = 300
+"""Characters of a reason, which may quote the body: it goes into the answer and the log."""
 JSON: Final = "application/json"
 TRUNCATED: Final = {"kernelcast_truncated": "the annotations were too long for an event"}
 """Annotations in place of an alert's own, where those make its event larger than `wire.cloudevents` allows."""
@@ -62,12 +64,13 @@ class RejectedNotification(Exception):  # noqa: N818  an answer, not an error of
 
     Attributes:
         status: HTTP status of the answer.
-        reason: Reason for rejection.
+        reason: Reason for rejection, cut to LONGEST_REASON characters.
     """
 
     def __init__(self, status: int, reason: str) -> None:
-        super().__init__(reason)
-        self.status, self.reason = status, reason
+        shown = reason if len(reason) <= LONGEST_REASON else f"{reason[:LONGEST_REASON]}…"
+        super().__init__(shown)
+        self.status, self.reason = status, shown
 
 
 class Webhook:

@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
+import structlog
 from prometheus_client import CollectorRegistry
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -228,6 +229,22 @@ def made_with(producer: AckingProducer, registry: CollectorRegistry, timeout_sec
         source="/kernelcast/bridge/test",
         timeout_seconds=producer.patience_seconds if timeout_seconds is None else timeout_seconds,
     )
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {**PAYLOAD, "version": "x" * 500_000},
+        {**PAYLOAD, "groupKey": ["x" * 500_000]},
+        {**PAYLOAD, "alerts": [{**ALERT, "fingerprint": "x" * 500_000}]},
+    ],
+)
+def test_a_hostile_body_does_not_come_back_in_the_answer_and_the_log(body: Any) -> None:
+    with structlog.testing.capture_logs() as logged:
+        answer, _ = post(body)
+    assert answer.status_code == 400
+    assert len(answer.content) < 1000
+    assert len(str(logged)) < 1000
 
 
 @pytest.mark.parametrize("field", ["fingerprint", "startsAt"])
