@@ -262,10 +262,10 @@ class PushBacklog:
             progress.position = offset + 1
         for end in self._source.ends():
             key = end.topic, end.partition
-            ends[key] = end.offset
-            if key in self._progress:
-                self._note_gap(key, self._progress[key], end.offset)
-                self._progress[key].position = max(self._progress[key].position, end.offset)
+            if (known := self._progress.get(key)) is not None:  # else the messages before it were left out, too
+                ends[key] = end.offset
+                self._note_gap(key, known, end.offset)
+                known.position = max(known.position, end.offset)
         return mine
 
     def _note_gap(self, key: Key, progress: PartitionProgress, offset: int) -> None:

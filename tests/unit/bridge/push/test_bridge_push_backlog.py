@@ -406,3 +406,25 @@ def test_the_age_of_a_backlog_is_that_of_its_oldest_message_in_any_partition() -
     }
     site.push_all()
     assert ages[0] == pytest.approx(7, abs=0.5)
+
+
+def test_the_end_of_a_partition_that_was_revoked_and_comes_back_commits_nothing_that_was_not_sent() -> None:
+    store, log = PrometheusOfLists(), Log()
+    log.write(P1, launches(1, 10))
+    for time_ms in (10, 20):
+        log.write(P0, launches(1, time_ms, name="copy"))
+    before = PushSite(store, log=log, keys=(P0, P1))
+    before.member.at_once = 1
+
+    def revoke() -> None:
+        before.member.leave(before.backlog, P0)
+        before.member.reached = [TopicPartition(*P0, 2)]
+
+    def pause() -> None:
+        before.member.at_once = 0
+
+    before.member.due = [revoke, lambda: before.member.join(before.backlog, P0), pause]
+    before.pusher.step()
+    after = PushSite(store, log=log, keys=(P0, P1))
+    after.push_all()
+    assert store.by_kernel() == {"gemm": {10: 1.0}, "copy": {10: 1.0, 20: 1.0}}
