@@ -45,7 +45,7 @@ def facts(store: SnapshotSource, lines: int, *, hidden: bool) -> list[Fact]:
     named = ", ".join(silent[:MAX_NAMED]) + (f" and {len(silent) - MAX_NAMED} more" if len(silent) > MAX_NAMED else "")
     newest = min(ages, default=None)
     return [
-        Fact("Newest sample", "no producer was seen yet", wrong=False)
+        Fact("Newest sample", "none: no producer has sent yet, or all have long been silent")
         if newest is None
         else Fact("Newest sample", ago(newest), wrong=newest > OLD_SECONDS),
         Fact("Producers seen", str(len(up))),

@@ -28,8 +28,9 @@ def test_data_that_is_old_is_wrong() -> None:
     assert by_name(facts(FakeStore(values), 1, hidden=False))["Newest sample"].wrong
 
 
-def test_before_the_first_producer_no_age_is_claimed() -> None:
-    assert by_name(facts(FakeStore(), 0, hidden=False))["Newest sample"].text == "no producer was seen yet"
+def test_without_producers_no_age_is_claimed_and_nothing_that_is_false_once_all_have_long_been_silent() -> None:
+    newest = by_name(facts(FakeStore(), 0, hidden=False))["Newest sample"]
+    assert newest.text == "none: no producer has sent yet, or all have long been silent"
 
 
 def test_series_that_must_not_be_shown_give_no_figures() -> None:
