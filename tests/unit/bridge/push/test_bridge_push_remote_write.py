@@ -205,6 +205,37 @@ def test_resource_attributes_of_a_foreign_producer_are_its_target_info() -> None
     assert [(sample.value, sample.timestamp) for sample in series.samples] == [(1, 30)]
 
 
+def of_version(version: str, time_ms: int) -> bytes:
+    request = ExportMetricsServiceRequest()
+    resource = request.resource_metrics.add()
+    for key, value in (("service.name", "app"), ("service.instance.id", "i"), ("service.version", version)):
+        resource.resource.attributes.add(key=key).value.string_value = value
+    metric = resource.scope_metrics.add().metrics.add(name="m")
+    metric.gauge.data_points.add(as_double=1, time_unix_nano=time_ms * MS)
+    return request.SerializeToString()
+
+
+def versions(payloads: Any) -> list[str]:
+    return [dict(labels)["service_version"] for labels, _ in read_v2(payloads) if name_of(labels) == "target_info"]
+
+
+def test_after_an_upgrade_the_target_info_has_the_new_attributes_whatever_their_order() -> None:
+    bench = Bench()
+    assert versions(bench.payloads(of_version("0.9", 1_000))) == ["0.9"]
+    assert versions(bench.payloads(of_version("0.10", 2_000))) == ["0.9"]  # both may run
+    assert versions(bench.payloads(of_version("0.10", 400_000))) == ["0.10"]
+    assert versions(bench.payloads(of_version("0.9", 10**12))) == ["0.9"]
+    assert versions(bench.payloads(of_version("0.10", 500_000))) == ["0.10"]  # the other one's clock was ahead
+
+
+def test_two_resources_of_one_producer_have_one_target_info_at_its_newest_time() -> None:
+    bench = Bench()
+    payloads = bench.payloads(of_version("1", 2_000), of_version("2", 1_000))
+    found = [series for labels, series in read_v2(payloads) if name_of(labels) == "target_info"]
+    assert [[(s.value, s.timestamp) for s in series.samples] for series in found] == [[(1, 2_000)]]
+    assert versions(payloads) == ["2"]
+
+
 def test_parts_of_a_payload_have_all_its_points_and_no_series_twice() -> None:
     bodies = [
         body for time_ms in (10, 20) for body in exports(*(launches(1, time_ms, name=f"k{i}") for i in range(20)))

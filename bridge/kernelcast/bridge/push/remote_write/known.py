@@ -36,7 +36,7 @@ class KnownSeries:
         native: int32, by input number: the native histogram in the directory, UNSEEN if none was sent.
         classic: bool, by input number: whether classic histograms were sent. Remote write may send both kinds.
         cumulative: uint8, by input number: whether its start time counts.
-        target: int32, by input number: its producer's number in `TargetInfoProducers`; UNSEEN without one.
+        target: int32, by input number: its resource's number in `TargetInfoProducers`; UNSEEN without one.
         count: Number of known series, with classic buckets.
     """
 
