@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
-from kernelcast.columnar import PointType, SeriesIdentity
+from kernelcast.columnar import PointType, SeriesIdentity, Temporality
 from kernelcast.wire.catalogue import BY_OTLP_NAME, Kind, translate
 
 PLAIN: Final = 0
@@ -56,8 +56,10 @@ def _apply_treatment(metric: Any) -> bool:
     verdict = _treatment(metric.name, metric.unit, kind)
     if verdict == RENAMED:
         metric.name, metric.unit = BY_OTLP_NAME[metric.name].prometheus_name, ""
-        if kind is Kind.COUNTER and translate(metric.name, "", kind) != metric.name:
-            # As a counter it would get `_total`: DCGM's names have none, and dashboards ask for those names.
+        is_total = kind is Kind.COUNTER and metric.sum.aggregation_temporality == Temporality.CUMULATIVE
+        if is_total and translate(metric.name, "", kind) != metric.name:
+            # As a counter it would get `_total`: DCGM's names have none, and dashboards ask for those names. Increases
+            # (deltas) stay a sum, because as a gauge they would be taken for the counter's value.
             points = [type(point).FromString(point.SerializeToString()) for point in metric.sum.data_points]
             metric.gauge.data_points.extend(points)
     return verdict != WIRE_ONLY

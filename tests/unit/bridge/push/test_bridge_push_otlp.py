@@ -13,7 +13,10 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
     ExportMetricsServiceResponse,
 )
-from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE
+from opentelemetry.proto.metrics.v1.metrics_pb2 import (
+    AGGREGATION_TEMPORALITY_CUMULATIVE,
+    AGGREGATION_TEMPORALITY_DELTA,
+)
 from tests.support.push.push_site import MS, P0, PushSite
 
 from kernelcast.bridge.push.otlp import OtlpPayload
@@ -145,6 +148,21 @@ def test_a_metric_of_ours_that_a_stranger_sends_as_another_kind_keeps_our_name()
     site.push_all()
     assert [name for _, name, _ in points_of(collector.requests)] == [kernel.LAUNCHES.prometheus_name]
     assert BY_OTLP_NAME[kernel.LAUNCHES.otlp_name].prometheus_name != kernel.LAUNCHES.otlp_name
+
+
+def test_increases_of_a_counter_without_total_are_not_sent_as_if_they_were_its_value() -> None:
+    row = next(row for row in CATALOGUE if row.kind is Kind.COUNTER and row.prometheus_name.startswith("DCGM_FI_DEV_"))
+    export = ExportMetricsServiceRequest()
+    metric = export.resource_metrics.add().scope_metrics.add().metrics.add(name=row.otlp_name, unit=row.unit)
+    metric.sum.is_monotonic, metric.sum.aggregation_temporality = True, AGGREGATION_TEMPORALITY_DELTA
+    metric.sum.data_points.add(start_time_unix_nano=MS, time_unix_nano=10 * MS, as_int=1).attributes.add(key="gpu")
+    collector = Collector()
+    site = site_for(collector)
+    site.log.write_body(P0, export.SerializeToString())
+    site.push_all()
+    sent = collector.requests[0].resource_metrics[0].scope_metrics[0].metrics[0]
+    assert not sent.gauge.data_points
+    assert sent.sum.aggregation_temporality == AGGREGATION_TEMPORALITY_DELTA
 
 
 def test_points_that_a_receiver_rejects_out_of_a_success_are_counted() -> None:
