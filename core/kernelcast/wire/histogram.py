@@ -20,6 +20,9 @@ CLASSIC_EXPONENTS: Final = range(-20, 7)
 CLASSIC_BOUNDS_SECONDS: Final = tuple(2.0**exponent for exponent in CLASSIC_EXPONENTS)
 """The classic bucket bounds: 27 powers of two from 0.95 microseconds to 64 seconds."""
 
+SMALLEST_ZERO_WIDTH: Final = 1e-128
+"""Width of a native histogram's zero bucket where OTLP gives none (0) or no number: the specification's own default."""
+
 # The table of bounds, in nanoseconds: bucket `_LOWEST + i` ends at `_BOUNDS_NS[i + 1]`.
 _LOWEST: Final = -30 * BUCKETS_PER_DOUBLING  # 0.93 ns: shorter than any clock here resolves
 _HIGHEST: Final = 20 * BUCKETS_PER_DOUBLING  # 12 days: longer than any kernel lives

@@ -31,6 +31,7 @@ from kernelcast.bridge.tables.exponential import (
     ZERO_THRESHOLD_WORD,
 )
 from kernelcast.columnar.compiled import copy_bytes, find_byte, inlined, kernel, prefetch
+from kernelcast.wire.histogram import SMALLEST_ZERO_WIDTH
 
 PREFETCH_DISTANCE: Final = 12
 """Number of series ahead of the written one whose labels are prefetched: labels of a family lie far apart in memory."""
@@ -47,8 +48,7 @@ LOWEST_SCHEMA: Final = -4
 """The coarsest schema of native histograms in Prometheus."""
 MAX_GAP: Final = 2
 """Gaps up to this many empty buckets are written out: another span takes more bytes. As in client_golang."""
-SMALLEST_THRESHOLD: Final = np.frombuffer(np.float64(1e-128).tobytes(), np.uint8)
-"""Bytes of the zero bucket's width where OTLP gives none (0): the specification's own default."""
+SMALLEST_THRESHOLD: Final = np.frombuffer(np.float64(SMALLEST_ZERO_WIDTH).tobytes(), np.uint8)
 INFINITE_BITS: Final = 0x7FF0000000000000
 """Bits of a positive infinite double: as integers, all finite positive doubles are smaller."""
 INFINITE: Final = np.frombuffer(np.float64(np.inf).tobytes(), np.uint8)

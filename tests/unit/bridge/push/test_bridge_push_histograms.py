@@ -84,6 +84,16 @@ def test_a_native_histogram_has_the_buckets_that_were_sent_at_most_at_scale_8(
 
 
 @pytest.mark.parametrize(
+    ("given", "sent"), [(0.25, 0.25), (0.0, 1e-128), (math.nan, 1e-128), (math.inf, 1e-128), (-1.0, 1e-128)]
+)
+def test_a_zero_bucket_without_a_width_has_the_width_that_a_scrape_gives(given: float, sent: float) -> None:
+    point = {"positive": (0, [1]), "scale": 3, "zero_count": 1, "zero_threshold": given}
+    for read in (read_v1, read_v2):
+        ((_, series),) = read(Bench().payloads(histogram_export(point, explicit=False, count=2)))
+        assert series.histograms[0].zero_threshold == sent
+
+
+@pytest.mark.parametrize(
     ("point", "explicit", "count", "cause"),
     [
         ({"positive": (0, [1, 2]), "scale": 3}, False, 4, "malformed_histogram"),

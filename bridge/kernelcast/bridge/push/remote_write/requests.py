@@ -17,6 +17,7 @@ from kernelcast.bridge.push.remote_write.rows import STALE_BITS, SampleRows, Wri
 from kernelcast.bridge.push.settings import PushSettings
 from kernelcast.bridge.tables.columns import Int32Array, Int64Array, UInt8Array
 from kernelcast.columnar import NO_RECORDED_VALUE
+from kernelcast.wire.histogram import SMALLEST_ZERO_WIDTH
 
 HEADERS_V1: Final = {
     "Content-Encoding": "snappy",
@@ -155,5 +156,8 @@ def _native_bodies(payload: WritePayload, *, started: bool) -> Bodies:
     stale = (points.flags & NO_RECORDED_VALUE) != 0
     sum_bits[stale] = STALE_BITS
     start_ms = rows.start_ms if started else np.zeros_like(rows.start_ms)
+    # A width that is no number makes queries of Prometheus run for ever: they widen one until both are equal.
+    width = points.zero_threshold
+    points = points._replace(zero_threshold=np.where((width > 0) & (width < np.inf), width, SMALLEST_ZERO_WIDTH))
     histogram_bodies(points, sum_bits, stale.view(np.uint8), (rows.time_ms, start_ms), at, ends, out)
     return out, ends
