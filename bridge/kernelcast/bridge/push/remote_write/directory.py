@@ -71,7 +71,9 @@ class ListTable:
 
 
 class Directory:
-    """Assigns series numbers: equal name and labels get the same number, from any input. For one thread.
+    """Assigns series numbers: equal placements get the same number, from any input. For one thread.
+
+    A classic histogram has a group of numbers for each of its sets of bounds, with an `+Inf`, sum and count of its own.
 
     Attributes:
         symbols: Every text, by symbol number; number 0 is empty.
