@@ -27,6 +27,7 @@ from kernelcast.runtime.kafka.admin import Admin
 from kernelcast.runtime.kafka.consumer import Consumer
 from kernelcast.runtime.kafka.replay import ReplayConsumer, to_end
 from kernelcast.runtime.settings.service import KafkaSettings
+from kernelcast.runtime.terminal import printable
 from kernelcast.wire.catalogue.meanings import Cause
 from kernelcast.wire.cloudevents import rfc3339
 from kernelcast.wire.errors import BrokerError, ConfigurationError
@@ -106,7 +107,7 @@ def mark_command(
             f"{Verdict.REPAIRED} or {Verdict.FALSE_ALARM}"
         )
     _write(kafka, Mark(found, verdict, login_name() if by is None else by, note, time.time_ns()))
-    typer.echo(f"{found} is marked {verdict}")
+    typer.echo(printable(f"{found} is marked {verdict}"))
 
 
 def _lasts(finding: Finding, now_ns: int) -> bool:

@@ -18,6 +18,7 @@ from rich.text import Text
 from kernelcast.runtime.kafka.producer import Producer, Undelivered
 from kernelcast.runtime.kafka.replay import TO_THE_END
 from kernelcast.runtime.settings.service import KafkaSettings, LogSettings, Section, load
+from kernelcast.runtime.terminal import printable
 from kernelcast.wire.cloudevents import encode_event
 from kernelcast.wire.errors import BrokerError, ConfigurationError
 
@@ -65,11 +66,6 @@ def kafka_settings(command: str, config: Path | None, bootstrap_servers: str | N
     """
     flags = {"kafka.bootstrap_servers": bootstrap_servers}
     return load(command, ClientSettings, path=config, flags=flags, environ=os.environ).kafka
-
-
-def printable(text: str) -> str:
-    """Return a text from Kafka as one line: an escape sequence in it would control the terminal."""
-    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def show_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

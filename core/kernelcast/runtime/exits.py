@@ -4,6 +4,7 @@ import sys
 from typing import Final
 
 from kernelcast.runtime.settings.secrets import without_userinfo
+from kernelcast.runtime.terminal import printable
 from kernelcast.wire.errors import BrokerAccessError, ConfigurationError, KernelcastError
 
 EXIT_RUN_TIME: Final = 1
@@ -13,5 +14,5 @@ EXIT_CONFIGURATION: Final = 2
 def report(error: KernelcastError) -> int:
     """Print an error on standard error, a line for each problem; returns the exit code that it means."""
     for line in str(error).splitlines() or [type(error).__name__]:
-        sys.stderr.write(f"kernelcast: {without_userinfo(line)}\n")
+        sys.stderr.write(f"kernelcast: {printable(without_userinfo(line))}\n")
     return EXIT_CONFIGURATION if isinstance(error, ConfigurationError | BrokerAccessError) else EXIT_RUN_TIME

@@ -8,7 +8,8 @@ from tests.support.runtime.kafka_record import Record
 
 from kernelcast.cli.hints.known import KnownHints
 from kernelcast.cli.hints.values import kept_rows
-from kernelcast.cli.kafka import printable, show_table
+from kernelcast.cli.kafka import show_table
+from kernelcast.runtime.terminal import printable
 from kernelcast.wire.cloudevents import encode_event
 from kernelcast.wire.events import Outcome, OutcomeState, to_event
 from kernelcast.wire.topics import OUTCOMES

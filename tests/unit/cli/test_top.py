@@ -284,6 +284,30 @@ def test_a_kernel_named_like_markup_is_text() -> None:
     assert "[red]gemm[/red]" in screen(view(kernel("[red]gemm[/red]", 1, 1)))
 
 
+FOREIGN = "a[/b]\x1b[2Jz"
+"""A name that a program may give: markup of rich, and an escape sequence that clears the terminal."""
+
+
+@pytest.mark.parametrize("width", [80, 150])
+def test_names_of_programs_and_nodes_neither_break_nor_control_the_screen(width: int) -> None:
+    gpu = f'Hostname="{FOREIGN}",gpu="0"'
+    page = (
+        BRIDGE
+        + f"DCGM_FI_DEV_GPU_UTIL{{{gpu}}} 5\n"
+        + f'kernelcast_producer_up{{instance="{FOREIGN}",job="j"}} 0\n'
+        + kernel(FOREIGN, 1, 1, program=FOREIGN)
+        + f'kernelcast_degradation_probability{{{gpu},metric="m",cause="{FOREIGN}"}} 0.9\n'
+        + OPEN.replace("train", FOREIGN)
+    )
+    shown = view(page)
+    shown.alerts = Alerts([{"alertname": f"Kernelcast{FOREIGN}", "Hostname": FOREIGN}], "")
+    console = Console(width=width, file=io.StringIO(), force_terminal=True)
+    console.print(render(shown))
+    drawn = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "a[/b]" in drawn
+    assert "\x1b[2J" not in drawn
+
+
 def test_the_document_is_json_with_the_same_figures() -> None:
     shown = view(BRIDGE + kernel("gemm", 100, 1.0), BRIDGE + kernel("gemm", 200, 4.0))
     document = json.loads(json.dumps(shown.document()))

@@ -130,3 +130,11 @@ def test_the_summary_names_what_was_predicted(tmp_path: Path) -> None:
     filled.peak_degradations[("example",)] = {"labels": labels, "probability": 0.9}
     lines = summary.sentences(summary.summarise(filled, None, {}))
     assert "predicted: kernel_slowdown of example sweep duration" in lines
+
+
+def test_a_name_of_a_recording_controls_no_terminal(tmp_path: Path) -> None:
+    filled = state(tmp_path)
+    filled.view.history.add(101.0, read('cuda_kernel_duration_seconds_sum{kernel="a\x1b[2Jb",program="p"} 5\n'))
+    lines = [*summary.sentences(summary.summarise(filled, None, {})), view.plain(filled)]
+    assert any("a [2Jb" in line for line in lines)
+    assert not any("\x1b" in line for line in lines)

@@ -7,6 +7,7 @@ from typing import Any
 
 from kernelcast.cli.demo.state import DemoState
 from kernelcast.cli.top.screen import subject_of
+from kernelcast.runtime.terminal import printable
 
 HOTTEST = 5
 """Kernels with the most GPU time in the summary."""
@@ -52,7 +53,7 @@ def summarise(state: DemoState, published: dict[str, Any] | None, exits: dict[st
 
 def write(summary: dict[str, Any], path: Path) -> None:
     """Write the summary as JSON."""
-    path.write_text(json.dumps(summary, indent=2, ensure_ascii=False) + "\n")
+    path.write_text(json.dumps(summary, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def sentences(summary: dict[str, Any]) -> list[str]:
@@ -75,7 +76,7 @@ def sentences(summary: dict[str, Any]) -> list[str]:
     lines.append(f"hints: {len(summary['hints'])}; outcomes: {outcomes}")
     lines.append(f"alerts on Kafka: {', '.join(alerts) or 'none'}; dead letters: {summary['dead_letters']}")
     lines += [f"hottest: {one['seconds']:.2f} s of GPU time in {one['name']}" for one in kernels["hottest"]]
-    return lines
+    return [printable(line) for line in lines]
 
 
 def _kernel_sentence(kernels: dict[str, Any], published: dict[str, Any] | None) -> str:

@@ -10,6 +10,7 @@ from rich.text import Text
 from kernelcast.cli.demo.children import HEALTHY
 from kernelcast.cli.demo.state import DemoState
 from kernelcast.cli.top import screen
+from kernelcast.runtime.terminal import printable
 
 _STYLES = {"nvml": "bold black on green", "simulate": "bold black on yellow"}
 RECENT = 3
@@ -44,7 +45,7 @@ def _pipeline(state: DemoState) -> RenderableType:
 
 def _hint_line(hint: dict[str, Any]) -> Text:
     rule = hint["evidence"][0]["rule"] if hint.get("evidence") else ""
-    return Text(f"hint: {hint['program']} {hint['tunable']} {hint['requires']} → {hint['value']} ({rule})")
+    return Text(printable(f"hint: {hint['program']} {hint['tunable']} {hint['requires']} → {hint['value']} ({rule})"))
 
 
 def plain(state: DemoState) -> str:
@@ -66,4 +67,4 @@ def plain(state: DemoState) -> str:
 
 def _short(kernel: str) -> str:
     """A kernel's name without its parameters."""
-    return kernel.partition("(")[0].partition("<")[0][:40]
+    return printable(kernel.partition("(")[0].partition("<")[0][:40])

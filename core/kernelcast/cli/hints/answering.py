@@ -9,6 +9,7 @@ from kernelcast.cli.hints.reading import CLIENT, read_known, require
 from kernelcast.cli.hints.sentences import moment, search_text
 from kernelcast.cli.kafka import login_name, one_of, write_event
 from kernelcast.runtime.settings.service import KafkaSettings
+from kernelcast.runtime.terminal import printable
 from kernelcast.wire.errors import ConfigurationError
 from kernelcast.wire.events import OutcomeState
 from kernelcast.wire.topics import HINTS, ORDERS, OUTCOMES
@@ -29,7 +30,7 @@ def answer(kafka: KafkaSettings, hint_id: str, state: ApprovalState, *, reason: 
     written = answer_of(record, state, reason=reason, by=login_name() if by is None else by, now_ns=time.time_ns())
     event = approval_event(written, source=f"/{CLIENT}")
     write_event(kafka, client=CLIENT, topic=ORDERS.name, key=written.key, event=event, subject="the answer")
-    typer.echo(f"{written.program} {written.tunable} = {written.value}: {written.sentence}")
+    typer.echo(printable(f"{written.program} {written.tunable} = {written.value}: {written.sentence}"))
     kept = sum(one.outcome.state is OutcomeState.KEPT for one in record.newest())
     if state is ApprovalState.WITHDRAWN and kept:
         typer.echo(f"{kept} processes have kept the value already; another value needs a hint or a restart", err=True)

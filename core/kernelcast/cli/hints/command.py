@@ -32,12 +32,12 @@ from kernelcast.cli.kafka import (
     application,
     kafka_settings,
     login_name,
-    printable,
     show_table,
     write_event,
 )
 from kernelcast.runtime.command import command
 from kernelcast.runtime.settings.service import KafkaSettings
+from kernelcast.runtime.terminal import printable
 from kernelcast.wire.errors import ConfigurationError
 from kernelcast.wire.events import to_event
 from kernelcast.wire.identity import PROGRAM_PATTERN
@@ -174,7 +174,7 @@ def report_command(
     outcome = outcome_of(record, sys.stdin.read())
     event = to_event(outcome, source=f"/{CLIENT}", time_ns=time.time_ns())
     write_event(kafka, client=CLIENT, topic=OUTCOMES.name, key=outcome.hint_id, event=event, subject="the outcome")
-    typer.echo(f"{outcome.program} {outcome.tunable} = {outcome.value}: {outcome.decision}")
+    typer.echo(printable(f"{outcome.program} {outcome.tunable} = {outcome.value}: {outcome.decision}"))
 
 
 @hints.command("stop")
@@ -221,11 +221,11 @@ def resume_command(
     for order in lifted:
         again = StopOrder(order.program, order.node, in_force=False, by=person, time_ns=time.time_ns())
         _write(kafka, again)
-        typer.echo(order_text(again))
+        typer.echo(printable(order_text(again)))
     if not lifted:
         typer.echo("no such stop order is in force")
     for order in left:
-        typer.echo(f"still in force: {order_text(order)}")
+        typer.echo(printable(f"still in force: {order_text(order)}"))
 
 
 @hints.command("approve-search")

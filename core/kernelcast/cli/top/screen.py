@@ -14,6 +14,7 @@ from rich.text import Text
 
 from kernelcast.cli.top.rates import KernelNow
 from kernelcast.cli.top.view import TopView
+from kernelcast.runtime.terminal import printable
 from kernelcast.wire.catalogue.devices import device, gpu
 
 ABSENT: Final = "–"  # noqa: RUF001  a dash for an absent value
@@ -77,11 +78,11 @@ def _screen(screen: TopScreen, width: int) -> RenderableType:
 
 
 def _head(view: TopView) -> RenderableType:
-    line = Text(f" {view.title} ", style=view.source_style)
+    line = _text(f" {view.title} ", view.source_style)
     age = view.age_seconds
     strip = Text("  ")
     if view.error:
-        strip.append(f"{view.error}; {_how_old(view)}", style="bold red")
+        strip.append(_text(f"{view.error}; {_how_old(view)}", "bold red"))
     elif view.history.page is None:
         strip.append("waiting for the first page", style="dim")
     elif view.page.is_bridge and not view.page.producers:
@@ -93,10 +94,11 @@ def _head(view: TopView) -> RenderableType:
         silent = sorted(f"{job} {instance}" for (job, instance), up in producers.items() if not up)
         strip.append(f"   {len(producers)} producers seen")
         if silent:
-            strip.append(f", silent: {', '.join(silent[:3])}{' and more' if len(silent) > 3 else ''}", style="bold red")
+            more = " and more" if len(silent) > 3 else ""
+            strip.append(_text(f", silent: {', '.join(silent[:3])}{more}", "bold red"))
     sources = sorted(source or "live" for source in view.page.sources)
     if sources:
-        strip.append(f"   source: {', '.join(sources)}")
+        strip.append(_text(f"   source: {', '.join(sources)}"))
     return Group(line, strip)
 
 
@@ -117,7 +119,7 @@ def _gpus(view: TopView) -> RenderableType:
     for title in ("load %", "°C/limit", "W/limit", "SM MHz", "GiB/of", ""):
         table.add_column(title, justify="right", no_wrap=True)
     for name, (_, _, values) in zip(names, gpus, strict=False):
-        table.add_row(name, *_gpu_cells(values))
+        table.add_row(_text(name), *_gpu_cells(values))
     more = f"; {len(gpus) - MAX_GPUS} more: filter with f" if len(gpus) > MAX_GPUS else ""
     return _panel(table, f"GPUs{more}")
 
@@ -175,8 +177,8 @@ def _kernel_cells(one: KernelNow) -> list[Text]:
     ratio = one.change_ratio
     slower = "" if ratio is None or ratio < SLOWER_RATIO else "bold red" if ratio >= MUCH_SLOWER_RATIO else "yellow"
     return [
-        Text(one.name, style="dim" if one.collective else ""),
-        Text(", ".join(one.programs)),
+        _text(one.name, "dim" if one.collective else ""),
+        _text(", ".join(one.programs)),
         Text(ABSENT if one.busy_ratio is None else f"{one.busy_ratio:.2f}"),
         Text(ABSENT if one.launches_per_second is None else f"{one.launches_per_second:,.1f}"),
         Text(duration(one.mean_seconds)),
@@ -202,14 +204,15 @@ def _predictions(view: TopView, width: int) -> RenderableType:
         labels, probability = one["labels"], one["probability"]
         when = Text(_when(one), style="bold red" if one["crossed_seconds_ago"] is not None else "")
         likely = ABSENT if probability is None else f"{probability:.0%}"
-        table.add_row(subject_of(labels), when, *((labels.get("cause", ""), likely) if wide else ()))
+        details = (_text(labels.get("cause", "")), likely) if wide else ()
+        table.add_row(_text(subject_of(labels)), when, *details)
     return _panel(table, title)
 
 
 def _alerts(view: TopView) -> RenderableType:
     firing = view.alerts.firing
     if firing is None:
-        return _panel(Text(f"not known: {view.alerts.reason}", style="dim"), "alerts that fire")
+        return _panel(_text(f"not known: {view.alerts.reason}", "dim"), "alerts that fire")
     if not firing:
         return _panel(Text("no alert fires; the heartbeat arrives", style="dim"), "alerts that fire")
     table = Table.grid(padding=(0, 2), expand=True)
@@ -220,9 +223,9 @@ def _alerts(view: TopView) -> RenderableType:
         style = {"critical": "bold red", "warning": "yellow"}.get(severity, "")
         subjects = ", ".join(sorted({_source_of(labels) for labels in every}))
         table.add_row(
-            Text(name.removeprefix(_ALERT_PREFIX), style=style),
+            _text(name.removeprefix(_ALERT_PREFIX), style),
             Text(f"x{len(every)}" if len(every) > 1 else ""),
-            Text(subjects),
+            _text(subjects),
         )
     return _panel(table, f"alerts that fire: {len(firing)}")
 
@@ -233,7 +236,7 @@ def _hints(view: TopView) -> RenderableType:
         style = {"kept": "green", "rolled_back": "red", "rejected": "red"}.get(one["state"], "")
         change = f" {one['previous']} → {one['proposed']}," if one["proposed"] else ""
         state = _HINT_STATES.get(one["state"], one["state"].replace("_", " "))
-        lines.append(Text(f"{one['program']} {one['tunable']}:{change} {state}{_effect(one)}", style=style))
+        lines.append(_text(f"{one['program']} {one['tunable']}:{change} {state}{_effect(one)}", style))
     body = Text("\n").join(lines) if lines else Text("no hint on this page", style="dim")
     return _panel(body, "hints")
 
@@ -253,6 +256,11 @@ def _keys(view: TopView) -> RenderableType:
     return paused + Text("q quit   p pause   s sort   f filter   Esc all", style="dim")
 
 
+def _text(shown: str, style: str = "") -> Text:
+    """Text with names from a page: it has neither rich's markup nor escape sequences."""
+    return Text(printable(shown), style=style)
+
+
 def _table() -> Table:
     return Table(expand=True, box=None, header_style="bold", padding=(0, 1, 0, 0), pad_edge=False)
 
@@ -267,7 +275,7 @@ def _gib(mebibytes: float | None) -> str:
 
 
 def _panel(body: RenderableType, title: str) -> RenderableType:
-    return Panel(body, title=Text(title), title_align="left")
+    return Panel(body, title=_text(title), title_align="left")
 
 
 def _number(value: float | None) -> str:
