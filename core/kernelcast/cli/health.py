@@ -1,11 +1,10 @@
 """`kernelcast health URL…`: asks a daemon's probe, for containers whose engine cannot do it itself.
 
-A container engine runs it every few seconds and reads its exit code. So it imports the standard library alone.
+A container engine runs it every few seconds and reads its exit code. So it imports little besides the standard library.
 """
 
 import argparse
 import http.client
-import ipaddress
 import ssl
 import sys
 import urllib.error
@@ -15,6 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
+
+from kernelcast.runtime.web.requests import is_this_machine
 
 TIMEOUT_SECONDS: Final = 5.0
 _MAX_BYTES: Final = 4096
@@ -71,7 +72,7 @@ def _context(authority: str, ca_file: str | None) -> ssl.SSLContext:
         OSError: The file is no certificate.
     """
     context = ssl.create_default_context(cafile=ca_file)
-    if _is_this_machine(authority):
+    if is_this_machine(authority):
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
@@ -91,11 +92,3 @@ def _ask(request: urllib.request.Request, context: ssl.SSLContext, timeout_secon
         text, code = f"{request.full_url} does not answer: {error}".encode(), None
     sys.stdout.write(f"{text.decode(errors='replace').strip()}\n")
     return code
-
-
-def _is_this_machine(authority: str) -> bool:
-    host = urlsplit(f"//{authority}").hostname or ""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

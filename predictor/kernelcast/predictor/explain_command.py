@@ -11,6 +11,7 @@ from typing import Annotated, Final
 import typer
 
 from kernelcast.runtime.command import command
+from kernelcast.runtime.web.requests import open_url
 from kernelcast.wire.errors import ConfigurationError, KernelcastError
 
 PATH: Final = "/api/v1/explain"
@@ -27,7 +28,7 @@ def explain(series: Series, url: Url = "http://127.0.0.1:19402") -> None:
         raise ConfigurationError(f"--url is {url!r}; it must begin with http:// or https://; correct it")
     full = f"{url.rstrip('/')}{PATH}?{urllib.parse.urlencode({'series': series})}"
     try:
-        with urllib.request.urlopen(full, timeout=TIMEOUT_SECONDS) as answer:  # noqa: S310  checked above
+        with open_url(urllib.request.Request(full), TIMEOUT_SECONDS) as answer:  # noqa: S310  checked above
             text = answer.read()
     except urllib.error.HTTPError as error:
         reason = b""

@@ -36,10 +36,10 @@ class CutShort:
 def killed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every server is killed within its answer."""
 
-    def urlopen(*_args: Any, **_options: Any) -> CutShort:
+    def answer(*_args: Any, **_options: Any) -> CutShort:
         return CutShort()
 
-    monkeypatch.setattr(urllib.request, "urlopen", urlopen)
+    monkeypatch.setattr(urllib.request.OpenerDirector, "open", answer)
 
 
 def test_the_demo_goes_on_without_that_answer() -> None:
@@ -56,7 +56,7 @@ def test_explain_says_that_the_predictor_does_not_answer(capsys: pytest.CaptureF
 def test_explain_says_that_another_server_is_no_predictor(
     body: bytes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(urllib.request, "urlopen", lambda *_args, **_options: io.BytesIO(body))
+    monkeypatch.setattr(urllib.request.OpenerDirector, "open", lambda *_args, **_options: io.BytesIO(body))
     with pytest.raises(typer.Exit):
         explain('DCGM_FI_DEV_GPU_TEMP{gpu="0"}')
     assert "http://127.0.0.1:19402 is no predictor" in capsys.readouterr().err

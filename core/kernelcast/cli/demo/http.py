@@ -6,13 +6,15 @@ import urllib.parse
 import urllib.request
 from typing import Any, Final
 
+from kernelcast.runtime.web.requests import open_url
+
 TIMEOUT_SECONDS: Final = 5.0
 
 
 def fetch(url: str, timeout_seconds: float = TIMEOUT_SECONDS) -> str | None:
     """The body at a URL, or None where there is no 2xx answer in time."""
     try:
-        with urllib.request.urlopen(url, timeout=timeout_seconds) as answer:  # noqa: S310  http:// on loopback
+        with open_url(urllib.request.Request(url), timeout_seconds) as answer:  # noqa: S310  http:// on loopback
             return str(answer.read().decode())
     except (OSError, http.client.HTTPException):
         return None

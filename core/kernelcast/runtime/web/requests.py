@@ -1,5 +1,9 @@
-"""Requests of our commands to servers with credentials."""
+"""Requests of our commands to servers, with credentials where they need them.
 
+`kernelcast health` imports it, so it needs the standard library alone.
+"""
+
+import ipaddress
 import ssl
 import urllib.parse
 import urllib.request
@@ -21,7 +25,7 @@ class SameServerCredentials(urllib.request.HTTPRedirectHandler):
 def open_url(
     request: urllib.request.Request, timeout_seconds: float, context: ssl.SSLContext | None = None
 ) -> HTTPResponse:
-    """Send a request, as `urlopen` does, and keep its credentials from other servers.
+    """Send a request, as `urlopen` does; other servers do not get its credentials, nor a proxy one to this machine.
 
     Args:
         request: Of HTTP or HTTPS; the caller has checked it.
@@ -33,10 +37,21 @@ def open_url(
         urllib.error.HTTPError: The answer is an error.
         http.client.HTTPException: The server does not speak HTTP, or the answer is cut.
     """
-    secure = urllib.request.HTTPSHandler(context=context)
-    opener = urllib.request.build_opener(secure, SameServerCredentials())
+    handlers: list[urllib.request.BaseHandler] = [urllib.request.HTTPSHandler(context=context), SameServerCredentials()]
+    if is_this_machine(request.host):
+        handlers.append(urllib.request.ProxyHandler({}))  # without it, `http_proxy` counts unless `no_proxy` does, too
+    opener = urllib.request.build_opener(*handlers)
     answer: HTTPResponse = opener.open(request, timeout=timeout_seconds)
     return answer
+
+
+def is_this_machine(authority: str) -> bool:
+    """Whether `HOST:PORT` is an address of the loopback interface."""
+    try:
+        host = urllib.parse.urlsplit(f"//{authority}").hostname or ""
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _server(request: urllib.request.Request) -> tuple[str, str]:
