@@ -1,7 +1,6 @@
 """The command `kernelcast demo`: its options, the broker, and the screen around one `run.Demo`."""
 
 import math
-import os
 import shlex
 import shutil
 import sys
@@ -162,9 +161,9 @@ def _check_writable(summary: Path) -> None:
 
 
 def _end_now(run: Demo, code: int) -> NoReturn:
-    """A second signal: leave nothing running, and wait for nothing."""
+    """A second signal: leave no process running, and wait for nothing but the clean-up of terminal and folder."""
     run.kill()
-    os._exit(code)
+    sys.exit(code)  # raised by the signal handler, in whatever the main thread does
 
 
 def _announce(run: Demo, source: DemoSource) -> None:

@@ -158,7 +158,8 @@ def _live(reader: PageReader, interval: float) -> None:
     console = Console()
     reader.read(time.time())  # a wrong address is an error, not an empty screen
     with (
-        Shutdown().signals() as shutdown,
+        # A second Ctrl-C ends a request that gets no answer, and must restore the terminal, which os._exit does not.
+        Shutdown(exit_now=sys.exit).signals() as shutdown,
         keyboard() as keys,
         Live(console=console, screen=True, auto_refresh=False) as live,
     ):
