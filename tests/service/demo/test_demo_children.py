@@ -41,3 +41,17 @@ def test_a_users_program_that_does_not_handle_sigterm_is_no_failure(tmp_path: Pa
     child.start()
     child.stop()
     assert (child.state, child.failed) == ("stopped", False)
+
+
+def test_the_processes_of_a_users_program_end_with_it(tmp_path: Path) -> None:
+    """`--program "bash train.sh"`: the shell ends at SIGTERM, and passes it to nobody."""
+    written = tmp_path / "worker"
+    child = DemoProcess("own", ("sh", "-c", f"sleep 600 & echo $! > {written}; wait"), tmp_path / "log")
+    child.start()
+    while not (written.exists() and written.read_text().strip()):
+        time.sleep(0.02)
+    worker = Path("/proc", written.read_text().strip())
+    assert worker.exists()
+    child.stop()
+    assert child.state == "stopped"
+    assert not worker.exists() or "Z" in (worker / "stat").read_text().rpartition(")")[2]

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -19,6 +20,7 @@ HEALTHY: Final = ("running", "done", "stopped")
 
 STOP_SECONDS: Final = 12.0
 """Time between SIGTERM and SIGKILL: a service flushes its producer and leaves its group within it."""
+POLL_SECONDS: Final = 0.05
 _LIBC: Final = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG: Final = 1
 """Number of the option in prctl(2)."""
@@ -91,23 +93,39 @@ class DemoProcess:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
     def stop(self) -> None:
-        """Send SIGTERM, and SIGKILL to its whole session if it has not ended in time."""
+        """Send SIGTERM, and SIGKILL to those of its session that have not ended in time.
+
+        A program of the user, such as a shell that runs another, may pass no signal on, so all its processes get it.
+        Ours end their own.
+        """
         process = self.process
         if process is None or process.poll() is not None:
             return
         self.stopped = True
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        deadline = time.monotonic() + STOP_SECONDS
+        with suppress(ProcessLookupError):
+            (os.kill if self.unblocks else os.killpg)(process.pid, signal.SIGTERM)
+        while process.poll() is None or _has_processes(process.pid):
+            if time.monotonic() > deadline:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                break
+            time.sleep(POLL_SECONDS)
+        process.wait()
 
     def _prepare(self) -> None:
         """Have the kernel end the new process when the demo is gone, so that `kill -9` of the demo leaves nothing."""
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
         if self.unblocks:
             signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))
+
+
+def _has_processes(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except OSError:
+        return False
+    return True
 
 
 class Supervisor:
@@ -142,5 +160,5 @@ class Supervisor:
         """Wait until a child ends by itself; False when it has not within the time."""
         deadline = time.monotonic() + seconds
         while child.exit_code is None and time.monotonic() < deadline:
-            time.sleep(0.05)
+            time.sleep(POLL_SECONDS)
         return child.exit_code is not None
