@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from kernelcast.runtime.web.requests import is_this_machine
 
 TIMEOUT_SECONDS: Final = 5.0
+MAX_TIMEOUT_SECONDS: Final = 86_400.0
 _MAX_BYTES: Final = 4096
 _UNHEALTHY: Final = 1
 _USAGE: Final = 2
@@ -37,6 +38,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--timeout", type=float, default=TIMEOUT_SECONDS, metavar="SECONDS")
     try:
         given = parser.parse_args(list(arguments))
+        _check_timeout(given.timeout)
         requests = [_request(url, given.username, given.password_file) for url in given.urls]
         asked = [(request, _context(request.host, given.ca_file)) for request in requests]
     except SystemExit as error:
@@ -48,30 +50,51 @@ def main(arguments: Sequence[str]) -> int:
     return next((code for code in answers if code is not None), _UNHEALTHY)
 
 
+def _check_timeout(seconds: float) -> None:
+    if not 0 < seconds <= MAX_TIMEOUT_SECONDS:
+        raise ValueError(f"--timeout is {seconds:g}; it must be above 0, at most {MAX_TIMEOUT_SECONDS:g}")
+
+
 def _request(url: str, username: str, password_file: Path | None) -> urllib.request.Request:
     """Make a request.
 
     Raises:
-        ValueError: Not an address of HTTP or HTTPS.
+        ValueError: Not an address of HTTP or HTTPS, or the password is no text.
         OSError: The password cannot be read.
     """
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    if not _is_address(url):
         raise ValueError(f"URL is {url!r}; it must be like http://localhost:19401/-/ready")
     request = urllib.request.Request(url)  # noqa: S310  checked above
     if username:
-        password = password_file.read_text(encoding="utf-8").strip() if password_file else ""
+        try:
+            password = password_file.read_text(encoding="utf-8").strip() if password_file else ""
+        except UnicodeDecodeError as error:
+            raise ValueError(f"--password-file {password_file} is no text in UTF-8: {error.reason}") from None
         request.add_header("Authorization", f"Basic {b64encode(f'{username}:{password}'.encode()).decode()}")
     return request
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return False
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        return False
+    return f"{parts.path}{parts.query}".isascii() and not any(letter.isspace() for letter in url)
 
 
 def _context(authority: str, ca_file: str | None) -> ssl.SSLContext:
     """Make the check of certificates; none on this machine, as they are for its public name.
 
     Raises:
-        OSError: The file is no certificate.
+        ValueError: The file has no certificate.
     """
-    context = ssl.create_default_context(cafile=ca_file)
+    try:
+        context = ssl.create_default_context(cafile=ca_file)
+    except OSError as error:  # it names no file
+        raise ValueError(f"--ca-file {ca_file} cannot be used: {error}; give a PEM file") from None
     if is_this_machine(authority):
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -88,7 +111,7 @@ def _ask(request: urllib.request.Request, context: ssl.SSLContext, timeout_secon
     except urllib.error.HTTPError as error:
         with error:
             text, code = error.read(_MAX_BYTES) or str(error).encode(), _UNHEALTHY
-    except (OSError, http.client.HTTPException) as error:
+    except (OSError, http.client.HTTPException, UnicodeError) as error:  # a label of the host that no name can have
         text, code = f"{request.full_url} does not answer: {error}".encode(), None
     sys.stdout.write(f"{text.decode(errors='replace').strip()}\n")
     return code

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import urllib.error
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -328,6 +329,21 @@ def test_the_age_of_an_exporters_page_is_the_time_since_its_last_interval() -> N
 def test_what_is_no_address_is_refused(address: str) -> None:
     with pytest.raises(ConfigurationError, match="is not an address"):
         base_url(address)
+
+
+@pytest.mark.parametrize("address", ["a..b:1", "h" * 70 + ".x:1", "\udcff:1", "x\x00:1"])
+def test_a_host_that_cannot_be_looked_up_is_an_error_without_a_traceback(
+    address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["top", address, "--once"]) in (1, 2)
+    assert capsys.readouterr().err.startswith("kernelcast: ")
+
+
+def test_a_password_file_that_is_no_text_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "password").write_bytes(b"\xff\xfe")
+    options = ["--username", "u", "--password-file", str(tmp_path / "password")]
+    assert run(["top", "bridge:1", "--once", *options]) == 2
+    assert f"--password-file {tmp_path / 'password'} cannot be read" in capsys.readouterr().err
 
 
 def test_a_path_in_the_address_is_left_out() -> None:

@@ -50,11 +50,12 @@ class ServerCredentials:
             return {}
         try:
             password = self.password_file.read_text(encoding="utf-8").strip() if self.password_file is not None else ""
-        except OSError as error:
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
             raise ConfigurationError(
-                f"--password-file {self.password_file} cannot be read: {error.strerror}; check the path"
+                f"--password-file {self.password_file} cannot be read: {reason}; check the path"
             ) from None
-        token = base64.b64encode(f"{self.username}:{password}".encode()).decode()
+        token = base64.b64encode(f"{self.username}:{password}".encode(errors="surrogateescape")).decode()
         return {"Authorization": f"Basic {token}"}
 
     def context(self) -> ssl.SSLContext:
@@ -106,7 +107,7 @@ def get(url: str, access: ServerCredentials) -> str:
     except urllib.error.HTTPError as error:
         remedy = "; give --username and --password-file" if error.code == http.client.UNAUTHORIZED else ""
         raise PageError(f"{url} answered {error.code} {error.reason}{remedy}") from None
-    except (OSError, http.client.HTTPException) as error:
+    except (OSError, http.client.HTTPException, UnicodeError) as error:  # a label of the host that no name can have
         raise PageError(f"{url} does not answer: {_reason(error)}") from None
     if len(body) > MAX_PAGE_BYTES:
         raise PageError(f"{url} is larger than {MAX_PAGE_BYTES} bytes; ask an exporter instead")
