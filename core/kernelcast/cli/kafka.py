@@ -20,7 +20,7 @@ from kernelcast.runtime.kafka.replay import TO_THE_END
 from kernelcast.runtime.settings.service import KafkaSettings, LogSettings, Section, load
 from kernelcast.runtime.terminal import printable
 from kernelcast.wire.cloudevents import encode_event
-from kernelcast.wire.errors import BrokerError, ConfigurationError
+from kernelcast.wire.errors import BrokerError, ConfigurationError, EventError
 
 SEND_SECONDS: Final = 10.0
 """Time in which Kafka must confirm an event."""
@@ -94,11 +94,16 @@ def write_event(
         subject: Name for people, such as `the mark of f00`.
 
     Raises:
+        ConfigurationError: A text in it has bytes that are no UTF-8, or it is too long.
         BrokerError: Kafka refused it, or did not answer.
     """
+    try:
+        record_key, value = key.encode(), encode_event(event)
+    except (UnicodeEncodeError, EventError) as error:
+        raise ConfigurationError(f"{subject} cannot be written: {error}; check the options") from None
     results: list[Undelivered | None] = []
     producer = Producer(kafka, client_id=client)
-    producer.send(topic, key=key.encode(), value=encode_event(event), on_delivery=results.append)
+    producer.send(topic, key=record_key, value=value, on_delivery=results.append)
     producer.close(SEND_SECONDS)
     if results != [None]:
         reason = results[0] if results else f"Kafka did not answer within {SEND_SECONDS:g} s"

@@ -49,6 +49,8 @@ hints = application("List hints and their outcomes, explain, approve or reject t
 HEAD: Final = ("id", "issued", "program", "tunable", "value", "expected", "states", "measured", "rule")
 DAY_NS: Final = 24 * 3600 * 1_000_000_000
 RECENT_NS: Final = DAY_NS
+MAX_DAYS: Final = 3650
+"""Longest validity of an approval; time stamps end in the year 2262."""
 
 
 HintId = Annotated[str, typer.Argument(metavar="ID", help="Of the hint; its first characters suffice.")]
@@ -247,6 +249,8 @@ def approve_search_command(  # noqa: PLR0913  the command line
 
     A program rejects it, with the reason, for a collective space and one with per="call": `kernelcast hints list`.
     """
+    if not 0 < days <= MAX_DAYS:
+        raise ConfigurationError(f"--days is {days:g}; it must be above 0, at most {MAX_DAYS}")
     now_ns = time.time_ns()
     answered = Approval(
         search_id(program, space),
