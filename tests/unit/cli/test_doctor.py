@@ -7,10 +7,12 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
 
 from kernelcast.cli.doctor import broker, gpu, node, software
 from kernelcast.cli.doctor.finding import CheckLevel, CheckResult
 from kernelcast.runtime.kafka.admin import TopicState
+from kernelcast.runtime.settings.service import KafkaSettings
 from kernelcast.wire.topics import DEVICE, TOPICS
 
 WHOLE = {topic.name: TopicState(topic.name, 12, 3, topic.config) for topic in TOPICS}
@@ -120,6 +122,51 @@ def test_a_clock_that_is_off_is_found(broker_seconds: float | None, level: Check
     times = iter([1_000.0, 1_001.0])
 
     assert broker.check_clock(lambda: broker_seconds, local_seconds=lambda: next(times)).level is level
+
+
+class RefusingProducer:
+    """A producer whose message the broker refuses, or does not answer."""
+
+    def __init__(self, error: KafkaError | None) -> None:
+        self._error = error
+        self._report: Callable[[KafkaError, Any], None] | None = None
+
+    def produce(self, *_: Any, on_delivery: Callable[[KafkaError, Any], None], **__: Any) -> None:
+        self._report = on_delivery
+
+    def flush(self, _seconds: float) -> int:
+        if self._report is not None and self._error is not None:
+            self._report(self._error, type("Unsent", (), {"timestamp": lambda _self: (0, -1)})())
+        return 0 if self._error is not None else 1
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), "authorization failed"), (None, "no answer within 10 s")],
+)
+def test_a_broker_that_takes_no_message_is_not_said_to_stamp_none(
+    error: KafkaError | None, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broker, "connect", lambda *_, **__: RefusingProducer(error))
+    found = broker.check_clock(lambda: broker.broker_time_seconds(KafkaSettings()))
+    assert found.level is CheckLevel.WARN
+    assert words in found.found.lower()
+    assert "--no-clock" in found.remedy
+
+
+def test_a_property_that_librdkafka_refuses_is_a_wrong_setting() -> None:
+    (found,) = broker.check_broker(KafkaSettings(properties={"no.such.property": "x"}), probe_clock=True)
+    assert (found.level, found.wrong_settings) == (CheckLevel.FAIL, True)
+    assert "no.such.property" in found.found
+
+
+def test_a_driver_that_fails_at_the_end_leaves_the_findings() -> None:
+    def shutdown() -> None:
+        raise NVMLError("GPU is lost")
+
+    load = nvml()
+    load("pynvml").nvmlShutdown = shutdown  # type: ignore[attr-defined]
+    assert levels(list(gpu.check_gpu(load))) == [CheckLevel.OK, CheckLevel.OK]
 
 
 def test_the_probes_socket_is_judged(tmp_path: Path) -> None:

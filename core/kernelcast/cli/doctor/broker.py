@@ -8,9 +8,9 @@ from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, Message, Prod
 
 from kernelcast.cli.doctor.finding import CheckLevel, CheckResult, fail, ok, warn
 from kernelcast.runtime.kafka.admin import Admin, TopicState, differences
-from kernelcast.runtime.kafka.connect import PRODUCER_PROPERTIES, connect
+from kernelcast.runtime.kafka.connect import PRODUCER_PROPERTIES, broker_errors, connect
 from kernelcast.runtime.settings.service import KafkaSettings
-from kernelcast.wire.errors import BrokerAccessError, KernelcastError
+from kernelcast.wire.errors import BrokerAccessError, BrokerError, ConfigurationError, KernelcastError
 from kernelcast.wire.topics import STATE, TOPICS
 
 MAX_SKEW_SECONDS: Final = 2.0
@@ -31,6 +31,9 @@ def check_broker(settings: KafkaSettings, *, probe_clock: bool) -> Iterator[Chec
         administrates, found = admin.can_administrate(), admin.topics()
     except BrokerAccessError as error:
         yield CheckResult("kafka", CheckLevel.FAIL, error.found, error.remedy, wrong_settings=True)
+        return
+    except ConfigurationError as error:
+        yield CheckResult("kafka", CheckLevel.FAIL, f"{error}", "correct kafka.properties", wrong_settings=True)
         return
     except KernelcastError as error:
         yield fail("kafka", f"{error}", "check --kafka.bootstrap-servers, kafka.properties and the network")
@@ -63,7 +66,11 @@ def check_clock(
 ) -> CheckResult:
     """Compare this machine's clock with the broker's."""
     before = local_seconds()
-    appended = broker_seconds()
+    try:
+        appended = broker_seconds()
+    except BrokerError as error:
+        remedy = f"let this user write to {STATE.name}, or leave the clocks out with --no-clock"
+        return warn("clock", f"the broker's is unknown: {error}", remedy)
     after = local_seconds()
     if appended is None:
         return warn("clock", "the broker stamps no append time, so its clock is unknown", "kernelcast topics apply")
@@ -74,15 +81,26 @@ def check_clock(
 
 
 def broker_time_seconds(settings: KafkaSettings) -> float | None:
-    """Return the broker's time, from its append time of one tombstone; None if it stamps none."""
-    stamps: list[float] = []
+    """Return the broker's time, from its append time of one tombstone; None if it stamps none.
+
+    Raises:
+        BrokerError: It takes no message.
+    """
+    stamps: list[float | None] = []
+    problem = f"no answer within {_CLOCK_TIMEOUT_SECONDS:g} s"
 
     def delivered(error: KafkaError | None, message: Message) -> None:
+        nonlocal problem
+        if error is not None:
+            problem = error.str()
+            return
         kind, milliseconds = message.timestamp()
-        if error is None and kind == TIMESTAMP_LOG_APPEND_TIME:
-            stamps.append(milliseconds / 1_000)
+        stamps.append(milliseconds / 1_000 if kind == TIMESTAMP_LOG_APPEND_TIME else None)
 
     client = connect(Producer, settings, properties={**PRODUCER_PROPERTIES, "log_level": "2"})
-    client.produce(STATE.name, key=b"doctor", value=None, on_delivery=delivered)
-    client.flush(_CLOCK_TIMEOUT_SECONDS)
-    return stamps[0] if stamps else None
+    with broker_errors(f"writing to {STATE.name}"):
+        client.produce(STATE.name, key=b"doctor", value=None, on_delivery=delivered)
+        client.flush(_CLOCK_TIMEOUT_SECONDS)
+    if not stamps:
+        raise BrokerError(f"writing to {STATE.name} failed: {problem}")
+    return stamps[0]

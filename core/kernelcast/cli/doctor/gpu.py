@@ -1,6 +1,7 @@
 """Checks of the NVIDIA driver: NVML, profiling rows through GPM on these GPUs, and the right to trace kernels."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -35,7 +36,8 @@ def check_gpu(
     except nvml.NVMLError as error:
         yield fail("nvml", f"{error}", "look at `nvidia-smi` and the kernel's log (Xid)")
     finally:
-        nvml.nvmlShutdown()
+        with suppress(nvml.NVMLError):
+            nvml.nvmlShutdown()
 
 
 def check_cupti(
