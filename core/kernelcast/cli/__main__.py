@@ -1,6 +1,7 @@
 """Entry point of the `kernelcast` command; also `python -m kernelcast.cli`."""
 
 import sys
+from io import TextIOWrapper
 
 
 def main() -> None:
@@ -13,6 +14,8 @@ def main() -> None:
         from kernelcast.probe.command import main as probe  # noqa: PLC0415
 
         sys.exit(probe(sys.argv[2:]))
+    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")  # as standard error, where an encoding lacks a character
     from kernelcast.cli.early_stop import UNTIL_STOPPED, exit_on_sigterm  # noqa: PLC0415
 
     if UNTIL_STOPPED.intersection(sys.argv[1:2]):

@@ -6,6 +6,7 @@ sub-commands.
 """
 
 import difflib
+import errno
 import importlib
 import os
 import sys
@@ -25,6 +26,10 @@ from kernelcast.wire.errors import ConfigurationError, KernelcastError, MissingE
 GROUP: Final = "kernelcast.commands"
 """Group of entry points."""
 PROGRAM: Final = "kernelcast"
+EXIT_INTERRUPTED: Final = 130
+"""As of a shell whose command SIGINT has ended."""
+FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+"""Errors of a full disk; of standard output where they name no file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,17 +113,25 @@ def run(arguments: Sequence[str], *, found: Iterable[EntryPoint] | None = None) 
         found: The commands that are installed; None looks them up.
 
     Returns:
-        The exit code: 0, 1 for a failure at run time, 2 for configuration or usage.
+        The exit code: 0, 1 for a failure at run time, 2 for configuration or usage, 130 after Ctrl-C.
     """
     commands = _commands(found if found is not None else entry_points(group=GROUP))
     try:
-        return _dispatch(arguments, commands)
+        code = _dispatch(arguments, commands)
+        sys.stdout.flush()  # a failure at the interpreter's exit would have another exit code
     except KernelcastError as error:
         return report(error)
-    except BrokenPipeError:
-        # The reader of our output has ended (`| head`). Python would report it once more when it flushes at exit.
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except OSError as error:
+        broken = isinstance(error, BrokenPipeError)  # the reader of our output has ended (`| head`)
+        if not broken and (error.errno not in FULL or error.filename is not None):
+            raise
+        # Python would write the rest at exit, and fail once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_RUN_TIME
+        full = KernelcastError(f"the output cannot be written: {error.strerror}")
+        return EXIT_RUN_TIME if broken else report(full)
+    return code
 
 
 def _commands(found: Iterable[EntryPoint]) -> dict[str, str]:
