@@ -46,6 +46,11 @@ def test_an_unwritable_path_is_refused_at_once(option: str, tmp_path: Path, caps
     assert f"{option} {place} cannot be written" in capsys.readouterr().err
 
 
+def test_a_demo_that_does_not_start_leaves_no_empty_summary(tmp_path: Path) -> None:
+    assert run(["demo", "--summary", str(tmp_path / "summary.json"), "--directory", "/proc/none"]) == 2
+    assert not (tmp_path / "summary.json").exists()
+
+
 def test_a_broker_on_which_the_topics_cannot_be_made_is_not_used(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -151,9 +151,12 @@ def _check_numbers(*, duration: float | None, kernels: str, speed: str) -> None:
 
 
 def _check_writable(summary: Path) -> None:
-    """Check before the run that the summary can be written; an existing file is not changed."""
+    """Check before the run that the summary can be written; an existing file is not changed, and none is left."""
     try:
+        there = summary.exists()
         summary.open("a").close()
+        if not there:
+            summary.unlink()
     except OSError as error:
         raise ConfigurationError(
             f"--summary {summary} cannot be written: {error.strerror}; give another file"

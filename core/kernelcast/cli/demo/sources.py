@@ -92,7 +92,11 @@ def find_gpu(nvml: Any = None) -> tuple[bool, str]:
 def _recording(text: str, path: str) -> Path:
     if not path:
         raise ConfigurationError(f"--source is {text!r}; a path is missing; write {text.rstrip(':')}:PATH")
-    found = Path(path).expanduser()
-    if not found.is_file():
-        raise ConfigurationError(f"--source names {found}; there is no such file; check the path")
-    return found.resolve()
+    try:
+        found = Path(path).expanduser()
+        if not found.is_file():
+            raise ConfigurationError(f"--source names {found}; there is no such file; check the path")
+        return found.resolve()
+    except (OSError, RuntimeError) as error:  # no right to look, a name that is too long, no home of that user
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigurationError(f"--source names {path}: {reason}; check the path") from None
