@@ -5,10 +5,14 @@ import pytest
 from rich.console import Console
 
 from kernelcast.cli.demo import summary, view
+from kernelcast.cli.demo.children import DemoProcess
+from kernelcast.cli.demo.progress import StartProgress
+from kernelcast.cli.demo.run import Demo, DemoOptions
 from kernelcast.cli.demo.sources import DemoSource, choose, find_gpu
 from kernelcast.cli.demo.state import DemoState
 from kernelcast.cli.demo.workspace import Endpoints, Workspace
 from kernelcast.cli.top.page import KernelStats, read
+from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.wire.errors import ConfigurationError
 from kernelcast.wire.histogram import CLASSIC_BOUNDS_SECONDS, DurationTotals, classic_counts
 
@@ -69,7 +73,10 @@ def test_a_simulation_and_a_replay_are_labelled_as_such(tmp_path: Path) -> None:
     assert replay.label == "replayed"
 
 
-@pytest.mark.parametrize("text", ["gpu", "kineto", "kineto:", "kineto:/nowhere/x.json", "simulate:x", ""])
+@pytest.mark.parametrize(
+    "text",
+    ["gpu", "kineto", "kineto:", "kineto:/none/x.json", "kineto:~nobody-here/x", f"nsys:{'x' * 300}", "simulate:x", ""],
+)
 def test_a_source_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(ConfigurationError, match="--source"):
         choose(text)
@@ -138,3 +145,39 @@ def test_a_name_of_a_recording_controls_no_terminal(tmp_path: Path) -> None:
     lines = [*summary.sentences(summary.summarise(filled, None, {})), view.plain(filled)]
     assert any("a [2Jb" in line for line in lines)
     assert not any("\x1b" in line for line in lines)
+
+
+def demo(directory: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Demo, list[str]]:
+    """A demo, and the names of the processes that it starts, in place of them."""
+    started: list[str] = []
+
+    def start(_: Demo, name: str, *_args: object, **_options: object) -> DemoProcess:
+        started.append(name)
+        return DemoProcess(name, (), directory / "log")
+
+    monkeypatch.setattr(Demo, "_start", start)
+    options = DemoOptions(DemoSource("simulate", "asked for"), servers=False)
+    return Demo(options, directory, [f"127.0.0.1:{port}" for port in range(1, 6)], "127.0.0.1:9", "embedded"), started
+
+
+@pytest.mark.parametrize("left", ['{"kernels": 40}', "", "{"])
+def test_counts_of_an_earlier_demo_in_the_same_folder_are_not_of_this_one(
+    left: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "published.json").write_text(left)
+    run, started = demo(tmp_path, monkeypatch)
+    run._start_source()
+    assert started == ["source", "example"]
+    assert run._published() is None
+    (tmp_path / "published.json").write_text("{")  # of a source that was killed while it wrote
+    assert run._published() is None
+
+
+def test_a_demo_that_was_interrupted_while_it_compiled_starts_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, started = demo(tmp_path, monkeypatch)
+    shutdown = Shutdown()
+    monkeypatch.setattr(Demo, "_compile", lambda *_: shutdown.request())
+    run._start_all(shutdown, StartProgress(lambda _line: None))
+    assert started == []

@@ -126,8 +126,7 @@ class Demo:
         )
         with ExitStack() as stack:
             stack.callback(self._supervisor.stop)
-            self._start_services(shutdown, progress)
-            self._start_source()
+            self._start_all(shutdown, progress)
             events.start()
             stack.callback(events.stop)
             started = time.monotonic()
@@ -139,6 +138,13 @@ class Demo:
             exits = self._supervisor.stop()
         return summary.summarise(self.state, self._published(), exits)
 
+    def _start_all(self, shutdown: Shutdown, progress: StartProgress) -> None:
+        """Start services, servers and sources; after a request to stop, nothing more."""
+        self._start_services(shutdown, progress)
+        if not shutdown.requested:
+            self._start_servers()
+            self._start_source()
+
     def _start_services(self, shutdown: Shutdown, progress: StartProgress) -> None:
         options = self._options
         nvml = "on" if options.source.kind == "nvml" else "off"
@@ -146,13 +152,14 @@ class Demo:
         if self._prometheus:
             self.workspace.write_observability()
         self._compile(shutdown, progress)
+        if shutdown.requested:
+            return
         config = ("--config", str(self.workspace.config))
         for name in ("bridge", "predictor", "exporter"):
             self._start(name, (*KERNELCAST, name, *config))
         endpoints = self.workspace.endpoints
         for name in ("bridge", "exporter", "predictor"):
             self._wait_for(name, f"http://{getattr(endpoints, name)}/-/ready", shutdown, progress)
-        self._start_servers()
 
     def _compile(self, shutdown: Shutdown, progress: StartProgress) -> None:
         """Have machine code on disk before three services start that each would compile the same."""
@@ -194,6 +201,7 @@ class Demo:
 
     def _start_source(self) -> None:
         options = self._options
+        self._published_path.unlink(missing_ok=True)  # of an earlier demo in the same folder
         environ = {
             "KERNELCAST_SOCKET": str(self.workspace.socket),
             "KERNELCAST_TUNING_DIRECTORY": str(self.workspace.directory / "tuning"),
@@ -270,9 +278,11 @@ class Demo:
         return self.workspace.directory / "published.json"
 
     def _published(self) -> dict[str, Any] | None:
-        if not self._published_path.exists():
+        """The counts that the source has written at its end; None without one, or if it was killed meanwhile."""
+        try:
+            published: dict[str, Any] = json.loads(self._published_path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
             return None
-        published: dict[str, Any] = json.loads(self._published_path.read_text())
         return published
 
 
