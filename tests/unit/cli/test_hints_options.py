@@ -9,6 +9,7 @@ from kernelcast.cli.app import run
 from kernelcast.cli.hints import answering
 from kernelcast.runtime.settings.service import KafkaSettings
 from kernelcast.wire.errors import ConfigurationError
+from kernelcast.wire.tuning.approvals import Approval, ApprovalState, search_id
 
 
 @pytest.fixture
@@ -39,6 +40,17 @@ def test_an_approval_that_no_program_could_use_is_refused(
     assert run(["hints", "approve-search", "train", "space", option, value]) == 2
     assert f"{option} is " in capsys.readouterr().err
     assert not written
+
+
+@pytest.mark.parametrize("most", [0, 10**9])
+def test_an_approval_with_any_number_of_candidates_can_be_withdrawn(
+    most: int, written: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Another client, or an earlier version, may have written the number."""
+    withdrawn = Approval(search_id("train", "space"), "train", "space", "", state=ApprovalState.WITHDRAWN, most=most)
+    answering.answer_search(KafkaSettings(), withdrawn)
+    assert written == [withdrawn.key]
+    assert "withdrawn" in capsys.readouterr().out
 
 
 def test_a_name_that_is_no_text_is_refused_before_kafka_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:

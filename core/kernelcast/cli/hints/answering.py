@@ -1,7 +1,6 @@
 """Writes a person's answer to a hint that changes results, or about a search; `command` calls it."""
 
 import time
-from typing import Final
 
 import typer
 
@@ -16,9 +15,6 @@ from kernelcast.wire.events import OutcomeState
 from kernelcast.wire.topics import HINTS, ORDERS, OUTCOMES
 from kernelcast.wire.tuning.approvals import Approval, ApprovalState, answer_to, approval_event
 from kernelcast.wire.tuning.orders import MAX_REASON_CHARACTERS
-
-MAX_CANDIDATES: Final = 1_000_000
-"""Of the approval of a search; a space has far fewer, and readers refuse integers beyond 64 bits."""
 
 
 def answer(kafka: KafkaSettings, hint_id: str, state: ApprovalState, *, reason: str, by: str | None) -> None:
@@ -64,14 +60,10 @@ def answer_search(kafka: KafkaSettings, answered: Approval) -> None:
     """Write the answer about the search of a space, and print it.
 
     Raises:
-        ConfigurationError: The reason is too long, or the number of candidates is out of its limits.
+        ConfigurationError: The reason is too long.
         BrokerError: Kafka does not answer, or has no topic of orders.
     """
     check_reason(answered.reason)
-    if not 1 <= answered.most <= MAX_CANDIDATES:
-        raise ConfigurationError(
-            f"--most is {answered.most}; at least one candidate must be allowed, at most {MAX_CANDIDATES}"
-        )
     require(kafka, ORDERS)
     event = approval_event(answered, source=f"/{CLIENT}")
     write_event(kafka, client=CLIENT, topic=ORDERS.name, key=answered.key, event=event, subject="the answer")

@@ -49,6 +49,8 @@ hints = application("List hints and their outcomes, explain, approve or reject t
 HEAD: Final = ("id", "issued", "program", "tunable", "value", "expected", "states", "measured", "rule")
 DAY_NS: Final = 24 * 3600 * 1_000_000_000
 RECENT_NS: Final = DAY_NS
+MAX_CANDIDATES: Final = 1_000_000
+"""Of the approval of a search; a space has far fewer, and readers refuse integers beyond 64 bits."""
 MAX_DAYS: Final = 3650
 """Longest validity of an approval; time stamps end in the year 2262."""
 
@@ -251,6 +253,8 @@ def approve_search_command(  # noqa: PLR0913  the command line
     """
     if not 0 < days <= MAX_DAYS:
         raise ConfigurationError(f"--days is {days:g}; it must be above 0, at most {MAX_DAYS}")
+    if not 1 <= most <= MAX_CANDIDATES:
+        raise ConfigurationError(f"--most is {most}; at least one candidate must be allowed, at most {MAX_CANDIDATES}")
     now_ns = time.time_ns()
     answered = Approval(
         search_id(program, space),
