@@ -136,9 +136,9 @@ class TopView:
         return sorted(found, key=orders[self.controls.sort])
 
     def gpus(self) -> list[tuple[str, str, Mapping[str, float]]]:
-        """Node, index and values of each GPU that the user asked for."""
+        """Node, index and values of each GPU that the user asked for, by node and number."""
         text = self.controls.text.lower()
-        every = sorted(self.page.gpus.items())
+        every = sorted(self.page.gpus.items(), key=lambda item: (item[0][0], len(item[0][1]), item[0][1]))
         chosen = [item for item in every if text in f"{item[0][0]} {item[0][1]}".lower()]
         return [(host, index, values) for (host, index), values in chosen or every]
 
