@@ -16,7 +16,7 @@ from kernelcast.cli.top.command import Keys
 from kernelcast.cli.top.page import read
 from kernelcast.cli.top.rates import NOW_SECONDS, History
 from kernelcast.cli.top.screen import render
-from kernelcast.cli.top.target import ServerCredentials, base_url, firing_alerts
+from kernelcast.cli.top.target import ServerCredentials, api_url, base_url, firing_alerts
 from kernelcast.cli.top.view import Alerts, TopView
 from kernelcast.wire.errors import ConfigurationError, PageError
 
@@ -325,10 +325,11 @@ def test_the_age_of_an_exporters_page_is_the_time_since_its_last_interval() -> N
     assert history.age_seconds(7.0) == 5.0
 
 
-@pytest.mark.parametrize("address", ["", "x y", "ftp://x", "http://", "http://user:pw@x:1", "x:port"])
+@pytest.mark.parametrize("address", ["", "x y", "ftp://x", "http://", "http://user:pw@x:1", "x:port", "http://[::1"])
 def test_what_is_no_address_is_refused(address: str) -> None:
-    with pytest.raises(ConfigurationError, match="is not an address"):
-        base_url(address)
+    for url_of in (base_url, api_url):
+        with pytest.raises(ConfigurationError, match="is not an address"):
+            url_of(address)
 
 
 @pytest.mark.parametrize("address", ["a..b:1", "h" * 70 + ".x:1", "\udcff:1", "x\x00:1"])
@@ -344,6 +345,37 @@ def test_a_password_file_that_is_no_text_is_named(tmp_path: Path, capsys: pytest
     options = ["--username", "u", "--password-file", str(tmp_path / "password")]
     assert run(["top", "bridge:1", "--once", *options]) == 2
     assert f"--password-file {tmp_path / 'password'} cannot be read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("prometheus", "asked"),
+    [
+        ("prometheus:9090", "http://prometheus:9090/api/v1/query"),
+        ("site:80/prometheus", "http://site:80/prometheus/api/v1/query"),
+        ("https://site/prometheus/", "https://site/prometheus/api/v1/query"),
+        ("https://site/mimir/prometheus?x=1", "https://site/mimir/prometheus/api/v1/query"),
+    ],
+)
+def test_a_prometheus_below_a_path_is_asked_there(
+    prometheus: str, asked: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    urls: list[str] = []
+
+    def answer(url: str, _access: ServerCredentials) -> str:
+        urls.append(url.partition("?")[0])
+        return '{"data": {"result": []}}' if "/api/" in url else BRIDGE
+
+    monkeypatch.setattr("kernelcast.cli.top.command.get", answer)
+    monkeypatch.setattr(target, "get", answer)
+    monkeypatch.setattr("kernelcast.cli.top.command.time.sleep", lambda _seconds: None)
+    assert run(["top", "bridge:1", "--once", "--json", "--prometheus", prometheus]) == 0
+    assert asked in urls
+    capsys.readouterr()
+
+
+def test_gpus_are_in_the_order_of_their_numbers() -> None:
+    shown = view("".join(f'DCGM_FI_DEV_GPU_UTIL{{Hostname="n0",gpu="{number}"}} 5\n' for number in (10, 2, 0, 11, 1)))
+    assert [index for _, index, _ in shown.gpus()] == ["0", "1", "2", "10", "11"]
 
 
 def test_a_path_in_the_address_is_left_out() -> None:

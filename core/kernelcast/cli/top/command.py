@@ -22,7 +22,7 @@ from rich.live import Live
 
 from kernelcast.cli.top.page import read
 from kernelcast.cli.top.screen import render
-from kernelcast.cli.top.target import DEFAULTS, ServerCredentials, base_url, firing_alerts, get
+from kernelcast.cli.top.target import DEFAULTS, ServerCredentials, api_url, base_url, firing_alerts, get
 from kernelcast.cli.top.view import SORTS, Alerts, TopView
 from kernelcast.runtime.command import command
 from kernelcast.runtime.lifecycle import Shutdown
@@ -74,7 +74,7 @@ def top(  # noqa: PLR0913  a command line's options
     if as_json and not once:
         raise ConfigurationError("--json needs --once: one document, not a stream")
     access = ServerCredentials(username, password_file, ca_file)
-    reader = PageReader(_find_server(address, access), access, base_url(prometheus) if prometheus else "")
+    reader = PageReader(_find_server(address, access), access, api_url(prometheus) if prometheus else "")
     reader.view.controls.sort, reader.view.controls.text = sort, text
     if once:
         _once(reader, seconds, as_json=as_json)
@@ -87,9 +87,8 @@ def top(  # noqa: PLR0913  a command line's options
 class PageReader:
     """Reads the page of one server, and alerts of a Prometheus, into a view. For one thread."""
 
-    def __init__(self, url: str, access: ServerCredentials, prometheus_url: str = "") -> None:
-        self._url, self._access = url, access
-        self._api = f"{prometheus_url}/api/v1" if prometheus_url else ""
+    def __init__(self, url: str, access: ServerCredentials, prometheus_api: str = "") -> None:
+        self._url, self._access, self._api = url, access, prometheus_api
         self.view = TopView(title=f"{url}/metrics")
 
     def read(self, now_seconds: float) -> None:

@@ -93,6 +93,17 @@ def base_url(address: str) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
+def api_url(prometheus: str) -> str:
+    """The URL of a Prometheus's API from `HOST:PORT` or a URL; a path in it, as Mimir's `/prometheus`, is a prefix.
+
+    Raises:
+        ConfigurationError: It is neither.
+    """
+    server = base_url(prometheus)
+    prefix = urllib.parse.urlsplit(prometheus if "://" in prometheus else f"//{prometheus}").path
+    return f"{server}{prefix.rstrip('/')}/api/v1"
+
+
 def get(url: str, access: ServerCredentials) -> str:
     """The body at a URL.
 
