@@ -393,6 +393,7 @@ def test_a_path_in_the_address_is_left_out() -> None:
         (urllib.error.URLError(TimeoutError("timed out")), "no answer within 5 s"),
         (urllib.error.HTTPError("u", 401, "Unauthorized", {}, None), "--username and --password-file"),  # type: ignore[arg-type]
         (urllib.error.HTTPError("u", 404, "Not Found", {}, None), "answered 404 Not Found"),  # type: ignore[arg-type]
+        (urllib.error.HTTPError("u", 302, "a loop:\nFound", {}, None), "answered 302 a loop: Found"),  # type: ignore[arg-type]
     ],
 )
 def test_an_address_that_does_not_answer_is_an_error_with_the_reason(

@@ -117,7 +117,8 @@ def get(url: str, access: ServerCredentials) -> str:
             body = answer.read(MAX_PAGE_BYTES + 1)
     except urllib.error.HTTPError as error:
         remedy = "; give --username and --password-file" if error.code == http.client.UNAUTHORIZED else ""
-        raise PageError(f"{url} answered {error.code} {error.reason}{remedy}") from None
+        reason = " ".join(str(error.reason).split())  # of a loop of redirects it has several lines
+        raise PageError(f"{url} answered {error.code} {reason}{remedy}") from None
     except (OSError, http.client.HTTPException, UnicodeError) as error:  # a label of the host that no name can have
         raise PageError(f"{url} does not answer: {_reason(error)}") from None
     if len(body) > MAX_PAGE_BYTES:
