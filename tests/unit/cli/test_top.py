@@ -325,6 +325,19 @@ def test_the_age_of_an_exporters_page_is_the_time_since_its_last_interval() -> N
     assert history.age_seconds(7.0) == 5.0
 
 
+@pytest.mark.parametrize(
+    "page", ["kernelcast_producer_last_sample_age_seconds 3\n", "kernelcast_exporter_ticks_total {}\n"]
+)
+def test_a_clock_that_is_set_back_gives_no_negative_age(page: str) -> None:
+    shown = TopView("a bridge")
+    for second in (1000.0, 1010.0):
+        shown.history.add(second, read(page.format(second)))
+    shown.now_seconds, shown.error = 400.0, "does not answer"
+    assert shown.age_seconds is not None
+    assert shown.age_seconds >= 0
+    assert "-" not in screen(shown).partition("╭")[0]
+
+
 @pytest.mark.parametrize("address", ["", "x y", "ftp://x", "http://", "http://user:pw@x:1", "x:port", "http://[::1"])
 def test_what_is_no_address_is_refused(address: str) -> None:
     for url_of in (base_url, api_url):

@@ -91,10 +91,10 @@ class History:
         page = self.page
         if page is None:
             return None
-        passed = now_seconds - self.page_seconds
+        # A clock may have been set back since then.
         if page.age_seconds is not None:
-            return page.age_seconds + passed
-        return now_seconds - self.changed_seconds if self.changed_seconds is not None else None
+            return page.age_seconds + max(0.0, now_seconds - self.page_seconds)
+        return max(0.0, now_seconds - self.changed_seconds) if self.changed_seconds is not None else None
 
     def kernels(self) -> list[KernelNow]:
         """Every kernel of the newest page."""
