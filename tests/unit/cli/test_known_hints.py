@@ -6,13 +6,15 @@ import sys
 import pytest
 from tests.support.runtime.kafka_record import Record
 
-from kernelcast.cli.hints.known import KnownHints
-from kernelcast.cli.hints.values import kept_rows
+from kernelcast.cli.hints.known import HintRecord, KnownHints
+from kernelcast.cli.hints.values import kept_rows, outcome_of
 from kernelcast.cli.kafka import show_table
 from kernelcast.runtime.terminal import printable
 from kernelcast.wire.cloudevents import encode_event
-from kernelcast.wire.events import Outcome, OutcomeState, to_event
+from kernelcast.wire.errors import ConfigurationError
+from kernelcast.wire.events import Hint, Outcome, OutcomeState, to_event
 from kernelcast.wire.topics import OUTCOMES
+from kernelcast.wire.tuning.approvals import RESTART, ApprovalState, answer_to
 
 
 def test_an_outcome_that_was_written_twice_is_listed_once() -> None:
@@ -31,6 +33,35 @@ def test_the_export_of_a_search_has_the_device_model_and_code_version_of_its_out
     known.add(Record((OUTCOMES.name, 0, 0), encode_event(to_event(kept, source="/a", time_ns=0)), 1))
     (row,) = kept_rows(known)
     assert (row["device_model"], row["code_version"]) == ("H200", "v2")
+
+
+@pytest.mark.parametrize(
+    "verdict",
+    [
+        '{"decision": "kept", "ratio": -1}',
+        f'{{"decision": "kept", "runs": 1{"0" * 30}}}',
+        '{"decision": "kept", "runs": -8}',
+        "[" * 100_000,
+    ],
+    ids=["a negative ratio", "over 64 bits of runs", "negative runs", "nested"],
+)
+def test_a_verdict_that_no_reader_would_accept_is_not_reported(verdict: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"python -m kernelcast\.tuning\.runs"):
+        outcome_of(approved(), verdict)
+
+
+def test_a_verdict_is_reported_with_its_figures_and_without_those_that_no_float_holds() -> None:
+    found = outcome_of(approved(), '{"decision": "kept", "ratio": 0.8, "interval": [0.7, 0.9], "runs": 8}')
+    assert (found.measured_ratio, found.measured_interval, found.pairs) == (0.8, (0.7, 0.9), 4)
+    assert found.state is OutcomeState.KEPT
+    huge = outcome_of(approved(), f'{{"decision": "kept", "ratio": 1{"0" * 400}}}')
+    assert huge.measured_ratio is None
+
+
+def approved() -> HintRecord:
+    """A hint for a restart that a person has approved."""
+    hint = Hint("h1", "train", "batch", "64", 2**62, requires="32", granularity=RESTART)
+    return HintRecord("h1", hint, approval=answer_to(hint, ApprovalState.APPROVED, by="ana", reason="", time_ns=1))
 
 
 def test_a_text_of_a_program_is_one_line_and_controls_no_terminal() -> None:

@@ -9,8 +9,8 @@ from typing import Any, Final
 from kernelcast.cli.hints.known import HintRecord, KnownHints
 from kernelcast.cli.hints.sentences import moment
 from kernelcast.tuning.experiment import Decision
-from kernelcast.wire.errors import ConfigurationError
-from kernelcast.wire.events import Hint, Outcome, OutcomeState
+from kernelcast.wire.errors import ConfigurationError, EventError
+from kernelcast.wire.events import Hint, Outcome, OutcomeState, outcome_from, to_event
 from kernelcast.wire.tuning.approvals import RESTART
 
 DECIDED: Final = (OutcomeState.KEPT, OutcomeState.ROLLED_BACK)
@@ -80,7 +80,7 @@ def outcome_of(record: HintRecord, verdict: str) -> Outcome:
     low, high = (_number(one) for one in found.get("interval") or (None, None))
     ratio, runs = _number(found.get("ratio")), _number(found.get("runs")) or 0
     kept = decision is Decision.KEPT
-    return Outcome(
+    outcome = Outcome(
         hint.hint_id,
         hint.program,
         hint.tunable,
@@ -98,6 +98,10 @@ def outcome_of(record: HintRecord, verdict: str) -> Outcome:
         code_version=hint.code_version,
         granularity=RESTART,
     )
+    try:
+        return outcome_from(to_event(outcome, source="/", time_ns=0))  # as every reader of it does
+    except EventError as error:
+        raise _unusable(verdict, error) from error
 
 
 def _parsed(verdict: str) -> tuple[Mapping[str, Any], Decision]:
@@ -106,16 +110,23 @@ def _parsed(verdict: str) -> tuple[Mapping[str, Any], Decision]:
         decision = Decision(found["decision"])
         if found.get("interval") is not None:
             _low, _high = found["interval"]
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ConfigurationError(
-            f"the verdict is {verdict[:80]!r}: {error}; pass what `python -m kernelcast.tuning.runs` prints"
-        ) from error
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise _unusable(verdict, error) from error
     return found, decision
 
 
+def _unusable(verdict: str, error: Exception) -> ConfigurationError:
+    remedy = "pass what `python -m kernelcast.tuning.runs` prints"
+    return ConfigurationError(f"the verdict is {verdict[:80]!r}: {error}; {remedy}")
+
+
 def _number(value: Any) -> float | None:
-    usable = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if usable else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:
+        return None
 
 
 def _approved(known: KnownHints, now_ns: int) -> list[tuple[HintRecord, Hint]]:
