@@ -44,7 +44,7 @@ def test_a_users_program_that_does_not_handle_sigterm_is_no_failure(tmp_path: Pa
 
 
 def test_the_processes_of_a_users_program_end_with_it(tmp_path: Path) -> None:
-    """`--program "bash train.sh"`: the shell ends at SIGTERM, and passes it to nobody."""
+    """`--program "bash train.sh"`: the shell ends at SIGTERM, and does not pass it on."""
     written = tmp_path / "worker"
     child = DemoProcess("own", ("sh", "-c", f"sleep 600 & echo $! > {written}; wait"), tmp_path / "log")
     child.start()

@@ -1,4 +1,4 @@
-"""`kernelcast health`: what a person types wrongly is one line with exit code 2, not a traceback."""
+"""`kernelcast health`: a wrong option is one line with exit code 2, not a traceback."""
 
 from pathlib import Path
 

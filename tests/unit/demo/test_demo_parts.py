@@ -75,7 +75,16 @@ def test_a_simulation_and_a_replay_are_labelled_as_such(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["gpu", "kineto", "kineto:", "kineto:/none/x.json", "kineto:~nobody-here/x", f"nsys:{'x' * 300}", "simulate:x", ""],
+    [
+        "gpu",
+        "kineto",
+        "kineto:",
+        "kineto:/none/x.json",
+        "kineto:~no-such-user/x",
+        f"nsys:{'x' * 300}",
+        "simulate:x",
+        "",
+    ],
 )
 def test_a_source_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(ConfigurationError, match="--source"):

@@ -77,7 +77,7 @@ class DemoProcess:
 
     @property
     def state(self) -> str:
-        """One word for people."""
+        """The state, for people and for `HEALTHY`."""
         if self.process is None:
             return "not started"
         if self.exit_code is None:

@@ -70,7 +70,7 @@ def choose(text: str) -> DemoSource:
 
 
 def find_gpu(nvml: Any = None) -> tuple[bool, str]:
-    """Return whether NVML finds a GPU, and its name or the reason.
+    """Return whether NVML finds a GPU, and the GPUs' number and name or the reason.
 
     Args:
         nvml: Replaces `pynvml` in tests.

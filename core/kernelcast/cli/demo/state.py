@@ -73,7 +73,7 @@ class Gatherer:
         self._events = events
 
     def gather(self, elapsed_seconds: float) -> DemoState:
-        """Read everything once. A part that does not answer keeps its last values and is marked unreachable."""
+        """Read everything once. If the bridge does not answer, its last page stays, and `reachable` is False."""
         state = self.state
         body = fetch(f"http://{state.workspace.endpoints.bridge}/metrics")
         state.reachable = body is not None

@@ -21,7 +21,7 @@ class CheckResult:
         level: Whether kernelcast works with it: fully, in part, or not.
         found: The finding.
         remedy: The remedy; empty if none is needed.
-        wrong_settings: Whether the given settings cannot work; the command exits with 2.
+        wrong_settings: Whether a failure is due to the given settings; the command then exits with 2, else with 1.
     """
 
     check: str
@@ -32,15 +32,15 @@ class CheckResult:
 
 
 def ok(check: str, found: str) -> CheckResult:
-    """All is well."""
+    """Return a result without a remedy."""
     return CheckResult(check, CheckLevel.OK, found)
 
 
 def warn(check: str, found: str, remedy: str) -> CheckResult:
-    """Something will be missing, the rest works."""
+    """Return a result about a part that will be missing; the rest works."""
     return CheckResult(check, CheckLevel.WARN, found, remedy)
 
 
 def fail(check: str, found: str, remedy: str) -> CheckResult:
-    """It will not work like this."""
+    """Return a result about a part that will not work."""
     return CheckResult(check, CheckLevel.FAIL, found, remedy)

@@ -108,7 +108,7 @@ def get(url: str, access: ServerCredentials) -> str:
     """The body at a URL.
 
     Raises:
-        PageError: It does not answer 2xx in time; the reason names a remedy.
+        PageError: It does not answer 2xx, or is silent for `TIMEOUT_SECONDS`; the reason names a remedy.
     """
     request = urllib.request.Request(url, headers={"Accept": "text/plain;version=0.0.4", **access.headers()})  # noqa: S310
     secure = access.context() if url.startswith("https:") else None

@@ -143,7 +143,7 @@ class TopView:
         return [(host, index, values) for (host, index), values in chosen or every]
 
     def predictions(self) -> list[dict[str, Any]]:
-        """Predicted and crossed limits, one for each subject, metric and cause: highest probability, soonest first."""
+        """Crossed limits, then predicted ones, the soonest first; of several horizons the highest probability."""
         best: dict[tuple[str, ...], dict[str, Any]] = {}
         for labels, probability in self.page.degradations:
             key = _subject(labels)
