@@ -11,6 +11,7 @@ import pytest
 import typer
 
 from kernelcast.cli.demo.http import fetch
+from kernelcast.predictor import explain_command
 from kernelcast.predictor.explain_command import explain
 
 
@@ -74,10 +75,10 @@ def test_explain_says_that_an_address_is_none(
 def test_explain_says_that_the_predictor_refuses_although_its_reason_is_cut(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def refuse(url: str, **_options: Any) -> None:
-        raise urllib.error.HTTPError(url, 503, "Service Unavailable", Message(), cast("Any", CutShort()))
+    def refuse(asked: urllib.request.Request, *_options: Any) -> None:
+        raise urllib.error.HTTPError(asked.full_url, 503, "Service Unavailable", Message(), cast("Any", CutShort()))
 
-    monkeypatch.setattr(urllib.request, "urlopen", refuse)
+    monkeypatch.setattr(explain_command, "open_url", refuse)
     with pytest.raises(typer.Exit):
         explain("up")
     assert "the predictor refused: status 503" in capsys.readouterr().err
