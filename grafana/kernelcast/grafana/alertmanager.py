@@ -152,7 +152,7 @@ def _inhibition(alert: Consequences) -> dict[str, Any]:
     names = "|".join(alert.silenced)
     target = f'alertname="{names}"' if len(alert.silenced) == 1 else f'alertname=~"{names}"'
     rule = {
-        "source_matchers": [f'alertname="{alert.cause}"'],
+        "source_matchers": [f'alertname="{alert.cause}"', *([alert.matcher] if alert.matcher else [])],
         "target_matchers": [target],
     }
     return rule | ({"equal": list(alert.subject)} if alert.subject else {})

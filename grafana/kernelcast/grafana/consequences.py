@@ -3,10 +3,11 @@
 # `alertmanager` makes an inhibition rule of each row. An alert is inhibited only if the labels `subject` are equal.
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from kernelcast.grafana.rules import forecasts, gpu_errors, hardware, hints, kernels, links, objectives, probes
+from kernelcast.grafana.rules.absence import ALL_INSTANCES
 from kernelcast.grafana.rules.model import AlertRule, Profile
 from kernelcast.grafana.rules.render import alerts
 
@@ -25,11 +26,13 @@ class Consequences:
         cause: Name of the alert.
         silenced: Names of the alerts that follow from it.
         subject: Labels that must be equal.
+        matcher: Which alerts of the cause's name, such as `job="kernelcast-bridge"`; empty for all of them.
     """
 
     cause: str
     silenced: tuple[str, ...]
     subject: tuple[str, ...] = ()
+    matcher: str = ""
 
 
 _FIXED: Final = (
@@ -83,31 +86,38 @@ def declared(profile: Profile) -> tuple[Consequences, ...]:
     of_gpus = _names((hardware.alerts, links.alerts, gpu_errors.alerts, kernels.alerts, probes.alerts), profile)
     predicted = _names((forecasts.alerts, hints.alerts), profile)
     fresh, delivered = ([f"{one.alert}{rate}" for rate in (_FAST, "", _SLOWLY)] for one in objectives.OBJECTIVES)
-    dead = "KernelcastExporterStale"
-    through_the_bridge = (dead, "KernelcastProducerSilent", "KernelcastClockAhead", *of_gpus, *predicted, *fresh)
+    dead, silent, lag = "KernelcastExporterStale", "KernelcastProducerSilent", "KernelcastLagGrowing"
+    through_the_bridge = (silent, "KernelcastClockAhead", *of_gpus, *predicted, *fresh)
+    # One of several bridges may have been the only one with these series: it had a shard of them.
+    absent = (dead, "KernelcastGpuSilent", "KernelcastGpuUnmeasured")
     listed = (
-        # Without the bridge every alert about measurements loses its data: nothing is sent, also no false end.
-        Consequences("KernelcastBridgeDown", (*through_the_bridge, "KernelcastLagGrowing")),
+        # Without a bridge every alert about measurements loses its data: nothing is sent, also no false end.
+        Consequences("KernelcastBridgeDown", through_the_bridge, matcher=ALL_INSTANCES),
+        Consequences("KernelcastBridgeDown", absent),
+        Consequences("KernelcastBridgeDown", (lag,), ("job",)),
         # During an outage of Kafka the same data stays as it was or is hidden, and its producers are all silent.
+        Consequences("KernelcastKafkaUnreachable", through_the_bridge, matcher=ALL_INSTANCES),
         Consequences(
             "KernelcastKafkaUnreachable",
-            (*through_the_bridge, *delivered, "KernelcastBridgeNotReady", "KernelcastLagGrowing", *_WITHOUT_KAFKA),
+            (*absent, silent, *delivered, "KernelcastBridgeNotReady", lag, *_WITHOUT_KAFKA),
         ),
-        Consequences("KernelcastBridgeNotReady", ("KernelcastLagGrowing", *fresh)),
-        Consequences("KernelcastLagGrowing", tuple(fresh)),
+        Consequences("KernelcastBridgeNotReady", tuple(fresh)),
+        Consequences("KernelcastBridgeNotReady", (lag,), ("job",)),
+        # Not the predictor's lag: the bridge's freshness does not follow from it.
+        Consequences(lag, tuple(fresh), matcher=f'job="{profile.jobs.bridge}"'),
         Consequences("KernelcastSpoolDropping", tuple(delivered)),
         Consequences("KernelcastMessagesDropped", tuple(delivered)),
         *(Consequences(names[0], tuple(names[1:])) for names in (fresh, delivered)),
         *(Consequences(names[1], (names[2],)) for names in (fresh, delivered)),
         Consequences(dead, (*of_gpus, *predicted), ("Hostname",)),
-        Consequences(dead, ("KernelcastProducerSilent",), ("job", "instance")),
-        # Without the predictor a prediction ends, although its cause may last: no "resolved" is sent.
-        Consequences("KernelcastPredictorDown", predicted),
+        Consequences(dead, (silent,), ("job", "instance")),
+        # Without a predictor a prediction ends, although its cause may last: no "resolved" is sent.
+        Consequences("KernelcastPredictorDown", predicted, matcher=ALL_INSTANCES),
         *_FIXED,
     )
     known = {rule.name for rule in alerts(profile)}
     kept = (
-        Consequences(one.cause, tuple(name for name in one.silenced if name in known), one.subject)
+        replace(one, silenced=tuple(name for name in one.silenced if name in known))
         for one in listed
         if one.cause in known
     )

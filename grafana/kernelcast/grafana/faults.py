@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kernelcast.grafana.addresses import GPUS, KERNELS, PIPELINE
+from kernelcast.grafana.rules.absence import ALL_INSTANCES
 from kernelcast.grafana.rules.model import MINUTE
 from kernelcast.grafana.rules.recording import PREDICTOR_JOB
 
@@ -167,6 +168,7 @@ FAULTS: Final = (
         "Age of the data",
         PIPELINE,
         seen_seconds=MINUTE,
+        matcher=ALL_INSTANCES,
         consequences=(
             Consequence("KernelcastProducerSilent", equal=()),
             Consequence("KernelcastSpoolFilling", equal=()),

@@ -1,4 +1,4 @@
-"""PromQL for alerts about series that are no longer written: the groups that should still have them."""
+"""PromQL for alerts about absence: groups whose series are no longer written, and instances that do not work."""
 
 from typing import Final
 
@@ -6,6 +6,16 @@ from kernelcast.grafana.rules.model import DAY, HOUR, Profile, duration
 
 _REMEMBERED: Final = duration(5 * DAY)
 """Longest time for which an alert about absent series fires; not a week, so that weekly maintenance is no pattern."""
+ALL_INSTANCES: Final = 'instances="all"'
+"""Matcher for alerts of `failing` while no instance of the service works."""
+
+
+def failing(failed: str, *, works: str) -> str:
+    """Instances of a service that fail, with the label `instances="all"` while none works.
+
+    Alertmanager mutes by that label: while one of several bridges works, the series that it brings are still true.
+    """
+    return f'label_replace(({failed}) unless on () {works}, "instances", "all", "", "") or on () ({failed})'
 
 
 def lately(alert: str, metric: str, *, by: str, profile: Profile) -> str:

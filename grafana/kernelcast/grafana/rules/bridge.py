@@ -4,6 +4,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import PIPELINE
+from kernelcast.grafana.rules.absence import failing
 from kernelcast.grafana.rules.model import MINUTE, AlertRule, AlertSeverity, Profile
 from kernelcast.grafana.rules.recording import RATE_WINDOW_SECONDS
 from kernelcast.wire.catalogue import bridge
@@ -29,10 +30,10 @@ def alerts(profile: Profile) -> tuple[AlertRule, ...]:
 
 
 def _down(profile: Profile) -> AlertRule:
-    job = profile.jobs.bridge
+    up = f'up{{job="{profile.jobs.bridge}"}}'
     return AlertRule(
         name="KernelcastBridgeDown",
-        expr=f'up{{job="{job}"}} == 0 or absent(up{{job="{job}"}})',
+        expr=failing(f"{up} == 0 or absent({up})", works=f"{up} == 1"),
         hold_seconds=2 * MINUTE,
         severity=AlertSeverity.CRITICAL,
         summary="The bridge is down: Prometheus gets nothing from Kafka",
@@ -44,9 +45,10 @@ def _down(profile: Profile) -> AlertRule:
 
 
 def _kafka_away() -> AlertRule:
+    outage = promql.name(bridge.KAFKA_OUTAGE)
     return AlertRule(
         name="KernelcastKafkaUnreachable",
-        expr=f"{promql.name(bridge.KAFKA_OUTAGE)} > 0",
+        expr=failing(f"{outage} > 0", works=f"{outage} == 0"),
         hold_seconds=2 * MINUTE,
         # Until producers have written again; and until BridgeDown fires, should the bridge end in the outage.
         keep_seconds=5 * MINUTE,

@@ -4,7 +4,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import PIPELINE
-from kernelcast.grafana.rules.absence import lately
+from kernelcast.grafana.rules.absence import failing, lately
 from kernelcast.grafana.rules.model import MINUTE, AlertRule, AlertSeverity, Profile
 from kernelcast.grafana.rules.recording import LAG, RATE_WINDOW_SECONDS
 from kernelcast.wire.catalogue import predictor, runtime
@@ -23,10 +23,10 @@ def alerts(profile: Profile) -> tuple[AlertRule, ...]:
 
 
 def _predictor_down(profile: Profile) -> AlertRule:
-    job = profile.jobs.predictor
+    up = f'up{{job="{profile.jobs.predictor}"}}'
     return AlertRule(
         name="KernelcastPredictorDown",
-        expr=f'up{{job="{job}"}} == 0 or absent(up{{job="{job}"}})',
+        expr=failing(f"{up} == 0 or absent({up})", works=f"{up} == 1"),
         hold_seconds=5 * MINUTE,
         severity=AlertSeverity.WARNING,
         summary="The predictor is down: there are no forecasts and no hints",

@@ -4,7 +4,7 @@ import re
 
 import pytest
 from tests.unit.grafana.queries import boards, panels
-from tests.unit.grafana.rules.test_inhibitions import NAMES, muted
+from tests.unit.grafana.rules.test_inhibitions import NAMES, labels_of, muted
 
 from kernelcast.exporter.simulate import FAULTS as SIMULATED
 from kernelcast.grafana import rules
@@ -45,9 +45,3 @@ def test_a_consequence_is_muted_on_its_subject_and_on_no_other(fault: Fault) -> 
         elsewhere = {**follows, **dict.fromkeys(one.equal, "other")}
         assert not one.equal or not muted(elsewhere, cause), one
         assert not muted(cause, follows), "a consequence mutes its cause"
-
-
-def labels_of(matcher: str) -> dict[str, str]:
-    """A label set that a matcher matches."""
-    label, _, pattern = matcher.partition("=")
-    return {label: pattern.strip('~"').split("|")[0]} if matcher else {}

@@ -14,12 +14,22 @@ NAMES = {alert.name for alert in rules.alerts(rules.PRODUCTION)}
 NODE = {"alertname": "KernelcastExporterStale", "Hostname": "n1", "job": "kernelcast-exporter", "instance": "e1"}
 PREDICTOR = {"alertname": "KernelcastPredictorDown", "job": "kernelcast-predictor", "instance": "p:1"}
 BRIDGE = {"alertname": "KernelcastBridgeDown", "job": "kernelcast-bridge", "instance": "b:1"}
+KAFKA = {"alertname": "KernelcastKafkaUnreachable", "job": "kernelcast-bridge", "instance": "b:1"}
+ALL = {"instances": "all"}
+XID = {"alertname": "KernelcastGpuXidHardware", "Hostname": "n1", "gpu": "0", "xid": "79"}
+LATE = {"alertname": "KernelcastFreshnessObjectiveBurnsFast"}
 
 
 def matches(matcher: str, labels: dict[str, str]) -> bool:
     label, kind, pattern = re.fullmatch(r'(\w+)(=~|=)"(.*)"', matcher).groups()  # type: ignore[union-attr]
     value = labels.get(label, "")
     return bool(re.fullmatch(pattern, value)) if kind == "=~" else value == pattern
+
+
+def labels_of(matcher: str) -> dict[str, str]:
+    """A label set that a matcher matches."""
+    label, _, pattern = matcher.partition("=")
+    return {label: pattern.strip('~"').split("|")[0]} if matcher else {}
 
 
 def inhibit_rules() -> list[dict[str, Any]]:
@@ -50,7 +60,12 @@ def muted(target: dict[str, str], source: dict[str, str], among: list[dict[str, 
         ({"alertname": "KernelcastBreachImminent", "Hostname": "n1", "gpu": "0"}, NODE),
         ({"alertname": "KernelcastProducerSilent", "job": "kernelcast-predictor", "instance": "id"}, PREDICTOR),
         ({"alertname": "KernelcastExporterStale", "Hostname": "n1"}, BRIDGE),
-        ({"alertname": "KernelcastGpuThrottling", "Hostname": "n1", "gpu": "0"}, BRIDGE),
+        ({"alertname": "KernelcastGpuSilent", "Hostname": "n1", "gpu": "0"}, BRIDGE),
+        ({"alertname": "KernelcastGpuThrottling", "Hostname": "n1", "gpu": "0"}, BRIDGE | ALL),
+        (XID, BRIDGE | ALL),
+        (XID, KAFKA | ALL),
+        ({"alertname": "KernelcastBreachImminent", "Hostname": "n1", "gpu": "0"}, PREDICTOR | ALL),
+        (LATE, {"alertname": "KernelcastLagGrowing", "job": "kernelcast-bridge", "topic": "kernelcast.device"}),
     ],
 )
 def test_a_consequence_is_muted_by_its_cause(target: dict[str, str], source: dict[str, str]) -> None:
@@ -71,6 +86,11 @@ def test_throttling_by_heat_is_kept_until_the_rate_of_lost_time_has_ended() -> N
         ({"alertname": "KernelcastExporterStale", "Hostname": "n2"}, NODE),
         ({"alertname": "KernelcastProducerSilent", "job": "kernelcast-exporter", "instance": "e1"}, PREDICTOR),
         ({"alertname": "KernelcastPredictorDown", "job": "kernelcast-predictor"}, BRIDGE),
+        (XID, BRIDGE),
+        (XID, KAFKA),
+        ({"alertname": "KernelcastBreachImminent", "Hostname": "n1", "gpu": "0"}, PREDICTOR),
+        ({"alertname": "KernelcastLagGrowing", "job": "kernelcast-predictor"}, BRIDGE),
+        (LATE, {"alertname": "KernelcastLagGrowing", "job": "kernelcast-predictor", "topic": "kernelcast.device"}),
         (BRIDGE, BRIDGE),
         (NODE, NODE),
     ],
@@ -82,13 +102,13 @@ def test_another_fault_is_not_muted(target: dict[str, str], source: dict[str, st
 @pytest.mark.parametrize("one", declared(rules.PRODUCTION), ids=lambda one: f"{one.cause}: {len(one.silenced)}")
 def test_every_declared_consequence_is_muted_on_its_subject_only(one: Consequences) -> None:
     subject, among = {label: f"a-{label}" for label in one.subject}, inhibit_rules()
+    cause = {"alertname": one.cause, **subject, **labels_of(one.matcher)}
     for name in one.silenced:
         target = {"alertname": name, **subject}
-        assert muted(target, {"alertname": one.cause, **subject}, among), name
+        assert muted(target, cause, among), name
         if one.subject:
             elsewhere = {label: f"b-{label}" for label in one.subject}
-            alone = {"alertname": one.cause, **subject}
-            assert not muted({**target, **elsewhere}, alone, among), name
+            assert not muted({**target, **elsewhere}, cause, among), name
 
 
 def test_no_alert_mutes_its_own_cause() -> None:
