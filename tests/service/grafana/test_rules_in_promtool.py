@@ -1,6 +1,7 @@
 """promtool reads the rules, and tests when they fire and when they do not."""
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from functools import cache
@@ -14,6 +15,7 @@ from tests.support.examples import chosen_profile
 from tests.unit.grafana.queries import GENERATED, needed_rules, run
 
 from kernelcast.grafana import promql, rules
+from kernelcast.grafana.dashboards.hardware import trouble
 
 TEST_FILES = sorted((GENERATED / "rules" / "tests").glob("*.yaml"))
 
@@ -70,25 +72,48 @@ def parsed(text: str) -> Any:
     return yaml.load(text, yaml.CSafeLoader)
 
 
+def assert_answers(directory: Path, series: dict[str, str], *answers: tuple[str, str, list[dict[str, Any]]]) -> None:
+    """Queries at a time have these samples, where series have these values a minute."""
+    case = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "promql_expr_test": [{"expr": expr, "eval_time": time, "exp_samples": found} for expr, time, found in answers],
+    }
+    document = {"rule_files": [], "evaluation_interval": "1m", "tests": [case]}
+    (directory / "test.yaml").write_text(yaml.safe_dump(document))
+    assert "SUCCESS" in run(binary("promtool", "prometheus"), "test", "rules", directory / "test.yaml")
+
+
+@pytest.mark.parametrize(
+    ("owned", "free", "idle"),
+    [("0x9 stale", "_x10 0x30", False), ("_x10 0x40", "80x9 stale", False), ("0x40", "_x60", True)],
+    ids=["owner left", "worked ten minutes ago", "idle"],
+)
+def test_a_gpu_is_idle_but_allocated_while_it_has_an_owner_that_does_not_use_it(
+    owned: str,
+    free: str,
+    idle: bool,  # noqa: FBT001
+    tmp_path: Path,
+) -> None:
+    gpu = 'DCGM_FI_DEV_GPU_UTIL{{Hostname="n", gpu="0", UUID="u"{}}}'
+    used = 'DCGM_FI_DEV_FB_USED{Hostname="n", gpu="0", UUID="u"}'
+    expr = re.sub(r'(\w+)=~"\$\1"', r'\1=~".*"', trouble.idle_allocated()).replace("$hostname", ".*")
+    found = [{"labels": '{Hostname="n", gpu="0"}', "value": 0}] if idle else []
+    assert_answers(tmp_path, {gpu.format(', pod="p"'): owned, gpu.format(""): free, used: "1x60"}, (expr, "20m", found))
+
+
 def test_another_pod_on_a_gpu_marks_no_xid_again(tmp_path: Path) -> None:
     marked = promql.marked("kernelcast_gpu_xid_errors_total", of="Hostname, gpu, UUID, xid").replace(
         "$__interval", "1m"
     )
     series = 'kernelcast_gpu_xid_errors_total{{Hostname="n", gpu="0", UUID="u", xid="31", pod="{}"}}'
-    case = {
-        "interval": "1m",
-        "input_series": [
-            {"series": series.format("a"), "values": "0x9 1x110"},
-            {"series": series.format("b"), "values": "_x120 1x40"},
-        ],
-        "promql_expr_test": [
-            {"expr": f"count({marked})", "eval_time": f"{minute}m", "exp_samples": found}
-            for minute, found in ((10, [{"value": 1}]), (11, []), (119, []), (120, []), (121, []))
-        ],
-    }
-    document = {"rule_files": [], "evaluation_interval": "1m", "tests": [case]}
-    (tmp_path / "test.yaml").write_text(yaml.safe_dump(document))
-    assert "SUCCESS" in run(binary("promtool", "prometheus"), "test", "rules", tmp_path / "test.yaml")
+    marks: tuple[tuple[int, list[dict[str, Any]]], ...]
+    marks = ((10, [{"value": 1}]), (11, []), (119, []), (120, []), (121, []))
+    assert_answers(
+        tmp_path,
+        {series.format("a"): "0x9 1x110", series.format("b"): "_x120 1x40"},
+        *((f"count({marked})", f"{minute}m", found) for minute, found in marks),
+    )
 
 
 @pytest.mark.parametrize(("alerts_after_6_s", "passes"), [(1, True), (2, False)])

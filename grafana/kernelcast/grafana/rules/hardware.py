@@ -281,12 +281,14 @@ def _waiting_for_reset() -> AlertRule:
 def _idle(profile: Profile) -> AlertRule:
     hours = profile.thresholds.idle_hours
     owner = "Hostname, gpu, UUID, namespace, pod, hpc_job"
-    names = (f'{promql.name(device.GPU_UTIL)}{{{label}!=""}}' for label in ("pod", "hpc_job"))
-    window = profile.window(int(hours * HOUR))
+    names = [f'{promql.name(device.GPU_UTIL)}{{{label}!=""}}' for label in ("pod", "hpc_job")]
+    window, now = profile.window(int(hours * HOUR)), profile.window(RATE_WINDOW_SECONDS)
     busiest = " or ".join(f"max_over_time({name}[{window}])" for name in names)
+    # An owner that has left has samples in the window for as long as the alert waits.
+    still = " or ".join(f"present_over_time({name}[{now}])" for name in names)
     return AlertRule(
         name="KernelcastGpuIdleAllocated",
-        expr=f"max by ({owner}) ({busiest}) < 1",
+        expr=f"max by ({owner}) ({busiest}) < 1 and on ({owner}) ({still})",
         hold_seconds=int(hours * HOUR),
         severity=AlertSeverity.INFO,
         summary=f"{_GPU} is allocated to {{{{ $labels.namespace }}}}{{{{ $labels.hpc_job }}}} and idle",

@@ -55,12 +55,10 @@ def errors(free: Labels = ()) -> str:
 
 
 def idle_allocated(free: Labels = ()) -> str:
-    """Utilisation of GPUs that a pod or a job has and that no kernel used lately."""
-    owned = (
-        f"max_over_time({promql.series(device.GPU_UTIL, extra=(one,), free=free)}[15m])"
-        for one in ('pod!=""', 'hpc_job!=""')
-    )
-    return f"(max by ({_BY}) ({' or '.join(owned)}) < 1) and on ({_BY}) {each(device.FB_USED, free=free)}"
+    """Utilisation of GPUs that a pod or a job has now and that no kernel used lately."""
+    busiest = f"max by ({_BY}) (max_over_time({promql.series(device.GPU_UTIL, free=free)}[15m]))"
+    owned = (promql.series(device.GPU_UTIL, extra=(one,), free=free) for one in ('pod!=""', 'hpc_job!=""'))
+    return f"({busiest} < 1) and on ({_BY}) ({' or '.join(owned)})"
 
 
 def state(free: Labels = ()) -> str:
