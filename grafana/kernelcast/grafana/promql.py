@@ -58,7 +58,25 @@ def increase(selector: str) -> str:
     return f"increase({selector}[$__rate_interval])"
 
 
-def happened(selector: str, *, of: str = "", window: str = "$__rate_interval", known: str = "1h") -> str:
+def risen(selector: str, *, of: str, by: str, window: str) -> str:
+    """The increase of a device's counter within the window, also where it changed its labels in between.
+
+    An error ends the program that it hits. The next sample may then lack the program's job or pod: it is the first one
+    of another series, which `increase` does not compare with the sample before.
+
+    Args:
+        selector: The counter.
+        of: Labels of one counter of one producer; others can change.
+        by: Labels of the result.
+        window: Range of the events.
+    """
+    one = f"{of}, GPU_I_ID, source, job, instance"
+    least = f"min by ({one}) (min_over_time({selector}[{window}]))"
+    relabelled = f"max by ({by}) ({selector} - on ({one}) group_left () {least}) > 0"
+    return f"max by ({by}) (increase({selector}[{window}])) > 0 or {relabelled}"
+
+
+def happened(selector: str, *, of: str = "", by: str = "", window: str = "$__rate_interval", known: str = "1h") -> str:
     """The number of rare events within the window; no series without an event.
 
     The first sample of a counter that is created by its first event is 1, so `increase` does not count that event. A
@@ -66,23 +84,28 @@ def happened(selector: str, *, of: str = "", window: str = "$__rate_interval", k
 
     Args:
         selector: The counter.
-        of: Labels of one counter, where others can change: a GPU's counts go on when another pod gets it.
+        of: Labels of one counter, where others can change: a GPU's counts go on when another pod gets it, and it has
+            a series for each of the pods that share it.
+        by: With `of`, labels of the result; those of `of` by default.
         window: Range of the events.
         known: Range before it.
     """
     before = f"present_over_time({selector}[{known}] offset {window})"
-    unless = f"unless on ({of})" if of else "unless"
-    return f"increase({selector}[{window}]) > 0 or ({selector} > 0 {unless} {before})"
+    if not of:
+        return f"increase({selector}[{window}]) > 0 or ({selector} > 0 unless {before})"
+    new = f"max by ({by or of}) ({selector} > 0 unless on ({of}) {before})"
+    return f"({risen(selector, of=of, by=by or of, window=window)} or {new})"
 
 
-def marked(selector: str, *, of: str = "") -> str:
+def marked(selector: str, *, of: str = "", step: str = "$__interval") -> str:
     """The number of events of a counter since the step before: an event is one mark, in one step of the graph.
 
     Args:
         selector: The counter.
         of: Labels of one counter, where others can change; see `happened`.
+        step: Between two points of the graph.
     """
-    now, before = selector, f"last_over_time({selector}[{LOOK_BACK}] offset $__interval)"
+    now, before = selector, f"last_over_time({selector}[{LOOK_BACK}] offset {step})"
     if of:
         now, before = f"max by ({of}) ({now})", f"max by ({of}) ({before})"
     return f"({now} - ({before} or 0 * {now})) > 0"

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from tests.service.require import binary
 from tests.support.examples import chosen_profile
-from tests.unit.grafana.queries import GENERATED, needed_rules, run
+from tests.unit.grafana.queries import GENERATED, boards, needed_rules, panels, run
 
 from kernelcast.grafana import promql, rules
 from kernelcast.grafana.dashboards.hardware import trouble
@@ -97,7 +97,7 @@ def test_a_gpu_is_idle_but_allocated_while_it_has_an_owner_that_does_not_use_it(
 ) -> None:
     gpu = 'DCGM_FI_DEV_GPU_UTIL{{Hostname="n", gpu="0", UUID="u"{}}}'
     used = 'DCGM_FI_DEV_FB_USED{Hostname="n", gpu="0", UUID="u"}'
-    expr = re.sub(r'(\w+)=~"\$\1"', r'\1=~".*"', trouble.idle_allocated()).replace("$hostname", ".*")
+    expr = of_everything(trouble.idle_allocated())
     found = [{"labels": '{Hostname="n", gpu="0"}', "value": 0}] if idle else []
     assert_answers(tmp_path, {gpu.format(', pod="p"'): owned, gpu.format(""): free, used: "1x60"}, (expr, "20m", found))
 
@@ -113,6 +113,42 @@ def test_another_pod_on_a_gpu_marks_no_xid_again(tmp_path: Path) -> None:
         tmp_path,
         {series.format("a"): "0x9 1x110", series.format("b"): "_x120 1x40"},
         *((f"count({marked})", f"{minute}m", found) for minute, found in marks),
+    )
+
+
+def of_everything(expr: str) -> str:
+    """A query of a page, for all values of its variables and a time range of half an hour."""
+    expr = re.sub(r'=~"\$\w+\|?"', '=~".*"', expr)
+    return expr.replace("$__range", "30m").replace("$__interval", "1m")
+
+
+def panel_query(page: str, title: str) -> str:
+    """The first query of a panel."""
+    (panel,) = (panel for panel in panels(boards()[f"{page}.json"]) if panel["title"] == title)
+    return of_everything(panel["targets"][0]["expr"])
+
+
+@pytest.mark.parametrize("title", ["XID errors", "Uncorrectable memory errors"])
+def test_an_error_of_a_gpu_that_two_pods_share_is_counted_once(title: str, tmp_path: Path) -> None:
+    gpu = 'job="e", instance="n", Hostname="n", gpu="0", UUID="u", pod="{}"}}'
+    series = [f'kernelcast_gpu_xid_errors_total{{{{xid="31", {gpu}', f"DCGM_FI_DEV_ECC_DBE_VOL_TOTAL{{{{{gpu}"]
+    shared = {name.format(pod): "0x20 1x40" for name in series for pod in "ab"} | {
+        'kernelcast_gpu_up{Hostname="n", gpu="0", UUID="u"}': "1x60"
+    }
+    found = [{"labels": "{}", "value": 1}]
+    assert_answers(tmp_path, shared, (f"round({panel_query('kernelcast-gpus', title)}) > 0", "31m", found))
+
+
+def test_another_pod_on_a_gpu_marks_no_error_again(tmp_path: Path) -> None:
+    gpu = 'job="e", instance="n", Hostname="n", gpu="0", UUID="u", pod="{}"}}'
+    xid = f'kernelcast_gpu_xid_errors_total{{{{xid="31", err_msg="m", {gpu}'
+    corrected = f"DCGM_FI_DEV_ECC_SBE_VOL_TOTAL{{{{{gpu}"
+    (marks,) = (one for one in boards()["kernelcast-gpus.json"]["annotations"]["list"] if one["name"] == "XIDs")
+    queries = (of_everything(marks["expr"]), panel_query("kernelcast-gpus", "Memory errors"))
+    assert_answers(
+        tmp_path,
+        {one.format(pod): values for one in (xid, corrected) for pod, values in (("a", "0x9 7x10"), ("b", "_x20 7x9"))},
+        *((f"count({expr})", f"{at}m", found) for expr in queries for at, found in ((10, [{"value": 1}]), (20, []))),
     )
 
 

@@ -35,15 +35,9 @@ def _alerts() -> Annotation:
     )
 
 
-def _new(metric: str) -> str:
-    """Events of a counter since the step before, also the first."""
-    before = f"last_over_time({metric}[{promql.LOOK_BACK}] offset {_STEP})"
-    return f"({metric} - ({before} or 0 * {metric})) > 0"
-
-
 def _xids() -> Annotation:
     errors = f'{promql.name(gpu.XID_ERRORS)}{{job=~"$job"}}'
-    expr = f"sum by (Hostname, gpu, xid, err_msg) ({_new(errors)})"
+    expr = promql.marked(errors, of="Hostname, gpu, xid, err_msg", step=_STEP)
     return Annotation("XIDs", expr, "XID {{xid}}", "{{Hostname}} GPU {{gpu}}: {{err_msg}}", "dark-red")
 
 
@@ -75,7 +69,7 @@ def _hints(state: str, color: str) -> Annotation:
     acted = f'{promql.name(kernel.HINT_OUTCOMES)}{{job=~"$job", state="{state}"}}'
     return Annotation(
         f"Hints {words}",
-        f"sum by (program, tunable) ({_new(acted)})",
+        f"sum by (program, tunable) ({promql.marked(acted, step=_STEP)})",
         f"Hint {words}",
         "{{program}}: {{tunable}}",
         color,

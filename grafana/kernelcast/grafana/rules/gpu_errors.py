@@ -43,10 +43,8 @@ def _xids(matcher: str, profile: Profile) -> str:
     """Errors that were counted lately, through NVML or in the kernel's log; also where a scrape missed the first 0."""
     window, known = profile.window(_LASTS), profile.window(DAY)
     counts = [f"{promql.name(metric)}{{{matcher}}}" for metric in (gpu.XID_ERRORS, gpu.KERNEL_LOG_XIDS)]
-    happened = [
-        promql.happened(one, of="Hostname, UUID, pci_bus_id, xid", window=window, known=known) for one in counts
-    ]
-    return " or ".join(f"max by ({_EVENT}) ({one})" for one in happened)
+    of = "Hostname, UUID, pci_bus_id, xid"
+    return " or ".join(promql.happened(one, of=of, by=_EVENT, window=window, known=known) for one in counts)
 
 
 def _while_unrecovered(matcher: str) -> str:
@@ -124,10 +122,9 @@ def _application(profile: Profile) -> AlertRule:
 
 def _uncorrectable(profile: Profile) -> AlertRule:
     errors, window = promql.name(device.ECC_DBE_VOLATILE), profile.window(DAY)
-    happened = promql.happened(errors, of="Hostname, UUID", window=window, known=window)
     return AlertRule(
         name="KernelcastGpuMemoryUncorrectable",
-        expr=f"max by (Hostname, gpu, UUID) ({happened})",
+        expr=promql.happened(errors, of="Hostname, UUID", by="Hostname, gpu, UUID", window=window, known=window),
         hold_seconds=0,
         keep_seconds=KEPT_SECONDS,
         severity=AlertSeverity.CRITICAL,

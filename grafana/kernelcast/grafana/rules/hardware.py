@@ -304,7 +304,7 @@ def _remapped_rows(profile: Profile) -> AlertRule:
     rows = promql.name(device.UNCORRECTABLE_REMAPPED_ROWS)
     return AlertRule(
         name="KernelcastGpuMemoryRowsRemapped",
-        expr=f"max without (instance) (increase({rows}[{profile.window(DAY)}])) > 0",
+        expr=promql.risen(rows, of="Hostname, UUID", by="Hostname, gpu, UUID", window=profile.window(DAY)),
         hold_seconds=0,
         severity=AlertSeverity.WARNING,
         summary=f"{_GPU} remapped memory rows after uncorrectable errors",

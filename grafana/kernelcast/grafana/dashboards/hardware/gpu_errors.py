@@ -101,7 +101,9 @@ def _xid_table() -> Placed:
         f"{_numbers(xids.numbers(urgent=True))}.",
         if_empty=EmptyText("No XID since the exporters began", liveness.GPUS),
     )
-    happened = promql.happened(promql.series(gpu.XID_ERRORS), of="Hostname, UUID, xid", window="$__range")
+    happened = promql.happened(
+        promql.series(gpu.XID_ERRORS), of="Hostname, UUID, xid", by=f"{_XID}, UUID", window="$__range"
+    )
     last = f"max by ({_XID}) ({promql.series(gpu.XID_LAST)}) * 1000"
     return table(
         text,
@@ -161,9 +163,7 @@ def _ecc() -> Placed:
         "ends a program.",
     )
     kinds = ((device.ECC_SBE_VOLATILE, "single-bit"), (device.ECC_DBE_VOLATILE, "double-bit"))
-    queries = [
-        Query(f"max by (Hostname, gpu) ({promql.marked(promql.series(row))})", f"{GPU} {word}") for row, word in kinds
-    ]
+    queries = [Query(promql.marked(promql.series(row), of="Hostname, gpu"), f"{GPU} {word}") for row, word in kinds]
     queries.append(liveness.absent(row for row, _ in kinds))
     return time_series(text, queries, Axis("short", low=0, decimals=0), LineStyle(bars=True))
 

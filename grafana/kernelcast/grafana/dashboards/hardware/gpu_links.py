@@ -110,10 +110,15 @@ def _link_errors() -> Placed:
         "Links that had errors in this time range, by NVML's kinds. Needs exporter.nvlink_links: all.",
         if_empty=EmptyText("no error", liveness.row(nvlink.ERRORS)),
     )
-    happened = promql.happened(promql.series(nvlink.ERRORS), of="Hostname, UUID, link, error", window="$__range")
+    happened = promql.happened(
+        promql.series(nvlink.ERRORS),
+        of="Hostname, UUID, link, error",
+        by="Hostname, gpu, link, error",
+        window="$__range",
+    )
     return table(
         text,
-        [column(f"max by (Hostname, gpu, link, error) ({happened})")],
+        [column(happened)],
         (
             Column("Hostname", "Node", width=180),
             Column("gpu", "GPU", width=60),

@@ -50,7 +50,7 @@ def errors(free: Labels = ()) -> str:
     """XIDs and uncorrectable memory errors in the time range, of each GPU that is measured now."""
     # Both counters begin at 0: an XID's one interval before its first event.
     counters = (promql.series(row, free=free) for row in (gpu.XID_ERRORS, device.ECC_DBE_VOLATILE))
-    parts = (f"sum by ({_BY}) (increase({one}[$__range]) > 0)" for one in counters)
+    parts = (f"sum by ({_BY}) (max by ({_BY}, xid) (increase({one}[$__range])) > 0)" for one in counters)
     return f"({' or '.join(parts)}) and on ({_BY}) {each(gpu.GPU_UP, free=free)}"
 
 
