@@ -55,6 +55,15 @@ def test_alerts_that_begin_or_end_an_evaluation_apart_share_a_message(profile: r
     assert seconds(route["group_wait"]) >= profile.evaluation_seconds * (2 if profile.shrink > 1 else 1)
 
 
+@pytest.mark.parametrize("profile", rules.PROFILES.values(), ids=lambda profile: profile.name)
+def test_a_heartbeat_is_sent_with_every_interval_of_its_group(profile: rules.Profile) -> None:
+    """Alertmanager 0.25 sent every second one only, where a message may be repeated after that same interval."""
+    routes = yaml.safe_load(alertmanager.render(profile=profile))["route"]["routes"]
+    (route,) = (one for one in routes if one["receiver"] == "heartbeat")
+    assert seconds(route["group_interval"]) == alertmanager.HEARTBEAT_SECONDS // profile.shrink
+    assert 0 < seconds(route["repeat_interval"]) < seconds(route["group_interval"])
+
+
 def seconds(text: str) -> int:
     return int(text[:-1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[text[-1]]
 
