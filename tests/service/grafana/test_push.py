@@ -41,6 +41,13 @@ def test_the_first_push_makes_folder_and_dashboards_and_the_second_changes_nothi
     assert server.writes == []
 
 
+def test_pushed_panels_lead_to_the_runbooks_of_the_site(server: GrafanaDouble, tmp_path: Path) -> None:
+    site = tmp_path / "site.yaml"
+    site.write_text("runbooks_url: https://wiki.example/kernelcast\n")
+    assert push(server, "--site", str(site))[0] == 0
+    assert "https://wiki.example/kernelcast#kernelcastgpudown" in str(server.dashboards["kernelcast-overview"])
+
+
 def test_a_dry_run_shows_the_difference_and_writes_nothing(server: GrafanaDouble) -> None:
     push(server)
     uid = min(UIDS)

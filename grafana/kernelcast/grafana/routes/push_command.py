@@ -40,7 +40,7 @@ def push(
             raise ConfigurationError("Grafana's address is not known; give --url, or grafana.url in the --site file")
         api = GrafanaApi(address, _token(token_file), ca_file=ca_file or site.grafana.ca_file)
     try:
-        _push(Push(api, folder or site.grafana.folder, dashboards.render()), dry_run=dry_run)
+        _push(Push(api, folder or site.grafana.folder, dashboards.render(site.runbooks_url)), dry_run=dry_run)
     except GrafanaError as error:
         typer.echo(f"kernelcast: {error}", err=True)
         raise typer.Exit(EXIT_RUN_TIME) from error
