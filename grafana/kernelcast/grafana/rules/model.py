@@ -68,6 +68,11 @@ class Profile:
     thresholds: Thresholds = field(default_factory=Thresholds)
     shortest_hold_seconds: int = 0
 
+    def page(self, uid: str) -> str:
+        """The address of a dashboard: beside that of kernels, whose address may have a title and variables at its end."""
+        before, found, _ = self.dashboard_url.rpartition("/d/")
+        return f"{before}{found}{uid}" if found else urljoin(self.dashboard_url, uid)
+
     def window(self, seconds: int) -> str:
         """A range for `rate` and its like, which production takes over `seconds`."""
         return duration(max(seconds // self.shrink, min(seconds, self.shortest_window_seconds)))
@@ -164,7 +169,7 @@ class AlertRule:
             "description": self.description,
             "action": self.action,
             "runbook_url": f"{profile.runbooks_url}#{self.name.lower()}",
-            "dashboard_url": urljoin(profile.dashboard_url, self.dashboard) + self._variables(),
+            "dashboard_url": profile.page(self.dashboard) + self._variables(),
         }
         return rule
 
