@@ -1,7 +1,8 @@
 """One file that describes a site: the addresses, access and names that generated files need."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar, get_origin, get_type_hints
 from urllib.parse import urlsplit
@@ -30,6 +31,8 @@ PROMETHEUS_URL: Final = "http://localhost:9090"
 DASHBOARDS_PATH: Final = "/var/lib/grafana/dashboards/kernelcast"
 SCHEMES: Final = ("http", "https")
 _MAX_BYTES: Final = 256 * 1024
+_IDLE_HOURS: Final = (0.1, 720)
+"""Least and most hours for which a GPU with an owner is idle: more than a few scrapes, less than a retention."""
 _KINDS: Final[Mapping[Any, str]] = {
     str: "text",
     int: "a whole number",
@@ -200,8 +203,7 @@ def read(path: Path | None) -> Site:
         raise ConfigurationError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
     problems: list[str] = []
     site = _made(Site, document if document is not None else {}, "", problems)
-    if not problems:
-        problems.extend(_contradictions(site))
+    problems = problems or contradictions(site)
     if problems:
         raise ConfigurationError("\n".join(f"{path}: {problem}" for problem in problems))
     return site
@@ -244,7 +246,8 @@ def _below(path: str, name: object) -> str:
     return f"{path}.{name}" if path else str(name)
 
 
-def _contradictions(site: Site) -> list[str]:
+def contradictions(site: Site) -> list[str]:
+    """Settings of the right kind whose values no tool would take, each a sentence that begins with its path."""
     found = []
     if site.profile not in PROFILES:
         found.append(f"profile is {site.profile!r}; it must be one of {', '.join(PROFILES)}")
@@ -259,9 +262,20 @@ def _contradictions(site: Site) -> list[str]:
             for target in service.targets
             if "/" in target or not target.rpartition(":")[2].isdecimal()
         )
+    found.extend(_impossible(site.thresholds))
     if site.grafana.url and not is_web_address(site.grafana.url):
         found.append(f"grafana.url is {site.grafana.url!r}; it must be like https://grafana.example")
     return found
+
+
+def _impossible(thresholds: Thresholds) -> Iterator[str]:
+    """A comparison with NaN or infinity never fires; the idle time is also the range of a query."""
+    for name, value in asdict(thresholds).items():
+        if not math.isfinite(value):
+            yield f"thresholds.{name} is {value}; it must be a finite number"
+    least, most = _IDLE_HOURS
+    if math.isfinite(thresholds.idle_hours) and not least <= thresholds.idle_hours <= most:
+        yield f"thresholds.idle_hours is {thresholds.idle_hours:g}; it must be from {least} to {most}"
 
 
 def access_problems(access: ServerAccess) -> list[str]:

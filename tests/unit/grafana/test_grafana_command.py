@@ -1,5 +1,6 @@
 """`kernelcast grafana`: the committed files equal the generated ones, and the command lists differences."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from tests.unit.grafana.queries import GENERATED
 from typer.testing import CliRunner
 
 from kernelcast.grafana import output, rules
+from kernelcast.grafana.addresses import GPUS
 from kernelcast.grafana.command import grafana
 
 
@@ -63,6 +65,25 @@ def test_an_unknown_profile_is_a_usage_error(tmp_path: Path) -> None:
     code, said = call("generate", "--output", tmp_path, "--profile", "fast")
     assert code == 2
     assert "production, demo" in said
+
+
+def test_options_are_judged_as_the_file_of_a_site_is() -> None:
+    code, said = call("alertmanager-config", "--profile", "fast")
+    assert (code, said) == (2, "kernelcast: profile is 'fast'; it must be one of production, demo\n")
+    code, said = call("prometheus-config", "--bridge", "http://b:1")
+    assert code == 2
+    assert said.startswith("kernelcast: bridge.targets has 'http://b:1'")
+
+
+@pytest.mark.parametrize("slug", ["", "/kernels", "/kernels?orgId=1"])
+def test_alerts_lead_to_their_pages_from_an_address_as_the_browser_shows_it(slug: str, tmp_path: Path) -> None:
+    address = f"https://grafana.example/sub/d/kernelcast-kernels{slug}"
+    assert call("generate", "--output", tmp_path, "--dashboard-url", address)[0] == 0
+    text = (tmp_path / "rules" / "alerts.yaml").read_text()
+    pages = set(re.findall(r"dashboard_url: ([^?\n]+)", text))
+    assert f"https://grafana.example/sub/d/{GPUS}" in pages
+    assert all(page.startswith("https://grafana.example/sub/d/kernelcast-") for page in pages)
+    assert all(page.count("/") == 5 for page in pages)
 
 
 def test_prometheus_config_is_ready_to_run() -> None:

@@ -8,7 +8,7 @@ import typer
 
 from kernelcast.grafana import alertmanager, prometheus, rules
 from kernelcast.grafana.routes.options import ProfileName, SiteFile, exit_on_configuration_error
-from kernelcast.grafana.site import OPEN, TRIAL, ServerAccess, Site, Targets, access_problems, read
+from kernelcast.grafana.site import OPEN, TRIAL, ServerAccess, Site, Targets, access_problems, contradictions, read
 from kernelcast.wire.errors import ConfigurationError
 
 Scheme = Annotated[str, typer.Option("--scheme", metavar="http|https", help="Of every daemon; https with --ca-file.")]
@@ -60,7 +60,8 @@ def prometheus_config(  # noqa: PLR0913  one per option
             scrape_interval_seconds=_chosen(scrape_seconds, default, server.scrape_interval_seconds),
             rules_directory=str(rules_directory or server.rules_directory),
         )
-    typer.echo(prometheus.render(replace(site, prometheus=server)), nl=False)
+        site = _checked(replace(site, prometheus=server))
+    typer.echo(prometheus.render(site), nl=False)
 
 
 def alertmanager_config(
@@ -80,14 +81,26 @@ def alertmanager_config(
         site = read(site_file)
         url = _chosen(webhook_url, alertmanager.WEBHOOK_URL, alertmanager.webhook_of(site))
         given = _access(url.partition(":")[0], ca_file, username, password_file) if ca_file or username else None
-        name = _chosen(profile, rules.PRODUCTION.name, site.profile)
-        text = alertmanager.render(url, replace(site, profile=name).rules_profile, given or site.bridge.access)
+        site = _checked(replace(site, profile=_chosen(profile, rules.PRODUCTION.name, site.profile)))
+        text = alertmanager.render(url, site.rules_profile, given or site.bridge.access)
     typer.echo(text, nl=False)
 
 
 def _chosen(given: T, default: T, of_site: T) -> T:
     """The value of an option where it is not the default, and the site's otherwise."""
     return given if given != default else of_site
+
+
+def _checked(site: Site) -> Site:
+    """The site, of which options have changed values.
+
+    Raises:
+        ConfigurationError: They are values that no tool would take.
+    """
+    problems = contradictions(site)
+    if problems:
+        raise ConfigurationError("\n".join(problems))
+    return site
 
 
 def _of_addresses(site: Site, named: dict[str, Addresses], *, only: bool) -> Site:

@@ -69,7 +69,7 @@ class Profile:
     shortest_hold_seconds: int = 0
 
     def page(self, uid: str) -> str:
-        """The address of a dashboard: beside that of kernels, whose address may have a title and variables at its end."""
+        """The address of a dashboard, beside that of kernels, which may have a title and variables at its end."""
         before, found, _ = self.dashboard_url.rpartition("/d/")
         return f"{before}{found}{uid}" if found else urljoin(self.dashboard_url, uid)
 

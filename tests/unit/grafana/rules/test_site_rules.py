@@ -90,6 +90,9 @@ def test_a_service_without_a_target_and_thresholds_are_read_from_the_file_of_a_s
         ("thresholds: {idle_hours: long}", "thresholds.idle_hours must be a number"),
         ("thresholds: {idle: 3}", "thresholds.idle is not a setting; there are kernel_slower_ratio"),
         ("jobs: {bridge: 3}", "jobs.bridge must be text"),
+        ("thresholds: {heat_ratio: .nan}", "thresholds.heat_ratio is nan; it must be a finite number"),
+        ("thresholds: {lag_messages: .inf}", "thresholds.lag_messages is inf; it must be a finite number"),
+        ("thresholds: {idle_hours: 0}", "thresholds.idle_hours is 0; it must be from 0.1 to 720"),
     ],
 )
 def test_a_wrong_threshold_is_named_with_its_path(text: str, said: str, tmp_path: Path) -> None:
