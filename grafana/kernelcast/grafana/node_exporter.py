@@ -20,5 +20,9 @@ LABELS: Final = MappingProxyType(
 
 
 def of_node(expr: str) -> str:
-    """An expression by `instance`, with the node's name: node_exporter writes that on one series only."""
-    return f'({expr}) * on (instance) group_left (nodename) {NODE_NAME}{{nodename=~"$hostname"}}'
+    """An expression by `instance`, with the node's name: node_exporter writes that on one series only.
+
+    The group makes it one series for each node also where two jobs scrape the node_exporter.
+    """
+    name = f'group by (instance, nodename) ({NODE_NAME}{{nodename=~"$hostname"}})'
+    return f"({expr}) * on (instance) group_left (nodename) {name}"
