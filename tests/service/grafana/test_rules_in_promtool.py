@@ -14,7 +14,7 @@ from tests.service.require import binary
 from tests.support.examples import chosen_profile
 from tests.unit.grafana.queries import GENERATED, boards, needed_rules, panels, run
 
-from kernelcast.grafana import promql, rules
+from kernelcast.grafana import node_exporter, promql, rules
 from kernelcast.grafana.dashboards.hardware import trouble
 
 TEST_FILES = sorted((GENERATED / "rules" / "tests").glob("*.yaml"))
@@ -150,6 +150,30 @@ def test_another_pod_on_a_gpu_marks_no_error_again(tmp_path: Path) -> None:
         {one.format(pod): values for one in (xid, corrected) for pod, values in (("a", "0x9 7x10"), ("b", "_x20 7x9"))},
         *((f"count({expr})", f"{at}m", found) for expr in queries for at, found in ((10, [{"value": 1}]), (20, []))),
     )
+
+
+def test_a_node_that_two_jobs_scrape_is_shown(tmp_path: Path) -> None:
+    series = {'node_memory_MemTotal_bytes{job="a", instance="i"}': "8x20"}
+    series |= {f'node_uname_info{{job="{job}", instance="i", nodename="n"}}': "1x20" for job in "ab"}
+    expr = of_everything(node_exporter.of_node("max by (instance) (node_memory_MemTotal_bytes)"))
+    assert_answers(tmp_path, series, (expr, "10m", [{"labels": '{instance="i", nodename="n"}', "value": 8}]))
+
+
+def test_a_restart_is_marked_once_however_long_it_took(tmp_path: Path) -> None:
+    (marks,) = (one for one in boards()["kernelcast-pipeline.json"]["annotations"]["list"] if one["name"] == "Restarts")
+    started = 'process_start_time_seconds{{job="b", instance="{}"}}'
+    series = {
+        started.format("soon"): "5x10 660x30",
+        started.format("long"): "5x10 stale _x8 1200x30",
+        started.format("new"): "_x20 1200x30",
+    }
+    expr = f"count by (instance) ({of_everything(marks['expr'])})"
+    found = {11: "soon", 20: "long"}
+    times = (
+        (minute, [{"labels": f'{{instance="{found[minute]}"}}', "value": 1}] if minute in found else [])
+        for minute in range(8, 26)
+    )
+    assert_answers(tmp_path, series, *((expr, f"{minute}m", samples) for minute, samples in times))
 
 
 @pytest.mark.parametrize(("alerts_after_6_s", "passes"), [(1, True), (2, False)])

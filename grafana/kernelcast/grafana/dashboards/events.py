@@ -43,7 +43,8 @@ def _xids() -> Annotation:
 
 def _restarts() -> Annotation:
     started = f'{_STARTED}{{job=~"$service"}}'
-    expr = f"{started} > {started} offset {_STEP}"
+    # A daemon that was away for longer than a step has no sample just before.
+    expr = f"{started} > last_over_time({started}[{promql.LOOK_BACK}] offset {_STEP})"
     return Annotation("Restarts", expr, "Restart", "{{job}} {{instance}}", "blue")
 
 
