@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import Final
 
-from kernelcast.wire.catalogue import Metric
+from kernelcast.wire.catalogue import Metric, exporter
 from kernelcast.wire.catalogue.devices.device import DEVICE_LABELS
 
 SERVICE_JOBS: Final = "$service"
@@ -109,6 +109,11 @@ def marked(selector: str, *, of: str = "", step: str = "$__interval") -> str:
     if of:
         now, before = f"max by ({of}) ({now})", f"max by ({of}) ({before})"
     return f"({now} - ({before} or 0 * {now})) > 0"
+
+
+def unspooled(expr: str, window: str) -> str:
+    """Failed messages of daemons without a spool, which sends a failed message again and counts what it lost."""
+    return f"{expr} unless on (job, instance) present_over_time({name(exporter.SPOOL_BYTES)}[{window}])"
 
 
 def ranked(expr: str) -> str:

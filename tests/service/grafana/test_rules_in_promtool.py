@@ -176,6 +176,16 @@ def test_a_restart_is_marked_once_however_long_it_took(tmp_path: Path) -> None:
     assert_answers(tmp_path, series, *((expr, f"{minute}m", samples) for minute, samples in times))
 
 
+def test_a_message_that_waits_in_the_spool_is_not_shown_as_lost(tmp_path: Path) -> None:
+    one = '{{job="{}", instance="i"}}'
+    failed = 'kernelcast_producer_messages_total{{job="{}", instance="i", topic="t", outcome="failed"}}'
+    series = {failed.format("exporter"): "0x20 9x20", failed.format("predictor"): "0x20 4x20"}
+    series |= {f"kernelcast_exporter_spool_bytes{one.format('exporter')}": "0x40"}
+    series |= {f"kernelcast_build_info{one.format('exporter')}": "1x40"}
+    shown = panel_query("kernelcast-pipeline", "Lost in this range")
+    assert_answers(tmp_path, series, (f"round({shown})", "30m", [{"labels": "{}", "value": 4}]))
+
+
 @pytest.mark.parametrize(("alerts_after_6_s", "passes"), [(1, True), (2, False)])
 def test_the_demo_profile_fires_a_prediction_with_the_next_evaluation(
     alerts_after_6_s: int,

@@ -41,24 +41,27 @@ def rows() -> tuple[Row, ...]:
 
 
 def _in_range(
-    title: str, description: str, counters: Iterable[str], runbooks: tuple[str, ...], alive: str = _ALIVE
+    title: str, description: str, increases: Iterable[str], runbooks: tuple[str, ...], alive: str = _ALIVE
 ) -> Placed:
-    """A figure in place of many series of zeros."""
+    """A figure in place of many series of zeros: the sum of increases in the time range."""
     text = PanelText(title, description, runbooks=runbooks)
-    lost = " + ".join(f"(sum(increase({one}[$__range])) or 0 * {alive})" for one in counters)
+    lost = " + ".join(f"(sum({one}) or 0 * {alive})" for one in increases)
     axis = Axis("short", low=0, decimals=0, thresholds=((None, "green"), (1, "red")))
     return stat(text, [Query(f"({lost}) and on () {alive}")], axis, width=6, height=3)
 
 
 def _lost_in_range() -> Placed:
-    counters = (
+    own = (
         promql.series(runtime.PRODUCER_MESSAGES, extra=('outcome="failed"',)),
         promql.series(runtime.PRODUCER_DROPPED),
-        promql.series(exporter.SPOOL_DROPPED),
+    )
+    increases = (
+        *(promql.unspooled(_increase(one), "$__range") for one in own),
+        _increase(promql.series(exporter.SPOOL_DROPPED)),
     )
     description = "Messages that Kafka refused, or that never reached it, in this time range. Rows below say where."
     runbooks = ("KernelcastMessagesDropped", "KernelcastSpoolDropping")
-    return _in_range("Lost in this range", description, counters, runbooks)
+    return _in_range("Lost in this range", description, increases, runbooks)
 
 
 def _not_stored_in_range() -> Placed:
@@ -68,7 +71,13 @@ def _not_stored_in_range() -> Placed:
     )
     description = "Messages that the bridge could not decode, and points that it refused, in this time range."
     alive = f"group({liveness.BRIDGES})"
-    return _in_range("Refused in this range", description, counters, ("KernelcastDecodeFailures",), alive)
+    return _in_range(
+        "Refused in this range", description, map(_increase, counters), ("KernelcastDecodeFailures",), alive
+    )
+
+
+def _increase(counter: str) -> str:
+    return f"increase({counter}[$__range])"
 
 
 def _waiting_now() -> Placed:
@@ -188,15 +197,18 @@ def _lost_deltas() -> Placed:
 def _lost() -> Placed:
     text = PanelText(
         "Messages lost",
-        "Messages that Kafka refused or that never entered the queue. Totals are cumulative: the next message includes "
-        "them.",
+        "Messages that Kafka refused, that never entered the queue, or that a spool dropped. Totals are cumulative: "
+        "the next message includes them.",
         if_empty=EmptyText("none", liveness.BRIDGES),
     )
     failed = promql.rate(promql.series(runtime.PRODUCER_MESSAGES, extra=('outcome="failed"',)))
     dropped = promql.rate(promql.series(runtime.PRODUCER_DROPPED))
+    failed, dropped = (promql.unspooled(one, "$__rate_interval") for one in (failed, dropped))
+    spool = promql.rate(promql.series(exporter.SPOOL_DROPPED))
     queries = [
         Query(f"sum by (job, topic) ({failed}) > 0", "{{job}} {{topic}} failed"),
         Query(f"sum by (job, topic, cause) ({dropped}) > 0", "{{job}} {{topic}} {{cause}}"),
+        Query(f"sum by (job, reason) ({spool}) > 0", "{{job}} spool: {{reason}}"),
     ]
     return time_series(text, queries, Axis("mps", low=0))
 

@@ -7,7 +7,7 @@ from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import PIPELINE
 from kernelcast.grafana.rules.model import DAY, HOUR, MINUTE, AlertRule, AlertSeverity, Profile, RecordingRule
 from kernelcast.grafana.rules.model import duration as as_duration
-from kernelcast.wire.catalogue import bridge, runtime
+from kernelcast.wire.catalogue import bridge, exporter, runtime
 
 FRESH_SECONDS: Final = 30.0
 """Age at which a point must be ready for a scrape; a bound of the histogram's buckets."""
@@ -53,9 +53,18 @@ def _rate(series: str) -> str:
 
 _FRESH: Final = f'{promql.name(bridge.FRESHNESS)}_bucket{{le=~"30|30.0"}}'
 _WRITTEN: Final = f"{promql.name(bridge.FRESHNESS)}_count"
-_FAILED: Final = f'{promql.name(runtime.PRODUCER_MESSAGES)}{{outcome="failed"}}'
-_ACKNOWLEDGED: Final = f'{promql.name(runtime.PRODUCER_MESSAGES)}{{outcome="acknowledged"}}'
-_DROPPED: Final = promql.name(runtime.PRODUCER_DROPPED)
+_ACKNOWLEDGED: Final = _rate(f'{promql.name(runtime.PRODUCER_MESSAGES)}{{outcome="acknowledged"}}')
+
+
+def _lost() -> str:
+    """Messages a second that did not reach Kafka; those that wait in a spool may still do."""
+    failed = f'{promql.name(runtime.PRODUCER_MESSAGES)}{{outcome="failed"}}'
+    own = (
+        promql.unspooled(f"rate({one}[WINDOW])", "WINDOW") for one in (failed, promql.name(runtime.PRODUCER_DROPPED))
+    )
+    parts = (*(f"sum({one})" for one in own), _rate(promql.name(exporter.SPOOL_DROPPED)))
+    return " + ".join(f"({part} or 0 * {_ACKNOWLEDGED})" for part in parts)
+
 
 OBJECTIVES: Final = (
     Objective(
@@ -71,8 +80,7 @@ OBJECTIVES: Final = (
         "lost_messages",
         "KernelcastDeliveryObjectiveBurns",
         0.001,
-        f"({_rate(_FAILED)} + ({_rate(_DROPPED)} or 0 * {_rate(_FAILED)})) "
-        f"/ ({_rate(_ACKNOWLEDGED)} + {_rate(_FAILED)} + ({_rate(_DROPPED)} or 0 * {_rate(_FAILED)}) > 0)",
+        f"({_lost()}) / ({_ACKNOWLEDGED} + {_lost()} > 0)",
         "99.9 % of messages reach Kafka",
         "The rows of losses say which daemon loses messages of which topic, and the daemon's log why.",
     ),
