@@ -12,7 +12,7 @@ from kernelcast.grafana.rules.model import AlertRule, Profile
 from kernelcast.grafana.rules.render import alerts
 
 _GPU: Final = ("Hostname", "gpu")
-_SERIES: Final = (*_GPU, "program", "kernel", "metric")
+_SERIES: Final = (*_GPU, "program", "rank", "kernel", "metric")
 _PORT: Final = ("Hostname", "device", "port")
 _WITHOUT_KAFKA: Final = ("KernelcastMessagesDropped", "KernelcastPredictorFailing", "KernelcastSpoolFilling")
 _FAST, _SLOWLY = "Fast", "Slowly"

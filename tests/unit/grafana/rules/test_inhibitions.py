@@ -88,6 +88,10 @@ def test_throttling_by_heat_is_kept_until_the_rate_of_lost_time_has_ended() -> N
         ({"alertname": "KernelcastPredictorDown", "job": "kernelcast-predictor"}, BRIDGE),
         (XID, BRIDGE),
         (XID, KAFKA),
+        (
+            {"alertname": "KernelcastDegradationPredicted", "Hostname": "n1", "gpu": "0", "rank": "1"},
+            {"alertname": "KernelcastBreachImminent", "Hostname": "n1", "gpu": "0", "rank": "0"},
+        ),
         ({"alertname": "KernelcastBreachImminent", "Hostname": "n1", "gpu": "0"}, PREDICTOR),
         ({"alertname": "KernelcastLagGrowing", "job": "kernelcast-predictor"}, BRIDGE),
         (LATE, {"alertname": "KernelcastLagGrowing", "job": "kernelcast-predictor", "topic": "kernelcast.device"}),
