@@ -42,7 +42,7 @@ def _throttling(profile: Profile) -> AlertRule:
     # The text of the last evaluation stays while the alert is kept. Recordings may be written between the condition
     # and its text, so the text looks back over two of them.
     recorded = f"{CLOCK_EVENT}{{Hostname=%q, gpu=%q}}[{duration(2 * profile.evaluation_seconds)}]"
-    of_gpu = f'printf "max_over_time({recorded}) == 1" $labels.Hostname $labels.gpu'
+    of_gpu = f'printf "max by (reason) (max_over_time({recorded})) == 1" $labels.Hostname $labels.gpu'
     reasons = f'query ({of_gpu}) | sortByLabel "reason"'
     return AlertRule(
         name="KernelcastGpuThrottling",
