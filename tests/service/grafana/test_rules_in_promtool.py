@@ -186,6 +186,14 @@ def test_a_message_that_waits_in_the_spool_is_not_shown_as_lost(tmp_path: Path) 
     assert_answers(tmp_path, series, (f"round({shown})", "30m", [{"labels": "{}", "value": 4}]))
 
 
+def test_memory_in_use_is_that_of_the_fullest_mig_instance(tmp_path: Path) -> None:
+    one = 'DCGM_FI_DEV_FB_{}{{job="e", Hostname="n", gpu="0", GPU_I_ID="{}"}}'
+    series = {one.format("USED", 1): "9x20", one.format("FREE", 1): "1x20"}
+    series |= {one.format("USED", 2): "0x20", one.format("FREE", 2): "10x20"}
+    found = [{"labels": '{Hostname="n", gpu="0"}', "value": 0.9}]
+    assert_answers(tmp_path, series, (panel_query("kernelcast-gpus", "Memory in use"), "10m", found))
+
+
 @pytest.mark.parametrize(("alerts_after_6_s", "passes"), [(1, True), (2, False)])
 def test_the_demo_profile_fires_a_prediction_with_the_next_evaluation(
     alerts_after_6_s: int,

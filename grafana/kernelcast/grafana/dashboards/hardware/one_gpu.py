@@ -46,9 +46,19 @@ def _power() -> Placed:
 
 
 def _memory() -> Placed:
-    text = PanelText("Memory in use", "Share of usable memory in use.", runbooks=("KernelcastGpuMemoryNearlyFull",))
-    used, free = each(device.FB_USED), each(device.FB_FREE)
-    return stat(text, [Query(f"{used} / ({used} + {free})")], Axis("percentunit", low=0, high=1), width=4, height=3)
+    text = PanelText(
+        "Memory in use",
+        "Share of usable memory in use; of a divided GPU, that of its fullest MIG instance.",
+        runbooks=("KernelcastGpuMemoryNearlyFull",),
+    )
+    used, free = promql.series(device.FB_USED), promql.series(device.FB_FREE)
+    return stat(
+        text,
+        [Query(f"max by (Hostname, gpu) ({used} / ({used} + {free}))")],
+        Axis("percentunit", low=0, high=1),
+        width=4,
+        height=3,
+    )
 
 
 def _errors() -> Placed:
