@@ -8,7 +8,7 @@ import typer
 
 from kernelcast.grafana import output, rules
 from kernelcast.grafana.routes import config_command, files_command, push_command
-from kernelcast.grafana.routes.options import ProfileName, exit_on_configuration_error, listed
+from kernelcast.grafana.routes.options import ProfileName, exit_on_configuration_error, listed, write_files
 
 _EXIT_DIFFERENT: Final = 1
 _PLAIN: Final[dict[str, Any]] = {
@@ -48,7 +48,7 @@ def generate(
     with exit_on_configuration_error():
         chosen = replace(rules.profile_named(profile), dashboard_url=dashboard_url, runbooks_url=runbooks_url)
         if not check:
-            listed(output.write(directory, chosen))
+            listed(write_files(directory, output.tree(chosen)))
             return
     different = output.differences(directory, chosen)
     for path in different:

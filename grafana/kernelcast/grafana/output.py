@@ -1,11 +1,10 @@
-"""All generated files as one tree, written to a directory or compared with it: `kernelcast grafana generate`."""
+"""All generated files as one tree, and its comparison with a directory: `kernelcast grafana generate`."""
 
 from pathlib import Path
 from typing import Final
 
 from kernelcast.grafana import alertmanager, dashboards, people, prometheus, provisioning, rules
 from kernelcast.grafana.site import Prometheus, Site
-from kernelcast.wire.errors import ConfigurationError
 
 COMMITTED: Final = Path("grafana")
 """Where a checkout keeps the production profile's files."""
@@ -26,31 +25,14 @@ def tree(profile: rules.Profile) -> dict[str, str]:
     return files
 
 
-def write(directory: Path, profile: rules.Profile) -> tuple[Path, ...]:
-    """Write every file, making directories where needed; the paths written, in order.
-
-    Raises:
-        ConfigurationError: The directory cannot be written.
-    """
-    written = []
-    for name, text in tree(profile).items():
-        path = directory / name
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise ConfigurationError(f"{path} cannot be written: {error.strerror}; give another --output") from error
-        written.append(path)
-    return tuple(written)
-
-
 def differences(directory: Path, profile: rules.Profile) -> tuple[Path, ...]:
     """The files that are missing below `directory` or hold something else than would be written."""
     return tuple(directory / name for name, text in tree(profile).items() if _held(directory / name) != text)
 
 
 def _held(path: Path) -> str | None:
+    """A file's text; None where there is no file of text that can be read."""
     try:
         return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+    except (OSError, UnicodeDecodeError):
         return None

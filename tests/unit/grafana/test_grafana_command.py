@@ -40,6 +40,17 @@ def test_check_is_quiet_after_generate_and_names_the_file_that_was_changed(tmp_p
     assert changed.read_text().endswith("# by hand\n"), "--check writes nothing"
 
 
+def test_check_names_a_file_that_is_no_text_and_a_folder_in_place_of_a_file(tmp_path: Path) -> None:
+    call("generate", "--output", tmp_path)
+    alerts, recordings = tmp_path / "rules" / "alerts.yaml", tmp_path / "rules" / "recording.yaml"
+    alerts.write_bytes(b"\xff\xfe")
+    recordings.unlink()
+    recordings.mkdir()
+    code, said = call("generate", "--output", tmp_path, "--check")
+    assert code == 1
+    assert [line.partition(" ")[0] for line in said.splitlines()] == [str(recordings), str(alerts)]
+
+
 def test_check_of_an_empty_directory_names_every_file(tmp_path: Path) -> None:
     code, said = call("generate", "--output", tmp_path, "--check")
     assert code == 1
