@@ -112,7 +112,7 @@ def marked(selector: str, *, of: str = "", step: str = "$__interval") -> str:
 
 
 def unspooled(expr: str, window: str) -> str:
-    """Failed messages of daemons without a spool, which sends a failed message again and counts what it lost."""
+    """Failed messages of daemons without a spool, which sends a failed message again and counts lost ones."""
     return f"{expr} unless on (job, instance) present_over_time({name(exporter.SPOOL_BYTES)}[{window}])"
 
 
