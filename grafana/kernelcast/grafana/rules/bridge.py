@@ -5,7 +5,7 @@ from typing import Final
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import PIPELINE
 from kernelcast.grafana.rules.absence import failing
-from kernelcast.grafana.rules.model import MINUTE, AlertRule, AlertSeverity, Profile
+from kernelcast.grafana.rules.model import HOUR, MINUTE, AlertRule, AlertSeverity, Profile
 from kernelcast.grafana.rules.recording import RATE_WINDOW_SECONDS
 from kernelcast.wire.catalogue import bridge
 from kernelcast.wire.catalogue.devices import device, gpu
@@ -83,10 +83,12 @@ def _not_ready() -> AlertRule:
 
 
 def _decode_failures(profile: Profile) -> AlertRule:
-    failures = promql.name(bridge.DECODE_FAILURES)
+    failures, window = promql.name(bridge.DECODE_FAILURES), profile.window(RATE_WINDOW_SECONDS)
+    # The first failure of an unexpected kind creates the counter of that kind.
+    happened = promql.happened(failures, window=window, known=profile.window(HOUR))
     return AlertRule(
         name="KernelcastDecodeFailures",
-        expr=f"sum without (error) (increase({failures}[{profile.window(RATE_WINDOW_SECONDS)}])) > 0",
+        expr=f"sum without (error) ({happened})",
         hold_seconds=0,
         severity=AlertSeverity.WARNING,
         summary="The bridge at {{ $labels.instance }} cannot decode messages of {{ $labels.topic }}",
