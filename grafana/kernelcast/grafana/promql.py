@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import Final
 
-from kernelcast.wire.catalogue import Metric, exporter
+from kernelcast.wire.catalogue import Metric
 from kernelcast.wire.catalogue.devices.device import DEVICE_LABELS
 
 SERVICE_JOBS: Final = "$service"
@@ -111,9 +111,9 @@ def marked(selector: str, *, of: str = "", step: str = "$__interval") -> str:
     return f"({now} - ({before} or 0 * {now})) > 0"
 
 
-def unspooled(expr: str, window: str) -> str:
+def unspooled(expr: str, spool: str, window: str) -> str:
     """Failed messages of daemons without a spool, which sends a failed message again and counts lost ones."""
-    return f"{expr} unless on (job, instance) present_over_time({name(exporter.SPOOL_BYTES)}[{window}])"
+    return f"{expr} unless on (job, instance) present_over_time({spool}[{window}])"
 
 
 def ranked(expr: str) -> str:

@@ -23,6 +23,7 @@ from kernelcast.wire.catalogue import bridge, exporter, predictor, runtime
 
 _ALIVE: Final = f"group({promql.series(runtime.BUILD_INFO)})"
 """Has a result while Prometheus reads any of the daemons."""
+_SPOOL: Final = promql.series(exporter.SPOOL_BYTES)
 _SILENT_SECONDS: Final = 15
 """A group member then loses its partitions, and the bridge withdraws its series."""
 
@@ -56,7 +57,7 @@ def _lost_in_range() -> Placed:
         promql.series(runtime.PRODUCER_DROPPED),
     )
     increases = (
-        *(promql.unspooled(_increase(one), "$__range") for one in own),
+        *(promql.unspooled(_increase(one), _SPOOL, "$__range") for one in own),
         _increase(promql.series(exporter.SPOOL_DROPPED)),
     )
     description = "Messages that Kafka refused, or that never reached it, in this time range. Rows below say where."
@@ -203,7 +204,7 @@ def _lost() -> Placed:
     )
     failed = promql.rate(promql.series(runtime.PRODUCER_MESSAGES, extra=('outcome="failed"',)))
     dropped = promql.rate(promql.series(runtime.PRODUCER_DROPPED))
-    failed, dropped = (promql.unspooled(one, "$__rate_interval") for one in (failed, dropped))
+    failed, dropped = (promql.unspooled(one, _SPOOL, "$__rate_interval") for one in (failed, dropped))
     spool = promql.rate(promql.series(exporter.SPOOL_DROPPED))
     queries = [
         Query(f"sum by (job, topic) ({failed}) > 0", "{{job}} {{topic}} failed"),

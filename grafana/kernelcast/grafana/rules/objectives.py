@@ -59,9 +59,8 @@ _ACKNOWLEDGED: Final = _rate(f'{promql.name(runtime.PRODUCER_MESSAGES)}{{outcome
 def _lost() -> str:
     """Messages a second that did not reach Kafka; those that wait in a spool may still do."""
     failed = f'{promql.name(runtime.PRODUCER_MESSAGES)}{{outcome="failed"}}'
-    own = (
-        promql.unspooled(f"rate({one}[WINDOW])", "WINDOW") for one in (failed, promql.name(runtime.PRODUCER_DROPPED))
-    )
+    spool, counters = promql.name(exporter.SPOOL_BYTES), (failed, promql.name(runtime.PRODUCER_DROPPED))
+    own = (promql.unspooled(f"rate({one}[WINDOW])", spool, "WINDOW") for one in counters)
     parts = (*(f"sum({one})" for one in own), _rate(promql.name(exporter.SPOOL_DROPPED)))
     return " + ".join(f"({part} or 0 * {_ACKNOWLEDGED})" for part in parts)
 
