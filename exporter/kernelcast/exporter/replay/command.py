@@ -157,7 +157,7 @@ def _replay(read: Callable[[Path], Trace], recording: RecordingOptions, run: Rep
     settings = load("replay", RunSettings, path=run.config, flags=run.flags(), environ=os.environ)
     logging.configure(settings.log)
     program = checked_program(recording.program or path.name.split(".")[0] or path.name)
-    check_writable(run.summary_file)
+    check_writable(run.summary_file, inputs=(path, run.config))
     trace = read(path)
     _introduce(path, trace)
     with Shutdown().signals() as shutdown, progress(path.name) as shown:

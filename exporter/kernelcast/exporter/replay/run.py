@@ -176,16 +176,21 @@ def publish(
     )
 
 
-def check_writable(*paths: Path | None) -> None:
+def check_writable(*paths: Path | None, inputs: Iterable[Path | None] = ()) -> None:
     """Check that files can be written, before hours of work.
 
     Raises:
-        ConfigurationError: One cannot.
+        ConfigurationError: One cannot, is an input, or is given twice.
     """
+    taken = {one.resolve() for one in inputs if one is not None}
     for path in paths:
         if path is None:
             continue
         try:
+            if path.is_file() or not path.exists():  # a device such as /dev/stdout takes several documents
+                if path.resolve() in taken:
+                    raise ConfigurationError(f"{path} is read or written already; choose another file")
+                taken.add(path.resolve())
             there = path.exists()
             path.open("a").close()
             if not there:

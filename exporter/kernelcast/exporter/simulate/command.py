@@ -166,7 +166,7 @@ def _simulate(simulated: Mapping[str, object], run: ReplayOptions, *, truth: Pat
     settings = load("simulate", SimulateSettings, path=run.config, flags=flags, environ=os.environ)
     logging.configure(settings.log)
     simulation = settings.simulation()
-    check_writable(truth, run.summary_file)
+    check_writable(truth, run.summary_file, inputs=(run.config,))
     fleet = _fleet(settings, simulation)
     say(_summary(simulation))
     with Shutdown().signals() as shutdown, progress("simulate") as shown:

@@ -348,3 +348,22 @@ def test_a_file_that_cannot_be_written_ends_the_run_before_it_begins(tmp_path: P
         assert "cannot be written" in errors
     assert outbox.messages == []
     assert not summary_path.exists()
+
+
+def test_a_file_that_is_read_or_written_already_is_not_overwritten(tmp_path: Path, outbox: Outbox) -> None:
+    path, config, both = trace_file(tmp_path, KERNEL), tmp_path / "kernelcast.yaml", tmp_path / "both.json"
+    config.write_text("replay:\n  speed: max\n")
+    (tmp_path / "link.json").symlink_to(path)
+    before = [one.read_text() for one in (path, config)]
+
+    replays = [
+        invoke(replay_command.replay, "kineto", path, "--config", config, "--summary", summary_path)
+        for summary_path in (path, config, tmp_path / "link.json")
+    ]
+    simulated = ("--duration", 5, "--speed", "max", "--truth", both, "--summary", both)
+    for code, _, errors in (*replays, invoke(simulate_command.simulate, *simulated)):
+        assert code == 2
+        assert "choose another file" in errors
+    assert [one.read_text() for one in (path, config)] == before
+    assert outbox.messages == []
+    assert not both.exists()
