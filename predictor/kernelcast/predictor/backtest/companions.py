@@ -194,7 +194,8 @@ class Companions:
         return [each for each in self._companions if each.metric == metric and each.belongs_to(labels)]
 
     def _labels(self, one: GriddedSeries) -> dict[str, str]:
-        return dict(zip(self._table.labels, self._table.label_values(one.key), strict=True))
+        named = zip(self._table.labels, self._table.label_values(one.key), strict=True)
+        return {name: label for name, label in named if label}
 
     def _is_sibling(self, each: Companion, one: GriddedSeries) -> bool:
         labels = self._labels(one)
@@ -231,7 +232,7 @@ def _shares_gpu(labels: Mapping[str, str], each: Companion) -> bool:
 
 
 def _companion(table: CsvTable, labels: Sequence[str], numbers: Sequence[int]) -> Companion:
-    # An empty label is none, as in Prometheus: a GPU's metrics have no program.
+    # An empty label is none, as in Prometheus: a GPU's metrics have no program. `Companions._labels` does the same.
     named = {name: label for name, label in zip(table.columns[0], labels, strict=True) if label}
     rows = sorted((table.rows[number] for number in numbers), key=lambda row: row.seconds)
     seconds, values = np.array([row.seconds for row in rows]), np.array([row.value for row in rows])

@@ -148,6 +148,22 @@ def test_a_companion_gives_each_series_its_own_limit(tmp_path: Path) -> None:
     assert {row["host"] for row in found if row["alert"] == "1"} == {"hot"}
 
 
+def test_a_companion_fits_a_series_whose_file_has_no_such_label_or_an_empty_one(tmp_path: Path) -> None:
+    limits = written(
+        tmp_path / "limits.csv", [f"{START},DCGM_FI_DEV_SLOWDOWN_TEMP,a,45"], "timestamp,metric,Hostname,value"
+    )
+    plain = written(tmp_path / "plain.csv", [f"{line},0" for line in lines(100)], "timestamp,value,gpu")
+    named = written(
+        tmp_path / "named.csv",
+        [f"{line},{host}" for host in ("a", "b", "") for line in lines(100)],
+        "timestamp,value,Hostname",
+    )
+    found = backtest(tmp_path, plain, named, "--metric", "DCGM_FI_DEV_GPU_TEMP", "--companions", limits)
+
+    judged = {(row["gpu"], row["Hostname"]) for row in found if row["breach_probability"]}
+    assert judged == {("0", ""), ("", "a"), ("", "")}
+
+
 def test_a_rise_that_power_explains_is_no_drift(tmp_path: Path) -> None:
     """Power rises in small steps all day, the temperature by a tenth of a degree for each watt."""
     hours = np.arange(12 * 40) / 12
