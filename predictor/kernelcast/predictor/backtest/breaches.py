@@ -42,7 +42,7 @@ class BreachOptions:
         threshold: The limit; None for that of the metric's meaning or of a companion.
         below: Whether values at or below the limit are a breach.
         lasting: Length of the mean that has to reach it.
-        horizon: Of the column `breach_probability`.
+        horizon: Of the column `breach_probability`, which reaches a day at most; longer where blocks are longer.
         meaning: Judgement of the metric.
         companions: Other metrics of the same GPUs.
         alarm_horizons_seconds: Those that the alert rule considers; None for the default ones.
@@ -55,6 +55,15 @@ class BreachOptions:
     meaning: Meaning = OTHER
     companions: Companions = field(default_factory=Companions)
     alarm_horizons_seconds: tuple[float, ...] | None = None
+
+    def block_intervals(self, interval_seconds: float) -> int:
+        """Intervals in a block."""
+        return self.lasting.intervals(interval_seconds)
+
+    def reach_seconds(self, interval_seconds: float) -> float:
+        """How far ahead the column `breach_probability` looks."""
+        scale = self.block_intervals(interval_seconds) * interval_seconds / BLOCK_SECONDS
+        return min(self.horizon.seconds(interval_seconds), LONGEST_SECONDS * scale)
 
     def limits(self, batch: SeriesBatch) -> Floats:
         """Limit of each series, shape (n,): the threshold, else the first value of its companion, else NaN."""
@@ -90,16 +99,16 @@ class _Clock:
 
     @classmethod
     def of(cls, batch: SeriesBatch, options: BreachOptions) -> "_Clock":
-        width = max(1, round(options.lasting.seconds(batch.interval_seconds) / batch.interval_seconds))
+        width = options.block_intervals(batch.interval_seconds)
         scale = width * batch.interval_seconds / BLOCK_SECONDS
-        asked = min(options.horizon.seconds(batch.interval_seconds), LONGEST_SECONDS * scale)
+        asked = options.reach_seconds(batch.interval_seconds)
         given = options.alarm_horizons_seconds
         usual = HORIZONS_SECONDS if given is None else tuple(h / scale for h in given if h <= LONGEST_SECONDS * scale)
         return cls(width, scale, usual, tuple(sorted({*usual, asked / scale})))
 
     def column(self, batch: SeriesBatch, options: BreachOptions) -> int:
         """Return the place of the column's horizon among all."""
-        asked = min(options.horizon.seconds(batch.interval_seconds) / self.scale, LONGEST_SECONDS)
+        asked = options.reach_seconds(batch.interval_seconds) / self.scale
         return int(np.argmin(np.abs(np.array(self.horizons) - asked)))
 
 

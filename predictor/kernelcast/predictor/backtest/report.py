@@ -26,7 +26,7 @@ class BreachCounts:
 
     Attributes:
         published: Sum of the probabilities, shape (bins,); rows in which the limit is passed do not count.
-        breached: Number of them after which the limit was passed within the horizon, shape (bins,).
+        breached: Number of them after which the limit was passed within the time that they look ahead, shape (bins,).
         rows: Number of them, shape (bins,).
         squares: Sum of their squared errors.
         lead_seconds: From each alert to the breach that it contains; 0 where it was not announced.
@@ -47,7 +47,7 @@ class BreachCounts:
         probability = columns["breach_probability"]
         passed: Bools = (probability == 1) & (columns["seconds_to_threshold"] == 0)
         until = _until_passed(passed)
-        horizon = options.horizon.intervals(batch.interval_seconds)
+        horizon = max(1, round(options.reach_seconds(batch.interval_seconds) / batch.interval_seconds))
         left = np.arange(passed.shape[1])[::-1]
         decided = (until <= horizon) | (left >= horizon)
         scored = np.isfinite(probability) & ~passed & decided
@@ -79,7 +79,7 @@ class BreachCounts:
 
     def _add_abstentions(self, absent: Bools, batch: SeriesBatch, options: BreachOptions) -> None:
         limited = np.full(absent.shape[0], bool(options.meaning.own_ratio)) | np.isfinite(options.limits(batch))
-        width = max(1, options.lasting.intervals(batch.interval_seconds))
+        width = options.block_intervals(batch.interval_seconds)
         young = np.arange(absent.shape[1]) < MIN_BLOCKS * width - 1
         reasons = {
             "no limit": ~limited[:, None],

@@ -198,3 +198,18 @@ def test_a_trend_over_a_gap_has_no_slope() -> None:
 
     assert trend.slope[1] == 0
     assert np.isinf(trend.error[1])
+
+
+def test_a_probability_within_a_day_is_scored_by_the_breaches_within_a_day(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No probability reaches further than a day, whatever the horizon of the forecasts."""
+    values = [*np.random.default_rng(5).normal(50, 1, 600), *[100.0] * 200]
+    path = written(tmp_path / "in.csv", [f"{START + 300 * at},{value:.2f}" for at, value in enumerate(values)])
+    reports = []
+    for horizon in ("1d", "2d"):
+        backtest(tmp_path, path, "--threshold", "80", "--horizon", horizon, "--report")
+        reports.append([line for line in capsys.readouterr().out.splitlines() if line.startswith(("said", "Brier"))])
+
+    assert reports[0]
+    assert reports[0] == reports[1]
