@@ -139,6 +139,8 @@ def trailing_mean(values: Floats, width: int) -> Floats:
 
     As in the windows of the live predictor, values beyond float32 count as gaps.
     """
+    if width > values.shape[1]:
+        return np.full(values.shape, np.nan)
     known = np.abs(values) <= LARGEST
     total = _trailing_sum(np.where(known, values, 0.0), width)
     count = _trailing_sum(known.astype(np.float64), width)

@@ -213,3 +213,10 @@ def test_a_probability_within_a_day_is_scored_by_the_breaches_within_a_day(
 
     assert reports[0]
     assert reports[0] == reports[1]
+
+
+@pytest.mark.parametrize("lasting", ["999999999", "999999999999w"])
+def test_a_mean_over_more_than_the_recording_is_not_known(tmp_path: Path, lasting: str) -> None:
+    path = written(tmp_path / "in.csv", lines(30))
+    found = backtest(tmp_path, path, "--threshold", "40", "--for", lasting, "--report")
+    assert {(row["breach_probability"], row["alert"]) for row in found} == {("", "0")}
