@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kernelcast.predictor.backtest.run import Future
-from kernelcast.predictor.backtest.table import TIME, VALUE, CsvRow, CsvTable, SeriesKey
+from kernelcast.predictor.backtest.table import TIME, VALUE, CsvRow, CsvTable, SeriesKey, iso_time
 from kernelcast.wire.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -134,11 +134,11 @@ def time_text(seconds: float, like: str) -> str:
     try:
         float(like)
     except ValueError:
-        zone = datetime.fromisoformat(like.strip()).tzinfo
-        text = datetime.fromtimestamp(seconds, zone or UTC).isoformat(sep="T" if "T" in like else " ")
+        zone = iso_time(like).tzinfo
+        text = datetime.fromtimestamp(seconds, zone or UTC).isoformat(sep="T" if "T" in like.upper() else " ")
         if zone is None:
             return text.removesuffix("+00:00")
-        return text.replace("+00:00", "Z") if like.strip().endswith("Z") else text
+        return text.replace("+00:00", "Z") if like.strip().endswith(("Z", "z")) else text
     return f"{seconds:.6f}".rstrip("0").rstrip(".")
 
 

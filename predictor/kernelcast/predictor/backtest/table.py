@@ -130,12 +130,21 @@ def unix_seconds(text: str) -> float:
     with suppress(ValueError):
         return _seconds(_number(text))
     try:
-        time = datetime.fromisoformat(text.strip())
+        time = iso_time(text)
     except ValueError:
         raise ValueError(
             f"{TIME} {text!r} is no YYYY-MM-DD HH:MM:SS, RFC 3339 or Unix time in seconds (not milliseconds)"
         ) from None
     return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+
+
+def iso_time(text: str) -> datetime:
+    """A time as ISO 8601 or RFC 3339, whose letters may be small, writes it.
+
+    Raises:
+        ValueError: It is none.
+    """
+    return datetime.fromisoformat(text.strip().upper())
 
 
 def _seconds(seconds: float) -> float:

@@ -220,3 +220,10 @@ def test_a_mean_over_more_than_the_recording_is_not_known(tmp_path: Path, lastin
     path = written(tmp_path / "in.csv", lines(30))
     found = backtest(tmp_path, path, "--threshold", "40", "--for", lasting, "--report")
     assert {(row["breach_probability"], row["alert"]) for row in found} == {("", "0")}
+
+
+def test_the_letters_of_rfc_3339_may_be_small(tmp_path: Path) -> None:
+    path = written(tmp_path / "in.csv", [f"2023-11-14t22:{minute:02}:20z,1" for minute in range(30)])
+    found = backtest(tmp_path, path, "--horizon", "1")
+
+    assert [row["timestamp"] for row in found[-2:]] == ["2023-11-14t22:29:20z", "2023-11-14T22:30:20Z"]
