@@ -116,6 +116,21 @@ def test_json_with_nan_and_control_characters_as_old_kineto_writes_it(tmp_path: 
     assert kineto.read(path).names == ("a\tb",)
 
 
+@pytest.mark.parametrize("number", ["inf", "-inf", "nan", "-nan", "Inf", "Infinity", "-Infinity", "NaN", "1" * 5000])
+def test_numbers_that_json_does_not_have_are_read_as_old_kineto_writes_them(tmp_path: Path, number: str) -> None:
+    """pytorch/kineto issue 105: a copy that took no time has a memory bandwidth of `inf`."""
+    name = r"of \"x\": inf, nan, -inf"
+    path = tmp_path / "old.json"
+    path.write_text(
+        f'{{"traceEvents":[{{"ph":"X","cat":"Memcpy","name":"Memcpy HtoD (Pageable -> Device)","ts":1,"dur":0,"args":'
+        f'{{"bytes":200,"memory bandwidth (GB/s)":{number}}}}},'
+        f'{{"ph":"X","cat":"Kernel","name":"{name}","ts":1,"dur":2,"args":{{}}}}]}}'
+    )
+    trace = kineto.read(path)
+    assert trace.copies.size_bytes.tolist() == [200]
+    assert trace.names == ('of "x": inf, nan, -inf',)
+
+
 def test_a_trace_without_gpu_activity_is_a_trace(tmp_path: Path) -> None:
     trace = kineto.read(write(tmp_path, {"traceEvents": [event("cpu_op", "aten::mm", 0, 1)]}))
     assert not trace.has_gpu_activity

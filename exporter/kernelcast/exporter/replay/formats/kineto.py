@@ -57,6 +57,12 @@ _SYNC_KINDS: Final = {
     "stream wait event": "stream_wait",
 }
 
+_NO_JSON_NUMBER: Final = re.compile(
+    r'("[^"\\]*+(?:\\.[^"\\]*+)*+"?)|-?\b(?:inf(?:inity)?|nan)\b', re.IGNORECASE | re.DOTALL
+)
+"""A number that JSON does not have, or, in the group, text, which may contain the same letters."""
+_DIGITS_OF_64_BITS: Final = 20
+
 Event = Mapping[str, Any]
 
 
@@ -88,17 +94,23 @@ def read(path: Path, *, max_bytes: int = content.MAX_TRACE_BYTES) -> Trace:
 
 
 def _parse(path: Path, text: bytes) -> Any:
-    """JSON as Kineto writes it: older versions leave NaN, Inf and control characters in it."""
+    """JSON as Kineto writes it: older versions leave `nan`, `inf` and control characters in it."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
         pass
+    plain = _NO_JSON_NUMBER.sub(lambda match: match[1] or "null", text.decode(errors="replace"))
     try:
-        return json.loads(text.decode(errors="replace"), strict=False)
+        return json.loads(plain, strict=False, parse_int=_whole)
     except (json.JSONDecodeError, RecursionError) as error:
         where = f"line {error.lineno} column {error.colno}" if isinstance(error, json.JSONDecodeError) else "too deep"
         message = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
         raise TraceError(f"{path} is not JSON: {message} at {where}; record or copy the trace again") from error
+
+
+def _whole(digits: str) -> float:
+    """A whole number; one of more than 64 bits as a float, as orjson reads it."""
+    return int(digits) if len(digits) < _DIGITS_OF_64_BITS else float(digits)
 
 
 def _events(path: Path, document: Any) -> list[Event]:
