@@ -181,6 +181,13 @@ def test_a_trace_beyond_the_limit_is_refused_before_it_is_parsed(tmp_path: Path)
         kineto.read(path, max_bytes=1000)
 
 
+@pytest.mark.parametrize("limit", [10**13, 10**20])
+def test_a_limit_beyond_the_memory_takes_no_more_than_the_trace(tmp_path: Path, limit: int) -> None:
+    plain, packed = write(tmp_path, [event("kernel", "k", 1, 2)]), tmp_path / "packed.json.gz"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    assert [kineto.read(path, max_bytes=limit).names for path in (plain, packed)] == [("k",), ("k",)]
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="No such file"):
         kineto.read(tmp_path / "absent.json")

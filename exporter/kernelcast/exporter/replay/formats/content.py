@@ -4,7 +4,7 @@ import gzip
 import hashlib
 import zlib
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from kernelcast.wire.errors import TraceError
 
@@ -32,7 +32,7 @@ def digest(path: Path) -> str:
     return total.hexdigest()
 
 
-def read(path: Path, *, max_bytes: int = MAX_TRACE_BYTES) -> bytes:
+def read(path: Path, *, max_bytes: int = MAX_TRACE_BYTES) -> bytearray:
     """The file's content, decompressed where it is gzip, whatever its name.
 
     Args:
@@ -47,9 +47,9 @@ def read(path: Path, *, max_bytes: int = MAX_TRACE_BYTES) -> bytes:
             compressed = file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
             file.seek(0)
             if not compressed:
-                return _bounded(path, file.read(max_bytes + 1), max_bytes)
+                return _bounded(path, file, max_bytes)
             with gzip.open(file) as plain:
-                return _bounded(path, plain.read(max_bytes + 1), max_bytes)
+                return _bounded(path, plain, max_bytes)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise TraceError(f"{path} is damaged gzip: {error}; copy or record it again") from error
     except OSError as error:
@@ -61,10 +61,14 @@ def unreadable(path: Path, error: OSError) -> TraceError:
     return TraceError(f"{path} cannot be read: {error.strerror or error}; check the path and its permissions")
 
 
-def _bounded(path: Path, content: bytes, max_bytes: int) -> bytes:
-    if len(content) > max_bytes:
-        raise TraceError(
-            f"{path} holds more than {max_bytes} bytes; the limit is {max_bytes}; record fewer steps, or raise it "
-            "with `kernelcast replay kineto --max-bytes`, at several times as much memory"
-        )
+def _bounded(path: Path, file: BinaryIO | gzip.GzipFile, max_bytes: int) -> bytearray:
+    """The content by chunks: one reading of `max_bytes` would reserve as much memory, however short the file is."""
+    content = bytearray()
+    while chunk := file.read(_CHUNK_BYTES):
+        content += chunk
+        if len(content) > max_bytes:
+            raise TraceError(
+                f"{path} holds more than {max_bytes} bytes; the limit is {max_bytes}; record fewer steps, or raise it "
+                "with `kernelcast replay kineto --max-bytes`, at several times as much memory"
+            )
     return content

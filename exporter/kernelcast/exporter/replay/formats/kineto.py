@@ -93,7 +93,7 @@ def read(path: Path, *, max_bytes: int = content.MAX_TRACE_BYTES) -> Trace:
     return replace(reader.recorder.trace(_origin(path, head)), categories=_categories(events))
 
 
-def _parse(path: Path, text: bytes) -> Any:
+def _parse(path: Path, text: bytearray) -> Any:
     """JSON as Kineto writes it: older versions leave `nan`, `inf` and control characters in it."""
     try:
         return orjson.loads(text)
