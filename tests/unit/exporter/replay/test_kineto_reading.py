@@ -243,3 +243,18 @@ def test_a_copy_without_a_size_has_that_of_its_call_whatever_the_api(tmp_path: P
     ]
     trace = kineto.read(write(tmp_path, {"traceEvents": events}))
     assert trace.copies.size_bytes.tolist() == [4096]
+
+
+def test_events_without_a_correlation_id_do_not_belong_together(tmp_path: Path) -> None:
+    events = [
+        event("cuda_runtime", "cudaMalloc", 0, 1, size=4096),
+        event("cuda_runtime", "cudaGraphLaunch", 0, 1),
+        event("user_annotation", "setup", 0, 2),
+        event("kernel", "k", 90, 2, device=0),
+        event("gpu_memcpy", "Memcpy HtoD (Host -> Device)", 95, 2, device=0),
+    ]
+    trace = kineto.read(write(tmp_path, {"traceEvents": events}))
+    assert trace.launches.queue_delay_ns.tolist() == [-1]
+    assert trace.launches.graph.tolist() == [0]
+    assert trace.launches.region.tolist() == [-1]
+    assert trace.copies.size_bytes.tolist() == [0]

@@ -139,7 +139,7 @@ class _KinetoReader:
 
     recorder: TraceBuilder
     base_ns: int
-    sizes: Mapping[str, int]
+    sizes: Mapping[str | None, int]
     calls: Calls
 
     def record(self, event: Event) -> None:
@@ -153,7 +153,7 @@ class _KinetoReader:
             self.recorder.unusable()
             return
         name = _text(event.get("name", ""))
-        correlation = str(arguments.get("correlation"))
+        correlation = _correlation(arguments)
         if category in KERNELS:
             graph = bool(_integer(arguments.get("graph node id")))
             cause = self.calls.cause(correlation, span.start_ns, graph=graph)
@@ -177,8 +177,12 @@ def _calls(events: list[Event], base_ns: int) -> dict[Hashable, ApiCall]:
             continue
         arguments = _arguments(event)
         span = _span(event, arguments, base_ns)
-        correlation = str(arguments.get("correlation"))
-        if span is None or (correlation in calls and calls[correlation].start_ns <= span.start_ns):
+        correlation = _correlation(arguments)
+        if (
+            span is None
+            or correlation is None
+            or (correlation in calls and calls[correlation].start_ns <= span.start_ns)
+        ):
             continue
         graph = "GraphLaunch" in _text(event.get("name", ""))
         calls[correlation] = ApiCall(_thread(event), span.start_ns, graph)
@@ -199,7 +203,7 @@ def _waits_of_calls(events: list[Event], base_ns: int, calls: Mapping[Hashable, 
             waiting.append(WaitingCall(_thread(event), span.start_ns, span.duration_ns, kind))
             continue
         devices.append(span.device)
-        call = calls.get(str(arguments.get("correlation")))
+        call = calls.get(_correlation(arguments))
         if call is not None:
             launched.append(Launched(call.thread, call.start_ns, span.device))
     return waits(waiting, launched, devices[0]) if devices else iter(())
@@ -231,6 +235,12 @@ def _category(event: Event) -> str:
 def _arguments(event: Event) -> Event:
     arguments = event.get("args")
     return arguments if isinstance(arguments, dict) else {}
+
+
+def _correlation(arguments: Event) -> str | None:
+    """The id that a call has in common with the work it launched; None for an event without one."""
+    correlation = arguments.get("correlation")
+    return None if correlation is None else str(correlation)
 
 
 def _span(event: Event, arguments: Event, base_ns: int) -> Span | None:
@@ -294,7 +304,7 @@ def _pinned(name: str) -> str:
     return trace.PAGEABLE if "Pageable" in name else ""
 
 
-def _copy_sizes(events: list[Event]) -> dict[str, int]:
+def _copy_sizes(events: list[Event]) -> dict[str | None, int]:
     """Bytes by correlation id, from the runtime's calls: AMD's copies do not say their own size."""
     return dict(_sizes(events))
 
@@ -302,8 +312,9 @@ def _copy_sizes(events: list[Event]) -> dict[str, int]:
 def _sizes(events: list[Event]) -> Iterator[tuple[str, int]]:
     for event in events:
         arguments = _arguments(event) if _category(event) in CALLS else {}
-        if "size" in arguments:
-            yield str(arguments.get("correlation")), _integer(arguments["size"])
+        correlation = _correlation(arguments)
+        if "size" in arguments and correlation is not None:
+            yield correlation, _integer(arguments["size"])
 
 
 def _origin(path: Path, head: Event) -> TraceOrigin:
