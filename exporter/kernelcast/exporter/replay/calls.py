@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 NO_REGION: Final = ""
+LONGEST_DELAY_NS: Final = 2**47
+"""39 hours: a longer one is not a delay but another clock, or another call with the same id."""
 UNKNOWN_DELAY: Final = -1
 """In columns of queue delays, for a launch without a known delay."""
 
@@ -71,7 +73,7 @@ class Calls:
             return LaunchCause(graph=graph)
         graph = graph or call.graph
         delay_ns = start_ns - call.start_ns
-        known = not graph and delay_ns >= 0
+        known = not graph and 0 <= delay_ns <= LONGEST_DELAY_NS
         return LaunchCause(delay_ns if known else UNKNOWN_DELAY, graph, self._regions.get(correlation, NO_REGION))
 
 

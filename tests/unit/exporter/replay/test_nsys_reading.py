@@ -80,6 +80,22 @@ def test_columns_that_a_version_lacks_are_absent_not_an_error(tmp_path: Path) ->
     assert trace.unusable == 2
 
 
+def test_strings_without_a_text_and_a_call_of_another_era_are_survived(tmp_path: Path) -> None:
+    path = tmp_path / "odd.sqlite"
+    with export(path) as database:
+        database.executescript("""
+            CREATE TABLE StringIds (id INTEGER);
+            INSERT INTO StringIds VALUES (5);
+            CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start, end, shortName, globalPid, correlationId);
+            INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (1, 2, 5, 16777216, 1), (5, 6, 5, 16777216, 2);
+            CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start, globalTid, correlationId);
+            INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (-9223372036854775807, 16777216, 1), (2, 16777216, 2);
+        """)
+    trace = nsys.read(path)
+    assert trace.names == ("unknown",)
+    assert trace.launches.queue_delay_ns.tolist() == [-1, 3]
+
+
 def test_a_file_that_is_no_export_is_refused_with_its_name_and_the_remedy(tmp_path: Path) -> None:
     text = tmp_path / "report.nsys-rep"
     text.write_bytes(b"NVIDIA report")

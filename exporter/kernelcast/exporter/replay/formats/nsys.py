@@ -104,7 +104,7 @@ class _NsysReader:
         self._tables = tables
         self.recorder = TraceBuilder()
         self._origin_ns = self._session_start_ns()
-        self._strings = {row["id"]: str(row["value"]) for row in self.rows("StringIds", ("id", "value"))}
+        self._strings = {row.get("id"): str(row.get("value") or "") for row in self.rows("StringIds", ("id", "value"))}
 
     def kernels(self) -> None:
         """Kernel launches, by demangled name."""
