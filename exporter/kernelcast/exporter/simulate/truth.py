@@ -72,9 +72,11 @@ class Truth:
             (fault, int(gpu)) for fault in settings.faults for gpu in np.flatnonzero(settings.where(fault))
         ]
         self._breaches: dict[int, float] = {}
+        self._seconds = 0.0
 
     def observe(self, seconds: float, reading: FaultReading) -> None:
         """Note which faults cross their limits now, in simulated time."""
+        self._seconds = seconds
         for number, (fault, gpu) in enumerate(self._subjects):
             watch = WATCHES.get(fault.kind)
             if watch is None or number in self._breaches or not fault.active(seconds):
@@ -85,7 +87,7 @@ class Truth:
     def records(
         self, labels: Callable[[SimulatedFault, int], Mapping[str, str]], when_ns: Callable[[float], int]
     ) -> list[dict[str, Any]]:
-        """Return the faults so far, one record for each fault and GPU, ready for JSON.
+        """Return the faults that have begun, one record for each fault and GPU, ready for JSON.
 
         Args:
             labels: Labels of the series that a fault concerns on a GPU.
@@ -93,6 +95,8 @@ class Truth:
         """
         records = []
         for number, (fault, gpu) in enumerate(self._subjects):
+            if fault.start_seconds > self._seconds:
+                continue
             watch = WATCHES.get(fault.kind)
             breach = self._breaches.get(number)
             records.append(

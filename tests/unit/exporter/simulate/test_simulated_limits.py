@@ -57,3 +57,11 @@ def test_ranks_that_end_together_end_once(fault: str, nodes: int, gpus: int) -> 
     simulated = SimulatedFleet(settings, start_ns=START)
     batches = [simulated.poll(START + second * SECOND) for second in range(1, 6)]
     assert sum(report.final for batch in batches for report in batch.reports) == nodes * gpus
+
+
+def test_a_fault_that_has_not_begun_is_no_part_of_the_truth() -> None:
+    """A truth file is compared with findings: a fault after the end would count as missed."""
+    watched = Watched("hot-but-stable", "thermal-drift:start=20s", "memory-leak:start=40s", seconds=30)
+    assert [record["fault"] for record in watched.fleet.ground_truth()] == ["hot-but-stable", "thermal-drift"]
+    watched = Watched("thermal-drift:start=" + "9" * 400, seconds=10)
+    assert watched.fleet.ground_truth() == []
