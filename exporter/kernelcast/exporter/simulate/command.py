@@ -190,7 +190,12 @@ def _fleet(settings: SimulateSettings, simulation: SimulationSettings) -> Simula
             raise ConfigurationError(
                 "speed is max, and there is no duration; say with --duration how long a past to make"
             )
-        start_ns = time.time_ns() - math.ceil(duration_seconds * NANOSECONDS_PER_SECOND)
+        now_ns = time.time_ns()
+        if duration_seconds * NANOSECONDS_PER_SECOND > now_ns:
+            raise ConfigurationError(
+                f"duration_seconds is {duration_seconds:g}; with speed max the past would begin before 1970; give less"
+            )
+        start_ns = now_ns - math.ceil(duration_seconds * NANOSECONDS_PER_SECOND)
         return SimulatedFleet(simulation, start_ns=start_ns, duration_seconds=duration_seconds)
     if settings.speed > MAX_SPEED:
         raise ConfigurationError(f"speed is {settings.speed:g}; the maximum is {MAX_SPEED:g}; give less, or max")

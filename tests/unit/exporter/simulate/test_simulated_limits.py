@@ -65,3 +65,10 @@ def test_a_fault_that_has_not_begun_is_no_part_of_the_truth() -> None:
     assert [record["fault"] for record in watched.fleet.ground_truth()] == ["hot-but-stable", "thermal-drift"]
     watched = Watched("thermal-drift:start=" + "9" * 400, seconds=10)
     assert watched.fleet.ground_truth() == []
+
+
+@pytest.mark.parametrize("duration", ["1e300", "1e10"])
+def test_a_past_that_would_begin_before_1970_is_refused(duration: str) -> None:
+    answer = CliRunner().invoke(simulate, ["--gpus", "1", "--speed", "max", "--duration", duration])
+    assert answer.exit_code == 2
+    assert "duration_seconds is 1e+" in answer.stderr
