@@ -7,7 +7,9 @@ from typer.testing import CliRunner
 
 from kernelcast.exporter.simulate import BACKGROUNDS, FAULTS, SimulatedFleet, SimulationSettings, fleet, parse
 from kernelcast.exporter.simulate.command import simulate
+from kernelcast.exporter.simulate.process import RankPlacement
 from kernelcast.wire.errors import ConfigurationError
+from kernelcast.wire.identity import Device
 
 
 def test_a_speed_that_the_machine_cannot_compute_bounds_each_poll_and_is_reported_once(
@@ -72,3 +74,30 @@ def test_a_past_that_would_begin_before_1970_is_refused(duration: str) -> None:
     answer = CliRunner().invoke(simulate, ["--gpus", "1", "--speed", "max", "--duration", duration])
     assert answer.exit_code == 2
     assert "duration_seconds is 1e+" in answer.stderr
+
+
+class CountedPlace:
+    """A place that counts how often its device is asked for."""
+
+    asked = 0
+
+    def __init__(self, place: RankPlacement) -> None:
+        self._place = place
+        self.program, self.rank, self.seed = place.program, place.rank, place.seed
+
+    @property
+    def device(self) -> Device:
+        CountedPlace.asked += 1
+        return self._place.device
+
+
+def test_the_work_for_a_gpu_does_not_grow_with_the_other_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = fleet._place
+    monkeypatch.setattr(fleet, "_place", lambda *arguments: CountedPlace(place(*arguments)))
+    asked = []
+    for nodes in (4, 16):
+        simulated = SimulatedFleet(SimulationSettings(nodes=nodes, gpus=2, kernels=1), start_ns=START)
+        CountedPlace.asked = 0
+        simulated.poll(START + SECOND)
+        asked.append(CountedPlace.asked / nodes)
+    assert asked[0] == asked[1]

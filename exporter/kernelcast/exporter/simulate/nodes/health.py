@@ -57,6 +57,7 @@ class DeviceHealth:
         ahead_seconds: How far its node's clock is ahead.
         rates: Traffic per second in the last step.
         xids: Every XID so far, in order.
+        xids_of: The same by GPU.
     """
 
     def __init__(self, count: int) -> None:
@@ -73,6 +74,7 @@ class DeviceHealth:
         self.ahead_seconds = np.zeros(count)
         self.rates = GpuTraffic(np.zeros(count), np.zeros(count), np.zeros(count))
         self.xids: list[XidRecord] = []
+        self.xids_of: dict[int, list[XidRecord]] = {}
 
     def advance(self, influence: Influence, gpus: Gpus, traffic: GpuTraffic, seconds: float) -> None:
         """Count one step.
@@ -98,13 +100,16 @@ class DeviceHealth:
     def begin(self, fault: SimulatedFault, gpu: int, time_ns: int) -> None:
         """A fault begins on a GPU: its XIDs, and an error that is a single event."""
         codes = (round(fault["code"]),) if fault.kind == faults.XID else faults.XIDS.get(fault.kind, ())
-        self.xids += [XidRecord(gpu, code, time_ns) for code in codes]
+        records = [XidRecord(gpu, code, time_ns) for code in codes]
+        self.xids += records
+        self.xids_of.setdefault(gpu, []).extend(records)
         if fault.kind in _UNCORRECTED:
             self.double_bit[gpu] += 1
 
     def last_xid(self, gpu: int) -> int:
         """The last XID of a GPU; 0 before the first."""
-        return next((one.xid for one in reversed(self.xids) if one.gpu == gpu), 0)
+        own = self.xids_of.get(gpu)
+        return own[-1].xid if own else 0
 
 
 @dataclass(slots=True)
@@ -113,9 +118,9 @@ class XidTotals:
 
     announced: set[tuple[int, int]] = field(default_factory=set)
 
-    def of(self, gpu: int, records: list[XidRecord]) -> tuple[XidTotal, ...]:
-        """Counts of one GPU."""
-        return tuple(self._totals(gpu, [one for one in records if one.gpu == gpu]))
+    def of(self, gpu: int, own: list[XidRecord]) -> tuple[XidTotal, ...]:
+        """Counts of one GPU, from its own records."""
+        return tuple(self._totals(gpu, own))
 
     def _totals(self, gpu: int, own: list[XidRecord]) -> Iterator[XidTotal]:
         for xid in dict.fromkeys(one.xid for one in own):

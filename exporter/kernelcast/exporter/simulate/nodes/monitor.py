@@ -57,7 +57,7 @@ class Monitor:
         values = readings.columns(gpus, health)
         own = [self._reading(number, values, gpus, health, processes[number]) for number in range(len(self._places))]
         for number, node in enumerate(self._nodes):
-            where = slice(number * self._settings.gpus, (number + 1) * self._settings.gpus)
+            where = self._on_node(number)
             uuids = [place.device.uuid for place in self._places[where]]
             node.state.gpus = tuple(own[where])
             node.state.missing = _chosen(uuids, health.lost[where])
@@ -70,12 +70,16 @@ class Monitor:
             yield from node.poll(time_ns + ahead_ns)
 
     def _node(self, number: int, start_ns: int) -> SimulatedNode:
-        where = slice(number * self._settings.gpus, (number + 1) * self._settings.gpus)
+        where = self._on_node(number)
         places = self._places[where]
         pods = {place.device.uuid: f"{place.program}-{place.rank or 0}" for place in places}
         return SimulatedNode(
             places[0].device.hostname, self._described[where], SimulatedOwners(pods), self._logs[number], start_ns
         )
+
+    def _on_node(self, number: int) -> slice:
+        """The GPUs of a node."""
+        return slice(number * self._settings.gpus, (number + 1) * self._settings.gpus)
 
     def _log(self, health: DeviceHealth) -> None:
         for one in health.xids[self._logged :]:
@@ -87,16 +91,13 @@ class Monitor:
         self, number: int, values: readings.Columns, gpus: Gpus, health: DeviceHealth, process: SimulatedProcess
     ) -> GpuReading:
         known = self._described[number]
-        xids = self._xids.of(number, health.xids)
+        xids = self._xids.of(number, health.xids_of.get(number, []))
         if health.lost[number]:
             return replace(known, absent=_LOST, xids=xids)
         own = {name: _plain(column[number]) for name, column in values.items()}
         own[device.XID_ERRORS.otlp_name] = health.last_xid(number)
-        peers = {
-            place.device.gpu: _NVLINK_OK
-            for place in self._places
-            if place.device.hostname == self._places[number].device.hostname and place.device.gpu != known.index
-        }
+        node = self._places[self._on_node(number // self._settings.gpus)]
+        peers = {place.device.gpu: _NVLINK_OK for place in node if place.device.gpu != known.index}
         return replace(
             known,
             values=own,
