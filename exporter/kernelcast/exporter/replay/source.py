@@ -110,8 +110,8 @@ class TraceSource:
         """Position of the replay, in the recording's time; it never goes back."""
         if self._speed is None:
             return self._last_ns
-        moment_ns = self._first_ns + int((now_ns - self._start_ns) * self._speed)
-        return min(max(moment_ns, self._moment_ns), self._last_ns)
+        passed_ns = int(min((now_ns - self._start_ns) * self._speed, self._last_ns - self._first_ns))
+        return max(self._first_ns + passed_ns, self._moment_ns)
 
     def _reports(self) -> Iterator[ProcessReport]:
         for number, device in enumerate(self.devices):

@@ -56,6 +56,12 @@ def test_at_four_times_the_speed_a_trace_takes_a_quarter() -> None:
     assert replayed.poll(NOW + 2 * SECOND).done
 
 
+def test_a_speed_beyond_any_clock_ends_the_replay_at_once() -> None:
+    replayed = source(recording((0, SECOND, "k")), speed=1e308)
+    assert not replayed.poll(NOW).done
+    assert replayed.poll(NOW + SECOND).done
+
+
 def test_at_full_speed_everything_comes_with_the_first_poll() -> None:
     replayed = source(recording((0, SECOND, "k"), (7000 * SECOND, SECOND, "k")), speed=None)
     first = replayed.poll(NOW)
