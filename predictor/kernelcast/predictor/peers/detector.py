@@ -48,7 +48,6 @@ class PeerDetector:
         self._courses: dict[int, _Course] = {}
         self._findings: dict[int, WorkerFinding] = {}
         self._link_share = 0.0
-        self.ended: list[WorkerFinding] = []
         self.slow_links: list[LinkFinding] = []
 
     @property
@@ -122,9 +121,7 @@ class PeerDetector:
         return self._findings[worker]
 
     def _end(self, worker: int, step: PeerStep) -> WorkerFinding:
-        finding = replace(self._findings.pop(worker), until_step=step.step)
-        self.ended.append(finding)
-        return finding
+        return replace(self._findings.pop(worker), until_step=step.step)
 
     def _observe_links(self, step: PeerStep, ratios: WorkerRatios) -> None:
         cost, found = self._links.update(step, self._workers.suspects | ratios.slower)
