@@ -84,8 +84,10 @@ def read(paths: Sequence[Path]) -> CsvTable:
         before = len(table.rows)
         try:
             with path.open(newline="", encoding="utf-8-sig") as file:
-                _read(csv.reader(file), path, number, table)
-        except (OSError, UnicodeDecodeError, csv.Error) as error:
+                _read(csv.reader(file, strict=True), path, number, table)
+        except UnicodeDecodeError as error:
+            raise ConfigurationError(f"{path} is no UTF-8 text: {error}; unpack it, or convert it") from None
+        except OSError as error:
             raise ConfigurationError(f"{path} cannot be read: {error}") from None
         if len(table.rows) == before:
             raise ConfigurationError(f"{path} has no rows; it needs lines of {TIME},{VALUE} below its header")
@@ -93,6 +95,13 @@ def read(paths: Sequence[Path]) -> CsvTable:
 
 
 def _read(lines: "Reader", path: Path, number: int, table: CsvTable) -> None:
+    try:
+        _read_lines(lines, path, number, table)
+    except csv.Error as error:
+        raise ConfigurationError(f"{path}, line {lines.line_num}: {error}; check its quotes") from None
+
+
+def _read_lines(lines: "Reader", path: Path, number: int, table: CsvTable) -> None:
     header = [name.strip() for name in next(lines, [])]
     counts = Counter(header)
     for name in (TIME, VALUE, *counts):

@@ -1,7 +1,9 @@
 """Input of `kernelcast backtest`: forms of times, order of rows, and input that is refused."""
 
 import csv
+import gzip
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -60,6 +62,8 @@ def test_the_horizon_begins_after_the_newest_row_of_a_series_whose_rows_are_in_n
         (["1,2,a,b"], "timestamp,value,host,host", "needs one column host"),
         (["1,2,a"], "timestamp,value,alert", "the label alert has the name of a column"),
         (['1,2,"a', 'b"', "3,x,c"], "timestamp,value,host", "line 4: value 'x' is no number"),
+        (["1,2,a", '2,3,"b', "3,4,c"], "timestamp,value,host", "in.csv, line 4: unexpected end of data"),
+        (["1,2,a", '2,3,"b"c', "3,4,c"], "timestamp,value,host", "in.csv, line 3: ',' expected after"),
         ([f"{1_700_000_000 + at / 3000:.6f},1" for at in range(9)], "timestamp,value", "less than a millisecond; give"),
     ],
 )
@@ -227,3 +231,13 @@ def test_the_letters_of_rfc_3339_may_be_small(tmp_path: Path) -> None:
     found = backtest(tmp_path, path, "--horizon", "1")
 
     assert [row["timestamp"] for row in found[-2:]] == ["2023-11-14t22:29:20z", "2023-11-14T22:30:20Z"]
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lambda text: text.decode().encode("utf-16")])
+def test_a_file_that_is_no_text_is_refused_with_the_remedy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], pack: Callable[[bytes], bytes]
+) -> None:
+    path = tmp_path / "in.csv"
+    path.write_bytes(pack(b"timestamp,value\n1,2\n"))
+    backtest(tmp_path, path, code=2)
+    assert "in.csv is no UTF-8 text" in capsys.readouterr().err
