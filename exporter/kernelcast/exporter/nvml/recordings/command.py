@@ -12,6 +12,7 @@ from kernelcast.exporter.nvml.sampling.fields import ROWS
 from kernelcast.exporter.nvml.sampling.labels import LABEL_FIELDS
 from kernelcast.exporter.nvml.sampling.nvlink import ALL
 from kernelcast.exporter.nvml.sampling.sampler import SamplerOptions
+from kernelcast.wire.errors import ConfigurationError
 
 Output = Annotated[
     Path, typer.Option("--output", metavar="FILE", help="Where to write it; .gz compresses.", dir_okay=False)
@@ -35,5 +36,7 @@ def record_node(*, output: Output, seconds: Seconds = 60.0, interval: Interval =
 
 def convert_capture(capture: Capture, *, output: Output) -> None:
     """Make a recording of what `nvidia-smi -q` printed, once or several times into one file."""
+    if output.exists() and output.samefile(capture):
+        raise ConfigurationError(f"--output {output} is the capture; it would be replaced; choose another file")
     written = recording.write(output, read_capture(capture).moments)
     typer.echo(f"{output}: {written} moments")

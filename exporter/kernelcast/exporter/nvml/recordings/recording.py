@@ -14,6 +14,7 @@ import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final, Literal, TextIO, cast
 
@@ -116,16 +117,22 @@ def moments(path: Path) -> Iterator[RecordedChanges]:
 
 
 def write(path: Path, moments: Iterable[RecordedChanges]) -> int:
-    """Write a recording; returns how many moments it has.
+    """Write a recording; returns how many moments it has. What fails before the first leaves the file as it is.
 
     Raises:
         TraceError: The file cannot be written.
     """
     written = 0
+    following = iter(moments)
     try:
+        existed = path.exists()
+        path.open("ab").close()
+        if not existed:
+            path.unlink()
+        first = list(islice(following, 1))
         with _open(path, "wt") as lines:
             lines.write(json.dumps({"format": FORMAT, "version": VERSION}) + "\n")
-            for moment in moments:
+            for moment in chain(first, following):
                 lines.write(json.dumps(_line(moment), separators=(",", ":")) + "\n")
                 written += 1
     except OSError as error:

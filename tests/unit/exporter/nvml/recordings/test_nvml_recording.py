@@ -2,7 +2,7 @@
 
 import gzip
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pynvml
@@ -28,7 +28,7 @@ from kernelcast.exporter.nvml.sampling.fields import ROWS
 from kernelcast.exporter.nvml.sampling.reading import NodeReading
 from kernelcast.exporter.nvml.sampling.sampler import Sampler, SamplerOptions
 from kernelcast.exporter.replay.command import replay
-from kernelcast.wire.errors import TraceError
+from kernelcast.wire.errors import DeviceError, TraceError
 
 SECOND_NS = 1_000_000_000
 EVERYTHING = SamplerOptions(rows=tuple(ROWS))
@@ -299,6 +299,30 @@ def test_the_command_makes_a_recording_of_a_capture(tmp_path: Path) -> None:
     assert gzip.decompress(output.read_bytes()).count(b"\n") == 2
     (one,) = Sampler(open_recording(str(output))).start().sample(SECOND_NS).gpus
     assert (one.uuid, one.model_name, one.values["DCGM_FI_DEV_GPU_TEMP"]) == ("GPU-1", "NVIDIA H200", 28)
+
+
+def test_a_capture_is_not_replaced_by_its_recording(tmp_path: Path) -> None:
+    capture = tmp_path / "smi.txt"
+    capture.write_text("==============NVSMI LOG==============\n\nGPU 00000000:83:00.0\n    GPU UUID : GPU-1\n")
+    before = capture.read_text()
+    done = CliRunner().invoke(replay, ["capture", str(capture), "--output", str(capture)])
+    assert done.exit_code == 2
+    assert "choose another file" in done.output
+    assert capture.read_text() == before
+
+
+def test_a_recording_that_cannot_begin_leaves_the_one_that_is_there(tmp_path: Path) -> None:
+    path = tmp_path / "node.jsonl"
+    write(path, [RecordedChanges(0)])
+    before = path.read_text()
+
+    def without_driver() -> Iterator[RecordedChanges]:
+        raise DeviceError("there is no driver")
+        yield RecordedChanges(0)
+
+    with pytest.raises(DeviceError):
+        write(path, without_driver())
+    assert path.read_text() == before
 
 
 def test_the_command_refuses_a_file_without_a_capture(tmp_path: Path) -> None:
