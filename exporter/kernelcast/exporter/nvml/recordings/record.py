@@ -137,7 +137,7 @@ class NotingNvml:
         return self._owners[_address(handle)]
 
 
-def record(
+def record(  # noqa: PLR0913  three of them are clocks, which tests replace
     nvml: Any,
     *,
     seconds: float,
@@ -145,6 +145,7 @@ def record(
     options: SamplerOptions,
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], int] = time.time_ns,
+    monotonic: Callable[[], int] = time.monotonic_ns,
 ) -> Iterator[RecordedChanges]:
     """Yield the moments of a recording, at least one, in real time.
 
@@ -154,7 +155,8 @@ def record(
         interval_seconds: Time between two moments.
         options: The sampler's options; the recording can answer only these calls.
         sleep: Waits.
-        clock: Unix nanoseconds.
+        clock: Unix nanoseconds, for the sampler.
+        monotonic: Nanoseconds of a clock that nobody sets: it gives pace and times.
 
     Raises:
         DeviceError: There is no driver, or it does not answer.
@@ -163,15 +165,15 @@ def record(
     sampler = Sampler(noting, options).start()
     before: Answers = {}
     first_ns: int | None = None
-    began_ns = clock()
+    began_ns = monotonic()
     # Profiling rows need two samples, so without this one the first moment would have none.
-    sampler.sample(began_ns)
+    sampler.sample(clock())
     try:
         for number in range(max(round(seconds / interval_seconds), 1)):
             due_ns = began_ns + round((number + 1) * interval_seconds * NANOSECONDS_PER_SECOND)
-            sleep(max(due_ns - clock(), 0) / NANOSECONDS_PER_SECOND)
-            now_ns = clock()
-            sampler.sample(now_ns)
+            sleep(max(due_ns - monotonic(), 0) / NANOSECONDS_PER_SECOND)
+            now_ns = monotonic()
+            sampler.sample(clock())
             events = tuple(noting.events)
             del noting.events[: len(events)]
             first_ns = now_ns if first_ns is None else first_ns

@@ -2,7 +2,7 @@
 
 import gzip
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pynvml
@@ -81,7 +81,9 @@ def test_instances_come_and_go_in_every_round_as_they_did() -> None:
         if taken == 3:
             nvml.answers["0/1"] = second
 
-    moments = tuple(record(nvml, seconds=300, interval_seconds=100, options=EVERYTHING, sleep=sleep, clock=clock))
+    moments = tuple(
+        record(nvml, seconds=300, interval_seconds=100, options=EVERYTHING, sleep=sleep, clock=clock, monotonic=clock)
+    )
     sampler, shown = Sampler(RecordedNvml(Recording(moments), clock=clock)).start(), []
     for _ in range(6):
         shown.append({gpu.gi_id for gpu in sampler.sample(clock()).gpus} - {""})
@@ -200,7 +202,7 @@ def test_a_recording_is_played_back_value_by_value(tmp_path: Path) -> None:
         real.answers["0/gi9"] |= gpm(float(second))
         clock.sleep(wait)
 
-    moments = record(real, seconds=3, interval_seconds=1, options=EVERYTHING, sleep=sleep, clock=clock)
+    moments = record(real, seconds=3, interval_seconds=1, options=EVERYTHING, sleep=sleep, clock=clock, monotonic=clock)
     assert write(path, moments) == 3
     again = Clock()
     played = sampled(RecordedNvml(read(path), clock=again), again, 2)
@@ -223,7 +225,13 @@ def test_a_recording_is_played_back_value_by_value(tmp_path: Path) -> None:
 def test_only_what_changes_is_written(tmp_path: Path) -> None:
     clock, path = Clock(), tmp_path / "node.jsonl"
     moments = record(
-        playing(node(gpu())), seconds=5, interval_seconds=1, options=EVERYTHING, sleep=clock.sleep, clock=clock
+        playing(node(gpu())),
+        seconds=5,
+        interval_seconds=1,
+        options=EVERYTHING,
+        sleep=clock.sleep,
+        clock=clock,
+        monotonic=clock,
     )
     write(path, moments)
     _head, first, *later = (json.loads(line) for line in path.read_text().splitlines())
@@ -231,10 +239,40 @@ def test_only_what_changes_is_written(tmp_path: Path) -> None:
     assert [(one["at_ns"], one["set"]) for one in later] == [(at * SECOND_NS, {}) for at in range(1, 5)]
 
 
+@pytest.mark.parametrize("hours", [1, -1])
+def test_a_clock_that_is_set_changes_neither_pace_nor_times_of_a_recording(hours: int) -> None:
+    wall, steady, waits = Clock(), Clock(), []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        steady.sleep(seconds)
+        wall.sleep(seconds)
+        if len(waits) == 2:
+            wall.now_ns += hours * 3600 * SECOND_NS
+
+    made = record(
+        playing(node(gpu())),
+        seconds=4,
+        interval_seconds=1,
+        options=EVERYTHING,
+        sleep=sleep,
+        clock=wall,
+        monotonic=steady,
+    )
+    assert [moment.at_ns for moment in made] == [at * SECOND_NS for at in range(4)]
+    assert waits == [1, 1, 1, 1]
+
+
 def test_an_interval_longer_than_the_recording_gives_one_moment() -> None:
     clock = Clock()
     made = record(
-        playing(node(gpu())), seconds=1, interval_seconds=3, options=EVERYTHING, sleep=clock.sleep, clock=clock
+        playing(node(gpu())),
+        seconds=1,
+        interval_seconds=3,
+        options=EVERYTHING,
+        sleep=clock.sleep,
+        clock=clock,
+        monotonic=clock,
     )
     assert [moment.at_ns for moment in made] == [0]
 
@@ -316,13 +354,14 @@ def test_a_recording_that_cannot_begin_leaves_the_one_that_is_there(tmp_path: Pa
     write(path, [RecordedChanges(0)])
     before = path.read_text()
 
-    def without_driver() -> Iterator[RecordedChanges]:
+    def without_driver() -> RecordedChanges:
         raise DeviceError("there is no driver")
-        yield RecordedChanges(0)
 
-    with pytest.raises(DeviceError):
-        write(path, without_driver())
+    for one in (path, tmp_path / "new.jsonl"):
+        with pytest.raises(DeviceError):
+            write(one, (without_driver() for _ in range(1)))
     assert path.read_text() == before
+    assert [one.name for one in tmp_path.iterdir()] == [path.name]
 
 
 def test_the_command_refuses_a_file_without_a_capture(tmp_path: Path) -> None:
