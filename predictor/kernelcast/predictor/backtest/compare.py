@@ -117,15 +117,15 @@ def write_changes(path: Path, table: CsvTable, changes: Sequence[ChangedAlert]) 
     Raises:
         ConfigurationError: It cannot be written.
     """
+    spellings = table.time_spellings()
     with csv_file(path) as writer:
         writer.writerow([*table.labels, *COLUMNS])
         for change in changes:
             if change.change != AlertChange.SAME:
-                writer.writerow([*table.label_values(change.key), *_cells(table, change)])
+                writer.writerow([*table.label_values(change.key), *_cells(change, spellings[change.key[0]])])
 
 
-def _cells(table: CsvTable, change: ChangedAlert) -> list[str]:
-    like = table.rows[0].time
+def _cells(change: ChangedAlert, like: str) -> list[str]:
     old, new = change.old, change.new
     times = [time_text(moment, like) for episode in (old, new) if episode for moment in (episode.begin, episode.end)]
     if old is None or new is None:
@@ -136,8 +136,9 @@ def _cells(table: CsvTable, change: ChangedAlert) -> list[str]:
 def change_lines(table: CsvTable, changes: Sequence[ChangedAlert]) -> list[str]:
     """The comparison as text: one line for each alert that differs, by time, then the number of each kind."""
     labels = {change.key: _labels(table, change.key) for change in changes}
+    spellings = table.time_spellings()
     shown = [
-        " ".join(part for part in (change.change, labels[change.key], _times(table, change)) if part)
+        " ".join(part for part in (change.change, labels[change.key], _times(change, spellings[change.key[0]])) if part)
         for change in sorted(changes, key=lambda each: each.begin)
         if change.change != AlertChange.SAME
     ]
@@ -145,8 +146,7 @@ def change_lines(table: CsvTable, changes: Sequence[ChangedAlert]) -> list[str]:
     return [*shown, ", ".join(f"{counts[kind]} {kind}" for kind in AlertChange)]
 
 
-def _times(table: CsvTable, change: ChangedAlert) -> str:
-    like = table.rows[0].time
+def _times(change: ChangedAlert, like: str) -> str:
     old, new = change.old, change.new
     if old is not None and new is not None:
         shift = abs(new.begin - old.begin)

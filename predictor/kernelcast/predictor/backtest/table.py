@@ -67,6 +67,10 @@ class CsvTable:
             found.setdefault(key, []).append(number)
         return found
 
+    def time_spellings(self) -> dict[int, str]:
+        """A timestamp of each file, as it was written, by number of the file."""
+        return {file: row.time for row, (file, _) in zip(self.rows, self.keys, strict=True)}
+
     def label_values(self, key: SeriesKey) -> list[str]:
         """The values of a series in the order of `labels`; empty where its file has no such column."""
         own = dict(zip(self.columns[key[0]], key[1], strict=True))

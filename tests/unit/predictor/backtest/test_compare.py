@@ -9,10 +9,12 @@ import pytest
 
 from kernelcast.cli.app import run
 from kernelcast.predictor.backtest.compare import AlertChange, Episode, matched
+from kernelcast.predictor.backtest.output import time_text
 
 START = 1_700_000_000
 HOUR = 3600
 METRIC = "DCGM_FI_DEV_GPU_TEMP"
+DATE = "2023-11-14T22:13:20Z"
 
 
 def settings(path: Path, text: str) -> Path:
@@ -69,6 +71,22 @@ def test_a_higher_threshold_loses_the_alert_below_it_and_delays_the_other(
     assert len(moved) + len([lost]) == len(found)
     counts = f"0 gained, 1 lost, 0 earlier, {len(moved)} later, 0 same"
     assert capsys.readouterr().out.splitlines()[-1] == counts
+
+
+def test_times_are_written_as_the_file_of_the_series_writes_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seconds = recording(tmp_path / "seconds.csv", first=plateau(70, 88))
+    dates = recording(tmp_path / "dates.csv", second=plateau(70, 88))
+    header, *rows = dates.read_text().splitlines()
+    cells = [row.split(",", 1) for row in rows]
+    dates.write_text("\n".join([header, *(f"{time_text(float(time), DATE)},{rest}" for time, rest in cells)]))
+    old, new = thresholds(tmp_path / "old.yaml", 85), thresholds(tmp_path / "new.yaml", 92)
+    first, second = compare(tmp_path, old, new, seconds, dates, "--metric", METRIC)
+
+    begin, end = (time_text(float(first[name]), DATE) for name in ("old_begin", "old_end"))
+    assert (second["old_begin"], second["old_end"]) == (begin, end)
+    assert f'lost {{host="second"}} {begin} until {end}' in capsys.readouterr().out
 
 
 def test_the_other_way_round_the_alerts_are_gained_and_earlier(
