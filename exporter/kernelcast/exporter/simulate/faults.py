@@ -230,7 +230,7 @@ def parse(text: str, kinds: Mapping[str, FaultKind], *, option: str) -> Simulate
         option: Its name, for messages.
 
     Raises:
-        ConfigurationError: The kind, a key or a value is not one, or a number is beyond its limits.
+        ConfigurationError: The kind, a key or a value is not one, a key comes twice, or a number is beyond its limits.
     """
     name, _, rest = text.partition(":")
     kind = kinds.get(name)
@@ -241,10 +241,14 @@ def parse(text: str, kinds: Mapping[str, FaultKind], *, option: str) -> Simulate
         places["kernel"] = 0.0
     times = {"start": 0.0 if name in _FROM_THE_START else _DEFAULT_START_SECONDS, "length": math.inf}
     given = {**places, **times, **{key: parameter.default for key, parameter in kind.parameters.items()}}
+    seen: set[str] = set()
     for item in rest.split(",") if rest else ():
         key, equals, value = item.partition("=")
         if not equals or key not in given:
             raise ConfigurationError(f"{option} {text}: {item!r} is not one of {', '.join(f'{k}=…' for k in given)}")
+        if key in seen:
+            raise ConfigurationError(f"{option} {text}: {key} is given twice; give the option twice, or {key} once")
+        seen.add(key)
         given[key] = _number(key, value, whole=key in places, context=f"{option} {text}")
     for key, parameter in kind.parameters.items():
         if not parameter.minimum <= given[key] <= parameter.maximum:

@@ -39,6 +39,7 @@ def test_unset_options_have_defaults() -> None:
         ("thermal-drift:start=-5s", "90s, 5m or 2h"),
         ("thermal-drift:start=5y", "90s, 5m or 2h"),
         ("thermal-drift:kernel=1", "not one of"),
+        ("thermal-drift:gpu=0,gpu=1", "gpu is given twice; give the option twice"),
         ("", "kinds are"),
     ],
 )
