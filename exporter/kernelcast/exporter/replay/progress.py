@@ -4,7 +4,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final, TextIO
 
 from rich.console import Console
@@ -32,8 +32,9 @@ class ProgressLines:
         if self._last is not None and now - self._last < LINE_SECONDS:
             return
         self._last = now
-        self._stream.write(f"{self._name}: {_progress_line(source, tally)}\n")
-        self._stream.flush()
+        with suppress(BrokenPipeError):  # who reads a pipe may end before the replay
+            self._stream.write(f"{self._name}: {_progress_line(source, tally)}\n")
+            self._stream.flush()
 
 
 class Terminal:

@@ -1,5 +1,6 @@
 """`kernelcast replay` and `kernelcast simulate`: messages, output and exit codes."""
 
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -147,6 +148,20 @@ def test_without_a_terminal_a_line_comes_at_first_and_then_every_ten_seconds(
     for _ in range(4):
         lines.show(source(), Tally(kernels=7))
     assert capsys.readouterr().err.count("trace.json: 0.0 of 3.0 s, 7 kernel launches") == 2
+
+
+def test_a_reader_of_the_progress_that_has_ended_does_not_end_the_replay() -> None:
+    """`kernelcast replay … 2>&1 | head -1`."""
+
+    class Ended(io.StringIO):
+        def write(self, text: str) -> int:  # noqa: ARG002 - as a stream's
+            raise BrokenPipeError
+
+    outbox = Outbox()
+    account = publish(
+        source(), RunSettings(), outbox=outbox, ticks=every_second(5), progress=ProgressLines("job", Ended())
+    )
+    assert (account.finished, account.kernels, account.lost) == (True, 3, 0)
 
 
 # The commands themselves
