@@ -61,7 +61,7 @@ class BreachOptions:
         return self.lasting.intervals(interval_seconds)
 
     def reach_seconds(self, interval_seconds: float) -> float:
-        """How far ahead the column `breach_probability` looks."""
+        """Horizon of the column `breach_probability`: as asked, but at most a day of the detector."""
         scale = self.block_intervals(interval_seconds) * interval_seconds / BLOCK_SECONDS
         return min(self.horizon.seconds(interval_seconds), LONGEST_SECONDS * scale)
 

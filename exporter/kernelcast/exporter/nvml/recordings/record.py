@@ -156,7 +156,7 @@ def record(  # noqa: PLR0913  three of them are clocks, which tests replace
         options: The sampler's options; the recording can answer only these calls.
         sleep: Waits.
         clock: Unix nanoseconds, for the sampler.
-        monotonic: Nanoseconds of a clock that nobody sets: it gives pace and times.
+        monotonic: Nanoseconds of a monotonic clock, for pace and times.
 
     Raises:
         DeviceError: There is no driver, or it does not answer.
