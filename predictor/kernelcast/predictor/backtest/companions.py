@@ -4,8 +4,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -56,10 +57,6 @@ class Companion:
     seconds: Floats
     values: Floats
 
-    def belongs_to(self, labels: Mapping[str, str]) -> bool:
-        """Whether the labels that both have are equal."""
-        return all(labels.get(name, value) == value for name, value in self.labels.items())
-
     def values_at(self, seconds: Floats) -> Floats:
         """Values at some times, each the newest one so far; NaN where that is too old."""
         place = np.searchsorted(self.seconds, seconds, side="right") - 1
@@ -79,6 +76,41 @@ class Companion:
         return counted
 
 
+_Texts: TypeAlias = tuple[str, ...]
+_Numbered: TypeAlias = tuple[int, Companion]
+
+
+class _OfMetric:
+    """Companions of one metric. One belongs to a series if the labels that both have are equal."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._by_names: dict[_Texts, list[_Numbered]] = {}
+        self._indices: dict[tuple[_Texts, _Texts], dict[_Texts, list[_Numbered]]] = {}
+
+    def add(self, one: Companion) -> None:
+        """Add a companion, after all before it."""
+        self._by_names.setdefault(tuple(one.labels), []).append((self._count, one))
+        self._count += 1
+
+    def of(self, labels: Mapping[str, str]) -> list[Companion]:
+        """The companions of a series, in their order; they are looked up by the values of the shared labels."""
+        found: list[_Numbered] = []
+        for names in self._by_names:
+            shared = tuple(name for name in names if name in labels)
+            found += self._index(names, shared).get(tuple(labels[name] for name in shared), [])
+        return [one for _, one in sorted(found, key=itemgetter(0))]
+
+    def _index(self, names: _Texts, shared: _Texts) -> dict[_Texts, list[_Numbered]]:
+        """The companions with labels of these names, by the values of the shared ones."""
+        if (names, shared) not in self._indices:
+            index: dict[_Texts, list[_Numbered]] = {}
+            self._indices[names, shared] = index
+            for numbered in self._by_names[names]:
+                index.setdefault(tuple(numbered[1].labels[name] for name in shared), []).append(numbered)
+        return self._indices[names, shared]
+
+
 class Companions:
     """All companions of a table."""
 
@@ -90,6 +122,9 @@ class Companions:
             found: The companions.
         """
         self._table, self._companions = table or CsvTable(), found
+        self._by_metric: dict[str, _OfMetric] = {}
+        for each in found:
+            self._by_metric.setdefault(each.metric, _OfMetric()).add(each)
 
     @classmethod
     def of_file(cls, table: CsvTable, path: Path | None) -> "Companions":
@@ -120,7 +155,7 @@ class Companions:
 
     def metrics(self, batch: SeriesBatch) -> dict[str, Floats]:
         """All companions of a batch that are metrics of its GPUs, by Prometheus name, each of shape (n, t)."""
-        names = sorted({each.metric for each in self._companions} - _OF_PROGRAMS)
+        names = sorted(self._by_metric.keys() - _OF_PROGRAMS)
         found = {name: self._named(batch, name) for name in names}
         return {name: values for name, values in found.items() if values is not None}
 
@@ -188,10 +223,8 @@ class Companions:
         return np.where(np.isfinite(found).any(axis=0), np.nansum(found, axis=0), np.nan)
 
     def _of_metric(self, one: GriddedSeries, metric: str) -> list[Companion]:
-        if not self._companions:
-            return []
-        labels = self._labels(one)
-        return [each for each in self._companions if each.metric == metric and each.belongs_to(labels)]
+        own = self._by_metric.get(metric)
+        return [] if own is None else own.of(self._labels(one))
 
     def _labels(self, one: GriddedSeries) -> dict[str, str]:
         named = zip(self._table.labels, self._table.label_values(one.key), strict=True)

@@ -3,15 +3,17 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from tests.support.predictor.backtests import START, backtest, lines, written
 
+from kernelcast.predictor.backtest.companions import Companion, Companions
 from kernelcast.predictor.backtest.durations import parse_duration
-from kernelcast.predictor.backtest.grid import inferred_interval
+from kernelcast.predictor.backtest.grid import GridOptions, batches, inferred_interval
 from kernelcast.predictor.backtest.output import time_text
-from kernelcast.predictor.backtest.table import unix_seconds
+from kernelcast.predictor.backtest.table import read, unix_seconds
 from kernelcast.predictor.forecasting.combination import LeadForecast, forecast
 from kernelcast.predictor.forecasting.deep.panel import FittedPanel
 from kernelcast.predictor.forecasting.panel import Panel
@@ -162,6 +164,40 @@ def test_a_companion_fits_a_series_whose_file_has_no_such_label_or_an_empty_one(
 
     judged = {(row["gpu"], row["Hostname"]) for row in found if row["breach_probability"]}
     assert judged == {("0", ""), ("", "a"), ("", "")}
+
+
+class CountedLabels(dict[str, str]):
+    """Labels that count how often they are read."""
+
+    count = 0
+
+    def items(self) -> Any:
+        CountedLabels.count += 1
+        return super().items()
+
+
+def test_the_companions_of_a_series_are_found_without_comparing_it_with_those_of_all_series(tmp_path: Path) -> None:
+    compared = []
+    for gpus in (4, 16):
+        rows = [f"{START},1,{gpu},a" for gpu in range(gpus)]
+        table = read([written(tmp_path / "in.csv", rows, "timestamp,value,gpu,host")])
+        (batch,) = batches(table, GridOptions())
+        labels = [{"gpu": str(gpu), "name": "x"} for gpu in range(gpus)]
+        found = [
+            Companion(metric, CountedLabels(own), np.array([START]), np.array([float(own["gpu"])]))
+            for metric in ("m0", "m1")
+            for own in labels
+        ]
+        # Of two that fit, the first one counts, whatever labels they have.
+        found.append(Companion("m0", CountedLabels(host="a"), np.array([START]), np.array([99.0])))
+        found.insert(0, Companion("m1", CountedLabels(host="a"), np.array([START]), np.array([99.0])))
+        companions = Companions(table, found)
+        CountedLabels.count = 0
+        values = companions.metrics(batch)
+        assert values["m0"].tolist() == [[float(gpu)] for gpu in range(gpus)]
+        assert values["m1"].tolist() == [[99.0]] * gpus
+        compared.append(CountedLabels.count / gpus)
+    assert compared[1] <= compared[0]
 
 
 def test_a_rise_that_power_explains_is_no_drift(tmp_path: Path) -> None:
