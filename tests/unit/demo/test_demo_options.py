@@ -51,6 +51,18 @@ def test_a_demo_that_does_not_start_leaves_no_empty_summary(tmp_path: Path) -> N
     assert not (tmp_path / "summary.json").exists()
 
 
+def test_the_summary_does_not_replace_the_recording(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused = TopicChange("kernelcast.device", TopicResult.FAILED, remark="not authorised")
+    monkeypatch.setattr(command, "apply_topics", lambda _settings: [refused])
+    trace = tmp_path / "trace.json"
+    trace.write_text('{"traceEvents": []}')
+    source = ["demo", "--source", f"kineto:{trace}", "--broker", "kafka:9092"]
+    assert run([*source, "--summary", str(trace)]) == 2
+    assert f"--summary {trace} is the recording; give another file" in capsys.readouterr().err
+
+
 def test_a_broker_on_which_the_topics_cannot_be_made_is_not_used(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

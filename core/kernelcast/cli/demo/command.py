@@ -92,7 +92,7 @@ def demo(  # noqa: PLR0913  a command line's options
     if fault and chosen.kind != "simulate":
         raise ConfigurationError(f"--fault is {fault[0]}; only a simulation has faults; add --source simulate")
     if summary is not None:
-        _check_writable(summary)
+        _check_writable(summary, chosen.path)
     options = DemoOptions(
         source=chosen,
         kernels=kernels,
@@ -150,10 +150,12 @@ def _check_numbers(*, duration: float | None, kernels: str, speed: str) -> None:
         raise ConfigurationError(f"--speed is {speed!r}; it must be a number above 0, or max")
 
 
-def _check_writable(summary: Path) -> None:
+def _check_writable(summary: Path, recording: Path | None) -> None:
     """Check before the run that the summary can be written; an existing file is not changed, and none is left."""
     try:
         there = summary.exists()
+        if recording is not None and there and summary.samefile(recording):
+            raise ConfigurationError(f"--summary {summary} is the recording; give another file")
         summary.open("a").close()
         if not there:
             summary.unlink()
