@@ -85,8 +85,9 @@ def first_passage(
 
 def summarise(reached: Floats, beyond: Bools, horizons_seconds: tuple[float, ...]) -> Passage:
     """Probabilities at the horizons, and times, from the distribution over the grid, shape (n, grid)."""
-    at = np.searchsorted(GRID_BLOCKS * BLOCK_SECONDS, np.array(horizons_seconds))
-    probability = reached[:, np.minimum(at, len(GRID_BLOCKS) - 1)]
+    places = np.interp(np.array(horizons_seconds) / BLOCK_SECONDS, GRID_BLOCKS, np.arange(len(GRID_BLOCKS)))
+    before, after = (reached[:, rounded(places).astype(np.int64)] for rounded in (np.floor, np.ceil))
+    probability = before + (after - before) * (places % 1.0)
     seconds = np.stack([_time_of(np.nan_to_num(reached), quantile) for quantile in QUANTILES], axis=1)
     return Passage(probability, np.where(beyond[:, None], 0.0, seconds), 1.0 - reached[:, -1])
 

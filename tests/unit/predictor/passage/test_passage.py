@@ -77,6 +77,19 @@ def test_a_drift_reaches_its_limit_when_its_line_does() -> None:
     assert found.passage.never[0] < 0.05
 
 
+def test_the_probability_within_a_horizon_is_that_up_to_it_and_not_up_to_the_next_time_of_the_grid() -> None:
+    values = 70 + noise(24, 0.1) + rise(24, 2.0, last=4)
+    horizons = (14_400.0, 18_000.0, 19_800.0, 21_600.0)
+    found = evaluate(blocks(values), traits(87.0), horizons_seconds=horizons).passage
+    before, five_hours, later, six_hours = found.probability[0]
+    assert before < 0.1
+    assert six_hours > 0.9
+    assert five_hours == pytest.approx((before + six_hours) / 2)
+    assert five_hours < later < six_hours
+    # The same distribution says when half of the probability has reached the limit.
+    assert found.seconds[0, 1] == pytest.approx(18_000, abs=400)
+
+
 def test_a_level_series_below_its_limit_never_reaches_it() -> None:
     found = evaluated(84 + noise(24, 0.3), 87.0)
     assert highest(found) < 0.05
