@@ -103,7 +103,7 @@ class _Clock:
         scale = width * batch.interval_seconds / BLOCK_SECONDS
         asked = options.reach_seconds(batch.interval_seconds)
         given = options.alarm_horizons_seconds
-        usual = HORIZONS_SECONDS if given is None else tuple(h / scale for h in given if h <= LONGEST_SECONDS * scale)
+        usual = HORIZONS_SECONDS if given is None else tuple(sorted({min(h / scale, LONGEST_SECONDS) for h in given}))
         return cls(width, scale, usual, tuple(sorted({*usual, asked / scale})))
 
     def column(self, batch: SeriesBatch, options: BreachOptions) -> int:

@@ -26,10 +26,10 @@ def thresholds(path: Path, limit: float, metric: str = METRIC) -> Path:
     return settings(path, f"  judge: {{thresholds: {{{metric}: {limit}}}}}\n")
 
 
-def recording(path: Path, **temperatures: Sequence[float]) -> Path:
-    """A value every five minutes, by host."""
+def recording(path: Path, interval_seconds: int = 300, /, **temperatures: Sequence[float]) -> Path:
+    """A value every five minutes, or at another interval, by host."""
     rows = [
-        f"{START + 300 * at},{value:.1f},{host}"
+        f"{START + interval_seconds * at},{value:.1f},{host}"
         for host, found in temperatures.items()
         for at, value in enumerate(found)
     ]
@@ -136,6 +136,18 @@ def test_a_metric_of_the_users_own_needs_a_threshold_alone(tmp_path: Path) -> No
     old, new = (thresholds(tmp_path / f"{limit}.yaml", limit, "queue_length") for limit in (200, 80))
 
     assert [row["change"] for row in compare(tmp_path, old, new, path, "--metric", "queue_length")] == ["gained"]
+
+
+def test_horizons_beyond_those_of_short_blocks_count_as_the_longest_one(tmp_path: Path) -> None:
+    path = recording(tmp_path / "in.csv", 60, rising=ramp(0.7, 50))
+    new = settings(tmp_path / "new.yaml", f"  horizons_seconds: [43200]\n  judge: {{thresholds: {{{METRIC}: 85}}}}\n")
+    old = thresholds(tmp_path / "old.yaml", 200)
+    found = compare(tmp_path, old, new, path, "--metric", METRIC, "--for", "1m")
+
+    # The limit is passed in the 46th hour, of which each has 12 minutes here.
+    first = min(int(row["new_begin"]) for row in found)
+    assert {row["change"] for row in found} == {"gained"}
+    assert START + 24 * 720 < first < START + 45 * 720
 
 
 def test_differences_that_a_backtest_does_not_apply_are_named(
