@@ -18,6 +18,8 @@ _MEMORY: Final = 96
 """Changes from one interval to the next that show how much a series moves."""
 _LEAST_CHANGES: Final = 8
 """Changes that must be known before a value can be a spike."""
+_AT_ONCE: Final = 4096
+"""Values whose earlier changes are copied together: in a series that only rises, every value is a new maximum."""
 
 
 def without_spikes(values: Floats) -> Floats:
@@ -51,11 +53,17 @@ def without_spikes(values: Floats) -> Floats:
 def _usual_change(values: Floats, row: Ints, column: Ints) -> Floats:
     """Robust size of the changes before some values, shape (k,); infinite where too few are known."""
     change = np.pad(np.abs(np.diff(values, axis=1)), ((0, 0), (_MEMORY, 0)), constant_values=np.nan)
-    windows = np.lib.stride_tricks.sliding_window_view(change, _MEMORY, axis=1)[row, column - 1]
-    known = np.isfinite(windows).sum(axis=1)
-    spread = MAD_TO_SIGMA * row_medians(windows)
+    windows = np.lib.stride_tricks.sliding_window_view(change, _MEMORY, axis=1)
+    parts = (slice(begin, begin + _AT_ONCE) for begin in range(0, len(row), _AT_ONCE))
+    return np.concatenate([_usual(windows[row[part], column[part] - 1]) for part in parts])
+
+
+def _usual(changes: Floats) -> Floats:
+    """Robust size of the changes in each row; infinite where too few are known."""
+    known = np.isfinite(changes).sum(axis=1)
+    spread = MAD_TO_SIGMA * row_medians(changes)
     # A gauge that rarely changes has no spread: then its mean change is the measure.
-    moved = np.nan_to_num(windows)
+    moved = np.nan_to_num(changes)
     mean = moved.sum(axis=1) / np.maximum((moved > 0).sum(axis=1), 1)
     usual = np.where(spread > 0, spread, mean)
     return np.where((known >= _LEAST_CHANGES) & (usual > 0), usual, np.inf)

@@ -1,5 +1,7 @@
 """Forecasts of some leads from the end of a panel: plausible on drifts, and safe on what real series do."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -61,6 +63,15 @@ def test_one_spike_of_a_million_does_not_spoil_the_intervals() -> None:
     values[60] = 1e6
     _, lower, upper = ahead(without_spikes(values[None]), 20)
     assert upper - lower < 20
+
+
+def test_series_that_only_rise_take_little_memory() -> None:
+    values = np.cumsum(np.random.default_rng(2).random((100, 576)), axis=1)
+    tracemalloc.start()
+    without_spikes(values)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 40e6
 
 
 def test_a_step_and_a_rare_change_are_no_spikes() -> None:
