@@ -77,10 +77,12 @@ class FitAnswer:
         """Decode an answer.
 
         Raises:
-            ValueError: The bytes are none.
-            KeyError: A field is missing.
+            ValueError: It is none, or one of another version.
         """
-        found = json.loads(message)
-        models = tuple(LinearModel.from_json(each) for each in found["models"])
-        outcomes = {str(name): FitOutcome(outcome) for name, outcome in found["outcomes"].items()}
-        return cls(models, outcomes, float(found["seconds"]))
+        try:
+            found = json.loads(message)
+            models = tuple(LinearModel.from_json(each) for each in found["models"])
+            outcomes = {str(name): FitOutcome(outcome) for name, outcome in found["outcomes"].items()}
+            return cls(models, outcomes, float(found["seconds"]))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"no answer of this version: {error!r}") from error

@@ -69,7 +69,7 @@ class FitProcess:
             if not self._connection.poll(timeout_seconds):
                 return None
             return FitAnswer.decode(self._connection.recv_bytes())
-        except (EOFError, OSError, ValueError, KeyError) as error:
+        except (EOFError, OSError, ValueError) as error:
             raise ProcessEndedError(repr(error)) from error
 
     def stop(self) -> None:

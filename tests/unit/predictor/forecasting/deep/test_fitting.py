@@ -164,3 +164,22 @@ def test_requests_and_answers_survive_the_way() -> None:
     assert (back.outcomes, back.seconds) == (answer.outcomes, answer.seconds)
     for one, other in zip(answer.models, back.models, strict=True):
         np.testing.assert_array_equal(from_the_origin(one, 5), from_the_origin(other, 5))
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"\xff",
+        b"[]",
+        b"{}",
+        b'{"models": 7, "outcomes": {}, "seconds": 0}',
+        b'{"models": [{"name": "ets"}], "outcomes": {}, "seconds": 0}',
+        b'{"models": [], "outcomes": [], "seconds": 0}',
+        b'{"models": [], "outcomes": {"ets": "diverged"}, "seconds": 0}',
+        b'{"models": [], "outcomes": {}, "seconds": null}',
+    ],
+)
+def test_an_answer_of_another_version_is_a_value_error(message: bytes) -> None:
+    # An upgrade replaces the files under a running predictor; its next worker runs the new ones.
+    with pytest.raises(ValueError, match="no answer of this version"):
+        FitAnswer.decode(message)
