@@ -26,6 +26,8 @@ Int8s: TypeAlias = NDArray[np.int8]
 _BLOCK_ROWS: Final = 8192
 """Series that are computed together: the arrays of such a block fit into the processor's cache."""
 DAY_SECONDS: Final = 86_400.0
+_LARGEST: Final = 1e30
+"""Larger values count as this one: sums and products of float32, in which the models compute, overflow beyond 3e38."""
 _UNUSED: Final = np.zeros(0, np.float32)
 SHIFT_AGE: Final = 3
 """Intervals after which a spike that has not gone is a level shift."""
@@ -107,7 +109,7 @@ class AnomalyDetector:
         """Score one value of each series, and learn it.
 
         Args:
-            values: float64, shape (rows,), NaN where a value is missing.
+            values: float64, shape (rows,), NaN or infinite where a value is missing.
 
         Raises:
             ValueError: The shape is another.
@@ -117,6 +119,7 @@ class AnomalyDetector:
                 f"values have the shape {values.shape}; the detector has {len(self._latest)} series; pass one each"
             )
             raise ValueError(message)
+        values = bounded(values)
         known = np.isfinite(values)
         filled = np.where(known, values, self._evidence.levels.expected(slice(None)))
         weight = self._episodes.learning(slice(None)) * known
@@ -189,6 +192,11 @@ class AnomalyDetector:
         over = age == 0
         kind[over] = AnomalyKind.NONE
         direction[over] = 0
+
+
+def bounded(values: Floats) -> Floats:
+    """The values as the models learn them: of bounded size, NaN where one is missing."""
+    return np.where(np.isfinite(values), np.clip(values, -_LARGEST, _LARGEST), np.nan)
 
 
 def _state(owner: object) -> Iterator[NDArray[np.generic]]:

@@ -123,7 +123,8 @@ class TailModel:
         feature, series = side % self._features, row + peaks.start
         scale = np.maximum(self._excess[side, series], SCALE_SHARE * smallest[row]) + TINY
         shape = _tail_shape(self._shape[side, series], self._above_share * count[row])
-        ratio = np.minimum(peaks.excess[chosen] / (scale * (1 - shape)), LARGEST_RATIO)
+        with np.errstate(over="ignore"):
+            ratio = np.minimum(peaks.excess[chosen] / (scale * (1 - shape)), LARGEST_RATIO)
         rarity = np.log10(1 + shape * ratio) / shape - np.log10(self._clusters[feature, series])
         first_off = ~self._above[side, series] & (feature < self._immediate)
         rarity = np.where(first_off, isolated[row] * rarity, rarity)

@@ -222,6 +222,12 @@ def test_many_rows_at_once_are_as_one_at_a_time(seed: int) -> None:
             np.testing.assert_array_equal(getattr(every, name), [getattr(one, name)[0] for one in each])
 
 
+def test_a_huge_first_value_leaves_the_series_with_scores() -> None:
+    panel = noise(11, 400)
+    panel[0], panel[300:] = 3e38, -1e28 * panel[300:]
+    assert (scores(panel, interval_seconds=QUARTER_HOUR)["score"][300:] > 0).any()
+
+
 def test_the_number_of_values_is_checked() -> None:
     with pytest.raises(ValueError, match="the detector has 3 series"):
         AnomalyDetector(3, MINUTE).step(np.zeros(2))

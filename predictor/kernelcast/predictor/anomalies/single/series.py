@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from kernelcast.predictor.anomalies.detector import SHIFT_AGE, AnomalyDetector, AnomalyStep
+from kernelcast.predictor.anomalies.detector import SHIFT_AGE, AnomalyDetector, AnomalyStep, bounded
 from kernelcast.predictor.anomalies.evidence import LARGEST_CONSTANT_RARITY, LARGEST_MISSING_RARITY
 from kernelcast.predictor.anomalies.kinds import AnomalyKind
 from kernelcast.predictor.anomalies.levels import FEATURES, JUMP, SEASON, SHIFT
@@ -25,7 +25,6 @@ from kernelcast.predictor.anomalies.single.tails import Rates, Tails
 from kernelcast.predictor.arrays import Floats
 
 _ZERO: Final = np.float32(0)
-_LARGEST: Final = 1e30  # beyond it float32 may overflow: the arrays define the result
 
 
 class _Evidence(NamedTuple):
@@ -57,7 +56,7 @@ def series_steps(
     """Compute what `AnomalyDetector.step` returns for each row of one series, from its beginning.
 
     Args:
-        values: float64, shape (t,), NaN where a value is missing.
+        values: float64, shape (t,), NaN or infinite where a value is missing.
         interval_seconds: Length of a step.
         season: Steps of the season; 0 for none.
         settings: Settings of the detector.
@@ -67,11 +66,11 @@ def series_steps(
     """
     settings = settings or AnomalySettings()
     found = AnomalyStep(*np.zeros((2, len(values))), *np.zeros((2, len(values)), np.int8))
-    largest = np.abs(values, where=np.isfinite(values), out=np.zeros(len(values))).max(initial=0.0)
-    if largest > _LARGEST or settings.frozen <= 0:
+    if settings.frozen <= 0:
         _step_arrays(found, AnomalyDetector(1, interval_seconds, season, settings), values)
     else:
-        _Series(values, interval_seconds, season, settings).run(found)
+        with np.errstate(over="ignore"):  # as in `TailModel.surprise`
+            _Series(bounded(values), interval_seconds, season, settings).run(found)
     return found
 
 
