@@ -56,7 +56,9 @@ class DetectorOptions:
     def answered(self, history_blocks: Ints, found: Evaluation, traits: Traits) -> Bools:
         """Whether the history of each series suffices for each of the horizons, shape (n, h)."""
         trend, horizons = found.trend, np.array(self.horizons_seconds)
-        per_hour = (trend.slope - trend.error) * np.abs(found.limit) * _HOUR_BLOCKS
+        # Slopes are relative to the limit, except for a limit of 0.
+        unit = np.where(found.limit == 0, 1.0, np.abs(found.limit))
+        per_hour = (trend.slope - trend.error) * unit * _HOUR_BLOCKS
         steep = (traits.resolution > 0) & (per_hour > STEEP_STEPS * traits.resolution)
         day_blocks = DAY_SECONDS / (BLOCK_SECONDS * self.scale)
         within_day = horizons * self.scale <= WITHIN_DAY_SECONDS

@@ -90,6 +90,17 @@ def test_the_probability_within_a_horizon_is_that_up_to_it_and_not_up_to_the_nex
     assert found.seconds[0, 1] == pytest.approx(18_000, abs=400)
 
 
+@pytest.mark.parametrize("limit", [100.0, 0.0, -100.0])
+def test_a_steep_rise_has_its_distant_horizon_on_the_first_day_whatever_the_unit_begins_at(limit: float) -> None:
+    values = limit - 40 + noise(6, 0.1) + rise(6, 3.0, last=4)
+    given = traits(limit, resolution=1.0)
+    (moment,) = run(blocks(values), given, DetectorOptions(), ends=[len(values)], alarms=AlarmState.quiet(1))
+    assert moment.answered.all()
+    level = blocks(limit - 40 + noise(6, 0.1))
+    (moment,) = run(level, given, DetectorOptions(), ends=[len(values)], alarms=AlarmState.quiet(1))
+    assert moment.answered[0].tolist() == [True] * 4 + [False]
+
+
 def test_a_level_series_below_its_limit_never_reaches_it() -> None:
     found = evaluated(84 + noise(24, 0.3), 87.0)
     assert highest(found) < 0.05
