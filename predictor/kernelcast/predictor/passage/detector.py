@@ -130,13 +130,14 @@ def evaluate(
     # Noise whose memory is not known yet looks like a slope, and a limit from the baseline is near.
     trend = trend.flat(own & (_known_blocks(values) < DAY_BLOCKS) & (trend.slope <= CERTAIN_ERRORS * trend.error))
     quick = np.minimum(trend.noise, np.maximum(_step_noise(values), RESOLUTION_NOISE * traits.resolution / scale))
-    returns = ~own & refilling(values, quick, target)
+    newest = _newest(values[:, -_HOUR_BLOCKS:])
+    returns = ~own & refilling(values, newest, quick, target)
     trend = replace(
         trend.flat(returns),
         reversal=np.maximum(trend.reversal, _daily_slope(values, traits.resolution / scale)),
         noise=np.where(returns, quick, trend.noise),
     )
-    level = np.where(returns, values[:, -1], trend.level) + np.nan_to_num(offset)
+    level = np.where(returns, newest, trend.level) + np.nan_to_num(offset)
     headroom = np.where(learnt.opening | erratic, np.nan, target - level)
     passage = first_passage(trend, headroom, beyond, ~own, horizons_seconds=horizons_seconds, calibration=calibration)
     return Evaluation(passage, limit, learnt.opening, beyond, prompt, erratic, trend)
@@ -181,6 +182,13 @@ def _known_blocks(values: Floats) -> Ints:
     known = np.isfinite(values)
     blocks: Ints = np.where(known.any(axis=1), values.shape[1] - np.argmax(known, axis=1), 0)
     return blocks
+
+
+def _newest(values: Floats) -> Floats:
+    """The last value that is no gap, shape (n,); NaN without one."""
+    last = values.shape[1] - 1 - np.argmax(np.isfinite(values)[:, ::-1], axis=1)
+    newest: Floats = values[np.arange(len(values)), last]
+    return newest
 
 
 def _daily_slope(values: Floats, resolution: Floats) -> Floats:

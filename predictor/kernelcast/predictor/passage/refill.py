@@ -23,23 +23,24 @@ _LEAST_HELD_BLOCKS: Final = 6
 """Blocks at the former level that a fall needs; fewer are a burst."""
 
 
-def refilling(values: Floats, noise: Floats, target: Floats) -> Bools:
+def refilling(values: Floats, newest: Floats, noise: Floats, target: Floats) -> Bools:
     """Whether each series is below the level from which it fell, shape (n,).
 
     Args:
         values: Shape (n, b), so directed that a rise is bad; NaN for gaps.
+        newest: Shape (n,), the last value that is no gap.
         noise: Shape (n,), standard deviation of a block.
         target: Shape (n,), the limit; a fall from there does not count, as it was a breach.
     """
     known = np.where(np.isfinite(values), values, -np.inf)
     change, bar = _changes(known, noise)
-    found = _below_top(known, change, bar, target)
+    found = _below_top(known, newest, change, bar, target)
     # A program that began since then has a range of its own, of which the falls of its cache are a larger share.
     begun = _place_after_last(change > bar[:, None])
     later = np.flatnonzero((begun > 0) & ~found)
     if len(later):
         own = np.where(np.arange(known.shape[1]) >= begun[later, None], known[later], -np.inf)
-        found[later] = _below_top(own, *_changes(own, noise[later]), target[later])
+        found[later] = _below_top(own, newest[later], *_changes(own, noise[later]), target[later])
     return found
 
 
@@ -53,16 +54,14 @@ def _changes(known: Floats, noise: Floats) -> tuple[Floats, Floats]:
     return change, np.maximum(_FALL_SHARE * np.maximum(highest - lowest, 0.0), _FALL_NOISE * noise)
 
 
-def _below_top(known: Floats, change: Floats, bar: Floats, target: Floats) -> Bools:
+def _below_top(known: Floats, newest: Floats, change: Floats, bar: Floats, target: Floats) -> Bools:
     """Whether each series is below the level from which it fell."""
     falls = change < -bar[:, None]
     falls[falls] = _held(known, -change, *np.nonzero(falls))
     top = np.where(falls, known[:, :-2], -np.inf).max(axis=1, initial=-np.inf)
     last = np.maximum(_place_after_last(falls) - 2, 0)
     size = -change[np.arange(len(known)), last]
-    found: Bools = (
-        falls.any(axis=1) & (known[:, -1] < top + _MARGIN_SHARE * size) & (top < target - 0.02 * np.abs(target))
-    )
+    found: Bools = falls.any(axis=1) & (newest < top + _MARGIN_SHARE * size) & (top < target - 0.02 * np.abs(target))
     return found
 
 

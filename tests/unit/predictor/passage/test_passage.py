@@ -246,6 +246,22 @@ def test_a_leak_that_passes_its_former_peak_is_one() -> None:
     assert highest(evaluated(values, 79_000.0)) > 0.9
 
 
+@pytest.mark.parametrize("missing", [1, 6])
+def test_a_gap_at_the_end_hides_no_leak_of_a_series_that_has_fallen_before(missing: int) -> None:
+    time = np.arange(24 * _HOUR) / _HOUR
+    values = np.where(time < 10, 50_000.0, 20_000 + 3000 * (time - 10))
+    values[-missing:] = np.nan
+    assert highest(evaluated(values, 79_000.0)) > 0.9
+
+
+@pytest.mark.parametrize("missing", [1, 6])
+def test_a_gap_at_the_end_makes_no_leak_of_a_cache_that_fills_again(missing: int) -> None:
+    time = np.arange(24 * _HOUR) / _HOUR
+    values = 40_000 + 30_000 * (time % 6.0) / 6.0
+    values[-missing:] = np.nan
+    assert highest(evaluated(values, 79_000.0)) < 0.5
+
+
 def test_a_limit_that_is_passed_has_the_probability_one() -> None:
     found = evaluated(88 + noise(24, 0.1), 87.0)
     assert (found.passage.probability == 1.0).all()
