@@ -21,7 +21,10 @@ from kernelcast.predictor.forecasting.deep.pool import Answered, Pool, Shed
 from kernelcast.predictor.forecasting.deep.schedule import DELAY, FitSchedule
 
 MAX_SERIES: Final = 10_000
-"""Rows whose models are kept; the ones that were forecast longest ago are forgotten first."""
+"""Rows whose models are kept; the ones that were forecast longest ago are forgotten first.
+
+Of more rows in one block, the first ones have models.
+"""
 _BLOCKS_OF_BUDGET: Final = 4
 """Blocks whose requests are counted against the budget, those that came last: hosts may be at different blocks."""
 Key = tuple[str, int]
@@ -105,7 +108,7 @@ class DeepFits:
         block, last = at
         self._collect()
         self._block = max(self._block, block)
-        numbers = zip(rows.tolist(), generations.tolist(), strict=True)
+        numbers = zip(rows[:MAX_SERIES].tolist(), generations[:MAX_SERIES].tolist(), strict=True)
         chosen = [self._series_of(row, generation, block) for row, generation in numbers]
         for series in chosen:
             self._settle(series, block)
@@ -119,11 +122,12 @@ class DeepFits:
             {origin: models for (name, origin), models in series.fits.items() if name == schedule.name and models}
             for series in chosen
         ]
-        return FittedPanel(values, last, fits, schedule)
+        without: list[dict[int, tuple[LinearModel, ...]]] = [{} for _ in range(len(rows) - len(chosen))]
+        return FittedPanel(values, last, fits + without, schedule)
 
     def note_use(self, rows: Ints, panel: FittedPanel) -> None:
         """Remember for which rows the forecasts made with a panel use a model."""
-        for row, used in zip(rows.tolist(), panel.used.tolist(), strict=True):
+        for row, used in zip(rows[:MAX_SERIES].tolist(), panel.used[:MAX_SERIES].tolist(), strict=True):
             self._series[row].used = used
 
     def _current(self) -> Iterator[_Series]:

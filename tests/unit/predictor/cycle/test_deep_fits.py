@@ -254,3 +254,16 @@ def test_published_forecasts_use_models_up_to_the_leads_that_blocks_reach() -> N
     lead, width = 12, [each.bounds[3600.0][2] - each.bounds[3600.0][1] for each in (before, after)]
     assert width[1] < width[0]
     assert abs(after.bounds[3600.0][0] - waves(1, block + 1 + lead)[0, -1]) < 5.0
+
+
+def test_of_more_rows_than_are_kept_the_most_important_ones_have_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kernelcast.predictor.cycle.deep_fits.MAX_SERIES", 2)
+    live = Live(rows=4)
+    live.step()
+    assert len(live.workers.asked) == 2 * BLOCKS.kept
+    live.workers.work()
+    panel = live.step(1)
+    assert np.isfinite(forecasts(panel)[:, -1]).tolist() == [True, True, False, False]
+    panel.used[:2] = True
+    live.deep.note_use(live.rows, panel)
+    assert (live.deep.series, live.deep.used_series) == (2, 2)
