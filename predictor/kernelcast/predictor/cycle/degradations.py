@@ -29,13 +29,12 @@ class Degradations:
     def answered(self, rows: Ints) -> Bools:
         """Whether the history of each row carries each horizon, and the row has it, shape (n, h)."""
         every = np.array(self.detection.horizons_seconds)
-        own = np.array([np.isin(every, one) for one in self.attributes.horizon_sets])
         reach = self.detection.memory.reach[rows]
         reach_seconds = reach * self.block_seconds * self.attributes.settings.judge.max_extrapolation
         carried = (every <= reach_seconds[:, None]) & self.detection.memory.answered[rows]
         # A forecast without a limit is limited by the errors that it needs.
         carried |= ~self.attributes.judged[rows][:, None]
-        answered: Bools = own[self.attributes.horizons[rows]] & carried
+        answered: Bools = self.attributes.asked(rows, self.detection.horizons_seconds) & carried
         return answered
 
     def horizons(self, row: int) -> tuple[float, ...]:
@@ -56,12 +55,16 @@ class Degradations:
         return {each: value for each, value in found.items() if np.isfinite(value)}
 
     def seconds(self, row: int) -> dict[float, float]:
-        """Time until a share of the probability has reached the limit, by that share; 0 if the limit is passed."""
+        """Time until a share of the probability has reached the limit, by that share; 0 if the limit is passed.
+
+        Times beyond the horizons that the history carries are absent.
+        """
         memory, scale = self.detection.memory, self.detection.seconds_scale
         if memory.has_passed(row):
             return dict.fromkeys(QUANTILES, 0.0)
+        longest = max(self.carried(row), default=0.0)
         times = zip(QUANTILES, memory.seconds[row].tolist(), strict=True)
-        return {quantile: seconds * scale for quantile, seconds in times if np.isfinite(seconds)}
+        return {quantile: seconds * scale for quantile, seconds in times if seconds * scale <= longest}
 
     def of(self, row: int, found: FoundCause) -> Degradation:
         """The degradation of a row whose cause is known."""

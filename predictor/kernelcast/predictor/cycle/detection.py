@@ -99,7 +99,7 @@ class Detection:
         own = source.attributes.kernel[rows] & np.isnan(traits.limit)
         held = np.where(memory.firing[rows] & own, memory.baseline[rows], np.nan)
         ends = range(max(length - count + 1, 1), length + 1)
-        options = self._options
+        options = replace(self._options, asked=source.attributes.asked(rows, self.horizons_seconds))
         if self.calibration_of is not None:
             options = replace(options, calibration=self.calibration_of(rows))
         moments = run(blocks, traits, options, ends=ends, alarms=memory.alarms(rows), held=held)

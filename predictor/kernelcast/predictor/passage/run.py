@@ -44,6 +44,7 @@ class DetectorOptions:
     Attributes:
         horizons_seconds: Ascending, at most a day.
         alarm_horizons_seconds: Those among them that the alert rule considers.
+        asked: Shape (n, h), those that it considers for each series; None for all.
         calibration: Of the probabilities; None for none.
         scale: Seconds of the series' time in a second of the detector.
     """
@@ -52,6 +53,7 @@ class DetectorOptions:
     alarm_horizons_seconds: tuple[float, ...] = HORIZONS_SECONDS
     calibration: Calibrator | None = None
     scale: float = 1.0
+    asked: Bools | None = None
 
     def answered(self, history_blocks: Ints, found: Evaluation, traits: Traits) -> Bools:
         """Whether the history of each series suffices for each of the horizons, shape (n, h)."""
@@ -131,7 +133,8 @@ def run(
         for place, end in enumerate(group):
             own = found.rows(slice(place * rows, (place + 1) * rows))
             answered = options.answered(end - first, own, traits)
-            said = np.where(answered, own.passage.probability, np.nan)
+            considered = answered if options.asked is None else answered & options.asked
+            said = np.where(considered, own.passage.probability, np.nan)
             alarms = alarms.step(said[:, used], own.beyond, options.alarm_horizons_seconds).without(own.erratic)
             yield BlockResult(end, own, alarms, answered)
 

@@ -139,6 +139,11 @@ class SeriesAttributes:
         """Every horizon that some series has, ascending."""
         return tuple(sorted({horizon for each in self.horizon_sets for horizon in each}))
 
+    def asked(self, rows: Ints, horizons_seconds: tuple[float, ...]) -> Bools:
+        """Whether each row has each of some horizons, shape (n, h)."""
+        sets: Bools = np.array([np.isin(horizons_seconds, one) for one in self.horizon_sets])
+        return sets[self.horizons[rows]]
+
     @property
     def programs(self) -> Sequence[str]:
         """Names of the programs, by number."""

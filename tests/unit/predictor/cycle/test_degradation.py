@@ -13,7 +13,7 @@ from tests.unit.predictor.conftest import Fleet, Shape, fast, kernel_subject
 from kernelcast.predictor.cycle.predictions import Abstention, Prediction
 from kernelcast.predictor.explain import explain
 from kernelcast.predictor.series.subjects import Subject
-from kernelcast.predictor.settings import JudgeSettings, SeriesMatcher
+from kernelcast.predictor.settings import JudgeSettings, LimitSettings, SeriesMatcher
 from kernelcast.wire.catalogue.meanings import Cause
 from kernelcast.wire.identity import Versions
 
@@ -394,6 +394,20 @@ def test_forecasts_of_a_site_without_any_limit_are_scored() -> None:
     fleet.device(metric, lambda _: 600.0 + rng.normal(0, 5.0))
     fleet.run(210)
     assert set(fleet.cycle.scores.coverage()) == {metric}
+
+
+@pytest.mark.parametrize("horizon", [10.0, 300.0])
+def test_an_alert_looks_ahead_as_far_as_the_horizons_of_its_series(horizon: float) -> None:
+    own = LimitSettings(metric=TEMPERATURE, labels={"Hostname": "n1"}, horizons_seconds=(horizon,))
+    host = Host(Fleet(fast().model_copy(update={"limits": (own,)})), "n1")
+    host.steady_load()
+    host.device(TEMPERATURE, drifting(host, 0.15))
+    crossing = drift_crossing(0.15)
+    host.fleet.run(crossing + 20)
+    first, found = host.alarms()[0]
+    assert found.degradation is not None
+    assert set(found.degradation.seconds.values()) <= {0.0} or max(found.degradation.seconds.values()) <= horizon
+    assert ((first + 1) * CYCLE_SECONDS < crossing - 30) == (horizon > 60)
 
 
 @pytest.mark.slow
