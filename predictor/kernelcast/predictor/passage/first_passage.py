@@ -84,7 +84,10 @@ def first_passage(
 
 
 def summarise(reached: Floats, beyond: Bools, horizons_seconds: tuple[float, ...]) -> Passage:
-    """Probabilities at the horizons, and times, from the distribution over the grid, shape (n, grid)."""
+    """Probabilities at the horizons, and times, from the distribution over the grid, shape (n, grid).
+
+    Both are linear between the times of the grid; horizons below the first one have its probability.
+    """
     places = np.interp(np.array(horizons_seconds) / BLOCK_SECONDS, GRID_BLOCKS, np.arange(len(GRID_BLOCKS)))
     before, after = (reached[:, rounded(places).astype(np.int64)] for rounded in (np.floor, np.ceil))
     probability = before + (after - before) * (places % 1.0)

@@ -10,7 +10,7 @@ from typing import Final
 from kernelcast.predictor.arrays import Floats
 
 DELAY: Final = 1
-"""Intervals after its origin from which a fit is used; also the blocks after its request, however fast it is."""
+"""Intervals from a fit's origin to the first forecast that uses it, and blocks from its request to its use."""
 OLDEST_USED: Final = 3
 """A fit is used until the next one, for at most this multiple of the distance between fits."""
 LEAST_SEASONS: Final = 4
