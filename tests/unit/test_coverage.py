@@ -13,6 +13,7 @@ from tests.support.compiled_functions import (
 )
 
 
+@pytest.mark.slow
 def test_every_compiled_function_is_excluded_by_its_decorator() -> None:
     found = list(compiled_functions())
     assert {"kernel", "routine", "inlined"} <= decorators()
@@ -25,6 +26,7 @@ def test_other_functions_are_not_excluded(line: str) -> None:
     assert not is_excluded(CompiledFunction("file.py", "function", 1, line))
 
 
+@pytest.mark.slow
 def test_the_list_names_each_file_and_the_sum(capsys: pytest.CaptureFixture[str]) -> None:
     assert main() == 0
     lines = capsys.readouterr().out.splitlines()

@@ -115,6 +115,7 @@ def test_the_rules_of_people_page_for_each_series(fleet: Recording) -> None:
     assert min(rates.values()) > 1
 
 
+@pytest.mark.slow
 def test_the_engine_pages_a_brake_and_lost_lanes_of_a_small_fleet_once_each() -> None:
     # Seed 7 begins with the fourth of the 11 kinds, the power brake.
     recording = record(7, FleetSize(gpus=24, days=2, faults=2))
@@ -127,6 +128,7 @@ def test_the_engine_pages_a_brake_and_lost_lanes_of_a_small_fleet_once_each() ->
     assert found["false_pages"] == []
 
 
+@pytest.mark.slow
 def test_no_kernel_is_slow_while_the_operator_lowers_the_power_limit() -> None:
     recording = record(4, FleetSize(gpus=128, days=3, faults=8))
     # The clocks of a third of the nodes are 7 % lower from interval 368 to 379; kernels there take 4 % longer.

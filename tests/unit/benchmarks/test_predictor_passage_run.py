@@ -27,6 +27,7 @@ def test_two_faults_that_once_passed_in_silence_raise_alerts() -> None:
     assert slow["minutes_after"]["least"] >= 0
 
 
+@pytest.mark.slow
 def test_alerts_do_not_depend_on_later_values() -> None:
     made = generate(4, {"thermal-drift": 2, "contention": 2, "sawtooth": 2}, Grid(history=240, length=1440))
     whole = passage_run.run(made)

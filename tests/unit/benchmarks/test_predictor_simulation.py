@@ -14,6 +14,7 @@ def made() -> Scenarios:
     return generate(5, dict.fromkeys(CLASSES, 6))
 
 
+@pytest.mark.slow
 def test_the_same_seed_makes_the_same_series(made: Scenarios) -> None:
     again = generate(5, dict.fromkeys(CLASSES, 6))
     np.testing.assert_array_equal(made.values, again.values)

@@ -107,6 +107,7 @@ def answer(hint: Hint, state: ApprovalState = ApprovalState.APPROVED, **changes:
     return replace(answer_to(hint, state, by="ana", reason="", time_ns=NOW_NS), **changes)
 
 
+@pytest.mark.slow
 def test_an_unapproved_batch_size_is_never_in_force_in_100_trials(tmp_path: Path) -> None:
     """The issue: in any order of hints, approvals, rejections and steps, only approved values are ever in force."""
     tried = 0

@@ -49,6 +49,7 @@ def known_labels(metric: str) -> frozenset[str]:
     return frozenset().union(*(labels_of(name, RECORDED) for name in metric.split("|")))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("where", "expr", "legend"), tuple(queries()), ids=lambda value: value[:60])
 def test_a_query_names_only_metrics_and_labels_that_are_emitted(where: str, expr: str, legend: str) -> None:
     parsed = parse(expr)

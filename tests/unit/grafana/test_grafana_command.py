@@ -18,16 +18,19 @@ def call(*arguments: str | Path) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", output.tree(rules.PRODUCTION))
 def test_the_committed_file_equals_the_generated_one(name: str) -> None:
     expected = output.tree(rules.PRODUCTION)[name]
     assert (GENERATED / name).read_text() == expected, "run: kernelcast grafana generate"
 
 
+@pytest.mark.slow
 def test_generating_twice_gives_the_same_bytes() -> None:
     assert output.tree(rules.PRODUCTION) == output.tree(rules.PRODUCTION)
 
 
+@pytest.mark.slow
 def test_check_is_quiet_after_generate_and_names_the_file_that_was_changed(tmp_path: Path) -> None:
     assert call("generate", "--output", tmp_path)[0] == 0
     assert call("generate", "--output", tmp_path, "--check") == (0, "")
@@ -51,12 +54,14 @@ def test_check_names_a_file_that_is_no_text_and_a_folder_in_place_of_a_file(tmp_
     assert [line.partition(" ")[0] for line in said.splitlines()] == [str(recordings), str(alerts)]
 
 
+@pytest.mark.slow
 def test_check_of_an_empty_directory_names_every_file(tmp_path: Path) -> None:
     code, said = call("generate", "--output", tmp_path, "--check")
     assert code == 1
     assert said.count("differs from the generated file") == len(output.tree(rules.PRODUCTION))
 
 
+@pytest.mark.slow
 def test_the_demo_profile_writes_shorter_rules(tmp_path: Path) -> None:
     call("generate", "--output", tmp_path, "--profile", "demo")
     groups = yaml.safe_load((tmp_path / "rules" / rules.ALERTS_FILE).read_text())["groups"]

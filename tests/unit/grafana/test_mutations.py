@@ -142,6 +142,7 @@ MUTATIONS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: f"{mutation.name}: {mutation.check.__name__}")
 def test_a_mutation_makes_its_check_fail(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch, rendered_again():
@@ -150,6 +151,7 @@ def test_a_mutation_makes_its_check_fail(mutation: Mutation, monkeypatch: pytest
             mutation.check()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("check", list(dict.fromkeys(one.check for one in MUTATIONS)), ids=lambda check: check.__name__)
 def test_the_model_as_it_is_passes_each_of_these_checks(check: Callable[[], None]) -> None:
     check()

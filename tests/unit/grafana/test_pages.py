@@ -240,6 +240,7 @@ def test_events_are_drawn_over_every_page(board: dict[str, Any]) -> None:
     assert {one["name"] for one in board["annotations"]["list"]} >= EVENTS
 
 
+@pytest.mark.slow
 def test_a_query_that_asks_a_recording_has_the_measurement_beside_it() -> None:
     recordings = recorded().keys()
     asked = set()

@@ -92,6 +92,7 @@ def test_without_a_bridge_the_exporters_own_page_is_kept_whole(tmp_path: Path) -
     assert "metric_relabel_configs" not in job
 
 
+@pytest.mark.slow
 def test_plain_files_are_all_files_of_this_version_and_provisioning_is_what_grafana_reads(tmp_path: Path) -> None:
     assert call(grafana, "files", "--output", tmp_path / "plain")[0] == 0
     assert (tmp_path / "plain" / "rules" / rules.ALERTS_FILE).exists()
@@ -122,6 +123,7 @@ def test_plain_files_of_a_site_name_its_bridge(tmp_path: Path) -> None:
     assert "KernelcastPredictorDown" not in (tmp_path / "rules" / rules.ALERTS_FILE).read_text()
 
 
+@pytest.mark.slow
 def test_configmaps_hold_the_dashboards_for_grafanas_sidecar(tmp_path: Path, site: Path) -> None:
     target = tmp_path / "maps"
     assert call(grafana, "files", "--flavor", "configmap", "--output", target, "--site", site)[0] == 0
@@ -137,6 +139,7 @@ def test_configmaps_hold_the_dashboards_for_grafanas_sidecar(tmp_path: Path, sit
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("options", "recording"), [((), "recording.yaml"), (("--native",), "recording-native.yaml")])
 def test_rules_of_one_dialect_for_prometheus_and_its_operator(
     tmp_path: Path, site: Path, options: tuple[str, ...], recording: str

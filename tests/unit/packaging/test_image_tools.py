@@ -27,6 +27,7 @@ def bill(dpkg: str = "") -> dict[str, Any]:
     return sbom.document(list(distributions(path=[one for one in sys.path if "site-packages" in one])), dpkg)
 
 
+@pytest.mark.slow
 def test_the_bill_names_every_distribution_once_with_its_dependencies() -> None:
     made = bill()
     assert (made["bomFormat"], made["specVersion"]) == ("CycloneDX", "1.6")
@@ -41,11 +42,13 @@ def test_the_bill_names_every_distribution_once_with_its_dependencies() -> None:
     assert any(target.startswith("pkg:pypi/confluent-kafka@") for target in edges["pkg:pypi/kernelcast"])
 
 
+@pytest.mark.slow
 def test_the_same_environment_gives_the_same_bill() -> None:
     assert bill() == bill()
     assert bill(DPKG)["serialNumber"] != bill()["serialNumber"]
 
 
+@pytest.mark.slow
 def test_installed_debian_packages_are_named_and_removed_ones_are_not() -> None:
     found = [one for one in bill(DPKG)["components"] if one["purl"].startswith("pkg:deb/")]
     assert [one["purl"] for one in found] == ["pkg:deb/debian/libc6@2.36-9%2Bdeb12u10?arch=amd64"]

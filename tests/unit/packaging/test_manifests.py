@@ -51,6 +51,7 @@ def test_the_charts_monitors_drop_the_series_that_reach_prometheus_through_the_b
     assert f"    regex: {TRAVELS}\n" in template
 
 
+@pytest.mark.slow
 def test_the_chart_is_written_with_dashboards_and_rules(tmp_path: Path) -> None:
     assert CliRunner().invoke(grafana, ["chart", "--output", str(tmp_path)]).exit_code == 0
     assert (tmp_path / "Chart.yaml").exists()

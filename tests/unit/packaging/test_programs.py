@@ -47,6 +47,7 @@ def exists(module: str, name: str) -> bool:
     return not name or hasattr(found, name) or (is_package and find_spec(f"{module}.{name}") is not None)
 
 
+@pytest.mark.slow
 def test_every_name_that_a_program_in_a_string_imports_exists() -> None:
     found = imported()
     assert found

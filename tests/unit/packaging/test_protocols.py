@@ -30,6 +30,7 @@ def protocols(root: str) -> Iterator[tuple[str, frozenset[str]]]:
                 yield f"{path.relative_to(ROOT)}: {node.name}", signatures
 
 
+@pytest.mark.slow
 def test_equal_protocols_are_defined_once() -> None:
     places = defaultdict(list)
     for root in ROOTS:

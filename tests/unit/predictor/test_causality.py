@@ -144,6 +144,7 @@ PREPARATIONS: Final[dict[str, Preparation]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PREPARATIONS)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_what_follows_does_not_change_earlier_results(name: str, seed: int) -> None:

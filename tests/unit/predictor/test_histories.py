@@ -106,6 +106,7 @@ def test_hours_are_condensed_from_blocks_and_a_gap_keeps_the_hour_before_it() ->
     np.testing.assert_array_equal(hours[0, -6:], [1.0, 1.0, np.nan, np.nan, np.nan, 2.0])
 
 
+@pytest.mark.slow
 def test_two_days_and_five_weeks_are_kept() -> None:
     recorder = Recorder(interval_seconds=300.0, points=48)
     row = recorder.add()

@@ -37,6 +37,7 @@ def scored() -> Fleet:
     return fleet
 
 
+@pytest.mark.slow
 def test_forecasts_and_probabilities_of_live_series_are_scored_by_class_and_horizon(scored: Fleet) -> None:
     scoring = scored.cycle.outcomes.scoring
     claims = scoring.breaches.cells["count"][TEMPERATURE]
@@ -52,6 +53,7 @@ def test_forecasts_and_probabilities_of_live_series_are_scored_by_class_and_hori
     assert all(np.isfinite(one.value) for one in scores(scoring))
 
 
+@pytest.mark.slow
 def test_scores_continue_under_the_same_series_after_a_restart(scored: Fleet) -> None:
     after, rng = watched(), np.random.default_rng(8)
     for gpu in ("1", "0"):

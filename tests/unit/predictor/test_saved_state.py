@@ -287,6 +287,7 @@ def test_no_series_is_lost_by_restarts_that_follow_before_all_pages_are_written_
         topic |= dict(states.save(("kernels", 0), after.windows.owned_by([0]), 30))
 
 
+@pytest.mark.slow
 def test_every_page_is_written_again_before_an_addition_that_it_needs_is_replaced() -> None:
     before = Memory()
     before.writer = StateWriter(before.rows, epoch=1, sequence=0, every_seconds=1800.0)

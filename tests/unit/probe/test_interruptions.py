@@ -191,6 +191,7 @@ def trying(directory: Path) -> Iterator[tuple[Probe, Tunable[int]]]:
         probe.abandon()
 
 
+@pytest.mark.slow
 def test_a_step_within_a_step_is_counted(tmp_path: Path) -> None:
     for interruption in interruptions():
         with trying(tmp_path) as (probe, _tunable):
@@ -199,6 +200,7 @@ def test_a_step_within_a_step_is_counted(tmp_path: Path) -> None:
             assert probe._sender.failures == 0
 
 
+@pytest.mark.slow
 def test_a_handler_that_stops_the_probe_within_a_step_leaves_the_kept_value_in_force(tmp_path: Path) -> None:
     for interruption in interruptions():
         with trying(tmp_path) as (probe, tunable):

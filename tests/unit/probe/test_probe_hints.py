@@ -414,6 +414,7 @@ def test_a_withdrawn_hint_ends_its_trial_with_the_old_value() -> None:
     assert program.block.value == 48
 
 
+@pytest.mark.slow
 def test_stop_ends_a_trial_at_its_next_boundary_and_begins_nothing() -> None:
     """Review: no one outside of the process could change the switch."""
     for steps in range(100):

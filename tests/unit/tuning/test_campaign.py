@@ -259,6 +259,7 @@ def test_no_experiment_begins_that_could_exceed_the_limit_of_launches() -> None:
     assert campaign.times.launches <= 400
 
 
+@pytest.mark.slow
 def test_a_large_budget_leaves_launches_for_the_proof() -> None:
     rules = CampaignRules(launches=700, proof_launches=600)
     small = Device(bowl).run(Campaign(grid(), seed=1, budget=60, rules=rules))

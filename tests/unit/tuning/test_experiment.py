@@ -51,6 +51,7 @@ NOISES: dict[str, Noise] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NOISES)
 def test_a_useless_or_worse_candidate_is_not_kept_and_a_gain_of_five_percent_is(name: str) -> None:
     assert Decision.KEPT not in decisions(0.0, NOISES[name])

@@ -73,6 +73,7 @@ def test_a_model_finds_a_good_configuration_in_fewer_measurements_than_random_ch
     assert sum(guided) / 5 < 1.03 * best < sum(drawn) / 5
 
 
+@pytest.mark.slow
 def test_a_failing_region_is_avoided_after_a_few_failures() -> None:
     space = tiles()
 

@@ -27,6 +27,7 @@ def test_a_kernel_of_one_gpu_is_no_collective(name: str) -> None:
     assert COLLECTIVE not in (kernel_class(name), kernel_class(normalise(name)))
 
 
+@pytest.mark.slow
 def test_no_recorded_kernel_changes_its_class() -> None:
     names = recorded_names()
     assert len(names) > 290

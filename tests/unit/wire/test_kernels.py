@@ -68,6 +68,7 @@ def test_collectives_and_data_movement_are_classes_of_their_own(name: str, expec
     assert kernel_class(name) == expected
 
 
+@pytest.mark.slow
 def test_no_two_kernels_of_a_real_job_share_a_label() -> None:
     with gzip.open(shared_data("kineto", "control.json.gz")) as file:
         events = json.load(file)["traceEvents"]

@@ -54,6 +54,7 @@ def test_a_dashboard_that_cannot_be_read_is_left_out(tmp_path: Path, monkeypatch
         models.load()
 
 
+@pytest.mark.slow
 def test_the_served_model_has_every_query_and_is_smaller(client: AsgiClient) -> None:
     for path in (models._CHECKOUT / "dashboards").glob("*.json"):
         written = path.read_text()

@@ -93,6 +93,7 @@ def test_help_and_type_come_from_the_catalogue_not_from_the_producer() -> None:
     assert "# HELP free two\\nlines and a \\\\\n" in page(store)
 
 
+@pytest.mark.slow
 def test_more_series_than_one_chunk_are_all_there_with_one_header_each() -> None:
     store = exposed_store()
     total = 70_000

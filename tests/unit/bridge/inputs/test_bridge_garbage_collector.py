@@ -55,6 +55,7 @@ def test_the_collector_stays_on_while_otlp_is_read_from_json(monkeypatch: pytest
     assert seen == [True]
 
 
+@pytest.mark.slow
 def test_the_service_sets_the_collector_up_before_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[tuple[bool, int, bool]] = []
 

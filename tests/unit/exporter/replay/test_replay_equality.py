@@ -79,6 +79,7 @@ def nanoseconds(values: dict[str, float]) -> dict[str, int]:
     return {key: round(value * SECOND_NS) for key, value in values.items()}
 
 
+@pytest.mark.slow
 def test_launches_and_durations_of_every_kernel(name: str) -> None:
     durations: dict[str, list[int]] = {}
     for launch in truth_of(name).launches:

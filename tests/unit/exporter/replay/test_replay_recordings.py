@@ -63,6 +63,7 @@ def replayed(name: str) -> tuple[TraceSource, tuple[ProcessReport, ...]]:
     return source, source.poll(NOW).reports
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINETO)
 def test_every_kernel_of_a_trace_is_counted_under_its_name(name: str) -> None:
     events = gpu_events(name, "kernel")
@@ -219,6 +220,7 @@ def aggregated(source: TraceSource, max_kernels: int | None) -> Iterator[tuple[s
             yield dict(sample.attributes)["kernel"], sample.value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("speed", [1.0, None])
 def test_through_the_aggregator_totals_are_the_trace_file_s(speed: float | None) -> None:
     events = gpu_events("control", "kernel")

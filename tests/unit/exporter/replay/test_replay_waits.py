@@ -37,6 +37,7 @@ def waits(trace: Trace) -> Rows:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "gpu", "calls"),
     [

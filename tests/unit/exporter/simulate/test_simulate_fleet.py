@@ -111,6 +111,7 @@ def is_collective(signature: str) -> bool:
     return kernel_class(signature) == COLLECTIVE
 
 
+@pytest.mark.slow
 def test_same_seed_and_start_give_the_same_fleet_and_another_seed_another() -> None:
     faults = ("thermal-drift:gpu=1", "restart:start=2m")
     one, same = Watched(*faults, seconds=200, seed=7), Watched(*faults, seconds=200, seed=7)
@@ -120,6 +121,7 @@ def test_same_seed_and_start_give_the_same_fleet_and_another_seed_another() -> N
     assert one.batches != other.batches
 
 
+@pytest.mark.slow
 def test_when_it_is_polled_changes_nothing() -> None:
     often, seldom = (Watched(seconds=120, every=every, step_seconds=1.0) for every in (1, 60))
     assert often.batches[-1].samples == seldom.batches[-1].samples
@@ -153,6 +155,7 @@ def test_launches_follow_the_rate() -> None:
     assert launches == pytest.approx(4 * 500 * 100, rel=0.01)
 
 
+@pytest.mark.slow
 def test_a_quiet_fleet_stays_quiet() -> None:
     watched = Watched(seconds=900)
     assert max(watched.series(device.GPU_TEMP)) < 70
@@ -174,6 +177,7 @@ def test_device_time_and_utilisation_agree_and_energy_is_power_over_time() -> No
     assert energy_j / 300 == pytest.approx(sum(watched.series(device.POWER_USAGE)) / 30, rel=0.05)
 
 
+@pytest.mark.slow
 def test_thermal_drift_heats_one_gpu_until_it_throttles_and_its_compute_kernels_lengthen() -> None:
     watched = Watched("thermal-drift:gpu=1,start=60s,rate=6", every=1, gpus=2)
     temperature = watched.series(device.GPU_TEMP, gpu=1)
@@ -194,11 +198,13 @@ def test_thermal_drift_heats_one_gpu_until_it_throttles_and_its_compute_kernels_
     assert growth(watched.means(1, is_copy)) == pytest.approx(1, abs=0.05)
 
 
+@pytest.mark.slow
 def test_however_long_cooling_fails_the_brakes_hold_the_temperature() -> None:
     watched = Watched("thermal-drift:gpu=1,start=0s,rate=60", seconds=1800, gpus=2)
     assert 87 < max(watched.series(device.GPU_TEMP, gpu=1)) <= 93
 
 
+@pytest.mark.slow
 def test_a_slowdown_lengthens_one_kernel_of_one_gpu_and_the_device_shows_nothing() -> None:
     watched = Watched("kernel-slowdown:gpu=2,kernel=0,start=300s,factor=1.5")
     assert growth(watched.means(2, is_gemm)) > 1.2  # two of the eight kernels are such, one of them slows down
@@ -210,12 +216,14 @@ def test_a_slowdown_lengthens_one_kernel_of_one_gpu_and_the_device_shows_nothing
     assert "gemm" in record["labels"]["kernel"]
 
 
+@pytest.mark.slow
 def test_a_slow_slowdown_breaches_when_it_passes_a_fifth() -> None:
     watched = Watched("kernel-slowdown:start=100s,factor=1.5,over=100s")
     (record,) = watched.truth("kernel-slowdown")
     assert record["breach_seconds"] == 140  # 1 + 0.5 * 40 / 100
 
 
+@pytest.mark.slow
 def test_a_leak_fills_memory_and_the_program_restarts_when_it_is_full() -> None:
     watched = Watched("memory-leak:gpu=1,start=60s,rate=18000", seconds=330, every=1, gpus=2)
     used = watched.series(device.FB_USED, gpu=1)
@@ -229,6 +237,7 @@ def test_a_leak_fills_memory_and_the_program_restarts_when_it_is_full() -> None:
     assert {report.device.gpu for report in ended} == {"1"}
 
 
+@pytest.mark.slow
 def test_rising_load_saturates_the_gpu() -> None:
     watched = Watched("rising-load:start=60s,rate=20")
     (record, *_) = watched.truth("rising-load")
@@ -239,6 +248,7 @@ def test_rising_load_saturates_the_gpu() -> None:
     assert record["breach_seconds"] == pytest.approx(60 + 200, abs=25)
 
 
+@pytest.mark.slow
 def test_contention_lengthens_what_depends_on_memory_bandwidth_and_ends() -> None:
     watched = Watched("contention:gpu=0,start=200s,length=200s,factor=2")
     copies = watched.means(0, is_copy)
@@ -250,6 +260,7 @@ def test_contention_lengthens_what_depends_on_memory_bandwidth_and_ends() -> Non
     assert (record["onset_seconds"], record["breach_seconds"]) == (200, 200)
 
 
+@pytest.mark.slow
 def test_a_straggler_computes_longer_and_its_peers_wait_in_their_collectives() -> None:
     watched = Watched("straggler:gpu=1,start=300s,factor=1.4")
     assert growth(watched.means(1, is_gemm)) == pytest.approx(1.4, rel=0.05)
@@ -270,6 +281,7 @@ def test_a_badly_tuned_kernel_registers_a_tunable_and_is_slower_than_its_peers_e
     assert bad.means(0, is_gemm)[0] > 1.3 * good.means(0, is_gemm)[0]
 
 
+@pytest.mark.slow
 def test_load_that_swings_with_the_day_is_back_after_it() -> None:
     watched = Watched("diurnal:amplitude=0.4,period=400s", seconds=400)
     utilisation = watched.series(device.GPU_UTIL)
@@ -278,6 +290,7 @@ def test_load_that_swings_with_the_day_is_back_after_it() -> None:
     assert growth(watched.means(0, is_gemm)) == pytest.approx(1, abs=0.05)
 
 
+@pytest.mark.slow
 def test_hot_but_stable_is_hotter_than_its_peers_from_the_first_sample_and_never_throttles() -> None:
     watched = Watched("hot-but-stable:gpu=1,rise=15")
     hot, peer = watched.series(device.GPU_TEMP, gpu=1), watched.series(device.GPU_TEMP, gpu=0)
@@ -286,6 +299,7 @@ def test_hot_but_stable_is_hotter_than_its_peers_from_the_first_sample_and_never
     assert set(watched.series(device.CLOCK_EVENT_REASONS, gpu=1)) == {0}
 
 
+@pytest.mark.slow
 def test_a_chassis_that_warms_up_settles() -> None:
     temperatures = Watched("warm-up:gpu=1,rise=15,over=60s,start=60s").series(device.GPU_TEMP, gpu=1)
     assert temperatures[-1] - temperatures[0] == pytest.approx(15, abs=2)
@@ -299,12 +313,14 @@ def test_a_warmer_day_heats_a_gpu_at_the_same_power() -> None:
     assert max(power) / min(power) < 1.2
 
 
+@pytest.mark.slow
 def test_load_that_steps_up_stays_there() -> None:
     utilisation = Watched("load-step:start=300s,factor=1.4").series(device.GPU_UTIL)
     assert utilisation[10] == pytest.approx(60, abs=5)
     assert utilisation[-1] == pytest.approx(84, abs=5)
 
 
+@pytest.mark.slow
 def test_a_cache_fills_and_is_emptied() -> None:
     used = Watched("sawtooth-memory:gpu=0,height=16000,period=150s").series(device.FB_USED)
     falls = [earlier - later for earlier, later in itertools.pairwise(used) if earlier - later > 10_000]
@@ -312,6 +328,7 @@ def test_a_cache_fills_and_is_emptied() -> None:
     assert max(used) - min(used) == pytest.approx(16_000, rel=0.1)
 
 
+@pytest.mark.slow
 def test_spikes_and_slow_first_minutes_come_and_go() -> None:
     spiky = Watched("spikes:gpu=0,factor=3,period=100s,over=5s").means(0, is_gemm)
     usual = sorted(spiky)[len(spiky) // 2]
@@ -320,6 +337,7 @@ def test_spikes_and_slow_first_minutes_come_and_go() -> None:
     assert opening[0] / opening[-1] == pytest.approx(1.4, rel=0.05)
 
 
+@pytest.mark.slow
 def test_a_deploy_changes_kernels_configurations_and_durations_in_a_new_process() -> None:
     watched = Watched("deploy:start=300s,factor=1.25")
     reports = [report for batch in watched.batches for report in batch.reports if report.device.gpu == "0"]
@@ -336,6 +354,7 @@ def test_a_deploy_changes_kernels_configurations_and_durations_in_a_new_process(
     assert record["breach_ns"] is None
 
 
+@pytest.mark.slow
 def test_a_restart_takes_nothing_away_from_the_totals() -> None:
     watched = Watched("restart:start=300s,pause=5s")
     aggregator = Aggregator(max_kernels=None)
@@ -352,6 +371,7 @@ def test_a_restart_takes_nothing_away_from_the_totals() -> None:
     assert len(processes) == 8
 
 
+@pytest.mark.slow
 def test_preallocated_memory_is_high_and_flat() -> None:
     used = Watched("preallocated-memory:share=0.95").series(device.FB_USED)
     assert len(set(used)) == 1
@@ -428,6 +448,7 @@ def test_errors_of_links_and_memory_show_on_their_own_gpu_only() -> None:
     assert set(watched.series(device.ECC_SBE_VOLATILE, 0)) == {0}
 
 
+@pytest.mark.slow
 def test_a_lost_gpu_sends_no_samples_while_its_program_runs_on() -> None:
     watched = Watched("telemetry-lost:gpu=3,start=200s", seconds=400)
     assert len(watched.series(device.GPU_TEMP, 3)) == pytest.approx(20, abs=1)

@@ -40,6 +40,7 @@ def test_a_speed_beyond_any_machine_is_refused(speed: str) -> None:
     assert "give less, or max" in answer.stderr
 
 
+@pytest.mark.slow
 def test_memory_that_is_nearly_full_from_the_beginning_restarts_no_program() -> None:
     watched = Watched("preallocated-memory:share=0.99")
     assert len({report.process.nonce for batch in watched.batches for report in batch.reports}) == 4

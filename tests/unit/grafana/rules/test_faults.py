@@ -35,6 +35,7 @@ def test_a_fault_leads_to_a_known_alert_and_a_panel_that_exists(fault: Fault) ->
     assert all(any(re.fullmatch(one.alert, name) for name in alerts) for one in fault.consequences)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_consequence_is_muted_on_its_subject_and_on_no_other(fault: Fault) -> None:
     cause = SUBJECT | labels_of(fault.matcher) | {"alertname": fault.alert}

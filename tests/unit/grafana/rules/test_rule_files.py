@@ -126,6 +126,7 @@ def test_every_alert_is_proved_to_fire_and_not_to_fire() -> None:
     assert names <= silent, f"no test sees these keep still: {names - silent}"
 
 
+@pytest.mark.slow
 def test_the_demo_profile_changes_durations_and_nothing_else() -> None:
     def timeless(rule: dict[str, Any]) -> str:
         return re.sub(r"\b\d+(ms|[smhdwy])\b", "T", str({**rule, "for": "T"}))

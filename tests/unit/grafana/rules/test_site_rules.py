@@ -19,6 +19,7 @@ def names(profile: rules.Profile) -> set[str]:
     return {alert.name for alert in rules.alerts(profile)}
 
 
+@pytest.mark.slow
 def test_a_site_without_kafka_has_no_alert_about_an_absent_service() -> None:
     text = "".join(output.tree(WITHOUT_KAFKA)[f"rules/{name}"] for name in (rules.ALERTS_FILE, rules.CLASSIC_FILE))
     assert "absent(" not in text

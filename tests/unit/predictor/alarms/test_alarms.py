@@ -293,6 +293,7 @@ def test_a_prediction_that_is_given_up_starts_again() -> None:
     assert run.steps(5 * HOUR, predicted(), watched=5000)
 
 
+@pytest.mark.slow
 def test_a_false_alarm_raises_the_bar_of_its_series_for_thirty_days() -> None:
     def wait(run: Run) -> int:
         before = run.cycles

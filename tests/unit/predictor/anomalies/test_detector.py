@@ -81,6 +81,7 @@ def minutes() -> dict[str, dict[str, Floats]]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_constant_is_silent(minutes: dict[str, dict[str, Floats]], level: float) -> None:
     assert not minutes[f"constant {level}"]["onset"].any()
@@ -148,6 +149,7 @@ def days() -> dict[str, dict[str, Floats]]:
     return side_by_side({"flat day": flat, "smooth": shaped(5)}, DAY, interval_seconds=QUARTER_HOUR)
 
 
+@pytest.mark.slow
 def test_a_day_without_its_usual_shape_is_found_by_the_season(days: dict[str, dict[str, Floats]]) -> None:
     day = slice(10 * DAY, 11 * DAY)
     assert (days["flat day"]["onset"][day] >= 1).any(axis=0).all()
@@ -207,6 +209,7 @@ def test_the_score_does_not_depend_on_the_unit(
     np.testing.assert_allclose(other, expected, rtol=0.02, atol=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_many_rows_at_once_are_as_one_at_a_time(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -84,6 +84,7 @@ def oracle(request: pytest.FixtureRequest) -> tuple[AnomalySettings | None, dict
     return request.param, expected(request.param)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_every_step_is_that_of_the_arrays(
     case: str, oracle: tuple[AnomalySettings | None, dict[str, AnomalyStep]]

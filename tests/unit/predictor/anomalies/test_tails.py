@@ -1,6 +1,7 @@
 """Tails of features: how rare a large value is, from the series' own past."""
 
 import numpy as np
+import pytest
 
 from kernelcast.predictor.anomalies import AnomalySettings
 from kernelcast.predictor.anomalies.evidence import isolated_factor
@@ -10,6 +11,7 @@ ROWS = 4000
 SERIES = 60
 
 
+@pytest.mark.slow
 def test_a_large_value_of_a_skewed_series_is_as_rare_as_it_is() -> None:
     """The bounded side below does not make the heavy side above look lighter than it is."""
     rng = np.random.default_rng(4)

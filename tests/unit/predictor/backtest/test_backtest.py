@@ -262,6 +262,7 @@ def test_a_kernel_that_is_slower_since_a_deploy_has_a_new_baseline(tmp_path: Pat
     assert found == {"known": [], "unknown": []}
 
 
+@pytest.mark.slow
 def test_another_image_cuda_or_driver_is_a_deploy_although_the_code_is_the_same(tmp_path: Path) -> None:
     changed = {
         of: (version(START, 550, of), version(DEPLOYED, 560, of)) for of in ("image", "cuda_version", "driver_version")

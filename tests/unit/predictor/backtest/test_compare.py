@@ -54,6 +54,7 @@ def compare(tmp_path: Path, old: Path, new: Path, *arguments: str | Path, code: 
     return list(csv.DictReader(output.read_text().splitlines())) if code == 0 else []
 
 
+@pytest.mark.slow
 def test_a_higher_threshold_loses_the_alert_below_it_and_delays_the_other(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -89,6 +90,7 @@ def test_times_are_written_as_the_file_of_the_series_writes_them(
     assert f'lost {{host="second"}} {begin} until {end}' in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_other_way_round_the_alerts_are_gained_and_earlier(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -102,6 +104,7 @@ def test_the_other_way_round_the_alerts_are_gained_and_earlier(
     assert 'earlier {host="rising"} by ' in out
 
 
+@pytest.mark.slow
 def test_a_configuration_compared_with_itself_changes_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -112,6 +115,7 @@ def test_a_configuration_compared_with_itself_changes_nothing(
     assert capsys.readouterr().out == "0 gained, 0 lost, 0 earlier, 0 later, 1 same\n"
 
 
+@pytest.mark.slow
 def test_shorter_horizons_delay_an_alert(tmp_path: Path) -> None:
     path = recording(tmp_path / "in.csv", rising=ramp(2.0))
     old = thresholds(tmp_path / "old.yaml", 87)
@@ -122,6 +126,7 @@ def test_shorter_horizons_delay_an_alert(tmp_path: Path) -> None:
     assert float(found["shift_seconds"]) > 2 * HOUR
 
 
+@pytest.mark.slow
 def test_the_ratio_of_a_slow_kernel_is_that_of_each_configuration(tmp_path: Path) -> None:
     path = recording(tmp_path / "in.csv", a=plateau(100, 130))
     old = settings(tmp_path / "old.yaml", "  judge: {kernel_slowdown_ratio: 0.2}\n")
@@ -131,6 +136,7 @@ def test_the_ratio_of_a_slow_kernel_is_that_of_each_configuration(tmp_path: Path
     assert found["change"] == "lost"
 
 
+@pytest.mark.slow
 def test_a_metric_of_the_users_own_needs_a_threshold_alone(tmp_path: Path) -> None:
     path = recording(tmp_path / "in.csv", a=plateau(70, 88))
     old, new = (thresholds(tmp_path / f"{limit}.yaml", limit, "queue_length") for limit in (200, 80))

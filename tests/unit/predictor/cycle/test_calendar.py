@@ -111,6 +111,7 @@ def site() -> Site:
     return Site()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("host", ["maintained", "not listed"])
 def test_a_limit_that_is_passed_in_a_maintenance_is_no_finding(site: Site, host: str) -> None:
     assert bool(site.findings(host, 0, CHANGED_SECONDS)) is (host not in LISTED)
@@ -136,6 +137,7 @@ def test_changed_periods_apply_with_the_next_cycle(site: Site) -> None:
     assert found["decided"].startswith("abstains (calendar)")
 
 
+@pytest.mark.slow
 def test_the_backtest_neither_alarms_in_a_period_nor_learns_it(tmp_path: Path) -> None:
     hot = {"a": range(600, 700), "b": range(600, 700)}
     rng = np.random.default_rng(1)

@@ -30,6 +30,7 @@ def after() -> Fleet:
     return fleet
 
 
+@pytest.mark.slow
 def test_the_time_of_a_cycle_is_the_right_one(after: Fleet) -> None:
     seconds = [report.time_ns / 1e9 - START_SECONDS for report in after.reports[-20:]]
     assert seconds == pytest.approx([after.second - 5 * back for back in range(19, -1, -1)], abs=5)

@@ -214,6 +214,7 @@ def hosts() -> dict[str, Host]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slope", SLOPES)
 def test_a_thermal_drift_is_predicted_before_the_slowdown_temperature_is_reached(
     hosts: dict[str, Host], slope: float
@@ -242,6 +243,7 @@ def lone(fleet: Fleet) -> Host:
     return host
 
 
+@pytest.mark.slow
 def test_a_series_counts_as_judged_once_its_history_carries_a_horizon_and_only_while_it_reports(lone: Host) -> None:
     until = 150
 

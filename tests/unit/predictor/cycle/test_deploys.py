@@ -113,6 +113,7 @@ def deployed() -> Site:
     return site
 
 
+@pytest.mark.slow
 def test_the_ticket_of_a_slower_deploy_lasts_for_days_and_over_later_deploys(deployed: Site) -> None:
     deployed.run(DAY, slow=1.25, version="v2", every=RARE_CYCLE_SECONDS)
     deployed.run(4 * HOUR, slow=1.25, version="v3")
@@ -127,6 +128,7 @@ def test_the_ticket_of_a_slower_deploy_lasts_for_days_and_over_later_deploys(dep
     assert (fact.against, fact.code_version, dict(fact.labels)["kernel"]) == ("before", "v2", "gemm#1")
 
 
+@pytest.mark.slow
 def test_it_is_over_when_a_person_accepts_it_and_the_next_deploy_is_compared_with_that(deployed: Site) -> None:
     (begun,) = deployed.lasting
     deployed.log._take(Message(begun))
@@ -150,6 +152,7 @@ def test_it_is_over_when_the_duration_or_the_version_is_the_former_one(
     assert deployed.lasting == []
 
 
+@pytest.mark.slow
 def test_it_survives_a_restart_of_the_predictor(deployed: Site) -> None:
     (begun,) = deployed.lasting
     deployed.restart()
@@ -160,6 +163,7 @@ def test_it_survives_a_restart_of_the_predictor(deployed: Site) -> None:
     assert [one.end_reason for one in deployed.findings[1:]] == [EndReason.UNDONE]
 
 
+@pytest.mark.slow
 def test_it_lasts_while_the_program_pauses_and_is_over_when_it_has_ended(deployed: Site) -> None:
     deployed.run(HOUR, silent=True)
     assert len(deployed.lasting) == 1
@@ -167,6 +171,7 @@ def test_it_lasts_while_the_program_pauses_and_is_over_when_it_has_ended(deploye
     assert [one.end_reason for one in deployed.findings[1:]] == [EndReason.PROGRAM_ENDED]
 
 
+@pytest.mark.slow
 def test_a_deploy_that_changes_nothing_is_no_finding() -> None:
     site = Site()
     site.run(4 * HOUR, every=RARE_CYCLE_SECONDS)
@@ -178,6 +183,7 @@ def test_a_deploy_that_changes_nothing_is_no_finding() -> None:
 OLD = Versions(image="app:1", cuda="12.4", driver="550.54.15")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changed", "text"),
     [
@@ -208,6 +214,7 @@ def test_the_ticket_names_the_driver_cuda_and_image_of_a_program_without_tunable
     assert [one.end_reason for one in site.findings[1:]] == [EndReason.UNDONE]
 
 
+@pytest.mark.slow
 def test_deploys_that_follow_too_soon_to_be_compared_are_one() -> None:
     site = Site()
     site.run(4 * HOUR, version=OLD, every=RARE_CYCLE_SECONDS)

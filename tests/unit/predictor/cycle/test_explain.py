@@ -21,6 +21,7 @@ def hot(fleet: Fleet, *, seconds: int = 70) -> None:
     fleet.run(seconds)
 
 
+@pytest.mark.slow
 def test_a_passed_limit_is_explained_with_its_origin(fleet: Fleet) -> None:
     hot(fleet)
     (found,) = explain(fleet.cycle, fleet.windows, f'{TEMPERATURE}{{gpu="0"}}')
@@ -42,6 +43,7 @@ def test_a_series_without_a_limit_and_one_with_too_little_history_say_so(fleet: 
     assert explain(fleet.cycle, fleet.windows, "unknown_metric") == []
 
 
+@pytest.mark.slow
 def test_a_kernel_that_is_slow_with_its_clock_says_why_nothing_is_published(fleet: Fleet) -> None:
     fleet.device("DCGM_FI_DEV_SM_CLOCK", lambda second: 1410.0 if second < 100 else 900.0)
     fleet.add(kernel_subject("gemm"), lambda second: 1e-3 if second < 100 else 1.56e-3)
@@ -61,6 +63,7 @@ def test_selectors_are_read_as_prometheus_writes_them() -> None:
             parse(wrong)
 
 
+@pytest.mark.slow
 def test_a_changed_threshold_and_selection_apply_with_the_next_cycle(fleet: Fleet) -> None:
     hot(fleet, seconds=95)
     assert {one.subject.label("gpu") for one in fleet.reports[-1].predictions} == {"0"}
@@ -76,6 +79,7 @@ def test_a_changed_threshold_and_selection_apply_with_the_next_cycle(fleet: Flee
     assert chosen.bounds
 
 
+@pytest.mark.slow
 def test_horizons_of_single_series_replace_those_of_the_predictor(fast_settings: PredictorSettings) -> None:
     own = LimitSettings(metric=TEMPERATURE, labels={"gpu": "0"}, horizons_seconds=(30.0,))
     fleet = Fleet(fast_settings.model_copy(update={"limits": (own,)}))

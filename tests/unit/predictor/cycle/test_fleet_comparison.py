@@ -50,6 +50,7 @@ def test_a_gpu_that_was_slow_from_its_first_minute_is_named_with_its_fleet_as_ev
     assert dict(fact.labels)["UUID"] == SLOW[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(11, 14))
 def test_healthy_fleets_have_no_finding(seed: int) -> None:
     predictor, found = run(fleet(6, 2), seed)
@@ -90,12 +91,14 @@ def other_work(gpu: Gpu) -> Gpu:
     return replace(gpu, kernels=(*gpu.kernels[:1], *own))
 
 
+@pytest.mark.slow
 def test_gpus_that_do_other_work_or_are_capped_are_not_named() -> None:
     changes = (other_model, other_configuration, without_model, capped, warming_up, other_work)
     slow = [replace(change(gpu), factor=1.4) for change, gpu in zip(changes, fleet(12)[6:], strict=True)]
     assert run([*fleet(6), *slow])[1] == []
 
 
+@pytest.mark.slow
 def test_a_gpu_that_is_held_back_has_that_cause_and_one_finding() -> None:
     held_back = {"n6": (0x40, Cause.THERMAL), "n7": (0x80, Cause.POWER_BRAKE), "n8": (0, Cause.CLOCK_LOW)}
     slow = [
@@ -113,6 +116,7 @@ def test_a_gpu_that_is_held_back_has_that_cause_and_one_finding() -> None:
     assert sorted(lasting) == sorted(expected.items())
 
 
+@pytest.mark.slow
 def test_a_release_that_is_slower_names_no_gpu() -> None:
     gpus = [replace(one, program="serve", factor=1.3 if one.node in ("n0", "n1", "n2") else 1.0) for one in fleet(6)]
     predictor = Predictor(gpus, 3)
@@ -128,6 +132,7 @@ def test_a_release_that_is_slower_names_no_gpu() -> None:
     assert found_fleet["reason"] == "fewer than three other nodes run it"
 
 
+@pytest.mark.slow
 def test_another_value_of_a_tunable_is_another_configuration() -> None:
     gpus = fleet(6, slow=1.3)
     predictor = Predictor(gpus, 3)
@@ -138,6 +143,7 @@ def test_another_value_of_a_tunable_is_another_configuration() -> None:
         exchange([predictor])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("heavier", "named"), [((6, 7), set()), ((6,), {("n6", "n6-GPU-0")})])
 def test_several_ranks_that_are_slow_in_the_same_kernels_have_a_heavier_stage(
     heavier: tuple[int, ...], named: set[tuple[str, str]]
@@ -151,6 +157,7 @@ def test_several_ranks_that_are_slow_in_the_same_kernels_have_a_heavier_stage(
     assert slow_gpus(run(gpus)[1]) == named
 
 
+@pytest.mark.slow
 def test_two_predictors_find_together_what_one_cannot() -> None:
     gpus = fleet(6, slow=1.3)
     halves = [Predictor(gpus[:3], 1), Predictor(gpus[3:], 2)]
@@ -162,6 +169,7 @@ def test_two_predictors_find_together_what_one_cannot() -> None:
     assert alone == []
 
 
+@pytest.mark.slow
 def test_the_order_of_arrival_does_not_matter() -> None:
     gpus, rng = fleet(6, slow=1.3), random.Random(1)
 
@@ -182,6 +190,7 @@ def test_the_order_of_arrival_does_not_matter() -> None:
     assert kept[0][0] == kept[0][1] == kept[0][2]
 
 
+@pytest.mark.slow
 def test_a_restarted_predictor_knows_the_fleet_and_writes_nothing_again() -> None:
     gpus = fleet(6, slow=1.3)
     before, _ = run(gpus)
@@ -194,6 +203,7 @@ def test_a_restarted_predictor_knows_the_fleet_and_writes_nothing_again() -> Non
     assert slow_gpus(after.found[-1]) == {SLOW}
 
 
+@pytest.mark.slow
 def test_nothing_is_compared_or_written_before_the_topic_has_been_read() -> None:
     predictor = Predictor(fleet(6, slow=1.3), 1)
     predictor.shared.caught_up = False
@@ -202,6 +212,7 @@ def test_nothing_is_compared_or_written_before_the_topic_has_been_read() -> None
     assert predictor.shared.take_due(predictor.now_ns) == []
 
 
+@pytest.mark.slow
 def test_explain_shows_the_reference_or_why_there_is_none() -> None:
     predictor = Predictor(fleet(6, slow=1.3), 1)
     predictor.run(8)

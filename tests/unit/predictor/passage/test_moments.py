@@ -67,6 +67,7 @@ def arrays(result: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         yield from arrays(getattr(result, field.name), f"{name}.{field.name}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "length"), [(1, 60), (2, 60), (3, 310), (4, WINDOW_BLOCKS + 20)])
 def test_a_moment_has_the_result_of_a_run_of_its_own(seed: int, length: int) -> None:
     blocks, traits = panel(seed, length)

@@ -70,6 +70,7 @@ def judged_noise(noise: float, memory: float, trial: tuple[int, int] | None = No
     return judged(noisy(noise, memory), trial=trial)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trial", [None, TRIAL])
 @pytest.mark.parametrize(("noise", "memory"), [(0.03, 0.0), (0.05, 0.0), (0.05, 0.5), (0.08, 0.5), (0.03, 0.8)])
 def test_noise_predicts_no_slow_kernel(noise: float, memory: float, trial: tuple[int, int] | None) -> None:
@@ -78,6 +79,7 @@ def test_noise_predicts_no_slow_kernel(noise: float, memory: float, trial: tuple
     assert before.any(axis=1).mean() <= 0.03
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trial", [None, TRIAL])
 def test_bursts_of_load_predict_no_slow_kernel(trial: tuple[int, int] | None) -> None:
     probable, beyond = judged(noisy(0.04, 0.4) * bursts(0.1), trial=trial)
@@ -85,6 +87,7 @@ def test_bursts_of_load_predict_no_slow_kernel(trial: tuple[int, int] | None) ->
     assert beyond.any(axis=1).mean() <= 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("noise", "memory", "most"), [(0.05, 0.0, 0.01), (0.08, 0.0, 0.05), (0.05, 0.5, 0.02)])
 def test_a_block_that_noise_alone_brings_beyond_the_limit_is_no_slow_kernel(
     noise: float, memory: float, most: float
@@ -92,6 +95,7 @@ def test_a_block_that_noise_alone_brings_beyond_the_limit_is_no_slow_kernel(
     assert judged_noise(noise, memory)[1].any(axis=1).mean() <= most
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("noise", "within", "least"), [(0.02, 1, 0.99), (0.05, 1, 0.9), (0.05, 2, 0.98), (0.08, 6, 0.7)]
 )
@@ -103,6 +107,7 @@ def test_a_noisy_kernel_that_becomes_half_again_as_slow_is_found_soon(noise: flo
     assert beyond[:, :within].any(axis=1).mean() >= least
 
 
+@pytest.mark.slow
 def test_a_steady_kernel_that_drifts_in_its_first_hours_is_predicted() -> None:
     drift = np.maximum(np.arange(70) - 30, 0) / 36 * 0.2
     probable, beyond = judged(noisy(0.01, 0.3, length=70) * (1 + drift))

@@ -343,6 +343,7 @@ def test_a_gap_between_evaluations_hides_no_passed_limit() -> None:
     assert found[0].tolist() == [False, False, True, True, True]
 
 
+@pytest.mark.slow
 def test_moments_computed_together_equal_those_computed_one_after_another() -> None:
     values = 70 + noise(60, 0.1) + rise(60, 1.5, last=14)
     made, rule = blocks(values), DetectorOptions(calibration=shipped())

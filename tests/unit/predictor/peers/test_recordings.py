@@ -98,6 +98,7 @@ def test_a_file_without_a_column_is_refused(tmp_path: Path) -> None:
         read(saved(job().drop(columns="stage"), tmp_path))
 
 
+@pytest.mark.slow
 def test_the_recorded_slow_worker_is_named_within_three_steps_and_no_other() -> None:
     path = shared_data("straggler", "trace-AR.csv.gz")
     outcome = detect(read(path))
@@ -113,6 +114,7 @@ def test_the_recorded_heavier_stage_names_no_worker() -> None:
     assert outcome.shares.stage == pytest.approx(0.18, abs=0.02)
 
 
+@pytest.mark.slow
 def test_the_result_of_one_file_is_the_top_level(tmp_path: Path) -> None:
     path = saved(job(steps=12), tmp_path)
     result = run(Options(path, 1))

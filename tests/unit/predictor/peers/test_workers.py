@@ -164,6 +164,7 @@ def _without_stages(seconds: np.ndarray, seed: int = 1) -> list[tuple[int, int]]
     return [(one.worker, one.step) for found in changes for one in found if one.until_step is None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("heavier", [1.05, 1.3, 2.0])
 @pytest.mark.parametrize("members", [2, 3, 4, 6])
 def test_workers_that_share_more_work_from_their_first_step_on_are_a_stage(heavier: float, members: int) -> None:

@@ -349,6 +349,7 @@ def test_a_limit_that_is_passed_without_warning_has_no_lead() -> None:
     assert found.median_lead_seconds()[TEMPERATURE] == 0.0
 
 
+@pytest.mark.slow
 def test_an_alert_without_a_breach_within_a_day_is_wrong_once() -> None:
     blocks = {10: (True, False), 40: (False, False), 60: (True, False), 70: (False, False)}
     one = alerted(blocks, until=10 + DAY, gpus=2.0).alerts
@@ -360,12 +361,14 @@ def test_an_alert_without_a_breach_within_a_day_is_wrong_once() -> None:
     assert found.false_alarms_per_gpu_day()[TEMPERATURE] == pytest.approx(1 / 4)
 
 
+@pytest.mark.slow
 def test_an_alert_that_fires_for_days_is_wrong_once_and_the_next_one_is_another() -> None:
     found = alerted({10: (True, False), 3 * DAY: (False, False), 4 * DAY: (True, False)}, until=6 * DAY).alerts
 
     assert found.wrong[TEMPERATURE] == 2
 
 
+@pytest.mark.slow
 def test_an_alert_of_a_series_that_vanished_has_no_outcome() -> None:
     one = alerted({0: (True, False)}, until=10)
     for block in range(10, 2 * DAY):
@@ -386,6 +389,7 @@ def filled() -> Scoring:
     return one
 
 
+@pytest.mark.slow
 def test_a_limit_passed_on_the_last_day_counts_whatever_else_is_settled_before() -> None:
     for others_first in (False, True):
         one = alerted({0: (True, False)}, until=DAY)

@@ -170,6 +170,7 @@ def test_a_configuration_that_failed_on_one_rank_is_run_on_none(rank: int, tmp_p
     assert ranks.shown[0][-1] == "workers=4 prefetch=4"
 
 
+@pytest.mark.slow
 def test_a_remembered_configuration_is_checked_instead_of_a_search(tmp_path: Path) -> None:
     folders = {rank: tmp_path / str(rank) for rank in range(4)}
     first = Ranks(directories=folders)
@@ -201,6 +202,7 @@ def test_a_stop_on_one_rank_rests_the_search_on_all_and_it_goes_on_afterwards() 
     assert ranks.shown[0][-1] == BEST
 
 
+@pytest.mark.slow
 def test_a_hint_for_a_tunable_of_the_ranks_or_of_one_goes_first() -> None:
     ranks = Ranks()
 
@@ -261,6 +263,7 @@ def test_a_search_that_cannot_be_made_is_not_made_again_at_each_meeting() -> Non
     assert {value for values in ranks.shown for value in values} == {"workers=0 prefetch=2"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("items", [1.0, 64.0])
 def test_a_search_costs_the_share_of_time_that_it_may(items: float) -> None:
     """Times per item were compared with the seconds that the search may cost."""

@@ -25,6 +25,7 @@ def run_trial(job: Job, *, seed: int, gain: float, noise: float, steps: int = 70
     job.run(body)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("agree_only", [False, True])
 @pytest.mark.parametrize("seed", range(4))
 def test_four_ranks_with_a_true_gain_of_one_and_a_half_percent_decide_alike(seed: int, *, agree_only: bool) -> None:

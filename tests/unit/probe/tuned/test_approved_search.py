@@ -92,6 +92,7 @@ OTHERS: Final[tuple[dict[str, Any], ...]] = (
 """Answers that do not approve a search of this space."""
 
 
+@pytest.mark.slow
 def test_an_unapproved_configuration_is_never_in_force_in_100_trials(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

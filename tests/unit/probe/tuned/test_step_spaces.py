@@ -109,6 +109,7 @@ def slow_first_steps(training: Training, feed: ProgramSpace, steps: int, *, also
     return lost
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("also_back", [False, True])
 def test_the_first_step_after_a_change_costs_a_search_its_share(training: Training, *, also_back: bool) -> None:
     """Review: compilation, or new workers, took 70 % of the run, and the budget knew of nothing."""

@@ -146,6 +146,7 @@ def test_listen_addresses(address: str, good: bool) -> None:  # noqa: FBT001  pa
             read(flags={"web.listen_address": address})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

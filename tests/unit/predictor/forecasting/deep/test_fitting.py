@@ -79,6 +79,7 @@ def test_unobserved_components_with_gaps_are_those_of_statsmodels() -> None:
     np.testing.assert_allclose(states, appended, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_a_fit_does_not_depend_on_the_unit() -> None:
     values = wandering()
     plain = fit(request(values)).models
@@ -89,6 +90,7 @@ def test_a_fit_does_not_depend_on_the_unit() -> None:
         )
 
 
+@pytest.mark.slow
 def test_a_season_is_taken_out_and_added_to_the_forecast_of_its_phase() -> None:
     hours = np.arange(240 + LEADS)
     values = 50 + 8 * np.sin(2 * np.pi * hours / 24) + np.random.default_rng(1).normal(0, 0.3, len(hours))
@@ -153,6 +155,7 @@ def test_an_optimiser_that_stops_early_has_not_converged(monkeypatch: pytest.Mon
     assert set(fit(request(wandering())).outcomes.values()) == {FitOutcome.NOT_CONVERGED}
 
 
+@pytest.mark.slow
 def test_requests_and_answers_survive_the_way() -> None:
     values = wandering()
     values[3] = np.nan
