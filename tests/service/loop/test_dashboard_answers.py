@@ -48,6 +48,8 @@ LIVING = (
 DEVICE_METRIC = "DCGM_FI_DEV_GPU_TEMP"
 SUBJECTS = ("cuda_kernel_duration_seconds", "cuda_memcpy_seconds_total", DEVICE_METRIC)
 DAEMON = {"job": "kernelcast-bridge", "instance": "b:1"}
+WITHOUT_SPOOL = {"job": "kernelcast-predictor", "instance": "p:1", "topic": "t"}
+"""A daemon whose messages are lost once Kafka does not take them; those of an exporter are in its spool."""
 MEASURED = {"job": "kernelcast-exporter", "instance": "node-1"}
 NODE_EXPORTER = {"job": "node", "instance": "n:9100"}
 UNLESS_CROSSED = re.compile(r" unless (on \(\) )?1000 \* min")
@@ -116,6 +118,8 @@ def openmetrics() -> Iterator[str]:
     yield from quiet(LEARNING, (gpu.GPU_UP, infiniband.STATE))
     for step, at in lately:
         yield line("kernelcast_hint_issued_total", MEASURED | UNANSWERED | {"rule": "r"}, step, at)
+        yield line("kernelcast_producer_messages_total", WITHOUT_SPOOL | {"outcome": "failed"}, step, at)
+        yield line("kernelcast_producer_dropped_messages_total", WITHOUT_SPOOL | {"cause": "queue_full"}, step, at)
         yield line("kernelcast_tunable_info", MEASURED | UNANSWERED | {"value": "64"}, 1, at)
     for _, at in moments[-10:]:
         yield line("up", DAEMON, 1, at)
