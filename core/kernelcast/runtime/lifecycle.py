@@ -3,12 +3,11 @@
 A daemon's command makes one `Shutdown` and passes it to its loops.
 """
 
-import _thread
 import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, Final
 
@@ -23,7 +22,9 @@ class Shutdown:
     """
 
     def __init__(self, *, exit_now: Callable[[int], Any] = os._exit) -> None:
-        self._event = threading.Event()
+        self._running = threading.Lock()
+        self._running.acquire()
+        self._releases = [self._running.release]
         self._requested = self._reload = False
         self._callbacks: list[Callable[[], None]] = []
         self._exit_now = exit_now
@@ -36,11 +37,14 @@ class Shutdown:
     def request(self) -> None:
         """Ask to stop."""
         self._requested = True
-        self._event.set()
+        with suppress(IndexError):
+            self._releases.pop()()
 
     def wait(self, timeout_seconds: float | None = None) -> bool:
         """Wait until a stop is requested, or until the time-out; returns whether it was requested."""
-        return self._event.wait(timeout_seconds)
+        if self._running.acquire(timeout=-1 if timeout_seconds is None else max(timeout_seconds, 0)):
+            self._running.release()
+        return self._requested
 
     def on_reload(self, callback: Callable[[], None]) -> None:
         """Register a callback that runs after SIGHUP, on the thread that calls `reload_if_asked`."""
@@ -77,13 +81,13 @@ class Shutdown:
             for number, handler in previous.items():
                 signal.signal(number, handler)
 
-    # A signal handler runs on the main thread, between two of its instructions. That thread may hold the event's lock
-    # then, so a handler that sets the event itself could wait for ever.
+    # A signal handler runs on the main thread, between two of its instructions. It must not wait for a lock that this
+    # thread may hold, as `threading.Event.set` does, nor start a thread, which fails at the limit of processes. So the
+    # first request releases a lock, which never waits, and each waiting thread acquires it and releases it again.
     def _stop(self, number: int, _frame: FrameType | None) -> None:
         if self.requested:
             self._exit_now(128 + number)
-        self._requested = True
-        _thread.start_new_thread(self._event.set, ())
+        self.request()
 
     def _hang_up(self, _number: int, _frame: FrameType | None) -> None:
         self._reload = True

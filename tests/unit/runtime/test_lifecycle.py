@@ -1,5 +1,6 @@
 """Stopping and reloading."""
 
+import _thread
 import os
 import signal
 import sys
@@ -8,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NoReturn
+
+import pytest
 
 from kernelcast.runtime.lifecycle import Shutdown
 
@@ -30,13 +33,13 @@ def limit_seconds(seconds: float) -> Iterator[None]:
 
 @contextmanager
 def signal_inside(code: Any, number: int) -> Iterator[None]:
-    """Send this process a signal at the second line of a function, once: there `threading.Event` holds its lock."""
+    """Send this process a signal at the first line of a function, once."""
     lines = 0
 
     def at_line(_frame: FrameType, event: str, _argument: object) -> Any:
         nonlocal lines
         lines += event == "line"
-        if event == "line" and lines == 2:
+        if event == "line" and lines == 1:
             signal.raise_signal(number)
         return at_line
 
@@ -56,12 +59,41 @@ def test_sigterm_asks_to_stop() -> None:
 
 
 def test_sigterm_stops_a_main_thread_that_is_entering_a_wait() -> None:
-    inside = threading.Event.wait.__code__
+    inside = Shutdown.wait.__code__
     with Shutdown().signals() as shutdown, limit_seconds(5), signal_inside(inside, signal.SIGTERM):
-        stopped = shutdown.wait(4)
+        stopped = shutdown.wait(60)
 
     assert stopped
     assert shutdown.requested
+
+
+def test_sigterm_stops_all_waiting_threads_where_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> NoReturn:
+        raise RuntimeError("can't start new thread")
+
+    stopped: list[bool] = []
+    with Shutdown().signals() as shutdown:
+        threads = [threading.Thread(target=lambda: stopped.append(shutdown.wait(5))) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        monkeypatch.setattr(_thread, "start_new_thread", refuse)
+        os.kill(os.getpid(), signal.SIGTERM)
+        stopped.append(shutdown.wait(5))
+        for thread in threads:
+            thread.join()
+
+    assert stopped == [True] * 4
+
+
+def test_requests_of_several_threads_are_one_request() -> None:
+    shutdown = Shutdown()
+
+    assert not shutdown.wait(-1)
+    shutdown.request()
+    shutdown.request()
+
+    assert shutdown.wait(0)
+    assert shutdown.wait()
 
 
 def test_a_second_signal_ends_the_process_at_once() -> None:
