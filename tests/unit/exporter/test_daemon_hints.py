@@ -172,6 +172,27 @@ def test_a_last_message_that_compaction_removed_does_not_hold_hints_back() -> No
     assert node.delivered == ["a"]
 
 
+def test_an_end_before_the_one_at_the_start_does_not_count_as_read_to_the_end() -> None:
+    """After a change of leader, the high watermark may be behind the one that the old leader has told."""
+    applied: list[str] = []
+
+    class Orders:
+        def receive(self, message: Any) -> None:
+            applied.append(f"read {message.offset()}")
+
+        def caught_up(self) -> None:
+            applied.append("caught up")
+
+    class NewLeader(Broker):
+        def ends(self) -> list[Any]:
+            return [TopicPartition(HINTS.name, 0, 4)] if len(self.batches) == 3 else []
+
+    shutdown = Shutdown()
+    broker = NewLeader(shutdown, [[message(hint("a"), at=3)], [], [message(hint("b"), at=8)], []], highs=(9, 0))
+    HintReader(lambda: broker, Orders, shutdown).run()
+    assert applied == ["read 3", "read 8", "caught up"]
+
+
 def test_a_kafka_that_falls_silent_is_not_taken_for_the_end_of_the_orders() -> None:
     applied: list[str] = []
 

@@ -89,8 +89,9 @@ def to_end(
             yield message
             if message.offset() + 1 >= unread_ends.get(message.partition(), 0):
                 unread_ends.pop(message.partition(), None)
-        for end in reader.ends():
-            unread_ends.pop(end.partition, None)
+        for end in reader.ends():  # a new leader may report an end before the one at the start
+            if end.offset >= unread_ends.get(end.partition, 0):
+                unread_ends.pop(end.partition, None)
     if unread_ends:
         structlog.stdlib.get_logger("kafka.replay").warning(
             "topic not read to its end",

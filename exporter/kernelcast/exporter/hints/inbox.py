@@ -252,9 +252,11 @@ class UnreadBacklog:
         if offset >= self._last.get(partition, offset + 1):
             del self._last[partition]
 
-    def mark_end(self, partition: Any) -> None:
-        """Record that a partition was read to its end."""
-        self._last.pop((partition.topic, partition.partition), None)
+    def mark_end(self, end: Any) -> None:
+        """Record that a partition was read to an end; a new leader may report one before that of the start."""
+        partition = end.topic, end.partition
+        if end.offset > self._last.get(partition, end.offset):
+            del self._last[partition]
 
     @property
     def is_empty(self) -> bool:

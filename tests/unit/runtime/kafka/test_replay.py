@@ -53,6 +53,14 @@ def test_reading_goes_on_once_kafka_has_replaced_a_broker() -> None:
     assert read(Broker(away_seconds=12.0)) == (3, [])
 
 
+def test_reading_goes_on_where_a_new_leader_reports_an_earlier_end() -> None:
+    class NewLeader(Broker):
+        def ends(self) -> list[Any]:
+            return [TopicPartition(TOPIC, 0, 2)]
+
+    assert read(NewLeader(away_seconds=12.0)) == (3, [])
+
+
 def test_reading_that_ends_early_is_reported() -> None:
     broker = Broker(away_seconds=1e9)
     number, (warning,) = read(broker)
