@@ -1,5 +1,7 @@
 """The demo's services as child processes."""
 
+import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -45,13 +47,59 @@ def test_a_users_program_that_does_not_handle_sigterm_is_no_failure(tmp_path: Pa
 
 def test_the_processes_of_a_users_program_end_with_it(tmp_path: Path) -> None:
     """`--program "bash train.sh"`: the shell ends at SIGTERM, and does not pass it on."""
-    written = tmp_path / "worker"
-    child = DemoProcess("own", ("sh", "-c", f"sleep 600 & echo $! > {written}; wait"), tmp_path / "log")
+    child, worker = started_with_worker("sleep 600 & {}; wait", tmp_path)
+    child.stop()
+    assert child.state == "stopped"
+    assert has_ended(worker)
+
+
+def test_the_processes_of_a_users_program_end_if_it_has_ended_before_them(tmp_path: Path) -> None:
+    child, worker = started_with_worker("sleep 600 & {}; exit 3", tmp_path)
+    assert child.process is not None
+    child.process.wait(10)
+    child.stop()
+    assert child.state == "exited 3"
+    assert has_ended(worker)
+
+
+def test_a_second_ctrl_c_ends_the_processes_that_ignore_the_first(tmp_path: Path) -> None:
+    supervisor = Supervisor()
+    child, worker = started_with_worker(
+        "(trap '' TERM; {}; exec sleep 600) & wait", tmp_path, pid="$(exec sh -c 'echo $PPID')"
+    )
+    supervisor.children.append(child)
+    assert child.process is not None
+    os.killpg(child.process.pid, signal.SIGTERM)
+    child.process.wait(10)
+    assert not has_ended(worker)
+    supervisor.kill()
+    wait_until_ended(worker)
+    supervisor.kill()
+
+
+def started_with_worker(script: str, folder: Path, pid: str = "$!") -> tuple[DemoProcess, Path]:
+    """A shell that has started another process and written its id."""
+    written = folder / "worker"
+    child = DemoProcess("own", ("sh", "-c", script.format(f"echo {pid} > {written}")), folder / "log")
     child.start()
     while not (written.exists() and written.read_text().strip()):
         time.sleep(0.02)
     worker = Path("/proc", written.read_text().strip())
     assert worker.exists()
-    child.stop()
-    assert child.state == "stopped"
-    assert not worker.exists() or "Z" in (worker / "stat").read_text().rpartition(")")[2]
+    return child, worker
+
+
+def has_ended(process: Path) -> bool:
+    """Whether a process is gone, or waits for its parent."""
+    try:
+        return "Z" in (process / "stat").read_text().rpartition(")")[2]
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def wait_until_ended(process: Path) -> None:
+    """Wait for a process that got SIGKILL."""
+    deadline = time.monotonic() + 10
+    while not has_ended(process):
+        assert time.monotonic() < deadline, f"{process} has not ended"
+        time.sleep(0.02)

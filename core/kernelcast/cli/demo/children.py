@@ -41,6 +41,7 @@ class DemoProcess:
         environ: Variables that its environment has besides ours.
         process: The process, from its start on.
         stopped: Whether the demo has stopped it.
+        is_empty: Whether its group was seen without processes; the group's number may be another's from then on.
     """
 
     name: str
@@ -51,6 +52,7 @@ class DemoProcess:
     environ: Mapping[str, str] = field(default_factory=dict)
     process: "subprocess.Popen[bytes] | None" = None
     stopped: bool = False
+    is_empty: bool = False
 
     def start(self) -> None:
         """Start it in a session of its own, so that Ctrl-C reaches the demo alone and everything stops in order."""
@@ -68,7 +70,15 @@ class DemoProcess:
     @property
     def exit_code(self) -> int | None:
         """None while it runs or before it was started."""
-        return None if self.process is None else self.process.poll()
+        code = None if self.process is None else self.process.poll()
+        if self.process is not None and code is not None and not self.is_empty:
+            self.is_empty = not _has_processes(self.process.pid)
+        return code
+
+    @property
+    def is_left(self) -> bool:
+        """Whether it runs, or processes of its group do after it has ended."""
+        return self.process is not None and (self.exit_code is None or not self.is_empty)
 
     @property
     def failed(self) -> bool:
@@ -99,19 +109,25 @@ class DemoProcess:
         Ours end their own.
         """
         process = self.process
-        if process is None or process.poll() is not None:
+        if process is None or not self.is_left:
             return
-        self.stopped = True
+        runs = self.exit_code is None
+        self.stopped = self.stopped or runs
         deadline = time.monotonic() + STOP_SECONDS
         with suppress(ProcessLookupError):
-            (os.kill if self.unblocks else os.killpg)(process.pid, signal.SIGTERM)
-        while process.poll() is None or _has_processes(process.pid):
+            (os.kill if self.unblocks and runs else os.killpg)(process.pid, signal.SIGTERM)
+        while self.is_left:
             if time.monotonic() > deadline:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
+                self.kill()
                 break
             time.sleep(POLL_SECONDS)
         process.wait()
+
+    def kill(self) -> None:
+        """Send SIGKILL to it and to the processes of its group that are left."""
+        if self.process is not None and self.is_left:
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
 
     def _prepare(self) -> None:
         """Have the kernel end the new process when the demo is gone, so that `kill -9` of the demo leaves nothing."""
@@ -153,8 +169,7 @@ class Supervisor:
     def kill(self) -> None:
         """Send SIGKILL to all at once, for a user who pressed Ctrl-C twice."""
         for child in self.children:
-            if child.process is not None and child.exit_code is None:
-                os.killpg(child.process.pid, signal.SIGKILL)
+            child.kill()
 
     def wait_for(self, child: DemoProcess, seconds: float) -> bool:
         """Wait until a child ends by itself; False when it has not within the time."""
