@@ -116,7 +116,24 @@ def test_json_with_nan_and_control_characters_as_old_kineto_writes_it(tmp_path: 
     assert kineto.read(path).names == ("a\tb",)
 
 
-@pytest.mark.parametrize("number", ["inf", "-inf", "nan", "-nan", "Inf", "Infinity", "-Infinity", "NaN", "1" * 5000])
+@pytest.mark.parametrize(
+    "number",
+    [
+        "inf",
+        "-inf",
+        "nan",
+        "-nan",
+        "Inf",
+        "Infinity",
+        "-Infinity",
+        "NaN",
+        "1" * 5000,
+        "-" + "1" * 5000,
+        "1" * 5000 + ".5",
+        "0." + "1" * 5000,
+        "1" * 30,
+    ],
+)
 def test_numbers_that_json_does_not_have_are_read_as_old_kineto_writes_them(tmp_path: Path, number: str) -> None:
     """pytorch/kineto issue 105: a copy that took no time has a memory bandwidth of `inf`."""
     name = r"of \"x\": inf, nan, -inf"

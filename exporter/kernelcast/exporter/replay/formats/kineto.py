@@ -9,6 +9,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -58,10 +59,9 @@ _SYNC_KINDS: Final = {
 }
 
 _NO_JSON_NUMBER: Final = re.compile(
-    r'("[^"\\]*+(?:\\.[^"\\]*+)*+"?)|-?\b(?:inf(?:inity)?|nan)\b', re.IGNORECASE | re.DOTALL
+    r'("[^"\\]*+(?:\\.[^"\\]*+)*+"?)|-?\b(?:inf(?:inity)?|nan|(?<!\.)\d{400,}(?!\.))\b', re.IGNORECASE | re.DOTALL
 )
-"""A number that JSON does not have, or, in the group, text, which may contain the same letters."""
-_DIGITS_OF_64_BITS: Final = 20
+"""A number that JSON does not have or no float holds, or, in the group, text, which may contain the same letters."""
 
 Event = Mapping[str, Any]
 
@@ -99,18 +99,15 @@ def _parse(path: Path, text: bytearray) -> Any:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
         pass
-    plain = _NO_JSON_NUMBER.sub(lambda match: match[1] or "null", text.decode(errors="replace"))
+    lenient = text.decode(errors="replace")
     try:
-        return json.loads(plain, strict=False, parse_int=_whole)
+        with suppress(ValueError):  # for `inf`, and for more digits than `int` accepts
+            return json.loads(lenient, strict=False)
+        return json.loads(_NO_JSON_NUMBER.sub(lambda match: match[1] or "null", lenient), strict=False)
     except (json.JSONDecodeError, RecursionError) as error:
         where = f"line {error.lineno} column {error.colno}" if isinstance(error, json.JSONDecodeError) else "too deep"
         message = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
         raise TraceError(f"{path} is not JSON: {message} at {where}; record or copy the trace again") from error
-
-
-def _whole(digits: str) -> float:
-    """A whole number; one of more than 64 bits as a float, as orjson reads it."""
-    return int(digits) if len(digits) < _DIGITS_OF_64_BITS else float(digits)
 
 
 def _events(path: Path, document: Any) -> list[Event]:
