@@ -367,6 +367,12 @@ def test_a_password_file_that_is_no_text_is_named(tmp_path: Path, capsys: pytest
         ("site:80/prometheus", "http://site:80/prometheus/api/v1/query"),
         ("https://site/prometheus/", "https://site/prometheus/api/v1/query"),
         ("https://site/mimir/prometheus?x=1", "https://site/mimir/prometheus/api/v1/query"),
+        ("http://prometheus:9090/graph?g0.expr=up", "http://prometheus:9090/api/v1/query"),
+        ("prometheus:9090/query", "http://prometheus:9090/api/v1/query"),
+        ("https://site/prometheus/alerts/", "https://site/prometheus/api/v1/query"),
+        ("https://site/prometheus/api/v1/", "https://site/prometheus/api/v1/query"),
+        ("https://site/prometheus/api/v1/query?query=up", "https://site/prometheus/api/v1/query"),
+        ("https://site/my-graph", "https://site/my-graph/api/v1/query"),
     ],
 )
 def test_a_prometheus_below_a_path_is_asked_there(

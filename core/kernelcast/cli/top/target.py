@@ -25,6 +25,9 @@ ALERTS: Final = 'ALERTS{alertstate="firing"}'
 HEARTBEAT: Final = "Watchdog"
 """Name of the alert that always fires, as the site's rules of kernelcast define it."""
 
+_PAGE: Final = re.compile(r"(/api/v1)?(/(graph|query|alerts))?$")
+"""End of the path of a Prometheus's page or API."""
+
 
 @dataclass(frozen=True, slots=True)
 class ServerCredentials:
@@ -94,14 +97,14 @@ def base_url(address: str) -> str:
 
 
 def api_url(prometheus: str) -> str:
-    """The URL of a Prometheus's API from `HOST:PORT` or a URL; a path in it, as Mimir's `/prometheus`, is a prefix.
+    """The URL of a Prometheus's API from `HOST:PORT`, or a URL with a prefix, as Mimir's `/prometheus`, or of a page.
 
     Raises:
         ConfigurationError: It is neither.
     """
     server = base_url(prometheus)
     prefix = urllib.parse.urlsplit(prometheus if "://" in prometheus else f"//{prometheus}").path
-    return f"{server}{prefix.rstrip('/')}/api/v1"
+    return f"{server}{_PAGE.sub('', prefix.rstrip('/'))}/api/v1"
 
 
 def get(url: str, access: ServerCredentials) -> str:
