@@ -51,6 +51,14 @@ def test_a_demo_that_does_not_start_leaves_no_empty_summary(tmp_path: Path) -> N
     assert not (tmp_path / "summary.json").exists()
 
 
+def test_a_demo_that_does_not_start_leaves_a_link_to_the_summary(tmp_path: Path) -> None:
+    link, target = tmp_path / "latest.json", tmp_path / "summary.json"
+    link.symlink_to(target)
+    assert run(["demo", "--summary", str(link), "--directory", "/proc/none"]) == 2
+    assert link.is_symlink()
+    assert not target.exists()
+
+
 def test_the_summary_does_not_replace_the_recording(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

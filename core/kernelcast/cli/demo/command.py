@@ -158,7 +158,7 @@ def _check_writable(summary: Path, recording: Path | None) -> None:
             raise ConfigurationError(f"--summary {summary} is the recording; give another file")
         summary.open("a").close()
         if not there:
-            summary.unlink()
+            summary.resolve().unlink()  # of a link, the file that it names
     except OSError as error:
         raise ConfigurationError(
             f"--summary {summary} cannot be written: {error.strerror}; give another file"

@@ -194,7 +194,7 @@ def check_writable(*paths: Path | None, inputs: Iterable[Path | None] = ()) -> N
             there = path.exists()
             path.open("a").close()
             if not there:
-                path.unlink()
+                path.resolve().unlink()  # of a link, the file that it names
         except OSError as error:
             raise ConfigurationError(
                 f"{path} cannot be written: {error.strerror or error}; choose another file"

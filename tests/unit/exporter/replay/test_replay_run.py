@@ -365,6 +365,19 @@ def test_a_file_that_cannot_be_written_ends_the_run_before_it_begins(tmp_path: P
     assert not summary_path.exists()
 
 
+def test_a_summary_is_written_to_the_file_that_a_link_names(tmp_path: Path, outbox: Outbox) -> None:
+    link, target = tmp_path / "latest.json", tmp_path / "summary.json"
+    link.symlink_to(target)
+    past = ("--duration", 5, "--speed", "max", "--summary", link)
+    assert invoke(simulate_command.simulate, *past, "--truth", tmp_path / "absent" / "x")[0] == 2
+    assert link.is_symlink()
+    assert not target.exists()
+    assert invoke(simulate_command.simulate, *past)[0] == 0
+    assert outbox.messages
+    assert link.is_symlink()
+    assert target.read_text()
+
+
 def test_a_file_that_is_read_or_written_already_is_not_overwritten(tmp_path: Path, outbox: Outbox) -> None:
     path, config, both = trace_file(tmp_path, KERNEL), tmp_path / "kernelcast.yaml", tmp_path / "both.json"
     config.write_text("replay:\n  speed: max\n")

@@ -128,7 +128,7 @@ def write(path: Path, moments: Iterable[RecordedChanges]) -> int:
         existed = path.exists()
         path.open("ab").close()
         if not existed:
-            path.unlink()
+            path.resolve().unlink()  # of a link, the file that it names
         first = list(islice(following, 1))
         with _open(path, "wt") as lines:
             lines.write(json.dumps({"format": FORMAT, "version": VERSION}) + "\n")

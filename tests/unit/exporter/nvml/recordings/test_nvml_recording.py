@@ -364,6 +364,14 @@ def test_a_recording_that_cannot_begin_leaves_the_one_that_is_there(tmp_path: Pa
     assert [one.name for one in tmp_path.iterdir()] == [path.name]
 
 
+def test_a_recording_is_written_to_the_file_that_a_link_names(tmp_path: Path) -> None:
+    link, target = tmp_path / "latest.jsonl", tmp_path / "one.jsonl"
+    link.symlink_to(target)
+    write(link, [RecordedChanges(0)])
+    assert link.is_symlink()
+    assert read(target).moments == (RecordedChanges(0),)
+
+
 def test_the_command_refuses_a_file_without_a_capture(tmp_path: Path) -> None:
     capture = tmp_path / "smi.txt"
     capture.write_text("nothing\n")
