@@ -11,7 +11,7 @@ import urllib.request
 from collections.abc import Callable
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from importlib.util import find_spec
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import Final, Self
 from urllib.error import HTTPError
@@ -235,18 +235,22 @@ def _is_own(url: str, listen_address: str) -> bool:
     host, port = parse_listen_address(listen_address)
     try:
         asked = urlsplit(url)
-        return asked.port == port and _is_local(asked.hostname or "") and _is_local(host or "localhost")
+        asked_host, own_host = _host(asked.hostname or ""), _host(host or "localhost")
+        return asked.port == port and (asked_host == own_host or (_is_local(asked_host) and _is_local(own_host)))
     except ValueError:
         return False
 
 
-def _is_local(host: str) -> bool:
-    """Whether a host is the loopback interface, or every interface of this machine."""
+def _host(text: str) -> IPv4Address | IPv6Address | str:
     try:
-        address = ip_address(host)
+        return ip_address(text)
     except ValueError:
-        return host == "localhost"
-    return address.is_loopback or address.is_unspecified
+        return text.lower()
+
+
+def _is_local(host: IPv4Address | IPv6Address | str) -> bool:
+    """Whether a host is the loopback interface, or every interface of this machine."""
+    return host == "localhost" if isinstance(host, str) else host.is_loopback or host.is_unspecified
 
 
 class KnownGpus:

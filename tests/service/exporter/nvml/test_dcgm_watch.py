@@ -99,6 +99,9 @@ def test_a_proxy_that_refuses_the_address_is_no_dcgm_exporter(monkeypatch: pytes
         ("", "localhost", True),
         ("127.0.0.1", "127.0.0.1", True),
         ("192.0.2.7", "127.0.0.1", False),
+        ("192.0.2.7", "192.0.2.7", True),
+        ("Node-7.example", "node-7.example", True),
+        ("[2001:db8::1]", "[2001:DB8:0::1]", True),
         ("", "host.example", False),
     ],
 )
