@@ -41,7 +41,8 @@ spec:
     spec:
       automountServiceAccountToken: false
       {{- if and (eq .service "predictor") (eq (int $own.replicas) 1) }}
-      # Scores and findings are saved under this name. With several replicas a new pod begins them again.
+      # Scores and findings are saved under this name. Scale with `helm upgrade`, which removes the line for several
+      # replicas, not with `kubectl scale`: they would overwrite each other's. Without it a new pod begins them again.
       hostname: kernelcast-predictor
       {{- end }}
       {{- with include "kernelcast.scheduling" . | trim }}
