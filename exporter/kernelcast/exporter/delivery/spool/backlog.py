@@ -28,7 +28,7 @@ WINDOW_MESSAGES: Final = 256
 AWAY_FLUSH_SECONDS: Final = 1.0
 """Longest wait of `close` for Kafka's answers if Kafka was silent before."""
 NOT_ON_DISK: Final = -1
-"""Used in place of a number in the spool if the disk had no room; only librdkafka has the message."""
+"""Used in place of a number in the spool if it could not be written; only librdkafka has the message."""
 
 
 class Kafka(ConfirmingSender, Protocol):
@@ -50,7 +50,7 @@ class Flight:
     Attributes:
         record: The message.
         since: When it was passed to librdkafka, monotonic seconds.
-        number: Its number in the spool; None while it is in memory only, NOT_ON_DISK if the disk had no room.
+        number: Its number in the spool; None while it is in memory only, NOT_ON_DISK if it could not be written.
         listener: Called with Kafka's final answer, or if the message is lost.
     """
 
@@ -253,7 +253,7 @@ class SpoolBacklog:
             flight.listener(None)
 
     def _requeue_failed(self, queue: TopicQueue, flight: Flight) -> None:
-        """Handle a failed message: it is on disk and is read again, unless it was dropped for lack of room."""
+        """Handle a failed message: it is on disk and is read again, unless it could not be written or was dropped."""
         if flight.number == NOT_ON_DISK:
             self._counts.drop("disk", 1)
         elif flight.number is not None and not self._disk.lane(queue.topic).holds(flight.number):
@@ -262,7 +262,7 @@ class SpoolBacklog:
             queue.listeners[flight.number] = flight.listener
             return
         if flight.listener is not None:
-            flight.listener(Undelivered("no room on disk"))
+            flight.listener(Undelivered("not written to disk, or dropped from it"))
 
     def _spill_all(self) -> None:
         for queue in self._queues.values():
@@ -283,7 +283,7 @@ class SpoolBacklog:
         if number is None:
             self._counts.drop("disk", 1)
         if listener is not None and number is None:
-            listener(Undelivered("no room on disk"))
+            listener(Undelivered("not written to disk"))
         elif listener is not None and number is not None:
             queue.listeners[number] = listener
 

@@ -114,7 +114,7 @@ class DeviceHealth:
 
 @dataclass(slots=True)
 class XidTotals:
-    """Counts of each GPU's XIDs; a new number is first reported as 0, as `nvml.sampling.xid` does."""
+    """Counts of each GPU's XIDs; a new number is first reported as 0, as `nvml.isolation.xid_memory` does."""
 
     announced: set[tuple[int, int]] = field(default_factory=set)
 
