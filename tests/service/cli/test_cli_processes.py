@@ -79,7 +79,9 @@ def test_an_output_in_another_encoding_has_escapes_in_place_of_a_traceback() -> 
 def test_ctrl_c_ends_a_command_that_waits_without_a_traceback() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
-        command = [sys.executable, "-m", "kernelcast.cli", "health", url, "--timeout", "60"]
+        # A shell without job control lets what it starts in the background ignore SIGINT, which children inherit.
+        default = ["env", "--default-signal=INT"]
+        command = [*default, sys.executable, "-m", "kernelcast.cli", "health", url, "--timeout", "60"]
         with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
             connection, _ = silent.accept()
             with connection:
