@@ -1,5 +1,6 @@
 """HTTP to one receiver: connection, certificates, credentials; one attempt per call, without retries."""
 
+import contextlib
 import ssl
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -120,10 +121,11 @@ class Receiver:
 
     def _parsed(self, response: httpx.Response, limit: "_TimeLimit") -> PushAnswer:
         body = b""
-        for part in response.iter_bytes():
-            body += part[: LONGEST_RESPONSE_BYTES - len(body)]
-            if len(body) == LONGEST_RESPONSE_BYTES or limit.is_over:
-                break
+        with contextlib.suppress(httpx.ReadTimeout):  # the status has come in time, and decides
+            for part in response.iter_bytes():
+                body += part[: LONGEST_RESPONSE_BYTES - len(body)]
+                if len(body) == LONGEST_RESPONSE_BYTES or limit.is_over:
+                    break
         text = body[:4096].decode("utf-8", "replace")
         decision, cause = decide(response.status_code, text)
         return PushAnswer(

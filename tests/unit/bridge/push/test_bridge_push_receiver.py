@@ -66,17 +66,22 @@ def test_all_steps_of_a_request_share_one_time_limit(kib: int, cause: str) -> No
 
 
 class DrippingStream(httpcore.NetworkStream):
-    """Sends the head of an answer byte by byte, each after 2 s."""
+    """Sends an answer: what comes in time at once, and the rest byte by byte, each after 2 s."""
 
-    def __init__(self, clock: ManualClock) -> None:
-        self._clock, self._answer = clock, iter(b"HTTP/1.1 204 No Content\r\n\r\n")
+    def __init__(
+        self, clock: ManualClock, in_time: bytes = b"", late: bytes = b"HTTP/1.1 204 No Content\r\n\r\n"
+    ) -> None:
+        self._clock, self._in_time, self._late = clock, in_time, iter(late)
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002  the interface's
         assert timeout is not None
+        if self._in_time:
+            part, self._in_time = self._in_time, b""
+            return part
         self._clock.seconds += min(timeout, 2)
         if timeout < 2:
             raise httpcore.ReadTimeout("timed out")
-        return bytes([next(self._answer)])
+        return bytes([next(self._late)])
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         pass
@@ -98,6 +103,28 @@ def test_a_receiver_that_sends_its_headers_byte_by_byte_has_the_same_limit(
     answer = Receiver(settings, clock=clock).post(b"", {})
     assert (answer.decision, answer.cause) == (RetryDecision.AGAIN, "network")
     assert "ReadTimeout" in answer.detail
+    assert clock.seconds - started <= 5
+
+
+@pytest.mark.parametrize(
+    ("status", "decision", "cause"),
+    [
+        (b"200 OK", RetryDecision.ACKNOWLEDGED, ""),
+        (b"400 Bad Request", RetryDecision.REFUSED, "out_of_order"),
+        (b"503 Service Unavailable", RetryDecision.AGAIN, "server_error"),
+    ],
+)
+def test_a_status_that_came_in_time_decides_though_its_text_is_late(
+    monkeypatch: pytest.MonkeyPatch, status: bytes, decision: RetryDecision, cause: str
+) -> None:
+    clock = ManualClock()
+    head = b"HTTP/1.1 " + status + b"\r\nContent-Length: 100\r\n\r\nout of order sample"
+    monkeypatch.setattr(httpcore.SyncBackend, "connect_tcp", lambda *_, **__: DrippingStream(clock, head, b" " * 81))
+    settings = PushSettings(name="d", kind="otlp", url="http://receiver/", timeout_seconds=5)
+    started = clock.seconds
+    answer = Receiver(settings, clock=clock).post(b"", {})
+    assert (answer.decision, answer.cause) == (decision, cause)
+    assert answer.body.startswith(b"out of order sample")
     assert clock.seconds - started <= 5
 
 
