@@ -10,6 +10,7 @@ from confluent_kafka import TopicPartition
 
 from kernelcast.bridge.clock import Clock
 from kernelcast.bridge.push.instruments import DestinationMetrics
+from kernelcast.bridge.push.losses import LostMessages
 from kernelcast.runtime.kafka.clients import StampedMessage
 from kernelcast.runtime.kafka.consumer import NO_OFFSET
 from kernelcast.wire.errors import BrokerError
@@ -126,6 +127,7 @@ class PushBacklog:
         """
         self._source, self._metrics, self._clock = source, metrics, clock
         self._start = start
+        self._lost = LostMessages(source, metrics, clock)
         self._log = structlog.stdlib.get_logger("bridge.push.backlog")
         self._progress: dict[Key, PartitionProgress] = {}
         self._held: list[StampedMessage] = []
@@ -258,36 +260,15 @@ class PushBacklog:
             progress, offset = self._progress[_key(message)], message.offset() or 0
             if progress.acknowledged < 0:
                 progress.acknowledged = offset
-            self._note_gap(_key(message), progress, offset)
+            self._lost.note_gap(_key(message), progress.position, offset, progress.acknowledged)
             progress.position = offset + 1
         for end in self._source.ends():
             key = end.topic, end.partition
             if (known := self._progress.get(key)) is not None:  # else the messages before it were left out, too
                 ends[key] = end.offset
-                self._note_gap(key, known, end.offset)
+                self._lost.note_gap(key, known.position, end.offset, known.acknowledged)
                 known.position = max(known.position, end.offset)
         return mine
-
-    def _note_gap(self, key: Key, progress: PartitionProgress, offset: int) -> None:
-        """Count the messages between the last one and `offset` that retention has deleted.
-
-        A single offset without a message is the marker of a transaction, since retention deletes whole segments;
-        longer gaps, which are rare, are compared with the first offset that Kafka has kept.
-        """
-        if progress.position < 0 or offset - progress.position < 2:
-            return
-        try:
-            low, _ = self._source.watermarks(TopicPartition(*key))
-        except BrokerError as error:
-            self._log.warning("lost messages unknown", destination=self._metrics.name, reason=str(error))
-        else:
-            self._note_lost(key[0], min(low, offset) - progress.position)
-
-    def _note_lost(self, topic: str, messages: int) -> None:
-        if messages > 0:
-            self._metrics.lost(messages)
-            where = {"destination": self._metrics.name, "topic": topic}
-            self._log.error("messages expired before they were sent", **where, messages=messages)
 
     def _starts(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
         starts = []
@@ -298,7 +279,7 @@ class PushBacklog:
                 starts.append(TopicPartition(known.topic, known.partition, high if at_end else low))
                 continue
             if known.offset >= 0:
-                self._note_lost(known.topic, low - known.offset)
+                self._lost.note_start((known.topic, known.partition), known.offset, low, high)
             starts.append(TopicPartition(known.topic, known.partition, max(known.offset, low)))
         return starts
 

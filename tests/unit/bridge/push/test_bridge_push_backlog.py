@@ -367,6 +367,60 @@ def test_messages_that_expire_while_the_receiver_is_down_are_counted_as_lost() -
     assert site.own("lost_messages_total") == 5
 
 
+def test_messages_that_expired_are_counted_once_though_what_follows_them_is_read_again() -> None:
+    site = PushSite(PrometheusOfLists(script=[httpx.Response(503)] * 9), keys=(P0, P1))
+    site.log.write(P0, launches(1, 10))
+
+    def expire() -> None:
+        for time_ms in range(20, 30):
+            site.log.write(P0, launches(2, time_ms))
+        site.log.first[P0] = 6
+
+    def rebalance() -> None:
+        site.member.leave(site.backlog, P1)
+        site.member.join(site.backlog, P1)
+
+    site.log.write(P1, launches(1, 10, name="moves"))
+    site.member.due = [lambda: None, lambda: None, expire, lambda: None, rebalance, *[lambda: None] * 3, rebalance]
+    while site.log.committed.get(P0) != 11:
+        site.pusher.step()
+    assert site.own("lost_messages_total") == 6, "the first message expired as well before it was sent"
+
+
+def test_a_partition_that_comes_back_counts_only_messages_that_expired_since() -> None:
+    site = PushSite(PrometheusOfLists(script=[httpx.Response(503)] * 9))
+    site.log.committed[P0] = 0
+    for time_ms in range(20, 30):
+        site.log.write(P0, launches(2, time_ms))
+    for first in (4, 6):
+        site.log.first[P0] = first
+        site.member.leave(site.backlog, P0, lost=True)
+        site.member.join(site.backlog, P0)
+    site.push_all()
+    assert site.own("lost_messages_total") == 6
+
+
+def test_gaps_of_a_compacted_topic_are_compared_with_what_kafka_keeps_once_per_second_and_partition(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site = PushSite(PrometheusOfLists())
+    for time_ms in range(100):
+        site.log.write(P0, launches(2, time_ms))
+    site.log.messages[P0] = site.log.messages[P0][::4]
+    queries: list[TopicPartition] = []
+    watermarks = site.member.watermarks
+
+    def counted(partition: TopicPartition) -> tuple[int, int]:
+        queries.append(partition)
+        return watermarks(partition)
+
+    monkeypatch.setattr(site.member, "watermarks", counted)
+    monkeypatch.setattr(site.member, "known_high", lambda _partition: 100)
+    site.pusher.step()
+    assert len(queries) == 1
+    assert site.own("lost_messages_total") == 0
+
+
 def test_all_messages_that_expired_are_counted_even_if_none_is_left() -> None:
     site = PushSite(PrometheusOfLists())
     site.log.write(P0, launches(1, 10))
