@@ -60,7 +60,7 @@ from kernelcast.bridge.clock import Clock
 from kernelcast.bridge.delta.columns import NOTHING, PENDING, RESTING
 from kernelcast.bridge.delta.joining import adopt, alone, fill, precedes
 from kernelcast.bridge.delta.persistence.background import SnapshotReads
-from kernelcast.bridge.delta.persistence.freeze import Columns, as_table
+from kernelcast.bridge.delta.persistence.freeze import Columns, as_table, chosen_totals
 from kernelcast.bridge.delta.persistence.snapshot import TotalsSnapshot
 from kernelcast.bridge.delta.rows import TotalRows
 from kernelcast.bridge.partitions.growth import EXPIRIES_PER_TTL
@@ -85,18 +85,28 @@ does not answer, None if no query may be made now."""
 
 
 class SnapshotTable:
-    """The totals of a snapshot, as columns and as a table."""
+    """Some totals of a snapshot, as columns and as a table."""
 
-    def __init__(self, columns: Columns) -> None:
-        """Convert nothing yet: most totals of most snapshots are not added."""
+    def __init__(self, columns: Columns, chosen: NDArray[np.bool_] | None = None) -> None:
+        """Convert nothing yet: most totals of most snapshots are not added.
+
+        Args:
+            columns: The snapshot's.
+            chosen: By total, whether it may be added; None for all.
+        """
         self.columns = columns
+        self._chosen: NDArray[np.bool_] = np.ones(len(columns["kind"]), np.bool_) if chosen is None else chosen
+
+    @cached_property
+    def _row_of(self) -> Int64Array:
+        return np.cumsum(self._chosen) - 1
 
     @cached_property
     def _rows(self) -> TotalRows | None:
-        """All totals as a table, made once, because that takes as long for one of them; None if one is damaged."""
+        """The chosen totals as a table, made once, which takes as long for one of them; None if one is damaged."""
         try:
-            return as_table(self.columns)
-        except WireError:
+            return as_table(chosen_totals(self.columns, self._chosen))
+        except (WireError, ValueError):  # numpy refuses negative counts of gaps or words
             return None
 
     def row(self, i: int) -> tuple[TotalRows, int]:
@@ -105,7 +115,7 @@ class SnapshotTable:
         Raises:
             WireError: The total is damaged.
         """
-        return (self._rows, i) if self._rows is not None else (alone(self.columns, i), 0)
+        return (self._rows, int(self._row_of[i])) if self._rows is not None else (alone(self.columns, i), 0)
 
 
 class AdoptedTotal(NamedTuple):
@@ -369,8 +379,10 @@ def _by_row(
     halves = _first_halves(rows.columns.digest[waiting])
     found: dict[int, list[AdoptedTotal]] = {}
     for key, snapshot in snapshots.items() if row_of else ():
-        digests, table = snapshot.columns["digest"], SnapshotTable(snapshot.columns)
-        for i in np.flatnonzero(np.isin(_first_halves(digests), halves)).tolist():
+        digests = snapshot.columns["digest"]
+        meets = np.isin(_first_halves(digests), halves)
+        table = SnapshotTable(snapshot.columns, meets)
+        for i in np.flatnonzero(meets).tolist():
             row = row_of.get(digests[i].tobytes())
             if row is not None:
                 found.setdefault(row, []).append(AdoptedTotal(table, i, key in behind))

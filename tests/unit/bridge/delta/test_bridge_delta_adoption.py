@@ -10,7 +10,7 @@ from tests.support.bridge.list_kafka import ManualClock, StateLog
 from kernelcast.bridge.delta.adoption import READ_SECONDS, Adoption
 from kernelcast.bridge.delta.columns import INTEGER, MONOTONIC, NUMBER, PENDING
 from kernelcast.bridge.delta.persistence.background import SnapshotReads, Starter, run_at_once
-from kernelcast.bridge.delta.persistence.freeze import freeze
+from kernelcast.bridge.delta.persistence.freeze import Columns, as_table, freeze
 from kernelcast.bridge.delta.persistence.snapshot import TotalsSnapshot
 from kernelcast.bridge.delta.persistence.state import StateTopic, name_of
 from kernelcast.bridge.delta.rows import TotalRows
@@ -93,6 +93,23 @@ def test_a_damaged_total_of_a_snapshot_costs_only_its_own_series() -> None:
     replica.write(FORMER, 5, (SERIES, 50), (ORDER_SERIES, 60), damaged=1)
     replica.settle(186)
     assert (replica.exposed(replica.row), replica.exposed(other)) == (57, 7)
+
+
+def test_of_a_snapshot_only_the_totals_of_pending_series_are_converted(monkeypatch: pytest.MonkeyPatch) -> None:
+    converted: list[int] = []
+
+    def counted(columns: Columns) -> TotalRows:
+        converted.append(len(columns["kind"]))
+        return as_table(columns)
+
+    monkeypatch.setattr("kernelcast.bridge.delta.adoption.as_table", counted)
+    replica = Replica()
+    other = add_total(replica.rows, ORDER_SERIES, 1, 7, (105, 180), PENDING)
+    strangers = [(i.to_bytes(16, "big"), i) for i in range(6)]
+    replica.write(FORMER, 5, *strangers[:3], (SERIES, 50), *strangers[3:], (ORDER_SERIES, 60))
+    replica.settle(186)
+    assert (replica.exposed(replica.row), replica.exposed(other)) == (57, 67)
+    assert converted == [2]
 
 
 def test_a_pending_total_waits_while_kafka_does_not_say_whether_the_former_owner_lags() -> None:
