@@ -5,6 +5,7 @@ shards, filters and formats apply to them. They belong to the partition of a pro
 revoked with it.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -75,6 +76,13 @@ class Heartbeats:
             self._producers.columns.partition[producers] = -1
             self._announced[producers] = 0
             self.targets.stale.update(producers.tolist())
+
+    def forget(self, producers: Sequence[int]) -> None:
+        """Forget producers without series, whose rows new ones may get."""
+        self._make_room()
+        self.targets.forget(producers)
+        self._seen_ms[producers] = 0
+        self._interval_ms[producers] = 0
 
     def announce(self) -> bool:
         """Update `target_info` of producers with new attributes; returns whether series were added or removed."""

@@ -397,7 +397,9 @@ class SeriesStore:
         in_use = self._in_use("producer", self.producers.used)
         if self._heartbeats is not None:
             in_use |= self._heartbeats.known_producers
-        self.producers.sweep(in_use)
+        gone = self.producers.sweep(in_use)
+        if self._heartbeats is not None:
+            self._heartbeats.forget(gone)
 
     def _in_use(self, column: str, numbers: int) -> BoolArray:
         in_use: BoolArray = np.zeros(numbers, np.bool_)

@@ -123,8 +123,8 @@ class Producers:
         """Number of rows ever used; every number is below it."""
         return self._interning.used
 
-    def sweep(self, in_use: NDArray[np.bool_]) -> None:
-        """Remove producers without series; `in_use` is indexed by number."""
+    def sweep(self, in_use: NDArray[np.bool_]) -> list[int]:
+        """Remove producers without series, and return their numbers; `in_use` is indexed by number."""
         in_use[UNLISTED_PRODUCER] = True
         gone = self._interning.sweep(in_use)
         self.columns.append_ms[gone] = 0
@@ -132,6 +132,7 @@ class Producers:
         self.columns.partition[gone] = -1
         for column in (self.columns.host, self.columns.former_host, self.columns.conflicts):
             column[gone] = 0
+        return gone
 
     def take_conflicts(self) -> Conflicts:
         """Return the signs of shared identities since the last call."""

@@ -3,6 +3,8 @@
 `Heartbeats` notes the attributes of new series, and makes the series from the labels.
 """
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from kernelcast.bridge.tables.columns import UInt8Array
@@ -38,6 +40,11 @@ class TargetAttributes:
     def keep(self, alive: UInt8Array) -> None:
         """Forget writers without series; `alive` is indexed by writer number."""
         for writer in [writer for writer in self._of_writer if not alive[writer]]:
+            self._forget(writer)
+
+    def forget(self, producers: Iterable[int]) -> None:
+        """Forget producers without series."""
+        for writer in [writer for one in producers for writer in self._writers.get(one, ())]:
             self._forget(writer)
 
     def of(self, producer: int) -> bool:

@@ -141,6 +141,29 @@ def test_ended_producers_leave_their_place_in_a_full_table_to_new_ones() -> None
         fleet.store.expire({0: now_ms + 3 * TTL_MS})
 
 
+def test_a_new_producer_in_the_row_of_an_ended_one_has_none_of_its_attributes() -> None:
+    fleet = Fleet(SeriesStore(SeriesLimits(), producers=ProducerRules(most=1, ttl_ms=TTL_MS)))
+    fleet.send(gauge(resource=resource("a", host_name="n1")), append_ms=10_000)
+    fleet.look(10_000 + 3 * TTL_MS)
+    fleet.store.expire({0: 10_001})
+    fleet.send(gauge(resource=resource("b", os_type="linux")), append_ms=10_000 + 3 * TTL_MS)
+    assert fleet.info() == [{"job": "api", "instance": "b", "os_type": "linux"}]
+
+
+def test_a_new_producer_in_the_row_of_one_that_left_with_its_partition_has_its_own_interval() -> None:
+    fleet = Fleet(SeriesStore(SeriesLimits(), producers=ProducerRules(most=1, ttl_ms=TTL_MS)), partitions=2)
+    for append_ms in (10_000, 110_000, 210_000):
+        fleet.send(gauge(resource=resource("a")), append_ms=append_ms)
+        fleet.look(append_ms, append_ms)
+    fleet.store.drop_partition(0)
+    for append_ms in (211_000, 212_000, 213_000):
+        fleet.send(gauge(resource=resource("b")), append_ms=append_ms, partition=1)
+        fleet.look(append_ms, append_ms)
+    assert fleet.shown(UP) == {"b": 1}
+    fleet.look(220_000, 220_000)
+    assert fleet.shown(UP) == {"b": 0}
+
+
 def test_a_producer_whose_refused_series_are_tried_again_keeps_its_row() -> None:
     store = SeriesStore(SeriesLimits(series=5), producers=ProducerRules(most=2, ttl_ms=TTL_MS))
     fleet = Fleet(store)
