@@ -127,7 +127,7 @@ class PushBacklog:
         """
         self._source, self._metrics, self._clock = source, metrics, clock
         self._start = start
-        self._lost = LostMessages(source, metrics, clock)
+        self._lost = LostMessages(source.watermarks, metrics, clock)
         self._log = structlog.stdlib.get_logger("bridge.push.backlog")
         self._progress: dict[Key, PartitionProgress] = {}
         self._held: list[StampedMessage] = []

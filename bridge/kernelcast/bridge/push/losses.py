@@ -1,6 +1,7 @@
 """Counts messages that Kafka's retention has deleted before they were sent."""
 
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
 import structlog
 from confluent_kafka import TopicPartition
@@ -14,21 +15,16 @@ QUERY_SECONDS: Final = 1.0
 UNKNOWN: Final = -1
 
 Key = tuple[str, int]
-
-
-class Watermarks(Protocol):
-    """The part of a Kafka consumer that is needed here."""
-
-    def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
-        """The first offset kept, and the next to be written."""
+Watermarks = Callable[[TopicPartition], tuple[int, int]]
+"""Returns the first offset kept of a partition, and the next to be written: a query."""
 
 
 class LostMessages:
     """Counts each lost message once, also if the offsets are read again; for the member's thread."""
 
-    def __init__(self, source: Watermarks, metrics: DestinationMetrics, clock: Clock) -> None:
+    def __init__(self, watermarks: Watermarks, metrics: DestinationMetrics, clock: Clock) -> None:
         """Start with nothing counted."""
-        self._source, self._metrics, self._clock = source, metrics, clock
+        self._watermarks, self._metrics, self._clock = watermarks, metrics, clock
         self._log = structlog.stdlib.get_logger("bridge.push.backlog")
         self._counted: dict[Key, list[tuple[int, int]]] = {}  # disjoint ranges of offsets, where one may be read again
         self._lows: dict[Key, tuple[int, float]] = {}  # the first offset kept, and when it may be asked for again
@@ -66,7 +62,7 @@ class LostMessages:
         low, due = self._lows.get(key, (UNKNOWN, 0.0))
         if self._clock.monotonic() >= due:
             try:
-                low, _ = self._source.watermarks(TopicPartition(*key))
+                low, _ = self._watermarks(TopicPartition(*key))
             except BrokerError as error:
                 low = UNKNOWN
                 self._log.warning("lost messages unknown", destination=self._metrics.name, reason=str(error))

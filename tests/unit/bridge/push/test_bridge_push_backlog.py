@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.push.push_site import MS, P0, P1, RESOURCE, Log, PrometheusOfLists, PushSite
+from tests.support.push.push_site import MS, P0, P1, RESOURCE, GroupMember, Log, PrometheusOfLists, PushSite
 from tests.support.runtime.kafka_record import Record
 
 from kernelcast.bridge.inputs.selection import InputGroup, Selection
@@ -403,19 +403,19 @@ def test_a_partition_that_comes_back_counts_only_messages_that_expired_since() -
 def test_gaps_of_a_compacted_topic_are_compared_with_what_kafka_keeps_once_per_second_and_partition(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    queries: list[TopicPartition] = []
+
+    def counted(_member: GroupMember, partition: TopicPartition) -> tuple[int, int]:
+        queries.append(partition)
+        return 0, 100
+
+    monkeypatch.setattr(GroupMember, "watermarks", counted)
     site = PushSite(PrometheusOfLists())
     for time_ms in range(100):
         site.log.write(P0, launches(2, time_ms))
     site.log.messages[P0] = site.log.messages[P0][::4]
-    queries: list[TopicPartition] = []
-    watermarks = site.member.watermarks
-
-    def counted(partition: TopicPartition) -> tuple[int, int]:
-        queries.append(partition)
-        return watermarks(partition)
-
-    monkeypatch.setattr(site.member, "watermarks", counted)
     monkeypatch.setattr(site.member, "known_high", lambda _partition: 100)
+    queries.clear()
     site.pusher.step()
     assert len(queries) == 1
     assert site.own("lost_messages_total") == 0
