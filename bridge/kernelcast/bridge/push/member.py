@@ -101,7 +101,7 @@ class PushMember:
 
     @property
     def age_seconds(self) -> float:
-        """Age of the first message of the batch that waits to be acknowledged; after a failure it goes on rising."""
+        """Age of the oldest message that is read and not acknowledged; after a failure it goes on rising."""
         return self._pusher.stages.backlog.age_seconds() if self._pusher is not None else 0.0
 
     @property
