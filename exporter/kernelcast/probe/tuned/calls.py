@@ -137,11 +137,13 @@ class TunedCalls(SearchedShapes[Configuration_co]):
         confirmation.is_kept_tried = True
         if not self._terms.check:
             return result
-        kept = self._guarded(lambda: copied(result))
+        kept = self._guarded(lambda: (copied(result),))
         undo()
         self._add_lost_seconds(bucket, self._clock() - began)
         result = call.run(bucket.check.start)
-        if wrong := self._difference(kept, result, "start"):
+        if kept is None:
+            self._end_unchecked(bucket)
+        elif wrong := self._difference(kept[0], result, "start"):
             self._take_back(bucket, wrong)
         return result
 
@@ -150,6 +152,7 @@ class TunedCalls(SearchedShapes[Configuration_co]):
         #   it is banned already         -> failed;   the kept configuration runs
         #   it raises                    -> failed;   the call is repeated with the kept one (`_repeat`)
         #   the kept one raises as well  -> refused;  the program's error is raised
+        #   its result cannot be copied  -> the search ends, because no numbers can be checked; the kept one's is used
         #   its first numbers are wrong  -> failed;   the result of the kept one is used, as of each checked call
         #   it is too slow               -> failed;   its result is used, unless it was the first and checked
         #   else                         -> measured, once the request has all its times
@@ -181,13 +184,12 @@ class TunedCalls(SearchedShapes[Configuration_co]):
             raise
         checks = self._terms.check and self._terms.repeatable and not isinstance(bucket.campaign, Confirmation)
         if is_first_call and checks:
-            candidate = self._guarded(lambda: copied(result))
+            candidate = self._guarded(lambda: (copied(result),))
             undo()
             self._add_lost_seconds(bucket, min(seconds, bucket.usual_seconds))  # the call is repeated
             result = run(bucket.kept)
-            if wrong := self._difference(candidate, result, "kept configuration"):
+            if not self._is_right(bucket, ordinal, candidate, result):
                 self._charge(bucket, seconds)
-                self._ban(bucket, ordinal, wrong)
                 return result
         if is_candidate and seconds > self._terms.limit_seconds:
             limit = f"the limit is {self._terms.limit_seconds:g} s"
@@ -256,6 +258,17 @@ class TunedCalls(SearchedShapes[Configuration_co]):
             raise
         self._ban(bucket, ordinal, reason)
         return result
+
+    def _is_right(self, bucket: ShapeBucket, ordinal: int, candidate: tuple[Any] | None, result: Any) -> bool:
+        """Ban a candidate whose numbers are wrong; end the search if its result could not be copied."""
+        if candidate is None:
+            self._notes.end(bucket.name, ordinal, None)
+            self._end_unchecked(bucket)
+            return False
+        wrong = self._difference(candidate[0], result, "kept configuration")
+        if wrong:
+            self._ban(bucket, ordinal, wrong)
+        return not wrong
 
     def _difference(self, result: Any, reference: Any, other: str) -> str:
         """Return why a result is not proved right by that of another configuration; empty if it is."""

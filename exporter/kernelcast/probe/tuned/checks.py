@@ -5,8 +5,8 @@ They work with floats, sequences of floats, and arrays of NumPy, CuPy, JAX or Py
 
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from copy import copy, deepcopy
+from contextlib import AbstractContextManager, nullcontext, suppress
+from copy import copy
 from math import inf
 from typing import Any
 
@@ -51,7 +51,13 @@ def finite() -> Check:
 
 
 def copied(result: Any) -> Any:
-    """Copy a result, with the arrays in it, that the repeated call may overwrite."""
+    """Copy a result, with the arrays in it, that the repeated call may overwrite.
+
+    Of an object, its own arrays and sequences are copied, and nothing else that it refers to, such as a lock.
+
+    Raises:
+        Exception: An array or object cannot be copied; a shared array would be compared with itself.
+    """
     if isinstance(result, tuple):
         parts = map(copied, result)
         return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)
@@ -60,9 +66,24 @@ def copied(result: Any) -> Any:
         for place, one in list(enumerate(result) if isinstance(result, list) else result.items()):
             made[place] = copied(one)
         return made
-    if hasattr(result, "copy"):
-        return result.copy()
-    return result.clone() if hasattr(result, "clone") else deepcopy(result)
+    is_array = hasattr(result, "shape")
+    with nullcontext() if is_array else suppress(Exception):
+        if hasattr(result, "copy"):
+            return result.copy()
+        if hasattr(result, "clone"):
+            return result.clone()
+    made = copy(result)
+    for name, one in () if made is result else _attributes(made):
+        if isinstance(one, list | tuple | dict) or hasattr(one, "shape"):
+            object.__setattr__(made, name, copied(one))
+    return made
+
+
+def _attributes(made: Any) -> list[tuple[str, Any]]:
+    slots = [getattr(kind, "__slots__", ()) for kind in type(made).__mro__]
+    names = [name for some in slots for name in ((some,) if isinstance(some, str) else some)]
+    found = [(name, getattr(made, name)) for name in names if not name.startswith("__") and hasattr(made, name)]
+    return found + list(getattr(made, "__dict__", {}).items())
 
 
 def _signed(numbers: Any) -> Any:

@@ -216,6 +216,15 @@ class SearchedShapes(Generic[Configuration_co]):
         self._reports.search_ended(bucket.name, (verdict,), text, text(bucket.kept), text(failed))
         self._search(bucket)
 
+    def _end_unchecked(self, bucket: ShapeBucket) -> None:
+        """End the search, because results cannot be compared; a kept configuration on trial gives way to the start."""
+        if self._is_forked():
+            return
+        if isinstance(bucket.campaign, Confirmation):
+            bucket.kept, bucket.check.due_at = bucket.check.start, inf
+        bucket.times = []
+        self._interrupt(bucket)
+
     def _forget_kept(self, bucket: ShapeBucket) -> None:
         """Put the start in force and search again; the program's next start begins with the start, too."""
         if self._is_forked():

@@ -437,18 +437,68 @@ def test_shapes_beyond_a_limit_take_no_memory() -> None:
 
 
 class Uncopied(float):
-    """A result whose `copy` needs an argument."""
+    """A result that refuses every copy."""
 
-    def copy(self, target: str) -> str:
-        return target
+    def __copy__(self) -> None:
+        raise TypeError("there is one of it")
 
 
-def test_a_result_that_cannot_be_copied_bans_its_candidate_and_raises_nothing() -> None:
+@pytest.mark.parametrize("made", [Uncopied, lambda number: [number, threading.Lock()]])
+def test_a_result_that_cannot_be_copied_ends_the_search_and_bans_nothing(made: Any, tmp_path: Path) -> None:
+    blocks, journal = Blocks(), Journal(tmp_path, "training")
+    calls = tuned(blocks, journal, check=lambda one, two: one == two)
+    sizes: list[int] = []
+
+    def run(size: int) -> Any:
+        sizes.append(size)
+        return made(blocks.run(size))
+
+    decorated = calls.decorate(run)
+    for _ in range(10):
+        decorated()
+    assert sizes == [48, 64, *[48] * 9]
+    later = Journal(tmp_path, "training", running=lambda _: False)
+    assert not calls.banned
+    assert not any(later.banned("block", str(size)) for size in Blocks.sizes)
+
+
+@dataclass(frozen=True)
+class Locked:
+    """A result with arrays and a lock, as of a library's models."""
+
+    lock: Any
+    one: Any
+    parts: list[Any]
+
+
+def locked_close(result: Locked, reference: Locked) -> bool:
+    return close()([result.one, *result.parts], [reference.one, *reference.parts])
+
+
+def test_wrong_numbers_are_found_in_arrays_of_an_object_that_holds_a_lock() -> None:
     blocks = Blocks()
-    calls = tuned(blocks, check=close())
-    run = calls.decorate(lambda size: Uncopied(blocks.run(size)))
-    assert [run() for _ in range(10)] == [2.0] * 10
-    assert blocks.campaigns["block"].failures.keys() == {1, 2, 3}
+    calls = tuned(blocks, check=locked_close)
+    lock = threading.Lock()
+    run = calls.decorate(Buffers(blocks, lambda pair: Locked(lock, pair[0], [pair[1]])).run)
+    for _ in range(10):
+        run()
+    assert calls.banned.keys() == {("block", 1)}
+    assert calls.kept() == 128
+
+
+def test_a_result_whose_own_copy_needs_an_argument_is_copied_all_the_same() -> None:
+    class Named:
+        def __init__(self, value: float) -> None:
+            self.value = value
+
+        def copy(self, target: str) -> str:
+            return target
+
+    blocks = Blocks()
+    calls = tuned(blocks, check=lambda one, two: one.value == two.value)
+    run = calls.decorate(lambda size: Named(blocks.run(size)))
+    assert [run().value for _ in range(10)] == [2.0] * 10
+    assert calls.banned.keys() == {("block", 3)}
 
 
 def test_findings_about_other_spaces_do_not_displace_those_about_this_one() -> None:
