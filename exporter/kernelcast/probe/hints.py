@@ -22,7 +22,7 @@ from kernelcast.probe.trial import RunningTrial, Trial, TrialResult
 from kernelcast.probe.tunables import AnyTunable, TunableSet
 from kernelcast.probe.tuned.approved import SearchApprovals
 from kernelcast.probe.tuned.kept_values import KeptValues
-from kernelcast.probe.tuned.steps import StepSearch
+from kernelcast.probe.tuned.steps import FirstStep, StepSearch
 from kernelcast.tuning.experiment import Decision
 from kernelcast.wire.errors import EventError
 from kernelcast.wire.events import Hint, HintMode, OutcomeState, hint_from, withdrawn_key
@@ -66,6 +66,8 @@ class HintReceiver:
         self.councils = Councils(self, recorder, context, outcomes)
         """Meetings about collective tunables and spaces."""
         self._searches: tuple[StepSearch, ...] = ()
+        # Those that have not run yet.
+        self._first_steps: list[FirstStep] = []
         self.kept_values = KeptValues(recorder.progress, context, outcomes)
         self.learned: Callable[[Experience], None] = lambda _experience: None
         """Receives results of searches on other nodes; the probe sets it."""
@@ -167,6 +169,11 @@ class HintReceiver:
             self._local_boundary(items, epoch=epoch)
         for search in self._searches:
             search.step_ended(items, epoch=epoch)
+        if self._first_steps:
+            for first in list(self._first_steps):
+                first.step_ended(items, epoch=epoch)
+                if first.has_run:
+                    self._first_steps.remove(first)
 
     def _local_boundary(self, items: float, *, epoch: bool) -> None:
         with self._lock:
@@ -181,7 +188,10 @@ class HintReceiver:
                     self._begin(self.kept_values.check(value))
 
     def add_step_search(self, search: StepSearch) -> None:
-        """Call a search at each step from now on."""
+        """Call a search at each step from now on, a `FirstStep` until it has run."""
+        if isinstance(search, FirstStep):
+            self._first_steps.append(search)
+            return
         self._searches = (*self._searches, search)
 
     def watch(self, tunable: AnyTunable, restored: str | None = None) -> None:

@@ -171,8 +171,11 @@ class Probe:
         if terms.scope == "collective":
             raise TunableError(f"tunable {name} is collective, so that its ranks must declare it after start()")
 
+        start = tunable.kept
+
         def restore() -> None:
-            restored = None if self._receiver.busy() else self._restored(tunable)
+            is_free = tunable.kept == start and not self._receiver.busy()  # else a hint has come first
+            restored = self._restored(tunable) if is_free else None
             if restored is not None:
                 self._put_restored(tunable, restored)
 

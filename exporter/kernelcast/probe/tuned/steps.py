@@ -53,6 +53,11 @@ class FirstStep:
         self._begin: Callable[[], None] | None = begin
         self._by_epoch = by_epoch
 
+    @property
+    def has_run(self) -> bool:
+        """Whether it is done."""
+        return self._begin is None
+
     def step_ended(self, items: float, *, epoch: bool) -> None:
         """Do it once."""
         del items

@@ -100,6 +100,31 @@ def test_the_kept_value_of_a_tunable_is_in_force_from_the_next_step_on(directory
     assert (block.value, workers.value, bucket.value) == (128, 128, 64)
 
 
+def test_the_value_of_a_hint_stays_in_force_where_another_was_kept_before(directory: Path) -> None:
+    """The outcome said that 128 was applied as asked, and 256 was in force."""
+    Journal(directory, "train").end("block", "256", Decision.KEPT)
+    block = kp.tunable("block", [64, 128, 256], 64)
+    running = started(directory)
+    hint = Hint("h1", "train", "block", "128", 2 * time_ns(), mode=HintMode.APPLY)
+    running._receiver.receive(to_event(hint, source="/test", time_ns=1))
+    kp.step()
+    assert (running.outcomes[-1].state.value, running.outcomes[-1].value) == ("applied", "128")
+    assert block.value == 128
+
+
+def test_what_is_restored_once_is_not_asked_at_later_steps(directory: Path) -> None:
+    """64 tunables made each later step 6 us longer."""
+    early = [kp.tunable(f"block{number}", [64, 128], 64) for number in range(8)]
+    epochs = kp.tunable("workers", [2, 4], 2, granularity="epoch")
+    running = started(directory)
+    kp.step()
+    assert len(running._receiver._first_steps) == 1
+    kp.step(epoch=True)
+    assert not running._receiver._first_steps
+    assert not running._receiver._searches
+    assert [one.value for one in (*early, epochs)] == [*[64] * 8, 2]
+
+
 def test_a_tunable_that_nobody_uses_any_more_is_not_announced(directory: Path) -> None:
     kp.tunable("block", [64, 128], 64)
     assert not list(started(directory)._tunables.all())
