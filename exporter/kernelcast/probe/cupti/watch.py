@@ -51,6 +51,9 @@ PROFILERS: Final = (
     Profiler("Triton's Proton", ("triton.profiler.profile", "triton.profiler"), ("start",), ("finalize",)),
 )
 
+PREPARING: Final = frozenset({"_prepare_profiler", "warmup"})
+"""Start functions after which another one begins to record."""
+
 Modules = Mapping[str, ModuleType]
 
 
@@ -75,6 +78,8 @@ class ProfilerWatch:
         self._lock = threading.RLock()
         self._wrapped: list[tuple[ModuleType, str, Any]] = []
         self._begun: set[str] = set()
+        # Those of them that record: a further start that fails ends nothing.
+        self._recording: set[str] = set()
         self._announce: Callable[[str], None] | None = None
 
     def injected(self) -> str:
@@ -115,15 +120,20 @@ class ProfilerWatch:
 
         @wraps(original)
         def wrapper(*arguments: Any, **named: Any) -> Any:
-            if starts:
-                self._begins(profiler)
-            has_started = False
+            if not starts:
+                try:
+                    return original(*arguments, **named)
+                finally:
+                    self._ends(profiler)
+            self._begins(profiler)
             try:
                 result = original(*arguments, **named)
-                has_started = starts
-            finally:
-                if not has_started:
+            except BaseException:
+                if profiler not in self._recording:
                     self._ends(profiler)
+                raise
+            if name not in PREPARING:
+                self._recording.add(profiler)
             return result
 
         wrapper.__kernelcast__ = True  # type: ignore[attr-defined]
@@ -139,4 +149,5 @@ class ProfilerWatch:
 
     def _ends(self, name: str) -> None:
         with self._lock:
+            self._recording.discard(name)
             self._begun.discard(f"{name} runs")
