@@ -175,7 +175,7 @@ class TunedCalls(SearchedShapes[Configuration_co]):
             result, seconds = self._timed(run, ordinal)
         except Exception as error:
             if not is_candidate:
-                self._kept_failed(bucket)
+                self._kept_failed(bucket, error)
                 raise
             self._add_lost_seconds(bucket, 0.0 if began is None else self._clock() - began)
             return self._repeat(bucket, ordinal, run, undo, error)
@@ -199,10 +199,10 @@ class TunedCalls(SearchedShapes[Configuration_co]):
         self._record(bucket, request, seconds, call.items)
         return result
 
-    def _kept_failed(self, bucket: ShapeBucket) -> None:
+    def _kept_failed(self, bucket: ShapeBucket, error: Exception) -> None:
         """Forget a kept configuration that has never run here and may fail since an update: no call is repeated."""
         if isinstance(bucket.campaign, Confirmation) and not self._terms.repeatable and not bucket.usual:
-            self._forget_kept(bucket)
+            self._forget_kept(bucket, f"{type(error).__name__}: {error}")
 
     def _prepare(self, bucket: ShapeBucket, ordinal: int, call: Call[Result]) -> str:
         """Compile a configuration before it is timed for the first time; that time is lost, and says nothing of it.

@@ -225,10 +225,14 @@ class SearchedShapes(Generic[Configuration_co]):
         bucket.times = []
         self._interrupt(bucket)
 
-    def _forget_kept(self, bucket: ShapeBucket) -> None:
-        """Put the start in force and search again; the program's next start begins with the start, too."""
+    def _forget_kept(self, bucket: ShapeBucket, reason: str) -> None:
+        """Put the start in force and search again; the program's next start begins with the start, too.
+
+        The configuration is banned in this process only, because the program may be to blame.
+        """
         if self._is_forked():
             return
+        self.banned[bucket.name, bucket.kept] = reason
         bucket.times, bucket.check.due_at, bucket.kept = [], inf, bucket.check.start
         self._notes.forget(bucket.name)
         self._reports.search_interrupted(bucket.name, self._space.text(bucket.kept), "the kept configuration failed")

@@ -189,8 +189,8 @@ def test_a_kept_configuration_that_fails_in_calls_that_cannot_be_repeated_ends_t
         if not start:
             with pytest.raises(RuntimeError, match="OUT_OF_RESOURCES"):
                 conv.run()
-        assert conv.run() == 16
-    assert not Journal(tmp_path, "training").banned(NAME, "[192]"), "the program may be to blame"
+            assert {conv.run() for _ in range(300)} > {16}, "it was searched again, and 192 did not run again"
+        assert not Journal(tmp_path, "training").banned(NAME, "[192]"), "the program may be to blame"
 
 
 def test_a_later_error_in_calls_that_cannot_be_repeated_leaves_the_kept_configuration(tmp_path: Path) -> None:
