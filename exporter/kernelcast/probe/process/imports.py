@@ -37,15 +37,27 @@ class ImportWatch:
         """Start watching; modules that are imported already are reported now."""
         for name in [name for name in self._listeners if name in sys.modules]:
             _call(self._listeners.pop(name), sys.modules[name])
-        if self._listeners and self not in sys.meta_path:
-            sys.meta_path.insert(0, self)
+        finders = sys.meta_path
+        if not self._listeners or self in finders:
+            return
+        for place, finder in enumerate(finders):
+            if isinstance(finder, ImportWatch) and finder.has_ended:
+                finders[place] = self
+                return
+        finders.insert(0, self)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it watches nothing."""
+        return not self._listeners
 
     def stop(self) -> None:
-        """Watch no longer."""
+        """Watch no longer; the next watch takes this one's place.
+
+        It stays among the finders: another thread that goes through them would skip one after a removal, and the
+        program may hold the list.
+        """
         self._listeners.clear()
-        if self in sys.meta_path:
-            # A new list: another thread that goes through this one at the moment would skip a finder after `remove`.
-            sys.meta_path = [finder for finder in sys.meta_path if finder is not self]
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None

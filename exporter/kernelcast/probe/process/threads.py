@@ -4,8 +4,13 @@ import signal
 import threading
 from typing import Final
 
-SYNCHRONOUS: Final = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP})
-"""Signals of a thread's own mistakes: the kernel ends a process in which they are blocked, without `faulthandler`."""
+SYNCHRONOUS: Final = frozenset(
+    {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGSYS}
+)
+"""Signals of a thread's own mistakes: the kernel ends a process in which they are blocked, without `faulthandler`.
+
+SIGSYS is that of a seccomp filter. `abort` unblocks SIGABRT itself.
+"""
 
 
 def start_without_signals(thread: threading.Thread) -> None:

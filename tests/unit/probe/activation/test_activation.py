@@ -192,12 +192,15 @@ def test_an_import_that_ends_after_the_waiting_has_stopped_changes_no_library() 
 
 def test_a_second_call_to_wait_has_no_effect(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(context_waiter, "_process", context_waiter._Process())
-    before = len(sys.meta_path)
+    before = [finder for finder in sys.meta_path if not isinstance(finder, ImportWatch)]
+    monkeypatch.setattr(sys, "meta_path", list(before))
     context_waiter.wait_for_context(lambda: None)
     context_waiter.wait_for_context(lambda: None)
-    assert len(sys.meta_path) == before + 1
+    (watch,) = [finder for finder in sys.meta_path if finder not in before]
+    assert isinstance(watch, ImportWatch)
+    assert watch._listeners
     context_waiter.stop_waiting()
-    assert len(sys.meta_path) == before
+    assert not watch._listeners
 
 
 def test_an_interpreter_starts_although_the_probe_cannot_wait(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,7 +235,7 @@ def test_an_import_is_reported_once_it_is_complete_and_keeps_its_own_loader(
 
     assert seen == [5]
     assert watched_by_test.early == type(watched_by_test.__spec__.loader).__name__ != "_Reporting"
-    assert watch not in sys.meta_path
+    assert not watch._listeners
     del sys.modules["watched_by_test"]
 
 

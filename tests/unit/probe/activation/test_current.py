@@ -8,6 +8,7 @@ import pytest
 
 from kernelcast import probe
 from kernelcast.probe.activation import current
+from kernelcast.probe.process.imports import ImportWatch
 
 
 @pytest.fixture
@@ -47,11 +48,13 @@ def test_starting_twice_gives_the_probe_that_runs(running: probe.Probe) -> None:
 
 
 def test_nvtx_leaves_no_watch_of_imports_behind_a_stopped_probe(tmp_path: Path) -> None:
-    before = list(sys.meta_path)
+    before = [finder for finder in sys.meta_path if not isinstance(finder, ImportWatch)]
     for _ in range(2):
         probe.start("training", socket_path=str(tmp_path / "none.sock"), source="simulated", nvtx=True)
         probe.stop()
-    assert sys.meta_path == before
+    left = [finder for finder in sys.meta_path if isinstance(finder, ImportWatch)]
+    assert [finder for finder in sys.meta_path if finder not in left] == before
+    assert not any(watch._listeners for watch in left)
 
 
 def test_two_threads_that_start_at_once_get_the_same_probe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
