@@ -86,8 +86,9 @@ class TorchLoader:
         """
         torch = import_module("torch")
         seed = torch.empty((), dtype=torch.int64).random_(generator=self._options.get("generator"))
-        if self._generator is None:
-            self._generator = torch.Generator(device=seed.device)  # the program may have another default device
+        if self._generator is None or self._generator.device != seed.device:  # the default device has changed
+            self._generator = torch.Generator(device=seed.device)
+            self._made = None
         self._generator.manual_seed(seed.item())
 
     def _present(self) -> Any:

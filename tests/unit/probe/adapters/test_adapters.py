@@ -388,6 +388,20 @@ def test_the_loader_changes_between_segments_and_keeps_the_order_of_samples(prob
     assert (len(loader), workers.terms.granularity) == (5, "epoch")
 
 
+def test_the_loader_follows_a_change_of_the_default_device(
+    probe: Probe, torch: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After `torch.set_default_device` the second epoch raised, because the generator was of the first device."""
+    del probe, torch
+    loader = kp.TorchLoader(list("abcd"), [[0, 1], [2, 3]], workers=[0], prefetch=[2])
+    assert len(list(loader)) == 2
+    monkeypatch.setattr(Empty, "device", "cuda:0")
+    Generator.default = Generator("cuda:0")
+    assert len(list(loader)) == 2
+    assert len(list(loader)) == 2
+    assert len(Loader.made) == 2
+
+
 class ShuffledBatches:
     """A batch sampler whose order PyTorch's own generator decides, as that of `RandomSampler`."""
 
