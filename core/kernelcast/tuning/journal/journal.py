@@ -238,17 +238,25 @@ class Journal:
 
     def _load(self) -> None:
         try:
-            for line in lines.read(self.path):
-                self._apply(line)
             if self.path.stat().st_size > COMPACT_BYTES:
-                lines.replace(self.path, self._read_again)
+                self._compact()
+            if not self._entries:
+                for line in lines.read(self.path):
+                    self._apply(line)
         except FileNotFoundError:
             pass
         except (OSError, ValueError):
             self.failures += 1
 
-    def _read_again(self) -> list[dict[str, Any]]:
-        """Read the file again, with the lines that other processes have appended since; return the state as lines."""
+    def _compact(self) -> None:
+        """Read the file and replace it by the state; where another process has it locked, do neither."""
+        try:
+            lines.replace(self.path, self._read_state)
+        except (OSError, ValueError):
+            self.failures += 1
+
+    def _read_state(self) -> list[dict[str, Any]]:
+        """Read the file, and return the state as lines."""
         before = self._entries, self._kept, self._open_starts
         self._entries, self._kept, self._open_starts = OrderedDict(), {}, {}
         try:

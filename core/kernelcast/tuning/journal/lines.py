@@ -56,7 +56,8 @@ def replace(path: Path, make: Callable[[], Iterable[dict[str, Any]]]) -> None:
 
     Args:
         path: The file.
-        make: Returns the new lines. It is called under the exclusive lock, so it reads every line that was written.
+        make: Returns the new lines. It is called under the exclusive lock. Lines that processes append meanwhile,
+            because they do not wait for the lock, follow the new ones.
 
     Raises:
         OSError: The file cannot be written, or another process has it locked.
@@ -66,14 +67,20 @@ def replace(path: Path, make: Callable[[], Iterable[dict[str, Any]]]) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if _is_current(descriptor, path):
             written = path.with_suffix(f".{os.getpid()}.new")
+            size = os.fstat(descriptor).st_size
             try:
-                written.write_bytes(b"".join(map(_encoded, make())))
+                content = b"".join(map(_encoded, make()))
+                written.write_bytes(content + _read_from(descriptor, size))
                 written.replace(path)
             except BaseException:
                 written.unlink(missing_ok=True)
                 raise
     finally:
         os.close(descriptor)
+
+
+def _read_from(descriptor: int, place: int) -> bytes:
+    return os.pread(descriptor, max(0, os.fstat(descriptor).st_size - place), place)
 
 
 def _encoded(line: dict[str, Any]) -> bytes:
