@@ -127,7 +127,8 @@ class Cycle:
         """The forecast of a row from its newest or second newest block; None without one."""
         found = self._forecasts.get(row, int(self.detection.memory.generation[row]))
         newest_block = int(self._windows.newest[row]) // self.histories.block_intervals - 1
-        return found if found is not None and found.block >= newest_block - 1 else None
+        # A forecast of a later block is that of a clock that was ahead and has been set back.
+        return found if found is not None and newest_block - 1 <= found.block <= newest_block else None
 
     def anomaly_of(self, row: int) -> Anomaly | None:
         """The newest anomaly score of a row; None without one."""

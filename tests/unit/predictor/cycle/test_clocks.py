@@ -116,3 +116,27 @@ def test_an_alert_that_began_under_a_clock_that_was_ahead_has_no_begin_in_the_fu
     (shown,) = fleet.reports[-1].predictions
     assert shown.degradation is not None
     assert START_SECONDS < shown.degradation.crossed_ns / 1e9 <= START_SECONDS + fleet.second
+
+
+def test_no_forecast_of_a_clock_that_was_ahead_is_explained_as_one_of_now() -> None:
+    update = {"publish": (SeriesMatcher(metric=GPU_TEMP),), "max_fits_per_sweep": 1}
+    fleet, rng = Fleet(fast().model_copy(update=update)), np.random.default_rng(3)
+
+    def explained() -> bool:
+        (found,) = explain(fleet.cycle, fleet.windows, f'{GPU_TEMP}{{gpu="1"}}')
+        return bool(found["forecast"])
+
+    def temperature(_second: int) -> float:
+        return 60.0 + float(rng.normal(0, 0.3))
+
+    for gpu in ("0", "1"):
+        fleet.device(GPU_TEMP, temperature, gpu=gpu)
+    fleet.run(5)
+    fleet.second += DAY_SECONDS
+    del fleet.series[device_subject(GPU_TEMP)]
+    fleet.run(150)
+    assert explained()
+    fleet.second -= DAY_SECONDS
+    fleet.device(GPU_TEMP, temperature)
+    fleet.run(30)
+    assert not explained()
