@@ -192,7 +192,8 @@ class HintBook:
         return found
 
     def withdraw(self, hint: Hint) -> None:
-        """Forget a hint that was proposed and could not be written."""
+        """Close a hint that could not be written; its value is not proposed again before it would have expired."""
+        self._cool(hint, hint.expires_at_ns)
         self._hints.pop(hint.hint_id, None)
         self._issued_ns.pop(hint.hint_id, None)
         if self._open.get(_key(hint)) == hint.hint_id:
@@ -256,10 +257,14 @@ class HintBook:
             del self._open[key]
         if state in ANSWERED:
             seconds = min(self._settings.cooldown_seconds, longest_seconds)
-            until_ns = time_ns + round(seconds * NANOSECONDS_PER_SECOND)
-            self._cooling[key, hint.value] = max(until_ns, self._cooling.get((key, hint.value), 0))
-            while len(self._cooling) > MAX_REMEMBERED:
-                del self._cooling[next(iter(self._cooling))]
+            self._cool(hint, time_ns + round(seconds * NANOSECONDS_PER_SECOND))
+
+    def _cool(self, hint: Hint, until_ns: int) -> None:
+        """Do not propose the value of a hint again before a time."""
+        key = (_key(hint), hint.value)
+        self._cooling[key] = max(until_ns, self._cooling.get(key, 0))
+        while len(self._cooling) > MAX_REMEMBERED:
+            del self._cooling[next(iter(self._cooling))]
 
     def _hint(self, tunable: ReportedTunable, proposal: Proposal, now_ns: int) -> Hint:
         settings = self._settings

@@ -137,6 +137,25 @@ def test_a_hint_that_is_too_long_for_an_event_stops_neither_findings_nor_other_h
     assert sum(running.engine.hints.issued.values()) == 1
 
 
+def test_a_hint_that_is_too_long_is_proposed_again_only_after_the_time_for_which_it_would_be_open(
+    running: Loop, capsys: pytest.CaptureFixture[str]
+) -> None:
+    running.report("train", "33", kernel="x" * 50_000 + ";gemm")
+
+    def dropped() -> int:
+        capsys.readouterr()
+        running.loop.run_cycle()
+        return capsys.readouterr().out.count("event dropped")
+
+    found = [dropped()]
+    for seconds in (30, 500, 100):
+        running.clock.second += seconds
+        running.report("train", "33", kernel="x" * 50_000 + ";gemm")
+        feed(running.engine, kernel_and_variant(running.clock))
+        found.append(dropped())
+    assert found == [1, 0, 0, 1]
+
+
 def test_a_step_of_a_cycle_that_fails_is_reported_after_the_others_are_done(
     running: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
