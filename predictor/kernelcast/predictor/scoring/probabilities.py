@@ -88,6 +88,7 @@ class BreachScores:
             beyond: Shape (n,), whether each is at or beyond its limit in the block.
             span: Blocks since the series were settled before; the limit was not seen to be passed in them.
         """
+        self._forget_ahead(block, series)
         found, place = self.pending.matched(series)
         due = self.pending.ints("due")
         issued = self.pending.ints("issued")
@@ -106,6 +107,13 @@ class BreachScores:
         came = rows["came"].astype(np.float64)
         self._score(classes, horizons, said, base, came)
         self._cross(block, rows["series"].astype(np.int64), classes, horizons, came > 0)
+
+    def _forget_ahead(self, block: int, series: Ints) -> None:
+        """Forget crossings of series in later blocks: the clock of their host was ahead and has been set back."""
+        ahead = self.crossed["block"] > block
+        if ahead.any():
+            ahead &= np.isin(self.crossed["series"], series)
+            self.crossed = {name: column[~ahead] for name, column in self.crossed.items()}
 
     def _score(self, classes: Ints, horizons: Ints, said: Floats, base: Floats, came: Floats) -> None:
         ones = np.ones(len(said))

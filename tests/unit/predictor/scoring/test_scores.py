@@ -311,6 +311,16 @@ def test_a_series_that_crosses_all_day_is_one_crossing() -> None:
     assert one.breaches.cells["crossings"][TEMPERATURE, 0] == 1
 
 
+def test_a_crossing_of_a_clock_that_was_ahead_hides_none_of_its_series_once_it_is_set_back() -> None:
+    one = scoring()
+    for block in (10 * DAY, 20, 40):
+        one.claim_breaches(block, numbers(7, 8), np.full(2, TEMPERATURE), np.tile([0.5, np.nan], (2, 1)))
+        settle(one, block + 1, numbers(7, 8), beyond=np.array([True, block > DAY]))
+
+    assert one.breaches.crossings[TEMPERATURE, 0] == 2 + 1
+    assert one.breaches.crossed["block"][one.breaches.crossed["series"] == 7].tolist() == [21]
+
+
 def test_the_sites_map_is_fitted_on_probabilities_before_it() -> None:
     """Claims that were published with the site's map count at the probability that the map began from."""
     one = scoring()
