@@ -142,8 +142,10 @@ class Stragglers:
 
     def _advance(self, job: _Job, last: int) -> None:
         """Compare the workers in each block that has ended since the last comparison."""
-        if job.block is not None and last < job.block - CATCH_UP_BLOCKS:
-            # The clocks of the hosts were ahead and have been set back.
+        windows = self._source.windows
+        window_blocks = max(windows.points // self._source.histories.block_intervals, 1)
+        if job.block is not None and last <= job.block - window_blocks:
+            # The clocks of the hosts were ahead and have been set back. Windows ignore a smaller step.
             job.detector, job.block = _detector(job.groups), None
         if job.block is not None and last <= job.block:
             return
