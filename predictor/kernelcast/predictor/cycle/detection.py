@@ -20,6 +20,7 @@ from kernelcast.predictor.passage.detector import Evaluation
 from kernelcast.predictor.passage.run import MIN_BLOCKS, DetectorOptions, limit_passed, run
 from kernelcast.predictor.passage.series import BLOCK_SECONDS, SeriesBlocks, Traits
 from kernelcast.predictor.screening.blocks import row_medians
+from kernelcast.predictor.series.windows import EMPTY
 from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND
 
 CHUNK_ROWS: Final = 2048
@@ -71,7 +72,8 @@ class Detection:
         memory = self.memory
         self._shared = programs.shared_devices(self._source.attributes, rows)
         ended = newest // self._source.histories.block_intervals - 1
-        self._turn_back(rows, newest, memory.evaluated[rows] > ended)
+        # Times of restored rows, which are not evaluated yet, may be those of a clock that was set back since then.
+        self._turn_back(rows, newest, (memory.evaluated[rows] > ended) | (memory.evaluated[rows] == EMPTY))
         steps = np.clip(ended - memory.evaluated[rows], 0, CATCH_UP_BLOCKS)
         for chosen, block, count in _groups(ended, steps):
             for begin in range(0, len(chosen), CHUNK_ROWS):

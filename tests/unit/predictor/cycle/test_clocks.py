@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tests.unit.predictor.conftest import START_SECONDS, Fleet, device_subject, fast, kernel_subject
+from tests.unit.predictor.conftest import SECOND_NS, START_SECONDS, Fleet, device_subject, fast, kernel_subject
 
 from kernelcast.predictor.explain import explain
 from kernelcast.predictor.settings import JudgeSettings, SeriesMatcher
@@ -140,3 +140,21 @@ def test_no_forecast_of_a_clock_that_was_ahead_is_explained_as_one_of_now() -> N
     fleet.device(GPU_TEMP, temperature)
     fleet.run(30)
     assert not explained()
+
+
+def test_times_that_were_saved_under_a_clock_that_was_ahead_are_not_in_the_future_after_a_restart(
+    fleet: Fleet,
+) -> None:
+    fleet.device("DCGM_FI_DEV_SLOWDOWN_TEMP", lambda _second: 90.0)
+    fleet.device(GPU_TEMP, lambda _second: 91.0)
+    fleet.add(kernel_subject("gemm"), lambda _second: 1e-3)
+    fleet.write()
+    rows, ahead = np.arange(3), START_SECONDS + DAY_SECONDS
+    fleet.cycle.restore_regimes(rows, np.tile([float(ahead), np.nan, np.nan], (3, 1)))
+    fleet.cycle.restore_alarms(rows, np.array([[0, 0], [ahead * SECOND_NS] * 2, [0, 0]]))
+    fleet.run(120)
+    (shown,) = fleet.reports[-1].predictions
+    assert shown.degradation is not None
+    assert START_SECONDS < shown.degradation.crossed_ns / 1e9 <= START_SECONDS + fleet.second
+    assert fleet.cycle.detection.memory.since_ns[1] <= (START_SECONDS + fleet.second) * SECOND_NS
+    assert fleet.cycle.detection.memory.baseline[2] == pytest.approx(1e-3)
