@@ -105,7 +105,7 @@ def claimed(blocks: list[list[int]]) -> Outcomes:
     for newest in blocks:
         memory.evaluated[rows] = newest
         outcomes.settle(rows, np.array(newest), memory, rows, lambda some, _block: np.zeros(len(some)))
-        outcomes.claim_breaches(rows, memory)
+        outcomes.claim_breaches(rows, memory, lambda some: np.ones((len(some), 2), np.bool_))
     return outcomes
 
 
@@ -141,7 +141,7 @@ def counted(blocks: Sequence[int], ahead_blocks: int | None) -> Scoring:
         memory.evaluated[rows], memory.probability[rows] = clocks, 0.5
         memory.firing[0] = block == blocks[0]
         outcomes.settle(rows, clocks, memory, rows, lambda some, _block: np.zeros(len(some)))
-        outcomes.claim_breaches(own, memory)
+        outcomes.claim_breaches(own, memory, lambda some: np.ones((len(some), 2), np.bool_))
         for horizon in horizons:
             outcomes.claim_forecasts(block, horizon, own, np.zeros((2, len(LEVELS))), np.zeros(2), np.zeros(2))
     return outcomes.scoring

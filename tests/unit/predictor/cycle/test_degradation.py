@@ -12,6 +12,7 @@ from tests.unit.predictor.conftest import Fleet, Shape, fast, kernel_subject
 
 from kernelcast.predictor.cycle.predictions import Abstention, Prediction
 from kernelcast.predictor.explain import explain
+from kernelcast.predictor.scoring.classes import series_number
 from kernelcast.predictor.series.subjects import Subject
 from kernelcast.predictor.settings import JudgeSettings, LimitSettings, SeriesMatcher
 from kernelcast.wire.catalogue.meanings import Cause
@@ -410,6 +411,25 @@ def test_an_alert_looks_ahead_as_far_as_the_horizons_of_its_series(horizon: floa
     assert found.degradation is not None
     assert set(found.degradation.seconds.values()) <= {0.0} or max(found.degradation.seconds.values()) <= horizon
     assert ((first + 1) * CYCLE_SECONDS < crossing - 30) == (horizon > 60)
+
+
+def test_breach_probabilities_that_are_not_published_are_not_scored() -> None:
+    own = LimitSettings(metric=TEMPERATURE, labels={"gpu": "1"}, horizons_seconds=(10.0,))
+    fleet, rng = Fleet(fast().model_copy(update={"limits": (own,)})), np.random.default_rng(3)
+    for gpu in ("0", "1"):
+        fleet.device(TEMPERATURE, lambda _second: 60.0 + rng.normal(0, 0.3), gpu=gpu)
+        fleet.device("DCGM_FI_DEV_SLOWDOWN_TEMP", lambda _second: 90.0, gpu=gpu)
+    fleet.run(100)
+    rows = {row: series_number(one.metric, one.labels) for one, row in fleet.windows.items()}
+    horizons = fleet.cycle.detection.horizons_seconds
+    published = {
+        (number, horizons.index(each))
+        for row, number in rows.items()
+        for each in fleet.cycle.degradations.probability(row)
+    }
+    assert len(published) == 2
+    pending = fleet.cycle.outcomes.scoring.breaches.pending
+    assert set(zip(pending.ints("series").tolist(), pending.ints("horizon").tolist(), strict=True)) == published
 
 
 @pytest.mark.slow

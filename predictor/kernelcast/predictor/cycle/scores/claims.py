@@ -7,6 +7,7 @@ scores are kept: coverage by metric (`coverage`), and by class of metric and hor
 import numpy as np
 
 from kernelcast.predictor.arrays import Floats, Ints
+from kernelcast.predictor.cycle.degradations import Degradations
 from kernelcast.predictor.cycle.detection import Detection
 from kernelcast.predictor.cycle.forecasts import SeriesForecast
 from kernelcast.predictor.cycle.panels import PanelSource
@@ -29,6 +30,7 @@ class Claims:
         self._source = source
         self._detection = detection
         self._block_seconds = block_seconds
+        self._degradations = Degradations(detection, source.attributes, source.block_seconds)
         self.scores = IntervalCoverage()
         self.outcomes = Outcomes(detection.horizons_seconds, block_seconds, source.subject)
 
@@ -53,7 +55,7 @@ class Claims:
         blocks = newest // self._source.histories.block_intervals - 1
         devices = self._source.attributes.device[rows]
         self.outcomes.settle(rows, blocks, self._detection.memory, devices, self._means)
-        self.outcomes.claim_breaches(evaluated, self._detection.memory)
+        self.outcomes.claim_breaches(evaluated, self._detection.memory, self._degradations.answered)
 
     def abstain(self, evaluated: Ints, report: CycleReport) -> None:
         """Count the evaluated rows without a probability, by reason, in the scores and in the cycle's report."""

@@ -113,8 +113,14 @@ class Outcomes:
             self.scoring.settle(block, numbers, classes, values, beyond, firing, gpus=gpus, span=span)
         self._settled[rows[fresh]] = blocks[fresh]
 
-    def claim_breaches(self, rows: Ints, memory: DetectorMemory) -> None:
-        """Claim the probabilities of rows that were just evaluated, of a sample of the series if there are many."""
+    def claim_breaches(self, rows: Ints, memory: DetectorMemory, answered: Callable[[Ints], Bools]) -> None:
+        """Claim the probabilities of rows that were just evaluated, of a sample of the series if there are many.
+
+        Args:
+            rows: Shape (n,), synced.
+            memory: Of the detector.
+            answered: Which horizons of some rows are published, shape (n, h).
+        """
         rows = rows[~self._wrong_clock[rows]]
         probability = memory.probability[rows]
         share = -(-2 * rows.size * probability.shape[1] // MAX_PENDING)
@@ -125,7 +131,7 @@ class Outcomes:
             _, first = np.unique(self._number[mine], return_index=True)
             mine = mine[first]
             silent = (memory.beyond[mine] | memory.passed[mine])[:, None]
-            published = np.where(silent, np.nan, memory.probability[mine])
+            published = np.where(silent | ~answered(mine), np.nan, memory.probability[mine])
             self.scoring.claim_breaches(block, self._number[mine], self._class[mine], published)
 
     def claim_forecasts(
