@@ -38,6 +38,7 @@ class _Series:
     Attributes:
         generation: Of the row.
         block: The newest one at whose end it was forecast.
+        round: That of this forecast, see `DeepFits._series_of`.
         fits: Models by schedule and origin; none where a window could not be fitted.
         requested: Ticket and block of each request under way.
         used: Whether its newest forecast uses a model.
@@ -45,6 +46,7 @@ class _Series:
 
     generation: int
     block: int = 0
+    round: int = 0
     fits: dict[Key, tuple[LinearModel, ...]] = field(default_factory=dict)
     requested: dict[Key, tuple[int, int]] = field(default_factory=dict)
     used: bool = False
@@ -73,7 +75,7 @@ class DeepFits:
         self._tickets = count()
         self._open: set[int] = set()
         self._answered: dict[int, Answered] = {}
-        self._block = 0
+        self._round = 0
         self.outcomes: Counter[tuple[str, FitOutcome]] = Counter()
         self.shed: Counter[Shed] = Counter()
         self.seconds = 0.0
@@ -107,7 +109,6 @@ class DeepFits:
         """
         block, last = at
         self._collect()
-        self._block = max(self._block, block)
         numbers = zip(rows[:MAX_SERIES].tolist(), generations[:MAX_SERIES].tolist(), strict=True)
         chosen = [self._series_of(row, generation, block) for row, generation in numbers]
         for series in chosen:
@@ -131,15 +132,22 @@ class DeepFits:
             self._series[row].used = used
 
     def _current(self) -> Iterator[_Series]:
-        return (each for each in self._series.values() if each.block >= self._block - DELAY)
+        return (each for each in self._series.values() if each.round >= self._round - DELAY)
 
     def _series_of(self, row: int, generation: int, block: int) -> _Series:
+        """Fits of a row that is forecast at the end of a block.
+
+        A round ends when a series of it is forecast again. Blocks do not tell which rows were just forecast: the clock
+        of a host may be ahead, or have been set back.
+        """
         series = self._series.pop(row, None)
         if series is not None and series.generation != generation:
             self._forget(series)
             series = None
         series = series or _Series(generation)
-        series.block = block
+        if series.block not in (0, block) and series.round == self._round:
+            self._round += 1
+        series.block, series.round = block, self._round
         self._series[row] = series
         while len(self._series) > MAX_SERIES:
             self._forget(self._series.pop(next(iter(self._series))))

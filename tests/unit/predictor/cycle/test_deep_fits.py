@@ -151,6 +151,28 @@ def test_a_host_whose_clock_is_ahead_does_not_lift_the_budget_of_the_others() ->
     assert len(live.workers.asked) == asked + 2
 
 
+def test_a_host_whose_clock_is_ahead_hides_no_model_of_the_others_and_none_once_it_is_set_back() -> None:
+    live = Live(rows=3)
+    values = waves(3)
+
+    def counted(*clocks: int) -> tuple[int, int]:
+        for block in sorted(set(clocks)):
+            rows = np.flatnonzero(np.array(clocks) == block)
+            panel = live.deep.panel(rows, live.generations[rows], values[rows], BLOCKS, (block, block))
+            panel.used[:] = True
+            live.deep.note_use(rows, panel)
+        live.workers.work()
+        return live.deep.series, live.deep.used_series
+
+    for step in range(3):
+        found = counted(BLOCK + step, BLOCK + step, BLOCK + 288 + step)
+    assert found == (3, 3)
+    assert counted(BLOCK + 3, BLOCK + 3, BLOCK + 3) == (3, 3)
+    for step in range(4, 7):
+        found = counted(BLOCK + step)
+    assert found == (1, 1)
+
+
 def test_a_full_queue_is_counted_and_tried_again() -> None:
     live = Live(room=2)
     live.step()
