@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kernelcast.grafana.rules import forecasts, gpu_errors, hardware, hints, kernels, links, objectives, probes
-from kernelcast.grafana.rules.absence import ALL_INSTANCES
 from kernelcast.grafana.rules.model import AlertRule, Profile
 from kernelcast.grafana.rules.render import alerts
 
@@ -92,14 +91,22 @@ def declared(profile: Profile) -> tuple[Consequences, ...]:
     absent = (dead, "KernelcastGpuSilent", "KernelcastGpuUnmeasured")
     listed = (
         # Without a bridge every alert about measurements loses its data: nothing is sent, also no false end.
-        Consequences("KernelcastBridgeDown", through_the_bridge, matcher=ALL_INSTANCES),
-        Consequences("KernelcastBridgeDown", absent),
+        Consequences("KernelcastAllBridgesDown", through_the_bridge),
+        Consequences("KernelcastBridgeDown", (*absent, "KernelcastAllBridgesDown")),
         Consequences("KernelcastBridgeDown", (lag,), ("job",)),
         # During an outage of Kafka the same data stays as it was or is hidden, and its producers are all silent.
-        Consequences("KernelcastKafkaUnreachable", through_the_bridge, matcher=ALL_INSTANCES),
+        Consequences("KernelcastAllBridgesWithoutKafka", through_the_bridge),
         Consequences(
             "KernelcastKafkaUnreachable",
-            (*absent, silent, *delivered, "KernelcastBridgeNotReady", lag, *_WITHOUT_KAFKA),
+            (
+                *absent,
+                silent,
+                *delivered,
+                "KernelcastAllBridgesWithoutKafka",
+                "KernelcastBridgeNotReady",
+                lag,
+                *_WITHOUT_KAFKA,
+            ),
         ),
         Consequences("KernelcastBridgeNotReady", tuple(fresh)),
         Consequences("KernelcastBridgeNotReady", (lag,), ("job",)),
@@ -112,7 +119,8 @@ def declared(profile: Profile) -> tuple[Consequences, ...]:
         Consequences(dead, (*of_gpus, *predicted), ("Hostname",)),
         Consequences(dead, (silent,), ("job", "instance")),
         # Without a predictor a prediction ends, although its cause may last: no "resolved" is sent.
-        Consequences("KernelcastPredictorDown", predicted, matcher=ALL_INSTANCES),
+        Consequences("KernelcastAllPredictorsDown", predicted),
+        Consequences("KernelcastPredictorDown", ("KernelcastAllPredictorsDown",)),
         *_FIXED,
     )
     known = {rule.name for rule in alerts(profile)}

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kernelcast.grafana.addresses import GPUS, KERNELS, PIPELINE
-from kernelcast.grafana.rules.absence import ALL_INSTANCES
 from kernelcast.grafana.rules.model import MINUTE
 from kernelcast.grafana.rules.recording import PREDICTOR_JOB
 
@@ -48,6 +47,7 @@ class Fault:
         consequences: Alerts that follow from it, and are muted while its own fires.
         matcher: Which alerts of the name are about this fault, such as `xid="79"`.
         is_service: Whether a service of kernelcast is stopped, and no GPU has a fault.
+        muting: The alert that mutes the consequences, where it is not `alert`.
     """
 
     name: str
@@ -58,6 +58,7 @@ class Fault:
     consequences: tuple[Consequence, ...] = ()
     matcher: str = ""
     is_service: bool = False
+    muting: str = ""
 
 
 _OF_A_NODE: Final = (
@@ -168,7 +169,7 @@ FAULTS: Final = (
         "Age of the data",
         PIPELINE,
         seen_seconds=MINUTE,
-        matcher=ALL_INSTANCES,
+        muting="KernelcastAllBridgesWithoutKafka",
         consequences=(
             Consequence("KernelcastProducerSilent", equal=()),
             Consequence("KernelcastSpoolFilling", equal=()),
@@ -181,7 +182,10 @@ FAULTS: Final = (
         "KernelcastPredictorDown",
         "Daemons",
         PIPELINE,
-        consequences=(Consequence("KernelcastProducerSilent", f'job="{PREDICTOR_JOB}"', equal=()),),
+        consequences=(
+            Consequence("KernelcastProducerSilent", f'job="{PREDICTOR_JOB}"', equal=()),
+            Consequence("KernelcastAllPredictorsDown", equal=()),
+        ),
         is_service=True,
     ),
 )
@@ -193,7 +197,8 @@ def inhibitions() -> list[dict[str, Any]]:
     rules: list[dict[str, Any]] = []
     for fault in FAULTS:
         for one in fault.consequences:
-            rule = _silences(_matchers(fault.alert, fault.matcher), _matchers(one.alert, one.matcher), one.equal)
+            source = _matchers(fault.muting or fault.alert, fault.matcher)
+            rule = _silences(source, _matchers(one.alert, one.matcher), one.equal)
             if rule not in rules:
                 rules.append(rule)
     return rules

@@ -140,7 +140,9 @@ def expectations(fault: Fault, about: Sequence[str] = ("",)) -> list[dict[str, A
         about: Matchers of the alerts that count; an empty one matches all.
     """
     promised, end = promised_and_end(fault)
-    declared = "|".join((fault.alert, "Watchdog", *(one.alert for one in fault.consequences)))
+    declared = "|".join(
+        (fault.alert, fault.muting or "Watchdog", "Watchdog", *(one.alert for one in fault.consequences))
+    )
     owns = " or ".join(f'ALERTS{{alertname="{fault.alert}", alertstate="firing", {one}}}' for one in about)
     others = " or ".join(
         f'max_over_time(ALERTS{{alertstate="firing", alertname!~"{declared}", {one}}}[{end}s])' for one in about

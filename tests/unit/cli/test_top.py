@@ -249,7 +249,8 @@ def test_without_the_heartbeat_an_empty_answer_is_not_calm(monkeypatch: pytest.M
     assert firing_alerts("http://prometheus/api/v1", ServerCredentials()) is None
     prometheus(monkeypatch, {"alertname": "Watchdog"})
     assert firing_alerts("http://prometheus/api/v1", ServerCredentials()) == []
-    prometheus(monkeypatch, {"alertname": "Watchdog"}, {"alertname": "KernelcastGpuHot"})
+    only_mutes = {"alertname": "KernelcastAllBridgesDown", "severity": "none"}
+    prometheus(monkeypatch, {"alertname": "Watchdog"}, only_mutes, {"alertname": "KernelcastGpuHot"})
     assert firing_alerts("http://prometheus/api/v1", ServerCredentials()) == [{"alertname": "KernelcastGpuHot"}]
 
 

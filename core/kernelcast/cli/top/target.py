@@ -155,7 +155,7 @@ def firing_alerts(api_url: str, access: ServerCredentials) -> list[dict[str, str
     found = _query(api_url, ALERTS, access)
     if not any(labels.get("alertname") == HEARTBEAT for labels in found):
         return None
-    return [labels for labels in found if labels.get("alertname") != HEARTBEAT]
+    return [one for one in found if one.get("alertname") != HEARTBEAT and one.get("severity") != "none"]
 
 
 def _query(api_url: str, expression: str, access: ServerCredentials) -> list[dict[str, str]]:

@@ -6,7 +6,7 @@ Each page has all of them; `pages.page` adds them.
 from typing import Final
 
 from kernelcast.grafana import promql
-from kernelcast.grafana.dashboards.frame import ALERT_NAMES, ALERT_SUBJECT
+from kernelcast.grafana.dashboards.frame import ALERT_SUBJECT, OWN_ALERTS
 from kernelcast.grafana.model.dashboard import Annotation
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.catalogue.devices import gpu
@@ -28,7 +28,7 @@ def everywhere() -> tuple[Annotation, ...]:
 def _alerts() -> Annotation:
     return Annotation(
         "Alerts",
-        f'group by (alertname, severity, {ALERT_SUBJECT}) (ALERTS{{alertstate="firing", alertname=~"{ALERT_NAMES}"}})',
+        f'group by (alertname, severity, {ALERT_SUBJECT}) (ALERTS{{alertstate="firing", {OWN_ALERTS}}})',
         "{{alertname}}",
         "{{severity}} {{Hostname}} GPU {{gpu}} {{program}}",
         "red",

@@ -3,7 +3,7 @@
 from typing import Final
 
 from kernelcast.grafana.dashboards import liveness
-from kernelcast.grafana.dashboards.frame import ALERT_NAMES, ALERT_SUBJECT
+from kernelcast.grafana.dashboards.frame import ALERT_SUBJECT, OWN_ALERTS
 from kernelcast.grafana.dashboards.hardware import accelerators, trouble
 from kernelcast.grafana.dashboards.hardware.devices import held_back
 from kernelcast.grafana.model.panels import Axis, EmptyText, PanelText, Placed, stat, time_series
@@ -60,7 +60,7 @@ def alerts(*, width: int = 24, height: int = 7) -> Placed:
         runbooks=("Watchdog",),
     )
     labels = f"alertname, {ALERT_SUBJECT}"
-    firing = f'alertname=~"{ALERT_NAMES}", Hostname=~"$hostname|"'
+    firing = f'{OWN_ALERTS}, Hostname=~"$hostname|"'
     ranks = (
         f'{rank} * max by ({labels}) (ALERTS{{alertstate="firing", severity="{word}", {firing}}})'
         for rank, (word, _) in _SEVERITIES.items()

@@ -7,8 +7,8 @@ from kernelcast.grafana.model.variables import DatasourceVariable, LabelVariable
 from kernelcast.wire.catalogue import forecast, kernel, runtime
 from kernelcast.wire.catalogue.devices import accelerator, device
 
-ALERT_NAMES: Final = "Kernelcast.+"
-"""How all of our alerts are named; the heartbeat is called Watchdog and does not count as one."""
+OWN_ALERTS: Final = 'alertname=~"Kernelcast.+", severity!="none"'
+"""Matchers of our alerts for people: neither the heartbeat, Watchdog, nor those by which Alertmanager only mutes."""
 ALERT_SUBJECT: Final = "Hostname, gpu, program"
 """Labels by which alerts are listed, counted and marked: a fault of a GPU slows many kernels of a program at once."""
 

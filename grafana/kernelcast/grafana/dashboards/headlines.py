@@ -5,7 +5,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.dashboards import crossing, liveness, words
-from kernelcast.grafana.dashboards.frame import ALERT_NAMES, ALERT_SUBJECT
+from kernelcast.grafana.dashboards.frame import ALERT_SUBJECT, OWN_ALERTS
 from kernelcast.grafana.dashboards.programs.busy import busy_seconds
 from kernelcast.grafana.dashboards.programs.hints import open_since
 from kernelcast.grafana.model import label_links
@@ -143,7 +143,7 @@ def alerts(*, width: int = 8, height: int = 3, everywhere: bool = True) -> Place
         "Alerts of kernelcast that fire now; one about many kernels of a program counts once. Without the heartbeat "
         "alert the rules are not loaded.",
     )
-    alerts = f'ALERTS{{alertstate="firing", alertname=~"{ALERT_NAMES}", Hostname=~"$hostname{node}"}}'
+    alerts = f'ALERTS{{alertstate="firing", {OWN_ALERTS}, Hostname=~"$hostname{node}"}}'
     firing = f"count(group by (alertname, {ALERT_SUBJECT}) ({alerts}))"
     none = '0 * count(ALERTS{alertstate="firing", alertname="Watchdog"})'
     axis = Axis("short", low=0, decimals=0, thresholds=((None, "green"), (1, "red")))

@@ -1,21 +1,30 @@
 """PromQL for alerts about absence: groups whose series are no longer written, and instances that do not work."""
 
+from dataclasses import replace
 from typing import Final
 
-from kernelcast.grafana.rules.model import DAY, HOUR, Profile, duration
+from kernelcast.grafana.rules.model import DAY, HOUR, AlertRule, AlertSeverity, Profile, duration
 
 _REMEMBERED: Final = duration(5 * DAY)
 """Longest time for which an alert about absent series fires; not a week, so that weekly maintenance is no pattern."""
-ALL_INSTANCES: Final = 'instances="all"'
-"""Matcher for alerts of `failing` while no instance of the service works."""
 
 
-def failing(failed: str, *, works: str) -> str:
-    """Instances of a service that fail, with the label `instances="all"` while none works.
+def of_all(rule: AlertRule, *, name: str, works: str, service: str) -> AlertRule:
+    """An alert that fires while each instance of a service fails, by the rule about one of them, and none works.
 
-    Alertmanager mutes by that label: while one of several bridges works, the series that it brings are still true.
+    It is for Alertmanager alone, which mutes by it: while one of several bridges works, the series that it brings are
+    still true. It has no labels of an instance, so it is one alert from the begin of the outage to its end.
     """
-    return f'label_replace(({failed}) unless on () {works}, "instances", "all", "", "") or on () ({failed})'
+    return replace(
+        rule,
+        name=name,
+        expr=f"group({rule.expr}) unless on () {works}",
+        severity=AlertSeverity.NONE,
+        summary=f"No {service} works",
+        description=f"Alertmanager mutes by this alert what follows; {rule.name} mutes this one, so nobody gets it.",
+        action=f"As of {rule.name}.",
+        steps=(),
+    )
 
 
 def lately(alert: str, metric: str, *, by: str, profile: Profile) -> str:

@@ -4,7 +4,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import PIPELINE
-from kernelcast.grafana.rules.absence import failing
+from kernelcast.grafana.rules.absence import of_all
 from kernelcast.grafana.rules.model import HOUR, MINUTE, AlertRule, AlertSeverity, Profile
 from kernelcast.grafana.rules.recording import RATE_WINDOW_SECONDS
 from kernelcast.wire.catalogue import bridge
@@ -18,7 +18,13 @@ _LONGEST_BACKLOG_SECONDS: Final = 300.0
 
 def alerts(profile: Profile) -> tuple[AlertRule, ...]:
     """Alerts: bridge down, without Kafka, behind, nearly full; messages and producers with defects; slow receivers."""
-    own = (_down(profile), _kafka_away(), _not_ready(), _decode_failures(profile), _nearly_full())
+    down, away = _down(profile), _kafka_away()
+    works = f'up{{job="{profile.jobs.bridge}"}} == 1', f"{promql.name(bridge.KAFKA_OUTAGE)} == 0"
+    all_of_them = (
+        of_all(down, name="KernelcastAllBridgesDown", works=works[0], service="bridge"),
+        of_all(away, name="KernelcastAllBridgesWithoutKafka", works=works[1], service="bridge's connection to Kafka"),
+    )
+    own = (down, away, *all_of_them, _not_ready(), _decode_failures(profile), _nearly_full())
     others = (
         _second_writer(profile),
         _unkeyed(profile),
@@ -30,10 +36,10 @@ def alerts(profile: Profile) -> tuple[AlertRule, ...]:
 
 
 def _down(profile: Profile) -> AlertRule:
-    up = f'up{{job="{profile.jobs.bridge}"}}'
+    job = profile.jobs.bridge
     return AlertRule(
         name="KernelcastBridgeDown",
-        expr=failing(f"{up} == 0 or absent({up})", works=f"{up} == 1"),
+        expr=f'up{{job="{job}"}} == 0 or absent(up{{job="{job}"}})',
         hold_seconds=2 * MINUTE,
         severity=AlertSeverity.CRITICAL,
         summary="The bridge is down: Prometheus gets nothing from Kafka",
@@ -45,10 +51,9 @@ def _down(profile: Profile) -> AlertRule:
 
 
 def _kafka_away() -> AlertRule:
-    outage = promql.name(bridge.KAFKA_OUTAGE)
     return AlertRule(
         name="KernelcastKafkaUnreachable",
-        expr=failing(f"{outage} > 0", works=f"{outage} == 0"),
+        expr=f"{promql.name(bridge.KAFKA_OUTAGE)} > 0",
         hold_seconds=2 * MINUTE,
         # Until producers have written again; and until BridgeDown fires, should the bridge end in the outage.
         keep_seconds=5 * MINUTE,

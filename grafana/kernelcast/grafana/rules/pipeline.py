@@ -4,7 +4,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import PIPELINE
-from kernelcast.grafana.rules.absence import failing, lately
+from kernelcast.grafana.rules.absence import lately, of_all
 from kernelcast.grafana.rules.model import MINUTE, AlertRule, AlertSeverity, Profile
 from kernelcast.grafana.rules.recording import LAG, RATE_WINDOW_SECONDS
 from kernelcast.wire.catalogue import predictor, runtime
@@ -16,17 +16,19 @@ _DAEMON: Final = "{{ $labels.job }} at {{ $labels.instance }}"
 def alerts(profile: Profile) -> tuple[AlertRule, ...]:
     """Down, stale, losing messages; and the heartbeat."""
     jobs = profile.jobs
-    predictor_alerts = (_predictor_down(profile), _sweeps(profile)) if jobs.predictor else ()
+    down, works = _predictor_down(profile), f'up{{job="{jobs.predictor}"}} == 1'
+    all_of_them = of_all(down, name="KernelcastAllPredictorsDown", works=works, service="predictor")
+    predictor_alerts = (down, all_of_them, _sweeps(profile)) if jobs.predictor else ()
     lag = (_lag(profile),) if jobs.bridge or jobs.predictor else ()
     messages = (*lag, _dropping(profile), _dead_letters(profile))
     return (*predictor_alerts, _exporter_stale(profile), *messages, _watchdog())
 
 
 def _predictor_down(profile: Profile) -> AlertRule:
-    up = f'up{{job="{profile.jobs.predictor}"}}'
+    job = profile.jobs.predictor
     return AlertRule(
         name="KernelcastPredictorDown",
-        expr=failing(f"{up} == 0 or absent({up})", works=f"{up} == 1"),
+        expr=f'up{{job="{job}"}} == 0 or absent(up{{job="{job}"}})',
         hold_seconds=5 * MINUTE,
         severity=AlertSeverity.WARNING,
         summary="The predictor is down: there are no forecasts and no hints",

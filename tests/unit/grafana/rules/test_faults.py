@@ -38,7 +38,7 @@ def test_a_fault_leads_to_a_known_alert_and_a_panel_that_exists(fault: Fault) ->
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_consequence_is_muted_on_its_subject_and_on_no_other(fault: Fault) -> None:
-    cause = SUBJECT | labels_of(fault.matcher) | {"alertname": fault.alert}
+    cause = SUBJECT | labels_of(fault.matcher) | {"alertname": fault.muting or fault.alert}
     for one in fault.consequences:
         name = next(name for name in sorted(NAMES) if re.fullmatch(one.alert, name) and name != fault.alert)
         follows = SUBJECT | labels_of(one.matcher) | {"alertname": name}

@@ -15,7 +15,9 @@ NODE = {"alertname": "KernelcastExporterStale", "Hostname": "n1", "job": "kernel
 PREDICTOR = {"alertname": "KernelcastPredictorDown", "job": "kernelcast-predictor", "instance": "p:1"}
 BRIDGE = {"alertname": "KernelcastBridgeDown", "job": "kernelcast-bridge", "instance": "b:1"}
 KAFKA = {"alertname": "KernelcastKafkaUnreachable", "job": "kernelcast-bridge", "instance": "b:1"}
-ALL = {"instances": "all"}
+NO_BRIDGE = {"alertname": "KernelcastAllBridgesDown"}
+NO_KAFKA = {"alertname": "KernelcastAllBridgesWithoutKafka"}
+NO_PREDICTOR = {"alertname": "KernelcastAllPredictorsDown"}
 XID = {"alertname": "KernelcastGpuXidHardware", "Hostname": "n1", "gpu": "0", "xid": "79"}
 LATE = {"alertname": "KernelcastFreshnessObjectiveBurnsFast"}
 
@@ -61,10 +63,13 @@ def muted(target: dict[str, str], source: dict[str, str], among: list[dict[str, 
         ({"alertname": "KernelcastProducerSilent", "job": "kernelcast-predictor", "instance": "id"}, PREDICTOR),
         ({"alertname": "KernelcastExporterStale", "Hostname": "n1"}, BRIDGE),
         ({"alertname": "KernelcastGpuSilent", "Hostname": "n1", "gpu": "0"}, BRIDGE),
-        ({"alertname": "KernelcastGpuThrottling", "Hostname": "n1", "gpu": "0"}, BRIDGE | ALL),
-        (XID, BRIDGE | ALL),
-        (XID, KAFKA | ALL),
-        ({"alertname": "KernelcastBreachImminent", "Hostname": "n1", "gpu": "0"}, PREDICTOR | ALL),
+        ({"alertname": "KernelcastGpuThrottling", "Hostname": "n1", "gpu": "0"}, NO_BRIDGE),
+        (XID, NO_BRIDGE),
+        (XID, NO_KAFKA),
+        (NO_BRIDGE, BRIDGE),
+        (NO_KAFKA, KAFKA),
+        (NO_PREDICTOR, PREDICTOR),
+        ({"alertname": "KernelcastBreachImminent", "Hostname": "n1", "gpu": "0"}, NO_PREDICTOR),
         (LATE, {"alertname": "KernelcastLagGrowing", "job": "kernelcast-bridge", "topic": "kernelcast.device"}),
     ],
 )

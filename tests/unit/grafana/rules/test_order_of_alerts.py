@@ -36,7 +36,7 @@ STATES: Final = ("up", UP, bridge.KAFKA_OUTAGE.prometheus_name, bridge.CAUGHT_UP
 MEASURED: Final = (device.FB_USED.prometheus_name, gpu.GPU_UP.prometheus_name)
 Ends = Mapping[str, float]
 """Seconds after a service's end at which metrics are absent, or have the value that an alert compares them with."""
-STOPPED: Final[Mapping[str, Ends]] = {
+_STOPPED: Final[Mapping[str, Ends]] = {
     "KernelcastPredictorDown": {"up": 0.0, UP: SILENT_SECONDS, **dict.fromkeys(MEASURED, 0.0)},
     "KernelcastBridgeDown": {"up": 0.0, **dict.fromkeys(MEASURED, 0.0)},
     "KernelcastKafkaUnreachable": {
@@ -53,6 +53,13 @@ STOPPED: Final[Mapping[str, Ends]] = {
     },
 }
 """By the alert that names the cause; a predictor has no series of GPUs at any time."""
+OF_ALL: Final = {
+    "KernelcastPredictorDown": "KernelcastAllPredictorsDown",
+    "KernelcastBridgeDown": "KernelcastAllBridgesDown",
+    "KernelcastKafkaUnreachable": "KernelcastAllBridgesWithoutKafka",
+}
+"""By the alert about one instance, that about all of them, which fires with it if there is only one."""
+STOPPED: Final = {**_STOPPED, "KernelcastAllBridgesWithoutKafka": _STOPPED["KernelcastKafkaUnreachable"]}
 NEVER: Final = float("inf")
 
 
@@ -61,7 +68,7 @@ NEVER: Final = float("inf")
 def test_a_cause_is_announced_before_its_consequences(stopped: str, profile: rules.Profile) -> None:
     cause, ends = stopped.partition(",")[0], STOPPED[stopped]
     times = {name: fires_after(name, profile, ends) for name in silenced_by(cause, profile)}
-    following = {name: after for name, after in times.items() if after < NEVER}
+    following = {name: after for name, after in times.items() if after < NEVER and name != OF_ALL.get(cause)}
     first = fires_after(cause, profile, ends)
     assert following
     assert not {name: after for name, after in following.items() if after <= first}, first
@@ -81,7 +88,7 @@ def silenced_by(cause: str, profile: rules.Profile) -> set[str]:
     """Alerts that another one silences, by the table of faults or that of consequences."""
     names = {alert.name for alert in rules.alerts(profile)} - {cause}
     found = {name for one in declared(profile) if one.cause == cause for name in one.silenced}
-    patterns = [one.alert for fault in FAULTS if fault.alert == cause for one in fault.consequences]
+    patterns = [one.alert for fault in FAULTS if cause in (fault.alert, fault.muting) for one in fault.consequences]
     return found | {name for name in names for pattern in patterns if re.fullmatch(pattern, name)}
 
 
@@ -113,8 +120,14 @@ def _true_after(node: Any, ends: Ends) -> float:
         return min(_true_after(node.lhs, ends), _true_after(node.rhs, ends))
     if str(node.op) == "unless":
         left = _true_after(node.lhs, ends)
-        return max(0.0 if _is_memory(node.lhs) else left, _after(node.rhs, _only(ends, MEASURED)))
+        right = _after(node.rhs, _only(ends, STATES if _is_state(node.rhs) else MEASURED))
+        return max(0.0 if _is_memory(node.lhs) else left, right)
     return _after(node.lhs, _only(ends, STATES))
+
+
+def _is_state(node: Any) -> bool:
+    """Whether an expression compares a metric's value, as `up == 1` does."""
+    return isinstance(node, promql_parser.BinaryExpr) and str(node.op) == "=="
 
 
 def _is_memory(node: Any) -> bool:
