@@ -8,7 +8,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
@@ -110,6 +110,12 @@ def _of_xids(
     return Rule(result, (condition,), page=page, topic=MeaningQuestion.XID, evidence=evidence, source=_XID_CATALOGUE)
 
 
+def _of_xids_to_recover(result: Cause, part: XidSubject) -> Rule:
+    """Return a page for XIDs about a part that are a ticket by themselves, while the driver asks for a reset."""
+    rule = _of_xids(result, part)
+    return replace(rule, conditions=(*rule.conditions, _at_least(Feature.RECOVERY_ACTION, 1)), page=True)
+
+
 _FAULTS: Final = (
     Rule(Cause.TELEMETRY_LOST, (_at_most(Feature.GPU_UP, 0.5),), page=True),
     Rule(
@@ -127,6 +133,9 @@ _FAULTS: Final = (
     _of_xids(Cause.ROW_REMAPPING, XidSubject.REMAPPING, page=True),
     _of_xids(Cause.NVLINK, XidSubject.NVLINK, page=True),
     _of_xids(Cause.XID, XidSubject.GPU, page=True, evidence=(Feature.XID_COUNT, Feature.RECOVERY_ACTION)),
+    # One page, although a counter of the same cause rises as well.
+    _of_xids_to_recover(Cause.MEMORY_ERRORS, XidSubject.MEMORY),
+    _of_xids_to_recover(Cause.ROW_REMAPPING, XidSubject.REMAPPING),
     # Before the XIDs that are no page: the last XID after a fault often is 154, which announces the recovery action, or
     # that of a program which the fault ended.
     Rule(

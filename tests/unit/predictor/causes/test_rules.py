@@ -213,10 +213,33 @@ def test_faults_that_do_not_explain_each_other_are_both_found() -> None:
     assert [one.cause for one in find(rows(both))[0].causes] == [Cause.MEMORY_ERRORS, Cause.POWER_BRAKE]
 
 
-@pytest.mark.parametrize("last_xid", [45.0, 94.0, 109.0, 154.0])
+@pytest.mark.parametrize("last_xid", [45.0, 109.0, 154.0])
 def test_a_recovery_action_of_the_driver_is_a_page_whatever_the_last_xid(last_xid: float) -> None:
     (found,) = find(rows({Feature.XID_CODE: last_xid, Feature.RECOVERY_ACTION: 2.0}))
     assert [(one.cause, one.severity) for one in found.causes] == [(Cause.XID, Severity.PAGE)]
+
+
+@pytest.mark.parametrize("action", [1.0, 2.0, 4.0])
+@pytest.mark.parametrize(
+    ("last_xid", "counts", "cause"),
+    [
+        (94.0, {}, Cause.MEMORY_ERRORS),
+        (94.0, {Feature.DOUBLE_BIT_ERRORS: 1.0}, Cause.MEMORY_ERRORS),
+        (63.0, {Feature.UNCORRECTABLE_REMAPS: 1.0}, Cause.ROW_REMAPPING),
+        (63.0, {Feature.REMAP_FAILURE: 1.0}, Cause.ROW_REMAPPING),
+    ],
+)
+def test_an_error_of_memory_after_which_the_driver_asks_for_a_reset_is_one_page(
+    last_xid: float, counts: Example, cause: Cause, action: float
+) -> None:
+    (found,) = find(rows({Feature.XID_CODE: last_xid, Feature.RECOVERY_ACTION: action, **counts}))
+    assert [(one.cause, one.severity) for one in found.causes] == [(cause, Severity.PAGE)]
+
+
+def test_double_bit_errors_are_a_page_of_their_own_without_an_xid_or_after_that_of_a_program() -> None:
+    counted = {Feature.RECOVERY_ACTION: 1.0, Feature.DOUBLE_BIT_ERRORS: 1.0}
+    for found in find(rows(counted, counted | {Feature.XID_CODE: 0.0}, counted | {Feature.XID_CODE: 45.0})):
+        assert (Cause.MEMORY_ERRORS, Severity.PAGE) in [(one.cause, one.severity) for one in found.causes]
 
 
 def test_a_failed_remap_is_a_page_also_after_the_xid_of_a_remap_and_a_contained_error_is_a_ticket() -> None:
