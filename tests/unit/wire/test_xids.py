@@ -19,10 +19,10 @@ def matched(alert: str, number: int) -> bool:
 
 
 def decided(number: int) -> tuple[bool, bool]:
-    """Whether the first rule for the XID is a page, and whether it is an excuse."""
+    """Whether the first rule for the XID alone is a page, and whether it is an excuse."""
     for rule in RULES:
         found = [one.members for one in rule.conditions if one.feature is Feature.XID_CODE]
-        if found and (number in found[0] or not found[0]):
+        if len(rule.conditions) == 1 and found and (number in found[0] or not found[0]):
             return rule.page, isinstance(rule.result, Excuse)
     raise AssertionError(f"no rule for XID {number}")
 
