@@ -13,7 +13,7 @@ def of_all(rule: AlertRule, *, name: str, works: str, service: str) -> AlertRule
     """An alert that fires while each instance of a service fails, by the rule about one of them, and none works.
 
     It is for Alertmanager alone, which mutes by it: while one of several bridges works, the series that it brings are
-    still true. It has no labels of an instance, so it is one alert from the begin of the outage to its end.
+    still true. It has no labels of an instance, so it is one alert from the beginning of the outage to its end.
     """
     return replace(
         rule,
@@ -21,7 +21,7 @@ def of_all(rule: AlertRule, *, name: str, works: str, service: str) -> AlertRule
         expr=f"group({rule.expr}) unless on () {works}",
         severity=AlertSeverity.NONE,
         summary=f"No {service} works",
-        description=f"Alertmanager mutes by this alert what follows; {rule.name} mutes this one, so nobody gets it.",
+        description=f"Alertmanager mutes by this alert what follows; {rule.name} mutes this one.",
         action=f"As of {rule.name}.",
         steps=(),
     )
