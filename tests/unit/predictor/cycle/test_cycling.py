@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import pytest
 from prometheus_client import CollectorRegistry
+from structlog.testing import capture_logs
 from tests.support.predictor.finding_candidates import START_NS, candidate
 from tests.support.predictor.finding_log import Sent, log
 from tests.unit.predictor.test_engine import Clock, engine, feed, kernel_and_variant
@@ -138,14 +139,14 @@ def test_a_hint_that_is_too_long_for_an_event_stops_neither_findings_nor_other_h
 
 
 def test_a_hint_that_is_too_long_is_proposed_again_only_after_the_time_for_which_it_would_be_open(
-    running: Loop, capsys: pytest.CaptureFixture[str]
+    running: Loop,
 ) -> None:
     running.report("train", "33", kernel="x" * 50_000 + ";gemm")
 
     def dropped() -> int:
-        capsys.readouterr()
-        running.loop.run_cycle()
-        return capsys.readouterr().out.count("event dropped")
+        with capture_logs() as lines:
+            running.loop.run_cycle()
+        return sum(line["event"] == "event dropped" for line in lines)
 
     found = [dropped()]
     for seconds in (30, 500, 100):
