@@ -2,7 +2,6 @@
 
 import gc
 import os
-from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Final
 
@@ -15,9 +14,8 @@ from kernelcast.runtime import logging
 from kernelcast.runtime.allocation import keep_freed_end, return_large_blocks, share_one_heap
 from kernelcast.runtime.command import DaemonOptions, daemon
 from kernelcast.runtime.lifecycle import Shutdown
+from kernelcast.runtime.reloading import reload
 from kernelcast.runtime.service_manager import ServiceManager
-from kernelcast.runtime.settings.service import restart_needed
-from kernelcast.wire.errors import ConfigurationError
 
 SUPERVISION_SECONDS: Final = 0.5
 """Interval at which the main thread checks the consumer, and reports to systemd."""
@@ -26,8 +24,6 @@ YOUNG_OBJECTS: Final = 50_000
 times while one long message of JSON is read, although none of its objects is garbage yet."""
 RELOADED: Final = ("log",)
 """Settings that change on SIGHUP. The others name topics, sockets, sizes of tables and the share of the work."""
-
-_log = logging.get_logger(__name__)
 
 
 @daemon
@@ -57,7 +53,7 @@ def bridge(
     set_up_garbage_collector()
     manager = ServiceManager.from_environ(os.environ)
     with Shutdown().signals() as shutdown, Bridge(settings, manager=manager) as service:
-        shutdown.on_reload(lambda: reload(settings, read))
+        shutdown.on_reload(lambda: reload(settings, read, change, reloaded=RELOADED))
         supervise(service, shutdown, manager)
 
 
@@ -75,22 +71,9 @@ def supervise(service: Bridge, shutdown: Shutdown, manager: ServiceManager) -> N
     manager.stopping()
 
 
-def reload(started: BridgeSettings, read: Callable[[], BridgeSettings]) -> None:
-    """Apply changed settings of the log, and name those that need a restart; invalid settings change nothing.
-
-    Args:
-        started: The settings at the start.
-        read: Reads the settings again; raises ConfigurationError if they are invalid.
-    """
-    try:
-        settings = read()
-    except ConfigurationError as error:
-        _log.error("settings are wrong; the old ones stay", reason=str(error))
-        return
+def change(settings: BridgeSettings) -> None:
+    """Apply the settings in `RELOADED`."""
     logging.configure(settings.log)
-    if waiting := restart_needed(started, settings, reloaded=RELOADED):
-        _log.warning("some settings take effect at the next start only", settings=",".join(waiting))
-    _log.info("settings read again", log_level=settings.log.level)
 
 
 def set_up_garbage_collector() -> None:

@@ -30,7 +30,8 @@ from kernelcast.exporter.hints.pauses import AlertInbox, PausedPrograms, PolicyI
 from kernelcast.exporter.infiniband import infiniband_source
 from kernelcast.exporter.kernel_log import kernel_log_source
 from kernelcast.exporter.nvml.counters_file import CountersFile
-from kernelcast.exporter.nvml.devices import DeviceMetrics, KnownGpus, boot_id, open_nvml, pynvml_for
+from kernelcast.exporter.nvml.dcgm_watch import DeviceMetrics
+from kernelcast.exporter.nvml.devices import KnownGpus, boot_id, open_nvml, pynvml_for
 from kernelcast.exporter.nvml.isolation.isolated import IsolatedSampler
 from kernelcast.exporter.nvml.source import NvmlSource
 from kernelcast.exporter.pipeline import Pipeline
@@ -49,6 +50,7 @@ from kernelcast.runtime.kafka.consumer import Consumer
 from kernelcast.runtime.kafka.deadletter import DeadLetters
 from kernelcast.runtime.kafka.producer import Producer
 from kernelcast.runtime.lifecycle import Shutdown
+from kernelcast.runtime.reloading import reload as reload_settings
 from kernelcast.runtime.service_manager import ServiceManager
 from kernelcast.runtime.web.server import WebServer
 from kernelcast.wire.topics import ALERTS, HINTS, ORDERS, POLICY
@@ -82,7 +84,7 @@ def run(
     share_one_heap()
     connect.check(settings.kafka)
     with assembled(settings, shutdown, manager) as (daemon, web, changeable):
-        shutdown.on_reload(lambda: reloading.reload(changeable, settings, reload))
+        shutdown.on_reload(lambda: reload_settings(settings, reload, changeable.change, reloaded=reloading.RELOADED))
         # Objects made at start live as long as the process, so the garbage collector need not traverse them again.
         gc.collect()
         gc.freeze()

@@ -1,18 +1,15 @@
-"""Applies changed settings on SIGHUP if they can change while the daemon runs, and logs those that need a restart."""
+"""The settings and parts of a running exporter that SIGHUP changes; `assembly` passes them to `runtime.reloading`."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from kernelcast.exporter.attribution.assembly import CurrentUsers
 from kernelcast.exporter.daemon import Daemon
 from kernelcast.exporter.nvml.counters_file import CountersFile
-from kernelcast.exporter.nvml.devices import DeviceMetrics
+from kernelcast.exporter.nvml.dcgm_watch import DeviceMetrics
 from kernelcast.exporter.nvml.isolation.isolated import IsolatedSampler
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.runtime import logging
-from kernelcast.runtime.settings.service import restart_needed
-from kernelcast.wire.errors import ConfigurationError
 
 RELOADED: Final = (
     "log",
@@ -31,8 +28,6 @@ RELOADED: Final = (
     "kubernetes_node_name",
 )
 """Settings that can change while running. The others name open sockets, files and topics, or sizes of tables."""
-
-_log = logging.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,23 +63,3 @@ class Changeable:
             self.counters.processes = settings.process_metrics
             self.sampler.change(self.counters.options)
         self.device_metrics.change(settings)
-
-
-def reload(parts: Changeable, started: ExporterSettings, read: Callable[[], ExporterSettings]) -> None:
-    """Apply the settings that can change while running, and log those that cannot; invalid settings change nothing.
-
-    Args:
-        parts: The parts that change.
-        started: The settings at the daemon's start, not those of the last reload: a setting that needs a restart is
-            logged at every reload until the restart.
-        read: Reads the settings again; raises ConfigurationError if they are invalid.
-    """
-    try:
-        settings = read()
-        parts.change(settings)
-    except ConfigurationError as error:
-        _log.error("settings are wrong; the old ones stay", reason=str(error))
-        return
-    if waiting := restart_needed(started, settings, reloaded=RELOADED):
-        _log.warning("some settings take effect at the next start only", settings=",".join(waiting))
-    _log.info("settings read again", interval_seconds=settings.interval_seconds, log_level=settings.log.level)

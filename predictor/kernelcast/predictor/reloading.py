@@ -7,14 +7,10 @@ from typing import Final
 
 from kernelcast.predictor.engine import Engine
 from kernelcast.predictor.settings import PredictorSettings
-from kernelcast.runtime import logging
-from kernelcast.runtime.settings.service import restart_needed
-from kernelcast.wire.errors import ConfigurationError
+from kernelcast.runtime import logging, reloading
 
 RELOADED: Final = ("log", "judge", "limits", "calendar", "publish", "horizons_seconds", "max_fits_per_sweep", "hints")
 """Settings that can change while running. The others name the grid, sizes of tables, sockets and topics."""
-
-_log = logging.get_logger(__name__)
 
 
 def reload(engine: Engine, started: PredictorSettings, read: Callable[[], PredictorSettings]) -> None:
@@ -25,13 +21,9 @@ def reload(engine: Engine, started: PredictorSettings, read: Callable[[], Predic
         started: The settings at the start.
         read: Reads the settings again; raises ConfigurationError if they are invalid.
     """
-    try:
-        settings = read()
-    except ConfigurationError as error:
-        _log.error("settings are wrong; the old ones stay", reason=str(error))
-        return
-    logging.configure(settings.log)
-    engine.change(settings)
-    if waiting := restart_needed(started, settings, reloaded=RELOADED):
-        _log.warning("some settings take effect at the next start only", settings=",".join(waiting))
-    _log.info("settings read again", limits=len(settings.limits), horizons=len(settings.horizons_seconds))
+
+    def change(settings: PredictorSettings) -> None:
+        logging.configure(settings.log)
+        engine.change(settings)
+
+    reloading.reload(started, read, change, reloaded=RELOADED)

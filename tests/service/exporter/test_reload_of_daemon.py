@@ -12,11 +12,12 @@ from tests.support.waiting import LONGEST_SECONDS
 from kernelcast.exporter.assembly import assembled
 from kernelcast.exporter.attribution import attribution
 from kernelcast.exporter.daemon import Daemon
-from kernelcast.exporter.nvml import devices
+from kernelcast.exporter.nvml import dcgm_watch
 from kernelcast.exporter.nvml.recordings.recording import NODE, RecordedChanges, write
-from kernelcast.exporter.reloading import Changeable, reload
+from kernelcast.exporter.reloading import RELOADED, Changeable
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.runtime.lifecycle import Shutdown
+from kernelcast.runtime.reloading import reload
 from kernelcast.runtime.settings.service import load
 from kernelcast.wire.errors import ConfigurationError
 
@@ -61,7 +62,7 @@ class Running:
     def change(self, **flags: object) -> None:
         """Write other settings, and send SIGHUP."""
         self.flags |= flags
-        reload(self.parts, self.started, lambda: settings(**self.flags))
+        reload(self.started, lambda: settings(**self.flags), self.parts.change, reloaded=RELOADED)
 
     parts: Changeable
 
@@ -87,7 +88,7 @@ def test_device_metrics_can_be_left_to_others_without_a_restart(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     off = 'kernelcast_exporter_device_metrics_off{reason="%s"} 1.0'
-    monkeypatch.setattr(devices, "_fetch", lambda url: b"DCGM_FI_" if url.endswith("9401/metrics") else b"")
+    monkeypatch.setattr(dcgm_watch, "_fetch", lambda url: b"DCGM_FI_" if url.endswith("9401/metrics") else b"")
     with running.daemon() as page:
         assert "DCGM_FI_DEV_POWER_USAGE{" in page()
         running.change(device_metrics="off")

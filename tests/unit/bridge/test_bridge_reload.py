@@ -6,8 +6,9 @@ from collections.abc import Iterator
 import pytest
 from structlog.testing import capture_logs
 
-from kernelcast.bridge.command import reload
+from kernelcast.bridge.command import RELOADED, change
 from kernelcast.bridge.settings import BridgeSettings
+from kernelcast.runtime.reloading import reload
 from kernelcast.runtime.settings.service import LogSettings
 from kernelcast.wire.errors import ConfigurationError
 
@@ -22,7 +23,8 @@ def _level_as_before() -> Iterator[None]:
 
 
 def test_the_log_changes_and_other_settings_are_named(capsys: pytest.CaptureFixture[str]) -> None:
-    reload(STARTED, lambda: BridgeSettings(log=LogSettings(level="debug"), max_series=7, group_id="other"))
+    changed = BridgeSettings(log=LogSettings(level="debug"), max_series=7, group_id="other")
+    reload(STARTED, lambda: changed, change, reloaded=RELOADED)
 
     assert "take effect at the next start only" in (shown := capsys.readouterr().err)
     assert "settings=group_id,max_series" in shown
@@ -35,7 +37,7 @@ def test_invalid_settings_change_nothing() -> None:
 
     level = logging.getLogger().level
     with capture_logs() as lines:
-        reload(STARTED, read)
+        reload(STARTED, read, change, reloaded=RELOADED)
 
     assert [line["reason"] for line in lines] == ["bridge.max_series is 0; it must be at least 1"]
     assert logging.getLogger().level == level

@@ -173,7 +173,7 @@ def test_a_last_message_that_compaction_removed_does_not_hold_hints_back() -> No
 
 
 def test_an_end_before_the_one_at_the_start_does_not_count_as_read_to_the_end() -> None:
-    """After a change of leader, the high watermark may be behind the one that the old leader has told."""
+    """After a change of leader, the new high watermark may be below the one that the old leader gave."""
     applied: list[str] = []
 
     class Orders:

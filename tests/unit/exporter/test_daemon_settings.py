@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 from tests.support.exporter.nvml_double import gpu, node, playing
 
-from kernelcast.exporter.nvml import devices
-from kernelcast.exporter.nvml.devices import DcgmWatch, KnownGpus, boot_id, boot_time_ns, open_nvml
+from kernelcast.exporter.nvml import dcgm_watch, devices
+from kernelcast.exporter.nvml.dcgm_watch import DcgmWatch
+from kernelcast.exporter.nvml.devices import KnownGpus, boot_id, boot_time_ns, open_nvml
 from kernelcast.exporter.nvml.sampling.reading import GpuReading, NodeReading
 from kernelcast.exporter.nvml.sampling.sampler import Sampler, SamplerOptions
 from kernelcast.exporter.settings import DCGM_EXPORTER_URL, ExporterSettings
@@ -138,7 +139,7 @@ def test_device_metrics_are_left_to_a_dcgm_exporter_whenever_it_comes_and_goes()
 
 
 def test_the_watch_looks_again_by_itself_and_ends_with_its_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devices, "DCGM_CHECK_SECONDS", 0.0)
+    monkeypatch.setattr(dcgm_watch, "DCGM_CHECK_SECONDS", 0.0)
     again = threading.Event()
     pages = [b""]
 

@@ -6,7 +6,8 @@ from kernelcast.exporter.assembly import run
 from kernelcast.exporter.reloading import RELOADED
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.runtime.lifecycle import Shutdown
-from kernelcast.runtime.settings.service import load, restart_needed
+from kernelcast.runtime.reloading import restart_needed
+from kernelcast.runtime.settings.service import load
 from kernelcast.wire.errors import ConfigurationError
 
 

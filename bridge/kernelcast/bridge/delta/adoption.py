@@ -49,18 +49,16 @@ Invariants:
 # in that way are joined by the same rules, `joining.restore`.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import structlog
-from numpy.typing import NDArray
 
 from kernelcast.bridge.clock import Clock
 from kernelcast.bridge.delta.columns import NOTHING, PENDING, RESTING
+from kernelcast.bridge.delta.former import AdoptedTotal, SnapshotTable, former_totals
 from kernelcast.bridge.delta.joining import adopt, alone, fill, precedes
 from kernelcast.bridge.delta.persistence.background import SnapshotReads
-from kernelcast.bridge.delta.persistence.freeze import Columns, as_table, chosen_totals
 from kernelcast.bridge.delta.persistence.snapshot import TotalsSnapshot
 from kernelcast.bridge.delta.rows import TotalRows
 from kernelcast.bridge.partitions.growth import EXPIRIES_PER_TTL
@@ -82,58 +80,6 @@ DELIVERY_MS: Final = 1_000
 OffsetsSince = Callable[[Sequence[Key], int], Mapping[Key, int] | None]
 """Returns the first offset of each partition at or after a time in milliseconds; without the partitions for which Kafka
 does not answer, None if no query may be made now."""
-
-
-class SnapshotTable:
-    """Some totals of a snapshot, as columns and as a table."""
-
-    def __init__(self, columns: Columns, chosen: NDArray[np.bool_] | None = None) -> None:
-        """Convert nothing yet: most totals of most snapshots are not added.
-
-        Args:
-            columns: The snapshot's.
-            chosen: By total, whether it may be added; None for all.
-        """
-        self.columns = columns
-        self._chosen: NDArray[np.bool_] = np.ones(len(columns["kind"]), np.bool_) if chosen is None else chosen
-
-    @cached_property
-    def _row_of(self) -> Int64Array:
-        return np.cumsum(self._chosen) - 1
-
-    @cached_property
-    def _rows(self) -> TotalRows | None:
-        """The chosen totals as a table, made once, which takes as long for one of them; None if one is damaged."""
-        try:
-            return as_table(chosen_totals(self.columns, self._chosen))
-        except (WireError, ValueError):  # numpy refuses negative counts of gaps or words
-            return None
-
-    def row(self, i: int) -> tuple[TotalRows, int]:
-        """Return a table with a total, and its row.
-
-        Raises:
-            WireError: The total is damaged.
-        """
-        return (self._rows, int(self._row_of[i])) if self._rows is not None else (alone(self.columns, i), 0)
-
-
-class AdoptedTotal(NamedTuple):
-    """One total of another replica's snapshot.
-
-    Attributes:
-        snapshot: The snapshot.
-        i: Index of the total.
-        behind: Whether its replica lags, or did until recently, see `_behind`.
-    """
-
-    snapshot: SnapshotTable
-    i: int
-    behind: bool
-
-    def get(self, name: str) -> int:
-        """Return the value of a column."""
-        return int(self.snapshot.columns[name][self.i])
 
 
 class Adoption:
@@ -200,7 +146,7 @@ class Adoption:
         behind = self._behind(present, overdue, newest_append_ms, offsets_since)
         topics = {topic for topic, _ in behind}
         delayed = [number for (topic, _), number in owned.items() if topic in topics]
-        elsewhere = _by_row(self._rows, np.concatenate([overdue, gapped]), present, behind)
+        elsewhere = former_totals(self._rows, np.concatenate([overdue, gapped]), present, behind)
         visits = self._visits(gapped, elsewhere, present, newest_append_ms, offsets_since)
         self._join(elsewhere, self._ready(overdue, elsewhere, delayed, newest_append_ms), visits)
 
@@ -288,7 +234,7 @@ class Adoption:
         returned: Int64Array = np.array(list(complete_ms), np.int64)
         needed = offsets_since(list(present), max(complete_ms.values())) or {}
         covering = {key: snapshot for key, snapshot in present.items() if _covers(snapshot, key, needed)}
-        found = _by_row(self._rows, returned, covering, ())
+        found = former_totals(self._rows, returned, covering, ())
         return {row: [one for one in kept if _is_visit(one)] for row, kept in found.items()}
 
     def _complete_ms(self, row: int, visited_ms: int) -> int:
@@ -369,29 +315,6 @@ def _is_visit(one: AdoptedTotal) -> bool:
 def _is_covered(elsewhere: Sequence[AdoptedTotal]) -> bool:
     """Return whether a series has totals on other replicas, and all of them count what came before its move."""
     return bool(elsewhere) and not any(one.behind for one in elsewhere)
-
-
-def _by_row(
-    rows: TotalRows, waiting: Int64Array, snapshots: Mapping[Key, TotalsSnapshot], behind: Collection[Key]
-) -> dict[int, list[AdoptedTotal]]:
-    """Return, by row, the totals of its series in snapshots."""
-    row_of = {rows.columns.digest[row].tobytes(): row for row in waiting.tolist()}
-    halves = _first_halves(rows.columns.digest[waiting])
-    found: dict[int, list[AdoptedTotal]] = {}
-    for key, snapshot in snapshots.items() if row_of else ():
-        digests = snapshot.columns["digest"]
-        meets = np.isin(_first_halves(digests), halves)
-        table = SnapshotTable(snapshot.columns, meets)
-        for i in np.flatnonzero(meets).tolist():
-            row = row_of.get(digests[i].tobytes())
-            if row is not None:
-                found.setdefault(row, []).append(AdoptedTotal(table, i, key in behind))
-    return found
-
-
-def _first_halves(digests: NDArray[np.uint8]) -> Int64Array:
-    """Return the first 8 bytes of each digest as a number, for a comparison of all at once."""
-    return np.ascontiguousarray(digests[:, :8]).view(np.int64)[:, 0]
 
 
 def _joined(rows: TotalRows, row: int, former: AdoptedTotal, *, reserved: bool = False, fills: bool = False) -> bool:

@@ -8,7 +8,7 @@ port::
         ttl_seconds: Annotated[float, Field(ge=1), Remedy("raise it above two export intervals")] = 300.0
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -113,18 +113,6 @@ def load(
         return model.model_validate(layers.values)
     except ValidationError as error:
         raise ConfigurationError(explain(error, model, layers)) from None
-
-
-def restart_needed(started: S, now: S, *, reloaded: Collection[str]) -> tuple[str, ...]:
-    """Return the changed settings that are only read at a start.
-
-    Args:
-        started: The settings at the start.
-        now: Those that were read again.
-        reloaded: Names of settings that change while the service runs.
-    """
-    others = [name for name in type(started).model_fields if name not in reloaded]
-    return tuple(name for name in others if getattr(now, name) != getattr(started, name))
 
 
 def _properties(prefix: str, value: Mapping[Any, Any]) -> Iterator[tuple[str, str]]:

@@ -1,21 +1,12 @@
-"""Decides whether the node's GPUs are read and written: is NVML available, is a dcgm-exporter running beside us?
+"""Opens NVML where the settings ask for it and the node has it, and lists the node's GPUs.
 
-The daemon's assembly calls `open_nvml` and makes `DeviceMetrics` and `KnownGpus`; `boot_id` and `boot_time_ns` are used
+The daemon's assembly calls `open_nvml` and makes `KnownGpus`; `boot_id` and `boot_time_ns` are used
 by several sources.
 """
 
-import contextlib
-import ssl
-import threading
-import urllib.request
 from collections.abc import Callable
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from importlib.util import find_spec
-from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
-from typing import Final, Self
-from urllib.error import HTTPError
-from urllib.parse import urlsplit
 
 from kernelcast.columnar import Sample
 from kernelcast.exporter.nvml.counters_file import CountersFile
@@ -24,28 +15,12 @@ from kernelcast.exporter.nvml.recordings.any_format import check_any
 from kernelcast.exporter.nvml.source import ErrorListener, GpuSampler, NvmlSource
 from kernelcast.exporter.nvml.windows import EventCounts
 from kernelcast.exporter.settings import ExporterSettings
-from kernelcast.exporter.timed_http import TimeLimit
 from kernelcast.exporter.totals.report import SourceBatch
 from kernelcast.runtime.logging import get_logger
-from kernelcast.runtime.settings.listen import parse_listen_address
 from kernelcast.wire.catalogue.devices.gpu import GPU_UP, UP_LABELS
 from kernelcast.wire.errors import ConfigurationError, DeviceError, MissingExtraError, TraceError
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
 from kernelcast.wire.identity import LIVE, REPLAYED, Device, Labels
-
-DCGM_TIMEOUT_SECONDS: Final = 2.0
-DCGM_CHECK_SECONDS: Final = 60.0
-"""Time between two checks for a dcgm-exporter."""
-DCGM_MARK: Final = b"DCGM_FI_"
-"""A page that contains it is a dcgm-exporter's."""
-DCGM_READ_BYTES: Final = 256 * 1024
-"""Bytes read of that page at most; the first metric begins far earlier."""
-ASKS_WHO_WE_ARE: Final = (401, 403)
-"""HTTP statuses of a server that wants a password."""
-TLS_ONLY: Final = b"HTTP request to an HTTPS server"
-"""What servers written in Go answer on a port where they speak TLS."""
-
-Fetch = Callable[[str], bytes]
 
 _log = get_logger(__name__)
 
@@ -129,130 +104,6 @@ def _require_pynvml() -> None:
         )
 
 
-class DcgmWatch:
-    """Looks for a dcgm-exporter on this node, at once and then every `DCGM_CHECK_SECONDS` on a thread of its own.
-
-    If both write the same series, every sum over GPUs is doubled. Both start with the node, in any order, so checking
-    once is not enough. Use as a context manager; any thread may read `answers`.
-
-    Args:
-        url: URL of its metrics page.
-        fetch: Returns the start of a page; raises OSError if there is none.
-    """
-
-    def __init__(self, url: str, *, fetch: Fetch | None = None) -> None:
-        self._url = url
-        self._fetch = fetch or _fetch
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="dcgm-watch", daemon=True)
-        self.answers = False
-        """Whether one answered at the last check."""
-
-    def __enter__(self) -> Self:
-        self.check()
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopping.set()
-        self._thread.join(DCGM_TIMEOUT_SECONDS)
-
-    def check(self) -> None:
-        """Check once; a change is logged."""
-        before = self.answers
-        try:
-            self.answers = DCGM_MARK in self._fetch(self._url)
-        except (OSError, ValueError, HTTPException):
-            self.answers = False
-        if self.answers and not before:
-            _log.warning(
-                "dcgm-exporter found; device metrics are left to it",
-                url=self._url,
-                remedy="set exporter.device_metrics to on to write them all the same",
-            )
-        elif before and not self.answers:
-            _log.warning("dcgm-exporter is gone; device metrics are written again", url=self._url)
-
-    def _run(self) -> None:
-        while not self._stopping.wait(DCGM_CHECK_SECONDS):
-            self.check()
-
-
-class DeviceMetrics:
-    """Whether device metrics are written: as the settings ask, and with `auto` by whether a dcgm-exporter answers.
-
-    Use as a context manager.
-
-    Args:
-        settings: The settings at the start.
-        has_gpus: Whether there is anything to write; else no dcgm-exporter is looked for.
-    """
-
-    def __init__(self, settings: ExporterSettings, *, has_gpus: bool) -> None:
-        self._asked = _asked(settings)
-        self._listen_address = settings.web.listen_address
-        self._has_gpus = has_gpus
-        self._watch: DcgmWatch | None = None
-
-    def __enter__(self) -> Self:
-        self._start_watch()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop_watch()
-
-    def change(self, settings: ExporterSettings) -> None:
-        """Use other settings from now on; waits for one check, whose steps take `DCGM_TIMEOUT_SECONDS` each at most."""
-        if self._asked != _asked(settings):
-            self._stop_watch()
-            self._asked = _asked(settings)
-            self._start_watch()
-
-    @property
-    def off(self) -> str:
-        """Reason why device metrics are not written: `setting` or `dcgm_exporter`; empty where they are."""
-        if self._watch is not None:
-            return "dcgm_exporter" if self._watch.answers else ""
-        return "setting" if self._asked[0] == "off" else ""
-
-    def _start_watch(self) -> None:
-        wanted, url = self._asked
-        if wanted == "auto" and self._has_gpus and not _is_own(url, self._listen_address):
-            self._watch = DcgmWatch(url).__enter__()
-
-    def _stop_watch(self) -> None:
-        watch, self._watch = self._watch, None
-        if watch is not None:
-            watch.__exit__()
-
-
-def _asked(settings: ExporterSettings) -> tuple[str, str]:
-    return settings.device_metrics, settings.dcgm_exporter_url
-
-
-def _is_own(url: str, listen_address: str) -> bool:
-    """Whether a URL is this exporter's own page, which has the same metrics."""
-    host, port = parse_listen_address(listen_address)
-    try:
-        asked = urlsplit(url)
-        asked_host, own_host = _host(asked.hostname or ""), _host(host or "localhost")
-        return asked.port == port and (asked_host == own_host or (_is_local(asked_host) and _is_local(own_host)))
-    except ValueError:
-        return False
-
-
-def _host(text: str) -> IPv4Address | IPv6Address | str:
-    try:
-        return ip_address(text)
-    except ValueError:
-        return text.lower()
-
-
-def _is_local(host: IPv4Address | IPv6Address | str) -> bool:
-    """Whether a host is the loopback interface, or every interface of this machine."""
-    return host == "localhost" if isinstance(host, str) else host.is_loopback or host.is_unspecified
-
-
 class KnownGpus:
     """Lists the node's GPUs for programs, whether or not device metrics are written.
 
@@ -307,55 +158,3 @@ def boot_time_ns(stat: Path = Path("/proc/stat")) -> int:
     except OSError:
         return 0
     return next((int(line.split()[1]) for line in lines if line.startswith("btime ")), 0) * NANOSECONDS_PER_SECOND
-
-
-def _fetch(url: str) -> bytes:
-    if not url.startswith(("http://", "https://")):
-        raise ValueError(f"{url} is not a web address")
-    limit = TimeLimit(DCGM_TIMEOUT_SECONDS)
-    try:
-        return _page(url, limit)
-    except HTTPError as refusal:
-        with refusal:
-            if refusal.code in ASKS_WHO_WE_ARE:
-                # We have no password for it. Only a metrics page is likely to be protected at this address.
-                return DCGM_MARK
-            if TLS_ONLY not in refusal.read(DCGM_READ_BYTES):
-                raise
-        return _page(url.replace("http://", "https://", 1), limit)
-
-
-class _TimedHandler(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
-    """Opens connections whose answers have a time limit."""
-
-    def __init__(self, limit: TimeLimit) -> None:
-        super().__init__()
-        self._limit = limit
-
-    def http_open(self, request: urllib.request.Request) -> HTTPResponse:
-        return self.do_open(lambda host, **facts: self._limit.apply(HTTPConnection(host, **facts)), request)
-
-    def https_open(self, request: urllib.request.Request) -> HTTPResponse:
-        # Only the presence of the page is used, and such certificates are often self-signed.
-        unverified = ssl.create_default_context()
-        unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
-        return self.do_open(
-            lambda host, **facts: self._limit.apply(HTTPSConnection(host, context=unverified, **facts)), request
-        )
-
-
-def _page(url: str, limit: TimeLimit) -> bytes:
-    # A proxy that the node's environment names would answer for an address of the node, perhaps with a refusal.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _TimedHandler(limit))
-    with opener.open(url, timeout=DCGM_TIMEOUT_SECONDS) as response:
-        return _beginning(response)
-
-
-def _beginning(response: HTTPResponse) -> bytes:
-    """Return the bytes of a page that arrive within the time limit, at most `DCGM_READ_BYTES`."""
-    body = b""
-    # `read1` returns the bytes that have arrived; `read` waits for the whole number.
-    with contextlib.suppress(TimeoutError):
-        while len(body) < DCGM_READ_BYTES and (part := response.read1(DCGM_READ_BYTES - len(body))):
-            body += part
-    return body

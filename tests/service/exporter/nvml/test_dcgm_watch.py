@@ -14,8 +14,8 @@ from prometheus_client import CollectorRegistry
 from tests.support.runtime.certificates import self_signed
 
 from kernelcast.exporter.counts import DaemonCounts
-from kernelcast.exporter.nvml import devices
-from kernelcast.exporter.nvml.devices import DcgmWatch, DeviceMetrics
+from kernelcast.exporter.nvml import dcgm_watch
+from kernelcast.exporter.nvml.dcgm_watch import DcgmWatch, DeviceMetrics
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.exporter.timed_http import TimeLimit
 from kernelcast.runtime.settings.service import WebSettings
@@ -70,13 +70,13 @@ def test_one_that_asks_for_a_password_is_noticed() -> None:
 
 def test_tls_is_tried_where_plain_http_is_refused_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    page = devices._page
+    page = dcgm_watch._page
 
     def answer(url: str, limit: TimeLimit) -> bytes:
         asked.append(url.partition(":")[0])
         return PAGE if url.startswith("https://") else page(url, limit)
 
-    monkeypatch.setattr(devices, "_page", answer)
+    monkeypatch.setattr(dcgm_watch, "_page", answer)
     with server(400, b"Client sent an HTTP request to an HTTPS server.\n") as address:
         assert noticed(f"http://{address}")
     assert asked == ["http", "https"]
@@ -108,7 +108,7 @@ def test_a_proxy_that_refuses_the_address_is_no_dcgm_exporter(monkeypatch: pytes
 def test_the_exporter_on_dcgm_exporters_port_does_not_take_itself_for_one(
     monkeypatch: pytest.MonkeyPatch, listens_on: str, url_host: str, *, is_own: bool
 ) -> None:
-    monkeypatch.setattr(devices, "_page", lambda _url, _limit: PAGE)
+    monkeypatch.setattr(dcgm_watch, "_page", lambda _url, _limit: PAGE)
     asked = ExporterSettings(
         web=WebSettings(listen_address=f"{listens_on}:9400"), dcgm_exporter_url=f"http://{url_host}:9400/metrics"
     )
@@ -128,7 +128,7 @@ def test_a_server_that_answers_slowly_holds_the_daemon_for_the_time_limit_only(
     monkeypatch: pytest.MonkeyPatch, begin: bytes
 ) -> None:
     """Each byte came within the time limit of the socket, so that the daemon's start waited for the whole answer."""
-    monkeypatch.setattr(devices, "DCGM_TIMEOUT_SECONDS", 0.3)
+    monkeypatch.setattr(dcgm_watch, "DCGM_TIMEOUT_SECONDS", 0.3)
     given_up, sent = threading.Event(), threading.Event()
 
     def serve(listener: socket.socket) -> None:

@@ -7,7 +7,7 @@ from kernelcast.predictor import reloading
 from kernelcast.predictor.explain import explain, parse
 from kernelcast.predictor.reloading import RELOADED
 from kernelcast.predictor.settings import LimitSettings, PredictorSettings, SeriesMatcher
-from kernelcast.runtime.settings.service import restart_needed
+from kernelcast.runtime.reloading import restart_needed
 from kernelcast.wire.errors import ConfigurationError
 
 TEMPERATURE = "DCGM_FI_DEV_GPU_TEMP"

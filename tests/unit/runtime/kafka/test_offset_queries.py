@@ -1,4 +1,4 @@
-"""What a consumer learns about a topic that it may not see, and about one that does not exist."""
+"""Queries for a topic that is hidden from this client, and for one that does not exist."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -58,7 +58,7 @@ def test_a_password_of_an_unknown_user_takes_as_long_to_check_as_one_of_a_known_
     users = {"prometheus": "$2y$05$" + "a" * 53, "admin": "$2y$12$" + "a" * 53}
 
     async def scenario() -> None:
-        await Logins(matches=matches).check(users, header("guess", user="nobody"), address="a")
+        await Logins(matches=matches).check(users, header("guess", user="unknown"), address="a")
 
     run(scenario)
     assert bcrypt.checkpw(b"guess", compared[0].replace(b"$12$", b"$04$")) is False, "bcrypt accepts the hash"
