@@ -76,7 +76,15 @@ def risen(selector: str, *, of: str, by: str, window: str) -> str:
     return f"max by ({by}) (increase({selector}[{window}])) > 0 or {relabelled}"
 
 
-def happened(selector: str, *, of: str = "", by: str = "", window: str = "$__rate_interval", known: str = "1h") -> str:
+def happened(  # noqa: PLR0913  ranges and labels of one expression
+    selector: str,
+    *,
+    of: str = "",
+    by: str = "",
+    window: str = "$__rate_interval",
+    known: str = "1h",
+    relabelled: str = "",
+) -> str:
     """The number of rare events within the window; no series without an event.
 
     The first sample of a counter that is created by its first event is 1, so `increase` does not count that event. A
@@ -89,11 +97,15 @@ def happened(selector: str, *, of: str = "", by: str = "", window: str = "$__rat
         by: With `of`, labels of the result; those of `of` by default.
         window: Range of the events.
         known: Range before it.
+        relabelled: With `of`, the same for samples with other labels; `known` by default. After a longer absence a
+            counter with other labels is a new one: a reboot lets it begin again.
     """
     before = f"present_over_time({selector}[{known}] offset {window})"
     if not of:
         return f"increase({selector}[{window}]) > 0 or ({selector} > 0 unless {before})"
-    new = f"max by ({by or of}) ({selector} > 0 unless on ({of}) {before})"
+    other = f"present_over_time({selector}[{relabelled or known}] offset {window})"
+    same = f" unless {before}" if relabelled else ""
+    new = f"max by ({by or of}) ({selector} > 0{same} unless on ({of}) {other})"
     return f"({risen(selector, of=of, by=by or of, window=window)} or {new})"
 
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import GPUS
-from kernelcast.grafana.rules.model import DAY, KEPT_SECONDS, MINUTE, AlertRule, AlertSeverity, Profile
+from kernelcast.grafana.rules.model import DAY, HOUR, KEPT_SECONDS, MINUTE, AlertRule, AlertSeverity, Profile
 from kernelcast.wire.catalogue import xids
 from kernelcast.wire.catalogue.devices import device, gpu
 from kernelcast.wire.catalogue.xids import XIDS, Action, XidSubject
@@ -16,6 +16,8 @@ _SUBJECT: Final = ("Hostname", "gpu")
 _EVENT: Final = "Hostname, gpu, UUID, xid, err_msg"
 _KEPT_SECONDS: Final = 20 * MINUTE
 """Longer than alerts about its consequences are kept after their condition ended, so that it mutes them until then."""
+_ABSENT: Final = 2 * HOUR
+"""After this time without a sample of a GPU's counter, one with another pod is that of a new count."""
 _LASTS: Final = 15 * MINUTE
 """How long an alert about one XID fires; within it a second one of the same number is no new alert."""
 
@@ -41,10 +43,10 @@ def alerts(profile: Profile) -> tuple[AlertRule, ...]:
 
 def _xids(matcher: str, profile: Profile) -> str:
     """Errors that were counted lately, through NVML or in the kernel's log; also where a scrape missed the first 0."""
-    window, known = profile.window(_LASTS), profile.window(DAY)
+    window, ranges = profile.window(_LASTS), {"known": profile.window(DAY), "relabelled": profile.window(_ABSENT)}
     counts = [f"{promql.name(metric)}{{{matcher}}}" for metric in (gpu.XID_ERRORS, gpu.KERNEL_LOG_XIDS)]
     of = "Hostname, UUID, pci_bus_id, xid"
-    return " or ".join(promql.happened(one, of=of, by=_EVENT, window=window, known=known) for one in counts)
+    return " or ".join(promql.happened(one, of=of, by=_EVENT, window=window, **ranges) for one in counts)
 
 
 def _while_unrecovered(matcher: str) -> str:
