@@ -1,9 +1,8 @@
 """Combines the forecasts of all methods into one, weighted by each method's past errors on the same series.
 
-At every interval the weight of a method is a power of its recent error, relative to the best one's; methods that lose
-to the last value are left out. Errors count by their square root, so that one burst does not choose the method. The
-combined forecast is the weighted median, which a burst in one method does not move. Its quantiles rest on its own past
-errors at the same lead (`error_quantiles`).
+At every interval the weight of a method is a power of its recent absolute error, relative to the best one's; methods
+that lose to the last value are left out. The combined forecast is the weighted median, which a burst in one method does
+not move. Its quantiles rest on its own past errors at the same lead (`error_quantiles`).
 """
 
 # `backtest.run` calls `forecast` for every interval of a recording; `path` forecasts from the end of a panel.
@@ -23,9 +22,9 @@ from kernelcast.predictor.forecasting.rolling import begun, forward_filled, lagg
 from kernelcast.predictor.forecasting.selection import selected
 
 SQUARINGS: Final = 3
-"""A weight is the ratio of mean roots of errors, squared three times: twice the best method's errors weigh 1/16."""
-MEMORY_INTERVALS: Final = 336.0
-"""Intervals after which an error has lost 63 % of its weight."""
+"""A weight is the ratio of errors, squared three times: a method with twice the best one's error weighs 1/256."""
+MEMORY_INTERVALS: Final = 144.0
+"""Intervals after which an error has lost 63 % of its weight: 12 hours of blocks, so that a drift is soon followed."""
 LEAST_SHARE: Final = 0.05
 """Errors that were made before a method with this share of the weights could be used say little about its forecasts."""
 BYTES_AT_ONCE: Final = 8 * 2**20
@@ -186,7 +185,6 @@ def method_weights(forecasts: Floats, naive: int, values: Floats, known: Bools, 
     """
     due = lagged(forecasts, lead)
     errors = np.abs(np.subtract(due, values, out=due), out=due)
-    np.sqrt(errors, out=errors)
     valid = known & ~np.isnan(errors)
     if (valid == valid[:1]).all():  # without seasons: then one sum of weights serves all methods
         valid = valid[:1]

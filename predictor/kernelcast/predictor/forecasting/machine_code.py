@@ -109,7 +109,7 @@ def _observe(forecasts: Floats, value: float, row: int, origin: int, new: float,
     for method in range(forecasts.shape[0]):
         state[_SUM, method] *= keep
         state[_SHARE, method] *= keep
-        error = np.sqrt(abs(forecasts[method, row, origin] - value))
+        error = abs(forecasts[method, row, origin] - value)
         if error == error:  # noqa: PLR0124  not NaN
             state[_SUM, method] += new * error
             state[_SHARE, method] += new

@@ -17,7 +17,6 @@ from kernelcast.predictor.forecasting.rolling import (
     damped_trend,
     exponential_mean,
     lagged,
-    learned_reversion,
     rolling_median,
     seasonal_mean,
 )
@@ -28,8 +27,6 @@ NAIVE: Final = "last value"
 """Name of the method that repeats the last value; others must beat it."""
 MEDIANS: Final = (3, 12, 36, 72, 288)
 """Numbers of newest values whose median is a forecast."""
-REVERSION_MEDIANS: Final = (12, 288)
-"""Two of `MEDIANS`: a share of the way from the first to the second, learnt for each lead, is a forecast."""
 DENSE_MEDIAN: Final = 36
 """Longer medians are computed as often as their cost is that of this one, and held between."""
 WEIGHTS: Final = (0.5, 0.2, 0.05, 0.01)
@@ -45,8 +42,8 @@ DEVIATION_CYCLES: Final = (1, 4)
 class BuiltIn:
     """The built-in methods on one array: what does not depend on the lead is computed once, when first needed.
 
-    These are the last value, medians, a reversion from a short median to a long one, exponential smoothing without and
-    with damped trend, seasonal methods. For one thread.
+    These are the last value, medians, exponential smoothing without and with damped trend, seasonal methods. For one
+    thread.
 
     Args:
         values: float64, shape (n, t), without gaps.
@@ -71,9 +68,6 @@ class BuiltIn:
         found = dict(self._levels)
         for name, (phi, level, slope) in self._trends.items():
             found[name] = level + slope * phi * (1 - phi**lead) / (1 - phi)
-        near, far = (self._levels[f"median of {length}"] for length in REVERSION_MEDIANS)
-        found["learned reversion"] = learned_reversion(values, near, far, lead)
-        found["learned reversion"][:, : max(REVERSION_MEDIANS)] = np.nan
         for season in seasons:
             first = 2 * season + lead - 1 if season > min(seasons) else -lead % season
             if season > 1 and values.shape[1] > first:

@@ -14,11 +14,6 @@ from kernelcast.predictor.arrays import Bools, Floats
 
 BYTES_AT_ONCE: Final = 64 * 2**20
 """A rolling median copies each window; rows are taken in groups whose copies have this size at most."""
-LARGEST_DEVIATION: Final = 3.0
-"""Errors and distances, in usual errors, that count in a learned reversion; larger ones count as this one."""
-PRIOR_DISTANCE: Final = 20.0
-"""Sum of squared distances that speak for no reversion before any value does."""
-TINY: Final = float(np.finfo(np.float64).tiny)
 LEAST_WINDOWS: Final = 10_000
 """Values from which on a rolling median uses machine code."""
 
@@ -118,30 +113,6 @@ def seasonal_mean(values: Floats, season: int, lead: int, cycles: int) -> Floats
     with np.errstate(invalid="ignore"):
         mean: Floats = total / count
     return mean
-
-
-def learned_reversion(values: Floats, near: Floats, far: Floats, lead: int) -> Floats:
-    """The way from one forecast towards another, by the share of it that past values went, in least squares.
-
-    Errors and distances count up to three times the usual error, so that a burst does not set the share.
-
-    Args:
-        values: Without gaps.
-        near: A forecast for `lead` intervals later, made at each interval.
-        far: Another one.
-        lead: Intervals from the origin to the forecast.
-    """
-    error, distance = values - lagged(near, lead), lagged(far - near, lead)
-    error[:, :lead] = distance[:, :lead] = 0.0
-    known = np.maximum(np.arange(values.shape[1]) - lead + 1, 1)
-    usual = np.maximum((np.cumsum(np.sqrt(np.abs(error)), axis=1) / known) ** 2, TINY)
-    with np.errstate(over="ignore"):
-        error, distance, now = (
-            np.clip(each / usual, -LARGEST_DEVIATION, LARGEST_DEVIATION) for each in (error, distance, far - near)
-        )
-    share = np.cumsum(error * distance, axis=1) / (np.cumsum(distance * distance, axis=1) + PRIOR_DISTANCE)
-    found: Floats = near + share * usual * now
-    return found
 
 
 def recent_mean(values: Floats, valid: Bools, memory: float) -> Floats:
