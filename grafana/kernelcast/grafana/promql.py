@@ -76,7 +76,7 @@ def risen(selector: str, *, of: str, by: str, window: str) -> str:
     return f"max by ({by}) (increase({selector}[{window}])) > 0 or {relabelled}"
 
 
-def happened(  # noqa: PLR0913  ranges and labels of one expression
+def happened(
     selector: str,
     *,
     of: str = "",
