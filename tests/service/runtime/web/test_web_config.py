@@ -81,10 +81,10 @@ def test_further_settings_are_read_and_accepted_by_a_promtool_that_knows_them(fo
     head, rest = WHOLE.split("http_server_config")
     text = NEWER[key] if key == "rate limit" else ""
     text += head + ("" if text else NEWER[key]) + "http_server_config" + rest
+    without = read_web_config(write(folder, WHOLE))
     file = write(folder, text)
 
-    read_web_config(file)
-
+    assert read_web_config(file) != without
     accepted_by_promtool(file)
 
 

@@ -24,7 +24,7 @@ from tests.support.runtime.web_clients import (
     many_files,
     open_files,
 )
-from tests.support.waiting import LONGEST_SECONDS, Stopwatch, eventually
+from tests.support.waiting import LONGEST_SECONDS, Stopwatch, eventually, wait_for
 
 from kernelcast.runtime.web import connections
 from kernelcast.runtime.web.server import WebServer
@@ -114,7 +114,7 @@ def test_a_client_that_does_not_read_its_answer_loses_its_connection() -> None:
     server.unread_seconds = 1.0
     with server, half_open(server, 3, data=WHOLE_SCRAPE):
         eventually(lambda: len(server.connections) == 3)
-        eventually(lambda: len(server.connections) == 0)
+        assert wait_for(lambda: len(server.connections) == 0)
 
 
 def test_a_crowd_of_scrapers_behind_one_address_is_answered() -> None:
@@ -209,7 +209,7 @@ def test_a_handshake_that_is_never_finished_ends_with_the_time_for_a_request(tmp
     server.request_seconds = 0.2
     with server, half_open(server, 3, data=b"\x16\x03\x01"):
         eventually(lambda: len(server.connections) == 3)
-        eventually(lambda: len(server.connections) == 0)
+        assert wait_for(lambda: len(server.connections) == 0)
         assert get(server, "/metrics") == 0, "a request without TLS is not answered, and the server goes on"
         eventually(lambda: len(server.connections) == 0)
 
