@@ -41,8 +41,8 @@ spec:
     spec:
       automountServiceAccountToken: false
       {{- if and (eq .service "predictor") (eq (int $own.replicas) 1) }}
-      # Scores and findings are saved under this name. Scale with `helm upgrade`, which removes the line for several
-      # replicas, not with `kubectl scale`: they would overwrite each other's. Without it a new pod begins them again.
+      # Scores and findings are saved under this name. Several replicas must not share it: they would overwrite each
+      # other's. `helm upgrade` removes the line for several; remove it by hand before any `kubectl scale`.
       hostname: kernelcast-predictor
       {{- end }}
       {{- with include "kernelcast.scheduling" . | trim }}

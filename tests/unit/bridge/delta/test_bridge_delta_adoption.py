@@ -102,7 +102,7 @@ def test_of_a_snapshot_only_the_totals_of_pending_series_are_converted(monkeypat
         converted.append(len(columns["kind"]))
         return as_table(columns)
 
-    monkeypatch.setattr("kernelcast.bridge.delta.adoption.as_table", counted)
+    monkeypatch.setattr("kernelcast.bridge.delta.former.as_table", counted)
     replica = Replica()
     other = add_total(replica.rows, ORDER_SERIES, 1, 7, (105, 180), PENDING)
     strangers = [(i.to_bytes(16, "big"), i) for i in range(6)]
