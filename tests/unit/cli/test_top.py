@@ -361,6 +361,15 @@ def test_a_password_file_that_is_no_text_is_named(tmp_path: Path, capsys: pytest
     assert f"--password-file {tmp_path / 'password'} cannot be read" in capsys.readouterr().err
 
 
+def test_a_prometheus_that_asks_for_a_user_is_named_with_its_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_arguments: object) -> None:
+        raise urllib.error.HTTPError("u", 401, "Unauthorized", {}, None)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(target, "open_url", refuse)
+    with pytest.raises(PageError, match="give --prometheus-username and --prometheus-password-file"):
+        firing_alerts("http://prometheus:9090/api/v1", ServerCredentials(option_prefix="--prometheus-"))
+
+
 @pytest.mark.parametrize(
     ("prometheus", "asked"),
     [
@@ -391,6 +400,34 @@ def test_a_prometheus_below_a_path_is_asked_there(
     assert run(["top", "bridge:1", "--once", "--json", "--prometheus", prometheus]) == 0
     assert asked in urls
     capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("prometheus", "options", "user"),
+    [
+        ("bridge:1", [], "u"),
+        ("prometheus:9090", [], ""),
+        ("https://bridge:1", [], ""),
+        ("bridge:10", [], ""),
+        ("prometheus:9090", ["--prometheus-username", "p"], "p"),
+        ("bridge:1", ["--prometheus-username", "p"], "p"),
+    ],
+)
+def test_each_server_gets_its_own_password_alone(
+    prometheus: str, options: list[str], user: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    users: dict[str, str] = {}
+
+    def answer(url: str, access: ServerCredentials) -> str:
+        users["api" if "/api/" in url else "page"] = access.username
+        return '{"data": {"result": []}}' if "/api/" in url else BRIDGE
+
+    monkeypatch.setattr("kernelcast.cli.top.command.get", answer)
+    monkeypatch.setattr(target, "get", answer)
+    monkeypatch.setattr("kernelcast.cli.top.command.time.sleep", lambda _seconds: None)
+    access = ["--username", "u", "--prometheus", prometheus, *options]
+    assert run(["top", "bridge:1", "--once", "--json", *access]) == 0
+    assert users == {"page": "u", "api": user}
 
 
 def test_gpus_are_in_the_order_of_their_numbers() -> None:

@@ -61,6 +61,10 @@ def top(  # noqa: PLR0913  a command line's options
     as_json: Annotated[bool, typer.Option("--json", help="With --once: as JSON.")] = False,
     username: Annotated[str, typer.Option(help="User of the server's web configuration.")] = "",
     password_file: Annotated[Path | None, typer.Option(help="File with the password.", show_default=False)] = None,
+    prometheus_username: Annotated[str, typer.Option(help="User of that Prometheus, if it is another server.")] = "",
+    prometheus_password_file: Annotated[
+        Path | None, typer.Option(help="File with that user's password.", show_default=False)
+    ] = None,
     ca_file: Annotated[
         Path | None, typer.Option(help="PEM certificates to trust.", show_default="the system's")
     ] = None,
@@ -74,7 +78,10 @@ def top(  # noqa: PLR0913  a command line's options
     if as_json and not once:
         raise ConfigurationError("--json needs --once: one document, not a stream")
     access = ServerCredentials(username, password_file, ca_file)
-    reader = PageReader(_find_server(address, access), access, api_url(prometheus) if prometheus else "")
+    server, api = _find_server(address, access), api_url(prometheus) if prometheus else ""
+    other = ServerCredentials(prometheus_username, prometheus_password_file, ca_file, "--prometheus-")
+    same = api.startswith(f"{server}/") and not prometheus_username
+    reader = PageReader(server, access, api, access if same else other)
     reader.view.controls.sort, reader.view.controls.text = sort, text
     if once:
         _once(reader, seconds, as_json=as_json)
@@ -85,10 +92,20 @@ def top(  # noqa: PLR0913  a command line's options
 
 
 class PageReader:
-    """Reads the page of one server, and alerts of a Prometheus, into a view. For one thread."""
+    """Reads the page of one server, and alerts of a Prometheus, into a view. For one thread.
 
-    def __init__(self, url: str, access: ServerCredentials, prometheus_api: str = "") -> None:
-        self._url, self._access, self._api = url, access, prometheus_api
+    The two have credentials of their own: a password is sent to the server that it is for.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        access: ServerCredentials,
+        prometheus_api: str = "",
+        prometheus_access: ServerCredentials = ServerCredentials(),  # noqa: B008  it is frozen
+    ) -> None:
+        self._url, self._access = url, access
+        self._api, self._prometheus_access = prometheus_api, prometheus_access
         self.view = TopView(title=f"{url}/metrics")
 
     def read(self, now_seconds: float) -> None:
@@ -117,7 +134,7 @@ class PageReader:
     def _alerts(self) -> Alerts:
         if self._api:
             try:
-                firing = firing_alerts(self._api, self._access)
+                firing = firing_alerts(self._api, self._prometheus_access)
             except PageError as error:
                 return Alerts(None, str(error))
             return Alerts(firing, "this Prometheus has no rules of kernelcast: its heartbeat alert does not fire")

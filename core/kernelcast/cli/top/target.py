@@ -37,11 +37,13 @@ class ServerCredentials:
         username: User for basic authentication; empty for none.
         password_file: File with the password.
         ca_file: Certificates to trust instead of the system's.
+        option_prefix: Start of the options' names, for error messages.
     """
 
     username: str = ""
     password_file: Path | None = None
     ca_file: Path | None = None
+    option_prefix: str = "--"
 
     def headers(self) -> dict[str, str]:
         """Headers of a request.
@@ -56,7 +58,7 @@ class ServerCredentials:
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
             raise ConfigurationError(
-                f"--password-file {self.password_file} cannot be read: {reason}; check the path"
+                f"{self.option_prefix}password-file {self.password_file} cannot be read: {reason}; check the path"
             ) from None
         token = base64.b64encode(f"{self.username}:{password}".encode(errors="surrogateescape")).decode()
         return {"Authorization": f"Basic {token}"}
@@ -119,7 +121,8 @@ def get(url: str, access: ServerCredentials) -> str:
         with open_url(request, TIMEOUT_SECONDS, secure) as answer:
             body = answer.read(MAX_PAGE_BYTES + 1)
     except urllib.error.HTTPError as error:
-        remedy = "; give --username and --password-file" if error.code == http.client.UNAUTHORIZED else ""
+        options = f"; give {access.option_prefix}username and {access.option_prefix}password-file"
+        remedy = options if error.code == http.client.UNAUTHORIZED else ""
         reason = " ".join(str(error.reason).split())  # of a loop of redirects it has several lines
         raise PageError(f"{url} answered {error.code} {reason}{remedy}") from None
     except (OSError, http.client.HTTPException, UnicodeError) as error:  # a label of the host that no name can have

@@ -12,6 +12,8 @@ _EACH_LINK: Final = "Hostname, gpu, UUID, modelName, link"
 _EACH_GPU: Final = "Hostname, gpu, UUID, modelName"
 _PORT: Final = "Port {{ $labels.port }} of {{ $labels.device }} in {{ $labels.Hostname }}"
 _EACH_PORT: Final = "Hostname, device, port, link_layer"
+_BRIDGED: Final = ".*((PCI[Ee]|NVL|RTX|Quadro|GeForce|TITAN).*|A[34]0)"
+"""Models whose boards a bridge connects, or not: a GPU of these may have no link at all. Source: NVIDIA's data sheets."""
 _ACTIVE: Final = 4
 """State of a port that can be used. Source: Linux, Documentation/ABI/stable/sysfs-class-infiniband."""
 _PHYSICAL_ERRORS: Final = (
@@ -36,14 +38,15 @@ def alerts(profile: Profile) -> tuple[AlertRule, ...]:
 
 
 def _nvlink_down(profile: Profile) -> AlertRule:
-    """Never by a link that is 0 alone: a GPU may have links that no board connects."""
+    """Never by a link that is 0 alone: a GPU may have links, and be a board, that nothing connects."""
     up = promql.name(nvlink.UP)
     now = f"max by ({_EACH_LINK}) ({up})"
     before = f"max by ({_EACH_LINK}) (max_over_time({up}[{profile.window(DAY)}]))"
     fell = f"count by ({_EACH_GPU}) ({now} == 0 and {before} == 1)"
     of_gpu = f"sum by ({_EACH_GPU}) ({now})"
     of_peers = f"max by (Hostname, modelName) ({of_gpu})"
-    fewer = f"-({of_gpu} - on (Hostname, modelName) group_left () {of_peers}) > 0"
+    unbridged = f'sum by ({_EACH_GPU}) ({up}{{modelName=~"{_BRIDGED}"}}) == 0'
+    fewer = f"(-({of_gpu} - on (Hostname, modelName) group_left () {of_peers}) > 0) unless ({unbridged})"
     return AlertRule(
         name="KernelcastGpuNvlinkDown",
         expr=f"({fell}) or ({fewer})",
