@@ -1,4 +1,4 @@
-"""For all tests: the order of the run, hypothesis' profiles, and machine code that is compiled once."""
+"""For all tests: which run and in which order, hypothesis' profiles, and machine code that is compiled once."""
 
 import gc
 import logging
@@ -66,12 +66,23 @@ def pytest_report_header() -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Move the tests that wait to the front, each file's together."""
+    """Leave out the tests of the night, and move the tests that wait to the front, each file's together."""
     if config.getoption("--fast"):
         fast.mark(items)
+    _leave_out_nightly(config, items)
     root = Path(__file__).parent
     waiting = tuple(root / name for name in FIRST)
     items.sort(key=lambda item: not any(item.path.is_relative_to(directory) for directory in waiting))
+
+
+def _leave_out_nightly(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect tests marked `nightly`, unless `-m` speaks of them or the command line names a test."""
+    named = any("::" in argument for argument in config.args)
+    if named or "nightly" in config.getoption("-m"):
+        return
+    left_out = [item for item in items if item.get_closest_marker("nightly")]
+    items[:] = [item for item in items if not item.get_closest_marker("nightly")]
+    config.hook.pytest_deselected(items=left_out)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -58,6 +58,7 @@ def test_no_real_schedule_breaks_an_invariant(running: Runner) -> None:
     assert not [(result.name, result.kind, result.detail) for result in results if result.kind]
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_a_defect_that_is_put_back_in_a_process_is_found(running: Runner) -> None:
     with ThreadPoolExecutor(len(DEFECTS)) as pool:

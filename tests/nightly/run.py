@@ -161,6 +161,12 @@ def _test_steps(workers: int, sizes: Sizes) -> list[Step]:
             {"CI": "true", "KERNELCAST_REQUIRE_BUILT": "1"},
         ),
         Step(
+            "tests that are too long for each change",
+            "what longer runs, more examples and other modes of the same tests find",
+            (*pytest, *parallel, "--timeout", "1800", "--durations", "20", "-m", "nightly"),
+            {"CI": "true"},
+        ),
+        Step(
             "the tuner through Kafka",
             "an outcome that is lost or changed between program, exporter, Kafka and predictor",
             (PYTHON, "-m", "tests.nightly.tune_replay"),

@@ -120,6 +120,7 @@ def test_the_deployment_files_are_written_without_a_checkout(installed: Installe
     assert files_below(tmp_path) == files_below(DEPLOY)
 
 
+@pytest.mark.nightly
 def test_the_demo_runs_without_a_checkout(installed: InstalledWheel, tmp_path: Path) -> None:
     summary = tmp_path / "summary.json"
     options = ("--source", "simulate", "--no-servers", "--summary", summary, "--directory", tmp_path / "demo")

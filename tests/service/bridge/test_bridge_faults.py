@@ -65,7 +65,7 @@ def check_watch(watch: Watch, truth: Truth) -> None:
     assert {name for name, _, _ in watch.falls()} <= {name for name in truth.last if name.startswith("restarting")}
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=pytest.mark.nightly)])
 def test_a_group_that_loses_leaders_and_members_shows_each_series_once_and_every_count(
     cluster: KafkaCluster, tmp_path: Path, protocol: str
 ) -> None:
@@ -102,6 +102,7 @@ def test_a_group_that_loses_leaders_and_members_shows_each_series_once_and_every
     assert max(gaps.values()) < SESSION_SECONDS + REBALANCE_SECONDS
 
 
+@pytest.mark.nightly
 def test_replicas_that_share_an_unkeyed_topic_show_each_series_once_and_every_count(
     cluster: KafkaCluster, tmp_path: Path
 ) -> None:

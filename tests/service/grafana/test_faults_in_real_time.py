@@ -20,7 +20,7 @@ from tests.support.exporter.simulated_series import Fleet, asked_for
 from kernelcast.grafana import alertmanager, rules
 from kernelcast.grafana.faults import by_name
 
-pytestmark = pytest.mark.service
+pytestmark = [pytest.mark.service, pytest.mark.nightly]
 
 PROFILE = replace(rules.DEMO, shrink=20)
 HEALTHY_SECONDS = 8

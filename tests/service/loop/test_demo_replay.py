@@ -82,6 +82,7 @@ class RunningDemo:
         return result
 
 
+@pytest.mark.nightly
 def test_launches_and_gpu_time_in_prometheus_equal_those_in_the_trace_at_its_speed_with_some_kernels_as_other(
     kafka: Broker, tmp_path: Path
 ) -> None:

@@ -18,16 +18,17 @@ def call(*arguments: str | Path) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", output.tree(rules.PRODUCTION))
+TREE = output.tree(rules.PRODUCTION)
+
+
+@pytest.mark.parametrize("name", TREE)
 def test_the_committed_file_equals_the_generated_one(name: str) -> None:
-    expected = output.tree(rules.PRODUCTION)[name]
-    assert (GENERATED / name).read_text() == expected, "run: kernelcast grafana generate"
+    assert (GENERATED / name).read_text() == TREE[name], "run: kernelcast grafana generate"
 
 
 @pytest.mark.slow
 def test_generating_twice_gives_the_same_bytes() -> None:
-    assert output.tree(rules.PRODUCTION) == output.tree(rules.PRODUCTION)
+    assert output.tree(rules.PRODUCTION) == TREE
 
 
 @pytest.mark.slow
@@ -58,7 +59,7 @@ def test_check_names_a_file_that_is_no_text_and_a_folder_in_place_of_a_file(tmp_
 def test_check_of_an_empty_directory_names_every_file(tmp_path: Path) -> None:
     code, said = call("generate", "--output", tmp_path, "--check")
     assert code == 1
-    assert said.count("differs from the generated file") == len(output.tree(rules.PRODUCTION))
+    assert said.count("differs from the generated file") == len(TREE)
 
 
 @pytest.mark.slow

@@ -14,6 +14,8 @@ from kernelcast.grafana.model import label_links, panels, tables
 from kernelcast.grafana.model.targets import Query
 from kernelcast.grafana.rules.model import AlertRule
 
+pytestmark = pytest.mark.nightly
+
 Patch = pytest.MonkeyPatch
 Json = dict[str, Any]
 
@@ -142,7 +144,6 @@ MUTATIONS = (
 )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: f"{mutation.name}: {mutation.check.__name__}")
 def test_a_mutation_makes_its_check_fail(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch, rendered_again():
@@ -151,7 +152,6 @@ def test_a_mutation_makes_its_check_fail(mutation: Mutation, monkeypatch: pytest
             mutation.check()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("check", list(dict.fromkeys(one.check for one in MUTATIONS)), ids=lambda check: check.__name__)
 def test_the_model_as_it_is_passes_each_of_these_checks(check: Callable[[], None]) -> None:
     check()
