@@ -47,14 +47,19 @@ def test_starting_twice_gives_the_probe_that_runs(running: probe.Probe) -> None:
     assert probe.start("another") is running
 
 
+def watches() -> list[ImportWatch]:
+    return [finder for finder in sys.meta_path if isinstance(finder, ImportWatch)]
+
+
 def test_nvtx_leaves_no_watch_of_imports_behind_a_stopped_probe(tmp_path: Path) -> None:
-    before = [finder for finder in sys.meta_path if not isinstance(finder, ImportWatch)]
+    others = [finder for finder in sys.meta_path if not isinstance(finder, ImportWatch)]
+    of_other_tests = [watch for watch in watches() if not watch.has_ended]
     for _ in range(2):
         probe.start("training", socket_path=str(tmp_path / "none.sock"), source="simulated", nvtx=True)
+        assert [watch for watch in watches() if not watch.has_ended] != of_other_tests
         probe.stop()
-    left = [finder for finder in sys.meta_path if isinstance(finder, ImportWatch)]
-    assert [finder for finder in sys.meta_path if finder not in left] == before
-    assert not any(watch._listeners for watch in left)
+    assert [finder for finder in sys.meta_path if not isinstance(finder, ImportWatch)] == others
+    assert [watch for watch in watches() if not watch.has_ended] == of_other_tests
 
 
 def test_two_threads_that_start_at_once_get_the_same_probe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
