@@ -86,6 +86,9 @@ class TunedCalls(SearchedShapes[Configuration_co]):
             if terms.prepare:
                 terms.prepare(space.configuration(ordinal), *arguments, **named)
 
+        def devices() -> object:
+            return terms.devices(*arguments, **named) if terms.devices and terms.prepare else None
+
         def undo(ordinal: int) -> Callable[[], object]:
             return terms.undo(space.configuration(ordinal), *arguments, **named) if terms.undo else lambda: None
 
@@ -96,7 +99,7 @@ class TunedCalls(SearchedShapes[Configuration_co]):
             items = self._items(bucket, arguments, named) if terms.items else 1.0
             if not 0 < items < inf:
                 return run(bucket.kept)  # a call without work is not compared
-            call = Call(run, prepare, undo, items)
+            call = Call(run, prepare, devices, undo, items)
             if isinstance(bucket.campaign, Confirmation) and not bucket.campaign.is_kept_tried and terms.repeatable:
                 return self._try_kept(bucket, bucket.campaign, call)
             return self._trial(bucket, request, call)
@@ -205,12 +208,13 @@ class TunedCalls(SearchedShapes[Configuration_co]):
             self._forget_kept(bucket, f"{type(error).__name__}: {error}")
 
     def _prepare(self, bucket: ShapeBucket, ordinal: int, call: Call[Result]) -> str:
-        """Compile a configuration before it is timed for the first time; that time is lost, and says nothing of it.
+        """Compile a configuration before it is first timed on a device; that time is lost, and says nothing of it.
 
         Returns:
             The reason for which the kept one could not be prepared; that of a candidate is raised.
         """
-        if ordinal in bucket.prepared:
+        compiled = (ordinal, self._guarded(call.devices))
+        if compiled in bucket.prepared:
             return ""
         began, reason = self._clock(), ""
         try:
@@ -224,7 +228,7 @@ class TunedCalls(SearchedShapes[Configuration_co]):
             bucket.lost_seconds += seconds
             if ordinal != bucket.kept and not self._is_forked():  # the program needs the kept one itself
                 self._budget.lose(seconds * 1e9)
-        bucket.prepared.add(ordinal)
+        bucket.prepared.add(compiled)
         return reason
 
     def _timed(self, run: Callable[[int], Result], ordinal: int) -> tuple[Result, float]:

@@ -1,7 +1,12 @@
 """Waits for the device around trial calls, through the libraries that the program has loaded; imports none itself."""
 
 import sys
-from typing import Any
+from itertools import islice
+from types import MethodType
+from typing import Any, Final
+
+MAX_ARGUMENTS: Final = 1024
+"""Arguments of a call, and values in them, whose devices are looked at."""
 
 
 def wait(result: Any = None) -> None:
@@ -25,6 +30,21 @@ def capturing() -> bool:
         return False
     stream = cupy.cuda.get_current_stream()
     return bool(cupy.cuda.runtime.streamIsCapturing(stream.ptr))
+
+
+def devices_of(*arguments: Any, **named: Any) -> frozenset[str]:
+    """The devices for which a call is compiled: those of its arrays, and the current ones of CuPy and PyTorch."""
+    cupy, torch = _used()
+    found = {f"cupy {cupy.cuda.runtime.getDevice()}"} if cupy is not None else set()
+    if torch is not None:
+        found.add(f"torch {torch.cuda.current_device()}")
+    left: list[Any] = [*arguments, *named.values()]
+    for one in islice(left, MAX_ARGUMENTS):  # the list grows meanwhile
+        if isinstance(one, list | tuple | dict):
+            left += islice(one.values() if isinstance(one, dict) else one, MAX_ARGUMENTS)
+        elif not isinstance(its := getattr(one, "sharding", None) or getattr(one, "device", ""), MethodType):
+            found.add(str(its))
+    return frozenset(found)
 
 
 def _used() -> tuple[Any, Any]:

@@ -174,7 +174,7 @@ class ProgramSpace:
             shape: Returns the shape bucket of a call from its arguments; each bucket is tuned by itself.
             items: Returns the units of work of a call from its arguments; times are compared per item.
             prepare: Takes the function's arguments, and compiles the code of a call. It is called before a
-                configuration is timed for the first time, so that compiling does not count as the call's time.
+                configuration is first timed on a device, so that compiling does not count as the call's time.
             undo: Takes the same before a candidate runs, and returns a function that restores the arguments. That is
                 called before the call is repeated, which is needed where the function changes its own input.
             repeatable: Whether a call may be repeated with the kept configuration, after a candidate has failed or to
@@ -205,6 +205,7 @@ class ProgramSpace:
                 version,
                 prepare,
                 undo,
+                devices=device.devices_of,
             )
             return self._calls_of(terms)
 

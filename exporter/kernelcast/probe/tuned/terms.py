@@ -61,7 +61,8 @@ class CallTerms:
         wait: Waits until the device has finished the call; called before and after trial calls only. After the call it
             gets the result, before it None.
         prepare: Takes the configuration and a call's arguments, and compiles the call's code, before a
-            configuration is timed for the first time.
+            configuration is first timed on a device.
+        devices: Returns the devices for which a call with these arguments is compiled.
         undo: Takes the same before a call, and returns a function that restores the arguments that the call changes.
         code_version: Version of the program.
         approved_by: The person who approved the search of a space that changes results.
@@ -79,6 +80,7 @@ class CallTerms:
     prepare: Callable[..., None] | None = None
     undo: Callable[..., Callable[[], object]] | None = None
     approved_by: str = ""
+    devices: Callable[..., object] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +133,7 @@ class ShapeBucket:
         calls: Calls of each candidate.
         usual: Seconds of the kept configuration's last measured calls.
         lost_seconds: Time that trial calls and compilations have cost beyond that.
-        prepared: Configurations that are compiled.
+        prepared: Configurations that are compiled, each with the devices.
         configuration: The kept configuration with its number, once a call has used it.
         check: When the kept configuration is checked again.
         offered: Findings of other nodes that the search knows.
@@ -147,7 +149,7 @@ class ShapeBucket:
     lost_seconds: float = 0.0
     check: KeptCheck = field(default_factory=KeptCheck)
     offered: Experience | None = None
-    prepared: set[int] = field(default_factory=set)
+    prepared: set[tuple[int, object]] = field(default_factory=set)
     configuration: tuple[int, Any] | None = None
 
     @property
@@ -163,11 +165,13 @@ class Call(Generic[Result]):
     Attributes:
         run: Runs it with a configuration, given by number.
         prepare: Compiles its code with a configuration.
+        devices: Returns for what devices.
         undo: Returns a function that restores the arguments as they are now.
         items: Its units of work.
     """
 
     run: Callable[[int], Result]
     prepare: Callable[[int], None]
+    devices: Callable[[], object]
     undo: Callable[[int], Callable[[], object]]
     items: float

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from kernelcast.probe.trial_budget import TrialBudget
-from kernelcast.probe.tuned import TunedCalls, close, finite
+from kernelcast.probe.tuned import TunedCalls, close, device, finite
 from kernelcast.probe.tuned.reports import SearchOutcome, SearchReports
 from kernelcast.probe.tuned.shapes import MAX_BUCKETS
 from kernelcast.probe.tuned.terms import CallAccounts, CallTerms
@@ -565,6 +565,54 @@ def test_a_kept_configuration_that_cannot_be_compiled_beforehand_runs_all_the_sa
     assert campaign.refusals == {0: "it could not be prepared: ValueError: no stream to compile on"}
     assert set(campaign.times) == {1, 2}
     assert calls.banned.keys() == {("block", 3)}
+
+
+@dataclass(frozen=True)
+class Array:
+    """An array on a device."""
+
+    device: str
+
+
+def test_compiling_for_a_second_device_is_no_time_of_a_configuration() -> None:
+    """A program that alternates between two GPUs compiled a candidate for the second one within its timed call."""
+    blocks = Blocks(launches=2)
+    compiled = set()
+
+    def compile_(size: int, given: dict[str, Array]) -> None:
+        if (size, given["x"].device) not in compiled:
+            compiled.add((size, given["x"].device))
+            blocks.now += 30.0
+
+    def run(size: int, given: dict[str, Array]) -> float:
+        compile_(size, given)
+        return blocks.run(size)
+
+    calls = TunedCalls(
+        CallTerms("block", share=1e6, limit_seconds=10.0, prepare=compile_, devices=device.devices_of),
+        blocks,
+        clock=lambda: blocks.now,
+    )
+    decorated = calls.decorate(run)
+    for number in range(12):
+        decorated({"x": Array(f"cuda:{number % 2}")})
+    times = {one: pytest.approx(seconds) for one, seconds in {0: [1.0] * 2, 1: [0.9] * 2, 2: [0.7] * 2}.items()}
+    assert blocks.campaigns["block"].times == times
+    assert calls.banned.keys() == {("block", 3)}
+
+
+def test_devices_that_cannot_be_asked_for_do_not_reach_the_program() -> None:
+    class Broken:
+        @property
+        def device(self) -> str:
+            raise RuntimeError("array has been deleted")
+
+    blocks, prepared = Blocks(), []
+    calls = tuned(blocks, prepare=lambda size, _given: prepared.append(size), devices=device.devices_of)
+    run = calls.decorate(blocks.run)
+    assert [run(Broken()) for _ in range(10)] == [2.0] * 10
+    assert prepared == list(Blocks.sizes)
+    assert calls.kept() == 128
 
 
 class Process:
