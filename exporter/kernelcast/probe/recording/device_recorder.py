@@ -72,7 +72,7 @@ class DeviceRecorder:
         """The present measurement status."""
         self.refused = 0
         """Calls that were refused: a negative duration, a full table, a sum too large, a call of a signal handler that
-        has interrupted another call."""
+        has interrupted another call. They are reported as dropped records."""
 
     def _make_lock(self) -> None:
         # A thread that holds the lock may be interrupted between two sums that belong together, such as a histogram's
@@ -98,8 +98,8 @@ class DeviceRecorder:
         self, kind: str, copied_bytes: int, operations: int, duration_ns: int, *, pinned: str = "", device: int = 0
     ) -> bool:
         """Add copies of one kind: their bytes, their number, and their total GPU time."""
-        amounts = (whole(copied_bytes, TOTAL_LIMIT), whole(operations), whole(duration_ns))
         totals = self._devices.get(device) or self._open(device)
+        amounts = (whole(copied_bytes, TOTAL_LIMIT), whole(operations), whole(duration_ns))
         with self._lock:
             return increase(totals.memcpy, (kind_text(kind), kind_text(pinned)), (OTHER, ""), amounts)
 
@@ -110,8 +110,8 @@ class DeviceRecorder:
     @guarded
     def syncs(self, kind: str, calls: int, waited_ns: int, *, device: int = 0) -> bool:
         """Add waits of one kind: their number and their total time."""
-        amounts = (whole(calls), whole(waited_ns))
         totals = self._devices.get(device) or self._open(device)
+        amounts = (whole(calls), whole(waited_ns))
         with self._lock:
             return increase(totals.sync, kind_text(kind), OTHER, amounts)
 

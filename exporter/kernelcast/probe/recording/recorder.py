@@ -77,11 +77,14 @@ class Recorder(DeviceRecorder):
         """Add one timed launch; `configuration` is the number in force at the launch, if that is some time ago."""
         began_ns = perf_counter_ns()
         try:
-            duration_ns = int(duration_ns)
-            if not 0 <= duration_ns < LONGEST_NS or self._interrupts():
+            if self._interrupts():
                 self.refused += 1
                 return
             totals = self._devices.get(device) or self._open(device)
+            duration_ns = int(duration_ns)
+            if not 0 <= duration_ns < LONGEST_NS:  # not `whole`: the program waits
+                self.refused += 1
+                return
             cell = totals.by_raw.get(signature) or self._admit(totals, signature)
             configured = grid is not None or block is not None
             registers, shared = (whole(registers), whole(shared_memory_bytes)) if configured else (0, 0)
@@ -110,8 +113,8 @@ class Recorder(DeviceRecorder):
         """Add launches that were not timed."""
         if launches == 0:
             return True
-        launches = whole(launches)
         totals = self._devices.get(device) or self._open(device)
+        launches = whole(launches)
         cell = totals.by_raw.get(signature) or self._admit(totals, signature)
         with self._lock:
             if cell.launches + launches >= TOTAL_LIMIT:
@@ -232,7 +235,7 @@ class Recorder(DeviceRecorder):
                 device,
                 overhead_ns=self.overhead_ns if home else 0,
                 dropped_frames=dropped_frames if home else 0,
-                dropped_records=self.dropped_records if home else 0,
+                dropped_records=self.dropped_records + self.refused if home else 0,
                 progress=self.progress if home else None,
                 budget=self.budget if home else None,
             )

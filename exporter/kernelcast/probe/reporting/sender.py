@@ -119,6 +119,7 @@ class ReportSender:
         self._hello_sent_at = 0.0
         self._answered = False
         self._warned = not warns
+        self._has_seen_refusal = False
         self._stopping = threading.Event()
         self._wake_read: socket.socket | None = None
         self._wake_write: socket.socket | None = None
@@ -172,7 +173,14 @@ class ReportSender:
 
     def round(self) -> None:
         """Connect if necessary, receive hints, and send new totals."""
-        if not self._subject.recorder.touched:
+        recorder = self._subject.recorder
+        if recorder.refused and not self._has_seen_refusal:
+            self._has_seen_refusal = True
+            _log.warning(
+                "kernelcast probe refuses a report of this program, and counts it as a dropped record: a negative or "
+                "too long duration, a negative number, an unknown device, or a call of a signal handler"
+            )
+        if not recorder.touched:
             return
         lasting = self._link.connected
         if not lasting:

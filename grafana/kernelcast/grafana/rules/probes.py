@@ -91,9 +91,9 @@ def _records(profile: Profile) -> AlertRule:
         hold_seconds=5 * MINUTE,
         severity=AlertSeverity.WARNING,
         summary="The probe of {{ $labels.program }} loses activity records",
-        description="CUPTI had no buffer left, or records came faster than they were read: launches and times of this "
-        "program are too low.",
-        action="Give the probe more or larger buffers; check that the program's process has a free core.",
+        description="CUPTI had no buffer left, records came faster than they were read, or the probe refuses reports "
+        "of the program: launches and times of this program are too low.",
+        action="Read the program's log: the probe gives reasons for a refusal. Else check that it has a free core.",
         subject=_SUBJECT,
         dashboard=PIPELINE,
     )

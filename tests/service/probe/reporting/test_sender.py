@@ -307,6 +307,36 @@ def test_a_missing_exporter_is_mentioned_once(program: Program, caplog: pytest.L
     assert "start `kernelcast exporter` on this node" in record.getMessage()
 
 
+def test_reports_that_the_probe_refuses_are_counted_and_mentioned_once(
+    program: Program, exporter: Exporter, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They were in no metric: a program whose durations are all negative looked like one without launches."""
+    exporter.listen()
+    program.recorder.observe("k", -1)
+    program.recorder.sync("stream", -5)
+    program.recorder.count("k", -3)
+    program.recorder.copy("h2d", -1, 5)
+    program.recorder.lost_records(2)
+    program.sender.round()
+    exporter.accept()
+    program.recorder.observe("k", 1, device=10**6)
+    program.sender.round()
+    (before, after) = [frame.dropped_records for frame in exporter.frames() if isinstance(frame, Counters)]
+    assert (before, after) == (6, 7)
+    assert caplog.text.count("refuses a report") == 1
+
+
+@pytest.mark.parametrize("device", [-1, 64])
+def test_a_program_whose_reports_are_all_refused_for_their_device_is_told_so(
+    program: Program, caplog: pytest.LogCaptureFixture, device: int
+) -> None:
+    program.sender.round()
+    assert not caplog.text
+    program.recorder.observe("k", 1, device=device)
+    program.sender.round()
+    assert "refuses a report" in caplog.text
+
+
 def test_a_hint_is_received_and_its_outcome_sent(program: Program, exporter: Exporter) -> None:
     exporter.listen()
     program.tunables.add(Tunable("block", [32, 64], 32, Terms()))
