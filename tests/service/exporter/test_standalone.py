@@ -37,9 +37,10 @@ class Ranks:
         self._environ = {**os.environ, "XDG_RUNTIME_DIR": str(runtime), "KERNELCAST_PROBE_INTERVAL_SECONDS": "0.2"}
         self.running: list[subprocess.Popen[str]] = []
 
-    def start(self, rank: int) -> "subprocess.Popen[str]":
+    def start(self, rank: int, code: str = PROGRAM) -> "subprocess.Popen[str]":
         environ = {**self._environ, "RANK": str(rank), "PYTHONPATH": os.pathsep.join(sys.path)}
-        program = subprocess.Popen([sys.executable, "-c", PROGRAM], env=environ, stderr=subprocess.PIPE, text=True)
+        pipe = subprocess.PIPE
+        program = subprocess.Popen([sys.executable, "-c", code], env=environ, stdout=pipe, stderr=pipe, text=True)
         self.running.append(program)
         return program
 
@@ -64,13 +65,36 @@ def ranks(tmp_path: Path) -> Iterator[Ranks]:
     for program in made.running:
         program.kill()
         program.wait()
-        if program.stderr is not None:
-            program.stderr.close()
+        for end in filter(None, (program.stdout, program.stderr)):
+            end.close()
     assert wait_for(lambda: not alive(made.directory)), "the exporter outlived its programs"
 
 
 def alive(directory: Path) -> bool:
     return (directory / "life.sock").exists()
+
+
+WAITING = """
+import os, subprocess, sys, time
+from pathlib import Path
+from kernelcast import probe
+probe.start("train", source="simulated", standalone=True, method="manual")
+port = Path(os.environ["XDG_RUNTIME_DIR"], "kernelcast", "port")
+while not port.exists():
+    time.sleep(0.05)
+own = subprocess.Popen(["true"]).pid
+ended = []
+try:
+    while True:
+        ended.append(os.wait()[0])
+except ChildProcessError:
+    print(ended == [own])
+"""
+
+
+def test_a_program_that_waits_for_all_its_children_does_not_wait_for_the_exporter(ranks: Ranks) -> None:
+    waiting = ranks.start(0, WAITING)
+    assert waiting.communicate(timeout=60)[0] == "True\n"
 
 
 def test_ranks_share_one_exporter_that_ends_with_the_last_of_them_even_by_kill_9(ranks: Ranks) -> None:

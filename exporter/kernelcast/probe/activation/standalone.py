@@ -13,9 +13,10 @@ import sys
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from logging import getLogger
+from math import inf
 from pathlib import Path
 from time import monotonic
-from typing import Any, Final
+from typing import IO, Any, Final
 
 LIFE_LINE: Final = "life.sock"
 PROBE_SOCKET: Final = "probe.sock"
@@ -27,8 +28,39 @@ FIRST_PAUSE_SECONDS: Final = 5.0
 LONGEST_PAUSE_SECONDS: Final = 60.0
 # Variables that would start a probe in the exporter itself.
 NOT_INHERITED: Final = ("KERNELCAST_PROBE", "KERNELCAST_PROBE_STANDALONE")
+# The shell ends at once, so that the exporter is no child of the program, which may wait for all of its children. The
+# subshell waits for the exporter, and writes its exit status to the pipe.
+LAUNCH: Final = '("$@" >>"$0" 2>&1; echo $?) &'
+KILLED: Final = b"137"
+
 
 _log = getLogger("kernelcast.probe")
+
+
+class StartedExporter:
+    """An exporter that was started, and is no child of this process.
+
+    Args:
+        pipe: Gives its exit status once it has ended; the end of the pipe alone if the subshell was killed.
+    """
+
+    def __init__(self, pipe: IO[bytes]) -> None:
+        os.set_blocking(pipe.fileno(), False)
+        self._pipe = pipe
+        self._status: int | None = None
+
+    def poll(self) -> int | None:
+        """Return its exit status; None while it runs."""
+        if self._status is None and not self._pipe.closed:
+            written: bytes | None = self._pipe.read(8)
+            if written is not None:
+                self._status = int(written or KILLED)
+                self.close()
+        return self._status
+
+    def close(self) -> None:
+        """Close the pipe; the exporter runs on."""
+        self._pipe.close()
 
 
 class Standalone:
@@ -51,7 +83,7 @@ class Standalone:
         self._directory = directory or private_directory(os.environ)
         self._python = python
         self._line: socket.socket | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: StartedExporter | None = None
         self._port = 0
         self._warned = False
         self._clock = clock
@@ -86,13 +118,14 @@ class Standalone:
         one is started then.
         """
         if self._line is not None and _has_ended(self._line):
-            self.let_go()
+            self._drop_line()
             self._start_at = self._clock() + self._pause_seconds
         if self._line is None and self._hold():
             self._pause_seconds = FIRST_PAUSE_SECONDS
             if self._process is not None:
                 self._show()
-        code = self._process.poll() if self._process is not None else 0
+        process = self._process
+        code = process.poll() if process is not None else 0
         if code:
             self._warn(f"it ended with {code}; see {self._directory / LOG}")
             self._process = None
@@ -101,10 +134,17 @@ class Standalone:
             self.start()
 
     def let_go(self) -> None:
-        """Close the connection, because the program ends or this is a forked child."""
-        if self._line is not None:
-            self._line.close()
-            self._line = None
+        """Close the connections, because the program ends or this is a forked child."""
+        self._start_at = inf
+        self._drop_line()
+        process, self._process = self._process, None
+        if process is not None:
+            process.close()
+
+    def _drop_line(self) -> None:
+        line, self._line = self._line, None
+        if line is not None:
+            line.close()
 
     def _hold(self) -> bool:
         line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -126,17 +166,28 @@ class Standalone:
         self._warn("it is not installed: pip install 'kernelcast[exporter]'")
         return False
 
-    def _spawn(self) -> "subprocess.Popen[bytes]":
+    def _spawn(self) -> StartedExporter:
         """Start an exporter. It inherits a socket that is bound to its port, so no other program is given the port."""
         environ = {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}
-        with socket.socket() as reserved, (self._directory / LOG).open("ab") as log:
+        with socket.socket() as reserved:
             reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             reserved.bind(("127.0.0.1", 0))
             self._port = reserved.getsockname()[1]
             place = reserved.fileno()
             command = [self._python, "-m", "kernelcast.probe.companion", str(self._directory), str(place)]
-            options: Any = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log, "pass_fds": (place,)}
-            return subprocess.Popen(command, env=environ, start_new_session=True, **options)
+            shell = subprocess.Popen(
+                ["/bin/sh", "-c", LAUNCH, str(self._directory / LOG), *command],
+                bufsize=0,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=environ,
+                start_new_session=True,
+                pass_fds=(place,),
+            )
+        shell.wait()
+        pipe: Any = shell.stdout
+        return StartedExporter(pipe)
 
     def _show(self) -> None:
         """Print the exporter's address, if this rank's exporter is the one that remains of several started together."""

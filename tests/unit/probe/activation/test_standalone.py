@@ -18,12 +18,11 @@ class Process:
     def __init__(self, code: int | None) -> None:
         self.code = code
 
-    @property
-    def returncode(self) -> int | None:
-        return self.code
-
     def poll(self) -> int | None:
         return self.code
+
+    def close(self) -> None:
+        """There is no pipe."""
 
 
 class Machine:
