@@ -50,21 +50,26 @@ def finite() -> Check:
     return check
 
 
-def copied(result: Any) -> Any:
-    """Copy a result, with the arrays in it, that the repeated call may overwrite.
+def copied(result: Any, known: dict[int, Any] | None = None) -> Any:
+    """Copy a result, with the arrays in it and in its objects, that the repeated call may overwrite.
 
-    Of an object, its own arrays and sequences are copied, and nothing else that it refers to, such as a lock.
+    Args:
+        result: The result.
+        known: Copies that were made, by the id of the original.
 
     Raises:
-        Exception: An array or object cannot be copied; a shared array would be compared with itself.
+        Exception: An array or the result cannot be copied; a shared array would be compared with itself.
     """
+    known = {} if known is None else known
+    if id(result) in known:
+        return known[id(result)]
     if isinstance(result, tuple):
-        parts = map(copied, result)
+        parts = [copied(part, known) for part in result]
         return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)
     if isinstance(result, list | dict):
-        made = copy(result)  # of the same type, whose attributes a check may read
+        made = known[id(result)] = copy(result)  # of the same type, whose attributes a check may read
         for place, one in list(enumerate(result) if isinstance(result, list) else result.items()):
-            made[place] = copied(one)
+            made[place] = copied(one, known)
         return made
     is_array = hasattr(result, "shape")
     with nullcontext() if is_array else suppress(Exception):
@@ -72,11 +77,19 @@ def copied(result: Any) -> Any:
             return result.copy()
         if hasattr(result, "clone"):
             return result.clone()
-    made = copy(result)
+    made = known[id(result)] = copy(result)
     for name, one in () if made is result else _attributes(made):
-        if isinstance(one, list | tuple | dict) or hasattr(one, "shape"):
-            object.__setattr__(made, name, copied(one))
+        if isinstance(one, list | tuple | dict) or hasattr(one, "shape") or _is_copyable(one):
+            object.__setattr__(made, name, copied(one, known))
     return made
+
+
+def _is_copyable(part: Any) -> bool:
+    """Whether an object may be copied, which a lock may not; the copy of a stream would free it."""
+    try:
+        return not hasattr(part, "__del__") and copy(part) is not part
+    except Exception:  # noqa: BLE001  an object of the program's own kind: it stays shared
+        return False
 
 
 def _attributes(made: Any) -> list[tuple[str, Any]]:

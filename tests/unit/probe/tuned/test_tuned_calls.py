@@ -486,6 +486,57 @@ def test_wrong_numbers_are_found_in_arrays_of_an_object_that_holds_a_lock() -> N
     assert calls.kept() == 128
 
 
+@dataclass
+class Layer:
+    """A part of a result, which knows the whole."""
+
+    lock: Any
+    values: Any
+    whole: Any = None
+
+
+@dataclass
+class Layers:
+    first: Layer
+    others: list[Layer]
+
+    @classmethod
+    def made(cls, pair: Any) -> "Layers":
+        lock = threading.Lock()
+        whole = cls(Layer(lock, pair[0]), [Layer(lock, pair[1])])
+        whole.first.whole = whole.others[0].whole = whole
+        return whole
+
+
+@pytest.mark.parametrize("part", [lambda one: one.first.values, lambda one: one.others[0].whole.first.values])
+def test_wrong_numbers_are_found_in_objects_within_a_result(part: Any) -> None:
+    """The candidate's arrays, which the repeated call overwrites, were compared with themselves, and it was kept."""
+    blocks = Blocks()
+    calls = tuned(blocks, check=lambda one, two: close()(part(one), part(two)))
+    run = calls.decorate(Buffers(blocks, Layers.made).run)
+    for _ in range(10):
+        run()
+    assert calls.banned.keys() == {("block", 1)}
+    assert calls.kept() == 128
+
+
+class Handle:
+    """A part of a result that frees what it has when it is deleted, as a stream of a library does."""
+
+    freed = 0
+
+    def __del__(self) -> None:
+        Handle.freed += 1
+
+
+def test_a_part_that_frees_a_resource_is_not_copied() -> None:
+    blocks, handle = Blocks(), Handle()
+    run = tuned(blocks, check=locked_close).decorate(Buffers(blocks, lambda pair: Locked(handle, pair[0], [])).run)
+    for _ in range(10):
+        run()
+    assert Handle.freed == 0
+
+
 def test_a_result_whose_own_copy_needs_an_argument_is_copied_all_the_same() -> None:
     class Named:
         def __init__(self, value: float) -> None:
