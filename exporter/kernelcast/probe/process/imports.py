@@ -41,7 +41,9 @@ class ImportWatch:
         if not self._listeners or self in finders:
             return
         for place, finder in enumerate(finders):
-            if isinstance(finder, ImportWatch) and finder.has_ended:
+            if not isinstance(finder, ImportWatch):  # of the program, which may find the module by itself
+                break
+            if finder.has_ended:
                 finders[place] = self
                 return
         finders.insert(0, self)
@@ -52,7 +54,7 @@ class ImportWatch:
         return not self._listeners
 
     def stop(self) -> None:
-        """Watch no longer; the next watch takes this one's place.
+        """Watch no longer; the next watch takes this one's place, unless another finder is in front.
 
         It stays among the finders: another thread that goes through them would skip one after a removal, and the
         program may hold the list.

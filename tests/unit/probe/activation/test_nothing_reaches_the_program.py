@@ -143,6 +143,39 @@ def test_what_a_program_does_with_its_list_of_finders_counts_although_a_watch_en
     assert len(finders) == number + 1, "the next watch takes the place of one that has ended"
 
 
+def test_a_watch_sees_what_a_finder_finds_that_the_program_put_in_front_of_an_ended_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second watch took the place of the first, behind the program's finder."""
+    (tmp_path / "found_in_front.py").write_text("value = 5\n")
+
+    class Front:
+        @staticmethod
+        def find_spec(fullname: str, _path: object, _target: object = None) -> Any:
+            return PathFinder.find_spec(fullname, [str(tmp_path)])
+
+    finders: Any = [finder for finder in sys.meta_path if not isinstance(finder, ImportWatch)]
+    monkeypatch.setattr(sys, "meta_path", finders)
+    seen: list[int] = []
+    for _ in range(3):
+        first, second = (ImportWatch({"found_in_front": lambda module: seen.append(module.value)}) for _ in "ab")
+        first.start()
+        second.start()
+        first.stop()
+        second.stop()
+    number = len(finders)
+    assert sum(isinstance(finder, ImportWatch) for finder in finders) == 2
+    finders.insert(0, Front)
+    watch = ImportWatch({"found_in_front": lambda module: seen.append(module.value)})
+    watch.start()
+    import found_in_front  # type: ignore[import-not-found]
+
+    del sys.modules["found_in_front"]
+    assert found_in_front.value == 5
+    assert seen == [5]
+    assert len(finders) == number + 2
+
+
 def test_a_module_whose_spec_takes_no_other_loader_is_imported_unwatched(monkeypatch: pytest.MonkeyPatch) -> None:
     class Fixed:
         """A finder's own spec, which does not let its loader be replaced."""
