@@ -97,14 +97,14 @@ class TracedKernels:
         found = self._known.get(key)
         if found is None:
             found = self._known.setdefault(key, Traced(*key))
-            found.sample_at = 2 if self.sampling else NEVER  # a first launch may still load code
+            found.sample_at = 2 if self.sampling else NEVER  # as in `sample`
         return found
 
     def sample(self, *, wanted: bool) -> None:
         """Time launches from now on, or none any more."""
         self.sampling = wanted
         for traced in self:
-            traced.sample_at = traced.launched + 1 if wanted else NEVER
+            traced.sample_at = max(2, traced.launched + 1) if wanted else NEVER  # a first launch may still load code
             # The next timed launch does not represent launches from before the pause.
             traced.sampled_at = traced.launched
 

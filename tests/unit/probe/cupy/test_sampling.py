@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.support.probe.cupy_double import Clock
 
 from kernelcast.probe.cupy.events import EventTimer, Pair, SamplingBucket
-from kernelcast.probe.cupy.traced import Traced, fair_strides
+from kernelcast.probe.cupy.traced import Traced, TracedKernels, fair_strides
 
 LAUNCHES = st.lists(st.integers(0, 10_000_000), max_size=50)
 
@@ -44,6 +44,16 @@ def test_a_bucket_gives_its_rate_and_a_quarter_of_a_second_more(rate: float, pau
         if index == len(pauses) // 2:
             bucket.rate = later
     assert taken <= allowed + 1
+
+
+def test_a_kernel_that_is_compiled_while_nothing_is_timed_is_not_timed_at_its_first_launch() -> None:
+    """The first launch on a device may still load code."""
+    kernels = TracedKernels()
+    compiled, launched = kernels.get("compiled", 1), kernels.get("launched", 1)
+    launched.launched = 1
+    kernels.sample(wanted=True)
+    later = kernels.get("later", 1)
+    assert [one.launched + 1 >= one.sample_at for one in (compiled, launched, later)] == [False, True, False]
 
 
 def test_no_rate_gives_nothing() -> None:
