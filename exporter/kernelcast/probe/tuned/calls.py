@@ -86,9 +86,6 @@ class TunedCalls(SearchedShapes[Configuration_co]):
             if terms.prepare:
                 terms.prepare(space.configuration(ordinal), *arguments, **named)
 
-        def devices() -> object:
-            return terms.devices(*arguments, **named) if terms.devices and terms.prepare else None
-
         def undo(ordinal: int) -> Callable[[], object]:
             return terms.undo(space.configuration(ordinal), *arguments, **named) if terms.undo else lambda: None
 
@@ -99,7 +96,7 @@ class TunedCalls(SearchedShapes[Configuration_co]):
             items = self._items(bucket, arguments, named) if terms.items else 1.0
             if not 0 < items < inf:
                 return run(bucket.kept)  # a call without work is not compared
-            call = Call(run, prepare, devices, undo, items)
+            call = Call(run, prepare, undo, items, (arguments, named))
             if isinstance(bucket.campaign, Confirmation) and not bucket.campaign.is_kept_tried and terms.repeatable:
                 return self._try_kept(bucket, bucket.campaign, call)
             return self._trial(bucket, request, call)
@@ -175,7 +172,7 @@ class TunedCalls(SearchedShapes[Configuration_co]):
                 self._answer_request(bucket, lambda campaign: campaign.refused(unprepared))
                 return run(ordinal)
             began = self._clock()
-            result, seconds = self._timed(run, ordinal)
+            result, seconds = self._timed(call, ordinal)
         except Exception as error:
             if not is_candidate:
                 self._kept_failed(bucket, error)
@@ -213,7 +210,8 @@ class TunedCalls(SearchedShapes[Configuration_co]):
         Returns:
             The reason for which the kept one could not be prepared; that of a candidate is raised.
         """
-        compiled = (ordinal, self._guarded(call.devices))
+        devices = self._terms.devices if self._terms.prepare else None
+        compiled = (ordinal, self._guarded(lambda: devices(call.arguments)) if devices else None)
         if compiled in bucket.prepared:
             return ""
         began, reason = self._clock(), ""
@@ -231,12 +229,10 @@ class TunedCalls(SearchedShapes[Configuration_co]):
         bucket.prepared.add(compiled)
         return reason
 
-    def _timed(self, run: Callable[[int], Result], ordinal: int) -> tuple[Result, float]:
-        wait = self._terms.wait
-        if wait:
-            wait(None)
+    def _timed(self, call: Call[Result], ordinal: int) -> tuple[Result, float]:
+        wait = self._terms.wait(call.arguments) if self._terms.wait else None
         began = self._clock()
-        result = run(ordinal)
+        result = call.run(ordinal)
         if wait:
             wait(result)
         return result, self._clock() - began

@@ -1,24 +1,49 @@
-"""Waits for the device around trial calls, through the libraries that the program has loaded; imports none itself."""
+"""Waits for the devices of trial calls, through the libraries that the program has loaded; imports none itself."""
 
 import sys
+from collections.abc import Callable, Iterator
 from itertools import islice
 from types import MethodType
 from typing import Any, Final
 
-MAX_ARGUMENTS: Final = 1024
-"""Arguments of a call, and values in them, whose devices are looked at."""
+# Values of a call whose devices are looked at.
+MAX_VALUES: Final = 1024
 
 
-def wait(result: Any = None) -> None:
-    """Wait until the current streams of CuPy and PyTorch have finished, and until JAX has computed a result."""
+def wait(arguments: Any) -> Callable[[Any], None]:
+    """Wait until the current streams of CuPy and PyTorch have finished: of the current device and those of arguments.
+
+    The devices are read here, outside the call's time.
+
+    Returns:
+        A function that does the same after the call, and waits until JAX has computed the result.
+    """
     cupy, torch = _used()
-    jax = sys.modules.get("jax")
-    if jax is not None and result is not None and hasattr(jax, "block_until_ready"):
-        jax.block_until_ready(result)
-    if cupy is not None:
-        cupy.cuda.get_current_stream().synchronize()
-    if torch is not None:
-        torch.cuda.current_stream().synchronize()
+    arrays: Any = getattr(cupy, "ndarray", ())
+    tensors: Any = getattr(torch, "Tensor", ())
+    values = list(_values(arguments))
+    of_cupy = {one.device for one in values if isinstance(one, arrays)}
+    cupy_devices = [one for one in of_cupy if one.id != cupy.cuda.runtime.getDevice()]
+    of_torch = {one.device for one in values if isinstance(one, tensors) and one.is_cuda}
+    torch_devices = [one for one in of_torch if one.index != torch.cuda.current_device()]
+
+    def wait_again(result: Any) -> None:
+        cupy, torch = _used()
+        jax = sys.modules.get("jax")
+        if jax is not None and result is not None and hasattr(jax, "block_until_ready"):
+            jax.block_until_ready(result)
+        if cupy is not None:
+            cupy.cuda.get_current_stream().synchronize()
+            for device in cupy_devices:
+                with device:
+                    cupy.cuda.get_current_stream().synchronize()
+        if torch is not None:
+            torch.cuda.current_stream().synchronize()
+            for device in torch_devices:
+                torch.cuda.current_stream(device).synchronize()
+
+    wait_again(None)
+    return wait_again
 
 
 def capturing() -> bool:
@@ -32,19 +57,24 @@ def capturing() -> bool:
     return bool(cupy.cuda.runtime.streamIsCapturing(stream.ptr))
 
 
-def devices_of(*arguments: Any, **named: Any) -> frozenset[str]:
+def devices_of(arguments: Any) -> frozenset[str]:
     """The devices for which a call is compiled: those of its arrays, and the current ones of CuPy and PyTorch."""
     cupy, torch = _used()
     found = {f"cupy {cupy.cuda.runtime.getDevice()}"} if cupy is not None else set()
     if torch is not None:
         found.add(f"torch {torch.cuda.current_device()}")
-    left: list[Any] = [*arguments, *named.values()]
-    for one in islice(left, MAX_ARGUMENTS):  # the list grows meanwhile
+    values = (getattr(one, "sharding", None) or getattr(one, "device", "") for one in _values(arguments))
+    return frozenset(found.union(str(one) for one in values if not isinstance(one, MethodType)))
+
+
+def _values(arguments: Any) -> Iterator[Any]:
+    """The values in arguments, at most `MAX_VALUES`."""
+    left = [arguments]
+    for one in islice(left, MAX_VALUES):  # the list grows meanwhile
         if isinstance(one, list | tuple | dict):
-            left += islice(one.values() if isinstance(one, dict) else one, MAX_ARGUMENTS)
-        elif not isinstance(its := getattr(one, "sharding", None) or getattr(one, "device", ""), MethodType):
-            found.add(str(its))
-    return frozenset(found)
+            left += islice(one.values() if isinstance(one, dict) else one, MAX_VALUES)
+        else:
+            yield one
 
 
 def _used() -> tuple[Any, Any]:

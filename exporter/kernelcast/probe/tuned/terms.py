@@ -58,11 +58,11 @@ class CallTerms:
         limit_seconds: A candidate that takes longer is banned.
         repeatable: A call that failed with a candidate may be repeated with the kept configuration.
         share: Share of the time since the first call of a shape that its trial calls may cost.
-        wait: Waits until the device has finished the call; called before and after trial calls only. After the call it
-            gets the result, before it None.
+        wait: Takes a trial call's arguments, and waits until their devices have finished. Returns a function that
+            takes the result, and waits until they have finished the call.
         prepare: Takes the configuration and a call's arguments, and compiles the call's code, before a
             configuration is first timed on a device.
-        devices: Returns the devices for which a call with these arguments is compiled.
+        devices: Takes a call's arguments; returns the devices for which `prepare` compiles it.
         undo: Takes the same before a call, and returns a function that restores the arguments that the call changes.
         code_version: Version of the program.
         approved_by: The person who approved the search of a space that changes results.
@@ -75,12 +75,12 @@ class CallTerms:
     limit_seconds: float = float("inf")
     repeatable: bool = True
     share: float = 0.01
-    wait: Callable[[Any], None] | None = None
+    wait: Callable[[Any], Callable[[Any], None]] | None = None
     code_version: str = ""
     prepare: Callable[..., None] | None = None
     undo: Callable[..., Callable[[], object]] | None = None
     approved_by: str = ""
-    devices: Callable[..., object] | None = None
+    devices: Callable[[Any], object] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,13 +165,13 @@ class Call(Generic[Result]):
     Attributes:
         run: Runs it with a configuration, given by number.
         prepare: Compiles its code with a configuration.
-        devices: Returns for what devices.
         undo: Returns a function that restores the arguments as they are now.
         items: Its units of work.
+        arguments: The positional and the named ones.
     """
 
     run: Callable[[int], Result]
     prepare: Callable[[int], None]
-    devices: Callable[[], object]
     undo: Callable[[int], Callable[[], object]]
     items: float
+    arguments: tuple[tuple[Any, ...], dict[str, Any]]

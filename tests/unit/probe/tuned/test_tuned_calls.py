@@ -1,11 +1,13 @@
 """Decorated calls: a candidate may fail, and the program does not notice."""
 
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import inf, nan
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -622,7 +624,8 @@ def test_a_kept_configuration_that_cannot_be_compiled_beforehand_runs_all_the_sa
 class Array:
     """An array on a device."""
 
-    device: str
+    device: Any
+    is_cuda = True
 
 
 def test_compiling_for_a_second_device_is_no_time_of_a_configuration() -> None:
@@ -650,6 +653,80 @@ def test_compiling_for_a_second_device_is_no_time_of_a_configuration() -> None:
     times = {one: pytest.approx(seconds) for one, seconds in {0: [1.0] * 2, 1: [0.9] * 2, 2: [0.7] * 2}.items()}
     assert blocks.campaigns["block"].times == times
     assert calls.banned.keys() == {("block", 3)}
+
+
+class Library:
+    """PyTorch or CuPy with two GPUs, of which the first is the current one; the clock shows what was waited for."""
+
+    def __init__(self, blocks: Blocks) -> None:
+        self.blocks = blocks
+        self.cuda, self.runtime, self.Tensor, self.ndarray = self, self, Array, Array
+        self.present, self.work, self.waits = 0, [0.0, 0.0], 0
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def current_device(self) -> int:
+        return self.present
+
+    getDevice = current_device  # noqa: N815  CuPy's name
+
+    def current_stream(self, device: "Gpu | None" = None) -> Any:
+        return SimpleNamespace(synchronize=lambda: self.synchronize(device.id if device else self.present))
+
+    get_current_stream = current_stream
+
+    def synchronize(self, device: int) -> None:
+        self.waits += 1
+        self.blocks.now += self.work[device]
+        self.work[device] = 0.0
+
+    def run(self, size: int, given: Array) -> float:
+        began = self.blocks.now
+        result = self.blocks.run(size)
+        self.work[given.device.id] += self.blocks.now - began
+        self.blocks.now = began
+        return result
+
+
+class Gpu:
+    """A device, with the names of both libraries; within `with` it is CuPy's current one."""
+
+    def __init__(self, library: Library, number: int) -> None:
+        self.library = library
+        self.id = self.index = number
+
+    def __enter__(self) -> None:
+        self.library.present = self.id
+
+    def __exit__(self, *_: object) -> None:
+        self.library.present = 0
+
+
+@pytest.mark.parametrize("name", ["torch", "cupy"])
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_work_of_a_call_on_another_device_than_the_current_one_is_waited_for(
+    name: str, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time of its launches alone was compared."""
+    blocks = Blocks()
+    library = Library(blocks)
+    for other in ("torch", "cupy"):
+        monkeypatch.setitem(sys.modules, other, library if name == other else None)
+    run = tuned(blocks, wait=device.wait).decorate(library.run)
+    run(Array(Gpu(library, number)))
+    assert library.waits == 2 * (1 + number), "each stream, once before the call and once after it"
+    for _ in range(10):
+        run(Array(Gpu(library, number)))
+    times = {one: pytest.approx([seconds]) for one, seconds in enumerate((1.0, 0.9, 0.7))}
+    assert blocks.campaigns["block"].times == times
+    assert library.present == 0
+
+
+def test_arguments_that_contain_themselves_are_looked_at_once() -> None:
+    layers: list[Any] = [Array("cuda:1")]
+    layers.append({"all": layers})
+    assert "cuda:1" in device.devices_of((layers,))
 
 
 def test_devices_that_cannot_be_asked_for_do_not_reach_the_program() -> None:
