@@ -31,18 +31,14 @@ NOT_INHERITED: Final = ("KERNELCAST_PROBE", "KERNELCAST_PROBE_STANDALONE")
 # The shell ends at once, so that the exporter is no child of the program, which may wait for all of its children. The
 # subshell waits for the exporter, and writes its exit status to the pipe.
 LAUNCH: Final = '("$@" >>"$0" 2>&1; echo $?) &'
-KILLED: Final = b"137"
-
+# Status where the subshell was killed, too.
+KILLED: Final = 137
 
 _log = getLogger("kernelcast.probe")
 
 
 class StartedExporter:
-    """An exporter that was started, and is no child of this process.
-
-    Args:
-        pipe: Gives its exit status once it has ended; the end of the pipe alone if the subshell was killed.
-    """
+    """A started exporter, which is no child of this process; `pipe` gives its exit status."""
 
     def __init__(self, pipe: IO[bytes]) -> None:
         os.set_blocking(pipe.fileno(), False)
@@ -51,11 +47,12 @@ class StartedExporter:
 
     def poll(self) -> int | None:
         """Return its exit status; None while it runs."""
-        if self._status is None and not self._pipe.closed:
-            written: bytes | None = self._pipe.read(8)
-            if written is not None:
-                self._status = int(written or KILLED)
-                self.close()
+        if self._status is None:
+            with contextlib.suppress(OSError, ValueError):  # closed, perhaps by the program
+                written: bytes | None = self._pipe.read(8)
+                if written is not None:
+                    self._status = int(written or KILLED)
+                    self.close()
         return self._status
 
     def close(self) -> None:

@@ -1,11 +1,11 @@
-"""Detects other profilers that use CUPTI: it has one set of callbacks, and the user's trace has precedence over ours.
+"""Detects other profilers that use CUPTI: it has one set of callbacks, and the user's trace comes before ours."""
 
-Before CUDA 13.3 with driver r610 CUPTI serves one client, and later only clients of its second interface side by side
-(NVIDIA's guide to CUPTI, "Initialization"). The client that registers callbacks last gets all buffers, and a client
-that disables a kind disables it for all. So we check for a profiler before we start. To learn of one that Python starts
-later, the functions that start PyTorch's, JAX's, TensorFlow's and Triton's profilers are wrapped in modules that are
-loaded. If a profiler is found running without such a call, the kinds stay enabled, because it uses them, too.
-"""
+# Before CUDA 13.3 with driver r610 CUPTI serves one client, and later only clients of its second interface side by
+# side (NVIDIA's guide to CUPTI, "Initialization"). The client that registers callbacks last gets all buffers, and a
+# client that disables a kind disables it for all. So we check for a profiler before we start. To learn of one that
+# Python starts later, the functions that start PyTorch's, JAX's, TensorFlow's and Triton's profilers are wrapped in
+# modules that are loaded. If a profiler is found running without such a call, the kinds stay enabled, because it uses
+# them, too.
 
 import sys
 import threading

@@ -1,15 +1,14 @@
-"""CuPy's kernel launches: counted at every launch, timed at some.
+"""CuPy's kernel launches: counted at every launch, timed at some."""
 
-CuPy has no hook for launches, but everything that it compiles (RawKernel, RawModule from source, elementwise and
-reduction kernels, ufuncs, fusion, jit) comes out of `cupy.cuda.compiler`, which makes a `function.Module()` through its
-module's attribute `function`. That attribute is replaced by an object with a subclass of `Module`, whose functions are
-of a subclass of `Function`. `cupy.cuda.function` itself is not changed, so CuPy's extension modules find the classes
-that they were compiled with. Checked with CuPy 14.2; source: cupy/cuda/compiler.py, function.pyx, _core/_kernel.pyx,
-raw.pyx.
-
-Not seen: cuBLAS, cuFFT, cuSOLVER, cuSPARSE, cuRAND, Thrust and CUB, graph replays, `RawModule(path=…)`, copies, and
-kernels that were compiled before.
-"""
+# CuPy has no hook for launches, but everything that it compiles (RawKernel, RawModule from source, elementwise and
+# reduction kernels, ufuncs, fusion, jit) comes out of `cupy.cuda.compiler`, which makes a `function.Module()` through
+# its module's attribute `function`. That attribute is replaced by an object with a subclass of `Module`, whose
+# functions are of a subclass of `Function`. `cupy.cuda.function` itself is not changed, so CuPy's extension modules
+# find the classes that they were compiled with. Checked with CuPy 14.2; source: cupy/cuda/compiler.py, function.pyx,
+# _core/_kernel.pyx, raw.pyx.
+#
+# Not seen: cuBLAS, cuFFT, cuSOLVER, cuSPARSE, cuRAND, Thrust and CUB, graph replays, `RawModule(path=…)`, copies, and
+# kernels that were compiled before.
 
 from collections.abc import Callable
 from time import perf_counter_ns

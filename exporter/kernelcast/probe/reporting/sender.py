@@ -177,8 +177,8 @@ class ReportSender:
         if recorder.refused and not self._has_seen_refusal:
             self._has_seen_refusal = True
             _log.warning(
-                "kernelcast probe refuses a report of this program, and counts it as a dropped record: a negative or "
-                "too long duration, a negative number, an unknown device, or a call of a signal handler"
+                "kernelcast probe refuses a report, and counts it as a dropped record: its duration, another number or "
+                "its device cannot be, or a signal handler has made it"
             )
         if not recorder.touched:
             return
