@@ -34,7 +34,7 @@ class Bench:
 
     def payloads(self, *bodies: bytes, topic: str = KERNELS.name) -> list[WritePayload]:
         messages = [Record((topic, 0, offset), body, append_ms=10) for offset, body in enumerate(bodies)]
-        return list(self.conversion.payloads(messages))
+        return [payload for _, payloads in self.conversion.payloads(messages) for payload in payloads]
 
     def discarded(self, cause: str) -> float | None:
         labels = {"destination": "d", "cause": cause}

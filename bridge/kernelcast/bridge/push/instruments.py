@@ -132,9 +132,9 @@ class DestinationMetrics:
 
 
 class BatchCounts:
-    """Counts points and messages left out of a batch, once its conversion has succeeded; for one thread.
+    """Counts points and messages left out of a part of a batch once it has been converted; for one thread.
 
-    A batch whose conversion fails is converted again, message by message; the counts of the first attempt are dropped.
+    A part whose conversion fails is converted again, message by message; the counts of the first attempt are dropped.
     """
 
     def __init__(self, metrics: DestinationMetrics) -> None:

@@ -128,20 +128,23 @@ class PayloadConverter:
         self._counts = BatchCounts(metrics)
         self._forget_series()
 
-    def payloads(self, messages: Sequence[StampedMessage]) -> Iterator[OtlpPayload]:
-        """The requests that a batch of messages makes; to be sent in order."""
-        self._counts.begin()
+    def payloads(self, messages: Sequence[StampedMessage]) -> Iterator[tuple[list[int], list[OtlpPayload]]]:
+        """Yield, by part of a batch, the indices of its messages and their requests, to be sent in order."""
         if self._known > self._settings.max_series:
             self._forget_series()
         for group in self._selection.groups(messages):
+            self._counts.begin()
             for failure in group.failures:
                 self._counts.undecodable(type(failure).__name__)
+            requests: list[OtlpPayload] = []
             if group.format == OTLP_PROTO:
-                yield from self._requests(group.bodies)
+                requests += self._requests(group.bodies)
             else:
                 for _ in group.bodies:
                     self._counts.undecodable("format")
-        self._counts.commit()
+            group.bodies.clear()
+            self._counts.commit()
+            yield group.indices, requests
 
     def _requests(self, bodies: Sequence[bytes]) -> Iterator[OtlpPayload]:
         """Yield requests. Each message is decoded, because a malformed one would make the whole request fail."""

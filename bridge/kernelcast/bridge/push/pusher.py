@@ -19,12 +19,12 @@ class Stages:
 
     Attributes:
         backlog: Reads it, and commits it at the end.
-        payloads: Makes the requests of a batch of messages, to be sent in order.
+        payloads: Yields, by part of a batch of messages, their indices and their requests, to be sent in order.
         delivery: Sends them.
     """
 
     backlog: PushBacklog
-    payloads: Callable[[Sequence[StampedMessage]], Iterator[Any]]
+    payloads: Callable[[Sequence[StampedMessage]], Iterator[tuple[list[int], list[Any]]]]
     delivery: Delivery[Any]
 
 
@@ -59,8 +59,10 @@ class Pusher:
             stopping=self._stopping,
         )
         try:
-            for payload in self._payloads(batch):
-                self.stages.delivery.deliver(payload)
+            for payloads in self._parts(batch):
+                backlog.wait(0, stopping=self._stopping)  # polls if due: a part may make no requests
+                while payloads:  # sent ones are not in memory together with the next part
+                    self.stages.delivery.deliver(payloads.pop(0))
         except AbandonedError:
             if not self._stopping():
                 backlog.rewind()
@@ -69,22 +71,22 @@ class Pusher:
             backlog.acknowledge(batch)
         return len(batch.messages)
 
-    def _payloads(self, batch: UnacknowledgedBatch) -> Iterator[Any]:
-        """The batch's requests; a message that makes our own code fail costs only itself."""
+    def _parts(self, batch: UnacknowledgedBatch) -> Iterator[list[Any]]:
+        """Yield the batch's requests, part by part; a message that makes our own code fail costs only itself."""
         messages = [message for message in batch.messages if message.value() is not None]
+        waiting = set(range(len(messages)))
         try:
-            payloads = list(self.stages.payloads(messages))
+            for indices, payloads in self.stages.payloads(messages):
+                waiting.difference_update(indices)
+                yield payloads
         except Exception:  # noqa: BLE001  a fault of ours must not stop what comes after
-            self._log.exception("a batch cannot be prepared", destination=self._metrics.name, messages=len(messages))
-            yield from self._one_by_one(messages)
-        else:
-            yield from payloads
+            self._log.exception("messages cannot be prepared", destination=self._metrics.name, messages=len(waiting))
+        for index in sorted(waiting):
+            yield self._alone(messages[index])
 
-    def _one_by_one(self, messages: Sequence[StampedMessage]) -> Iterator[Any]:
-        for message in messages:
-            try:
-                payloads = list(self.stages.payloads([message]))
-            except Exception:  # noqa: BLE001  logged above
-                self._metrics.undecodable("internal")
-            else:
-                yield from payloads
+    def _alone(self, message: StampedMessage) -> list[Any]:
+        try:
+            return [payload for _, payloads in self.stages.payloads([message]) for payload in payloads]
+        except Exception:  # noqa: BLE001  logged above
+            self._metrics.undecodable("internal")
+            return []

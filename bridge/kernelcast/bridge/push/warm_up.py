@@ -66,8 +66,8 @@ def warm_up() -> None:
             settings = PushSettings(
                 name="warm-up", kind="remote_write", url="http://localhost", native_histograms=native
             )
-            for payload in Conversion(settings, metrics, ReaderSettings()).payloads(
-                [_Message(body) for body in bodies]
-            ):
-                request_v1(payload)
-                request_v2(payload)
+            conversion = Conversion(settings, metrics, ReaderSettings())
+            for _, payloads in conversion.payloads([_Message(body) for body in bodies]):
+                for payload in payloads:
+                    request_v1(payload)
+                    request_v2(payload)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.support.push.push_site import MS, P0, P1, RESOURCE, GroupMember, Log, PrometheusOfLists, PushSite
 from tests.support.runtime.kafka_record import Record
 
-from kernelcast.bridge.inputs.selection import InputGroup, Selection
+from kernelcast.bridge.push.instruments import BatchCounts
 from kernelcast.columnar import Sample, encode
 from kernelcast.runtime.kafka.clients import StampedMessage
 from kernelcast.wire.catalogue import kernel
@@ -287,7 +287,7 @@ def test_a_fault_of_ours_costs_only_the_message_that_meets_it() -> None:
     site = PushSite(store)
     whole = site.pusher.stages.payloads
 
-    def fragile(messages: Sequence[StampedMessage]) -> Iterator[Any]:
+    def fragile(messages: Sequence[StampedMessage]) -> Iterator[tuple[list[int], list[Any]]]:
         if any(message.value() == b"crash" for message in messages):
             raise ZeroDivisionError("a fault of ours")
         return whole(messages)
@@ -305,14 +305,14 @@ def test_a_fault_of_ours_costs_only_the_message_that_meets_it() -> None:
 def test_what_a_batch_leaves_out_counts_once_though_a_fault_of_ours_makes_it_start_again(
     monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    whole = Selection.groups
+    whole, faults = BatchCounts.commit, [ZeroDivisionError("a fault of ours")]
 
-    def fails_at_the_end(selection: Selection, messages: Sequence[StampedMessage]) -> Iterator[InputGroup]:
-        yield from whole(selection, messages)
-        if len(messages) > 1:
-            raise ZeroDivisionError("a fault of ours")
+    def fails_once(counts: BatchCounts) -> None:
+        if faults:
+            raise faults.pop()
+        whole(counts)
 
-    monkeypatch.setattr(Selection, "groups", fails_at_the_end)
+    monkeypatch.setattr(BatchCounts, "commit", fails_once)
     site = PushSite(PrometheusOfLists(), kind=kind)
     site.log.write(P0, Sample(kernel.VARIANT_LAUNCHES, (("variant", "v"),), 10 * MS, 1, MS))
     site.log.write_body(P0, b"\xffpoison")

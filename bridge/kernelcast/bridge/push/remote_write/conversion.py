@@ -51,18 +51,21 @@ class Conversion:
         self._counts = BatchCounts(metrics)
         self._forget_series()
 
-    def payloads(self, messages: Sequence[StampedMessage]) -> Iterator[WritePayload]:
-        """The requests that a batch of messages makes; to be sent in order."""
-        self._counts.begin()
+    def payloads(self, messages: Sequence[StampedMessage]) -> Iterator[tuple[list[int], list[WritePayload]]]:
+        """Yield, by part of a batch, the indices of its messages and their requests, to be sent in order."""
         if sum(known.count for known in self._known.values()) > self._settings.max_series:
             self._forget_series()
         for group in self._selection.groups(messages):
+            self._counts.begin()
             for failure in group.failures:
                 self._counts.undecodable(type(failure).__name__)
+            requests: list[WritePayload] = []
             if group.input is not None:
                 append_ms = np.array([max(0, messages[index].timestamp()[1]) for index in group.indices], np.int64)
-                yield from self._converted(group.input, group.bodies, append_ms)
-        self._counts.commit()
+                requests += self._converted(group.input, group.bodies, append_ms)
+            group.bodies.clear()
+            self._counts.commit()
+            yield group.indices, requests
 
     def _forget_series(self) -> None:
         """Forget every series: simpler than to age them, and bounded as well."""
