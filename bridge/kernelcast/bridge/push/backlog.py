@@ -65,7 +65,7 @@ class PartitionProgress:
     """Position of a partition.
 
     Attributes:
-        acknowledged: The offset after the last message that was stored or rejected; negative before it is known.
+        acknowledged: The offset after the last message that was stored, rejected or lost; negative before it is known.
         high: The next offset that Kafka will write, as far as is known.
         committed: The last value of `acknowledged` that was committed.
         position: The offset after the last message that was read; negative before it is known.
@@ -159,6 +159,7 @@ class PushBacklog:
             self._commit(wait=True)
         for key in keys & self._progress.keys():
             del self._progress[key]
+            self._lost.forget_gaps(key)
             self._held_ends.pop(key, None)
             self._batch.ends.pop(key, None)
             self._metrics.forget(*key)
@@ -223,7 +224,7 @@ class PushBacklog:
         for key, offset in batch.reached().items():
             progress = self._progress.get(key)
             if progress is not None:
-                progress.acknowledged = max(progress.acknowledged, offset)
+                progress.acknowledged = self._lost.count_after(key, max(progress.acknowledged, offset))
         self._batch = UnacknowledgedBatch()
         self._metrics.committed(count)
         self._commit(wait=False)
@@ -233,6 +234,7 @@ class PushBacklog:
         """Read unacknowledged messages again, in the partitions that are still ours."""
         self._held, self._held_ends = [], {}
         for key, progress in self._progress.items():
+            self._lost.forget_gaps(key)
             progress.position = progress.acknowledged
             if progress.acknowledged >= 0:
                 self._source.seek(TopicPartition(*key, progress.acknowledged))
@@ -256,19 +258,30 @@ class PushBacklog:
         received, _errors = self._source.consume(MESSAGES_AT_ONCE, timeout_seconds)
         self._poll_due = self._clock.monotonic() + MAX_POLL_GAP_SECONDS
         mine = [message for message in received if _key(message) in self._progress]
+        skipped = False
         for message in mine:
             progress, offset = self._progress[_key(message)], message.offset() or 0
             if progress.acknowledged < 0:
                 progress.acknowledged = offset
-            self._lost.note_gap(_key(message), progress.position, offset, progress.acknowledged)
+            skipped |= self._skip_lost(_key(message), progress, offset)
             progress.position = offset + 1
         for end in self._source.ends():
             key = end.topic, end.partition
             if (known := self._progress.get(key)) is not None:  # else the messages before it were left out, too
                 ends[key] = end.offset
-                self._lost.note_gap(key, known.position, end.offset, known.acknowledged)
+                skipped |= self._skip_lost(key, known, end.offset)
                 known.position = max(known.position, end.offset)
+        if skipped:  # a restart must not count them again, however long the receiver is down
+            self._commit(wait=False)
         return mine
+
+    def _skip_lost(self, key: Key, progress: PartitionProgress, offset: int) -> bool:
+        """Acknowledge lost messages before `offset` if no message before them waits; returns whether there are any."""
+        if not 0 <= progress.position < offset - 1:
+            return False
+        self._lost.note_gap(key, progress.position, offset)
+        before, progress.acknowledged = progress.acknowledged, self._lost.count_after(key, progress.acknowledged)
+        return progress.acknowledged > before
 
     def _starts(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
         starts = []

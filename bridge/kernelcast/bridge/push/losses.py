@@ -20,39 +20,54 @@ Watermarks = Callable[[TopicPartition], tuple[int, int]]
 
 
 class LostMessages:
-    """Counts each lost message once, also if the offsets are read again; for the member's thread."""
+    """Counts each lost message once, when all messages before it are acknowledged or lost; for the member's thread.
+
+    Only then can the offset after it be committed: counted earlier, it would be counted again after a restart.
+    """
 
     def __init__(self, watermarks: Watermarks, metrics: DestinationMetrics, clock: Clock) -> None:
         """Start with nothing counted."""
         self._watermarks, self._metrics, self._clock = watermarks, metrics, clock
         self._log = structlog.stdlib.get_logger("bridge.push.backlog")
-        self._counted: dict[Key, list[tuple[int, int]]] = {}  # disjoint ranges of offsets, where one may be read again
+        self._gaps: dict[Key, list[tuple[int, int]]] = {}  # lost offsets after messages that wait, in order
+        self._counted: dict[Key, int] = {}  # lost messages before this offset are counted, should its commit fail
         self._lows: dict[Key, tuple[int, float]] = {}  # the first offset kept, and when it may be asked for again
 
-    def note_gap(self, key: Key, begin: int, end: int, acknowledged: int) -> None:
-        """Count the messages between two offsets, read one after the other, that retention has deleted.
+    def note_gap(self, key: Key, begin: int, end: int) -> None:
+        """Note a gap of offsets between two messages: as far as Kafka keeps none of them, retention has deleted them.
 
-        A single offset without a message is the marker of a transaction, since retention deletes whole segments;
-        longer gaps are compared with the first offset that Kafka has kept.
+        Not for a gap of one offset, the marker of a transaction: retention deletes whole segments.
         """
-        if begin >= 0 and end - begin >= 2:
-            self._count(key, begin, min(self._low(key), end), acknowledged)
+        if (stop := min(self._low(key), end)) > begin:
+            self._gaps.setdefault(key, []).append((begin, stop))
 
     def note_start(self, key: Key, committed: int, low: int, high: int) -> None:
         """Count the messages between the committed offset and the first one kept."""
-        if any(end > high for _, end in self._counted.get(key, ())):  # the topic was deleted and made again
+        if self._counted.get(key, 0) > high:  # the topic was deleted and made again
             del self._counted[key]
-        self._count(key, committed, low, committed)
+        self._count(key, committed, low)
 
-    def _count(self, key: Key, begin: int, end: int, acknowledged: int) -> None:
-        if end <= begin:
-            return
-        known = [one for one in self._counted.get(key, ()) if one[1] > acknowledged]
-        messages = end - begin - sum(max(0, min(end, stop) - max(begin, start)) for start, stop in known)
-        apart = [(start, stop) for start, stop in known if stop <= begin or end <= start]
-        met = [(begin, end), *(one for one in known if one not in apart)]
-        self._counted[key] = [*apart, (min(start for start, _ in met), max(stop for _, stop in met))]
-        if messages:
+    def count_after(self, key: Key, acknowledged: int) -> int:
+        """Count the lost messages that follow acknowledged ones, and return the offset after them."""
+        waiting = []
+        for begin, end in self._gaps.pop(key, ()):
+            if begin > acknowledged:
+                waiting.append((begin, end))
+                continue
+            self._count(key, begin, end)
+            acknowledged = max(acknowledged, end)
+        if waiting:
+            self._gaps[key] = waiting
+        return acknowledged
+
+    def forget_gaps(self, key: Key) -> None:
+        """Forget gaps after messages that are read again."""
+        self._gaps.pop(key, None)
+
+    def _count(self, key: Key, begin: int, end: int) -> None:
+        messages = end - max(begin, self._counted.get(key, 0))
+        if messages > 0:
+            self._counted[key] = end
             self._metrics.lost(messages)
             where = {"destination": self._metrics.name, "topic": key[0]}
             self._log.error("messages expired before they were sent", **where, messages=messages)

@@ -400,6 +400,33 @@ def test_a_partition_that_comes_back_counts_only_messages_that_expired_since() -
     assert site.own("lost_messages_total") == 6
 
 
+@pytest.mark.parametrize("read_before", [0, 1], ids=["nothing_read_before", "messages_read_before"])
+def test_a_restart_while_the_receiver_is_down_counts_only_messages_that_no_process_has_counted(
+    read_before: int,
+) -> None:
+    site = PushSite(PrometheusOfLists(script=[httpx.Response(503)] * 99))
+    for time_ms in range(30):
+        site.log.write(P0, launches(2, time_ms))
+    site.member.at_once = read_before
+
+    def expire() -> None:
+        site.log.first[P0] = 10
+        site.member.at_once = 5
+
+    def stop() -> None:
+        site.stopping = True
+
+    site.member.due = [lambda: None, expire, *[lambda: None] * 40, stop]
+    while not site.stopping:
+        site.pusher.step()
+    assert site.waits, "the receiver was down"
+    site.log.first[P0] = 12
+    after = PushSite(PrometheusOfLists(), log=site.log, clock=site.clock)
+    after.push_all()
+    counts = [each.own("lost_messages_total") or 0 for each in (site, after)]
+    assert sum(counts) == 12, counts
+
+
 def test_gaps_of_a_compacted_topic_are_compared_with_what_kafka_keeps_once_per_second_and_partition(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
