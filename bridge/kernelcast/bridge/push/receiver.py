@@ -121,7 +121,7 @@ class Receiver:
 
     def _parsed(self, response: httpx.Response, limit: "_TimeLimit") -> PushAnswer:
         body = b""
-        with contextlib.suppress(httpx.ReadTimeout):  # the status has come in time, and decides
+        with contextlib.suppress(httpx.HTTPError):  # late, cut or garbled: the status has come in time, and decides
             for part in response.iter_bytes():
                 body += part[: LONGEST_RESPONSE_BYTES - len(body)]
                 if len(body) == LONGEST_RESPONSE_BYTES or limit.is_over:

@@ -1,6 +1,7 @@
 """HTTP as it is: a server on this machine that hangs, closes, demands passwords; and settings that keep secrets."""
 
 import base64
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,32 @@ def test_a_status_that_came_in_time_decides_though_its_text_is_late(
     assert (answer.decision, answer.cause) == (decision, cause)
     assert answer.body.startswith(b"out of order sample")
     assert clock.seconds - started <= 5
+
+
+class BrokenText(httpx.SyncByteStream):
+    """The text of an answer whose connection ends too early."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield b"out of order sample"
+        raise httpx.RemoteProtocolError("peer closed connection without sending complete message body")
+
+
+@pytest.mark.parametrize(
+    ("headers", "stream"),
+    [({}, BrokenText()), ({"Content-Encoding": "gzip"}, httpx.ByteStream(b"no gzip"))],
+    ids=["ends_too_early", "wrong_compression"],
+)
+@pytest.mark.parametrize(
+    ("status", "decision"),
+    [(200, RetryDecision.ACKNOWLEDGED), (400, RetryDecision.REFUSED), (503, RetryDecision.AGAIN)],
+)
+def test_a_status_decides_though_its_text_cannot_be_read(
+    headers: dict[str, str], stream: httpx.SyncByteStream, status: int, decision: RetryDecision
+) -> None:
+    to = receiver(
+        "http://receiver/", httpx.MockTransport(lambda _: httpx.Response(status, headers=headers, stream=stream))
+    )
+    assert to.post(b"", {}).decision is decision
 
 
 def test_a_token_is_read_again_when_its_file_changes(tmp_path: Path) -> None:
