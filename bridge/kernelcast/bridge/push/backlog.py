@@ -223,7 +223,7 @@ class PushBacklog:
         count = len(batch.messages)
         for key, offset in batch.reached().items():
             progress = self._progress.get(key)
-            if progress is not None:
+            if progress is not None and offset <= progress.position:  # a later one is of a log that was replaced
                 progress.acknowledged = self._lost.count_after(key, max(progress.acknowledged, offset))
         self._batch = UnacknowledgedBatch()
         self._metrics.committed(count)
@@ -261,7 +261,9 @@ class PushBacklog:
         skipped = False
         for message in mine:
             progress, offset = self._progress[_key(message)], message.offset() or 0
-            if progress.acknowledged < 0:
+            if offset < progress.position:
+                self._start_over(_key(message), offset)
+            elif progress.acknowledged < 0:
                 progress.acknowledged = offset
             skipped |= self._skip_lost(_key(message), progress, offset)
             progress.position = offset + 1
@@ -274,6 +276,16 @@ class PushBacklog:
         if skipped:  # a restart must not count them again, however long the receiver is down
             self._commit(wait=False)
         return mine
+
+    def _start_over(self, key: Key, offset: int) -> None:
+        """Forget the offsets of a log that was replaced: its topic was made again, or lost messages with a leader."""
+        self._log.warning("offsets restarted", destination=self._metrics.name, topic=key[0], partition=key[1])
+        progress = self._progress[key]
+        progress.acknowledged = progress.position = offset
+        progress.committed = progress.high = -1
+        self._lost.forget(key)
+        self._batch.ends.pop(key, None)
+        self._held_ends.pop(key, None)
 
     def _skip_lost(self, key: Key, progress: PartitionProgress, offset: int) -> bool:
         """Acknowledge lost messages before `offset` if no message before them waits; returns whether there are any."""

@@ -44,7 +44,7 @@ class LostMessages:
     def note_start(self, key: Key, committed: int, low: int, high: int) -> None:
         """Count the messages between the committed offset and the first one kept."""
         if self._counted.get(key, 0) > high:  # the topic was deleted and made again
-            del self._counted[key]
+            self.forget(key)
         self._count(key, committed, low)
 
     def count_after(self, key: Key, acknowledged: int) -> int:
@@ -59,6 +59,11 @@ class LostMessages:
         if waiting:
             self._gaps[key] = waiting
         return acknowledged
+
+    def forget(self, key: Key) -> None:
+        """Forget the offsets of a log that was replaced."""
+        for known in (self._gaps, self._counted, self._lows):
+            known.pop(key, None)
 
     def forget_gaps(self, key: Key) -> None:
         """Forget gaps after messages that are read again."""

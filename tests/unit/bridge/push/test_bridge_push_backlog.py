@@ -250,14 +250,14 @@ def test_what_retention_took_before_it_was_sent_is_counted() -> None:
     assert sorted(store.by_kernel()["gemm"]) == list(range(15, 20))
 
 
-def test_the_marker_of_a_transaction_is_no_lag() -> None:
+def test_the_marker_of_a_transaction_is_no_lag(monkeypatch: pytest.MonkeyPatch) -> None:
     site = PushSite(PrometheusOfLists())
     site.log.write(P0, launches(1, 10))
-    site.log.messages[P0].append(site.log.messages[P0][0])
-    site.member.at_once = 1
+    monkeypatch.setattr(site.member, "known_high", lambda _partition: 2)
     site.member.reached = [TopicPartition(*P0, 2)]
     site.pusher.step()
     assert site.log.committed == {P0: 2}
+    assert site.backlog.lag() == 0
 
 
 def test_a_count_of_written_samples_with_thousands_of_digits_is_more_than_were_sent() -> None:
@@ -509,3 +509,47 @@ def test_the_end_of_a_partition_that_was_revoked_and_comes_back_commits_nothing_
     after = PushSite(store, log=log, keys=(P0, P1))
     after.push_all()
     assert store.by_kernel() == {"gemm": {10: 1.0}, "copy": {10: 1.0, 20: 1.0}}
+
+
+def make_again(site: PushSite, *times_ms: int) -> None:
+    """Delete the topic, make it again, and write to it; Kafka's client then reads it from its beginning."""
+    site.log.messages.clear()
+    site.log.committed.clear()
+    site.log.first.clear()
+    for time_ms in times_ms:
+        site.log.write(P0, launches(2, time_ms))
+    site.member.position[P0] = 0
+
+
+def test_a_topic_that_is_made_again_is_committed_from_its_beginning_and_has_a_lag() -> None:
+    store = PrometheusOfLists()
+    site = PushSite(store)
+    for time_ms in range(10, 30):
+        site.log.write(P0, launches(1, time_ms))
+    site.push_all()
+    make_again(site, 40, 50, 60)
+    store.script = [httpx.Response(503)] * 9
+    lags: list[float | None] = []
+    site.member.due = [lambda: lags.append(site.own("lag_messages", topic=P0[0], partition="0"))] * 30
+    site.push_all()
+    assert 3 in lags
+    assert site.log.committed == {P0: 3}
+    assert list(store.by_kernel()["gemm"]) == [*range(10, 30), 40, 50, 60]
+
+
+def test_a_topic_made_again_while_the_receiver_is_down_loses_no_message_of_the_old_or_the_new_one() -> None:
+    store = PrometheusOfLists(script=[httpx.Response(503)] * 5)
+    site = PushSite(store)
+    for time_ms in range(10, 30):
+        site.log.write(P0, launches(1, time_ms))
+
+    def recreate() -> None:
+        make_again(site, 40, 50, 60)
+        site.member.paused.clear()
+
+    site.member.due = [*[lambda: None] * 8, recreate]
+    site.pusher.step()
+    assert site.log.committed.get(P0, 0) == 0, "the end of the old topic"
+    site.push_all()
+    assert site.log.committed == {P0: 3}
+    assert list(store.by_kernel()["gemm"]) == [*range(10, 30), 40, 50, 60]
