@@ -43,6 +43,8 @@ TEXTS: Final = (OTLP_JSON, PROMETHEUS, INFLUX, JSON)
 MAX_UNPACKED_BYTES: Final = 32 * 1024 * 1024
 """Bytes of unpacked messages in memory at once, apart from the last message: 200 messages of 1 KB may unpack to 1.6 GB,
 and their points take several times as much."""
+WASTED_RATIO: Final = 4096
+"""Unpacked bytes that a byte of a refused message counts for: it may have been unpacked in vain, which takes time."""
 MAX_TOPICS: Final = 10_000
 """Topics whose setting is cached."""
 NO_FORMATS: Final[Mapping[str, TopicFormat]] = {}
@@ -115,6 +117,7 @@ class Selection:
             except DecodeError as error:
                 group = groups.setdefault(UNRECOGNISED, InputGroup("unknown", None))
                 group.failures.append(error)
+                unpacked_bytes += min(WASTED_RATIO * len(message.value() or b""), self._limits.message_bytes)
             else:
                 known = groups.get(key)
                 group = known if known is not None else groups.setdefault(key, InputGroup(key[0], self._input(key)))

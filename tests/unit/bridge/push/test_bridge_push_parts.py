@@ -17,7 +17,8 @@ from kernelcast.bridge.inputs import selection
 from kernelcast.bridge.push import otlp
 from kernelcast.bridge.push.backlog import MAX_POLL_GAP_SECONDS
 from kernelcast.bridge.push.remote_write import conversion
-from kernelcast.columnar import Decoded, Decoder
+from kernelcast.columnar import Decoded, Decoder, DecoderLimits
+from kernelcast.wire.errors import DecodeError
 
 CONVERTERS = {"otlp": otlp, "remote_write": conversion}
 ZSTD = (("content-encoding", b"zstd"),)
@@ -101,17 +102,21 @@ def test_a_fault_of_ours_in_a_later_part_sends_no_point_twice(monkeypatch: pytes
 
 @pytest.mark.usefixtures("one_message_a_part")
 @pytest.mark.parametrize("kind", CONVERTERS)
-def test_parts_without_a_point_do_not_delay_polls(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+@pytest.mark.parametrize("unpacks", [True, False], ids=["no_metrics", "too_long"])
+def test_messages_without_a_point_do_not_delay_polls(
+    monkeypatch: pytest.MonkeyPatch, kind: str, *, unpacks: bool
+) -> None:
     clock = ManualClock()
 
-    class Slow(Decoder):
-        def decode(self, bodies: Sequence[bytes], *arguments: Any) -> Decoded:
-            clock.seconds += 4
-            return super().decode(bodies, *arguments)
+    def slow(_message: bytes, _encoding: str, _limits: DecoderLimits) -> bytes:
+        clock.seconds += 4
+        if unpacks:
+            return b"\xffpoison"
+        raise DecodeError("message is too long")
 
-    monkeypatch.setattr(CONVERTERS[kind], "Decoder", Slow)
+    monkeypatch.setattr(selection, "unpacked", slow)
     site = PushSite(counting([]), kind=kind, clock=clock)
-    write(site, *[b"\xffpoison"] * 60)
+    write(site, *[b""] * 60)
     polls: list[float] = []
     site.member.due = [lambda: polls.append(clock.seconds)] * 200
     site.push_all()
