@@ -80,7 +80,7 @@ class Pusher:
                 waiting.difference_update(indices)
                 yield payloads
         except Exception:  # noqa: BLE001  a fault of ours must not stop what comes after
-            self._log.exception("messages cannot be prepared", destination=self._metrics.name, messages=len(waiting))
+            self._log.exception("a batch cannot be prepared", destination=self._metrics.name, messages=len(waiting))
         for index in sorted(waiting):
             yield self._alone(messages[index])
 
