@@ -266,6 +266,20 @@ def test_a_broker_that_answered_is_tried_again_soon_when_it_goes_away() -> None:
     assert node.delivered == ["a"]
 
 
+def test_hints_of_a_topic_that_was_made_again_during_the_start_are_delivered() -> None:
+    """The end of the start does not come again: the topic is deleted and made again, or its new leader lost some."""
+    node, shutdown, seconds = Node(), Impatient(), iter(range(0, 1000, 20))
+
+    class Shorter(Broker):
+        def ends(self) -> list[Any]:
+            return [TopicPartition(HINTS.name, 0, 1)]
+
+    remade = [message(hint("a"), at=0)]
+    brokers = [Shorter(shutdown, [remade, [], [], []], highs=(9, 0)), Shorter(shutdown, [remade, []], highs=(1, 0))]
+    HintReader(lambda: brokers.pop(0), node.inbox, shutdown, monotonic=lambda: float(next(seconds))).run()
+    assert node.delivered == ["a"]
+
+
 def test_an_unexpected_error_does_not_end_the_reading() -> None:
     node, shutdown = Node(), Impatient()
 

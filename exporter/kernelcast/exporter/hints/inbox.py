@@ -199,7 +199,7 @@ class HintReader:
             self._wait_seconds = min(self._wait_seconds * 2, LONGEST_RETRY_SECONDS)
 
     def _read(self, reader: ReplayConsumer) -> None:
-        """Read until a stop is requested, or until a topic exists that was missing at the start.
+        """Read until a stop is requested, a topic exists that was missing at the start, or a partition became shorter.
 
         Raises:
             BrokerError: Kafka does not answer.
@@ -215,9 +215,9 @@ class HintReader:
         inbox, is_open = self._inbox(), False
         lookup_at = self._monotonic() + LONGEST_RETRY_SECONDS
         while not self._shutdown.requested:
-            if missing and self._monotonic() >= lookup_at:
+            if self._monotonic() >= lookup_at:
                 lookup_at = self._monotonic() + LONGEST_RETRY_SECONDS
-                if any(reader.partitions(topic) for topic in missing):
+                if backlog.is_cut or any(reader.partitions(topic) for topic in missing):
                     return
             messages, _ = reader.consume(MAX_MESSAGES, READ_SECONDS)
             for message in messages:
@@ -240,6 +240,7 @@ class UnreadBacklog:
 
     def __init__(self, reader: ReplayConsumer, partitions: Sequence[Any]) -> None:
         self._last: dict[tuple[str, int], int] = {}
+        self._cut: set[tuple[str, int]] = set()  # ended before that end, at the last time
         for partition in partitions:
             low, high = reader.watermarks(partition)
             partition.offset = low
@@ -257,8 +258,15 @@ class UnreadBacklog:
         partition = end.topic, end.partition
         if end.offset > self._last.get(partition, end.offset):
             del self._last[partition]
+        elif partition in self._last:
+            self._cut.add(partition)
 
     @property
     def is_empty(self) -> bool:
         """Whether all partitions have caught up."""
         return not self._last
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether a partition has ended before: a new leader is behind for now, or the topic was made again."""
+        return not self._cut.isdisjoint(self._last)
