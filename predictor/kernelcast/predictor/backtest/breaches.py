@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from kernelcast.predictor.arrays import Bools, Floats
+from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.backtest.companions import Companions
 from kernelcast.predictor.backtest.durations import Duration
 from kernelcast.predictor.backtest.grid import SeriesBatch
@@ -19,6 +19,7 @@ from kernelcast.predictor.passage.calibration import shipped
 from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS
 from kernelcast.predictor.passage.run import (
     MIN_BLOCKS,
+    WINDOW_BLOCKS,
     DetectorOptions,
     limit_passed,
     replaced_within,
@@ -26,6 +27,7 @@ from kernelcast.predictor.passage.run import (
     trailing_mean,
 )
 from kernelcast.predictor.passage.series import BLOCK_SECONDS, SeriesBlocks, Traits, condense
+from kernelcast.predictor.settings import JudgeSettings
 from kernelcast.wire.catalogue.meanings import OTHER, Meaning
 
 DEFAULT_HORIZON: Final = Duration(4 * 3600.0, counted=False)
@@ -111,6 +113,12 @@ class _Clock:
         asked = options.reach_seconds(batch.interval_seconds) / self.scale
         return int(np.argmin(np.abs(np.array(self.horizons) - asked)))
 
+    def within(self, history_blocks: Ints) -> Bools:
+        """Whether each history is long enough for each horizon, as in `Degradations.answered`, shape (n, h)."""
+        reach_seconds = history_blocks * BLOCK_SECONDS * JudgeSettings().max_extrapolation
+        near: Bools = np.array(self.horizons) <= reach_seconds[:, None]
+        return near
+
 
 def breach_columns(batch: SeriesBatch, options: BreachOptions) -> dict[str, Floats]:
     """Columns `breach_probability`, `seconds_to_threshold` and `alert`, each of shape (n, t); NaN while abstaining."""
@@ -135,14 +143,17 @@ def breach_columns(batch: SeriesBatch, options: BreachOptions) -> dict[str, Floa
     ends_of_blocks = np.arange(1, mean.shape[1] + 1) * clock.width - 1
     blocks = SeriesBlocks(mean, median, usage, process[:, ends_of_blocks], version[:, ends_of_blocks])
     alarms = AlarmState.quiet(batch.panel.rows)
+    known = np.isfinite(mean)
     for moment in run(blocks, traits, rule, ends=ends, alarms=alarms):
         found, now = moment.found, moment.intervals(clock.width)
-        columns["breach_probability"][:, now] = np.where(found.beyond, 1.0, found.passage.probability[:, place])[
-            :, None
-        ]
-        seconds = np.where(found.beyond, 0.0, found.passage.seconds[:, 1] * clock.scale)
-        columns["seconds_to_threshold"][:, now] = np.where(np.isfinite(seconds), seconds, np.nan)[:, None]
-        columns["alert"][:, now] = moment.alarms.firing[:, None]
+        few = known[:, max(moment.end - WINDOW_BLOCKS, 0) : moment.end].sum(axis=1) < MIN_BLOCKS
+        carried = moment.answered & clock.within(moment.history_blocks) & ~few[:, None]
+        said = np.where(carried[:, place], found.passage.probability[:, place], np.nan)
+        columns["breach_probability"][:, now] = np.where(found.beyond, 1.0, said)[:, None]
+        longest = np.where(carried, clock.horizons, 0.0).max(axis=1)
+        seconds = np.where(found.passage.seconds[:, 1] <= longest, found.passage.seconds[:, 1] * clock.scale, np.nan)
+        columns["seconds_to_threshold"][:, now] = np.where(found.beyond, 0.0, seconds)[:, None]
+        columns["alert"][:, now] = (moment.alarms.firing & (found.beyond | ~few))[:, None]
         passed = limit_passed(values[:, now], replaced[:, now], found.limit, found.silent, traits)
         _write_passed(columns, now, passed)
     for name, value in (("breach_probability", np.nan), ("seconds_to_threshold", np.nan), ("alert", 0.0)):

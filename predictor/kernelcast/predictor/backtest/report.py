@@ -84,7 +84,7 @@ class BreachCounts:
         reasons = {
             "no limit": ~limited[:, None],
             f"fewer than {MIN_BLOCKS} blocks": limited[:, None] & young,
-            "limit not known yet, or too much noise": limited[:, None] & ~young,
+            "limit not known yet, too much noise, or too short a history": limited[:, None] & ~young,
         }
         rows = np.stack([np.bincount(one.interval_of_row, minlength=absent.shape[1]) for one in batch.series])
         self.abstained.update({reason: int(rows[absent & which].sum()) for reason, which in reasons.items()})

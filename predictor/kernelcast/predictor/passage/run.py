@@ -81,12 +81,14 @@ class BlockResult:
         found: The evaluation, of n series.
         alarms: State of the alert rule after it.
         answered: Shape (n, h), whether the history of the series suffices for the horizon.
+        history_blocks: Shape (n,), blocks since the first one with a value, of the last two days.
     """
 
     end: int
     found: Evaluation
     alarms: AlarmState
     answered: Bools
+    history_blocks: Ints
 
     def intervals(self, width: int) -> slice:
         """The intervals for which this is the newest evaluation; `width` of them make a block."""
@@ -119,7 +121,6 @@ def run(
     rows = len(traits.limit)
     used = np.isin(np.array(options.horizons_seconds), options.alarm_horizons_seconds)
     known = np.isfinite(blocks.mean)
-    first = np.where(known.any(axis=1), np.argmax(known, axis=1), known.shape[1])
     for group in _groups(ends, rows):
         together, begins = blocks.at_ends(group)
         found = evaluate(
@@ -132,11 +133,18 @@ def run(
         )
         for place, end in enumerate(group):
             own = found.rows(slice(place * rows, (place + 1) * rows))
-            answered = options.answered(end - first, own, traits)
+            history_blocks = _history_blocks(known[:, max(end - WINDOW_BLOCKS, 0) : end])
+            answered = options.answered(history_blocks, own, traits)
             considered = answered if options.asked is None else answered & options.asked
             said = np.where(considered, own.passage.probability, np.nan)
             alarms = alarms.step(said[:, used], own.beyond, options.alarm_horizons_seconds).without(own.erratic)
-            yield BlockResult(end, own, alarms, answered)
+            yield BlockResult(end, own, alarms, answered, history_blocks)
+
+
+def _history_blocks(known: Bools) -> Ints:
+    """Blocks since the first one with a value, shape (n,); 0 without any."""
+    found: Ints = np.where(known.any(axis=1), known.shape[1] - np.argmax(known, axis=1), 0)
+    return found
 
 
 def trailing_mean(values: Floats, width: int) -> Floats:

@@ -129,6 +129,48 @@ def test_a_steady_series_below_its_threshold_has_no_alert(tmp_path: Path) -> Non
     assert all(float(row["breach_probability"] or 0) < 0.05 for row in found)
 
 
+def test_a_day_ahead_is_said_nothing_before_a_day_is_known_as_by_the_live_predictor(tmp_path: Path) -> None:
+    path = written(tmp_path / "in.csv", rising(30, 0.0))
+    found = backtest(tmp_path, path, "--threshold", "73", "--horizon", "1d", "--report")
+    near = backtest(tmp_path, path, "--threshold", "73")
+
+    assert {row["breach_probability"] for row in found[: 24 * 12 - 1]} == {""}
+    assert all(row["breach_probability"] for row in found[24 * 12 - 1 : 30 * 12])
+    assert all(row["breach_probability"] for row in near[18:])
+    times = [float(row["seconds_to_threshold"] or 0) for row in near]
+    assert max(times[: 24 * 12 - 1]) <= 4 * 3600 < max(times)
+
+
+def test_a_steep_rise_has_a_probability_for_eight_times_its_history_at_most(tmp_path: Path) -> None:
+    values = 40 + np.arange(60) / 12 * 4 + np.random.default_rng(3).normal(0, 0.3, 60)
+    rows = [f"{START + 300 * index},{value:.0f}" for index, value in enumerate(values)]
+    options = ("--threshold", "150", "--metric", "DCGM_FI_DEV_GPU_TEMP", "--horizon", "1d")
+    found = backtest(tmp_path, written(tmp_path / "in.csv", rows), *options)
+
+    assert {row["breach_probability"] for row in found[:35]} == {""}
+    assert all(row["breach_probability"] for row in found[35:60])
+
+
+def test_a_day_ahead_is_said_nothing_until_a_day_after_a_gap_of_more_than_two(tmp_path: Path) -> None:
+    rows = rising(30, 0.0)
+    later = [f"{START + 86_400 * 4 + 300 * index},{row.partition(',')[2]}" for index, row in enumerate(rows)]
+    path = written(tmp_path / "in.csv", rows + later)
+    found = backtest(tmp_path, path, "--threshold", "73", "--horizon", "1d")[len(rows) :]
+
+    assert {row["breach_probability"] for row in found[: 24 * 12 - 1]} == {""}
+    assert all(row["breach_probability"] for row in found[24 * 12 - 1 : 30 * 12])
+
+
+def test_blocks_without_a_value_do_not_count_towards_the_eighteen_that_a_probability_needs(tmp_path: Path) -> None:
+    rows = rising(24, 0.0)
+    gap = [row.partition(",")[0] + "," for row in rows[10:60]]
+    found = backtest(tmp_path, written(tmp_path / "in.csv", [*rows[:10], *gap, *rows[60:]]), "--threshold", "87")
+
+    first = 60 + 18 - 10 - 1
+    assert {row["breach_probability"] for row in found[:first]} == {""}
+    assert all(row["breach_probability"] for row in found[first:])
+
+
 def test_without_a_limit_nothing_is_said_of_breaches(tmp_path: Path) -> None:
     found = backtest(tmp_path, written(tmp_path / "in.csv", lines(100)))
 
