@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 
 from kernelcast.predictor.anomalies.detector import AnomalyDetector, AnomalyStep
-from kernelcast.predictor.arrays import Floats, Ints
+from kernelcast.predictor.arrays import Ints
 from kernelcast.predictor.cycle.panels import PanelSource
 from kernelcast.predictor.cycle.predictions import Anomaly
 
@@ -13,10 +13,6 @@ CHUNK_ROWS: Final = 4096
 """Rows read under the lock at a time."""
 MAX_STEPS: Final = 60
 """Intervals per cycle: after a start, the windows are read over several cycles."""
-_CURRENT_INTERVALS: Final = 30
-"""Intervals behind the median within which a series is current; others have ended, and nothing waits for them."""
-_BEHIND_SHARE: Final = 0.1
-"""Share of the current series that may be behind the common interval, such as those of a slow exporter."""
 _FIRST_ROWS: Final = 64
 """Rows of the detector at first; it doubles when it is too small."""
 
@@ -47,7 +43,7 @@ class AnomalyScores:
             return
         self._sync(rows, generations)
         # The newest interval may still change.
-        until = common_interval(newest) - 1
+        until = self._source.common_interval(rows, newest) - 1
         if self._newest is not None and until < self._newest - self._source.windows.points:
             # The clocks of the hosts were ahead and have been set back; `Windows` has discarded the earlier points.
             self._newest = until - 1
@@ -87,13 +83,3 @@ class AnomalyScores:
         if len(reused):
             self._detector.reset(reused)
             self._generation[rows] = generations
-
-
-def common_interval(newest: Ints) -> int:
-    """The newest interval that nearly all current series have.
-
-    Neither a host whose clock is ahead nor series that have ended change it.
-    """
-    ordered: Ints = np.sort(newest)
-    current: Floats | Ints = ordered[ordered >= ordered[len(ordered) // 2] - _CURRENT_INTERVALS]
-    return int(current[int(_BEHIND_SHARE * (len(current) - 1))])

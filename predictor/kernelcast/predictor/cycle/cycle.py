@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from kernelcast.predictor.arrays import Floats, Ints
-from kernelcast.predictor.cycle.anomaly_scores import AnomalyScores, common_interval
+from kernelcast.predictor.cycle.anomaly_scores import AnomalyScores
 from kernelcast.predictor.cycle.deep_fits import DeepFits
 from kernelcast.predictor.cycle.detection import Detection
 from kernelcast.predictor.cycle.forecasts import Forecasts, SeriesForecast
@@ -74,7 +74,7 @@ class Cycle:
         self.histories = Histories(windows, lock, block_seconds=settings.block_seconds)
         self.histories.excused = self.attributes.excused
         self.regimes = ChangePoints(0)
-        source = PanelSource(
+        self._source = source = PanelSource(
             windows, self.histories, self.attributes, self.regimes, lock, TrialBlocks(self.histories.block_ns)
         )
         self.block_seconds = source.block_seconds
@@ -110,7 +110,7 @@ class Cycle:
         self._program_regimes.begin(rows, newest, changes)
         self._claims.sync(rows)
         evaluated = self._evaluate(rows, newest, changes, report)
-        report.time_ns = self._event_time_ns(newest)
+        report.time_ns = self._event_time_ns(rows, newest)
         report.regimes_begun = self.detection.regimes_begun - before
         self._anomalies.run(rows, self._windows.generation[rows], newest)
         self._claims.abstain(evaluated, report)
@@ -196,7 +196,7 @@ class Cycle:
         report.evaluated, report.watched = len(evaluated), int(judged.sum())
         return evaluated
 
-    def _event_time_ns(self, newest: Ints) -> int:
+    def _event_time_ns(self, rows: Ints, newest: Ints) -> int:
         """End of the newest interval that nearly all series have; later than that of the last cycle.
 
         It is earlier where the hosts' clocks were ahead and have been set back: by more than a window, as in `Windows`.
@@ -204,7 +204,7 @@ class Cycle:
         if not len(newest):
             self._time_ns += self._time_ns > 0
             return self._time_ns
-        now_ns = (common_interval(newest) + 1) * self._windows.interval_ns
+        now_ns = (self._source.common_interval(rows, newest) + 1) * self._windows.interval_ns
         is_set_back = now_ns < self._time_ns - self._windows.points * self._windows.interval_ns
         self._time_ns = now_ns if is_set_back else max(now_ns, self._time_ns + 1)
         return self._time_ns

@@ -5,6 +5,7 @@ import pytest
 from tests.unit.predictor.conftest import SECOND_NS, START_SECONDS, Fleet, device_subject, fast, kernel_subject
 
 from kernelcast.predictor.explain import explain
+from kernelcast.predictor.scoring.classes import series_number
 from kernelcast.predictor.settings import JudgeSettings, SeriesMatcher
 from kernelcast.wire.identity import Versions
 
@@ -158,3 +159,38 @@ def test_times_that_were_saved_under_a_clock_that_was_ahead_are_not_in_the_futur
     assert START_SECONDS < shown.degradation.crossed_ns / 1e9 <= START_SECONDS + fleet.second
     assert fleet.cycle.detection.memory.since_ns[1] <= (START_SECONDS + fleet.second) * SECOND_NS
     assert fleet.cycle.detection.memory.baseline[2] == pytest.approx(1e-3)
+
+
+@pytest.mark.parametrize("ahead", ["n1", "n2"])
+def test_of_two_hosts_the_one_that_agrees_with_the_predictors_clock_gives_the_time_of_a_cycle(
+    fleet: Fleet, ahead: str
+) -> None:
+    for host, gpus in (("n1", "01"), ("n2", "012")):
+        for gpu in gpus:
+            fleet.device(GPU_TEMP, lambda _second: 70.0, host=host, gpu=gpu)
+    fleet.ahead_seconds[ahead] = DAY_SECONDS
+    fleet.run(60)
+    assert fleet.reports[-1].time_ns / 1e9 - START_SECONDS == pytest.approx(fleet.second, abs=5)
+    assert fleet.cycle._anomalies._newest == pytest.approx(START_SECONDS + fleet.second, abs=10)
+
+
+def test_of_two_hosts_the_one_that_agrees_with_the_predictors_clock_is_scored(fleet: Fleet) -> None:
+    for host, gpus in (("n1", "01"), ("n2", "012")):
+        for gpu in gpus:
+            fleet.device(GPU_TEMP, lambda _second: 70.0, host=host, gpu=gpu)
+            fleet.device("DCGM_FI_DEV_SLOWDOWN_TEMP", lambda _second: 90.0, host=host, gpu=gpu)
+    fleet.ahead_seconds["n2"] = DAY_SECONDS
+    fleet.run(90)
+    claimed = set(fleet.cycle.outcomes.scoring.breaches.pending.ints("series").tolist())
+    names = {series_number(one.metric, one.labels): one.label("Hostname") for one in fleet.series}
+    assert {names[number] for number in claimed} == {"n1"}
+
+
+def test_where_nearly_all_hosts_are_ahead_of_the_predictors_clock_it_is_the_predictors_that_is_slow(
+    fleet: Fleet,
+) -> None:
+    for host in ("n1", "n2", "n3", "n4", "n5"):
+        fleet.device(GPU_TEMP, lambda _second: 70.0, host=host)
+        fleet.ahead_seconds[host] = 600 if host != "n5" else 0
+    fleet.run(60)
+    assert fleet.reports[-1].time_ns / 1e9 - START_SECONDS == pytest.approx(fleet.second + 600, abs=5)

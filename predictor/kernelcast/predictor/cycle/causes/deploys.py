@@ -13,7 +13,6 @@ import numpy as np
 from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.causes.find import FeatureColumn, FeatureRows, find
 from kernelcast.predictor.causes.observed import usual_low
-from kernelcast.predictor.cycle.anomaly_scores import common_interval
 from kernelcast.predictor.cycle.causes.device_faults import observed_finding
 from kernelcast.predictor.cycle.memory import DetectorMemory
 from kernelcast.predictor.cycle.panels import PanelSource
@@ -122,9 +121,7 @@ class Deploys:
         self._forget_accepted(changes.accepted, reasons)
         pending = np.isin(live, np.flatnonzero(self._since != EMPTY))
         self._turn_back(live[pending], newest[pending] // self._source.histories.block_intervals)
-        block = (
-            common_interval(newest[pending]) // self._source.histories.block_intervals - 1 if pending.any() else None
-        )
+        block = self._source.common_block(live[pending], newest[pending]) if pending.any() else None
         if block is not None and block != self._block:
             self._block = block
             self._compare(live[pending], block)

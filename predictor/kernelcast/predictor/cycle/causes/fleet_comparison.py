@@ -14,7 +14,6 @@ from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.causes.find import FoundCause
 from kernelcast.predictor.causes.fleet import Reference, references, slow_from_birth
 from kernelcast.predictor.causes.shared_baselines import MAX_AGE_NS, SharedBaselines
-from kernelcast.predictor.cycle.anomaly_scores import common_interval
 from kernelcast.predictor.cycle.causes.breach_causes import BreachCauses, FleetFigures
 from kernelcast.predictor.cycle.causes.device_faults import observed_finding
 from kernelcast.predictor.cycle.causes.device_panels import DeviceRows
@@ -107,7 +106,7 @@ class FleetComparison:
         if not len(rows):
             self._findings, self.compared = {}, 0
             return []
-        block = common_interval(newest) // self._source.histories.block_intervals - 1
+        block = self._source.common_block(rows, newest)
         if block != self._block and self.shared.caught_up:
             self._block = block
             self._kernels.update(rows, known, changes)

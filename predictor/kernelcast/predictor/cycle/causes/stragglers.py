@@ -12,7 +12,6 @@ import numpy as np
 
 from kernelcast.predictor.arrays import Floats, Ints
 from kernelcast.predictor.causes import from_peers
-from kernelcast.predictor.cycle.anomaly_scores import common_interval
 from kernelcast.predictor.cycle.causes.device_faults import observed_finding
 from kernelcast.predictor.cycle.causes.device_panels import Labels
 from kernelcast.predictor.cycle.panels import PanelSource
@@ -100,7 +99,7 @@ class Stragglers:
             job = self._job(self.jobs.get(program), rows)
             if job is not None:
                 present[program] = job
-                last = common_interval(newest[places]) // self._source.histories.block_intervals - 1
+                last = self._source.common_block(live[places], newest[places])
                 self._advance(job, last)
         self.jobs = present
         return [one for job in present.values() for one in self._findings(job)]

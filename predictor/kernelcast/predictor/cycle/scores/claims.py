@@ -54,7 +54,8 @@ class Claims:
         self._settle_coverage()
         blocks = newest // self._source.histories.block_intervals - 1
         devices = self._source.attributes.device[rows]
-        self.outcomes.settle(rows, blocks, self._detection.memory, devices, self._means)
+        ahead = self._source.ahead(rows, newest)
+        self.outcomes.settle(rows, blocks, self._detection.memory, devices, self._means, ahead)
         self.outcomes.claim_breaches(evaluated, self._detection.memory, self._degradations.answered)
 
     def abstain(self, evaluated: Ints, report: CycleReport) -> None:

@@ -74,7 +74,13 @@ class Outcomes:
         return self._class[rows]
 
     def settle(
-        self, rows: Ints, blocks: Ints, memory: DetectorMemory, devices: Ints, means: Callable[[Ints, int], Floats]
+        self,
+        rows: Ints,
+        blocks: Ints,
+        memory: DetectorMemory,
+        devices: Ints,
+        means: Callable[[Ints, int], Floats],
+        ahead: Bools | None = None,
     ) -> None:
         """Compare claims with the newest blocks of the rows whose block is new.
 
@@ -84,12 +90,13 @@ class Outcomes:
             memory: Of the detector.
             devices: Shape (n,), number of each row's GPU.
             means: Means of some rows in a block.
+            ahead: Shape (n,), whether the clock of each row's host is known to be ahead; None for none.
         """
         # The clock of the series' host was ahead and has been set back.
         back = rows[self._settled[rows] > blocks]
         self._settled[back] = EMPTY
         self.scoring.give_up(self._number[back])
-        self._note_clocks(rows, blocks)
+        self._note_clocks(rows, blocks, blocks if ahead is None else blocks[~ahead])
         spans = np.where(self._settled[rows] == EMPTY, 1, np.clip(blocks - self._settled[rows], 0, MOST_SPAN))
         fresh = np.flatnonzero((blocks > self._settled[rows]) & ~self._wrong_clock[rows])
         for block, span in np.unique(np.stack([blocks[fresh], spans[fresh]], axis=1), axis=0).tolist():
@@ -179,10 +186,10 @@ class Outcomes:
             for number, count in zip(classes.tolist(), counts.tolist(), strict=True):
                 self.scoring.abstain(number, reason, count)
 
-    def _note_clocks(self, rows: Ints, blocks: Ints) -> None:
-        """Note the rows whose newest block is far from that of most rows."""
+    def _note_clocks(self, rows: Ints, blocks: Ints, right: Ints) -> None:
+        """Note the rows whose newest block is far from most of those whose clock is right."""
         if len(rows):
-            usual = np.sort(blocks)[(len(blocks) - 1) // 2]
+            usual = np.sort(right)[(len(right) - 1) // 2]
             self._wrong_clock[rows] = (blocks > usual + LATE_BLOCKS) | (blocks < usual - MOST_SPAN)
 
     def _count_gpus(self, devices: Ints, block: int) -> int:
