@@ -40,6 +40,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "defaults": {},
     "services are monitored": {**SECURED, "monitor": "service"},
     "pods are monitored": {**SECURED, "monitor": "pod", "exporter": {"podLabels": True, "runAsRoot": True}},
+    "several predictors": {**SECURED, "predictor": {"replicas": 3, "saslSecret": "predictor-user"}},
     "no Kafka": {
         **{name: {"enabled": False} for name in ("bridge", "predictor", "topics")},
         "exporter": {"settings": {"to_kafka": "off"}},
@@ -179,7 +180,7 @@ def test_no_secret_is_written_and_kafkas_users_come_from_secrets(helm: str, tmp_
     assert not by_kind(documents, "Secret")
     pods = {
         name: one["spec"]["template"]["spec"]
-        for kind in ("DaemonSet", "Deployment", "Job")
+        for kind in ("DaemonSet", "Deployment", "StatefulSet", "Job")
         for name, one in by_kind(documents, kind).items()
     }
     assert set(pods) == {f"kernelcast-{name}" for name in ("exporter", "bridge", "predictor", "topics")}
@@ -202,6 +203,22 @@ def test_budgets_probes_and_the_test_know_readiness(helm: str, tmp_path: Path) -
     tests = by_kind(documents, "Pod")
     assert set(tests) == {"kernelcast-test-bridge", "kernelcast-test-predictor"}
     assert all(one["metadata"]["annotations"]["helm.sh/hook"] == "test" for one in tests.values())
+
+
+def test_each_predictor_has_a_name_that_it_keeps(helm: str, tmp_path: Path) -> None:
+    """Scores and findings are saved under it."""
+    name = "kernelcast-predictor"
+    one, several = (rendered(helm, tmp_path, {"predictor": {"replicas": count}}) for count in (1, 3))
+    assert by_kind(one, "Deployment")[name]["spec"]["template"]["spec"]["hostname"] == name
+    assert not by_kind(one, "StatefulSet")
+    assert name not in by_kind(several, "Deployment")
+    found = by_kind(several, "StatefulSet")[name]["spec"]
+    assert "hostname" not in found["template"]["spec"], "that of its pod is its name"
+    assert (found["replicas"], found["serviceName"]) == (3, name)
+    assert found["serviceName"] in by_kind(several, "Service")
+    before = by_kind(one, "Deployment")[name]["spec"]
+    assert found["selector"] == before["selector"]
+    assert found["template"]["spec"]["containers"] == before["template"]["spec"]["containers"]
 
 
 def test_where_the_web_server_asks_for_a_user_the_probe_logs_in(helm: str, tmp_path: Path) -> None:

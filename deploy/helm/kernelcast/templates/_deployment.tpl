@@ -1,7 +1,8 @@
-{{- /* Settings, Service, Deployment and disruption budget of the bridge or the predictor. */ -}}
+{{- /* Settings, Service, Deployment and disruption budget of the bridge or the predictor; several predictors are a StatefulSet. */ -}}
 {{- define "kernelcast.deployment" -}}
 {{- $own := get .root.Values .service -}}
 {{- $port := include "kernelcast.port" . -}}
+{{- $kind := ternary "StatefulSet" "Deployment" (and (eq .service "predictor") (gt (int $own.replicas) 1)) -}}
 apiVersion: v1
 kind: ConfigMap
 metadata:
@@ -20,16 +21,22 @@ spec:
     - {name: http, port: {{ $port }}, targetPort: http}
 ---
 apiVersion: apps/v1
-kind: Deployment
+kind: {{ $kind }}
 metadata:
   {{- include "kernelcast.metadata" . | nindent 2 }}
 spec:
   replicas: {{ $own.replicas }}
   selector:
     matchLabels: {app.kubernetes.io/name: kernelcast-{{ .service }}}
+  {{- if eq $kind "StatefulSet" }}
+  # Each saves scores and findings under the name of its pod, which it keeps when it is replaced.
+  serviceName: kernelcast-{{ .service }}
+  podManagementPolicy: Parallel
+  {{- else }}
   strategy:
     type: RollingUpdate
     rollingUpdate: {maxUnavailable: 1, maxSurge: 0}
+  {{- end }}
   template:
     metadata:
       labels:
@@ -42,7 +49,7 @@ spec:
       automountServiceAccountToken: false
       {{- if and (eq .service "predictor") (eq (int $own.replicas) 1) }}
       # Scores and findings are saved under this name. Several replicas must not share it: they would overwrite each
-      # other's. `helm upgrade` removes the line for several; remove it by hand before any `kubectl scale`.
+      # other's. Scale with `helm upgrade`, which makes a StatefulSet; remove the line before any `kubectl scale`.
       hostname: kernelcast-predictor
       {{- end }}
       {{- with include "kernelcast.scheduling" . | trim }}
