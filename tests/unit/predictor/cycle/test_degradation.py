@@ -432,6 +432,31 @@ def test_breach_probabilities_that_are_not_published_are_not_scored() -> None:
     assert set(zip(pending.ints("series").tolist(), pending.ints("horizon").tolist(), strict=True)) == published
 
 
+def test_intervals_that_are_not_published_are_not_scored() -> None:
+    """GPU 1 has one horizon; the farthest of the other one needs a longer history."""
+    own = LimitSettings(metric=TEMPERATURE, labels={"gpu": "1"}, horizons_seconds=(10.0,))
+    settings = {"limits": (own,), "publish": (SeriesMatcher(metric=TEMPERATURE),)}
+    fleet, rng = Fleet(fast().model_copy(update=settings)), np.random.default_rng(3)
+    for gpu in ("0", "1"):
+        fleet.device(TEMPERATURE, lambda _second: 60.0 + rng.normal(0, 0.3), gpu=gpu)
+        fleet.device("DCGM_FI_DEV_SLOWDOWN_TEMP", lambda _second: 90.0, gpu=gpu)
+    horizons = fleet.cycle.detection.horizons_seconds
+    pending = fleet.cycle.outcomes.scoring.intervals.pending
+    claimed: set[tuple[int, int]] = set()
+    for _ in range(30):
+        fleet.run(5)
+        claimed |= set(zip(pending.ints("series").tolist(), pending.ints("horizon").tolist(), strict=True))
+    published = {
+        (series_number(one.subject.metric, one.subject.labels), horizons.index(horizon))
+        for report in fleet.reports
+        for one in report.predictions
+        for horizon in one.bounds
+    }
+    assert len(published) == 2
+    assert claimed
+    assert claimed <= published
+
+
 @pytest.mark.slow
 def test_contention_of_many_kernels_is_found_in_one_pass_over_the_series(
     fleet: Fleet, noise: Noise, monkeypatch: pytest.MonkeyPatch

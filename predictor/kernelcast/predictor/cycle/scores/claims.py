@@ -79,14 +79,16 @@ class Claims:
         return self.outcomes.scoring.calibration(self.outcomes.classes(rows), scale=self._detection.seconds_scale)
 
     def claim_forecasts(self, made: dict[int, SeriesForecast], block: int) -> None:
-        """Record forecasts, made at the end of a block, until the blocks that they predict have ended.
+        """Record forecasts that are published, made at the end of a block, until the predicted blocks have ended.
 
         Args:
             made: Forecasts by row.
             block: The newest block that they rest on.
         """
-        for horizon in self._detection.horizons_seconds:
-            mine = [row for row, found in made.items() if horizon in found.bounds]
+        published = self._degradations.answered(np.array(list(made), np.int64))
+        for place, horizon in enumerate(self._detection.horizons_seconds):
+            shown = zip(made.items(), published[:, place].tolist(), strict=True)
+            mine = [row for (row, found), is_shown in shown if is_shown and horizon in found.bounds]
             if not mine:
                 continue
             quantiles = np.stack([made[row].quantiles[horizon] for row in mine])
