@@ -129,9 +129,7 @@ def _expects(cycle: Cycle, row: int) -> dict[str, Any]:
             duration_label(each): probability.get(each) for each in cycle.degradations.horizons(row)
         },
         "seconds_to_limit": {f"{one:g}": seconds.get(one) for one in QUANTILES},
-        "forecast": {duration_label(each): list(bounds) for each, bounds in forecast.bounds.items()}
-        if forecast
-        else {},
+        "forecast": {duration_label(each): list(bounds) for each, bounds in cycle.bounds_of(row).items()},
         "expected": list(forecast.expected) if forecast and forecast.expected else None,
         "anomaly": _anomaly(cycle, row),
     }

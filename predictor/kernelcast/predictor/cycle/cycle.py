@@ -18,7 +18,7 @@ from kernelcast.predictor.cycle.deep_fits import DeepFits
 from kernelcast.predictor.cycle.detection import Detection
 from kernelcast.predictor.cycle.forecasts import Forecasts, SeriesForecast
 from kernelcast.predictor.cycle.panels import PanelSource
-from kernelcast.predictor.cycle.predictions import Abstention, Anomaly, CycleReport
+from kernelcast.predictor.cycle.predictions import Abstention, Anomaly, Bounds, CycleReport
 from kernelcast.predictor.cycle.program_changes import ProgramChanges, TrialBlocks
 from kernelcast.predictor.cycle.publication import Publication
 from kernelcast.predictor.cycle.regimes import Regimes
@@ -129,6 +129,11 @@ class Cycle:
         newest_block = int(self._windows.newest[row]) // self.histories.block_intervals - 1
         # A forecast of a later block is that of a clock that was ahead and has been set back.
         return found if found is not None and newest_block - 1 <= found.block <= newest_block else None
+
+    def bounds_of(self, row: int) -> dict[float, Bounds]:
+        """Bounds of that forecast as they are published, by horizon in seconds."""
+        found = self.forecast_of(row)
+        return self._publication.bounds(row, found) if found is not None else {}
 
     def anomaly_of(self, row: int) -> Anomaly | None:
         """The newest anomaly score of a row; None without one."""

@@ -24,9 +24,9 @@ from kernelcast.predictor.cycle.causes.stragglers import Stragglers
 from kernelcast.predictor.cycle.degradations import Degradations
 from kernelcast.predictor.cycle.detection import Detection
 from kernelcast.predictor.cycle.findings import findings_of
-from kernelcast.predictor.cycle.forecasts import Forecasts
+from kernelcast.predictor.cycle.forecasts import Forecasts, SeriesForecast
 from kernelcast.predictor.cycle.panels import PanelSource
-from kernelcast.predictor.cycle.predictions import Abstention, CycleReport, Prediction
+from kernelcast.predictor.cycle.predictions import Abstention, Bounds, CycleReport, Prediction
 from kernelcast.predictor.cycle.program_changes import ProgramChanges
 from kernelcast.predictor.cycle.scores.claims import Claims
 from kernelcast.predictor.passage.run import MIN_BLOCKS
@@ -154,21 +154,21 @@ class Publication:
         if found is not None and found.block != block:
             # The budget leaves the series out: an earlier forecast would pass for one of now.
             found = None
-        bounds = {
-            horizon: self._claims.published(row, horizon, found)
-            for horizon in self.degradations.carried(row)
-            if found is not None and horizon in found.bounds
-        }
         return Prediction(
             row=row,
             subject=subject,
             end_ns=(block + 1) * histories.block_ns,
             value=float(memory.value[row]),
-            bounds=bounds,
+            bounds=self.bounds(row, found) if found is not None else {},
             expected=found.expected if found is not None else None,
             degradation=self.degradations.of(row, cause) if cause is not None else None,
             anomaly=self._anomalies.get(row) if self._source.attributes.selected[row] else None,
         )
+
+    def bounds(self, row: int, found: SeriesForecast) -> dict[float, Bounds]:
+        """Bounds of a forecast as they are published, by horizon in seconds, for those that the history carries."""
+        carried = (horizon for horizon in self.degradations.carried(row) if horizon in found.bounds)
+        return {horizon: self._claims.published(row, horizon, found) for horizon in carried}
 
     def _add_findings(
         self,

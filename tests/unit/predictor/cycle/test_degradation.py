@@ -13,6 +13,7 @@ from tests.unit.predictor.conftest import Fleet, Shape, fast, kernel_subject
 from kernelcast.predictor.cycle.predictions import Abstention, Prediction
 from kernelcast.predictor.explain import explain
 from kernelcast.predictor.scoring.classes import series_number
+from kernelcast.predictor.scoring.published import duration_label
 from kernelcast.predictor.series.subjects import Subject
 from kernelcast.predictor.settings import JudgeSettings, LimitSettings, SeriesMatcher
 from kernelcast.wire.catalogue.meanings import Cause
@@ -432,7 +433,7 @@ def test_breach_probabilities_that_are_not_published_are_not_scored() -> None:
     assert set(zip(pending.ints("series").tolist(), pending.ints("horizon").tolist(), strict=True)) == published
 
 
-def test_intervals_that_are_not_published_are_not_scored() -> None:
+def test_intervals_that_are_not_published_are_neither_scored_nor_explained() -> None:
     """GPU 1 has one horizon; the farthest of the other one needs a longer history."""
     own = LimitSettings(metric=TEMPERATURE, labels={"gpu": "1"}, horizons_seconds=(10.0,))
     settings = {"limits": (own,), "publish": (SeriesMatcher(metric=TEMPERATURE),)}
@@ -455,6 +456,10 @@ def test_intervals_that_are_not_published_are_not_scored() -> None:
     assert len(published) == 2
     assert claimed
     assert claimed <= published
+    shown = {one.subject.label("gpu"): one.bounds for one in fleet.reports[-1].predictions}
+    for one in explain(fleet.cycle, fleet.windows, TEMPERATURE):
+        bounds = shown[one["labels"]["gpu"]]
+        assert one["forecast"] == {duration_label(seconds): [*each] for seconds, each in bounds.items()}
 
 
 @pytest.mark.slow

@@ -198,9 +198,10 @@ def test_a_state_without_the_time_of_the_crossing_has_that_of_the_alert(state: i
 def test_a_forecast_far_ahead_stays_near_a_series_that_was_higher_at_first() -> None:
     node = Node({"sweep": recorded}, publish=True)
     node.run(len(RECORDED_MS))
-    (found,) = explain(node.engine.cycle, node.engine.windows, "cuda_kernel_duration_seconds")
-    assert all(1.5e-3 < mean < 6e-3 for mean, _, _ in found["forecast"].values())
-    assert {"1m", "5m"} <= set(found["forecast"])
+    found = node.engine.cycle.forecast_of(0)
+    assert found is not None
+    assert all(1.5e-3 < mean < 6e-3 for mean, _, _ in found.bounds.values())
+    assert {60.0, 300.0} <= set(found.bounds)
 
 
 def test_a_kernel_that_was_slow_for_a_block_alarms_again_only_when_it_lasts_longer() -> None:
