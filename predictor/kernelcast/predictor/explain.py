@@ -175,8 +175,10 @@ def _reason_before_the_limit(memory: DetectorMemory, row: int) -> str:
         return f"abstains ({Abstention.WIDE_BASELINE}): its durations vary too much for a usual value"
     if math.isnan(memory.limit[row]):
         return "abstains: the limit is not known yet"
-    if memory.reach[row] < MIN_BLOCKS:
-        return f"abstains ({Abstention.UNUSABLE_WINDOW}): {int(memory.reach[row])} blocks, {MIN_BLOCKS} are needed"
+    if memory.known_blocks[row] < MIN_BLOCKS:
+        return (
+            f"abstains ({Abstention.UNUSABLE_WINDOW}): {int(memory.known_blocks[row])} blocks, {MIN_BLOCKS} are needed"
+        )
     return "a breach is probable" if memory.firing[row] else "no breach is probable"
 
 

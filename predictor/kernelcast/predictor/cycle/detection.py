@@ -110,18 +110,18 @@ class Detection:
         memory.probability[np.ix_(rows, self._too_far)] = np.nan
         memory.value[rows] = np.where(known[:, -1], blocks.mean[:, -1], memory.value[rows])
         memory.reach[rows] = np.where(known.any(axis=1), length - np.argmax(known, axis=1), 0)
+        memory.known_blocks[rows] = known.sum(axis=1)
         memory.process[rows] = blocks.process[:, -1]
         memory.baseline[rows] = np.where(own, moment.found.limit / traits.baseline_ratio, np.nan)
-        self._abstain(rows, known, moment.found)
+        self._abstain(rows, moment.found)
 
-    def _abstain(self, rows: Ints, known: Bools, found: Evaluation) -> None:
+    def _abstain(self, rows: Ints, found: Evaluation) -> None:
         """Withdraw probabilities of series that are too short, or too noisy to have a usual value."""
         memory, kernel = self.memory, self._source.attributes.kernel[rows]
         limits = self._source.settings.judge
         memory.wide[rows] = kernel & ((found.trend.noise > limits.wide_baseline_ratio) | found.erratic)
         memory.silence(rows[memory.wide[rows]])
-        few = known.sum(axis=1) < MIN_BLOCKS
-        short = rows[few & ~memory.beyond[rows]]
+        short = rows[(memory.known_blocks[rows] < MIN_BLOCKS) & ~memory.beyond[rows]]
         memory.probability[short], memory.seconds[short] = np.nan, np.inf
         memory.near[short] = memory.far[short] = 0
         memory.firing[short] = False

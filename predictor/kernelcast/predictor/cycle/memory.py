@@ -36,6 +36,7 @@ class DetectorMemory:
         crossed_ns: When the limit was passed for the first time since the alert began; 0 while it was not.
         wide: Whether the series is too noisy to be judged.
         reach: Blocks of history.
+        known_blocks: Those of them with a value.
         value: Mean of the newest block.
         process: Number of the process at the end of the newest block.
         since_ns: Since when the alert fires; 0 while it does not.
@@ -60,6 +61,7 @@ class DetectorMemory:
         self.crossed_ns: Ints = np.zeros(0, np.int64)
         self.wide: Bools = np.zeros(0, np.bool_)
         self.reach: Ints = np.zeros(0, np.int64)
+        self.known_blocks: Ints = np.zeros(0, np.int64)
         self.value: Floats = np.zeros(0)
         self.process: Ints = np.zeros(0, np.int64)
         self.since_ns: Ints = np.zeros(0, np.int64)
@@ -166,6 +168,7 @@ _COLUMNS: Final[dict[str, float]] = {
     "crossed_ns": 0,
     "wide": False,
     "reach": 0,
+    "known_blocks": 0,
     "value": np.nan,
     "process": 0,
     "since_ns": 0,

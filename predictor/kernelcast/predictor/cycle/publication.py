@@ -106,7 +106,8 @@ class Publication:
     def _judged(self, rows: Ints) -> int:
         """Number of rows about which the absence of a prediction says that none is probable."""
         memory, attributes = self._detection.memory, self._source.attributes
-        limited = attributes.judged[rows] & ~np.isnan(memory.limit[rows]) & (memory.reach[rows] >= MIN_BLOCKS)
+        limited = attributes.judged[rows] & ~np.isnan(memory.limit[rows]) & ~memory.wide[rows]
+        limited &= memory.known_blocks[rows] >= MIN_BLOCKS
         return int((limited & self.degradations.answered(rows).any(axis=1)).sum())
 
     def _highest_probability(self, rows: Ints) -> Floats:

@@ -264,6 +264,16 @@ def test_a_series_whose_first_value_is_in_an_unfinished_block_is_not_judged(lone
     assert [report.judged for report in lone.fleet.run(begins + 10)] == [0] * ((begins + 10) // 5)
 
 
+def test_a_series_with_a_gap_and_too_few_blocks_with_a_value_is_not_judged_and_says_why(lone: Host) -> None:
+    lone.device(TEMPERATURE, lambda second: math.nan if 20 <= second < 60 else float(round(70.0 + lone.noise(0.6))))
+    report = lone.fleet.run(70)[-1]
+    assert report.judged == 0
+    assert report.abstentions[Abstention.UNUSABLE_WINDOW] == 1
+    (found,) = explain(lone.fleet.cycle, lone.fleet.windows, TEMPERATURE)
+    assert found["decided"].startswith("abstains (unusable_window): 1")
+    assert lone.fleet.run(20)[-1].judged == 1
+
+
 def test_a_hot_but_stable_gpu_raises_nothing(hosts: dict[str, Host]) -> None:
     assert not hosts["hot"].alarms()
 

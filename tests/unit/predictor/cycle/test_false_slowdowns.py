@@ -134,6 +134,7 @@ def test_a_kernel_timed_by_a_cpu_has_no_usual_duration_and_raises_nothing(interv
     node.run(len(RECORDED_MS))
     assert node.published == []
     assert Abstention.WIDE_BASELINE in node.abstentions
+    assert node.engine.run_cycle().judged == 0
 
 
 def test_the_same_durations_in_another_order_raise_nothing() -> None:

@@ -63,7 +63,7 @@ class Claims:
         memory = self._detection.memory
         kernel = self._source.attributes.kernel[evaluated]
         unlimited = np.isnan(memory.limit[evaluated])
-        short = memory.reach[evaluated] < MIN_BLOCKS
+        short = memory.known_blocks[evaluated] < MIN_BLOCKS
         reasons = {
             Abstention.NO_BASELINE: kernel & unlimited,
             Abstention.NO_THRESHOLD: ~kernel & unlimited,
