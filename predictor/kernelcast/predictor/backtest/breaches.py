@@ -47,7 +47,7 @@ class BreachOptions:
         horizon: Of the column `breach_probability`, which reaches a day at most; longer where blocks are longer.
         meaning: Judgement of the metric.
         companions: Other metrics of the same GPUs.
-        alarm_horizons_seconds: Those that the alert rule considers; None for the default ones.
+        alarm_horizons_seconds: Those that the alert rule considers; None for the predictor's default.
     """
 
     threshold: float | None = None
@@ -105,7 +105,9 @@ class _Clock:
         scale = width * batch.interval_seconds / BLOCK_SECONDS
         asked = options.reach_seconds(batch.interval_seconds)
         given = options.alarm_horizons_seconds
-        usual = HORIZONS_SECONDS if given is None else tuple(sorted({min(h / scale, LONGEST_SECONDS) for h in given}))
+        # A live predictor with a longer interval has no default horizons: those of the detector then.
+        unit = 1.0 if given is None and batch.interval_seconds > HORIZONS_SECONDS[0] else scale
+        usual = tuple(sorted({min(each / unit, LONGEST_SECONDS) for each in given or HORIZONS_SECONDS}))
         return cls(width, scale, usual, tuple(sorted({*usual, asked / scale})))
 
     def column(self, batch: SeriesBatch, options: BreachOptions) -> int:

@@ -209,3 +209,12 @@ def test_episodes_that_overlap_are_one_alert() -> None:
         (AlertChange.GAINED, None, Episode(60, 70)),
         (AlertChange.GAINED, None, Episode(80, 90)),
     ]
+
+
+@pytest.mark.parametrize("lasting", ["1m", "10m"])
+def test_default_horizons_alert_as_the_same_ones_written_out(tmp_path: Path, lasting: str) -> None:
+    path = recording(tmp_path / "in.csv", 60, rising=ramp(1.2, 48))
+    limit = f"  judge: {{thresholds: {{{METRIC}: 87}}}}\n"
+    old = settings(tmp_path / "old.yaml", limit)
+    new = settings(tmp_path / "new.yaml", f"  horizons_seconds: [300, 900, 3600, 14400, 86400]\n{limit}")
+    assert compare(tmp_path, old, new, path, "--metric", METRIC, "--for", lasting) == []
