@@ -46,7 +46,7 @@ def _throttling(profile: Profile) -> AlertRule:
     reasons = f'query ({of_gpu}) | sortByLabel "reason"'
     return AlertRule(
         name="KernelcastGpuThrottling",
-        expr=f"max without (reason) ({CLOCK_EVENT}) == 1",
+        expr=f"max by (Hostname, gpu, UUID) ({CLOCK_EVENT}) == 1",
         hold_seconds=5 * MINUTE,
         keep_seconds=KEPT_SECONDS + RATE_WINDOW_SECONDS,  # as long as `_heat`, which it silences
         severity=AlertSeverity.WARNING,
@@ -247,7 +247,7 @@ def _memory(profile: Profile) -> AlertRule:
 def _remap_failure() -> AlertRule:
     return AlertRule(
         name="KernelcastGpuRowRemapFailure",
-        expr=f"max without (instance) ({promql.name(device.ROW_REMAP_FAILURE)}) == 1",
+        expr=f"max by (Hostname, gpu, UUID) ({promql.name(device.ROW_REMAP_FAILURE)}) == 1",
         hold_seconds=0,
         keep_seconds=KEPT_SECONDS,
         severity=AlertSeverity.CRITICAL,
