@@ -103,9 +103,10 @@ def happened(
     before = f"present_over_time({selector}[{known}] offset {window})"
     if not of:
         return f"increase({selector}[{window}]) > 0 or ({selector} > 0 unless {before})"
-    other = f"present_over_time({selector}[{relabelled or known}] offset {window})"
+    # Where all of them were higher, the counter has begun again.
+    least = f"min by ({of}) (last_over_time({selector}[{relabelled or known}] offset {window}))"
     same = f" unless {before}" if relabelled else ""
-    new = f"max by ({by or of}) ({selector} > 0{same} unless on ({of}) {other})"
+    new = f"max by ({by or of}) ({selector} > 0{same} unless {selector} >= on ({of}) group_left () {least})"
     return f"({risen(selector, of=of, by=by or of, window=window)} or {new})"
 
 

@@ -1,6 +1,6 @@
 """Alerts about errors that the driver reports: XIDs by their usual cause, and memory that lost data."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from kernelcast.grafana import promql
@@ -14,12 +14,15 @@ _GPU: Final = "GPU {{ $labels.gpu }} of {{ $labels.Hostname }}"
 _ERROR: Final = "XID {{ $labels.xid }} ({{ $labels.err_msg }})"
 _SUBJECT: Final = ("Hostname", "gpu")
 _EVENT: Final = "Hostname, gpu, UUID, xid, err_msg"
+_COUNTER: Final = "Hostname, UUID, pci_bus_id, xid"
 _KEPT_SECONDS: Final = 20 * MINUTE
 """Longer than alerts about its consequences are kept after their condition ended, so that it mutes them until then."""
 _ABSENT: Final = 2 * HOUR
 """After this time without a sample of a GPU's counter, one with another pod is that of a new count."""
 _LASTS: Final = 15 * MINUTE
 """How long an alert about one XID fires; within it a second one of the same number is no new alert."""
+_JITTER_SECONDS: Final = 60
+"""An exporter that reads the kernel's log again may give an old error a slightly later time."""
 
 
 _HARDWARE: Final = xids.numbers(urgent=True)
@@ -45,8 +48,17 @@ def _xids(matcher: str, profile: Profile) -> str:
     """Errors that were counted lately, through NVML or in the kernel's log; also where a scrape missed the first 0."""
     window, ranges = profile.window(_LASTS), {"known": profile.window(DAY), "relabelled": profile.window(_ABSENT)}
     counts = [f"{promql.name(metric)}{{{matcher}}}" for metric in (gpu.XID_ERRORS, gpu.KERNEL_LOG_XIDS)]
-    of = "Hostname, UUID, pci_bus_id, xid"
-    return " or ".join(promql.happened(one, of=of, by=_EVENT, window=window, **ranges) for one in counts)
+    counted = [promql.happened(one, of=_COUNTER, by=_EVENT, window=window, **ranges) for one in counts]
+    return " or ".join((*counted, *_later(matcher, profile)))
+
+
+def _later(matcher: str, profile: Profile) -> Iterator[str]:
+    """Errors whose last time is later than before: after a restart a count may be as high as that under another pod."""
+    for metric in (gpu.XID_LAST, gpu.KERNEL_LOG_XID_LAST):
+        last = f"{promql.name(metric)}{{{matcher}}}"
+        past = f"max_over_time({last}[{profile.window(DAY)}] offset {profile.window(_LASTS)})"
+        before = f"max by ({_COUNTER}) ({past})"
+        yield f"max by ({_EVENT}) ({last} - on ({_COUNTER}) group_left () {before} > {_JITTER_SECONDS})"
 
 
 def _while_unrecovered(matcher: str) -> str:

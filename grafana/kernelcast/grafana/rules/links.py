@@ -13,7 +13,7 @@ _EACH_GPU: Final = "Hostname, gpu, UUID, modelName"
 _PORT: Final = "Port {{ $labels.port }} of {{ $labels.device }} in {{ $labels.Hostname }}"
 _EACH_PORT: Final = "Hostname, device, port, link_layer"
 _BRIDGED: Final = ".*((PCI[Ee]|NVL|RTX|Quadro|GeForce|TITAN).*|A[34]0)"
-"""Models whose boards a bridge connects, or not: a GPU of these may have no link at all. Source: NVIDIA's data sheets."""
+"""Models whose boards a bridge may connect: a GPU of these may have no link. Source: NVIDIA's data sheets."""
 _ACTIVE: Final = 4
 """State of a port that can be used. Source: Linux, Documentation/ABI/stable/sysfs-class-infiniband."""
 _PHYSICAL_ERRORS: Final = (
