@@ -4,6 +4,7 @@ A container engine runs it every few seconds and reads its exit code. So it impo
 """
 
 import argparse
+import contextlib
 import http.client
 import ssl
 import sys
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from kernelcast.runtime.web.requests import is_this_machine
+from kernelcast.runtime.web.requests import is_this_machine, open_url
 
 TIMEOUT_SECONDS: Final = 5.0
 MAX_TIMEOUT_SECONDS: Final = 86_400.0
@@ -103,15 +104,20 @@ def _context(authority: str, ca_file: str | None) -> ssl.SSLContext:
 
 def _ask(request: urllib.request.Request, context: ssl.SSLContext, timeout_seconds: float) -> int | None:
     """The exit code that a server's answer means; None without an answer. Both are printed."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
     code: int | None = 0
     try:
-        with opener.open(request, timeout=timeout_seconds) as answer:
+        with open_url(request, timeout_seconds, context, whole_seconds=timeout_seconds, with_proxy=False) as answer:
             text = answer.read(_MAX_BYTES)
     except urllib.error.HTTPError as error:
         with error:
-            text, code = error.read(_MAX_BYTES) or str(error).encode(), _UNHEALTHY
+            text, code = _body(error) or str(error).encode(), _UNHEALTHY
     except (OSError, http.client.HTTPException, UnicodeError) as error:  # a label of the host that no name can have
         text, code = f"{request.full_url} does not answer: {error}".encode(), None
     sys.stdout.write(f"{text.decode(errors='replace').strip()}\n")
     return code
+
+
+def _body(refusal: urllib.error.HTTPError) -> bytes:
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        return refusal.read(_MAX_BYTES)
+    return b""

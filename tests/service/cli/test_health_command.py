@@ -1,7 +1,12 @@
 """`kernelcast health` asks real web servers of ours."""
 
+import http.server
 import socket
+import threading
+import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -9,8 +14,10 @@ from prometheus_client import CollectorRegistry
 from tests.support.runtime.certificates import self_signed
 
 from kernelcast.cli.app import run
+from kernelcast.cli.top import target
 from kernelcast.runtime.settings.service import WebSettings
 from kernelcast.runtime.web.server import WebServer
+from kernelcast.wire.errors import PageError
 
 HASH = "$2b$10$KA7maWjKTztl6nZO84niv.J7n2I/xGjYN28WnEnULltB.nEkB/Sy6"
 """Of "change-me"."""
@@ -70,3 +77,67 @@ def _greet(listener: socket.socket) -> None:
     with connection:
         connection.recv(4096)
         connection.sendall(b"SSH-2.0-OpenSSH_9.6\r\n")
+
+
+@pytest.mark.parametrize("sent", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n"], ids=["headers", "body"])
+def test_a_server_that_sends_a_byte_now_and_then_does_not_hold_it(
+    sent: bytes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(target, "WHOLE_SECONDS", 0.5)
+    with dripping(sent) as url:
+        begun = time.monotonic()
+        assert run(["health", url, "--timeout", "0.5"]) == 1
+        assert "does not answer: no whole answer came in 0.5 s" in capsys.readouterr().out
+        with pytest.raises(PageError, match=r"no answer within 5 s, or no whole one within 0\.5 s"):
+            target.get(url, target.ServerCredentials())
+        assert time.monotonic() - begun < 3.0
+
+
+def test_another_server_does_not_get_its_password(tmp_path: Path) -> None:
+    seen: list[str | None] = []
+    (tmp_path / "password").write_text("change-me")
+
+    class Redirects(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append(self.headers["Authorization"])
+            self.send_response(302 if self.path == "/" else 200)
+            self.send_header("Location", f"http://localhost:{self.headers['Host'].rpartition(':')[2]}/login")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Redirects) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        access = ["--username", "probe", "--password-file", str(tmp_path / "password")]
+        assert run(["health", f"http://127.0.0.1:{other.server_address[1]}/", *access]) == 0
+        other.shutdown()
+    assert [bool(one) for one in seen] == [True, False]
+
+
+@contextmanager
+def dripping(sent: bytes) -> Iterator[str]:
+    """The address of a server whose answers begin at once, and go on by one byte each tenth of a second."""
+    stopping = threading.Event()
+
+    def drip(connection: socket.socket) -> None:
+        with connection, suppress(OSError):
+            connection.recv(4096)
+            connection.sendall(sent)
+            for _ in range(40):
+                if stopping.wait(0.1):
+                    return
+                connection.sendall(b"H")
+
+    def accept() -> None:
+        while not stopping.is_set():
+            with suppress(TimeoutError):
+                threads.submit(drip, listener.accept()[0])
+
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(4) as threads:
+        listener.settimeout(0.1)
+        threads.submit(accept)
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        finally:
+            stopping.set()

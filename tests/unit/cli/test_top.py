@@ -362,7 +362,7 @@ def test_a_password_file_that_is_no_text_is_named(tmp_path: Path, capsys: pytest
 
 
 def test_a_prometheus_that_asks_for_a_user_is_named_with_its_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_arguments: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise urllib.error.HTTPError("u", 401, "Unauthorized", {}, None)  # type: ignore[arg-type]
 
     monkeypatch.setattr(target, "open_url", refuse)

@@ -17,6 +17,9 @@ from kernelcast.runtime.web.requests import open_url
 from kernelcast.wire.errors import ConfigurationError, PageError
 
 TIMEOUT_SECONDS: Final = 5.0
+"""Longest silence."""
+WHOLE_SECONDS: Final = 120.0
+"""Time for a whole page."""
 MAX_PAGE_BYTES: Final = 256 * 2**20
 """The page of a bridge with a million series has 160 MB."""
 DEFAULTS: Final = ("127.0.0.1:19401", "127.0.0.1:19400")
@@ -113,12 +116,12 @@ def get(url: str, access: ServerCredentials) -> str:
     """The body at a URL.
 
     Raises:
-        PageError: It does not answer 2xx, or is silent for `TIMEOUT_SECONDS`; the reason names a remedy.
+        PageError: It does not answer 2xx in time; the reason names a remedy.
     """
     request = urllib.request.Request(url, headers={"Accept": "text/plain;version=0.0.4", **access.headers()})  # noqa: S310
     secure = access.context() if url.startswith("https:") else None
     try:
-        with open_url(request, TIMEOUT_SECONDS, secure) as answer:
+        with open_url(request, TIMEOUT_SECONDS, secure, whole_seconds=WHOLE_SECONDS) as answer:
             body = answer.read(MAX_PAGE_BYTES + 1)
     except urllib.error.HTTPError as error:
         options = f"; give {access.option_prefix}username and {access.option_prefix}password-file"
@@ -137,7 +140,7 @@ def _reason(error: Exception) -> str:
     if isinstance(cause, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted ({cause.verify_message}); give --ca-file"
     if isinstance(cause, TimeoutError):
-        return f"no answer within {TIMEOUT_SECONDS:g} s"
+        return f"no answer within {TIMEOUT_SECONDS:g} s, or no whole one within {WHOLE_SECONDS:g} s"
     if isinstance(cause, OSError) and cause.strerror:
         return cause.strerror
     return " ".join(str(cause).split()) or type(cause).__name__

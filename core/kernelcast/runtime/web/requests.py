@@ -4,11 +4,14 @@
 """
 
 import ipaddress
+import math
 import ssl
 import urllib.parse
 import urllib.request
 from http.client import HTTPResponse
 from typing import Any
+
+from kernelcast.runtime.timed_http import TimedHandler, TimeLimit
 
 
 class SameServerCredentials(urllib.request.HTTPRedirectHandler):
@@ -23,7 +26,12 @@ class SameServerCredentials(urllib.request.HTTPRedirectHandler):
 
 
 def open_url(
-    request: urllib.request.Request, timeout_seconds: float, context: ssl.SSLContext | None = None
+    request: urllib.request.Request,
+    timeout_seconds: float,
+    context: ssl.SSLContext | None = None,
+    *,
+    whole_seconds: float = math.inf,
+    with_proxy: bool = True,
 ) -> HTTPResponse:
     """Send a request, as `urlopen` does; other servers do not get its credentials, nor a proxy one to this machine.
 
@@ -31,14 +39,17 @@ def open_url(
         request: Of HTTP or HTTPS; the caller has checked it.
         timeout_seconds: Longest wait for one operation of the socket.
         context: Of TLS; None for the system's certificates.
+        whole_seconds: Longest wait for the whole answer; its `read` raises TimeoutError then.
+        with_proxy: Whether the environment's proxy is used, for another machine.
 
     Raises:
         OSError: No answer.
         urllib.error.HTTPError: The answer is an error.
         http.client.HTTPException: The server does not speak HTTP, or the answer is cut.
     """
-    handlers: list[urllib.request.BaseHandler] = [urllib.request.HTTPSHandler(context=context), SameServerCredentials()]
-    if is_this_machine(request.host):
+    timed = TimedHandler(TimeLimit(whole_seconds), context)
+    handlers: list[urllib.request.BaseHandler] = [timed, SameServerCredentials()]
+    if not with_proxy or is_this_machine(request.host):
         handlers.append(urllib.request.ProxyHandler({}))  # without it, `http_proxy` counts unless `no_proxy` does, too
     opener = urllib.request.build_opener(*handlers)
     answer: HTTPResponse = opener.open(request, timeout=timeout_seconds)

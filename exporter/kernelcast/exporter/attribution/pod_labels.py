@@ -20,7 +20,7 @@ from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
 from kernelcast.exporter.attribution.pod_resources import Container
-from kernelcast.exporter.timed_http import TimeLimit
+from kernelcast.runtime.timed_http import TimeLimit
 from kernelcast.wire.catalogue import CATALOGUE
 from kernelcast.wire.catalogue.devices.device import OPT_IN_LABELS
 

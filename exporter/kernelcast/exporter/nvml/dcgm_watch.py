@@ -8,16 +8,16 @@ import ssl
 import threading
 import urllib.request
 from collections.abc import Callable
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from http.client import HTTPException, HTTPResponse
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final, Self
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 
 from kernelcast.exporter.settings import ExporterSettings
-from kernelcast.exporter.timed_http import TimeLimit
 from kernelcast.runtime.logging import get_logger
 from kernelcast.runtime.settings.listen import parse_listen_address
+from kernelcast.runtime.timed_http import TimedHandler, TimeLimit
 
 DCGM_TIMEOUT_SECONDS: Final = 2.0
 DCGM_CHECK_SECONDS: Final = 60.0
@@ -176,28 +176,12 @@ def _fetch(url: str) -> bytes:
         return _page(url.replace("http://", "https://", 1), limit)
 
 
-class _TimedHandler(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
-    """Opens connections whose answers have a time limit."""
-
-    def __init__(self, limit: TimeLimit) -> None:
-        super().__init__()
-        self._limit = limit
-
-    def http_open(self, request: urllib.request.Request) -> HTTPResponse:
-        return self.do_open(lambda host, **facts: self._limit.apply(HTTPConnection(host, **facts)), request)
-
-    def https_open(self, request: urllib.request.Request) -> HTTPResponse:
-        # Only the presence of the page is used, and such certificates are often self-signed.
-        unverified = ssl.create_default_context()
-        unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
-        return self.do_open(
-            lambda host, **facts: self._limit.apply(HTTPSConnection(host, context=unverified, **facts)), request
-        )
-
-
 def _page(url: str, limit: TimeLimit) -> bytes:
     # A proxy that the node's environment names would answer for an address of the node, perhaps with a refusal.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _TimedHandler(limit))
+    # Only the presence of the page is used, and such certificates are often self-signed.
+    unverified = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), TimedHandler(limit, unverified))
     with opener.open(url, timeout=DCGM_TIMEOUT_SECONDS) as response:
         return _beginning(response)
 

@@ -17,8 +17,8 @@ from kernelcast.exporter.counts import DaemonCounts
 from kernelcast.exporter.nvml import dcgm_watch
 from kernelcast.exporter.nvml.dcgm_watch import DcgmWatch, DeviceMetrics
 from kernelcast.exporter.settings import ExporterSettings
-from kernelcast.exporter.timed_http import TimeLimit
 from kernelcast.runtime.settings.service import WebSettings
+from kernelcast.runtime.timed_http import TimeLimit
 from kernelcast.wire.catalogue import exporter as rows
 
 PAGE = b"DCGM_FI_DEV_SM_CLOCK{} 1"

@@ -1,15 +1,17 @@
 """A time limit for a whole HTTP answer: status, headers and body.
 
 The time limit of a socket begins again with each byte, so a server that sends a byte now and then holds its reader for
-days. `DcgmWatch` and `PodLabelReader` request with it.
+days. `requests.open_url`, `DcgmWatch` and `PodLabelReader` request with it. It needs the standard library alone.
 """
 
 import io
 import socket
+import ssl
 import time
+import urllib.request
 from collections.abc import Callable
 from functools import partial
-from http.client import HTTPConnection, HTTPResponse
+from http.client import HTTPConnection, HTTPResponse, HTTPSConnection
 from typing import Any, TypeVar, cast
 
 _Connection = TypeVar("_Connection", bound=HTTPConnection)
@@ -46,6 +48,29 @@ class TimeLimit:
         return connection
 
 
+class TimedHandler(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
+    """Opens connections of urllib whose answers have the time limit.
+
+    Args:
+        limit: The time limit.
+        context: Of TLS; None for the system's certificates.
+    """
+
+    def __init__(self, limit: TimeLimit, context: ssl.SSLContext | None = None) -> None:
+        super().__init__()
+        self._limit, self._secure = limit, context
+
+    def http_open(self, request: urllib.request.Request) -> HTTPResponse:
+        """Open one of HTTP."""
+        return self.do_open(lambda host, **facts: self._limit.apply(HTTPConnection(host, **facts)), request)
+
+    def https_open(self, request: urllib.request.Request) -> HTTPResponse:
+        """Open one of HTTPS."""
+        return self.do_open(
+            lambda host, **facts: self._limit.apply(HTTPSConnection(host, context=self._secure, **facts)), request
+        )
+
+
 class _TimedResponse(HTTPResponse):
     def __init__(self, sock: socket.socket, *args: Any, limit: TimeLimit, **facts: Any) -> None:
         super().__init__(sock, *args, **facts)
@@ -65,7 +90,11 @@ class _TimedStream(io.RawIOBase):
     def readinto(self, buffer: Any, /) -> int | None:
         left_seconds = self._limit.left_seconds()
         self._socket.settimeout(min(left_seconds, self._longest_seconds or left_seconds))
-        return cast("int | None", self._stream.readinto(buffer))
+        try:
+            return cast("int | None", self._stream.readinto(buffer))
+        except TimeoutError:
+            self._limit.left_seconds()
+            raise
 
     def close(self) -> None:
         self._stream.close()
