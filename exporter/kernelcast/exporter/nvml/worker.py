@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> None:
     threading.Thread(target=_listen, args=(requests, waiting), name="requests", daemon=True).start()
     board = CallBoard(int(arguments[0]))
     try:
-        _serve(NotedNvml(load(arguments[1:]), board), waiting, answers)
+        _serve(NotedNvml(load(arguments[1:]), board), board, waiting, answers)
     except BrokenPipeError:
         return
 
@@ -68,11 +68,11 @@ def _listen(requests: int, waiting: "queue.SimpleQueue[dict[str, Any]]") -> None
     os._exit(0)
 
 
-def _serve(nvml: Any, waiting: "queue.SimpleQueue[dict[str, Any]]", answers: int) -> None:
+def _serve(nvml: Any, board: CallBoard, waiting: "queue.SimpleQueue[dict[str, Any]]", answers: int) -> None:
     request = waiting.get()
     if "options" not in request:
         return
-    sampler = Sampler(nvml, SamplerOptions.from_json(request["options"]))
+    sampler = Sampler(nvml, SamplerOptions.from_json(request["options"]), on_xids=board.note_xids)
     try:
         sampler.start()
     except DeviceError as error:

@@ -1,6 +1,7 @@
 """A double of pynvml in the process that calls NVML: a file lists its GPUs and its faults.
 
-The file is JSON: `gpus` (UUIDs), `watts`, `driver` (false: none), `version`, `hang` or `crash` (the call that does).
+The file is JSON: `gpus` (UUIDs), `watts`, `driver` (false: none), `version`, `hang` or `crash` (the call that does),
+`xids` (GPU and number of each XID; those that a process has not seen are its events).
 """
 
 import ctypes
@@ -32,6 +33,7 @@ class ChildNvml:
         self._state = state
         self._loaded = ""
         self._devices: list[str] = []
+        self._seen = 0
 
     def __getattr__(self, name: str) -> Any:
         theirs = getattr(pynvml, name)
@@ -53,13 +55,31 @@ class ChildNvml:
         if name == "nvmlInit":
             self._loaded, self._devices = state.get("version", "1"), state.get("gpus", [])
             return None
+        if name == "nvmlEventSetWait_v2":
+            return self._event(state.get("xids", []))
+        if name in EVENT_CALLS:
+            return EVENT_CALLS[name]
         if arguments and arguments[0] not in state.get("gpus", []) and name != "nvmlDeviceGetHandleByIndex":
             raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
         if name not in ANSWERS:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         return ANSWERS[name](self, state, *arguments)
 
+    def _event(self, xids: list[tuple[str, int]]) -> Any:
+        if len(xids) <= self._seen:
+            time.sleep(0.02)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_TIMEOUT)
+        self._seen += 1
+        device, number = xids[self._seen - 1]
+        return SimpleNamespace(device=device, eventData=number, eventType=pynvml.nvmlEventTypeXidCriticalError)
 
+
+EVENT_CALLS = {
+    "nvmlEventSetCreate": "events",
+    "nvmlEventSetFree": None,
+    "nvmlDeviceGetSupportedEventTypes": pynvml.nvmlEventTypeXidCriticalError,
+    "nvmlDeviceRegisterEvents": None,
+}
 ANSWERS: dict[str, Callable[..., Any]] = {
     "nvmlShutdown": lambda _nvml, _state: None,
     "nvmlSystemGetDriverVersion": lambda nvml, _state: nvml._loaded,

@@ -309,6 +309,37 @@ def test_the_process_needs_none_of_the_daemons_libraries() -> None:
     assert not heavy & set(done.stdout.split())
 
 
+@pytest.mark.parametrize("end", ["hang", "crash"])
+def test_the_xid_that_a_process_saw_before_it_hung_or_crashed_is_counted(end: str, tmp_path: Path) -> None:
+    """GPU-2 falls off the bus, so the next process does not list it."""
+    node = Node(tmp_path, timeout_seconds=1.0)
+    try:
+        node.tell(xids=[("GPU-1", 31)])
+        node.until(lambda reading: reading is not None and _counts(reading) == [("GPU-1", 31, 1)])
+        counted = [("GPU-1", 31, 2), ("GPU-2", 79, 1)]
+        seen = [("GPU-1", 31), ("GPU-2", 79), ("GPU-1", 31)]
+        node.tell(hang="nvmlDeviceGetPowerUsage", xids=seen)
+        assert node.sampler._child is not None
+        child = node.sampler._child
+        eventually(lambda: sorted((uuid, one.xid, one.count) for uuid, one in child.xids) == counted)
+        if end == "crash":
+            node.tell(crash="nvmlDeviceGetPowerUsage", xids=seen)
+        assert node.sample() is None
+        node.tell(gpus=["GPU-1"])
+        node.until(lambda reading: reading is not None)
+        reading = node.sample()
+        assert reading is not None
+        assert _counts(reading) == counted
+        assert reading.missing == ("GPU-2",)
+        assert (node.sampler.hangs, node.sampler.crashes) == ((1, 0) if end == "hang" else (0, 1))
+    finally:
+        node.sampler.close()
+
+
+def _counts(reading: NodeReading) -> list[tuple[str, int, int]]:
+    return [(gpu.uuid, one.xid, one.count) for gpu in reading.gpus for one in gpu.xids]
+
+
 def test_xids_are_counted_on_when_the_process_is_replaced() -> None:
     gpu = GpuReading("GPU-1", "0")
     memory = XidMemory()

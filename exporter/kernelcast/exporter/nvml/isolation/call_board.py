@@ -1,17 +1,28 @@
-"""Shared memory with the name of the NVML call in progress, which the exporter can read even while the call hangs."""
+"""Shared memory with the NVML call in progress and the XIDs so far, for the exporter, even while the call hangs."""
 
+import json
 import mmap
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import astuple
 from typing import Any, Final
+
+from kernelcast.exporter.nvml.sampling.reading import XidTotal
 
 BOARD_BYTES: Final = 128
 """One byte for the name's length, 0 between calls, and the name; NVML's longest has about 50 characters."""
+# Then a byte that says which of two places has the XIDs, as JSON after its length: one is written, the other read.
+_PLACE: Final = BOARD_BYTES
+_XID_BYTES: Final = 64 * 1024
+_LENGTH_BYTES: Final = 4
+_READS: Final = 5
+_ALL_BYTES: Final = _PLACE + 1 + 2 * _XID_BYTES
 
 
 class CallBoard:
-    """A page of memory that two processes share; the writer cannot be blocked by the reader.
+    """Memory that two processes share; the writer cannot be blocked by the reader.
 
     Args:
         file: Descriptor of a memory file, in the worker; None creates one, in the exporter.
@@ -24,8 +35,8 @@ class CallBoard:
         self.file = os.memfd_create("nvml-call") if file is None else file
         try:
             if file is None:
-                os.ftruncate(self.file, BOARD_BYTES)
-            self._page = mmap.mmap(self.file, BOARD_BYTES)
+                os.ftruncate(self.file, _ALL_BYTES)
+            self._page = mmap.mmap(self.file, _ALL_BYTES)
         except OSError:
             os.close(self.file)
             raise
@@ -45,12 +56,39 @@ class CallBoard:
         """Record that no call is in progress."""
         self._page[0] = 0
 
+    @property
+    def xids(self) -> list[tuple[str, XidTotal]]:
+        """UUID and count of each XID that the process has seen."""
+        for _ in range(_READS):
+            start = _start(self._page[_PLACE])
+            length = int.from_bytes(self._page[start - _LENGTH_BYTES : start], "little")
+            with suppress(ValueError, TypeError):  # the process has written twice meanwhile
+                rows = json.loads(self._page[start : start + length] or b"[]")
+                return [(uuid, XidTotal(*one)) for uuid, *one in rows]
+        return []
+
+    def note_xids(self, counts: Mapping[str, Mapping[int, XidTotal]]) -> None:
+        """Write the counts of all XIDs by UUID, if there is room for them."""
+        rows = [(uuid, *astuple(one)) for uuid, found in counts.items() for one in found.values()]
+        data = json.dumps(rows, separators=(",", ":")).encode()
+        if len(data) > _XID_BYTES - _LENGTH_BYTES:
+            return
+        place = 1 - self._page[_PLACE]
+        start = _start(place)
+        self._page[start - _LENGTH_BYTES : start] = len(data).to_bytes(_LENGTH_BYTES, "little")
+        self._page[start : start + len(data)] = data
+        self._page[_PLACE] = place
+
     def close(self) -> None:
         """Release the memory; safe to call twice."""
         if self.file >= 0:
             self._page.close()
             os.close(self.file)
             self.file = -1
+
+
+def _start(place: int) -> int:
+    return _PLACE + 1 + place * _XID_BYTES + _LENGTH_BYTES
 
 
 class NotedNvml:

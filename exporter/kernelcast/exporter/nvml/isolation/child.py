@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from kernelcast.exporter.nvml.isolation.call_board import CallBoard
 from kernelcast.exporter.nvml.isolation.frames import MessageAssembler, send
+from kernelcast.exporter.nvml.sampling.reading import XidTotal
 from kernelcast.exporter.nvml.sampling.sampler import SamplerOptions
 
 WORKER: Final = "kernelcast.exporter.nvml.worker"
@@ -71,6 +72,11 @@ class WorkerProcess:
     def call(self) -> str:
         """Name of its NVML call in progress; empty between calls."""
         return self._board.call
+
+    @property
+    def xids(self) -> list[tuple[str, XidTotal]]:
+        """UUID and count of each XID that it has seen, also if it has ended since."""
+        return self._board.xids
 
     def ask(self, **request: Any) -> None:
         """Send a request.

@@ -142,6 +142,7 @@ class IsolatedSampler:
                 self._retry_later()
                 return None
             self.starts += 1
+            self._xids.restart()
         elif not self._child.is_ready:
             deadline = now
         if not self._child.is_ready:
@@ -164,7 +165,7 @@ class IsolatedSampler:
         else:
             self.trouble, child.is_ready = "", True
             self._found = tuple(GpuReading.from_json(one) for one in answer["found"])
-            self._xids.restart()
+            self._xids.found(self._found)
 
     def _accept(self, child: WorkerProcess, answer: dict[str, Any]) -> NodeReading:
         reading = NodeReading.from_json(answer["reading"])
@@ -198,7 +199,8 @@ class IsolatedSampler:
         self._replace(child)
 
     def _replace(self, child: WorkerProcess) -> None:
-        """Stop a process, and allow a new one after the wait."""
+        """Stop a process, count what it has not handed over, and allow a new one after the wait."""
+        self._xids.add(child.xids)
         child.stop()
         self._replaced.append((child, time.monotonic() + STOP_SECONDS))
         self._child = None

@@ -1,6 +1,6 @@
 """XID counts that continue when the counting process is replaced, or its GPU is lost."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from kernelcast.exporter.nvml.sampling.reading import LOST, GpuReading, NodeReading, XidTotal
@@ -16,7 +16,7 @@ class XidMemory:
     increase only over an earlier value.
 
     `IsolatedSampler` has one. `_before` are the totals when the present process started, `_now` those since, `_gpus`
-    the last readings of GPUs with XIDs.
+    the last readings of GPUs.
     """
 
     def __init__(self) -> None:
@@ -29,21 +29,39 @@ class XidMemory:
         """Note that a new process counts from zero."""
         self._before, self._now = {**self._before, **self._now}, {}
 
+    def found(self, gpus: Iterable[GpuReading]) -> None:
+        """Note the GPUs that a new process lists: it may end before it reads one."""
+        self._gpus = {gpu.uuid: gpu for gpu in gpus if not gpu.gi_id} | self._gpus
+
+    def add(self, xids: Iterable[tuple[str, XidTotal]]) -> None:
+        """Count XIDs by the present process's totals; it may have ended before it handed them over."""
+        for uuid, one in xids:
+            self._count((uuid, "", one.xid), one)
+
     def complete(self, reading: NodeReading) -> NodeReading:
         """Return the reading with the XIDs of all processes since the first one."""
         listed = {gpu.uuid for gpu in reading.gpus}
-        lost = [_without_values(gpu) for uuid, gpu in self._gpus.items() if uuid not in listed]
-        gpus = tuple(self._complete(gpu) for gpu in (*reading.gpus, *lost))
-        return replace(reading, gpus=gpus, missing=(*reading.missing, *(gpu.uuid for gpu in lost)))
+        lost = self._with_xids() - listed
+        gone = [_without_values(gpu) for uuid, gpu in self._gpus.items() if uuid in lost]
+        gpus = tuple(self._complete(gpu) for gpu in (*reading.gpus, *gone))
+        return replace(reading, gpus=gpus, missing=(*reading.missing, *(gpu.uuid for gpu in gone)))
+
+    def _with_xids(self) -> set[str]:
+        return {uuid for uuid, _, _ in (*self._before, *self._now)}
+
+    def _count(self, key: _Key, one: XidTotal) -> None:
+        """Count an XID by a total of the present process, which a later total may have been ahead of."""
+        before, now = self._before.get(key), self._now.get(key)
+        total = one if before is None else replace(one, count=before.count + one.count)
+        if now is None or now.count <= total.count:
+            self._now[key] = total
 
     def _complete(self, gpu: GpuReading) -> GpuReading:
         for one in gpu.xids:
-            key = (gpu.uuid, gpu.gi_id, one.xid)
-            before = self._before.get(key)
-            self._now[key] = one if before is None else replace(one, count=before.count + one.count)
+            self._count((gpu.uuid, gpu.gi_id, one.xid), one)
         known = {**self._before, **self._now}
         own = {key: total for key, total in known.items() if key[:2] == (gpu.uuid, gpu.gi_id)}
-        if own:
+        if not gpu.gi_id:
             self._gpus[gpu.uuid] = gpu
         return replace(gpu, xids=tuple(self._given(own)))
 

@@ -19,7 +19,7 @@ from kernelcast.exporter.nvml.sampling.labels import GpuLabels
 from kernelcast.exporter.nvml.sampling.peers import Peers, PeerStatus
 from kernelcast.exporter.nvml.sampling.processes import Processes
 from kernelcast.exporter.nvml.sampling.reading import GpuReading, LinkReading, NodeReading, ProcessUse
-from kernelcast.exporter.nvml.sampling.xid import XidEvents
+from kernelcast.exporter.nvml.sampling.xid import XidEvents, XidListener
 from kernelcast.wire.catalogue.devices.dcgm_exporter import P2P_STATUS
 from kernelcast.wire.catalogue.devices.device import XID_ERRORS
 from kernelcast.wire.errors import DeviceError
@@ -68,9 +68,12 @@ class Sampler:
     Args:
         nvml: The pynvml module, or a double of it; initialised by `start`.
         options: The values to sample.
+        on_xids: As of `XidEvents`.
     """
 
-    def __init__(self, nvml: Any, options: SamplerOptions | None = None) -> None:
+    def __init__(
+        self, nvml: Any, options: SamplerOptions | None = None, *, on_xids: XidListener = lambda _counts: None
+    ) -> None:
         self._nvml = nvml
         self._codes = Codes(nvml)
         # Filled by the XIDs' thread too.
@@ -79,7 +82,7 @@ class Sampler:
         self._gpm = Gpm(nvml, self._codes, self._failed)
         # A recording's processes are not those of this machine.
         self._processes = Processes(nvml, self._codes, self._failed, name_of=getattr(nvml, "process_name", None))
-        self._xids = XidEvents(nvml, self._codes, self._failed)
+        self._xids = XidEvents(nvml, self._codes, self._failed, on_xids=on_xids)
         self._labels = GpuLabels(nvml, self._codes, self._failed)
         self._peer_status = PeerStatus(nvml, self._codes, self._failed)
         self._peers: Peers = {}

@@ -7,7 +7,7 @@ Source: nvml.h, "Event Types" and nvmlEventSetWait_v2.
 import ctypes
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -26,6 +26,8 @@ PAUSE_SECONDS: Final = 1.0
 MAX_XIDS: Final = 256
 """Limit of different XIDs of one GPU; NVIDIA has defined fewer than 200."""
 
+XidListener = Callable[[Mapping[str, Mapping[int, XidTotal]]], None]
+
 
 class XidEvents:
     """XIDs of all GPUs since the start.
@@ -38,13 +40,22 @@ class XidEvents:
         codes: Its error codes.
         failed: Called for errors other than "not found", on either thread.
         clock: Unix nanoseconds.
+        on_xids: Called with all counts by UUID after each XID, on the thread that waits.
     """
 
-    def __init__(self, nvml: Any, codes: Codes, failed: Failed, *, clock: Callable[[], int] = time.time_ns) -> None:
+    def __init__(
+        self,
+        nvml: Any,
+        codes: Codes,
+        failed: Failed,
+        *,
+        clock: Callable[[], int] = time.time_ns,
+        on_xids: XidListener = lambda _counts: None,
+    ) -> None:
         self._nvml = nvml
         self._codes = codes
         self._failed = failed
-        self._clock = clock
+        self._clock, self._on_xids = clock, on_xids
         self._lock = threading.Lock()
         self._counts: dict[str, dict[int, XidTotal]] = {}
         self._last: dict[str, int] = {}
@@ -118,6 +129,7 @@ class XidEvents:
             if xid in own or len(own) < MAX_XIDS:
                 before = own[xid].count if xid in own else 0
                 own[xid] = XidTotal(xid, before + 1, self._clock())
+                self._on_xids(self._counts)
 
     def _register(self, gpu: Gpu) -> bool:
         """Whether this GPU reports XIDs."""
