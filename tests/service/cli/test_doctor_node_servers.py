@@ -2,9 +2,11 @@
 
 import json
 import socket
+import time
 from pathlib import Path
 
 import pytest
+from tests.support.dripping_server import dripping
 
 from kernelcast.cli.app import run
 from kernelcast.cli.doctor import surroundings
@@ -27,6 +29,15 @@ def test_a_tpu_answers_only_while_a_program_is_loaded(tmp_path: Path) -> None:
     assert levels([there, none, silent]) == [CheckLevel.OK, CheckLevel.OK, CheckLevel.WARN]
     assert f"port {port}" in there.found
     assert "tpu_ports" in silent.remedy
+
+
+def test_a_server_that_sends_a_byte_now_and_then_does_not_hold_the_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(surroundings, "_WHOLE_SECONDS", 0.5)
+    with dripping(b"HTTP/1.1 200 OK\r\n\r\n") as url:
+        begun = time.monotonic()
+        (none,) = surroundings.check_dcgm_exporter(url)
+        assert time.monotonic() - begun < 3.0
+    assert levels([none]) == [CheckLevel.OK]
 
 
 def test_the_doctor_reads_the_exporters_section(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

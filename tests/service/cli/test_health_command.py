@@ -4,13 +4,12 @@ import http.server
 import socket
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
+from tests.support.dripping_server import dripping
 from tests.support.runtime.certificates import self_signed
 
 from kernelcast.cli.app import run
@@ -113,31 +112,3 @@ def test_another_server_does_not_get_its_password(tmp_path: Path) -> None:
         assert run(["health", f"http://127.0.0.1:{other.server_address[1]}/", *access]) == 0
         other.shutdown()
     assert [bool(one) for one in seen] == [True, False]
-
-
-@contextmanager
-def dripping(sent: bytes) -> Iterator[str]:
-    """The address of a server whose answers begin at once, and go on by one byte each tenth of a second."""
-    stopping = threading.Event()
-
-    def drip(connection: socket.socket) -> None:
-        with connection, suppress(OSError):
-            connection.recv(4096)
-            connection.sendall(sent)
-            for _ in range(40):
-                if stopping.wait(0.1):
-                    return
-                connection.sendall(b"H")
-
-    def accept() -> None:
-        while not stopping.is_set():
-            with suppress(TimeoutError):
-                threads.submit(drip, listener.accept()[0])
-
-    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(4) as threads:
-        listener.settimeout(0.1)
-        threads.submit(accept)
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
-        finally:
-            stopping.set()

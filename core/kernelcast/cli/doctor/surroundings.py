@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from kernelcast.cli.doctor.finding import CheckResult, fail, ok, warn
+from kernelcast.runtime.web.requests import open_url
 
 TPU_PORT: Final = 8431
 """libtpu's own, where TPU_RUNTIME_METRICS_PORTS does not say otherwise."""
@@ -19,6 +20,7 @@ TPU_PORT: Final = 8431
 MEBIBYTE: Final = 2**20
 _HERE: Final = "127.0.0.1"
 _TIMEOUT_SECONDS: Final = 2.0
+_WHOLE_SECONDS: Final = 10.0
 _READ_BYTES: Final = 256 * 1024
 """Beginning of a page in which a dcgm-exporter's metrics are looked for."""
 _DCGM_MARK: Final = b"DCGM_FI_"
@@ -154,11 +156,10 @@ def check_directory(check: str, directory: Path | None, *, needed_bytes: int, wi
 def _fetch(url: str) -> bytes:
     if not url.startswith(("http://", "https://")):
         raise ValueError(f"{url} is not a web address")
+    request = urllib.request.Request(url)  # noqa: S310  checked above
     # A proxy must not see calls within the node.
-    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with direct.open(url, timeout=_TIMEOUT_SECONDS) as response:
-        body: bytes = response.read(_READ_BYTES)
-        return body
+    with open_url(request, _TIMEOUT_SECONDS, whole_seconds=_WHOLE_SECONDS, with_proxy=False) as response:
+        return response.read(_READ_BYTES)
 
 
 def _answers(host: str, port: int) -> bool:
