@@ -112,6 +112,12 @@ def test_a_redirect_is_not_followed_with_the_token(server: GrafanaDouble) -> Non
     assert other.requests == []
 
 
+def test_a_proxy_does_not_get_the_token_for_a_grafana_on_this_machine(server: GrafanaDouble) -> None:
+    proxy = {"http_proxy": "http://127.0.0.1:1", "no_proxy": ""}
+    result = CliRunner().invoke(grafana, ["push", "--url", server.url], env={TOKEN_VARIABLE: TOKEN, **proxy})
+    assert (result.exit_code, len(server.dashboards)) == (0, len(UIDS))
+
+
 def test_no_answer_is_one_line(server: GrafanaDouble) -> None:
     arguments = ["push", "--url", "http://127.0.0.1:1"]
     result = CliRunner().invoke(grafana, arguments)

@@ -12,7 +12,7 @@ import urllib.request
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final, NoReturn
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 from kernelcast.grafana.site import is_web_address
 from kernelcast.wire.errors import ConfigurationError, KernelcastError
@@ -24,6 +24,7 @@ MAX_ANSWER_BYTES: Final = 32 * 1024 * 1024
 SEARCH_LIMIT: Final = 5_000
 """Grafana's own maximum for one page of a search."""
 _SEARCH: Final = "/api/search"
+_THIS_MACHINE: Final = ("localhost", "127.0.0.1", "::1")
 _REMEDIES: Final[Mapping[int, str]] = {
     HTTPStatus.UNAUTHORIZED: "the token is missing, wrong or expired; make one for a service account in Grafana",
     HTTPStatus.FORBIDDEN: "the token's service account needs the role Editor",
@@ -61,7 +62,9 @@ class GrafanaApi:
             context = ssl.create_default_context(cafile=ca_file or None)
         except OSError as error:
             raise ConfigurationError(f"{ca_file} is no certificate: {error}; give another --ca-file") from error
-        self._opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), _NoRedirect())
+        # The token is not for the environment's proxy where Grafana is on this machine.
+        direct = [urllib.request.ProxyHandler({})] if urlsplit(url).hostname in _THIS_MACHINE else []
+        self._opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), _NoRedirect(), *direct)
 
     def folder(self, uid: str) -> Mapping[str, Any] | None:
         """A folder; None if there is none of that uid."""
