@@ -1,7 +1,7 @@
 """A time limit for a whole HTTP answer: status, headers and body.
 
 The time limit of a socket begins again with each byte, so a server that sends a byte now and then holds its reader for
-days. `requests.open_url`, `DcgmWatch` and `PodLabelReader` request with it. It needs the standard library alone.
+days. It needs the standard library alone.
 """
 
 import io
@@ -49,12 +49,7 @@ class TimeLimit:
 
 
 class TimedHandler(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
-    """Opens connections of urllib whose answers have the time limit.
-
-    Args:
-        limit: The time limit.
-        context: Of TLS; None for the system's certificates.
-    """
+    """Opens connections whose answers have a time limit; without a context TLS uses the system's certificates."""
 
     def __init__(self, limit: TimeLimit, context: ssl.SSLContext | None = None) -> None:
         super().__init__()

@@ -25,37 +25,34 @@ SECONDS_QUERY = f"sum({kernel.DURATION.prometheus_name}_sum)"
 
 @dataclass(slots=True)
 class DemoState:
-    """The newest state of the demo; `Gatherer` changes it, on the main thread.
+    """The newest state of the demo; `Gatherer` changes it, on the main thread."""
 
-    Attributes:
-        source: Source of the data.
-        workspace: Its folder and endpoints.
-        broker: `embedded` or `kafka`.
-        elapsed_seconds: Time since everything was ready.
-        view: The state of the screen.
-        reachable: Whether the bridge answered last time.
-        hints, outcomes, alerts: Events from Kafka, oldest first.
-        dead_letters: Their number.
-        processes: State of each process, by name.
-        prometheus_launches, prometheus_seconds: Kernel launches and GPU time in Prometheus; None without an answer.
-        peak_degradations: Highest probability of each predicted degradation, with its labels.
-        peak_forecasts: Highest number of forecast series.
-    """
-
+    # Source of the data.
     source: DemoSource
+    # Its folder and endpoints.
     workspace: Workspace
+    # `embedded` or `kafka`.
     broker: str
+    # Time since everything was ready.
     elapsed_seconds: float = 0.0
+    # The state of the screen.
     view: TopView = field(default_factory=lambda: TopView(""))
+    # Whether the bridge answered last time.
     reachable: bool = False
+    # Events from Kafka, oldest first.
     hints: list[dict[str, Any]] = field(default_factory=list)
     outcomes: list[dict[str, Any]] = field(default_factory=list)
     alerts: list[dict[str, Any]] = field(default_factory=list)
+    # Number of dead letters.
     dead_letters: int = 0
+    # State of each process, by name.
     processes: dict[str, str] = field(default_factory=dict)
+    # Kernel launches and GPU time in Prometheus; None without an answer.
     prometheus_launches: float | None = None
     prometheus_seconds: float | None = None
+    # Highest probability of each predicted degradation, with its labels.
     peak_degradations: dict[tuple[str, ...], dict[str, Any]] = field(default_factory=dict)
+    # Highest number of forecast series.
     peak_forecasts: int = 0
 
     @property

@@ -84,48 +84,45 @@ class KernelStats:
 
 @dataclass(slots=True)
 class ScrapedPage:
-    """The content of `/metrics` at one time.
+    """The content of `/metrics` at one time."""
 
-    Attributes:
-        gpus: (Hostname, gpu) to DCGM name to value.
-        kernels: Label `kernel` to its totals.
-        programs: Names of the programs seen, with their launches.
-        sources: Values of the label `source` on GPUs and kernels; empty for live data.
-        forecasts: Number of forecast series.
-        judged: Series about which predictors can say whether a breach is probable.
-        degradations: Labels and probability of each predicted degradation.
-        seconds_left: Labels and median seconds to the threshold of each.
-        crossed: Labels of each series that has crossed its threshold, and when, in Unix time.
-        hints: (program, tunable) to the number of hints that were issued.
-        open_hints: Labels of each open hint.
-        expected_ratios: Hint id to the kernel time that is expected with the hint, relative to before.
-        outcomes: (program, tunable, state) to the number of times that a hint came to this state.
-        ratios: (program, tunable) to the measured kernel time with the hint, relative to before.
-        tunables: Labels of each registered tunable.
-        producers: (job, instance) to whether it is up.
-        age_seconds: Time since the newest sample of any producer; None where the page has none.
-        ticks: Completed intervals of an exporter, or of a predictor's work; None where the page has none.
-        bridge: The bridge's own metrics, summed over their labels.
-    """
-
+    # (Hostname, gpu) to DCGM name to value.
     gpus: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict)
+    # Label `kernel` to its totals.
     kernels: dict[str, KernelStats] = field(default_factory=dict)
+    # Names of the programs seen, with their launches.
     programs: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    # Values of the label `source` on GPUs and kernels; empty for live data.
     sources: set[str] = field(default_factory=set)
+    # Number of forecast series.
     forecasts: int = 0
+    # Series about which predictors can say whether a breach is probable.
     judged: int = 0
+    # Labels and probability of each predicted degradation.
     degradations: list[tuple[dict[str, str], float]] = field(default_factory=list)
+    # Labels and median seconds to the threshold of each.
     seconds_left: list[tuple[dict[str, str], float]] = field(default_factory=list)
+    # Labels of each series that has crossed its threshold, and when, in Unix time.
     crossed: list[tuple[dict[str, str], float]] = field(default_factory=list)
+    # (program, tunable) to the number of hints that were issued.
     hints: dict[tuple[str, str], float] = field(default_factory=lambda: defaultdict(float))
+    # Labels of each open hint.
     open_hints: list[dict[str, str]] = field(default_factory=list)
+    # Hint id to the kernel time that is expected with the hint, relative to before.
     expected_ratios: dict[str, float] = field(default_factory=dict)
+    # (program, tunable, state) to the number of times that a hint came to this state.
     outcomes: dict[tuple[str, str, str], float] = field(default_factory=lambda: defaultdict(float))
+    # (program, tunable) to the measured kernel time with the hint, relative to before.
     ratios: dict[tuple[str, str], float] = field(default_factory=dict)
+    # Labels of each registered tunable.
     tunables: list[dict[str, str]] = field(default_factory=list)
+    # (job, instance) to whether it is up.
     producers: dict[tuple[str, str], bool] = field(default_factory=dict)
+    # Time since the newest sample of any producer; None where the page has none.
     age_seconds: float | None = None
+    # Completed intervals of an exporter, or of a predictor's work; None where the page has none.
     ticks: float | None = None
+    # The bridge's own metrics, summed over their labels.
     bridge: dict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     @property

@@ -15,30 +15,27 @@ NOW_SECONDS: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class KernelNow:
-    """One kernel in the time between two pages.
+    """One kernel in the time between two pages."""
 
-    Attributes:
-        name: The label `kernel`.
-        programs: Programs that launch it.
-        collective: Whether it waits for other GPUs.
-        launches: Launches since the beginning.
-        launches_per_second: Launches a second; None before there are two pages.
-        busy_ratio: GPU seconds a second: 1 is a whole GPU.
-        mean_seconds: Mean duration of the launches in this time; None where none was timed.
-        before_seconds: Mean duration of all launches before this time.
-        p50_seconds: Median since the beginning.
-        p99_seconds: 99th percentile since the beginning.
-    """
-
+    # The label `kernel`.
     name: str
+    # Programs that launch it.
     programs: tuple[str, ...]
+    # Whether it waits for other GPUs.
     collective: bool
+    # Launches since the beginning.
     launches: float
+    # Launches a second; None before there are two pages.
     launches_per_second: float | None
+    # GPU seconds a second: 1 is a whole GPU.
     busy_ratio: float | None
+    # Mean duration of the launches in this time; None where none was timed.
     mean_seconds: float | None
+    # Mean duration of all launches before this time.
     before_seconds: float | None
+    # Median since the beginning.
     p50_seconds: float | None
+    # 99th percentile since the beginning.
     p99_seconds: float | None
 
     @property

@@ -17,7 +17,6 @@ BOARD_BYTES: Final = 128
 _PLACE: Final = BOARD_BYTES
 _XID_BYTES: Final = 64 * 1024
 _LENGTH_BYTES: Final = 4
-_READS: Final = 5
 _ALL_BYTES: Final = _PLACE + 1 + 2 * _XID_BYTES
 
 
@@ -59,12 +58,10 @@ class CallBoard:
     @property
     def xids(self) -> list[tuple[str, XidTotal]]:
         """UUID and count of each XID that the process has seen."""
-        for _ in range(_READS):
-            start = _start(self._page[_PLACE])
-            length = int.from_bytes(self._page[start - _LENGTH_BYTES : start], "little")
-            with suppress(ValueError, TypeError):  # the process has written twice meanwhile
-                rows = json.loads(self._page[start : start + length] or b"[]")
-                return [(uuid, XidTotal(*one)) for uuid, *one in rows]
+        start = _start(self._page[_PLACE])
+        length = int.from_bytes(self._page[start - _LENGTH_BYTES : start], "little")
+        with suppress(ValueError, TypeError):  # the process has written twice meanwhile
+            return [(uuid, XidTotal(*one)) for uuid, *one in json.loads(self._page[start : start + length] or b"[]")]
         return []
 
     def note_xids(self, counts: Mapping[str, Mapping[int, XidTotal]]) -> None:
