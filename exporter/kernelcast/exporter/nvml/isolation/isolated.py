@@ -199,7 +199,7 @@ class IsolatedSampler:
         self._replace(child)
 
     def _replace(self, child: WorkerProcess) -> None:
-        """Stop a process, count what it has not handed over, and allow a new one after the wait."""
+        """Stop a process, count the XIDs that it has not handed over, and allow a new one after the wait."""
         self._xids.add(child.xids)
         child.stop()
         self._replaced.append((child, time.monotonic() + STOP_SECONDS))
