@@ -3,8 +3,10 @@
 import os
 import socket
 import threading
+import urllib.error
 from collections import namedtuple
 from collections.abc import Callable, Iterator
+from email.message import Message
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -237,6 +239,14 @@ def test_cupti_is_its_decoder_and_its_library(tmp_path: Path) -> None:
     assert "130500" in both[1].found
     assert (unbuilt[0].level, "C compiler" in unbuilt[0].remedy) == (CheckLevel.WARN, True)
     assert (missing[1].level, "events" in missing[1].remedy) == (CheckLevel.WARN, True)
+
+
+def test_a_server_that_asks_for_a_password_counts_as_a_dcgm_exporter_as_in_the_daemon() -> None:
+    refusal = urllib.error.HTTPError("http://x", 401, "Unauthorized", Message(), None)
+    broken = urllib.error.HTTPError("http://x", 500, "Internal Server Error", Message(), None)
+    (there,) = surroundings.check_dcgm_exporter("http://x", fetch=raising(refusal))
+    (none,) = surroundings.check_dcgm_exporter("http://x", fetch=raising(broken))
+    assert (there.level, none.level) == (CheckLevel.WARN, CheckLevel.OK)
 
 
 def test_a_dcgm_exporter_on_the_node_is_named_with_a_remedy() -> None:

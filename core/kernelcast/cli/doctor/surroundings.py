@@ -4,6 +4,7 @@ import os
 import shutil
 import socket
 import stat
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from http.client import HTTPException
@@ -22,6 +23,7 @@ _HERE: Final = "127.0.0.1"
 _TIMEOUT_SECONDS: Final = 2.0
 _WHOLE_SECONDS: Final = 10.0
 _READ_BYTES: Final = 256 * 1024
+_ASKS_WHO_WE_ARE: Final = (401, 403)
 """Beginning of a page in which a dcgm-exporter's metrics are looked for."""
 _DCGM_MARK: Final = b"DCGM_FI_"
 
@@ -114,6 +116,8 @@ def check_dcgm_exporter(url: str, *, fetch: Fetch | None = None) -> Iterator[Che
     """Whether a dcgm-exporter runs beside us, so that GPUs could be counted twice."""
     try:
         there = _DCGM_MARK in (fetch or _fetch)(url)
+    except urllib.error.HTTPError as refusal:
+        there = refusal.code in _ASKS_WHO_WE_ARE  # as the daemon takes it
     except (OSError, ValueError, HTTPException):
         there = False
     if there:
