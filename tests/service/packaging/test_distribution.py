@@ -170,6 +170,19 @@ def test_python_files_of_the_wheel_lack_comments_only_and_are_listed_as_they_are
                     assert all(map(is_without_comment, body.split(b"\n"), lines)), name
 
 
+def test_scripts_of_the_wheel_lack_their_lines_of_comments_only(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        scripts = {name: archive.read(name).decode() for name in archive.namelist() if name.endswith(".js")}
+    assert len(scripts) > 10
+    for name, packed in scripts.items():
+        source = (REPOSITORY / "bridge" / name).read_text()
+        strings = re.sub(r"/[^/\n]*`[^/\n]*/g", "", source)  # a regular expression that looks for the quotation mark
+        assert all(line.count("`") % 2 == 0 for line in strings.split("\n")), f"{name} has a string of several lines"
+        kept = [line for line in source.split("\n") if not line.lstrip().startswith("//")]
+        assert [line for line in packed.split("\n") if line] == [line for line in kept if line], name
+        assert packed.count("\n") == source.count("\n"), name
+
+
 def unread_texts(source: bytes) -> Iterator[tuple[int, int]]:
     """Lines of strings below an assignment, which Python ignores, and of docstrings that are never shown."""
     module = ast.parse(source)
