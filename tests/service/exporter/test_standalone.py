@@ -82,13 +82,13 @@ probe.start("train", source="simulated", standalone=True, method="manual")
 port = Path(os.environ["XDG_RUNTIME_DIR"], "kernelcast", "port")
 while not port.exists():
     time.sleep(0.05)
-own = subprocess.Popen(["true"]).pid
+own = subprocess.Popen(["true"])  # kept: an object that is deleted reaps its process
 ended = []
 try:
     while True:
         ended.append(os.wait()[0])
 except ChildProcessError:
-    print(ended == [own])
+    print(ended == [own.pid])
 """
 
 
