@@ -57,7 +57,7 @@ def test_a_thermal_drift_is_forecast_announced_and_recorded(kafka: Broker, tmp_p
         prometheus = stack.prometheus(alertmanager=alertmanager.address)
         stack.background(
             "simulate", *KERNELCAST, "simulate", "--kafka.bootstrap-servers", kafka.bootstrap_servers,
-            "--nodes", "1", "--gpus", "2", "--seed", "7", "--fault", "thermal-drift:node=0,gpu=1,start=30s,rate=12",
+            "--nodes", "1", "--gpus", "2", "--seed", "7", "--fault", "thermal-drift:node=0,gpu=1,start=5s,rate=12",
         )  # fmt: skip
         wait_for(
             "a forecast of the drifting GPU",
