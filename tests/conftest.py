@@ -76,8 +76,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _leave_out_nightly(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect tests marked `nightly`, unless `-m` speaks of them or the command line names a test."""
-    named = any("::" in argument for argument in config.args)
+    """Deselect tests marked `nightly`, unless `-m` speaks of them or the command line names a file."""
+    named = any(argument.partition("::")[0].endswith(".py") for argument in config.args)
     if named or "nightly" in config.getoption("-m"):
         return
     left_out = [item for item in items if item.get_closest_marker("nightly")]

@@ -12,11 +12,11 @@ from tests.faults.record import Record
 from tests.faults.world import Operation, Setting
 from tests.service.require import binary
 
-pytestmark = pytest.mark.service
+pytestmark = [pytest.mark.service, pytest.mark.nightly]
 NAMES: Final = ("1/0", "1/1")
 """Drawn from the operations that the model has, too: a group whose bridges are rolled and which gets messages again,
-and shares of which one is suspended while producers fall silent and have twins. `make nightly` runs 18 others; leaders
-that are lost and producers that are restarted are in `tests/service/bridge/test_bridge_faults.py` as well."""
+and shares of which one is suspended while producers fall silent and have twins. `make nightly` runs these and 18
+others; leaders that are lost and producers that are restarted are in `tests/service/bridge/test_bridge_faults.py`."""
 UPGRADE: Final = Schedule(
     Setting("group", 2, 2, 2),
     (
@@ -58,7 +58,6 @@ def test_no_real_schedule_breaks_an_invariant(running: Runner) -> None:
     assert not [(result.name, result.kind, result.detail) for result in results if result.kind]
 
 
-@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_a_defect_that_is_put_back_in_a_process_is_found(running: Runner) -> None:
     with ThreadPoolExecutor(len(DEFECTS)) as pool:

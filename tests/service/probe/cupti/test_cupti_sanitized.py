@@ -74,6 +74,7 @@ def sanitized(preload: str, flags: str, chosen: str) -> "subprocess.CompletedPro
     return subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=240, check=False)
 
 
+@pytest.mark.nightly
 def test_no_byte_is_touched_that_is_not_ours_and_nothing_is_undefined() -> None:
     done = sanitized(runtime("libasan.so"), "-fsanitize=address,undefined", "not threads")
     assert done.returncode == 0, done.stdout[-3_000:] + done.stderr[-3_000:]
