@@ -172,41 +172,37 @@ def test_a_last_message_that_compaction_removed_does_not_hold_hints_back() -> No
     assert node.delivered == ["a"]
 
 
+class Orders:
+    """An inbox that lists what the reader does."""
+
+    def __init__(self) -> None:
+        self.applied: list[str] = []
+
+    def receive(self, message: Any) -> None:
+        self.applied.append(f"read {message.offset()}")
+
+    def caught_up(self) -> None:
+        self.applied.append("caught up")
+
+
 def test_an_end_before_the_one_at_the_start_does_not_count_as_read_to_the_end() -> None:
     """After a change of leader, the new high watermark may be below the one that the old leader gave."""
-    applied: list[str] = []
-
-    class Orders:
-        def receive(self, message: Any) -> None:
-            applied.append(f"read {message.offset()}")
-
-        def caught_up(self) -> None:
-            applied.append("caught up")
+    orders, shutdown = Orders(), Shutdown()
 
     class NewLeader(Broker):
         def ends(self) -> list[Any]:
             return [TopicPartition(HINTS.name, 0, 4)] if len(self.batches) == 3 else []
 
-    shutdown = Shutdown()
     broker = NewLeader(shutdown, [[message(hint("a"), at=3)], [], [message(hint("b"), at=8)], []], highs=(9, 0))
-    HintReader(lambda: broker, Orders, shutdown).run()
-    assert applied == ["read 3", "read 8", "caught up"]
+    HintReader(lambda: broker, lambda: orders, shutdown).run()
+    assert orders.applied == ["read 3", "read 8", "caught up"]
 
 
 def test_a_kafka_that_falls_silent_is_not_taken_for_the_end_of_the_orders() -> None:
-    applied: list[str] = []
-
-    class Orders:
-        def receive(self, message: Any) -> None:
-            applied.append(f"read {message.offset()}")
-
-        def caught_up(self) -> None:
-            applied.append("caught up")
-
-    shutdown = Shutdown()
+    orders, shutdown = Orders(), Shutdown()
     broker = Broker(shutdown, [[message(hint("a"), at=3)], *([[]] * 30)], highs=(9, 0))
-    HintReader(lambda: broker, Orders, shutdown).run()
-    assert applied == ["read 3"]
+    HintReader(lambda: broker, lambda: orders, shutdown).run()
+    assert orders.applied == ["read 3"]
 
 
 def test_an_unreachable_broker_is_tried_again() -> None:
