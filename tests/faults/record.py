@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from tests.faults.operations import Schedule
+from tests.faults.model.operations import Schedule
 
 HELD: Final = "held"
 HEAD: Final = """\

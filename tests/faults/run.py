@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import structlog
-from tests.faults.operations import ON_REQUEST, WEIGHTS, Schedule
+from tests.faults.model.operations import ON_REQUEST, WEIGHTS, Schedule
 from tests.faults.revision import revision
 from tests.faults.shrink import shortened
 
@@ -97,7 +97,7 @@ def replay(path: Path, *, real: bool, logs: Path | None, protocol: str) -> int:
     """Run one schedule from a file, in memory or with real processes; 1 if it breaks an invariant."""
     schedule = Schedule.of(json.loads(path.read_text()))
     if real:
-        from tests.faults.real_run import runner  # needs Kafka
+        from tests.faults.real.run import runner  # needs Kafka
 
         with runner(say, logs=logs, protocol=protocol) as running:
             kind, detail = running.run(schedule)
@@ -154,7 +154,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.record.write_text(json.dumps(whole_of(record), indent=1) + "\n")
 
     if options.real:
-        from tests.faults.real_run import Options, run_real  # needs Kafka
+        from tests.faults.real.run import Options, run_real  # needs Kafka
 
         how = Options(
             options.at_once,

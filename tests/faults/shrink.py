@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from tests.faults.operations import Schedule
-from tests.faults.world import Operation
+from tests.faults.model.operations import Schedule
+from tests.faults.model.world import Operation
 
 T = TypeVar("T")
 

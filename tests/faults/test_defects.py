@@ -1,8 +1,8 @@
 """The invariants are shown to fail where defects are put back that the bridge once had."""
 
 import pytest
-from tests.faults.defects import DEFECTS, FINDS
-from tests.faults.examples import EXAMPLES
+from tests.faults.model.defects import DEFECTS, FINDS
+from tests.faults.model.examples import EXAMPLES
 
 
 @pytest.mark.parametrize("name", list(DEFECTS))

@@ -4,9 +4,9 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.faults.cluster import Cluster
-from tests.faults.invariants import Seen, Violation, Watcher
-from tests.faults.producers import COUNTERS, DELTAS, GAUGE, TOTALS, Producer
+from tests.faults.model.cluster import Cluster
+from tests.faults.model.invariants import Seen, Violation, Watcher
+from tests.faults.model.producers import COUNTERS, DELTAS, GAUGE, TOTALS, Producer
 
 TOTAL = ("orders_total", 0)
 

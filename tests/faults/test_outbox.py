@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from confluent_kafka import KafkaException
-from tests.faults.real import Outbox, Outgoing
+from tests.faults.real.kafka import Outbox, Outgoing
 
 
 class Client:

@@ -1,10 +1,10 @@
 """The bound on late points that no total has after a clock was corrected: exactly those that are missing."""
 
-from tests.faults.examples import EXAMPLES
-from tests.faults.operations import Operations, Schedule
-from tests.faults.overtaken import ADDED_SECONDS, overtaken
-from tests.faults.producers import DELTAS
-from tests.faults.world import Operation, World
+from tests.faults.model.examples import EXAMPLES
+from tests.faults.model.operations import Operations, Schedule
+from tests.faults.model.overtaken import ADDED_SECONDS, overtaken
+from tests.faults.model.producers import DELTAS
+from tests.faults.model.world import Operation, World
 
 EXAMPLE = EXAMPLES["totals of deltas: the same, and the producer's clock was ahead and is corrected"]
 KEPT = 12

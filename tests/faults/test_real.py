@@ -5,11 +5,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import pytest
-from tests.faults.operations import Schedule
-from tests.faults.real_operations import drawn
-from tests.faults.real_run import Runner, run_together, runner
+from tests.faults.model.operations import Schedule
+from tests.faults.model.world import Operation, Setting
+from tests.faults.real.operations import drawn
+from tests.faults.real.run import Runner, run_together, runner
 from tests.faults.record import Record
-from tests.faults.world import Operation, Setting
 from tests.service.require import binary
 
 pytestmark = [pytest.mark.service, pytest.mark.nightly]

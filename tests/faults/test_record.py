@@ -4,8 +4,8 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.faults import waiting
-from tests.faults.real_operations import MORE_WEIGHTS, WEIGHTS, RealOperations, drawn
+from tests.faults.real import waiting
+from tests.faults.real.operations import MORE_WEIGHTS, WEIGHTS, RealOperations, drawn
 from tests.faults.record import HELD, Record, Result
 
 

@@ -8,13 +8,13 @@ from typing import Final, Self
 import pytest
 import structlog
 from tests.faults import run
-from tests.faults.cluster import SESSION_SECONDS
-from tests.faults.examples import EXAMPLES, LEFT_OUT
-from tests.faults.moves import Moves
-from tests.faults.operations import Schedule
+from tests.faults.model.cluster import SESSION_SECONDS
+from tests.faults.model.examples import EXAMPLES, LEFT_OUT
+from tests.faults.model.moves import Moves
+from tests.faults.model.operations import Schedule
+from tests.faults.model.world import Setting, World
 from tests.faults.run import Outcome, outcome, quiet, recorded
 from tests.faults.shrink import shrunk
-from tests.faults.world import Setting, World
 
 
 class OneProcess:

@@ -4,10 +4,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.faults.invariants import Violation
-from tests.faults.operations import Operations
-from tests.faults.real_world import SETTLE_SECONDS, RealWorld
-from tests.faults.world import Operation, Setting, World
+from tests.faults.model.invariants import Violation
+from tests.faults.model.operations import Operations
+from tests.faults.model.world import Operation, Setting, World
+from tests.faults.real.world import SETTLE_SECONDS, RealWorld
 
 REASON = "orders_total has risen by 27, the truth is 48"
 

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.faults.skewed_clock import SkewedClock, build
+from tests.faults.real.skewed_clock import SkewedClock, build
 from tests.service.require import binary
 
 pytestmark = pytest.mark.service

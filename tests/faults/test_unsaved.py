@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-from tests.faults.examples import EXAMPLES
-from tests.faults.operations import Operations
-from tests.faults.producers import DELTAS
-from tests.faults.world import World
+from tests.faults.model.examples import EXAMPLES
+from tests.faults.model.operations import Operations
+from tests.faults.model.producers import DELTAS
+from tests.faults.model.world import World
 
 from kernelcast.bridge.delta import joining
 

@@ -13,10 +13,6 @@ from kernelcast import columnar, probe
 ROOT: Final = Path(__file__).resolve().parents[3]
 SOURCES: Final = ("core", "exporter", "bridge", "predictor", "grafana", "tests", "benchmarks")
 MAX_MODULES: Final = 15
-FULLER: Final = {
-    "tests/faults",  # one program, with its three tests
-}
-"""Folders that may have more modules."""
 PACKAGES: Final = sorted(str(path.parent.relative_to(ROOT)) for path in ROOT.glob("*/kernelcast/*/py.typed"))
 MAX_LINES: Final = 40
 _TICKED: Final = re.compile(r"`([^`\n]+)`")
@@ -33,13 +29,8 @@ def modules() -> Counter[str]:
 
 
 def test_no_folder_has_more_modules_than_a_reader_can_keep_in_mind() -> None:
-    full = {folder: count for folder, count in modules().items() if count > MAX_MODULES and folder not in FULLER}
+    full = {folder: count for folder, count in modules().items() if count > MAX_MODULES}
     assert not full, f"more than {MAX_MODULES} modules: divide them by what imports what, as ARCHITECTURE.md shows"
-
-
-def test_exceptions_are_needed() -> None:
-    counts = modules()
-    assert {folder for folder in FULLER if counts[folder] <= MAX_MODULES} == set()
 
 
 @pytest.mark.parametrize("package", PACKAGES)

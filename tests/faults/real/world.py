@@ -9,16 +9,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
-from tests.faults.disk import SmallDisk, small_disk_obstacle
-from tests.faults.invariants import Violation, Watcher
-from tests.faults.producers import CUMULATIVE, RUNS, TOPICS, Named, Producer
-from tests.faults.real import TTL_SECONDS, RealCluster
-from tests.faults.real_bridge import RealReplica, Surroundings
-from tests.faults.real_exporter import TOPICS as EXPORTER_TOPICS
-from tests.faults.real_exporter import RealExporter, exporter_of
-from tests.faults.waiting import Patience
-from tests.faults.web_door import Door
-from tests.faults.world import Setting
+from tests.faults.model.invariants import Violation, Watcher
+from tests.faults.model.producers import CUMULATIVE, RUNS, TOPICS, Named, Producer
+from tests.faults.model.world import Setting
+from tests.faults.real.bridge import RealReplica, Surroundings
+from tests.faults.real.disk import SmallDisk, small_disk_obstacle
+from tests.faults.real.exporter import TOPICS as EXPORTER_TOPICS
+from tests.faults.real.exporter import RealExporter, exporter_of
+from tests.faults.real.kafka import TTL_SECONDS, RealCluster
+from tests.faults.real.waiting import Patience
+from tests.faults.real.web_door import Door
 from tests.service.nursery import Nursery
 from tests.service.servers import KafkaCluster, KafkaServer, ServerProcess
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import yaml
-from tests.faults.bridges import Mode
-from tests.faults.disk import SmallDisk
-from tests.faults.invariants import Violation
+from tests.faults.model.bridges import Mode
+from tests.faults.model.invariants import Violation
+from tests.faults.real.disk import SmallDisk
+from tests.faults.real.waiting import PATIENCE_SECONDS, check_health
 from tests.faults.revision import previous_environment
-from tests.faults.waiting import PATIENCE_SECONDS, check_health
 from tests.service.nursery import ForkedServer, Nursery
 from tests.service.servers import ServerProcess, answers, free_ports
 from tests.service.stack import KERNELCAST
@@ -21,7 +21,7 @@ from tests.service.stack import KERNELCAST
 from kernelcast.wire.topics import KERNELS
 
 STOP_SECONDS: Final = 30.0
-PROGRAM: Final = Path(__file__).with_name("real_program.py")
+PROGRAM: Final = Path(__file__).with_name("program.py")
 TOPICS: Final = (KERNELS.name,)
 """Topics that a bridge reads to expose the programs."""
 

@@ -4,12 +4,12 @@ import random
 from functools import partial
 from typing import Any, Final, cast
 
-from tests.faults.disk import small_disk_obstacle
-from tests.faults.operations import Operations, Schedule
-from tests.faults.producers import CUMULATIVE, TOPICS
-from tests.faults.real_world import EXPORTER_OPERATIONS, START_SECONDS, RealWorld
+from tests.faults.model.operations import Operations, Schedule
+from tests.faults.model.producers import CUMULATIVE, TOPICS
+from tests.faults.model.world import HOUR_SECONDS, MODES, Operation, Setting
+from tests.faults.real.disk import small_disk_obstacle
+from tests.faults.real.world import EXPORTER_OPERATIONS, START_SECONDS, RealWorld
 from tests.faults.revision import PREVIOUS, has_previous
-from tests.faults.world import HOUR_SECONDS, MODES, Operation, Setting
 
 PARTITIONS: Final = 2
 WEIGHTS: Final = {

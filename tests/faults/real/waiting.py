@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final
 
-from tests.faults.invariants import Violation
+from tests.faults.model.invariants import Violation
 from tests.service.servers import ServerProcess
 
 HEALTHY_SECONDS: Final = 1.0

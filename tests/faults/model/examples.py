@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tests.faults.operations import Schedule
+from tests.faults.model.operations import Schedule
 
 _GROUP: Final = {"mode": "group", "replicas": 2, "producers": 1, "partitions": 1, "at_once": 50}
 _ALONE: Final = {**_GROUP, "replicas": 1}

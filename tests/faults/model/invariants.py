@@ -7,8 +7,8 @@
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from tests.faults.bridges import FLOOR_SECONDS, MISSED_INTERVALS, TTL_SECONDS, Replica
-from tests.faults.producers import COUNTERS, CUMULATIVE, DELTAS, GAUGE, RUNS, TOTALS, Named, Producer
+from tests.faults.model.bridges import FLOOR_SECONDS, MISSED_INTERVALS, TTL_SECONDS, Replica
+from tests.faults.model.producers import COUNTERS, CUMULATIVE, DELTAS, GAUGE, RUNS, TOTALS, Named, Producer
 
 INTERVAL_SECONDS = 2.0
 """Between two writes of a producer."""

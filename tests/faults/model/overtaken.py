@@ -9,8 +9,8 @@ ones of another partition have overtaken, if they came less than `ADDED_SECONDS`
 from collections.abc import Iterator
 from typing import Final
 
-from tests.faults.cluster import Cluster, Key
-from tests.faults.producers import DELTAS, Producer
+from tests.faults.model.cluster import Cluster, Key
+from tests.faults.model.producers import DELTAS, Producer
 
 from kernelcast.bridge.delta.adoption import QUIET_MS, READ_SECONDS
 

@@ -15,16 +15,16 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
-from tests.faults.invariants import Violation
-from tests.faults.operations import Schedule
-from tests.faults.real import three_nodes
-from tests.faults.real_operations import PREVIOUS_OPERATIONS, RealOperations, drawn, skipped
-from tests.faults.real_world import BROKER_OPERATIONS, SETTLE_SECONDS, RealWorld, Scene, revive
+from tests.faults.model.invariants import Violation
+from tests.faults.model.operations import Schedule
+from tests.faults.model.world import Operation
+from tests.faults.real.kafka import three_nodes
+from tests.faults.real.operations import PREVIOUS_OPERATIONS, RealOperations, drawn, skipped
+from tests.faults.real.skewed_clock import build
+from tests.faults.real.world import BROKER_OPERATIONS, SETTLE_SECONDS, RealWorld, Scene, revive
 from tests.faults.record import Record, Result
 from tests.faults.revision import previous_environment, revision
 from tests.faults.shrink import shrunk
-from tests.faults.skewed_clock import build
-from tests.faults.world import Operation
 from tests.service.nursery import nursery
 from tests.support.runtime.certificates import self_signed
 

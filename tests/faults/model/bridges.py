@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from prometheus_client import Counter
-from tests.faults.cluster import Client, Cluster, Group, Key
-from tests.faults.overtaken import overtaken
-from tests.faults.producers import DELTAS, TOPICS, Named, Producer, samples
-from tests.faults.unsaved import points, unsaved
+from tests.faults.model.cluster import Client, Cluster, Group, Key
+from tests.faults.model.overtaken import overtaken
+from tests.faults.model.producers import DELTAS, TOPICS, Named, Producer, samples
+from tests.faults.model.unsaved import points, unsaved
 from tests.support.bridge.fleet import Site, page
 from tests.support.bridge.list_kafka import SkewedClock
 

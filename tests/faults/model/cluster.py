@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from confluent_kafka import OFFSET_END, TopicPartition
-from tests.faults.moves import Moves
+from tests.faults.model.moves import Moves
 from tests.support.bridge.list_kafka import ListKafka, ManualClock, StateLog
 from tests.support.runtime.kafka_record import Record
 

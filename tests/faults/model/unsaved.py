@@ -7,8 +7,8 @@ points. The bound is exact: the points of the deleted topic that the dead bridge
 from collections.abc import Collection, Iterable, Mapping
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
-from tests.faults.cluster import Cluster, Key
-from tests.faults.producers import DELTAS
+from tests.faults.model.cluster import Cluster, Key
+from tests.faults.model.producers import DELTAS
 from tests.support.bridge.list_kafka import StateLog
 
 from kernelcast.bridge.delta.persistence.snapshot import SnapshotPart, load

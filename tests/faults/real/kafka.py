@@ -14,7 +14,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka import Producer as Client
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
-from tests.faults.moves import Moves
+from tests.faults.model.moves import Moves
 from tests.service.servers import KafkaCluster, wait_for
 
 from kernelcast.wire.topics import TOPICS

@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from tests.faults.bridges import MAX_STEPS, Replica
-from tests.faults.invariants import Violation
-from tests.faults.producers import DELTAS, TOPICS, TOTALS, Producer
-from tests.faults.world import HOUR_SECONDS, MODES, Operation, Setting, World
+from tests.faults.model.bridges import MAX_STEPS, Replica
+from tests.faults.model.invariants import Violation
+from tests.faults.model.producers import DELTAS, TOPICS, TOTALS, Producer
+from tests.faults.model.world import HOUR_SECONDS, MODES, Operation, Setting, World
 
 MAX_PARTITIONS: Final = 6
 LONGEST_WAIT_SECONDS: Final = 40

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import yaml
-from tests.faults.bridges import DROPPED, Mode
-from tests.faults.invariants import Violation
-from tests.faults.producers import COUNTERS, Named, Producer, samples
-from tests.faults.real import TTL_SECONDS, RealCluster
+from tests.faults.model.bridges import DROPPED, Mode
+from tests.faults.model.invariants import Violation
+from tests.faults.model.producers import COUNTERS, Named, Producer, samples
+from tests.faults.real.kafka import TTL_SECONDS, RealCluster
+from tests.faults.real.skewed_clock import SkewedClock
+from tests.faults.real.waiting import PATIENCE_SECONDS, check_health
+from tests.faults.real.web_door import NO_ANSWER, Answer, Door
 from tests.faults.revision import previous_environment
-from tests.faults.skewed_clock import SkewedClock
-from tests.faults.waiting import PATIENCE_SECONDS, check_health
-from tests.faults.web_door import NO_ANSWER, Answer, Door
 from tests.service.nursery import ForkedServer, Nursery
 from tests.service.servers import ServerProcess, free_ports
 
@@ -123,10 +123,10 @@ class RealReplica:
         name = f"bridge-{self.number}"
         defect = self.around.defect
         if environ:
-            module = ("tests.faults.with_defect", defect) if defect else ("kernelcast.cli",)
+            module = ("tests.faults.real.with_defect", defect) if defect else ("kernelcast.cli",)
             self.server = ServerProcess(name, [sys.executable, "-m", *module, *arguments], self.around.logs, environ)
         else:
-            before = f"tests.faults.with_defect:{defect}" if defect else ""
+            before = f"tests.faults.real.with_defect:{defect}" if defect else ""
             self.server = ForkedServer(name, arguments, self.around.logs, self.around.nursery, before=before)
         self.server.start()
 

@@ -1,4 +1,4 @@
-"""Runs kernelcast's command with a defect put back: `python -m tests.faults.with_defect NAME bridge …`.
+"""Runs kernelcast's command with a defect put back: `python -m tests.faults.real.with_defect NAME bridge …`.
 
 The invariants of real schedules are shown to fail with it.
 """

@@ -1,4 +1,4 @@
-"""A program that reports launches until it is stopped: `python real_program.py PROGRAM BEGUN DONE STOP`.
+"""A program that reports launches until it is stopped: `python program.py PROGRAM BEGUN DONE STOP`.
 
 It writes to the file BEGUN how many launches it is about to have reported, and to DONE how many it has; once the file
 STOP exists it reports no more, and waits to be killed. It uses the probe alone, so it runs with any revision.

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from tests.faults.bridges import MAX_STEPS, TTL_SECONDS, Mode, Replica
-from tests.faults.cluster import Cluster, Group
-from tests.faults.invariants import INTERVAL_SECONDS, Violation, Watcher
-from tests.faults.producers import TOPICS, Named, Producer
+from tests.faults.model.bridges import MAX_STEPS, TTL_SECONDS, Mode, Replica
+from tests.faults.model.cluster import Cluster, Group
+from tests.faults.model.invariants import INTERVAL_SECONDS, Violation, Watcher
+from tests.faults.model.producers import TOPICS, Named, Producer
 
 MODES: Final[tuple[Mode, ...]] = ("group", "group", "group", "sharded", "replica")
 """One is drawn for each schedule; most faults are those of a group."""

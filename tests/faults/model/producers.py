@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_DELTA
-from tests.faults.cluster import Cluster, Key
+from tests.faults.model.cluster import Cluster, Key
 
 from kernelcast.columnar import Resource, Sample, encode
 from kernelcast.wire.catalogue import kernel
