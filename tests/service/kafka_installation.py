@@ -4,7 +4,8 @@ import fcntl
 import os
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -15,17 +16,31 @@ KAFKA_PROJECT: Final = Path(__file__).parent / "kafka"
 
 
 def kafka_libraries() -> Path:
-    """Kafka's jars, fetched once through Maven into a cache folder."""
+    """Kafka's jars, fetched through Maven into a cache folder by one process of the machine, once."""
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "kernelcast" / f"kafka-{KAFKA_VERSION}"
-    if (cache / "complete").exists():
-        return cache
+    if not (cache / "complete").exists():
+        cache.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(cache):
+            if not (cache / "complete").exists():
+                _fetch(cache)
+    return cache
+
+
+def _fetch(cache: Path) -> None:
     maven = require.binary("mvn", "maven")
     command = [maven, "-B", "-q", "-f", str(KAFKA_PROJECT / "pom.xml"), "dependency:copy-dependencies"]
     done = subprocess.run([*command, f"-DoutputDirectory={cache}"], capture_output=True, text=True, check=False)
     if done.returncode:
         require.missing("Apache Kafka", f"Maven could not fetch it: {done.stdout[-800:]}{done.stderr[-400:]}")
     (cache / "complete").touch()
-    return cache
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """One process of the machine makes what the path names; the others wait."""
+    with path.with_name(f"{path.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def class_archive(java: str, make: Callable[[Path], None]) -> Path | None:
@@ -56,8 +71,7 @@ def _kept(name: str, make: Callable[[Path], None]) -> Path:
     """A file beside Kafka's jars; one process of the machine makes it, once."""
     cache = kafka_libraries()
     path = cache.with_name(f"{cache.name}-{name}")
-    with path.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with _locked(path):
         if not path.exists():
             with tempfile.TemporaryDirectory(dir=cache.parent) as directory:
                 made = Path(directory) / path.name
