@@ -16,6 +16,8 @@ from kernelcast.wire.errors import ConfigurationError, KernelcastError
 
 PATH: Final = "/api/v1/explain"
 TIMEOUT_SECONDS: Final = 10.0
+WHOLE_SECONDS: Final = 60.0
+MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
 
 Series = Annotated[str, typer.Argument(metavar="SERIES", help='METRIC{label="value"}, as Prometheus shows it.')]
 Url = Annotated[str, typer.Option("--url", metavar="URL", help="The predictor's web server.")]
@@ -28,12 +30,13 @@ def explain(series: Series, url: Url = "http://127.0.0.1:19402") -> None:
         raise ConfigurationError(f"--url is {url!r}; it must begin with http:// or https://; correct it")
     full = f"{url.rstrip('/')}{PATH}?{urllib.parse.urlencode({'series': series})}"
     try:
-        with open_url(urllib.request.Request(full), TIMEOUT_SECONDS) as answer:  # noqa: S310  checked above
-            text = answer.read()
+        request = urllib.request.Request(full)  # noqa: S310  checked above
+        with open_url(request, TIMEOUT_SECONDS, whole_seconds=WHOLE_SECONDS) as answer:
+            text = answer.read(MAX_ANSWER_BYTES)
     except urllib.error.HTTPError as error:
         reason = b""
         with error, suppress(OSError, http.client.HTTPException):
-            reason = error.read()
+            reason = error.read(65_536)
         shown = reason.decode(errors="replace") or f"status {error.code}"
         raise KernelcastError(f"the predictor refused: {shown}") from error
     except ValueError as error:

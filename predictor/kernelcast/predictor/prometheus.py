@@ -32,6 +32,7 @@ MAX_TOTAL_POINTS: Final = 5_000_000
 MAX_ANSWER_BYTES: Final = 1 << 29
 """Largest answer that is read, 512 MiB: it is held in memory as a whole."""
 TIMEOUT_SECONDS: Final = 60.0
+WHOLE_SECONDS: Final = 600.0
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 """Sorted pairs of name and value; the metric's name is the label `__name__`."""
@@ -114,13 +115,19 @@ class PrometheusClient:
     """Reads ranges and label sets from one Prometheus, or a server with its API; keeps no state between calls."""
 
     def __init__(
-        self, url: str, *, timeout_seconds: float = TIMEOUT_SECONDS, points_per_page: int = MAX_POINTS
+        self,
+        url: str,
+        *,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        whole_seconds: float = WHOLE_SECONDS,
+        points_per_page: int = MAX_POINTS,
     ) -> None:
         """Prepare requests; nothing is sent yet.
 
         Args:
             url: Such as `http://prometheus:9090` or `https://user:password@host/prometheus`.
             timeout_seconds: Longest wait for one operation of the socket.
+            whole_seconds: Longest wait for a whole answer.
             points_per_page: Points of one series in one answer; lower it for many series, to bound the memory.
 
         Raises:
@@ -131,6 +138,7 @@ class PrometheusClient:
         self.address = urllib.parse.urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
         self._headers = {"Accept": "application/json", "User-Agent": "kernelcast"} | _authorization(parts)
         self._timeout_seconds = timeout_seconds
+        self._whole_seconds = whole_seconds
         self._points_per_page = min(points_per_page, MAX_POINTS)
 
     def pages(self, query: str, time: TimeRange) -> Iterator[Sequence[RangeSeries]]:
@@ -208,7 +216,7 @@ class PrometheusClient:
         body = urllib.parse.urlencode(fields, doseq=True).encode()
         request = urllib.request.Request(f"{self.address}/api/v1/{path}", data=body, headers=self._headers)  # noqa: S310  the constructor checked the scheme
         try:
-            with open_url(request, self._timeout_seconds) as answer:
+            with open_url(request, self._timeout_seconds, whole_seconds=self._whole_seconds) as answer:
                 text = answer.read(MAX_ANSWER_BYTES + 1)
         except urllib.error.HTTPError as error:
             raise self._refused(error) from None
@@ -234,8 +242,8 @@ class PrometheusClient:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
         if isinstance(reason, TimeoutError):
             return PrometheusError(
-                f"{self.address} did not answer within {self._timeout_seconds:g} s; choose a shorter range, a longer "
-                "step or fewer series"
+                f"{self.address} gave no answer within {self._timeout_seconds:g} s, or no whole answer within "
+                f"{self._whole_seconds:g} s; choose a shorter range, a longer step or fewer series"
             )
         if isinstance(reason, ssl.SSLError):
             return PrometheusError(f"{self.address} offers no TLS that we can verify: {reason}; check its certificate")

@@ -6,11 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from tests.support.dripping_server import dripping
 from tests.support.grafana_double import TOKEN, GrafanaDouble
 from typer.testing import CliRunner
 
 from kernelcast.grafana import dashboards
 from kernelcast.grafana.command import grafana
+from kernelcast.grafana.routes import grafana_api
 from kernelcast.grafana.routes.push import folder_uid
 from kernelcast.grafana.routes.push_command import TOKEN_VARIABLE
 
@@ -156,3 +158,11 @@ def _serve_once(listener: socket.socket, answer: bytes) -> None:
     with connection:
         connection.recv(65_536)
         connection.sendall(answer)
+
+
+def test_a_refusal_whose_text_comes_too_slowly_is_still_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grafana_api, "TIMEOUT_SECONDS", 0.05)
+    with dripping(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 100\r\n\r\n") as url:
+        result = CliRunner().invoke(grafana, ["push", "--url", url], env={TOKEN_VARIABLE: TOKEN})
+    assert result.exit_code == 1
+    assert "was answered with 403; the token's service account needs the role Editor" in result.output

@@ -1,6 +1,7 @@
 """The client of Prometheus' range queries, against a local HTTP double."""
 
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,8 +11,11 @@ from urllib.parse import parse_qs
 
 import numpy as np
 import pytest
+import typer
+from tests.support.dripping_server import dripping
 from tests.support.ports import free_ports
 
+from kernelcast.predictor import explain_command
 from kernelcast.predictor.prometheus import PrometheusClient, TimeRange, refuse_future
 from kernelcast.wire.errors import ConfigurationError, PrometheusError
 
@@ -183,7 +187,7 @@ def test_a_list_of_series_that_cannot_be_read_is_refused() -> None:
 @pytest.mark.parametrize("url", ["prometheus:9090", "ftp://host", "http://", "", "http://[::1"])
 def test_an_address_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(ConfigurationError, match="write it as http://HOST:PORT"):
-        PrometheusClient(url)
+        PrometheusClient(url, whole_seconds=0.5)
 
 
 @pytest.mark.parametrize(
@@ -229,3 +233,30 @@ def test_an_expression_of_the_past_reaches_prometheus(query: str) -> None:
 def test_a_range_that_cannot_be_is_refused(start: float, end: float, step: float, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         TimeRange(start, end, step)
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        ("200 OK", r"no whole answer within 0\.5 s; choose a shorter range"),
+        ("503 Busy", "refused the query with status 503"),
+    ],
+)
+def test_a_server_that_sends_a_byte_now_and_then_does_not_hold_its_client(status: str, said: str) -> None:
+    begun = time.monotonic()
+    with dripping(f"HTTP/1.1 {status}\r\nContent-Length: 100\r\n\r\n".encode()) as url:
+        client = PrometheusClient(url, whole_seconds=0.5)
+        with pytest.raises(PrometheusError, match=said):
+            client.query_range("up", TimeRange(START, START + 60, 15.0))
+        assert time.monotonic() - begun < 2.0
+
+
+def test_a_server_that_sends_a_byte_now_and_then_does_not_hold_explain(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(explain_command, "WHOLE_SECONDS", 0.5)
+    begun = time.monotonic()
+    with dripping(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n") as url, pytest.raises(typer.Exit):
+        explain_command.explain("up", url)
+    assert time.monotonic() - begun < 2.0
+    assert "does not answer: no whole answer came in 0.5 s" in capsys.readouterr().err

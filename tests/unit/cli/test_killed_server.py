@@ -75,7 +75,7 @@ def test_explain_says_that_an_address_is_none(
 def test_explain_says_that_the_predictor_refuses_although_its_reason_is_cut(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def refuse(asked: urllib.request.Request, *_options: Any) -> None:
+    def refuse(asked: urllib.request.Request, *_limits: Any, **_named: Any) -> None:
         raise urllib.error.HTTPError(asked.full_url, 503, "Service Unavailable", Message(), cast("Any", CutShort()))
 
     monkeypatch.setattr(explain_command, "open_url", refuse)

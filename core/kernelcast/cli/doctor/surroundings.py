@@ -23,8 +23,8 @@ _HERE: Final = "127.0.0.1"
 _TIMEOUT_SECONDS: Final = 2.0
 _WHOLE_SECONDS: Final = 10.0
 _READ_BYTES: Final = 256 * 1024
-_ASKS_WHO_WE_ARE: Final = (401, 403)
 """Beginning of a page in which a dcgm-exporter's metrics are looked for."""
+_ASKS_WHO_WE_ARE: Final = (401, 403)
 _DCGM_MARK: Final = b"DCGM_FI_"
 
 Fetch = Callable[[str], bytes]

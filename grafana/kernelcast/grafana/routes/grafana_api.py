@@ -132,7 +132,7 @@ class GrafanaApi:
     def _refused(self, method: str, path: str, error: urllib.error.HTTPError) -> NoReturn:
         try:
             message = str(json.loads(error.read(65_536)).get("message", ""))
-        except (ValueError, AttributeError):
+        except (OSError, ValueError, AttributeError, http.client.HTTPException):
             message = ""
         moved = error.headers.get("Location", "") if 300 <= error.code < 400 else ""
         remedy = f"use the address to which it redirects: {moved}" if moved else _REMEDIES.get(error.code, "")

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-
 from tests.service.kafka_installation import kafka_libraries
 
-REPOSITORY: Final = Path(__file__).resolve().parents[2]
+REPOSITORY: Final = Path(__file__).resolve().parents[3]
 MAVEN: Final = """#!/bin/sh
 for argument in "$@"; do case "$argument" in -DoutputDirectory=*) directory="${argument#*=}";; esac; done
 echo fetched >> "$FETCHES"
