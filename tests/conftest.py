@@ -4,7 +4,7 @@ import gc
 import logging
 import os
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,8 +13,10 @@ from tests.support import fast
 from tests.support.examples import chosen_profile, register_profiles
 from tests.support.once import once
 
-FIRST = ("service", "faults")
-"""Directories whose tests mostly wait. They begin the run, so that tests which compute fill the end of it evenly."""
+WAITING = ("service", "faults")
+"""Directories whose tests mostly wait."""
+WAITED_SHARE = 0.8
+"""Share of the run in which the files that wait are spread: the last of them ends before the files that compute."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -66,13 +68,21 @@ def pytest_report_header() -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests of the night, and move the tests that wait to the front, each file's together."""
+    """Leave out the tests of the night, and spread the files that wait among those that compute, for even load."""
     if config.getoption("--fast"):
         fast.mark(items)
     _leave_out_nightly(config, items)
+    places = _places(list(dict.fromkeys(item.path for item in items)))
+    items.sort(key=lambda item: places[item.path])
+
+
+def _places(files: Sequence[Path]) -> dict[Path, float]:
+    """A number for each file by which the run is sorted; files of one kind keep their order."""
     root = Path(__file__).parent
-    waiting = tuple(root / name for name in FIRST)
-    items.sort(key=lambda item: not any(item.path.is_relative_to(directory) for directory in waiting))
+    waiting = [path for path in files if any(path.is_relative_to(root / name) for name in WAITING)]
+    computing = [path for path in files if path not in waiting]
+    places = {path: WAITED_SHARE * number / len(waiting) for number, path in enumerate(waiting)}
+    return places | {path: number / len(computing) for number, path in enumerate(computing)}
 
 
 def _leave_out_nightly(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -23,7 +23,7 @@ ASK: Final = "from tests.service.kafka_installation import kafka_libraries as as
 
 @pytest.fixture
 def fetches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file with a line for each run of Maven, which a script stands in for."""
+    """A file with a line for each run of Maven; a script replaces Maven."""
     maven = tmp_path / "bin" / "mvn"
     maven.parent.mkdir()
     maven.write_text(MAVEN)
