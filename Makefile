@@ -13,8 +13,8 @@ PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --progre
 # A lock names every package, so pip has nothing to resolve; its resolver (before 24) prefers a newer release for `name[extra]`.
 PIP_LOCKED := $(PIP_INSTALL) --no-deps --require-hashes
 
-# Tests mostly wait, so more of them run at once than there are cores: three on two.
-WORKERS ?= $(shell echo $$(( $$(nproc) + ($$(nproc) + 1) / 2 )))
+# Many tests wait, so more of them run at once than there are cores: five on two. Each worker may start a Kafka (0.5 GiB).
+WORKERS ?= $(shell n=$$(( $$(nproc) * 5 / 2 )); echo $$(( n < 16 ? n : 16 )))
 FAST_WORKERS ?= $(shell nproc)
 # A file's tests stay in one process, in the order that tests/conftest.py gives, and share its servers.
 PARALLEL := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
