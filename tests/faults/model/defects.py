@@ -11,6 +11,7 @@ from kernelcast.bridge.delta.columns import ADDED, DUPLICATE, OLDER
 from kernelcast.bridge.partitions.growth import PartitionGrowth
 from kernelcast.bridge.partitions.ownership import Ownership
 from kernelcast.bridge.partitions.partition import Key, Partition
+from kernelcast.bridge.partitions.series_ages import SeriesAges
 from kernelcast.bridge.series.store import SeriesStore
 from kernelcast.bridge.tables.columns import EMPTY, FREE, LIVE, NOT_A_HISTOGRAM, Int64Array, MessageColumns, UInt8Array
 from kernelcast.bridge.tables.hashing import Share
@@ -27,11 +28,11 @@ def silence_since_it_was_read(patch: pytest.MonkeyPatch) -> None:
 
     def advance(self: Ownership, partition: Partition, **reached: Any) -> None:
         original(self, partition, **reached)
-        read_at[id(self)] = reached["now_seconds"]
+        read_at[id(self.ages)] = reached["now_seconds"]
 
-    def heard_ms(self: Ownership, now_seconds: float) -> dict[int, int]:
+    def heard_ms(self: SeriesAges, now_seconds: float) -> dict[int, int]:
         heard = {}
-        for partition in self.owned():
+        for partition in self._partitions.values():
             if partition.held_until >= 0:
                 heard[partition.number] = partition.held_ms
             elif partition.newest_append_ms or not partition.at_end:
@@ -40,7 +41,7 @@ def silence_since_it_was_read(patch: pytest.MonkeyPatch) -> None:
         return dict.fromkeys(heard, min(heard.values())) if self._joint and heard else heard
 
     patch.setattr(Ownership, "advance", advance)
-    patch.setattr(Ownership, "heard_ms", heard_ms)
+    patch.setattr(SeriesAges, "heard_ms", heard_ms)
     patch.setattr(PartitionGrowth, "note_starts", lambda *_arguments: [])
 
 

@@ -230,7 +230,7 @@ class Intake:
         self._upkeep_due = now_seconds + UPKEEP_SECONDS
         owned = self.ownership.owned()
         doubtful = self.membership.doubtful
-        self._deltas.upkeep(self.ownership.newest_append_ms, self._inquiry.offsets_in_time, doubtful=doubtful)
+        self._deltas.upkeep(self.ownership.clock.newest_append_ms, self._inquiry.offsets_in_time, doubtful=doubtful)
         self.skipper.kept_whole |= self._deltas.topics
         for partition in owned:
             self._look_ahead(partition)
@@ -243,7 +243,7 @@ class Intake:
         self._release()
         self._open_gates()
         self._instruments.count_conflicts([*self._store.take_conflicts(), *self._deltas.take_conflicts()])
-        self._store.judge_producers(self.ownership.reference_ms(now_seconds))
+        self._store.judge_producers(self.ownership.ages.reference_ms(now_seconds))
         if now_seconds >= self._expiry_due:
             self._expiry_due = now_seconds + self._policy.ttl_seconds / EXPIRIES_PER_TTL
             self._inquiry.ask_for_time(owned)
@@ -257,9 +257,9 @@ class Intake:
         """Remove the series that have expired in some partitions."""
         numbers = {partition.number for partition in partitions}
         now_seconds = self._clock.monotonic()
-        oldest_ms = _restricted_to(numbers, self.ownership.oldest_ms(self._ttl_ms, now_seconds))
-        heard_ms = _restricted_to(numbers, self.ownership.heard_ms(now_seconds))
-        removed, forgotten = self._store.expire(oldest_ms, heard_ms, self.ownership.outages())
+        oldest_ms = _restricted_to(numbers, self.ownership.ages.oldest_ms(self._ttl_ms, now_seconds))
+        heard_ms = _restricted_to(numbers, self.ownership.ages.heard_ms(now_seconds))
+        removed, forgotten = self._store.expire(oldest_ms, heard_ms, self.ownership.ages.outages())
         self._deltas.expire(oldest_ms)
         self._instruments.removed.labels("expired").inc(removed)
         self._forget(forgotten)
@@ -271,7 +271,7 @@ class Intake:
         caught_up = [partition.key for partition in owned if partition.passed]
         growth, known = self._inquiry.growth, self._growth
         self._growth = self._numbered(growth.states(keys, caught_up))
-        self.ownership.moving = frozenset(self._growth)
+        self.ownership.ages.moving = frozenset(self._growth)
         self._deltas.note_sharing(growth.others(keys), self._numbered(growth.states(keys, keys)))
         if self._growth != known:
             self._store.note_growth(self._growth)
@@ -286,8 +286,8 @@ class Intake:
         if self._growth or holding:
             period_seconds = self._policy.ttl_seconds / EXPIRIES_PER_TTL
             margin_seconds = period_seconds + SILENT_SECONDS + 2 * UPKEEP_SECONDS
-            heard_ms = self.ownership.heard_ms(self._clock.monotonic())
-            taken_at, outages = self.ownership.taken_at(), self.ownership.outages()
+            heard_ms = self.ownership.ages.heard_ms(self._clock.monotonic())
+            taken_at, outages = self.ownership.taken_at(), self.ownership.ages.outages()
             margin_ms = round(margin_seconds * 1000)
             self._store.release(heard_ms, taken_at, outages, ttl_ms=self._ttl_ms, margin_ms=margin_ms)
 

@@ -75,7 +75,7 @@ class Inquiry:
 
     def starts(self, keys: Sequence[Key]) -> dict[Key, int]:
         """Return the offsets of one time-to-live ago, by Kafka's clock if it is known, else by ours."""
-        broker_ms = self._ownership.broker_ms(self._clock.monotonic())
+        broker_ms = self._ownership.clock.at(self._clock.monotonic())
         now_ns = self._clock.now_ns() if broker_ms is None else round(broker_ms * 1e6)
         return self.bounds.starts(keys, now_ns - self._ttl_ms * 1_000_000 - round(REWIND_MARGIN_SECONDS * 1e9))
 
@@ -95,7 +95,7 @@ class Inquiry:
     def assignment_facts(self, topics: set[str]) -> AssignmentFacts:
         """Return the facts about topics that are needed when some of their partitions are assigned."""
         numbers = {topic: self.growth.known(topic) or frozenset() for topic in topics}
-        return AssignmentFacts(self._ownership.newest_append_ms, numbers, self.offsets_since)
+        return AssignmentFacts(self._ownership.clock.newest_append_ms, numbers, self.offsets_since)
 
     def note_append_time(self, available: Mapping[str, bool]) -> None:
         """Note by topic whether Kafka stamps its messages; answers that were limited without need are noted whole."""

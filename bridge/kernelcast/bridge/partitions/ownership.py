@@ -1,25 +1,11 @@
-"""The assigned partitions: how far each has been read, its clock, and the time at which it may be exposed.
+"""The assigned partitions: how far each has been read, and the time at which it may be exposed.
 
-`Intake` notes each batch here, and gives the store limits by partition number (`oldest_ms`, `heard_ms`).
+`Intake` notes each batch here, and gives the store the limits of `ages`.
 
 A partition is exposed after all messages have been read that it had at assignment. A scrape before that would see
 counters fall, and `increase()` would count everything again. Without a consumer group one series may be in several
-partitions, so all partitions that were assigned together are exposed together.
-
-Ages are measured by Kafka's clock. A partition that lags is measured by the newest append time that was read from it,
-so lag expires nothing. A partition that has been read to its end is measured by a lower bound of Kafka's clock: the
-newest append time, plus the time that has passed here since it was read. The local wall clock is never used.
-
-Series move between partitions when partitions are added to a topic, or when a producer changes its partitioner. The old
-partition still has the last values from before the move. A replica that reads it again must not expose them beside
-the live ones. So the silence of a partition that has been read to its end is measured by append times alone: from its
-own newest one to the newest one of all partitions, including those of other replicas. The partitions of a topic that
-has grown within one time-to-live are exposed together, and an added one not before those that were assigned earlier.
-
-Time in which Kafka does not answer for a partition does not count as silence of its series (`contact`). After a topic
-has grown, it counts while Kafka takes messages in other partitions: the series may have moved there, to another
-replica. And then an outage counts for the series alone that were last seen before it: the others have been silent since
-they were seen.
+partitions, so all partitions that were assigned together are exposed together. The partitions of a topic that has grown
+within one time-to-live are exposed together, too, and an added one not before those that were assigned earlier.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,10 +13,11 @@ from typing import Final
 
 import numpy as np
 
+from kernelcast.bridge.partitions.broker_clock import BrokerClock
 from kernelcast.bridge.partitions.contact import Contact
 from kernelcast.bridge.partitions.gates import openable
-from kernelcast.bridge.partitions.outages import OutageRows
 from kernelcast.bridge.partitions.partition import UNKNOWN_OFFSET, Key, Partition
+from kernelcast.bridge.partitions.series_ages import SeriesAges
 from kernelcast.bridge.tables.columns import Int64Array
 
 NO_OFFSET: Final = 2**62
@@ -44,7 +31,8 @@ class Ownership:
         stable: Whether the group has answered since the last change; an empty assignment is an answer.
         read_at_seconds: When a message was last read, by a monotonic clock.
         topic_ids: Kafka's ids of topics, where it has them.
-        moving: Numbers of partitions whose series may have moved to other replicas, because their topic has grown.
+        clock: Kafka's, from the messages read.
+        ages: Limits of the ages of series.
     """
 
     def __init__(self, *, joint: bool = False, ttl_seconds: float = 300.0) -> None:
@@ -59,20 +47,13 @@ class Ownership:
         self._numbers: dict[Key, int] = {}
         self._judged_to: dict[Key, int] = {}
         self.topic_ids: dict[str, str] = {}
-        self.moving: frozenset[int] = frozenset()
+        self.clock = BrokerClock()
+        self.ages = SeriesAges(self._partitions, self.clock, joint=joint, ttl_seconds=ttl_seconds)
         self._cohort = 0
-        self._broker_ms: float | None = None
-        self._broker_seen_at_seconds = 0.0
-        self._newest_append_ms = 0
         self.read_at_seconds = 0.0
         self.stable = False
         self._cluster_answered_at: float | None = None
         self._cluster_is_away = False
-
-    @property
-    def newest_append_ms(self) -> int:
-        """Newest known append time of all partitions; 0 before the first."""
-        return self._newest_append_ms
 
     def number(self, key: Key) -> int:
         """Return a partition's number in the store; it never changes."""
@@ -187,12 +168,9 @@ class Ownership:
         self.answered(partition, now_seconds)
         if partition.position >= partition.held_until:
             partition.held_until = UNKNOWN_OFFSET
-        self._newest_append_ms = max(self._newest_append_ms, append_ms)
+        self.clock.note_read(append_ms, now_seconds)
         if was_at_end and partition.at_end:
-            partition.behind_ms = self._newest_append_ms - partition.newest_append_ms
-        reading = self.broker_ms(now_seconds)
-        if reading is None or self._newest_append_ms > reading:
-            self._broker_ms, self._broker_seen_at_seconds = float(self._newest_append_ms), now_seconds
+            partition.behind_ms = self.clock.newest_append_ms - partition.newest_append_ms
 
     def note_newest(self, newest_ms: Mapping[Key, int]) -> None:
         """Note the newest append times of partitions, ours and those of others, from Kafka's answer.
@@ -203,7 +181,7 @@ class Ownership:
             partition = self._partitions.get(key)
             if partition is not None:
                 partition.named_ms = append_ms
-        self._newest_append_ms = max(self._newest_append_ms, *newest_ms.values(), 0)
+        self.clock.note(max(newest_ms.values(), default=0))
         self.note_appends(np.array(list(newest_ms.values()), np.int64))
 
     def note_appends(self, append_ms: Int64Array) -> None:
@@ -217,7 +195,7 @@ class Ownership:
 
     def refused(self, partition: Partition, now_seconds: float) -> None:
         """Note that Kafka has not answered a query for a partition."""
-        began_ms, now_ms = self.broker_ms(partition.contact.answered_at_seconds), self.broker_ms(now_seconds)
+        began_ms, now_ms = self.clock.at(partition.contact.answered_at_seconds), self.clock.at(now_seconds)
         partition.contact.unanswered(began_ms=began_ms or 0.0, noticed_ms=now_ms or 0.0)
 
     def unanswered(self, now_seconds: float, max_seconds: float) -> list[Partition]:
@@ -293,68 +271,6 @@ class Ownership:
     def ready_to_open(self, now_seconds: float) -> list[Partition]:
         """Return the partitions that have caught up since the last call of `opened`; see `openable`."""
         return openable(self._partitions.values(), now_seconds, joint=self._joint)
-
-    def broker_ms(self, now_seconds: float) -> float | None:
-        """Return a lower bound of Kafka's clock; None before the first message."""
-        if self._broker_ms is None:
-            return None
-        return self._broker_ms + (now_seconds - self._broker_seen_at_seconds) * 1000.0
-
-    def reference_ms(self, now_seconds: float) -> dict[int, int]:
-        """Return, by partition number, the time of Kafka's clock that the messages read so far have reached."""
-        broker_ms = self.broker_ms(now_seconds)
-        references = {}
-        for partition in self._partitions.values():
-            reference = broker_ms if partition.at_end and broker_ms is not None else partition.newest_append_ms
-            references[partition.number] = int(partition.held_ms if partition.held_until >= 0 else reference)
-        return references
-
-    def oldest_ms(self, ttl_ms: int, now_seconds: float) -> dict[int, int]:
-        """Return, by partition number, the append time before which a series has expired."""
-        silent_ms = self._silent_ms(now_seconds)
-        return {
-            number: reference - silent_ms[number] - ttl_ms
-            for number, reference in self.reference_ms(now_seconds).items()
-        }
-
-    def _silent_ms(self, now_seconds: float) -> dict[int, int]:
-        """Return, by partition number, the length of Kafka's outages that does not count as silence of its series."""
-        silent_ms, now_ms = {}, self.broker_ms(now_seconds) or 0.0
-        for partition in self._partitions.values():
-            away_ms = partition.contact.silent_ms(now_seconds, self._ttl_seconds) if partition.passed else 0
-            if away_ms and partition.number in self.moving:
-                away_ms = min(away_ms, partition.contact.quiet_ms(now_ms))
-            silent_ms[partition.number] = away_ms
-        return silent_ms
-
-    def heard_ms(self, now_seconds: float) -> dict[int, int]:
-        """Return, by partition number, the append time up to which any point of its series would have been read.
-
-        While a partition is read, that is the append time of its newest message. After it has been read to its end, it
-        is the newest append time of any partition: if all are silent, Kafka itself may be. The time of reading does not
-        count, because a partition may be read again long after. A broker clock that is behind the others is corrected
-        for, once a message of its partition has shown the difference. If a series may be in several partitions, the
-        earliest of their times counts. Outages are subtracted, but not where series may have moved: see `outages`.
-        """
-        heard, silent_ms = {}, self._silent_ms(now_seconds)
-        silent_ms |= dict.fromkeys(self.moving, 0)
-        for partition in self._partitions.values():
-            if partition.held_until >= 0:
-                heard[partition.number] = partition.held_ms - silent_ms[partition.number]
-            elif partition.newest_append_ms or not partition.at_end:
-                elsewhere_ms = self._newest_append_ms - partition.behind_ms if partition.silent else 0
-                newest_ms = max(partition.newest_append_ms, elsewhere_ms)
-                heard[partition.number] = newest_ms - silent_ms[partition.number]
-        return dict.fromkeys(heard, min(heard.values())) if self._joint and heard else heard
-
-    def outages(self) -> OutageRows:
-        """Return the outages of the partitions of which series may have moved, by Kafka's append times."""
-        return OutageRows.of(
-            (partition.number, outage)
-            for partition in self._partitions.values()
-            if partition.number in self.moving
-            for outage in partition.contact.outages
-        )
 
     def taken_at(self) -> dict[int, int]:
         """Return, by partition number, the offset of the first message that was written after its assignment."""

@@ -101,7 +101,7 @@ class Heartbeats:
         """Update age and `up` of every producer by Kafka's clock.
 
         Args:
-            reference_ms: By partition number, the time of Kafka's clock, as from `Ownership.reference_ms`.
+            reference_ms: By partition number, the time of Kafka's clock, as from `SeriesAges.reference_ms`.
             exposed: By partition number, whether it is exposed.
 
         Returns:

@@ -234,7 +234,7 @@ class SeriesStore:
         """Update which producers are up, and count refused series by producer; called about once a second.
 
         Args:
-            reference_ms: By partition number, the time of Kafka's clock, as from `Ownership.reference_ms`.
+            reference_ms: By partition number, the time of Kafka's clock, as from `SeriesAges.reference_ms`.
         """
         heartbeats = self._heartbeats
         self._may_sweep_full_table = True

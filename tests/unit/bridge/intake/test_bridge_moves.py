@@ -170,13 +170,13 @@ def ownership(append_ms: dict[int, int]) -> Ownership:
 
 def test_silence_is_measured_from_append_time_to_append_time_whenever_a_partition_was_read() -> None:
     owner = ownership({0: 100_000, 1: 400_000})
-    assert owner.heard_ms(0) == {0: 400_000, 1: 400_000}
+    assert owner.ages.heard_ms(0) == {0: 400_000, 1: 400_000}
 
 
 def test_messages_that_kafka_names_and_that_were_not_read_yet_end_nothing() -> None:
     owner = ownership({0: 100_000, 1: 100_000})
     owner.note_newest({("kernels", 0): 300_000, ("kernels", 1): 100_000, ("kernels", 9): 310_000})
-    assert owner.heard_ms(0) == {0: 100_000, 1: 310_000}
+    assert owner.ages.heard_ms(0) == {0: 100_000, 1: 310_000}
 
 
 def test_a_broker_whose_clock_is_behind_the_others_ends_nothing() -> None:
@@ -186,7 +186,7 @@ def test_a_broker_whose_clock_is_behind_the_others_ends_nothing() -> None:
         for partition, append_ms in ((slow, 100_000 + second * 1000), (right, 220_000 + second * 1000)):
             owner.advance(partition, position=1 + second, append_ms=append_ms, now_seconds=second)
     owner.advance(right, position=11, append_ms=230_000, now_seconds=10)
-    assert owner.heard_ms(0) == {0: 111_000, 1: 230_000}
+    assert owner.ages.heard_ms(0) == {0: 111_000, 1: 230_000}
 
 
 def test_lag_of_a_partition_is_not_taken_for_a_clock_of_its_broker_that_is_behind() -> None:
@@ -195,15 +195,15 @@ def test_lag_of_a_partition_is_not_taken_for_a_clock_of_its_broker_that_is_behin
     late.high = 5
     owner.advance(right, position=2, append_ms=400_000, now_seconds=300)
     owner.advance(late, position=5, append_ms=104_000, now_seconds=300)
-    assert owner.heard_ms(300) == {0: 400_000, 1: 400_000}
+    assert owner.ages.heard_ms(300) == {0: 400_000, 1: 400_000}
 
 
 def test_skipped_messages_keep_their_series_from_ending() -> None:
     owner = ownership({0: 100_000, 1: 400_000})
     owner.jump(owner.owned()[0], to=5, high=9)
-    assert owner.heard_ms(0) == {0: 100_000, 1: 400_000}
+    assert owner.ages.heard_ms(0) == {0: 100_000, 1: 400_000}
     owner.reached_end(("kernels", 0), 9, now_seconds=0)
-    assert owner.heard_ms(0) == {0: 400_000, 1: 400_000}
+    assert owner.ages.heard_ms(0) == {0: 400_000, 1: 400_000}
 
 
 @pytest.mark.parametrize("kill", [False, True])
