@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -27,12 +28,17 @@ def kafka_libraries() -> Path:
 
 
 def _fetch(cache: Path) -> None:
+    """Fetch into another folder first: Maven overwrites no jar that an interrupted fetch has left half-written."""
     maven = require.binary("mvn", "maven")
     command = [maven, "-B", "-q", "-f", str(KAFKA_PROJECT / "pom.xml"), "dependency:copy-dependencies"]
-    done = subprocess.run([*command, f"-DoutputDirectory={cache}"], capture_output=True, text=True, check=False)
-    if done.returncode:
-        require.missing("Apache Kafka", f"Maven could not fetch it: {done.stdout[-800:]}{done.stderr[-400:]}")
-    (cache / "complete").touch()
+    with tempfile.TemporaryDirectory(dir=cache.parent) as directory:
+        fetched = Path(directory) / cache.name
+        done = subprocess.run([*command, f"-DoutputDirectory={fetched}"], capture_output=True, text=True, check=False)
+        if done.returncode:
+            require.missing("Apache Kafka", f"Maven could not fetch it: {done.stdout[-800:]}{done.stderr[-400:]}")
+        (fetched / "complete").touch()
+        shutil.rmtree(cache, ignore_errors=True)
+        fetched.rename(cache)
 
 
 @contextmanager

@@ -16,8 +16,11 @@ from kernelcast.wire.errors import ConfigurationError, KernelcastError
 
 PATH: Final = "/api/v1/explain"
 TIMEOUT_SECONDS: Final = 10.0
+"""Longest silence."""
 WHOLE_SECONDS: Final = 60.0
+"""Time for a whole answer."""
 MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
+"""Largest answer that is read; one about a series has some kilobytes."""
 
 Series = Annotated[str, typer.Argument(metavar="SERIES", help='METRIC{label="value"}, as Prometheus shows it.')]
 Url = Annotated[str, typer.Option("--url", metavar="URL", help="The predictor's web server.")]

@@ -32,7 +32,9 @@ MAX_TOTAL_POINTS: Final = 5_000_000
 MAX_ANSWER_BYTES: Final = 1 << 29
 """Largest answer that is read, 512 MiB: it is held in memory as a whole."""
 TIMEOUT_SECONDS: Final = 60.0
+"""Longest silence."""
 WHOLE_SECONDS: Final = 600.0
+"""Time for a whole answer."""
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 """Sorted pairs of name and value; the metric's name is the label `__name__`."""

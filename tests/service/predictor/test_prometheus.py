@@ -187,7 +187,7 @@ def test_a_list_of_series_that_cannot_be_read_is_refused() -> None:
 @pytest.mark.parametrize("url", ["prometheus:9090", "ftp://host", "http://", "", "http://[::1"])
 def test_an_address_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(ConfigurationError, match="write it as http://HOST:PORT"):
-        PrometheusClient(url, whole_seconds=0.5)
+        PrometheusClient(url)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ class BrokerClock:
             self._read_ms, self._read_at_seconds = float(self.newest_append_ms), now_seconds
 
     def note(self, append_ms: int) -> None:
-        """Note an append time of which it is not known when Kafka's clock showed it, as from a query."""
+        """Note an append time from an answer of Kafka, which does not say how long ago that was."""
         self.newest_append_ms = max(self.newest_append_ms, append_ms)
 
     def at(self, now_seconds: float) -> float | None:
