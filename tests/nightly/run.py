@@ -267,12 +267,30 @@ def main(arguments: Sequence[str]) -> int:
         for step in chosen:
             say(f"{step.name}: finds {step.finds}\n    {_command_line(step)}")
         return 0
+    say(f"{len(chosen)} of {len(all_steps)} steps, {options.workers} workers, at {_revision()}")
     return report({step.name: _announced(step) for step in chosen})
 
 
 def _announced(step: Step) -> tuple[int, float]:
+    """Run a step, its name printed before and its result after it: a night that is stopped shows what it has done."""
     say(f"\n== {step.name}: {_command_line(step)}")
-    return run(step)
+    code, seconds = run(step)
+    say(f"== {_result_line(step.name, code, seconds)}")
+    return code, seconds
+
+
+def _result_line(name: str, code: int, seconds: float) -> str:
+    return f"{'passed' if code == 0 else f'FAILED with {code}'}  {seconds:6.0f} s  {name}"
+
+
+def _revision() -> str:
+    """Return the commit that the night runs on, or why it is unknown, and whether files differ from it."""
+    git = ("git", "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=, with changes that are not committed")
+    try:
+        described = subprocess.run(git, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    except OSError as error:
+        return f"an unknown revision ({error})"
+    return described.stdout.strip() or f"an unknown revision ({described.stderr.strip()})"
 
 
 def _command_line(step: Step) -> str:
@@ -288,7 +306,7 @@ def report(results: Mapping[str, tuple[int, float]]) -> int:
     """
     say()
     for name, (code, seconds) in results.items():
-        say(f"{'passed' if code == 0 else f'FAILED with {code}'}  {seconds:6.0f} s  {name}")
+        say(_result_line(name, code, seconds))
     return 0 if results and all(code == 0 for code, _ in results.values()) else 1
 
 

@@ -1,12 +1,13 @@
 """The nightly run fails where a step fails, and never calls dependencies safe that were not audited."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.nightly.audit import NOT_AUDITED, VULNERABLE, verdict
-from tests.nightly.run import REPOSITORY, SHORT, WHOLE, report, steps
+from tests.nightly.run import REPOSITORY, SHORT, WHOLE, Step, main, report, steps
 
 
 @pytest.mark.parametrize(
@@ -18,6 +19,24 @@ def test_one_step_that_fails_fails_the_night(
     assert report(results) == code
     lines = capsys.readouterr().out.strip().splitlines()
     assert [line.startswith("passed") for line in lines] == [one == 0 for one, _ in results.values()]
+
+
+def test_a_night_that_is_stopped_has_printed_its_revision_and_the_result_of_each_finished_step(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stopped_in_the_second(step: Step) -> tuple[int, float]:
+        if step.name == second:
+            raise KeyboardInterrupt
+        return 3, 12.4
+
+    first, second = (step.name for step in steps(2)[:2])
+    monkeypatch.setattr("tests.nightly.run.run", stopped_in_the_second)
+    monkeypatch.setattr("tests.nightly.run._revision", lambda: "0123456789ab")
+    with pytest.raises(KeyboardInterrupt):
+        main(["--workers", "2"])
+    lines = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"(\d+) of \1 steps, 2 workers, at 0123456789ab", lines[0])
+    assert f"== FAILED with 3      12 s  {first}" in lines
 
 
 def test_each_step_has_its_own_name_in_the_documentation() -> None:
