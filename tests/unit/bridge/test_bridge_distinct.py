@@ -36,6 +36,6 @@ def test_sets_taken_together_have_the_numbers_and_counts_of_a_dictionary(rounds:
         for one in labels:
             counts[one] = counts.get(one, 0) + series
     held = [one for one, count in counts.items() if count]
-    numbers = [sets.find(one) for one in held]
+    numbers = sets.find_all(held).tolist()
     assert len(set(numbers)) == len(held)
     assert [int(sets.columns.refs[number]) for number in numbers] == [counts[one] for one in held]

@@ -12,19 +12,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcast.bridge.tables.columns import INTEGER, LIVE, FloatArray, Int32Array, Int64Array, UInt8Array
-from kernelcast.bridge.tables.placement import Placement
+from kernelcast.bridge.tables.families import Heading
 from kernelcast.bridge.tables.producers import UNLISTED_PRODUCER, ProducerRules, Producers
 from kernelcast.bridge.tables.slots import Slots
 from kernelcast.bridge.translation.attributes import producer_labels, rendered
 from kernelcast.bridge.translation.targets import TargetAttributes
-from kernelcast.wire.catalogue import Kind, Metric
 from kernelcast.wire.catalogue import bridge as catalogue
 
 UP: Final = 0
 AGE: Final = 1
 INFO: Final = 2
 """Kinds of series about a producer: the row of each in `_slot_of`."""
-ROWS: Final = (catalogue.PRODUCER_UP, catalogue.PRODUCER_AGE, catalogue.TARGET_INFO)
+HEADINGS: Final = tuple(
+    Heading(row.prometheus_name, row.kind, row.help, "seconds" if row is catalogue.PRODUCER_AGE else "")
+    for row in (catalogue.PRODUCER_UP, catalogue.PRODUCER_AGE, catalogue.TARGET_INFO)
+)
+"""The family of each kind."""
 
 MISSED_INTERVALS: Final = 3
 """Number of a producer's own intervals without a sample after which it is no longer up."""
@@ -35,7 +38,7 @@ WEIGHT: Final = 0.25
 NEVER_EXPIRES: Final = 2**62
 """Append time of these series: `beat` removes them, not the expiry."""
 NEW_PRODUCERS_PER_LOCK: Final = 500
-"""New producers for which series are made in one hold of the store's lock, about 30 ms."""
+"""New producers for which series are made in one hold of the store's lock, about 2 ms."""
 
 
 class Heartbeats:
@@ -49,7 +52,7 @@ class Heartbeats:
     def __init__(self, rules: ProducerRules, producers: Producers, slots: Slots) -> None:
         """Start without series; they are made in `slots`."""
         self._rules, self._producers, self._slots = rules, producers, slots
-        self._slot_of: Int32Array = np.full((len(ROWS), 16), -1, np.int32)
+        self._slot_of: Int32Array = np.full((len(HEADINGS), 16), -1, np.int32)
         self._announced: UInt8Array = np.zeros(16, np.uint8)
         self._seen_ms: Int64Array = np.zeros(16, np.int64)
         self._interval_ms: FloatArray = np.zeros(16, np.float64)
@@ -90,12 +93,9 @@ class Heartbeats:
         partitions = self._producers.columns.partition
         ready = [one for one in self.targets.stale if partitions[one] >= 0 or not self.targets.of(one)]
         chosen = sorted(ready)[:NEW_PRODUCERS_PER_LOCK]
-        changed = False
-        for producer in chosen:
-            self.targets.stale.discard(producer)
-            labels = self.targets.labels(producer, self._producers.name(producer))
-            changed |= self._replace(INFO, producer, labels)
-        return changed
+        self.targets.stale.difference_update(chosen)
+        labels = [self.targets.labels(producer, self._producers.name(producer)) for producer in chosen]
+        return self._replace(INFO, np.array(chosen, np.int32), labels)
 
     def beat(self, reference_ms: Int64Array, exposed: UInt8Array) -> bool:
         """Update age and `up` of every producer by Kafka's clock.
@@ -118,10 +118,10 @@ class Heartbeats:
         changed = self.withdraw(np.flatnonzero(silent))
         new = np.flatnonzero(known & ~silent & (self._announced[:used] == 0))
         self.has_more = len(new) > NEW_PRODUCERS_PER_LOCK
-        for producer in new[:NEW_PRODUCERS_PER_LOCK].tolist():
-            labels = rendered(producer_labels(self._producers.name(producer)))
-            changed |= self._replace(AGE, producer, labels) | self._replace(UP, producer, labels)
-            self._announced[producer] = 1
+        chosen: Int32Array = new[:NEW_PRODUCERS_PER_LOCK].astype(np.int32)
+        labels = [rendered(producer_labels(self._producers.name(producer))) for producer in chosen.tolist()]
+        changed |= self._replace(AGE, chosen, labels) | self._replace(UP, chosen, labels)
+        self._announced[chosen] = 1
         return self._write(ages_ms, exposed) or changed
 
     def withdraw(self, producers: Int32Array | NDArray[np.intp]) -> bool:
@@ -163,30 +163,38 @@ class Heartbeats:
                 series.value[slots] = ages_ms[producers] / 1e3
         return moved
 
-    def _replace(self, kind: int, producer: int, labels: bytes) -> bool:
-        """Make or replace a producer's series of a kind; empty labels remove it."""
-        before, after = int(self._slot_of[kind, producer]), -1
-        partition = int(self._producers.columns.partition[producer])
-        if labels and partition >= 0:
-            after = self._slots.admit_own(_placement(ROWS[kind], labels), producer)
-        if after == before:
-            return False
-        if before >= 0:
-            self._slots.free(np.array([before], np.intp))
-        self._slot_of[kind, producer] = max(after, -1)
-        if after >= 0:
-            self._fill(after, partition, kind)
-        return True
+    def _replace(self, kind: int, producers: Int32Array, labels: Sequence[bytes]) -> bool:
+        """Make or replace the series of a kind about producers; returns whether any were added or removed.
 
-    def _fill(self, slot: int, partition: int, kind: int) -> None:
+        Args:
+            kind: UP, AGE or INFO.
+            producers: n different producers.
+            labels: The labels of each; empty ones remove its series.
+        """
+        before = self._slot_of[kind, producers]
+        after: Int32Array = np.full(len(producers), -1, np.int32)
+        partitions = self._producers.columns.partition[producers]
+        rows = np.flatnonzero((partitions >= 0) & np.array([bool(text) for text in labels], np.bool_))
+        if len(rows):
+            slots = self._slots.admit_own(HEADINGS[kind], [labels[i] for i in rows.tolist()], producers[rows])
+            after[rows] = np.maximum(slots, -1)
+        changed = after != before
+        removed, added = before[changed & (before >= 0)], changed & (after >= 0)
+        if len(removed):
+            self._slots.free(removed.astype(np.intp))
+        self._slot_of[kind, producers] = after
+        self._fill(after[added], partitions[added], kind)
+        return bool(changed.any())
+
+    def _fill(self, slots: Int32Array, partitions: Int32Array, kind: int) -> None:
         series = self._slots.series
-        series.partition[slot] = partition
-        series.append_ms[slot] = NEVER_EXPIRES
-        series.integer[slot] = 1
-        series.value[slot] = 0.0
-        series.start_ns[slot] = series.time_ns[slot] = 0
-        series.flags[slot] = 0 if kind == AGE else INTEGER
-        series.state[slot] = LIVE
+        series.partition[slots] = partitions
+        series.append_ms[slots] = NEVER_EXPIRES
+        series.integer[slots] = 1
+        series.value[slots] = 0.0
+        series.start_ns[slots] = series.time_ns[slots] = 0
+        series.flags[slots] = 0 if kind == AGE else INTEGER
+        series.state[slots] = LIVE
 
     def _make_room(self) -> None:
         rows_needed = len(self._producers.columns.partition)
@@ -196,8 +204,3 @@ class Heartbeats:
             self._announced = np.pad(self._announced, (0, more))
             self._seen_ms = np.pad(self._seen_ms, (0, more))
             self._interval_ms = np.pad(self._interval_ms, (0, more))
-
-
-def _placement(row: Metric, labels: bytes) -> Placement:
-    unit = "seconds" if row.kind is Kind.GAUGE and row.prometheus_name.endswith("_seconds") else ""
-    return Placement(row.prometheus_name, row.kind, row.help, labels, cumulative=False, writer=None, unit=unit)

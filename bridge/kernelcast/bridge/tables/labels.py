@@ -75,31 +75,6 @@ def _find_sets(  # noqa: PLR0913, PLR0917  arrays in, arrays out
 
 
 @kernel
-def _find(  # noqa: PLR0913, PLR0917  single columns: each array of a tuple costs a call from Python 0.2 µs
-    table: Int32Array, hashes: Int64Array, families: Int32Array, sets: Int32Array, hashed: int, family: int, number: int
-) -> int:
-    # Returns the slot of a series, -1 if the table has none.
-    mask = len(table) - 1
-    at = hashed & mask
-    while table[at] != VACANT:
-        slot = table[at]
-        if slot >= 0 and hashes[slot] == hashed and families[slot] == family and sets[slot] == number:
-            return int(slot)
-        at = (at + 1) & mask
-    return -1
-
-
-@kernel
-def _insert(table: Int32Array, hashed: int, number: int) -> None:
-    # The entry must not be in the table yet: it goes into the first VACANT or REMOVED place.
-    mask = len(table) - 1
-    at = hashed & mask
-    while table[at] >= 0:
-        at = (at + 1) & mask
-    table[at] = number
-
-
-@kernel
 def _take_out(table: Int32Array, hashes: Int64Array, slots: Int64Array) -> None:
     # Every slot must be in the table, or the search would not end.
     mask = len(table) - 1
@@ -195,15 +170,6 @@ class LabelSets:
         self._free: list[int] = []
         self._table = _table_for(0)
         self._occupied = 0
-        self._last: tuple[bytes | None, int] = (None, -1)
-
-    def find(self, labels: bytes) -> int:
-        """Return the number of a set, -1 if no series has it."""
-        if self._last[0] is labels:
-            return self._last[1]
-        number = int(self.find_all((labels,))[0])
-        self._last = (labels, number)
-        return number
 
     def find_all(self, labels: Sequence[bytes]) -> Int32Array:
         """Return the numbers of sets, -1 for those that no series has."""
@@ -211,12 +177,6 @@ class LabelSets:
         keys = np.frombuffer(b"".join((*labels, b"\0")), np.uint8)  # numpy refuses an empty buffer
         _find_sets(self._table, self.columns, self.arena, _hashes(labels), keys, np.cumsum(_lengths(labels)), numbers)
         return numbers
-
-    def take(self, labels: bytes, series: int = 1) -> int:
-        """Return the number of a set, and add `series` references to it."""
-        number = int(self.take_all((labels,), np.array([self.find(labels)], np.int32), np.array([series]))[0])
-        self._last = (labels, number)
-        return number
 
     def take_all(self, labels: Sequence[bytes], found: Int32Array, series: Int64Array) -> Int32Array:
         """Return the numbers of sets, and add references to them.
@@ -235,7 +195,6 @@ class LabelSets:
         if len(new):
             numbers[new] = self._new([labels[i] for i in new.tolist()])
         self.columns.refs[numbers[wanted]] += series[wanted].astype(np.int32)
-        self._last = (None, -1)
         return numbers
 
     def release(self, numbers: Int32Array) -> None:
@@ -243,7 +202,6 @@ class LabelSets:
         gone = _release(self._table, self.columns, numbers)
         self._free.extend(gone.tolist())
         self._garbage += int(self.columns.length[gone].sum())
-        self._last = (None, -1)
 
     def compact(self) -> None:
         """Copy the arena without its garbage, if more than half of it is garbage."""
@@ -312,31 +270,6 @@ class LabelIndex:
         index._resize(series, 1)
         index.sets.resize()
         _compact(index.sets.arena, index.sets.arena, index.sets.columns, 0)
-        _find(index._table, series.hashed, series.family, series.label_set, 0, 0, 0)
-        _insert(index._table, 0, 0)
-
-    def find(self, series: SeriesColumns, hashed: int, family: int, labels: bytes) -> int:
-        """Return the slot of a series, -1 if it is unknown."""
-        number = self.sets.find(labels)
-        if number < 0:
-            return -1
-        return int(_find(self._table, series.hashed, series.family, series.label_set, hashed, family, number))
-
-    def insert(self, series: SeriesColumns, slot: int, slots: int, labels: bytes) -> None:
-        """Add a new series: store its labels and insert its slot. Family and hash of the slot must be set.
-
-        Args:
-            series: The slots.
-            slot: The new slot, no longer free.
-            slots: Number of slots ever used.
-            labels: Its rendered labels.
-        """
-        series.label_set[slot] = self.sets.take(labels)
-        self._occupied += 1
-        if self._occupied > FULLEST * len(self._table):
-            self._resize(series, slots)
-        else:
-            _insert(self._table, int(series.hashed[slot]), slot)
 
     def with_room(self, series: SeriesColumns, slots: int, more: int) -> Int32Array:
         """Return the table of slots, enlarged for `more` slots."""

@@ -32,15 +32,16 @@ from kernelcast.bridge.tables.columns import (
 from kernelcast.bridge.tables.distinct import distinct_numbers, first_uses
 from kernelcast.bridge.tables.exponential import CAPACITY_WORD
 from kernelcast.bridge.tables.families import Families, Family, Heading
-from kernelcast.bridge.tables.hashing import Share, stable_hash
+from kernelcast.bridge.tables.hashing import Share, stable_hashes
 from kernelcast.bridge.tables.labels import LabelIndex
-from kernelcast.bridge.tables.placement import Placement
 from kernelcast.bridge.tables.producers import UNLISTED_PRODUCER
 from kernelcast.bridge.tables.schemas import BucketBlocks, Schemas
 from kernelcast.wire.catalogue import Kind
 
 LINES_WITHOUT_BOUNDS = 3
 """Lines of a histogram in addition to those of its finite buckets: `+Inf`, sum and count."""
+UNLIMITED = 2**62
+"""Limit of lines that no table reaches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,35 +111,36 @@ class Slots:
         slots[rows] = self._admit(asked, arrivals.labels)
         return slots
 
-    def admit_own(self, placement: Placement, producer: int) -> int:
-        """Return a slot for a series that the bridge itself writes; reserved names are allowed, limits do not apply.
+    def admit_own(self, heading: Heading, labels: Sequence[bytes], producers: Int32Array) -> Int32Array:
+        """Return slots for series that the bridge itself writes; reserved names are allowed, limits do not apply.
 
         Args:
-            placement: Family and labels of the series.
-            producer: Number of the producer that the series is about.
+            heading: The family of the series.
+            labels: n label sets, one per series.
+            producers: Shape (n,), the numbers of the producers that the series are about.
 
         Returns:
-            The slot: a new one, or the one that this series of the bridge already has. If it gets none, the negative of
-            the reason: -TYPE_CONFLICT if another series has the name, -OTHER_REPLICA if another replica keeps it.
+            Shape (n,): a new slot, or the one that this series of the bridge already has. For a series that gets none,
+            the negative of the reason: -TYPE_CONFLICT if another series has the name and labels, -OTHER_REPLICA if
+            another replica keeps it.
         """
-        hashed = stable_hash(placement.name, placement.labels)
-        if self._share is not None and not self._share.keeps(np.array([hashed])).all():
-            return -OTHER_REPLICA
-        heading = Heading(placement.name, placement.kind, placement.help, placement.unit)
-        family = self.families.admit(heading, own=True)
+        distinct = {text: i for i, text in enumerate(dict.fromkeys(labels))}
+        texts, label_set = list(distinct), np.array([distinct[text] for text in labels], np.int32)
+        hashed = stable_hashes([heading.name], np.zeros(len(labels), np.int32), texts, label_set)
+        slots: Int32Array = np.full(len(labels), -OTHER_REPLICA, np.int32)
+        rows = np.arange(len(labels)) if self._share is None else np.flatnonzero(self._share.keeps(hashed))
+        if not len(rows):
+            return slots
+        family = self.families.admit(heading, own=True, series=len(rows))
+        slots[rows] = -TYPE_CONFLICT
         if family is None:
-            return -TYPE_CONFLICT
-        known = self.labels.find(self.series, hashed, family.number, placement.labels)
-        if known >= 0:
-            return -TYPE_CONFLICT if self.series.writer[known] != OWN else known
-        slot = int(self._candidates(1)[0])
-        self._take(1)
-        series = self.series
-        series.hashed[slot], series.family[slot], series.producer[slot] = hashed, family.number, producer
-        self._open(slot, OWN, NOT_A_HISTOGRAM)
-        self.labels.insert(series, slot, self.used, placement.labels)
-        self._count(family, 1, 1)
-        return slot
+            return slots
+        numbers = np.full(len(rows), family.number, np.int32)
+        asked = SlotRequests(hashed[rows], numbers, label_set[rows], producers[rows], np.ones(len(rows), np.int64))
+        found = self._admit(asked, texts, OWN)
+        mine = (self.series.writer[found] == OWN) & (self.series.producer[found] == producers[rows])
+        slots[rows[mine]] = found[mine]
+        return slots
 
     def rebound(self, slot: int, bounds: FloatArray | None, words: int) -> int:
         """Change the bounds of a histogram and the size of its block.
@@ -218,8 +220,14 @@ class Slots:
                 numbers[i] = family.number
         return numbers
 
-    def _admit(self, asked: SlotRequests, labels: Sequence[bytes]) -> Int32Array:
-        """Return the slot of each requested series, or the negative of a code as `admit` does."""
+    def _admit(self, asked: SlotRequests, labels: Sequence[bytes], writer: int = 0) -> Int32Array:
+        """Return the slot of each requested series, or the negative of a code as `admit` does.
+
+        Args:
+            asked: The series.
+            labels: Their label sets, each once.
+            writer: The writer of new series; OWN for the bridge's own, which no limit refuses.
+        """
         n = len(asked.hashed)
         sets = self.labels.sets.find_all(labels)
         slots: Int32Array = np.empty(n, np.int32)
@@ -227,7 +235,7 @@ class Slots:
         self._ensure_producer(int(asked.producer.max()))
         distinct, local = distinct_numbers(asked.family, len(self.families.by_number))
         families = [self._family_of(number) for number in distinct.tolist()]
-        held = self._held(families)
+        held = self._held(families, limited=writer != OWN)
         # An unknown label set has no number yet; until `keep` gives it one, a negative number identifies it.
         named = np.where(sets >= 0, sets, -2 - np.arange(len(sets), dtype=np.int32))[asked.label_set]
         series = self.series
@@ -237,18 +245,19 @@ class Slots:
         taken, lines = free[: len(made)], asked.lines[made]
         self._take(len(made))
         series.producer[taken] = asked.producer[made]
-        self._open(taken, 0, np.where(lines > 1, self.schemas.no_bounds, NOT_A_HISTOGRAM))
+        self._open(taken, writer, np.where(lines > 1, self.schemas.no_bounds, NOT_A_HISTOGRAM))
         self.labels.keep(series, taken, asked.label_set[made], (labels, sets))
         self._count_families(families, local[made], lines)
         return slots
 
-    def _held(self, families: Sequence[Family]) -> Held:
+    def _held(self, families: Sequence[Family], *, limited: bool) -> Held:
         limits = self.limits
+        numbers = [limits.series, limits.series_per_metric, limits.series_per_producer] if limited else [UNLIMITED] * 3
         return Held(
             np.array([self.lines], np.int64),
             np.array([family.lines for family in families], np.int64),
-            self.producer_lines,
-            np.array([limits.series, limits.series_per_metric, limits.series_per_producer], np.int64),
+            self.producer_lines if limited else np.zeros_like(self.producer_lines),
+            np.array(numbers, np.int64),
         )
 
     def _count_families(self, families: Sequence[Family], index: NDArray[np.intp], lines: Int64Array) -> None:

@@ -1,3 +1,5 @@
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -5,63 +7,82 @@ from hypothesis import strategies as st
 from tests.support.bridge.fleet import Known, Point, come_from, decoded, exposed_store, gauge, page
 
 from kernelcast.bridge.tables import labels as module
-from kernelcast.bridge.tables.columns import EMPTY, FREE, empty_series
-from kernelcast.bridge.tables.hashing import stable_hash
-from kernelcast.bridge.tables.labels import LabelIndex
+from kernelcast.bridge.tables.arrivals import NewSeries
+from kernelcast.bridge.tables.columns import OTHER_REPLICA, TYPE_CONFLICT
+from kernelcast.bridge.tables.families import Heading
+from kernelcast.bridge.tables.hashing import Share, stable_hash
+from kernelcast.bridge.tables.placement import Placement
+from kernelcast.bridge.tables.slots import SeriesLimits, Slots
+from kernelcast.wire.catalogue import Kind
 
-CAPACITY = 64
-steps = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9), st.booleans()), max_size=120)
+FOREIGN = (0, 9)
+"""Family and labels of a series that is not the bridge's."""
+NO_SERIES = SeriesLimits(1, 1, 1)
+rows = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 2)), min_size=1, max_size=6)
+steps = st.lists(st.tuples(st.integers(0, 3), rows, st.booleans()), max_size=40)
+
+
+def heading(family: int) -> Heading:
+    return Heading(f"m{family}", Kind.GAUGE, "")
+
+
+def text(number: int) -> bytes:
+    return b"l" * number
 
 
 class Indexed:
-    """An index of a few slots, and the dictionary that it should agree with."""
+    """The bridge's own series in a table, and the dictionary with which it should agree."""
 
-    def __init__(self) -> None:
-        self.index, self.series, self.used = LabelIndex(), empty_series(CAPACITY), 0
-        self.held: dict[tuple[int, bytes], int] = {}
-        self.free = list(range(CAPACITY))
+    def __init__(self, share: Share | None) -> None:
+        self.slots, self.share = Slots(NO_SERIES, frozenset(("m3",)), share), share
+        self.held: dict[tuple[int, bytes], tuple[int, int]] = {}
+        foreign = Placement("m0", Kind.GAUGE, "", text(FOREIGN[1]), cumulative=False, writer="w")
+        self.slots.admit(NewSeries.of([foreign]), np.array([0], np.int32))
 
-    def add(self, family: int, labels: bytes) -> None:
-        slot = self.free.pop(0)
-        self.used = max(self.used, slot + 1)
-        self.series.state[slot], self.series.family[slot] = EMPTY, family
-        self.series.hashed[slot] = stable_hash(str(family), labels)
-        self.index.insert(self.series, slot, self.used, labels)
-        self.held[family, labels] = slot
+    def add(self, family: int, asked: Sequence[tuple[int, int]]) -> None:
+        labels, producers = [text(number) for number, _ in asked], [producer for _, producer in asked]
+        found = self.slots.admit_own(heading(family), labels, np.array(producers, np.int32)).tolist()
+        for (number, producer), slot in zip(asked, found, strict=True):
+            key = (family, text(number))
+            if not self.keeps(*key):
+                assert slot == -OTHER_REPLICA
+            elif (family, number) == FOREIGN or self.held.get(key, (0, producer))[1] != producer:
+                assert slot == -TYPE_CONFLICT
+            else:
+                assert self.held.setdefault(key, (slot, producer))[0] == slot
+        assert len({slot for slot, _ in self.held.values()}) == len(self.held)
 
-    def remove(self, family: int, labels: bytes) -> None:
-        slot = self.held.pop((family, labels))
-        self.index.remove(self.series, np.array([slot]))
-        self.series.state[slot] = FREE
-        self.index.compact(self.series, self.used)
-        self.free.append(slot)
+    def remove(self, family: int, asked: Sequence[tuple[int, int]]) -> None:
+        keys = {(family, text(number)) for number, _ in asked} & self.held.keys()
+        if keys:
+            self.slots.free(np.array([self.held.pop(key)[0] for key in sorted(keys)], np.intp))
 
-    def find(self, family: int, labels: bytes) -> int | None:
-        found = self.index.find(self.series, stable_hash(str(family), labels), family, labels)
-        return found if found >= 0 else None
+    def keeps(self, family: int, labels: bytes) -> bool:
+        hashed = np.array([stable_hash(f"m{family}", labels)])
+        return self.share is None or bool(self.share.keeps(hashed)[0])
 
     def labels(self, slot: int) -> bytes:
-        sets, number = self.index.sets.columns, self.series.label_set[slot]
+        sets, number = self.slots.labels.sets.columns, self.slots.series.label_set[slot]
         start = sets.offset[number]
-        return self.index.sets.arena[start : start + sets.length[number]].tobytes()
+        return self.slots.labels.sets.arena[start : start + sets.length[number]].tobytes()
 
 
-@given(steps)
-def test_series_are_found_as_in_a_dictionary_however_labels_are_shared_and_memory_is_given_back(
-    chosen: list[tuple[int, int, bool]],
+@given(steps, st.sampled_from((None, Share(0, 2))))
+def test_own_series_are_found_as_in_a_dictionary_however_labels_are_shared_and_memory_is_given_back(
+    chosen: list[tuple[int, list[tuple[int, int]], bool]], share: Share | None
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "GARBAGE_BYTES", 1)
         patch.setattr(module, "SMALLEST_TABLE", 4)
-        indexed = Indexed()
-        for family, number, wanted in chosen:
-            labels = b"l" * number
-            if ((family, labels) in indexed.held) != wanted:
-                (indexed.add if wanted else indexed.remove)(family, labels)
-            for known in range(4):
-                assert indexed.find(known, labels) == indexed.held.get((known, labels))
-            for (_, kept), slot in indexed.held.items():
-                assert indexed.labels(slot) == kept
+        indexed = Indexed(share)
+        foreign = indexed.slots.lines
+        for family, asked, wanted in chosen:
+            (indexed.add if wanted else indexed.remove)(family, asked)
+            for (known, kept), (slot, producer) in indexed.held.items():
+                assert (indexed.labels(slot), indexed.slots.series.producer[slot]) == (kept, producer)
+                assert indexed.slots._family(slot).name == f"m{known}"
+            assert indexed.slots.lines == foreign + len(indexed.held)
+            assert indexed.slots.producer_lines.sum() == foreign  # the bridge's own count for no producer
 
 
 def test_metrics_with_the_same_labels_keep_them_once() -> None:

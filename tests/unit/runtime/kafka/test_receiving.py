@@ -34,7 +34,7 @@ def test_what_is_there_after_a_pause_is_taken_without_waiting_for_a_full_batch()
     reading, queue = receiver()
     queue.messages = list(range(42))
     assert reading.consume(AT_ONCE, POLL_SECONDS) == list(range(42))
-    assert queue.waited_seconds == [0.0, 0.0]
+    assert queue.waited_seconds == [0.0] * 3
 
 
 def test_messages_that_come_one_by_one_make_batches_at_least_a_time_out_apart() -> None:
@@ -51,9 +51,28 @@ def test_a_backlog_is_read_in_full_batches_without_a_wait() -> None:
     reading, queue = receiver()
     queue.messages = list(range(AT_ONCE + SMALL_BATCH_MESSAGES))
     assert [len(reading.consume(AT_ONCE, POLL_SECONDS)) for _ in range(2)] == [AT_ONCE, SMALL_BATCH_MESSAGES]
-    assert queue.waited_seconds == [0.0] * 4
+    assert queue.waited_seconds == [0.0] * 6
     assert reading.consume(AT_ONCE, POLL_SECONDS) == []
     assert queue.waited_seconds[-1] == POLL_SECONDS
+
+
+def test_a_backlog_whose_first_messages_made_a_small_batch_is_read_without_a_wait() -> None:
+    reading, queue = receiver()
+    queue.messages = [0]
+    assert reading.consume(AT_ONCE, POLL_SECONDS) == [0]
+    queue.messages = list(range(1, 43))
+    assert reading.consume(AT_ONCE, POLL_SECONDS) == list(range(1, 43))
+    assert queue.waited_seconds == [0.0] * 5
+
+
+def test_a_batch_that_stays_small_grows_for_the_time_that_is_left_and_no_longer() -> None:
+    reading, queue = receiver()
+    queue.messages = [0]
+    assert reading.consume(AT_ONCE, POLL_SECONDS) == [0]
+    queue.now_seconds += 0.02
+    queue.messages = list(range(1, SMALL_BATCH_MESSAGES))
+    assert len(reading.consume(AT_ONCE, POLL_SECONDS)) == SMALL_BATCH_MESSAGES - 1
+    assert round(queue.waited_seconds[-1], 6) == round(POLL_SECONDS - 0.02, 6)
 
 
 def test_never_more_messages_come_than_were_asked_for() -> None:
