@@ -5,6 +5,8 @@ from typing import Any
 
 import pynvml
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.support.exporter import nvml_double as double
 from tests.support.exporter.nvml_double import gpu, playing
 
@@ -196,3 +198,14 @@ def test_after_the_clock_was_set_back_a_window_holds_no_more_than_its_length() -
         window.add("power_cap", back_ns + second * SECOND_NS)
         count = window.counts(back_ns + second * SECOND_NS)["power_cap"]
     assert count == 30
+
+
+@given(st.lists(st.tuples(st.integers(0, 400), st.sampled_from("ab"), st.integers(0, 3)), max_size=60))
+def test_a_window_holds_the_events_of_its_seconds(added: list[tuple[int, str, int]]) -> None:
+    window, second, held = EventWindow(MAX_BUCKETS), 0, list[tuple[int, str, int]]()  # a bucket is a second
+    for later, event, count in added:
+        second += later
+        window.add(event, second * SECOND_NS, count)
+        held = [one for one in [*held, (second, event, count)] if one[0] > second - MAX_BUCKETS]
+        expected = {name: sum(n for _, one, n in held if one == name) for name in "ab"}
+        assert window.counts(second * SECOND_NS) == {name: n for name, n in expected.items() if n}
