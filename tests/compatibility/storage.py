@@ -115,6 +115,8 @@ def probe_frames() -> dict[str, frames.Frame]:
             step_ns=900,
             trial_lost_ns=30,
             trial_allowed_ns=70,
+            dropped_outcomes=3,
+            malformed_hints=2,
         ),
         "tunables": frames.Tunables((claim,)),
         "tunables_of_all_ranks": frames.Tunables((of_all_ranks,)),

@@ -46,6 +46,8 @@ def counters(draw: st.DrawFn) -> frames.Counters:
         regions=rows(text, U64, U64, U64),  # type: ignore[arg-type]
         unseen=rows(text, U64),  # type: ignore[arg-type]
         dropped_records=draw(U64),
+        dropped_outcomes=draw(U64),
+        malformed_hints=draw(U64),
     )
 
 

@@ -276,6 +276,22 @@ PROBE_RECORDS: Final = kafka_metric(
     labels=PROGRAM_LABELS,
     source="probe",
 )
+PROBE_OUTCOMES: Final = kafka_metric(
+    "kernelcast.probe.dropped_outcomes",
+    Kind.COUNTER,
+    "Outcomes of hints that the probe dropped because its queue was full; the exporter never had them.",
+    unit="{outcome}",
+    labels=PROGRAM_LABELS,
+    source="probe",
+)
+PROBE_MALFORMED: Final = kafka_metric(
+    "kernelcast.probe.malformed_hints",
+    Kind.COUNTER,
+    "Hints and answers from the exporter that the probe could not read, such as those of a later version.",
+    unit="{hint}",
+    labels=PROGRAM_LABELS,
+    source="probe",
+)
 PROBE_UNSEEN: Final = kafka_metric(
     "kernelcast.probe.unseen_launches",
     Kind.COUNTER,
@@ -372,6 +388,8 @@ ROWS: Final = (
     PROBE_OVERHEAD,
     PROBE_DROPPED,
     PROBE_RECORDS,
+    PROBE_OUTCOMES,
+    PROBE_MALFORMED,
     PROBE_UNSEEN,
     PROBE_STATE,
     PROBE_SAMPLE,

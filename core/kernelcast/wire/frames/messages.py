@@ -131,6 +131,8 @@ class Counters:
         step_ns: Wall time between the ends of consecutive steps.
         trial_lost_ns: Time that trials have cost beyond the kept values.
         trial_allowed_ns: Limit of that time so far; 0 where the process has no trials.
+        dropped_outcomes: Outcomes of hints that a full queue dropped before the exporter had them.
+        malformed_hints: Frames of the exporter that the probe could not read.
     """
 
     TYPE: ClassVar = 4
@@ -151,6 +153,8 @@ class Counters:
     step_ns: int = 0
     trial_lost_ns: int = 0
     trial_allowed_ns: int = 0
+    dropped_outcomes: int = 0
+    malformed_hints: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,6 +150,8 @@ def check_counters(frame: Counters, devices: int) -> None:
     _check_total("step_ns", frame.step_ns)
     _check_total("trial_lost_ns", frame.trial_lost_ns)
     _check_total("trial_allowed_ns", frame.trial_allowed_ns)
+    _check_total("dropped_outcomes", frame.dropped_outcomes)
+    _check_total("malformed_hints", frame.malformed_hints)
     if frame.launch_gaps is not None:
         _check_gaps(frame.launch_gaps)
 

@@ -24,6 +24,8 @@ COUNTERS: Final[dict[str, tuple[Metric, tuple[str, ...]]]] = {
     "overhead_ns": (kernel.PROBE_OVERHEAD, ()),
     "dropped_frames": (kernel.PROBE_DROPPED, ()),
     "dropped_records": (kernel.PROBE_RECORDS, ()),
+    "dropped_outcomes": (kernel.PROBE_OUTCOMES, ()),
+    "malformed_hints": (kernel.PROBE_MALFORMED, ()),
     "region_launches": (kernel.REGION_LAUNCHES, ("region",)),
     "region_gpu_ns": (kernel.REGION_GPU, ("region",)),
     "region_wall_ns": (kernel.REGION_WALL, ("region",)),

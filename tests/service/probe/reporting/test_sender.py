@@ -11,7 +11,7 @@ import pytest
 from tests.support.waiting import Stopwatch
 
 from kernelcast.probe.hints import HintContext, HintReceiver
-from kernelcast.probe.outcomes import OutcomeQueue
+from kernelcast.probe.outcomes import MAX_KEPT, OutcomeQueue
 from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.probe.reporting.connection import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, ExporterConnection
 from kernelcast.probe.reporting.sender import (
@@ -357,6 +357,30 @@ def test_a_hint_is_received_and_its_outcome_sent(program: Program, exporter: Exp
     assert program.receiver.malformed == 1
     tunables = [frame.tunables[0].value for frame in frames if isinstance(frame, Tunables)]
     assert tunables == ["32", "64"]
+
+
+def test_lost_outcomes_and_unreadable_hints_are_reported_for_the_device_that_was_used_first(
+    program: Program, exporter: Exporter
+) -> None:
+    """No metric counted them: an outcome that a full queue had dropped looked like a hint without an answer."""
+    exporter.listen()
+    program.recorder.observe("k", 1, device=1)
+    program.recorder.observe("k", 1, device=0)
+    program.sender.round()
+    exporter.accept()
+    assert exporter.connection
+    exporter.connection.send(b"garbage")
+    program.receiver.receive({"specversion": "1.0"})
+    for number in range(MAX_KEPT + 3):
+        program.outcomes.add(Hint(f"h{number}", "training", "block", "64", 10), OutcomeState.RECEIVED, "")
+    program.sender.round()
+    program.recorder.touch()
+    program.sender.round()
+    last = {frame.device: frame for frame in exporter.frames() if isinstance(frame, Counters)}
+    assert {device: (one.dropped_outcomes, one.malformed_hints) for device, one in last.items()} == {
+        1: (3, 2),
+        0: (0, 0),
+    }
 
 
 def outcome_ids(exporter: Exporter) -> list[str]:

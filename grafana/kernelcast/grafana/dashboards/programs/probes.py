@@ -107,10 +107,16 @@ def _unseen() -> Placed:
 def _dropped() -> Placed:
     text = PanelText(
         "Dropped by probes",
-        "Frames that the socket did not accept (the next frame includes them), and activity records that are lost.",
+        "Frames that the socket did not accept (the next frame includes them), activity records and outcomes of hints "
+        "that are lost, and hints that a probe cannot read.",
         if_empty=EmptyText("Nothing was dropped", liveness.PROGRAMS),
     )
-    rows = ((kernel.PROBE_DROPPED, "frames"), (kernel.PROBE_RECORDS, "records"))
+    rows = (
+        (kernel.PROBE_DROPPED, "frames"),
+        (kernel.PROBE_RECORDS, "records"),
+        (kernel.PROBE_OUTCOMES, "outcomes"),
+        (kernel.PROBE_MALFORMED, "unreadable hints"),
+    )
     queries = [
         Query(f"sum by (program) ({promql.rate(promql.series(row))}) > 0", f"{{{{program}}}} {word}")
         for row, word in rows
