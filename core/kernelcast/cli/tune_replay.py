@@ -147,7 +147,9 @@ def first_line(output: IO[str], check: Callable[[], None]) -> str:
         output: Its standard output.
         check: Called while there is none; raises if a service has broken off, because the program waits for it then.
     """
-    while not select.select([output], [], [], READ_SECONDS)[0]:
+    readable = select.poll()  # `select.select` refuses descriptors from 1,024 on
+    readable.register(output, select.POLLIN)
+    while not readable.poll(READ_SECONDS * 1e3):
         check()
     return output.readline()
 

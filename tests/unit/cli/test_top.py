@@ -1,5 +1,6 @@
 """`kernelcast top`: rates, changes, empty lists, keys, and errors."""
 
+import fcntl
 import io
 import json
 import os
@@ -525,9 +526,12 @@ def test_an_open_hint_of_a_predictor_that_has_just_started_is_shown() -> None:
     assert "train block: 128 → 256, on trial" in screen(view(OPEN))
 
 
-def test_a_terminal_that_was_closed_ends_the_keys() -> None:
+@pytest.mark.parametrize("lowest", [0, 1_024], ids=["few files open", "many files open"])
+def test_a_terminal_that_was_closed_ends_the_keys(lowest: int) -> None:
     """`kernelcast top` went on without a terminal, and drew as fast as it could."""
-    reader, writer = os.pipe()
+    short, writer = os.pipe()
+    reader = fcntl.fcntl(short, fcntl.F_DUPFD_CLOEXEC, lowest)
+    os.close(short)
     os.write(writer, b"q")
     keys = Keys(reader)
     assert keys(0.0) == "q"

@@ -1,5 +1,6 @@
 """`tune-replay --through kafka` ends a seed once Kafka and the predictor have everything that its program reported."""
 
+import fcntl
 import json
 import os
 from contextlib import nullcontext
@@ -62,9 +63,12 @@ def test_the_seeds_that_have_ended_are_printed_although_a_later_one_has_an_error
     assert [run["seed"] for run in json.loads(capsys.readouterr().out)["runs"]] == [0, 1]
 
 
-def test_a_service_that_breaks_off_while_the_program_tunes_ends_the_wait() -> None:
+@pytest.mark.parametrize("lowest", [0, 1_024], ids=["few files open", "many files open"])
+def test_a_service_that_breaks_off_while_the_program_tunes_ends_the_wait(lowest: int) -> None:
     """The program then waits for its exporter for ever, and nothing was said."""
-    reading, writing = os.pipe()
+    short, writing = os.pipe()
+    reading = fcntl.fcntl(short, fcntl.F_DUPFD_CLOEXEC, lowest)
+    os.close(short)
 
     def check() -> None:
         raise KernelcastError("the exporter exited 1")

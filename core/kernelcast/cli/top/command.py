@@ -219,6 +219,8 @@ class Keys:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        self._readable = select.poll()  # `select.select` refuses descriptors from 1,024 on
+        self._readable.register(descriptor, select.POLLIN)
 
     def __call__(self, wait_seconds: float) -> str:
         """Keys that were pressed; waits for one, at most this time.
@@ -227,7 +229,7 @@ class Keys:
             EOFError: The terminal is gone.
         """
         try:
-            if not select.select([self._descriptor], [], [], wait_seconds)[0]:
+            if not self._readable.poll(wait_seconds * 1e3):
                 return ""
             pressed = os.read(self._descriptor, 64)
         except InterruptedError:

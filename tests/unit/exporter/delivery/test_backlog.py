@@ -390,6 +390,7 @@ def test_no_message_is_lost_in_any_schedule_and_firsts_arrive_in_order(
         assert firsts == sorted(firsts)
         assert set(values) - set(firsts) <= (at_risk if memory_bytes else set())
     assert node.dropped() == {}
+    node.disk.close()  # of each example: a thousand would need more files than a process may have open
 
 
 def test_a_listener_hears_of_its_message_once_kafka_has_it_also_from_disk(node: Node) -> None:
