@@ -32,6 +32,8 @@ BOUNDS_CHECKED: Final = {
 }
 """numba raises IndexError for an index beyond an array. The machine code has a folder of its own, so that the night
 leaves none beside the sources. `columnar.compiled.intrinsics` are not checked: guard pages in the tests show theirs."""
+REAL_AT_ONCE: Final = 3
+"""Real fault schedules at the same time, at most: each waits half of its minute, and has a Kafka of 0.5 GiB."""
 say = partial(print, flush=True)
 
 
@@ -199,6 +201,7 @@ def _test_steps(workers: int, sizes: Sizes) -> list[Step]:
 def _random_steps(workers: int, sizes: Sizes) -> list[Step]:
     fuzz = (PYTHON, "-m", "tests.fuzz.run")
     faults = (PYTHON, "-m", "tests.faults.run")
+    real = (*faults, "--real", str(sizes.real_schedules), "--at-once", str(min(workers, REAL_AT_ONCE)))
     return [
         Step(
             "parsers under mutated messages, with bounds checks",
@@ -219,12 +222,12 @@ def _random_steps(workers: int, sizes: Sizes) -> list[Step]:
         Step(
             "random faults with real processes",
             "the same with a real Kafka, which is slower",
-            (*faults, "--real", str(sizes.real_schedules)),
+            real,
         ),
         Step(
             "random faults with real processes in a KIP-848 group",
             "the same with the newer group protocol, whose members learn of fewer changes",
-            (*faults, "--real", str(sizes.real_schedules), "--seed", "kip-848", "--protocol", "consumer"),
+            (*real, "--seed", "kip-848", "--protocol", "consumer"),
         ),
         Step(
             "random faults of ranks",
