@@ -22,6 +22,7 @@ from kernelcast.bridge.tables.columns import (
 from kernelcast.bridge.translation.together import place_together
 from kernelcast.bridge.translation.translate import Translator
 from kernelcast.columnar import SeriesIdentity, SharedIdentities
+from kernelcast.columnar.distinct import distinct_numbers
 
 RETRIED: Final = [-SERIES_LIMIT, -METRIC_LIMIT, -PRODUCER_LIMIT, -TYPE_CONFLICT]
 """Slots of refused series that may be admitted later: a limit may have room, a conflict may have ended."""
@@ -72,7 +73,7 @@ class Wires:
     def unknown(self, numbers: Int32Array) -> Int32Array:
         """Return the numbers that have no slot and no reason for refusal yet, each once."""
         found: Int32Array = numbers[self.columns.slot[numbers] == -UNKNOWN]
-        return np.unique(found) if len(found) else found
+        return distinct_numbers(found)[0].astype(np.int32)
 
     def seen_in(self, partition: int) -> BoolArray:
         """Return a mask of the numbers last seen in a partition."""

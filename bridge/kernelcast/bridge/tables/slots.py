@@ -29,13 +29,13 @@ from kernelcast.bridge.tables.columns import (
     empty_series,
     grown,
 )
-from kernelcast.bridge.tables.distinct import distinct_numbers, first_uses
 from kernelcast.bridge.tables.exponential import CAPACITY_WORD
 from kernelcast.bridge.tables.families import Families, Family, Heading
 from kernelcast.bridge.tables.hashing import Share, stable_hashes
 from kernelcast.bridge.tables.labels import LabelIndex
 from kernelcast.bridge.tables.producers import UNLISTED_PRODUCER
 from kernelcast.bridge.tables.schemas import BucketBlocks, Schemas
+from kernelcast.columnar.distinct import distinct_numbers, first_uses
 from kernelcast.wire.catalogue import Kind
 
 LINES_WITHOUT_BOUNDS = 3
@@ -233,7 +233,7 @@ class Slots:
         slots: Int32Array = np.empty(n, np.int32)
         free = self._candidates(n)
         self._ensure_producer(int(asked.producer.max()))
-        distinct, local = distinct_numbers(asked.family, len(self.families.by_number))
+        distinct, local = distinct_numbers(asked.family)
         families = [self._family_of(number) for number in distinct.tolist()]
         held = self._held(families, limited=writer != OWN)
         # An unknown label set has no number yet; until `keep` gives it one, a negative number identifies it.

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from kernelcast.bridge.tables.arrivals import PLACED, NewSeries
 from kernelcast.bridge.tables.columns import LABELS_TOO_LONG, Int32Array
-from kernelcast.bridge.tables.distinct import distinct_numbers, first_uses
 from kernelcast.bridge.translation.translate import LabelStyle, NamedFamily, Scope, Translator, scope_of
 from kernelcast.columnar import Attributes, SharedIdentities
+from kernelcast.columnar.distinct import distinct_numbers, first_uses
 
 V = TypeVar("V", bound=Hashable)
 IndexArray = NDArray[np.int64]
@@ -40,7 +40,7 @@ def place_together(translator: Translator, series: SharedIdentities) -> NewSerie
     rows = np.flatnonzero(refused == PLACED)
     sources, source = _distinct_sources(series, named, rows)
     own, attribute_set = len(series.attributes), series.attribute_set[rows]
-    pairs, pair = distinct_numbers(source * own + attribute_set, own * len(sources))
+    pairs, pair = distinct_numbers(source * own + attribute_set)
     labels = [translator.labels(series.attributes[one % own], *sources[one // own]) for one in pairs.tolist()]
     too_long = np.array([text is None for text in labels], np.bool_)[pair]
     refused[rows[too_long]] = LABELS_TOO_LONG
@@ -66,7 +66,7 @@ def _distinct_sources(
     ]
     known, scopes = list(styles), series.scopes
     of_rows = np.array(style, np.int64)[series.metric[rows]]
-    pairs, pair = distinct_numbers(series.scope[rows].astype(np.int64) * len(known) + of_rows, len(scopes) * len(known))
+    pairs, pair = distinct_numbers(series.scope[rows].astype(np.int64) * len(known) + of_rows)
     sources = []
     for number in pairs.tolist():
         scope, (schema_url, own) = scopes[number // len(known)], known[number % len(known)]

@@ -19,6 +19,7 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from kernelcast.columnar.columns import Int32Array
 from kernelcast.columnar.decoding.rendering import as_text, number_text
 from kernelcast.columnar.decoding.tables import grouped
+from kernelcast.columnar.distinct import distinct_numbers
 from kernelcast.columnar.series import (
     Attributes,
     MetricIdentity,
@@ -109,12 +110,12 @@ class Identities:
         unknown |= entries["parent"] == UNUSED
         if unknown.any():
             raise KeyError(int(numbers[unknown][0]))
-        # `np.unique` gives the distinct entries, and for each series (or metric) the index of its own among them.
-        metrics, metric_of_series = np.unique(entries["parent"], return_inverse=True)
-        scopes, scope_of_metric = np.unique(contexts.entries["parent"][metrics], return_inverse=True)
-        attributes, attributes_of_series = np.unique(entries["text"], return_inverse=True)
+        # The distinct entries, and for each series (or metric) the index of its own among them.
+        metrics, metric_of_series = distinct_numbers(entries["parent"])
+        scopes, scope_of_metric = distinct_numbers(contexts.entries["parent"][metrics])
+        attributes, attributes_of_series = distinct_numbers(entries["text"])
         # Metrics of different scopes have different entries, but often the same key: such are one metric here.
-        group_of_metric, first_of_group = grouped(contexts, metrics)
+        group_of_metric, first_of_group = grouped(contexts, metrics.astype(np.int32))
         return SharedIdentities(
             metrics=tuple(
                 self._parsed_metric(*_described_key(contexts, entry)) for entry in metrics[first_of_group].tolist()

@@ -1,27 +1,11 @@
-"""Distinct numbers without sorting, and sets of labels found and grouped, compared with plain Python."""
+"""Sets of labels found and counted together, compared with a dictionary."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelcast.bridge.tables.distinct import distinct_numbers, first_uses
 from kernelcast.bridge.tables.labels import LabelSets
-
-NUMBERS = st.lists(st.integers(0, 400), max_size=60)
-
-
-@given(NUMBERS, st.sampled_from((401, 1_000_000)))
-def test_distinct_numbers_are_those_of_numpy(numbers: list[int], end: int) -> None:
-    array = np.array(numbers, np.int64)
-    values, index = distinct_numbers(array, end)
-    expected, inverse = np.unique(array, return_inverse=True)
-    assert (values.tolist(), index.tolist()) == (expected.tolist(), inverse.tolist())
-
-
-@given(NUMBERS)
-def test_first_uses_are_in_the_order_of_a_dictionary(numbers: list[int]) -> None:
-    assert first_uses(np.array(numbers, np.int64), 401) == list(dict.fromkeys(numbers))
 
 
 @pytest.mark.usefixtures("compiled")

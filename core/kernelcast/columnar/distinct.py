@@ -9,28 +9,27 @@ IndexArray = NDArray[np.int64]
 IntegerArray = NDArray[np.signedinteger]
 
 SPARSE: Final = 16
-"""With a range this many times longer than the array, sorting the array is cheaper than counting up to its end."""
+"""With a range this many times longer than the array, sorting the array is cheaper than counting through its range."""
 
 
-def distinct_numbers(numbers: IntegerArray, end: int) -> tuple[IndexArray, IndexArray]:
-    """The distinct ones among numbers from 0 up to `end`, and which of them each is.
+def distinct_numbers(numbers: IntegerArray) -> tuple[IndexArray, IndexArray]:
+    """The distinct ones among numbers that are not negative, and which of them each is.
 
     Equal to `np.unique(numbers, return_inverse=True)`.
 
     Args:
         numbers: Shape (n,).
-        end: Greater than each of them.
 
     Returns:
         Shape (d,), rising; shape (n,), the index of each number in it.
     """
-    if end > SPARSE * (len(numbers) + 1):
+    low, end = (int(numbers.min()), int(numbers.max()) + 1) if len(numbers) else (0, 0)
+    if end - low > SPARSE * (len(numbers) + 1):
         values, index = np.unique(numbers, return_inverse=True)
         return values.astype(np.int64), index
-    used = np.zeros(end, np.bool_)
-    used[numbers] = True
-    values = np.flatnonzero(used)
-    return values, (np.cumsum(used) - 1)[numbers]
+    used, places = np.zeros(end - low, np.bool_), numbers - low
+    used[places] = True
+    return np.flatnonzero(used) + low, (np.cumsum(used) - 1)[places]
 
 
 def first_uses(numbers: IntegerArray, end: int) -> list[int]:
