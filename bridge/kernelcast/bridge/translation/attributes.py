@@ -50,9 +50,14 @@ def joined(attributes: Iterable[tuple[str, str]], reserved: Iterable[str] = (), 
 def rendered(labels: Mapping[str, str]) -> bytes:
     """Format labels: `a="b",c="d"`, sorted by name, values escaped, without braces."""
     text = ",".join([f'{name}="{labels[name]}"' for name in sorted(labels)])
-    if "\\" in text or "\n" in text or text.count('"') != 2 * len(labels):
+    if needs_escapes(text, len(labels)):
         text = ",".join([f'{name}="{labels[name].translate(_ESCAPED)}"' for name in sorted(labels)])
     return text.encode()
+
+
+def needs_escapes(text: str, labels: int) -> bool:
+    """Whether labels that were written without escapes have a value with a character that needs one."""
+    return "\\" in text or "\n" in text or text.count('"') != 2 * labels
 
 
 @lru_cache(maxsize=4096)

@@ -41,7 +41,8 @@ def place_together(translator: Translator, series: SharedIdentities) -> NewSerie
     sources, source = _distinct_sources(series, named, rows)
     own, attribute_set = len(series.attributes), series.attribute_set[rows]
     pairs, pair = distinct_numbers(source * own + attribute_set)
-    labels = [translator.labels(series.attributes[one % own], *sources[one // own]) for one in pairs.tolist()]
+    renderers = [translator.renderer(*one) for one in sources]
+    labels = [renderers[one // own](series.attributes[one % own]) for one in pairs.tolist()]
     too_long = np.array([text is None for text in labels], np.bool_)[pair]
     refused[rows[too_long]] = LABELS_TOO_LONG
     kept = ~too_long

@@ -14,16 +14,12 @@ from kernelcast.bridge.tables.columns import LABELS_TOO_LONG, TEMPORALITY, TYPE_
 from kernelcast.bridge.tables.families import HISTOGRAM_SUFFIXES, Heading
 from kernelcast.bridge.tables.placement import Placement, SeriesOrigin
 from kernelcast.bridge.tables.schemas import bound_text
-from kernelcast.bridge.translation.attributes import host_of, joined, producer_labels, producer_of, rendered, target_of
+from kernelcast.bridge.translation.attributes import host_of, joined, producer_labels, producer_of, target_of
+from kernelcast.bridge.translation.labels import LabelRenderer
 from kernelcast.bridge.translation.settings import WITH_SUFFIXES, TranslationSettings
 from kernelcast.columnar import Attributes, MetricIdentity, PointType, SeriesIdentity, Temporality
 from kernelcast.wire.catalogue import BY_OTLP_NAME, BY_PROMETHEUS_NAME, CATALOGUE, Kind, Metric, unit_words
 from kernelcast.wire.catalogue import translate as prometheus_name
-
-LABEL_SETS_KEPT: Final = 4096
-"""Size of the cache of rendered label sets; a producer sends the same few with each of its metrics."""
-LONGEST_LABELS_BYTES: Final = 8 * 1024
-"""Longest rendered labels, ten times those of any metric in the catalogue; longer ones would make pages useless."""
 
 _CATALOGUE_HISTOGRAM_NAMES: Final = frozenset(
     f"{row.prometheus_name}{suffix}"
@@ -98,8 +94,7 @@ class Translator:
         self._promoted = settings.promote_resource_attributes
         self._family = lru_cache(maxsize=10_000)(self._find_family)
         self.named_together = lru_cache(maxsize=10_000)(self.named)
-        self._outer_labels = lru_cache(maxsize=4096)(self._make_outer_labels)
-        self._labels = lru_cache(maxsize=LABEL_SETS_KEPT)(self._render)
+        self.renderer = lru_cache(maxsize=4096)(self._make_renderer)
         self._target = lru_cache(maxsize=4096)(target_of)
 
     def place(self, identity: SeriesIdentity) -> Placement | int:
@@ -109,7 +104,7 @@ class Translator:
             return named
         names = (identity.scope_name, identity.scope_version, identity.schema_url)
         scope = scope_of(names, identity.scope_attributes)
-        labels = self.labels(identity.attributes, identity.resource, scope, named.style)
+        labels = self.renderer(identity.resource, scope, named.style)(identity.attributes)
         if labels is None:
             return LABELS_TOO_LONG
         name, kind, text, unit, part_of, cumulative, totals = named.heading
@@ -140,13 +135,6 @@ class Translator:
         target = self._target(resource) if self._target_info and not style.catalogued else ()
         return SeriesOrigin((resource, scope, style.catalogued), producer_of(resource), target, host_of(resource))
 
-    def labels(self, attributes: Attributes, resource: Attributes, scope: Scope, style: LabelStyle) -> bytes | None:
-        """Return the rendered labels of a series; None if they are too long."""
-        labels = self._labels(attributes, resource, scope, style.catalogued, style.own)
-        if len(labels) > LONGEST_LABELS_BYTES:
-            return None
-        return b",".join(filter(None, (labels, style.quantile)))
-
     def _find_family(self, name: str, unit: str, point_type: PointType, monotonic: bool) -> _Family | int:  # noqa: FBT001  cached
         kind = _kind_of(point_type, monotonic=monotonic)
         row = BY_OTLP_NAME.get(name)
@@ -168,36 +156,18 @@ class Translator:
             return TYPE_CONFLICT
         return _Family.of_row(row)
 
-    def _render(
-        self,
-        attributes: Attributes,
-        resource: Attributes,
-        scope: Scope,
-        catalogued: bool,  # noqa: FBT001  cached
-        own: tuple[str, ...],
-    ) -> bytes:
-        """Render the labels of a series; `own` are the names that its kind writes itself."""
-        fixed, promoted = self._outer_labels(resource, scope, catalogued)
-        promoted = {f"exported_{name}" if name in own else name: value for name, value in promoted.items()}
-        return rendered(promoted | joined(attributes, (*fixed, *own)) | fixed)
-
-    def _make_outer_labels(
-        self,
-        resource: Attributes,
-        scope: Scope,
-        catalogued: bool,  # noqa: FBT001  cached
-    ) -> tuple[dict[str, str], dict[str, str]]:
-        """Return labels from resource and scope: those that an attribute cannot replace, and those that it can."""
+    def _make_renderer(self, resource: Attributes, scope: Scope, style: LabelStyle) -> LabelRenderer:
+        """Return what renders the labels of series with a resource, a scope and a style."""
         fixed = producer_labels(producer_of(resource))
-        if self._scope_labels and not catalogued:
+        if self._scope_labels and not style.catalogued:
             names, scope_attributes = scope
             fixed |= joined(scope_attributes, prefix="otel_scope_")
             fixed |= joined(names)
         if self._promoted == "all":
-            promoted = joined(() if catalogued else resource)
+            promoted = joined(() if style.catalogued else resource)
         else:
             promoted = joined((key, value) for key, value in resource if key in self._promoted)
-        return fixed, promoted
+        return LabelRenderer(fixed, promoted, style.own, style.quantile)
 
 
 def _kind_of(point_type: PointType, *, monotonic: bool) -> Kind:
