@@ -82,12 +82,10 @@ class Activity:
         while len(self._readings) > 2 and now - self._readings[1][0] >= WINDOW_SECONDS:
             self._readings.popleft()
         full = cpu_seconds - self._readings[0][1] > BUSY_RATIO * WINDOW_SECONDS
-        if cpu_seconds - cpu_before > BUSY_RATIO * (now - before):
-            self._active = (now, cpu_seconds)
-            goes_on = not self._began or before - self.end[0] < PAUSE_SECONDS
-            self._began = True
-        else:
-            goes_on = False
+        works = cpu_seconds - cpu_before > BUSY_RATIO * (now - before)
+        goes_on = works and (not self._began or before - self.end[0] < PAUSE_SECONDS)
+        if works:
+            self._began, self._active = True, (now, cpu_seconds)
         if full or goes_on:
             self.busy_at, self.end = now, self._active
 

@@ -11,8 +11,7 @@ from typing import Final
 from kernelcast.bridge.tables.columns import LABELS_TOO_LONG, TYPE_CONFLICT, UNNAMED, WIRE_ONLY
 from kernelcast.bridge.tables.families import HISTOGRAM_SUFFIXES
 from kernelcast.bridge.tables.placement import Placement
-from kernelcast.bridge.translation.attributes import label_name, rendered
-from kernelcast.bridge.translation.translate import LONGEST_LABELS_BYTES
+from kernelcast.bridge.translation.attributes import LONGEST_LABELS_BYTES, label_name, rendered
 from kernelcast.columnar import DecoderLimits
 from kernelcast.wire.catalogue import BY_PROMETHEUS_NAME, Kind
 from kernelcast.wire.errors import DecodeError

@@ -24,7 +24,7 @@ AGE: Final = 1
 INFO: Final = 2
 """Kinds of series about a producer: the row of each in `_slot_of`."""
 HEADINGS: Final = tuple(
-    Heading(row.prometheus_name, row.kind, row.help, "seconds" if row is catalogue.PRODUCER_AGE else "")
+    Heading(row.prometheus_name, row.kind, row.help, "seconds" if row.prometheus_name.endswith("_seconds") else "")
     for row in (catalogue.PRODUCER_UP, catalogue.PRODUCER_AGE, catalogue.TARGET_INFO)
 )
 """The family of each kind."""

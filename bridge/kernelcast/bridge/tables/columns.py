@@ -57,7 +57,7 @@ METRIC_LIMIT: Final = 6
 UNNAMED: Final = 7
 """Its name has no legal character."""
 LABELS_TOO_LONG: Final = 8
-"""Its rendered labels are longer than `translate.LONGEST_LABELS_BYTES`."""
+"""Its rendered labels are longer than `attributes.LONGEST_LABELS_BYTES`."""
 OLDER: Final = 9
 """The stored point is newer, see `judgement.judge`."""
 SECOND_WRITER: Final = 10

@@ -6,6 +6,7 @@ the totals of one kernel on one device; a cell is *changed* until its totals wer
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -226,18 +227,27 @@ class Recorder(DeviceRecorder):
             for cell in cells:
                 cell.mark_unsent()
 
-    def counters(self, device: int, *, dropped_frames: int) -> Counters:
-        """Return a device's counters besides kernels; the probe's own cost is reported for the device used first."""
-        totals = self._devices[device]
-        home = device == self.home
+    def counters(
+        self, device: int, *, dropped_frames: int, dropped_outcomes: int = 0, malformed_hints: int = 0
+    ) -> Counters:
+        """Return a device's counters besides kernels; the process's own are reported for the device used first."""
+        totals, progress, budget = self._devices[device], self.progress, self.budget
         with self._lock:
-            return totals.counters(
-                device,
-                overhead_ns=self.overhead_ns if home else 0,
-                dropped_frames=dropped_frames if home else 0,
-                dropped_records=self.dropped_records + self.refused if home else 0,
-                progress=self.progress if home else None,
-                budget=self.budget if home else None,
+            counters = totals.counters(device)
+            if device != self.home:
+                return counters
+            return replace(
+                counters,
+                overhead_ns=self.overhead_ns,
+                dropped_frames=dropped_frames,
+                dropped_records=self.dropped_records + self.refused,
+                steps=progress.steps,
+                items=progress.items,
+                step_ns=progress.step_ns,
+                trial_lost_ns=budget.lost_ns,
+                trial_allowed_ns=budget.allowed_ns if budget.is_used else 0,
+                dropped_outcomes=dropped_outcomes,
+                malformed_hints=malformed_hints,
             )
 
     def charge(self, cost_ns: int) -> None:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
 from kernelcast.probe.recording.texts import Dimensions, dimensions, plain
-from kernelcast.probe.trial_budget import TrialBudget
 from kernelcast.wire.frames import MAX_VARIANTS, Counters, KernelName, KernelRow, VariantRow
 from kernelcast.wire.histogram import DurationTotals, bucket_index
 from kernelcast.wire.kernels import MAX_VARIANT_CHARACTERS, OTHER, kernel_id
@@ -180,34 +179,17 @@ class DeviceTotals:
         self.pools: dict[tuple[str, str], int] = {}
         self.gaps: DurationTotals | None = None
 
-    def counters(
-        self,
-        device: int,
-        *,
-        overhead_ns: int,
-        dropped_frames: int,
-        dropped_records: int,
-        progress: StepTotals | None,
-        budget: TrialBudget | None = None,
-    ) -> Counters:
-        """Return its counters besides kernels."""
+    def counters(self, device: int) -> Counters:
+        """Return what is counted for this device besides kernels."""
         return Counters(
             device,
             memcpy=tuple((*key, row[0], row[1], row[2]) for key, row in sorted(self.memcpy.items())),
             sync=tuple((key, row[0], row[1]) for key, row in sorted(self.sync.items())),
             device_time=tuple((key, row[0]) for key, row in sorted(self.device_time.items())),
-            overhead_ns=overhead_ns,
-            dropped_frames=dropped_frames,
             launch_gaps=self.gaps.copy() if self.gaps else None,
             pools=tuple((*key, value) for key, value in sorted(self.pools.items())),
             regions=tuple((key, row[0], row[1], row[2]) for key, row in sorted(self.regions.items())),
             unseen=tuple((key, row[0]) for key, row in sorted(self.unseen.items())),
-            dropped_records=dropped_records,
-            steps=progress.steps if progress else 0,
-            items=progress.items if progress else 0,
-            step_ns=progress.step_ns if progress else 0,
-            trial_lost_ns=budget.lost_ns if budget else 0,
-            trial_allowed_ns=budget.allowed_ns if budget and budget.is_used else 0,
         )
 
     def variant(self, cell: Cell, text: str) -> list[int]:

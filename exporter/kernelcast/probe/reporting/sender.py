@@ -9,7 +9,7 @@ import select
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from logging import getLogger
 from time import monotonic, sleep, thread_time_ns
 from typing import Final, Protocol
@@ -306,10 +306,12 @@ class ReportSender:
         recorder = self._subject.recorder
         if not all(self._send_rows(device, cells) for cells in _changed(recorder.cells(device))):
             return False
-        counters = recorder.counters(device, dropped_frames=self.dropped_frames)
-        if device == recorder.home:
-            dropped, malformed = self._subject.outcomes.dropped, self._subject.receiver.malformed
-            counters = replace(counters, dropped_outcomes=dropped, malformed_hints=malformed)
+        counters = recorder.counters(
+            device,
+            dropped_frames=self.dropped_frames,
+            dropped_outcomes=self._subject.outcomes.dropped,
+            malformed_hints=self._subject.receiver.malformed,
+        )
         return self._send(counters)
 
     def _send_rows(self, device: int, cells: list[Cell]) -> bool:

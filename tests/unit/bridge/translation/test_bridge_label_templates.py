@@ -3,7 +3,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kernelcast.bridge.translation.translate import LONGEST_LABELS_BYTES, LabelRenderer
+from kernelcast.bridge.translation.attributes import LONGEST_LABELS_BYTES, LabelRenderer
 
 KEYS = st.sampled_from(("gpu", "host.name", "host_name", "pod", "job", "le", "1st", "%s", "exported_job", "é"))
 VALUES = st.sampled_from(("", "0", "node-1", 'a "b"', "a\\b", "a\nb", "%s", "100 %", "ü"))
