@@ -33,6 +33,7 @@ REPEAT_MEETINGS: Final = 3
 MAX_MISSED: Final = 2
 # Meetings after the last launch of a trial, in which ranks whose times disagree may come to one decision.
 PATIENCE_MEETINGS: Final = 3
+MISSED: Final = "a rank had missed the beginning"
 
 Answer = TypeVar("Answer")
 
@@ -282,13 +283,23 @@ class ValueCouncil:
         tunable, offer = self._tunable, self._offer
         if value not in tunable.allowed:
             return
-        if self._trial is not None:
-            if value == self._trial.work.value:
+        open_trial = self._trial
+        if open_trial is not None and immediately:
+            if value == open_trial.work.value:
                 self._end(Decision.KEPT, "the ranks agreed to keep it")
             else:
                 reason = self._stopped or "the ranks agreed on the kept value"
-                self._end(self._trial.decision, reason, outside=bool(self._stopped))
-        elif value != tunable.kept:
+                self._end(open_trial.decision, reason, outside=bool(self._stopped))
+            return
+        if open_trial is not None:
+            # Ranks in a trial pass a decision, which holds at once. So this is a value to be tried, from a rank that
+            # has missed the beginning of the trial: all ranks begin, or begin again.
+            if value == open_trial.work.value:
+                open_trial.close(Decision.INCONCLUSIVE, MISSED, outside=True)
+                self._begin(open_trial.work)
+                return
+            self._end(Decision.INCONCLUSIVE, MISSED, outside=True)
+        if value != tunable.kept:
             trial = offer.hint_id if offer is not None and offer.value == value else ""
             if immediately:
                 old = tunable.kept
@@ -296,10 +307,14 @@ class ValueCouncil:
                 self._member.trial_finished(tunable, Ended(trial, tunable.name, value, APPLIED, "on all ranks"), old)
                 return
             work = Work(trial, tunable.name, value, tunable.kept)
-            seed = zlib.crc32(f"{tunable.name}|{value}|{tunable.kept}|{self._boundaries}".encode())
-            self._stopped = ""
-            self._trial = ValueTrial(work, tunable, self._recorder, self._context, seed)
+            self._begin(work)
             self._member.trial_began(work)
+
+    def _begin(self, work: Work) -> None:
+        """Begin a trial at this boundary, on all ranks in the same order."""
+        seed = zlib.crc32(f"{work.tunable}|{work.value}|{work.old}|{self._boundaries}".encode())
+        self._stopped = ""
+        self._trial = ValueTrial(work, self._tunable, self._recorder, self._context, seed)
 
     def _end(self, decision: Decision, reason: str, *, outside: bool = False) -> None:
         trial, self._trial = self._trial, None

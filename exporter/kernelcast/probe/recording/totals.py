@@ -180,7 +180,7 @@ class DeviceTotals:
         self.gaps: DurationTotals | None = None
 
     def counters(self, device: int) -> Counters:
-        """Return what is counted for this device besides kernels."""
+        """Return its own counters besides kernels, without those of the whole process."""
         return Counters(
             device,
             memcpy=tuple((*key, row[0], row[1], row[2]) for key, row in sorted(self.memcpy.items())),

@@ -33,6 +33,17 @@ def test_a_rank_that_misses_a_message_is_with_the_others_again_at_the_next_meeti
     assert {program.batch.value for program in run.programs} == {run.programs[0].batch.value}
 
 
+@pytest.mark.parametrize("gain", [0.05, 0.3])
+def test_all_ranks_begin_again_a_trial_whose_beginning_the_first_rank_missed_by_agree(gain: float) -> None:
+    """Nightly: it offered the hint again, which the others took for the decision, and kept; then it tried it alone."""
+    second_call_at_step_32 = Fault("after", 0, 11)
+    run = Run(Schedule("agree", True, 0.05, gain, (30, 26, 7, 29), (), (second_call_at_step_32,)), "missed")
+    assert run.checked() == []
+    assert run.groups[0].steps[11] == 32
+    assert all(len({program.values[step] for program in run.programs}) == 1 for step in range(64, STEPS))
+    assert any(128 in program.values for program in run.programs)
+
+
 def test_a_hint_that_reaches_some_ranks_only_changes_nothing_and_expires() -> None:
     run = Run(Schedule("all_gather", True, 2.0, 0.3, (3, -1, 20, 4), (), ()), "some")
     assert run.checked() == []
