@@ -9,6 +9,7 @@ from sys import float_info
 from typing import Any, Final
 
 from kernelcast.exporter.totals.aggregate import Aggregator, ProgramOnGpu
+from kernelcast.exporter.totals.emit import COUNTERS
 from kernelcast.exporter.totals.energy import GpuEnergy, GpuKey
 from kernelcast.exporter.totals.increments import CounterKey, LaunchTotals, Timed
 from kernelcast.exporter.totals.process import ProcessTotals
@@ -21,8 +22,12 @@ Document = dict[str, Any]
 _DURATION_FIELDS: Final = 5
 """Length of the list that `_durations` returns."""
 _NO_BUCKETS: Final[list[int]] = []
-STEP_COUNTERS: Final = frozenset({"steps", "items", "step_ns"})
-TRIAL_COUNTERS: Final = frozenset({"trial_lost_ns", "trial_allowed_ns"})
+LATER_COUNTERS: Final = {
+    "trials": frozenset({"trial_lost_ns", "trial_allowed_ns"}),
+    "steps": frozenset({"steps", "items", "step_ns"}),
+    "lost_events": frozenset({"dropped_outcomes", "malformed_hints"}),
+}
+"""Sections of counters that earlier exporters do not know, and ignore: one in `counters` would fail their intervals."""
 UNREADABLE: Final = (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError)
 """What `restore` raises for a document that `take` did not make."""
 _LARGEST: Final = 2**64 - 1
@@ -182,18 +187,17 @@ def _restored_process(item: Document, kernels: list[KernelSeries]) -> ProcessTot
 
 
 def _counters(counters: Mapping[CounterKey, int]) -> Document:
-    """Write counters; newer ones apart, because an older exporter cannot emit a counter that it does not know."""
-    newer = STEP_COUNTERS | TRIAL_COUNTERS
-    return {
-        "counters": [[*key, total] for key, total in counters.items() if key[0] not in newer],
-        "trials": [[*key, total] for key, total in counters.items() if key[0] in TRIAL_COUNTERS],
-        "steps": [[*key, total] for key, total in counters.items() if key[0] in STEP_COUNTERS],
-    }
+    section_of = {name: section for section, names in LATER_COUNTERS.items() for name in names}
+    rows: dict[str, list[list[Any]]] = {section: [] for section in ("counters", *LATER_COUNTERS)}
+    for key, total in counters.items():
+        rows[section_of.get(key[0], "counters")].append([*key, total])
+    return dict(rows)
 
 
 def _restored_counters(item: Document) -> dict[CounterKey, int]:
-    rows = (*item["counters"], *item.get("steps", ()), *item.get("trials", ()))
-    return {tuple(key): int(total) for *key, total in rows}
+    """Read counters; those of a later exporter that this one cannot emit are left out."""
+    rows = chain(item["counters"], *(item.get(section, ()) for section in LATER_COUNTERS))
+    return {tuple(key): int(total) for *key, total in rows if key[0] in COUNTERS}
 
 
 def _launches(totals: LaunchTotals) -> list[Any]:

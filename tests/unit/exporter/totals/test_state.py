@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.compatibility.storage import probe_frames
 
 from kernelcast.exporter import state as state_module
 from kernelcast.exporter.pipeline import Pipeline
 from kernelcast.exporter.state import FILE_NAME, StateFile
 from kernelcast.exporter.totals import snapshot
 from kernelcast.exporter.totals.aggregate import Aggregator, ProgramSamples
+from kernelcast.exporter.totals.emit import COUNTERS
 from kernelcast.exporter.totals.report import ProcessReport, SourceBatch
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.errors import ConfigurationError
@@ -175,6 +177,42 @@ def test_saved_totals_are_there_after_a_restart(tmp_path: Path) -> None:
     restored = Aggregator()
     assert StateFile(tmp_path).load(restored)
     assert launches(restored) == {label("gemm"): 3}
+
+
+FIRST_COUNTERS = {
+    *("memcpy_bytes", "memcpy_operations", "memcpy_ns", "sync_ns", "sync_calls", "device_ns", "overhead_ns"),
+    *("dropped_frames", "dropped_records", "region_launches", "region_gpu_ns", "region_wall_ns", "unseen_launches"),
+}
+"""Counters that every exporter that reads version 2 can emit; another one in their section fails its intervals."""
+
+
+def with_counters() -> Aggregator:
+    aggregator = Aggregator()
+    (counters,) = (one for one in probe_frames().values() if isinstance(one, Counters))
+    process = Process("train", "a", SECOND_NS)
+    aggregator.report(ProcessReport(process, DEVICE, counters=counters, method="event", version="0.1.0"))
+    return aggregator
+
+
+def test_counters_that_earlier_exporters_do_not_know_are_in_sections_that_they_ignore() -> None:
+    """A real schedule: after a downgrade every interval of the exporter failed with `KeyError: dropped_outcomes`."""
+    (program,) = snapshot.take(with_counters())["programs"]
+    for item in (program, program["live"]["a"]):
+        assert {name for name, *_ in item["counters"]} == FIRST_COUNTERS
+        later = {name for section in snapshot.LATER_COUNTERS for name, *_ in item[section]}
+        assert FIRST_COUNTERS | later == COUNTERS.keys()
+
+
+def test_a_counter_of_a_later_exporter_is_left_out() -> None:
+    document = json.loads(json.dumps(snapshot.take(with_counters())))
+    expected = snapshot.take(with_counters())
+    (program,) = document["programs"]
+    for item in (program, program["live"]["a"]):
+        item["counters"].append(["invented_later", "x", 5])
+    restored = Aggregator()
+    snapshot.restore(restored, document)
+    assert sum(len(group.samples) for group in restored.samples(9 * SECOND_NS)) > 0
+    assert snapshot.take(restored)["programs"] == json.loads(json.dumps(expected))["programs"]
 
 
 VERSION_1: Any = {
