@@ -247,9 +247,36 @@ PROBE_USER: Final = kafka_metric(
 PROBE_COVERAGE: Final = kafka_metric(
     "kernelcast.probe.coverage",
     Kind.GAUGE,
-    "Share of launches whose duration was measured; launches that the method cannot see count as not measured.",
+    "Share of launches whose duration was measured. Launches that the method cannot see count as not measured, and so "
+    "does the time in which nothing was.",
     unit="1",
     labels=PROGRAM_LABELS,
+    source="probe",
+)
+PROBE_RUNNING: Final = kafka_metric(
+    "kernelcast.probe.running",
+    Kind.COUNTER,
+    "Wall time of the program's processes since each began to use the GPU.",
+    unit="s",
+    labels=PROGRAM_LABELS,
+    source=_PROBE,
+)
+PROBE_MEASURED: Final = kafka_metric(
+    "kernelcast.probe.measured",
+    Kind.COUNTER,
+    "The part of kernelcast_probe_running_seconds_total in which kernels, copies and waits were measured. Their totals "
+    "hold what was seen in it: a rate per second of wall time divides by the share of the two.",
+    unit="s",
+    labels=PROGRAM_LABELS,
+    source=_PROBE,
+)
+PROBE_COST: Final = kafka_metric(
+    "kernelcast.probe.cost",
+    Kind.GAUGE,
+    "Step time with measuring over step time without, from steps by turns: the median, and the bounds of its 95 % "
+    "interval. Absent where it is unknown. Of several processes the highest.",
+    unit="1",
+    labels=(*PROGRAM_LABELS, "bound"),
     source="probe",
 )
 PROBE_OVERHEAD: Final = kafka_metric(
@@ -385,6 +412,9 @@ ROWS: Final = (
     PROGRAM_INFO,
     PROBE_USER,
     PROBE_COVERAGE,
+    PROBE_RUNNING,
+    PROBE_MEASURED,
+    PROBE_COST,
     PROBE_OVERHEAD,
     PROBE_DROPPED,
     PROBE_RECORDS,

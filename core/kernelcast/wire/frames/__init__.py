@@ -6,6 +6,7 @@ socket server import the names from here.
 
 from kernelcast.wire.frames.codec import HEADER, MAGIC, MAX_FRAME_BYTES, PROTOCOL_VERSION, decode, encode
 from kernelcast.wire.frames.messages import (
+    COST_BOUNDS,
     MAX_VARIANTS,
     MEMSET,
     Bye,
@@ -25,6 +26,7 @@ from kernelcast.wire.frames.messages import (
 from kernelcast.wire.frames.rows import KernelRow, KernelRows, VariantRow, VariantRows
 
 __all__ = [
+    "COST_BOUNDS",
     "HEADER",
     "MAGIC",
     "MAX_FRAME_BYTES",

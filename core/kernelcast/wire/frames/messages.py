@@ -18,6 +18,8 @@ from kernelcast.wire.identity import Versions
 
 MAX_VARIANTS: Final = 64
 """Variants of one kernel that a process counts separately; the rest are summed as `other`."""
+COST_BOUNDS: Final = ("lower", "median", "upper")
+"""Names of the numbers in `Status.cost`."""
 MEMSET: Final = "memset"
 """Kind of `Counters.memcpy` for fills of memory, which CUDA counts apart from copies."""
 
@@ -133,6 +135,8 @@ class Counters:
         trial_allowed_ns: Limit of that time so far; 0 where the process has no trials.
         dropped_outcomes: Outcomes of hints that a full queue dropped before the exporter had them.
         malformed_hints: Frames of the exporter that the probe could not read.
+        running_ns: Wall time since the process began to use a GPU; the same on each of its devices.
+        measured_ns: The part of it in which kernels were measured.
     """
 
     TYPE: ClassVar = 4
@@ -155,6 +159,8 @@ class Counters:
     trial_allowed_ns: int = 0
     dropped_outcomes: int = 0
     malformed_hints: int = 0
+    running_ns: int = 0
+    measured_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +172,7 @@ class Status:
         state: `active`, `backed_off`, `off`, `yielded` or `dormant`.
         reason: Reason for the state, at most 200 characters.
         sample_ratio: Share of launches that the method tries to time, 0 to 1.
+        cost: Step time with measuring over step time without: lower bound, median, upper bound; empty if unknown.
     """
 
     TYPE: ClassVar = 10
@@ -174,6 +181,7 @@ class Status:
     state: str
     reason: str = ""
     sample_ratio: float = 1.0
+    cost: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,11 @@ FrameError counts as a bad frame; `ProbeLimits.bad_frames` of them close the con
 
 from collections.abc import Container
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, Final
 
 from kernelcast.wire.errors import FrameError
-from kernelcast.wire.frames import Counters, Hello, KernelRows, Names, Status, Tunables, VariantRows
+from kernelcast.wire.frames import COST_BOUNDS, Counters, Hello, KernelRows, Names, Status, Tunables, VariantRows
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.identity import Process
 from kernelcast.wire.kernels import MAX_VARIANT_CHARACTERS
@@ -124,6 +125,10 @@ def check_status(frame: Status) -> None:
     _check_texts("Status", [frame.method, frame.state, frame.reason], MAX_REASON)
     if not 0 <= frame.sample_ratio <= 1:
         raise FrameError(f"Status has sample_ratio {frame.sample_ratio}; it lies between 0 and 1; it is ignored")
+    if frame.cost:
+        numbers = [ratio for ratio in _items("Status", "cost", frame.cost) if type(ratio) in {int, float}]
+        if len(numbers) != len(COST_BOUNDS) or len(frame.cost) != len(COST_BOUNDS) or not all(map(isfinite, numbers)):
+            raise FrameError(f"Status has cost {frame.cost}; it is three finite numbers; it is ignored")
 
 
 def check_counters(frame: Counters, devices: int) -> None:
@@ -152,6 +157,8 @@ def check_counters(frame: Counters, devices: int) -> None:
     _check_total("trial_allowed_ns", frame.trial_allowed_ns)
     _check_total("dropped_outcomes", frame.dropped_outcomes)
     _check_total("malformed_hints", frame.malformed_hints)
+    _check_total("running_ns", frame.running_ns)
+    _check_total("measured_ns", frame.measured_ns)
     if frame.launch_gaps is not None:
         _check_gaps(frame.launch_gaps)
 

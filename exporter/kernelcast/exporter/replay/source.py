@@ -128,6 +128,8 @@ class TraceSource:
                     device_time=self._occupations[number].until(self._moment_ns),
                     launch_gaps=self._idleness[number].until(self._moment_ns),
                     regions=self._regions.rows(number),
+                    running_ns=self._moment_ns - self._first_ns,
+                    measured_ns=self._moment_ns - self._first_ns,
                 ),
                 variants=variants,
                 method=METHOD,

@@ -105,6 +105,8 @@ class Activity:
             steps=steps,
             items=_ITEMS_PER_STEP * steps,
             step_ns=self._wall_ns if steps else 0,
+            running_ns=self._wall_ns,
+            measured_ns=self._wall_ns,
         )
 
     def _wait_between(self, idle_ns: int) -> None:

@@ -9,7 +9,7 @@ from kernelcast.exporter.totals.process import ProcessTotals
 from kernelcast.exporter.totals.series import TOTAL_LIMIT, KernelSeries, ProgramSeries
 from kernelcast.wire.catalogue import Metric, kernel
 from kernelcast.wire.catalogue.devices import energy
-from kernelcast.wire.frames import KernelName, TunableClaim
+from kernelcast.wire.frames import COST_BOUNDS, KernelName, TunableClaim
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND, DurationTotals
 from kernelcast.wire.identity import Labels, Versions, labels
 from kernelcast.wire.kernels import OTHER
@@ -21,6 +21,8 @@ COUNTERS: Final[dict[str, tuple[Metric, tuple[str, ...]]]] = {
     "sync_ns": (kernel.SYNC_WAIT, ("type",)),
     "sync_calls": (kernel.SYNC_CALLS, ("type",)),
     "device_ns": (kernel.DEVICE_TIME, ("state",)),
+    "running_ns": (kernel.PROBE_RUNNING, ()),
+    "measured_ns": (kernel.PROBE_MEASURED, ()),
     "overhead_ns": (kernel.PROBE_OVERHEAD, ()),
     "dropped_frames": (kernel.PROBE_DROPPED, ()),
     "dropped_records": (kernel.PROBE_RECORDS, ()),
@@ -154,14 +156,19 @@ class Emitter:
             yield Sample(kernel.LAUNCH_GAP, self._labels(), self._time_ns, gaps, series.start_ns, detailed=True)
 
     def _coverage(self) -> Iterator[Sample]:
-        """Return the share of timed launches among all known ones; launches that the method misses count as untimed."""
+        """Return the share of timed launches among all: those that the method misses count as untimed.
+
+        Launches in time that was not measured are unknown; as many a second are assumed as in the time that was.
+        """
         series = self._series
         parts = [*(one.totals for one in series.admitted), *series.other.values()]
         launches = sum(part.launches for part in parts)
         launches += sum(total for key, total in series.counters.items() if key[0] == "unseen_launches")
         if launches:
             timed = sum(part.durations.count for part in parts)
-            yield self._gauge(kernel.PROBE_COVERAGE, self._labels(), timed / launches)
+            running_ns, measured_ns = (series.counters.get((name,), 0) for name in ("running_ns", "measured_ns"))
+            measured = measured_ns / running_ns if running_ns else 1.0
+            yield self._gauge(kernel.PROBE_COVERAGE, self._labels(), timed / launches * measured)
 
     def _processes(self, live: Collection[ProcessTotals]) -> Iterator[Sample]:
         """Return the samples of live processes: one per state for all processes in it, and the sums of pools."""
@@ -179,6 +186,10 @@ class Emitter:
         ratios = [process.status.sample_ratio for process in live if process.status]
         if ratios:
             yield self._gauge(kernel.PROBE_SAMPLE, self._labels(), min(ratios))
+        costs = [process.status.cost for process in live if process.status and process.status.cost]
+        if costs:
+            for bound, ratio in zip(COST_BOUNDS, max(costs, key=_median), strict=True):
+                yield self._gauge(kernel.PROBE_COST, self._labels(bound=bound), ratio)
 
     def _facts(self, process: ProcessTotals) -> Iterator[tuple[Labels, Metric]]:
         if process.method or process.version:
@@ -205,6 +216,10 @@ def _config(config: KernelName) -> dict[str, str]:
         "shared_memory": str(config.shared_memory_bytes),
         "local_memory": str(config.local_memory_bytes) if config.local_memory_bytes else "",
     }
+
+
+def _median(cost: tuple[float, ...]) -> float:
+    return cost[1]
 
 
 def _fact_order(fact: tuple[Labels, Metric]) -> tuple[str, Labels]:

@@ -14,7 +14,7 @@ from kernelcast.wire.kernels import normalise
 MAX_TRACKED: Final = 20_000
 """Largest number of kernels and of (kernel, variant) pairs of a process; real traces have 49 to 170 and 192 to 579."""
 MAX_COUNTERS: Final = 512
-"""Above the most that a `Counters` frame has: 33 rows of each list, with 3 + 2 + 1 + 3 + 1 totals, and 8 more: 338."""
+"""Above the most that a `Counters` frame has: 33 rows of each list, with 3 + 2 + 1 + 3 + 1 totals, and 12 more: 342."""
 MAX_TUNABLES: Final = 64
 """Tunables of a process that are shown; each is a series."""
 MAX_SIGNATURE_CHARACTERS: Final = 16_384
@@ -162,12 +162,19 @@ class ProcessTotals:
         growth.counters[key] = growth.counters.get(key, 0) + total - (before or 0)
 
 
-def _of_steps(counters: Counters) -> Iterator[tuple[CounterKey, int]]:
-    """Return the totals of steps; a program that gives no items has no rate of them, not a rate of 0."""
-    yield ("steps",), counters.steps
-    if counters.items:
-        yield ("items",), counters.items
-    yield ("step_ns",), counters.step_ns
+def _where_known(counters: Counters) -> Iterator[tuple[CounterKey, int]]:
+    """Return totals that not every process has: one without items has no rate of them, not a rate of 0."""
+    if counters.steps:
+        yield ("steps",), counters.steps
+        if counters.items:
+            yield ("items",), counters.items
+        yield ("step_ns",), counters.step_ns
+    if counters.trial_allowed_ns:
+        yield ("trial_lost_ns",), counters.trial_lost_ns
+        yield ("trial_allowed_ns",), counters.trial_allowed_ns
+    if counters.running_ns:
+        yield ("running_ns",), counters.running_ns
+        yield ("measured_ns",), counters.measured_ns
 
 
 def flatten(counters: Counters, *, probe: bool) -> Iterator[tuple[CounterKey, int]]:
@@ -197,11 +204,7 @@ def flatten(counters: Counters, *, probe: bool) -> Iterator[tuple[CounterKey, in
         add(("region_wall_ns", region), wall_ns)
     for reason, launches in counters.unseen:
         add(("unseen_launches", reason), launches)
-    if counters.steps:
-        totals.update(_of_steps(counters))
-    if counters.trial_allowed_ns:
-        add(("trial_lost_ns",), counters.trial_lost_ns)
-        add(("trial_allowed_ns",), counters.trial_allowed_ns)
+    totals.update(_where_known(counters))
     if probe:
         add(("overhead_ns",), counters.overhead_ns)
         add(("dropped_frames",), counters.dropped_frames)

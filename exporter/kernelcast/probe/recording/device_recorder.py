@@ -6,8 +6,10 @@ Hooks in the program call the methods; the sender's thread reads the totals thro
 import threading
 from collections.abc import Callable
 from functools import wraps
+from time import monotonic_ns
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
+from kernelcast.probe.recording.measured_time import MeasuredTime
 from kernelcast.probe.recording.texts import plain, whole
 from kernelcast.probe.recording.totals import (
     MAX_KINDS,
@@ -64,6 +66,9 @@ class DeviceRecorder:
         """Whether there is anything to report; before that, the probe does not connect to the exporter."""
         self.overhead_ns = 0
         """Time that the program has spent in the probe's hooks."""
+        self.clock: Callable[[], int] = monotonic_ns
+        self.measured = MeasuredTime()
+        """By `clock`; it begins with the first device that is used, unless a method of measurement began it before."""
         self.progress = StepTotals()
         self.budget = TrialBudget()
         self.dropped_records = 0
@@ -190,12 +195,14 @@ class DeviceRecorder:
         return True
 
     @guarded
-    def status(self, method: str, state: str, reason: str = "", sample_ratio: float = 1.0) -> bool:
+    def status(
+        self, method: str, state: str, reason: str = "", sample_ratio: float = 1.0, cost: tuple[float, ...] = ()
+    ) -> bool:
         """Set the measurement status, which by itself is nothing to report: `touched` stays as it is."""
         if not 0 <= sample_ratio <= 1:
             return False
         short = plain(str(reason)[:MAX_REASON_CHARACTERS])
-        self.current = Status(kind_text(method), kind_text(state), short, float(sample_ratio))
+        self.current = Status(kind_text(method), kind_text(state), short, float(sample_ratio), cost)
         return True
 
     def _open(self, device: int) -> DeviceTotals:
@@ -206,4 +213,5 @@ class DeviceRecorder:
             self.touched = True
             if self.home is None:
                 self.home = number
+                self.measured.begin(self.clock())
             return self._devices.setdefault(number, DeviceTotals())

@@ -232,8 +232,9 @@ class Recorder(DeviceRecorder):
     ) -> Counters:
         """Return a device's counters besides kernels; the process's own are reported for the device used first."""
         totals, progress, budget = self._devices[device], self.progress, self.budget
+        measured = self.measured.until(self.clock())
         with self._lock:
-            counters = totals.counters(device)
+            counters = replace(totals.counters(device), **measured._asdict())
             if device != self.home:
                 return counters
             return replace(

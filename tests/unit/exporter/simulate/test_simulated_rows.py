@@ -24,6 +24,7 @@ NOT_SIMULATED: Final[dict[str, str]] = {
     kernel.HINT_OUTCOMES.prometheus_name: "simulated programs take no hints; the demo's example program does",
     kernel.HINT_MEASURED.prometheus_name: "simulated programs take no hints; the demo's example program does",
     kernel.TRIAL_LOST.prometheus_name: "simulated programs take no hints; the demo's example program does",
+    kernel.PROBE_COST.prometheus_name: "simulated programs are not measured by turns",
     kernel.TRIAL_ALLOWED.prometheus_name: "simulated programs take no hints; the demo's example program does",
 }
 

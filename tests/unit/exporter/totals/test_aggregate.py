@@ -200,6 +200,26 @@ def test_launches_that_cannot_be_seen_count_against_the_coverage() -> None:
     assert values(samples, kernel.PROBE_COVERAGE) == {"": 0.25}
 
 
+def test_time_in_which_nothing_was_measured_counts_against_the_coverage() -> None:
+    aggregator = Aggregator()
+    names = (KernelName(kernel_id("gemm"), "gemm"),)
+    counters = Counters(0, running_ns=10 * SECOND_NS, measured_ns=SECOND_NS)
+    aggregator.report(ProcessReport(process(), DEVICE, names, (row("gemm", [10]),), counters))
+    samples = shown(aggregator)
+    assert values(samples, kernel.LAUNCHES) == {label("gemm"): 1}
+    assert (values(samples, kernel.PROBE_RUNNING), values(samples, kernel.PROBE_MEASURED)) == ({"": 10}, {"": 1})
+    assert values(samples, kernel.PROBE_COVERAGE) == {"": 0.1}
+
+
+def test_the_cost_is_that_of_the_process_that_measuring_slows_most() -> None:
+    aggregator = Aggregator()
+    for nonce, cost in (("a", (0.99, 1.0, 1.01)), ("b", (1.02, 1.05, 1.08))):
+        status = Status("cupti", "active", cost=cost)
+        aggregator.report(report({"gemm": [1]}, of=process(nonce), status=status))
+    shown_costs = values(shown(aggregator), kernel.PROBE_COST, "bound")
+    assert shown_costs == {"lower": 1.02, "median": 1.05, "upper": 1.08}
+
+
 def test_a_program_of_which_nothing_can_be_seen_has_a_coverage_of_nought() -> None:
     aggregator = Aggregator()
     aggregator.report(report({}, counters=Counters(0, unseen=(("other_profiler", 5),))))
