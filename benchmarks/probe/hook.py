@@ -2,7 +2,7 @@
 
     python -m benchmarks.probe.hook
 
-The launch calls a Python function that does nothing, so the added time is the hook's own cost. Everything
+The launch calls a function in C that does nothing, so the added time is the hook's own cost. Everything
 is processor time, the least of several rounds, so that other programs on the machine matter little. No GPU is needed.
 """
 
@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,16 +29,11 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 PATHS: Final = os.pathsep.join(str(ROOT / root) for root in ("core", "exporter"))
 
 
-class Empty:
-    """A double of CuPy's `Function` that launches nothing."""
+class Empty(partial[str]):
+    """A double of CuPy's `Function` that launches nothing: a callee in C, as CuPy's is, which takes any arguments."""
 
-    __slots__ = ("ptr",)
-
-    def __call__(self, grid: Any, block: Any, args: Any, shared_mem: int = 0, stream: Any = None) -> None:
-        """Launch nothing."""
-
-    def linear_launch(self, size: int, args: Any, shared_mem: int = 0, block_max_size: int = 128) -> None:
-        """Launch nothing."""
+    __slots__ = ()
+    linear_launch = partial.__call__
 
 
 class Runtime:
@@ -83,7 +79,7 @@ def no_driver() -> Any:
 def probed(runtime: Any) -> tuple[Any, LaunchObserver]:
     """A function with the hook, and its observer."""
     launches = LaunchObserver(runtime, Stream, TracedKernels(), EventTimer(runtime, no_driver), SamplingBucket(1e12))
-    function = probed_function(Empty, launches)()
+    function = probed_function(Empty, launches)("".format)
     function.traced = Traced("benchmark", 0)
     return function, launches
 
@@ -99,12 +95,22 @@ def nanoseconds(work: Callable[[], object], calls: int) -> float:
 
 
 def launching(function: Any) -> Callable[[], None]:
-    """Returns a function that makes LAUNCHES launches."""
+    """Returns a function that makes LAUNCHES launches as `cupy.RawKernel` does."""
 
     def launch() -> None:
         grid, block, args = (8,), (128,), ()
         for _ in range(LAUNCHES):
-            function(grid, block, args)
+            function(grid, block, args, enable_cooperative_groups=False)
+
+    return launch
+
+
+def launching_linear(function: Any) -> Callable[[], None]:
+    """Returns a function that makes LAUNCHES launches as CuPy's elementwise kernels do."""
+
+    def launch() -> None:
+        for _ in range(LAUNCHES):
+            function.linear_launch(1024, (), 0, 128)
 
     return launch
 
@@ -173,9 +179,12 @@ def line_in_site_packages() -> float:
 
 def main() -> None:
     """Print a table."""
-    plain = nanoseconds(launching(Empty()), LAUNCHES)
+    plain = nanoseconds(launching(Empty("".format)), LAUNCHES)
     function, _ = probed(None)
     counted = nanoseconds(launching(function), LAUNCHES)
+    linear = nanoseconds(launching_linear(function), LAUNCHES) - nanoseconds(
+        launching_linear(Empty("".format)), LAUNCHES
+    )
     with region("benchmark"):
         in_region = nanoseconds(launching(function), LAUNCHES)
     type(function).retire()
@@ -184,6 +193,7 @@ def main() -> None:
     print(
         f"launch, counted                  {counted:9.0f} ns  (+{counted - plain:.0f} ns, {counted / plain:.1f} times)"
     )
+    print(f"launch, elementwise, counted     {'':9}     (+{linear:.0f} ns)")
     print(f"launch, counted within a region  {in_region:9.0f} ns  (+{in_region - plain:.0f} ns)")
     print(f"launch, switched off             {retired:9.0f} ns  (+{retired - plain:.0f} ns)")
     print(f"launch, timed, without CUDA      {timed_launches():9.0f} ns")

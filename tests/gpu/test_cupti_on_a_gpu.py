@@ -10,6 +10,8 @@ import pytest
 LAUNCHES = 2_000
 COPIES = 20
 COPY_BYTES = 1 << 20
+LEAST_REGISTERS = 16
+"""Registers of a thread in CUPTI's records on an H100, where a kernel's own attribute has fewer (8 for this one)."""
 
 PROGRAM = f"""
 import json, time
@@ -86,7 +88,8 @@ def test_every_launch_is_there_and_lasts_as_long_as_an_event_pair_around_all_say
 
 def test_a_launch_has_its_configuration(measured: dict[str, Any]) -> None:
     grid, block, registers, occupancy = measured["name"]
-    assert (grid, block, registers) == ("1x1x1", "64x1x1", measured["registers"])
+    assert (grid, block) == ("1x1x1", "64x1x1")
+    assert registers in {measured["registers"], max(measured["registers"], LEAST_REGISTERS)}
     assert 0 < occupancy <= 1
 
 

@@ -1,16 +1,15 @@
 """Apache Kafka on this machine: its jars, and what a broker needs to start in half the time."""
 
-import fcntl
 import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from tests.service import require
+from tests.support.once import locked
 
 KAFKA_VERSION: Final = "4.1.1"
 KAFKA_PROJECT: Final = Path(__file__).parent / "kafka"
@@ -21,7 +20,7 @@ def kafka_libraries() -> Path:
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "kernelcast" / f"kafka-{KAFKA_VERSION}"
     if not (cache / "complete").exists():
         cache.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(cache):
+        with locked(cache):
             if not (cache / "complete").exists():
                 _fetch(cache)
     return cache
@@ -39,14 +38,6 @@ def _fetch(cache: Path) -> None:
         (fetched / "complete").touch()
         shutil.rmtree(cache, ignore_errors=True)
         fetched.rename(cache)
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """One process of the machine makes what the path names; the others wait."""
-    with path.with_name(f"{path.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def class_archive(java: str, make: Callable[[Path], None]) -> Path | None:
@@ -77,7 +68,7 @@ def _kept(name: str, make: Callable[[Path], None]) -> Path:
     """A file beside Kafka's jars; one process of the machine makes it, once."""
     cache = kafka_libraries()
     path = cache.with_name(f"{cache.name}-{name}")
-    with _locked(path):
+    with locked(path):
         if not path.exists():
             with tempfile.TemporaryDirectory(dir=cache.parent) as directory:
                 made = Path(directory) / path.name

@@ -1,7 +1,8 @@
-"""Work that one process of a test run does, while the other workers of pytest-xdist wait for it."""
+"""Work that one process of a test run, or of the machine, does while the others wait for it."""
 
 import fcntl
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -23,8 +24,15 @@ def once(factory: pytest.TempPathFactory, name: str, work: Callable[[], None]) -
     """
     directory = run_directory(factory)
     done = directory / f"{name}.done"
-    with (directory / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(directory / name):
         if not done.exists():
             work()
             done.touch()
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """One process of the machine makes what the path names; the others wait."""
+    with path.with_name(f"{path.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
+from kernelcast.cli.app import run
 from kernelcast.cli.doctor import broker, gpu, node, software
 from kernelcast.cli.doctor.finding import CheckLevel, CheckResult
 from kernelcast.runtime.kafka.admin import TopicState
@@ -199,3 +200,17 @@ def test_passwords_without_tls_are_warned_of_and_a_broken_file_fails(tmp_path: P
         CheckLevel.WARN,
         CheckLevel.FAIL,
     ]
+
+
+def test_each_finding_is_printed_when_it_is_made(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def ends_the_process() -> list[CheckResult]:
+        raise SystemExit(139)
+
+    monkeypatch.setattr(gpu, "check_gpu", list)
+    monkeypatch.setattr(gpu, "check_cupti", ends_the_process)
+
+    run(["doctor"])
+
+    assert "python: " in capsys.readouterr().out

@@ -7,9 +7,9 @@ import urllib.error
 from collections import namedtuple
 from collections.abc import Callable, Iterator
 from email.message import Message
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from subprocess import CompletedProcess, TimeoutExpired
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -211,34 +211,54 @@ def test_a_tpu_without_grpcio_is_a_warning_with_its_remedy(tmp_path: Path) -> No
     assert "pip install 'kernelcast[exporter,grpc]'" in found.remedy
 
 
-def cupti(*, decoder: str = "", library: str = "") -> Callable[[str], ModuleType]:
-    """An importer that gives a probe whose decoder or library fails with these words."""
+def cupti(*, decoder: str = "") -> Callable[[str], ModuleType]:
+    """An importer that gives a probe whose decoder fails with these words."""
     native: Any = ModuleType("native")
     found: Any = ModuleType("library")
-    native.NativeError = found.CuptiError = NVMLError
+    native.NativeError = NVMLError
     native.ActivityDecoder = raising(NVMLError(decoder)) if decoder else lambda: None
-    opened = SimpleNamespace(version=130_500)
-    found.open_cupti = raising(NVMLError(library)) if library else lambda: opened
+    found.candidates = lambda _environ: [Path("/cuda/libcupti.so.13")]
     return lambda name: {"native": native, "library": found}[name.rpartition(".")[2]]
 
 
-def test_the_doctor_calls_what_the_probe_has() -> None:
-    found = list(gpu.check_cupti(import_module, Path("/nowhere")))
+def answering(code: int, out: str = "", error: str = "") -> Callable[[], "CompletedProcess[str]"]:
+    """What the process that opens libcupti gives."""
+    return lambda: CompletedProcess((), code, out, error)
 
-    assert found[0].check == "cupti decoder"
-    assert len(found) == 2
+
+def hanging() -> "CompletedProcess[str]":
+    raise TimeoutExpired("python", 15)
 
 
 def test_cupti_is_its_decoder_and_its_library(tmp_path: Path) -> None:
-    none = tmp_path / "params"
-    both = list(gpu.check_cupti(cupti(), none))
-    unbuilt = list(gpu.check_cupti(cupti(decoder="was not built"), none))
-    missing = list(gpu.check_cupti(cupti(library="no libcupti was found; install kernelcast[cupti]"), none))
+    none, there = tmp_path / "params", answering(0, "130500\n")
+    both = list(gpu.check_cupti(cupti(), none, there))
+    unbuilt = list(gpu.check_cupti(cupti(decoder="was not built"), none, there))
+    absent = answering(1, error="no libcupti was found; install kernelcast[cupti]\n")
+    missing = list(gpu.check_cupti(cupti(), none, absent))
 
     assert levels(both) == [CheckLevel.OK, CheckLevel.OK]
     assert "130500" in both[1].found
     assert (unbuilt[0].level, "C compiler" in unbuilt[0].remedy) == (CheckLevel.WARN, True)
     assert (missing[1].level, "events" in missing[1].remedy) == (CheckLevel.WARN, True)
+    assert missing[1].found == "no libcupti was found; install kernelcast[cupti]"
+
+
+@pytest.mark.parametrize(("ask", "words"), [(answering(-11), "SIGSEGV"), (hanging, "within 15 s")])
+@pytest.mark.parametrize("driver", ["", "a driver"])
+def test_a_libcupti_that_ends_or_holds_its_process_is_named_and_fails_where_programs_would_open_it(
+    ask: Callable[[], "CompletedProcess[str]"], words: str, driver: str, tmp_path: Path
+) -> None:
+    parameters = tmp_path / "params"
+    if driver:
+        parameters.touch()
+
+    found = list(gpu.check_cupti(cupti(), parameters, ask))[1]
+
+    assert found.found.startswith("/cuda/libcupti.so.13 ")
+    assert words in found.found
+    assert found.level is (CheckLevel.FAIL if driver else CheckLevel.WARN)
+    assert ("KERNELCAST_CUPTI" in found.remedy) is bool(driver)
 
 
 def test_a_server_that_asks_for_a_password_counts_as_a_dcgm_exporter_as_in_the_daemon() -> None:

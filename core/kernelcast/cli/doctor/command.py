@@ -1,7 +1,8 @@
 """`kernelcast doctor`: runs all checks of this machine, and prints each result with a remedy.
 
-Each `check_…` function of this package yields `CheckResult`s. They run one after the other on the main thread; those of
-the driver run on a thread with a time limit (`limit.within`).
+Each `check_…` function of this package yields `CheckResult`s. They run one after the other on the main thread, and each
+result is printed when it is made. Those of the driver run on a thread with a time limit (`limit.within`); NVIDIA's
+libcupti is opened in a child process.
 """
 
 import json
@@ -52,21 +53,21 @@ def doctor(
     kafka = load("doctor", DoctorSettings, path=config, flags=flags, environ=os.environ).kafka
     own = {"socket_path": str(socket) if socket is not None else None}
     node_settings = load("exporter", NodeSettings, path=config, flags=own, environ=os.environ)
-    findings = [
-        *software.check_python(),
-        *software.check_extras(),
-        *within(gpu.check_gpu, name="nvml"),
-        *within(rows.check_rows, name="nvml rows"),
-        *gpu.check_cupti(),
-        *broker.check_broker(kafka, probe_clock=probe_clock),
-        *_check_node(node_settings),
-        *node.check_web_config(web_config_file),
-        *software.check_tools(),
-    ]
+
+    def checks() -> Iterator[CheckResult]:
+        yield from software.check_python()
+        yield from software.check_extras()
+        yield from within(gpu.check_gpu, name="nvml")
+        yield from within(rows.check_rows, name="nvml rows")
+        yield from gpu.check_cupti()
+        yield from broker.check_broker(kafka, probe_clock=probe_clock)
+        yield from _check_node(node_settings)
+        yield from node.check_web_config(web_config_file)
+        yield from software.check_tools()
+
+    findings = list(checks()) if as_json else _shown(checks())
     if as_json:
         typer.echo(json.dumps([_as_json(finding) for finding in findings], indent=2))
-    else:
-        _show(findings)
     failed = [finding for finding in findings if finding.level is CheckLevel.FAIL]
     if failed:
         raise typer.Exit(EXIT_CONFIGURATION if any(finding.wrong_settings for finding in failed) else EXIT_RUN_TIME)
@@ -103,10 +104,14 @@ def _as_json(finding: CheckResult) -> dict[str, str]:
     }
 
 
-def _show(findings: Iterable[CheckResult]) -> None:
+def _shown(findings: Iterable[CheckResult]) -> list[CheckResult]:
+    """Print each finding when it is made, and return all: a library that ends this process does not take them along."""
     console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
+    shown = []
     for finding in findings:
         style = _STYLES[finding.level]
         console.print(f"[{style}]{finding.level.value:<5}[/]{escape(finding.check)}: {escape(finding.found)}")
         if finding.remedy:
             console.print(f"       → {escape(finding.remedy)}")
+        shown.append(finding)
+    return shown

@@ -1,5 +1,9 @@
 """Checks of the NVIDIA driver: NVML, profiling rows through GPM on these GPUs, and the right to trace kernels."""
 
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib import import_module
@@ -8,9 +12,19 @@ from types import ModuleType
 from typing import Any, Final
 
 from kernelcast.cli.doctor.finding import CheckResult, fail, ok, warn
+from kernelcast.cli.doctor.limit import SECONDS
 
 DRIVER_PARAMETERS: Final = Path("/proc/driver/nvidia/params")
 DRIVER_VERSION: Final = Path("/proc/driver/nvidia/version")
+OPEN_CUPTI: Final = """
+import sys
+from kernelcast.probe.cupti.library import CuptiError, open_cupti
+try:
+    print(open_cupti().version)
+except CuptiError as error:
+    sys.exit(str(error))
+"""
+"""Prints the version of the library that a program with the probe would find from here."""
 _NO_GPU: Final = "without a GPU, use `kernelcast replay`, `simulate` or `demo`"
 
 
@@ -40,8 +54,20 @@ def check_gpu(
             nvml.nvmlShutdown()
 
 
+def ask_cupti() -> "subprocess.CompletedProcess[str]":
+    """Open NVIDIA's library in a child process, which it may end: that of 13.2 does so without a driver.
+
+    Raises:
+        subprocess.TimeoutExpired: It hangs.
+    """
+    command = [sys.executable, "-c", OPEN_CUPTI]
+    return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+
+
 def check_cupti(
-    load: Callable[[str], ModuleType] = import_module, parameters: Path = DRIVER_PARAMETERS
+    load: Callable[[str], ModuleType] = import_module,
+    parameters: Path = DRIVER_PARAMETERS,
+    ask: Callable[[], "subprocess.CompletedProcess[str]"] = ask_cupti,
 ) -> Iterator[CheckResult]:
     """Whether the probe can use CUPTI: its own decoder, NVIDIA's library, and the right to performance counters."""
     try:
@@ -51,7 +77,7 @@ def check_cupti(
         yield warn("cupti", f"this installation has no probe: {error}", "install kernelcast again")
     else:
         yield _check_decoder(native)
-        yield _check_library(library)
+        yield _check_library(library, ask, has_driver=parameters.exists())
     try:
         text = parameters.read_text()
     except OSError:
@@ -77,13 +103,29 @@ def _check_decoder(native: Any) -> CheckResult:
     return ok("cupti decoder", "built")
 
 
-def _check_library(library: Any) -> CheckResult:
+def _check_library(
+    library: Any, ask: Callable[[], "subprocess.CompletedProcess[str]"], *, has_driver: bool
+) -> CheckResult:
     """NVIDIA's library, as a program with the probe would find it from here."""
     try:
-        found = library.open_cupti()
-    except library.CuptiError as error:
-        return warn("cupti", f"{error}", "the probe times with events until it is there")
-    return ok("cupti", f"version {found.version}; programs use it with KERNELCAST_CUPTI=1")
+        answer = ask()
+    except subprocess.TimeoutExpired:
+        return _broken(library, f"did not give its version within {SECONDS:g} s", has_driver=has_driver)
+    if answer.returncode < 0:
+        ended = f"ended the process that asked its version ({signal.Signals(-answer.returncode).name})"
+        return _broken(library, ended, has_driver=has_driver)
+    if answer.returncode:
+        error = (answer.stderr.splitlines() or ["it could not be opened"])[-1]
+        return warn("cupti", error, "the probe times with events until it is there")
+    return ok("cupti", f"version {answer.stdout.strip()}; programs use it with KERNELCAST_CUPTI=1")
+
+
+def _broken(library: Any, found: str, *, has_driver: bool) -> CheckResult:
+    """A library that would do the same to a program."""
+    paths = ", ".join(map(str, library.candidates(os.environ)))
+    if has_driver:
+        return fail("cupti", f"{paths} {found}", "leave KERNELCAST_CUPTI unset here; install kernelcast[cupti] again")
+    return warn("cupti", f"{paths} {found}", "without a driver no program opens it; run this again where there is one")
 
 
 def _check_devices(nvml: Any) -> Iterator[CheckResult]:

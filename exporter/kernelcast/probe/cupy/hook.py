@@ -165,34 +165,9 @@ def probed_function(base: type[Any], launches: LaunchObserver) -> type[Any]:
     class ProbedFunction(base):  # type: ignore[misc]
         __slots__ = ("traced",)
 
-    def counted(way: Callable[..., Any], read: Callable[..., TracedConfiguration]) -> Callable[..., Any]:
-        in_region = current.get
-
-        def launch_counted(self: Any, *arguments: Any, **named: Any) -> Any:
-            try:
-                traced = self.traced
-                wanted = traced.launched + 1 >= traced.sample_at
-                captured = launches.capturing and launches.captures(arguments, named)
-            except Exception:  # noqa: BLE001  made without `get_function`
-                return way(self, *arguments, **named)
-            if captured:
-                result = way(self, *arguments, **named)
-                traced.captured += 1
-                return result
-            result = launches.timed(self, way, read, *arguments, **named) if wanted else way(self, *arguments, **named)
-            traced.launched += 1
-            entry = in_region()
-            if entry is not None:
-                device = traced.device
-                part = entry.totals.devices.get(device) or entry.totals.on(device)
-                part.launches += 1
-            return result
-
-        return launch_counted
-
     def attend() -> None:
-        ProbedFunction.__call__ = counted(launch, grid_configuration)
-        ProbedFunction.linear_launch = counted(linear_launch, linear_configuration)
+        ProbedFunction.__call__ = _unpacked(launches, launch, _counted(launches, launch, grid_configuration))
+        ProbedFunction.linear_launch = _counted(launches, linear_launch, linear_configuration)
 
     def retire() -> None:
         for name in ("__call__", "linear_launch"):
@@ -202,6 +177,70 @@ def probed_function(base: type[Any], launches: LaunchObserver) -> type[Any]:
     ProbedFunction.attend, ProbedFunction.retire = staticmethod(attend), staticmethod(retire)
     attend()
     return ProbedFunction
+
+
+def _counted(
+    launches: LaunchObserver, way: Callable[..., Any], read: Callable[..., TracedConfiguration]
+) -> Callable[..., Any]:
+    """A way to launch that counts, and times or leaves out a captured one; for any arguments."""
+    in_region = current.get
+
+    def launch_counted(self: Any, *arguments: Any, **named: Any) -> Any:
+        try:
+            traced = self.traced
+            wanted = traced.launched + 1 >= traced.sample_at
+            captured = launches.capturing and launches.captures(arguments, named)
+        except Exception:  # noqa: BLE001  made without `get_function`
+            return way(self, *arguments, **named)
+        if captured:
+            result = way(self, *arguments, **named)
+            traced.captured += 1
+            return result
+        result = launches.timed(self, way, read, *arguments, **named) if wanted else way(self, *arguments, **named)
+        traced.launched += 1
+        entry = in_region()
+        if entry is not None:
+            _count_in_region(entry, traced.device)
+        return result
+
+    return launch_counted
+
+
+def _unpacked(launches: LaunchObserver, launch: Callable[..., Any], counted: Callable[..., Any]) -> Callable[..., Any]:
+    """The usual case of `counted`, for the arguments that a raw kernel of CuPy passes.
+
+    It passes `enable_cooperative_groups` by name. Arguments that are named here are not packed into a tuple and a
+    dictionary and out again, which takes as long as the counting.
+    """
+    in_region = current.get
+
+    def launch_unpacked(  # noqa: PLR0913, PLR0917  CuPy's own parameters
+        self: Any,
+        grid: Any,
+        block: Any,
+        args: Any,
+        shared_mem: Any = 0,
+        stream: Any = None,
+        enable_cooperative_groups: Any = False,  # noqa: FBT002
+        *more: Any,
+        **others: Any,
+    ) -> Any:
+        try:
+            traced = self.traced
+            is_usual = traced.launched + 1 < traced.sample_at and not launches.capturing
+        except Exception:  # noqa: BLE001  made without `get_function`
+            is_usual = False
+        if not is_usual or enable_cooperative_groups or more or others:
+            rest = (enable_cooperative_groups, *more) if enable_cooperative_groups or more else ()
+            return counted(self, grid, block, args, shared_mem, stream, *rest, **others)
+        result = launch(self, grid, block, args, shared_mem, stream)
+        traced.launched += 1
+        entry = in_region()
+        if entry is not None:
+            _count_in_region(entry, traced.device)
+        return result
+
+    return launch_unpacked
 
 
 def probed_module(base: type[Any], function: type[Any], launches: LaunchObserver) -> type[Any]:
@@ -258,11 +297,16 @@ def calibrate(clock: Callable[[], int] = perf_counter_ns) -> float:
         for _ in range(5):
             began_ns = clock()
             for _ in range(CALIBRATION_LAUNCHES // 5):
-                function((1,), (1,), ())
+                function((1,), (1,), (), enable_cooperative_groups=False)  # as a raw kernel of CuPy calls it
             times.append((clock() - began_ns) / (CALIBRATION_LAUNCHES // 5))
         return min(times)
 
     return max(0.0, best(counted) - best(plain))
+
+
+def _count_in_region(entry: Any, device: int) -> None:
+    part = entry.totals.devices.get(device) or entry.totals.on(device)
+    part.launches += 1
 
 
 def _three(dimensions: Any) -> tuple[int, ...]:

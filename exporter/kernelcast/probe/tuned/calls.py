@@ -153,6 +153,7 @@ class TunedCalls(SearchedShapes[Configuration_co]):
         #   it raises                    -> failed;   the call is repeated with the kept one (`_repeat`)
         #   the kept one raises as well  -> refused;  the program's error is raised
         #   its result cannot be copied  -> the search ends, because no numbers can be checked; the kept one's is used
+        #   no wait for its devices      -> the search ends, because its time would be that of the launch alone
         #   its first numbers are wrong  -> failed;   the result of the kept one is used, as of each checked call
         #   it is too slow               -> failed;   its result is used, unless it was the first and checked
         #   else                         -> measured, once the request has all its times
@@ -172,7 +173,7 @@ class TunedCalls(SearchedShapes[Configuration_co]):
                 self._answer_request(bucket, lambda campaign: campaign.refused(unprepared))
                 return run(ordinal)
             began = self._clock()
-            result, seconds = self._timed(call, ordinal)
+            timed = self._timed(call, ordinal)
         except Exception as error:
             if not is_candidate:
                 self._kept_failed(bucket, error)
@@ -182,8 +183,26 @@ class TunedCalls(SearchedShapes[Configuration_co]):
         except BaseException:
             self._notes.end(bucket.name, ordinal, None)
             raise
+        if timed is None:
+            self._notes.end(bucket.name, ordinal, None)
+            self._end_unchecked(bucket)
+            return run(bucket.kept)
+        return self._judged(bucket, request, call, undo, *timed)
+
+    def _judged(
+        self,
+        bucket: ShapeBucket,
+        request: CallRequest,
+        call: Call[Result],
+        undo: Callable[[], object],
+        result: Result,
+        seconds: float,
+    ) -> Result:
+        """Check a candidate's first result and its time, and record the time; returns the result for the program."""
+        ordinal, run = request.ordinal, call.run
+        is_candidate = ordinal != bucket.kept
         checks = self._terms.check and self._terms.repeatable and not isinstance(bucket.campaign, Confirmation)
-        if is_first_call and checks:
+        if is_candidate and not bucket.calls[ordinal] and checks:
             candidate = self._guarded(lambda: (copied(result),))
             undo()
             self._add_lost_seconds(bucket, min(seconds, bucket.usual_seconds))  # the call is repeated
@@ -229,12 +248,16 @@ class TunedCalls(SearchedShapes[Configuration_co]):
         bucket.prepared.add(compiled)
         return reason
 
-    def _timed(self, call: Call[Result], ordinal: int) -> tuple[Result, float]:
-        wait = self._terms.wait(call.arguments) if self._terms.wait else None
+    def _timed(self, call: Call[Result], ordinal: int) -> tuple[Result, float] | None:
+        """Return a call's result and seconds; None, without a call, if it cannot wait for the devices."""
+        wait: Callable[[Any], None] | None = _nothing_of
+        if begin := self._terms.wait:
+            wait = self._guarded(lambda: begin(call.arguments))
+        if wait is None:
+            return None
         began = self._clock()
         result = call.run(ordinal)
-        if wait:
-            wait(result)
+        wait(result)
         return result, self._clock() - began
 
     def _repeat(
@@ -281,3 +304,7 @@ class TunedCalls(SearchedShapes[Configuration_co]):
 
 def _nothing() -> None:
     """Restore nothing."""
+
+
+def _nothing_of(_result: object) -> None:
+    """Wait for nothing."""

@@ -22,10 +22,11 @@ def wait(arguments: Any) -> Callable[[Any], None]:
     arrays: Any = getattr(cupy, "ndarray", ())
     tensors: Any = getattr(torch, "Tensor", ())
     values = list(_values(arguments))
-    of_cupy = {one.device for one in values if isinstance(one, arrays)}
-    cupy_devices = [one for one in of_cupy if one.id != cupy.cuda.runtime.getDevice()]
-    of_torch = {one.device for one in values if isinstance(one, tensors) and one.is_cuda}
-    torch_devices = [one for one in of_torch if one.index != torch.cuda.current_device()]
+    # By number: CuPy's devices cannot be hashed.
+    of_cupy = {one.device.id: one.device for one in values if isinstance(one, arrays)}
+    cupy_devices = [one for number, one in of_cupy.items() if number != cupy.cuda.runtime.getDevice()]
+    of_torch = {one.device.index: one.device for one in values if isinstance(one, tensors) and one.is_cuda}
+    torch_devices = [one for number, one in of_torch.items() if number != torch.cuda.current_device()]
 
     def wait_again(result: Any) -> None:
         cupy, torch = _used()

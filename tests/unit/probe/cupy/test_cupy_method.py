@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from tests.support.probe.cupy_double import Clock, CudaError, Cupy, Gpu, installed
 
-from kernelcast.probe.cupy.hook import FunctionStandIn, calibrate
+from kernelcast.probe.cupy.events import EventTimer, SamplingBucket
+from kernelcast.probe.cupy.hook import FunctionStandIn, LaunchObserver, calibrate, probed_function
 from kernelcast.probe.cupy.method import CupyMethod
+from kernelcast.probe.cupy.traced import Traced, TracedKernels
 from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.probe.recording.regions import current, region, table
 from kernelcast.probe.trial import LaunchMeasurement
@@ -439,3 +441,45 @@ def test_a_wrapper_that_others_put_around_ours_stays(rig: Rig, cupy: Cupy) -> No
     assert (base.begin_capture, base.end_capture) == (theirs, own[1])
     cupy.stream(5).begin_capture()
     assert cupy.gpu.capturing == {5}
+
+
+@pytest.mark.parametrize("timed", [False, True])
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        ((), {}),
+        ((64, "stream"), {}),
+        ((), {"shared_mem": 64, "stream": "stream"}),
+        ((), {"enable_cooperative_groups": False}),
+        ((), {"enable_cooperative_groups": True}),
+        ((0, None, True, "a later parameter"), {}),
+        ((), {"later": "option"}),
+    ],
+)
+def test_a_launch_passes_on_what_the_program_gives(timed: bool, more: tuple[Any, ...], named: dict[str, Any]) -> None:  # noqa: FBT001
+    class Function:
+        __slots__ = ()
+
+        def __call__(
+            self,
+            grid: Any,
+            block: Any,
+            args: Any,
+            shared_mem: int = 0,
+            stream: Any = None,
+            enable_cooperative_groups: bool = False,  # noqa: FBT001, FBT002
+            *later: Any,
+            **others: Any,
+        ) -> Any:
+            return grid, block, args, shared_mem, stream, enable_cooperative_groups, later, others
+
+        linear_launch = __call__
+
+    kernels, timer = TracedKernels(), EventTimer(None, lambda: None)
+    probed = probed_function(Function, LaunchObserver(None, lambda: None, kernels, timer, SamplingBucket(0)))()
+    probed.traced = Traced("kernel", 0)
+    if timed:
+        probed.traced.sample_at = 1
+    given = ((8,), (128,), ("a",), *more)
+    assert probed(*given, **named) == Function()(*given, **named)
+    assert probed.traced.launched == 1

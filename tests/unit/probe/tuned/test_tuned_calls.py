@@ -3,7 +3,7 @@
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from math import inf, nan
 from pathlib import Path
@@ -690,11 +690,16 @@ class Library:
 
 
 class Gpu:
-    """A device, with the names of both libraries; within `with` it is CuPy's current one."""
+    """A device, with the names of both libraries; within `with` it is CuPy's current one, and like that has no hash."""
+
+    __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, library: Library, number: int) -> None:
         self.library = library
         self.id = self.index = number
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Gpu) and self.id == other.id
 
     def __enter__(self) -> None:
         self.library.present = self.id
@@ -721,6 +726,21 @@ def test_the_work_of_a_call_on_another_device_than_the_current_one_is_waited_for
     times = {one: pytest.approx([seconds]) for one, seconds in enumerate((1.0, 0.9, 0.7))}
     assert blocks.campaigns["block"].times == times
     assert library.present == 0
+
+
+def test_a_wait_that_fails_ends_the_search_and_does_not_reach_the_program() -> None:
+    """On a real GPU every call of a tuned kernel raised: CuPy's devices cannot be hashed."""
+    blocks, outcomes = Blocks(), list[SearchOutcome]()
+
+    def wait(_arguments: Any) -> Callable[[Any], None]:
+        raise TypeError("unhashable type: 'cupy.cuda.device.Device'")
+
+    accounts = CallAccounts(reports=SearchReports(outcomes.append))
+    calls = TunedCalls(CallTerms("block", share=1e6, wait=wait), blocks, clock=lambda: blocks.now, accounts=accounts)
+    run = calls.decorate(blocks.run)
+    assert [run() for _ in range(10)] == [2.0] * 10
+    assert blocks.now == 10 * 1.0, "each call ran the start"
+    assert "unhashable type" in outcomes[-1].reason
 
 
 def test_arguments_that_contain_themselves_are_looked_at_once() -> None:
