@@ -24,9 +24,12 @@ MEMSET: Final = 2
 CONCURRENT_KERNEL: Final = 10
 MEMCPY2: Final = 22
 SYNCHRONIZATION: Final = 38
-KINDS: Final = (CONCURRENT_KERNEL, MEMCPY, MEMCPY2, MEMSET, SYNCHRONIZATION)
-"""Activity kinds that are enabled. Each kernel of a CUDA graph has its own record with the graph's number. The kind
-GRAPH_TRACE would cost less, but has one record per graph in place of its kernels' records."""
+GRAPH_TRACE: Final = 51
+WORK_KINDS: Final = (CONCURRENT_KERNEL, MEMCPY, MEMCPY2, MEMSET)
+"""Activity kinds of the GPU's work. Each kernel of a CUDA graph has its own record with the graph's number; with
+`GRAPH_TRACE` beside them a graph has one record in place of its kernels', which costs less and names none of them."""
+KINDS: Final = (*WORK_KINDS, SYNCHRONIZATION)
+"""Activity kinds that are enabled where no others are chosen."""
 
 FLUSH_FORCED: Final = 1
 SUBSCRIBED_ALREADY: Final = 39
@@ -76,6 +79,7 @@ class Cupti:
 
     def __init__(self, library: Any) -> None:
         self._library = library
+        self._enabled: set[int] = set()
         self.version = self._version()
         if not any(self.version in known for known in KNOWN_VERSIONS):
             raise CuptiError(
@@ -102,19 +106,21 @@ class Cupti:
         """Register the callbacks that provide empty buffers and receive completed ones."""
         self._call("cuptiActivityRegisterCallbacks", requested, completed)
 
-    def enable(self) -> None:
-        """Enable records of all `KINDS`; none if one of them is refused."""
-        for position, kind in enumerate(KINDS):
+    def enable(self, kinds: Iterable[int] = KINDS) -> None:
+        """Enable records of these kinds; kinds that are enabled stay so. If one is refused, none of ours stays."""
+        for kind in kinds:
             try:
                 self._call("cuptiActivityEnable", ctypes.c_int(kind))
             except CuptiError:
-                self.disable(KINDS[:position])
+                self.disable()
                 raise
+            self._enabled.add(kind)
 
-    def disable(self, kinds: Iterable[int] = KINDS) -> None:
-        """Disable records of these kinds."""
-        for kind in kinds:
+    def disable(self, kinds: Iterable[int] | None = None) -> None:
+        """Disable those of these kinds that were enabled here; without any given, all of them."""
+        for kind in self._enabled.intersection(self._enabled if kinds is None else kinds):
             self._library.cuptiActivityDisable(ctypes.c_int(kind))
+            self._enabled.discard(kind)
 
     def latency_timestamps(self) -> None:
         """Have kernels' times of queueing recorded; only before CUDA is initialised, and not free."""

@@ -28,7 +28,7 @@ YIELDED: Final = "yielded"
 SETTLE_MS: Final = 100
 # Longest wait of a starting profiler for a report in progress.
 LOCK_SECONDS: Final = 1.0
-# Time between two checks whether another profiler has ended.
+# Time between two attempts to take CUPTI from which an unknown client has kept us.
 RETURN_SECONDS: Final = 30.0
 REST_PER_REPORT_TIME: Final = 400.0
 # The exporter's default interval; a later report would arrive an interval late.
@@ -84,6 +84,8 @@ class ActivityMethod:
         self._cupti: Cupti | None = None
         self._absorber = Absorber(recorder, demangled, self._environment.capability)
         self._ask_again = 0.0
+        # Whether a profiler that the watch knows has had CUPTI: then who holds the subscription is no secret.
+        self._seen = False
         self._final = False
         self._due = 0.0
         self.held_ns = 0
@@ -143,7 +145,9 @@ class ActivityMethod:
             self._lock.release()
 
     def _open(self) -> None:
-        reason = self._environment.watch.injected() or self._environment.watch.running()
+        running = self._environment.watch.running()
+        self._seen = self._seen or bool(running)
+        reason = self._environment.watch.injected() or running
         if reason:
             raise CuptiError(reason, SUBSCRIBED_ALREADY)
         if self._decoder is None:
@@ -153,10 +157,20 @@ class ActivityMethod:
             self._decoder = decoder
 
     def _begin(self) -> None:
+        """Register our callbacks and enable our kinds, which needs no subscription.
+
+        Kineto up to 7a3ba363 (2026-08) subscribes when it is first used and keeps that for life, so after a profiler
+        that was seen nobody is asked for. It registers its own callbacks at each start (enableCuptiActivities), disables
+        its kinds at each stop, and has all its buffers back before `_disable_profiler` returns (activityBuffers); we
+        must register ours again, because the last client gets all buffers. Only with TEARDOWN_CUPTI=1 it comes back
+        later: in the program's next call of CUDA it unsubscribes and ends CUPTI (teardownContext), with all kinds.
+        Source: libkineto/src/CuptiActivityApi.cpp and CuptiCallbackApi.cpp of pytorch/kineto, 114171df.
+        """
         cupti, decoder = self._cupti, self._decoder
         if cupti is None or decoder is None:
             return
-        cupti.free_for_us(decoder.callback("kc_subscriber"))
+        if not self._seen or self._environment.environ.get("TEARDOWN_CUPTI") == "1":
+            cupti.free_for_us(decoder.callback("kc_subscriber"))
         if self._environment.environ.get("KERNELCAST_CUPTI_LATENCY") == "1":
             cupti.latency_timestamps()
         cupti.register(decoder.callback("kc_requested"), decoder.callback("kc_completed"))
@@ -171,7 +185,7 @@ class ActivityMethod:
             other = watch.running()
             if other:
                 self._yield(other)
-        elif self.state == YIELDED and self._environment.clock() >= self._ask_again:
+        elif self.state == YIELDED and self._environment.clock() >= self._ask_again and not watch.running():
             self._return()
         if self._final or self._environment.clock() >= self._due:
             self._report_in_turn()
@@ -194,8 +208,8 @@ class ActivityMethod:
             self._set_state(YIELDED, str(error))
 
     def _yield(self, reason: str) -> None:
-        self._ask_again = self._environment.clock() + RETURN_SECONDS
-        self._final = True
+        self._seen = self._final = True
+        self._ask_again = 0.0
         self._set_state(YIELDED, reason)
 
     def _flush(self) -> None:

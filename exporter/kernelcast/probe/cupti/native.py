@@ -16,7 +16,7 @@ from kernelcast.probe.cupti.build import LIBRARY_NAME
 from kernelcast.wire.histogram import WHOLE_BOUNDS_NS, DurationTotals
 from kernelcast.wire.kernels import COLLECTIVE_RULES, LOCAL_RULES
 
-ABI: Final = 2  # kc_abi() of the library
+ABI: Final = 3  # kc_abi() of the library
 LIBRARY: Final = Path(__file__).parent / LIBRARY_NAME
 STATES: Final = ("compute", "collective", "copy", "overlap", "idle")
 NO_NAME: Final = 0
@@ -146,6 +146,7 @@ class _Settings(ctypes.Structure):
         ("next_record", ctypes.c_void_p),
         ("bounds_ns", ctypes.POINTER(ctypes.c_int64)),
         ("class_rules", ctypes.c_char_p),
+        ("never_refuse", ctypes.c_uint64),
     )
 
 
@@ -176,13 +177,14 @@ class ActivityDecoder:
         if abi != ABI:
             raise NativeError(f"{path} is version {abi}; this kernelcast needs {ABI}; install kernelcast again")
 
-    def open(self, settings: NativeSettings, next_record: int, now_ns: int = 0) -> None:
+    def open(self, settings: NativeSettings, next_record: int, now_ns: int = 0, *, never_refuse: bool = False) -> None:
         """Take memory and start reading.
 
         Args:
             settings: How much.
             next_record: Address of cuptiActivityGetNextRecord.
             now_ns: CUPTI's clock; 0 where it is not known.
+            never_refuse: Give CUPTI a spare buffer where none is free, whose records are lost.
 
         Raises:
             NativeError: There is no memory or no thread to be had.
@@ -198,6 +200,7 @@ class ActivityDecoder:
             next_record,
             bounds,
             rules,
+            never_refuse,
         )
         error = self._library.kc_open(ctypes.byref(chosen))
         if error:

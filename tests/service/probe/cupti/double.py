@@ -35,6 +35,9 @@ class Double:
         self.library.double_flushes.restype = ctypes.c_uint64
         self.library.double_latency.restype = ctypes.c_uint64
         self.library.double_brought.restype = ctypes.c_uint64
+        self.library.double_others_records.restype = ctypes.c_uint64
+        for name in ("double_attribute", "double_late_attributes", "double_dirty_buffers"):
+            getattr(self.library, name).restype = ctypes.c_size_t
         self.library.double_version(ctypes.c_uint32(VERSIONS[version]))
         for kind, length in LENGTHS[version].items():
             self.library.double_layout(ctypes.c_uint32(kind), ctypes.c_uint32(length))
@@ -61,6 +64,14 @@ class Double:
         numbers = (ctypes.c_uint64(number) for number in (span_ns, per_millisecond, milliseconds))
         self._paced = ctypes.create_string_buffer(records, len(records))
         assert self.library.double_pace(self._paced, ctypes.c_size_t(len(records)), *numbers) == 0
+
+    def hold(self, *records: bytes, incomplete: bool = False) -> None:
+        """Have records wait in a buffer for a flush; where the last is incomplete, for a forced one or `double_finish`."""
+        text = b"".join(records)
+        assert self.library.double_hold(text, ctypes.c_size_t(len(text)), int(incomplete)) == 0
+
+    def attribute(self, number: int) -> int:
+        return int(self.library.double_attribute(number))
 
     def enabled(self) -> set[int]:
         return {kind for kind in range(64) if self.library.double_enabled(ctypes.c_uint32(kind))}

@@ -280,19 +280,18 @@ def test_records_before_an_error_are_reported_by_stop(stage: Stage) -> None:
     assert stage.method_used.state == OFF
 
 
-def test_a_flush_that_fails_for_a_profiler_does_not_bring_cupti_back_early(stage: Stage) -> None:
+def test_a_flush_that_fails_for_a_profiler_keeps_neither_it_nor_ours_from_running(stage: Stage) -> None:
     module = torch_profiler([], stage.double)
     stage.modules["torch.autograd.profiler"] = module
     stage.method_used.start()
     stage.double.library.double_answer(FLUSH, 7)
     module._prepare_profiler()
+    stage.method_used.tick()
+    assert (stage.method_used.state, stage.double.enabled()) == (YIELDED, {10})
     module._disable_profiler()
     stage.double.library.double_answer(FLUSH, 0)
     stage.method_used.tick()
-    assert (stage.method_used.state, stage.double.enabled()) == (YIELDED, set())
-    stage.seconds += RETURN_SECONDS
-    stage.method_used.tick()
-    assert stage.method_used.state == ACTIVE
+    assert (stage.method_used.state, stage.double.enabled()) == (ACTIVE, set(KINDS))
 
 
 @pytest.mark.parametrize(
@@ -319,10 +318,19 @@ def test_a_tool_that_came_with_the_process_keeps_cupti(
 
 
 def torch_profiler(seen: list[set[int]], double: Double) -> ModuleType:
+    """PyTorch's profiler: like Kineto, it keeps its subscription, and registers its callbacks at each start."""
     module = ModuleType("torch.autograd.profiler")
     module._is_profiler_enabled = False  # type: ignore[attr-defined]
-    for name in ("_prepare_profiler", "_enable_profiler", "_disable_profiler"):
-        setattr(module, name, lambda *_: seen.append(double.enabled()))
+
+    def prepare(*_: object) -> None:
+        seen.append(double.enabled())
+        double.library.double_another_begins()
+
+    module.__dict__.update(
+        _prepare_profiler=prepare,
+        _enable_profiler=lambda *_: None,
+        _disable_profiler=double.library.double_another_ends,
+    )
     return module
 
 
@@ -340,31 +348,77 @@ def test_pytorchs_profiler_finds_cupti_free_and_ours_comes_back_after_it(stage: 
     stage.method_used.tick()
     assert stage.launches() == 1, "earlier records are reported"
     module._enable_profiler()
+    stage.launch(7)
     stage.seconds += RETURN_SECONDS
     stage.method_used.tick()
-    assert (stage.method_used.state, stage.double.enabled()) == (YIELDED, set())
+    assert (stage.method_used.state, stage.double.enabled()) == (YIELDED, {10})
     module._disable_profiler()
-    stage.seconds += RETURN_SECONDS
     stage.method_used.tick()
-    assert (stage.method_used.state, stage.double.enabled()) == (ACTIVE, set(KINDS))
+    assert (stage.method_used.state, stage.double.enabled()) == (ACTIVE, set(KINDS)), "without a wait"
     stage.launch()
     stage.method_used.stop()
-    assert stage.launches() == 2
-    module._prepare_profiler()
+    assert (stage.launches(), stage.double.library.double_others_records()) == (2, 7)
     assert not hasattr(module._prepare_profiler, "__wrapped__"), "nothing of ours is left behind"
 
 
-def test_who_keeps_the_subscription_keeps_cupti(stage: Stage) -> None:
+def test_ten_cycles_of_a_profiler_that_keeps_its_subscription_lose_only_its_own_windows(stage: Stage) -> None:
+    """`torch.profiler.schedule` in a loop; Kineto holds CUPTI's subscription from its first use on."""
+    module = torch_profiler([], stage.double)
+    stage.modules["torch.autograd.profiler"] = module
+    stage.method_used.start()
+    for _ in range(10):
+        stage.launch(40)
+        module._prepare_profiler()
+        module._enable_profiler()
+        stage.launch(5)
+        stage.method_used.tick()
+        module._disable_profiler()
+        stage.seconds += 1
+        stage.method_used.tick()
+        assert (stage.method_used.state, stage.method_used.reason) == (ACTIVE, "")
+    stage.method_used.stop()
+    assert (stage.launches(), stage.double.library.double_others_records()) == (400, 50)
+    assert stage.recorder.dropped_records == 0
+
+
+def test_a_profiler_that_ran_when_the_probe_began_is_followed_by_ours(stage: Stage) -> None:
+    module = torch_profiler([], stage.double)
+    stage.modules["torch.autograd.profiler"] = module
+    module._prepare_profiler()
+    module._is_profiler_enabled = True  # type: ignore[attr-defined]
+    assert not stage.method_used.start()
+    stage.method_used.tick()
+    assert stage.method_used.state == YIELDED
+    module._disable_profiler()
+    module._is_profiler_enabled = False  # type: ignore[attr-defined]
+    stage.method_used.tick()
+    assert (stage.method_used.state, stage.double.enabled()) == (ACTIVE, set(KINDS))
+
+
+def test_an_unknown_client_that_holds_the_subscription_keeps_cupti(stage: Stage) -> None:
+    stage.double.library.double_another_subscribes()
+    assert not stage.method_used.start()
+    for _ in range(3):
+        stage.seconds += RETURN_SECONDS
+        stage.method_used.tick()
+        assert (stage.method_used.state, "subscribed" in stage.method_used.reason) == (YIELDED, True)
+    assert stage.double.enabled() == set()
+
+
+def test_a_profiler_that_will_take_cupti_down_is_waited_for(stage: Stage) -> None:
+    """With TEARDOWN_CUPTI=1 Kineto ends CUPTI after its trace, in the program's next call of CUDA: kinds and all."""
+    stage.environ["TEARDOWN_CUPTI"] = "1"
     module = torch_profiler([], stage.double)
     stage.modules["torch.autograd.profiler"] = module
     stage.method_used.start()
     module._prepare_profiler()
     module._disable_profiler()
-    stage.double.library.double_answer(SUBSCRIBE, 39)
+    stage.method_used.tick()
+    assert (stage.method_used.state, "subscribed" in stage.method_used.reason) == (YIELDED, True)
+    stage.double.library.double_another_unsubscribes()
     stage.seconds += RETURN_SECONDS
     stage.method_used.tick()
-    assert stage.method_used.state == YIELDED
-    assert "subscribed" in stage.method_used.reason
+    assert stage.method_used.state == ACTIVE
 
 
 def test_a_profiler_found_running_is_left_alone(stage: Stage) -> None:
