@@ -31,6 +31,28 @@ WORK_KINDS: Final = (CONCURRENT_KERNEL, MEMCPY, MEMCPY2, MEMSET)
 KINDS: Final = (*WORK_KINDS, SYNCHRONIZATION)
 """Activity kinds that are enabled where no others are chosen."""
 
+ZEROED_OUT_BUFFER: Final = 5
+DEVICE_BUFFERS: Final = 32
+SETTINGS: Final = (
+    (ZEROED_OUT_BUFFER, ctypes.c_uint8, 1),
+    (0, ctypes.c_size_t, 3_200_000),
+    (2, ctypes.c_size_t, DEVICE_BUFFERS),
+    (4, ctypes.c_size_t, DEVICE_BUFFERS),
+)
+"""Attributes of CUPTI (CUpti_ActivityAttribute, cupti_activity.h of 12.1, 12.9 and 13.0), their types and our values.
+
+Our buffers are zeros when CUPTI gets them; else it clears each on a thread of the program. On the device CUPTI keeps the
+times of kernels, copies and fills in buffers of 3,200,000 bytes. It takes three at its start, 12 MiB on an H100; 32 are
+128 MiB a context, and its own limit is 250. With all in use records come without times, which
+cuptiActivityGetNumDroppedRecords does not count: its records are those for which there was no buffer of ours. The fourth
+is the same for the kind KERNEL, which we do not enable, before 12.3. Whether each thread has a buffer of its own
+(PER_THREAD_ACTIVITY_BUFFER, the default from 13.0 on) is left as it is: Kineto sets it back after each of its traces, and
+what a change within a session does is undefined.
+"""
+REFUSING_VERSION: Final = 27
+"""From this version on (CUDA 12.9) a request for a buffer may be refused; CUPTI before it ends the program (NVIDIA's
+release notes of CUPTI 12.9; pytorch/kineto, issue 1275)."""
+
 FLUSH_FORCED: Final = 1
 SUBSCRIBED_ALREADY: Final = 39
 REASONS: Final = {
@@ -80,6 +102,7 @@ class Cupti:
     def __init__(self, library: Any) -> None:
         self._library = library
         self._enabled: set[int] = set()
+        self._before: list[tuple[int, Any]] = []
         self.version = self._version()
         if not any(self.version in known for known in KNOWN_VERSIONS):
             raise CuptiError(
@@ -92,6 +115,11 @@ class Cupti:
         """Address of cuptiActivityGetNextRecord."""
         return ctypes.cast(self._library.cuptiActivityGetNextRecord, ctypes.c_void_p).value or 0
 
+    @property
+    def must_have_buffers(self) -> bool:
+        """Whether CUPTI ends the program if it is refused a buffer."""
+        return self.version < REFUSING_VERSION
+
     def free_for_us(self, subscriber: Any) -> None:
         """Ask for the subscription and give it back at once, to learn whether another profiler holds it.
 
@@ -101,6 +129,18 @@ class Cupti:
         handle = ctypes.c_void_p(0)
         self._call("cuptiSubscribe", ctypes.byref(handle), subscriber, None)
         self._call("cuptiUnsubscribe", handle)
+
+    def configure(self) -> None:
+        """Set `SETTINGS`, before callbacks and kinds; what this CUPTI refuses is left as it is."""
+        for attribute, kind, value in SETTINGS:
+            before = kind(0)
+            if self._attribute("Get", attribute, before) and self._attribute("Set", attribute, kind(value)):
+                self._before.append((attribute, before))
+
+    def restore(self) -> None:
+        """Set the attributes back for the next client: Kineto's buffers are not zeros, and its limits are its own."""
+        while self._before:
+            self._attribute("Set", *self._before.pop())
 
     def register(self, requested: Any, completed: Any) -> None:
         """Register the callbacks that provide empty buffers and receive completed ones."""
@@ -145,6 +185,11 @@ class Cupti:
         version = ctypes.c_uint32(0)
         self._call("cuptiGetVersion", ctypes.byref(version))
         return version.value
+
+    def _attribute(self, verb: str, attribute: int, value: Any) -> bool:
+        function = getattr(self._library, f"cuptiActivity{verb}Attribute", None)
+        size = ctypes.c_size_t(ctypes.sizeof(value))
+        return function is not None and function(attribute, ctypes.byref(size), ctypes.byref(value)) == 0
 
     def _call(self, name: str, *arguments: Any) -> None:
         function = getattr(self._library, name, None)

@@ -153,18 +153,23 @@ class ActivityMethod:
         if self._decoder is None:
             decoder = self._environment.decoder()
             self._cupti = self._environment.cupti(self._environment.environ)
-            decoder.open(self._environment.native, self._cupti.next_record, self._cupti.now_ns())
+            decoder.open(
+                self._environment.native,
+                self._cupti.next_record,
+                self._cupti.now_ns(),
+                never_refuse=self._cupti.must_have_buffers,
+            )
             self._decoder = decoder
 
     def _begin(self) -> None:
         """Register our callbacks and enable our kinds, which needs no subscription.
 
-        Kineto up to 7a3ba363 (2026-08) subscribes when it is first used and keeps that for life, so after a profiler
-        that was seen nobody is asked for. It registers its own callbacks at each start (enableCuptiActivities), disables
-        its kinds at each stop, and has all its buffers back before `_disable_profiler` returns (activityBuffers); we
-        must register ours again, because the last client gets all buffers. Only with TEARDOWN_CUPTI=1 it comes back
-        later: in the program's next call of CUDA it unsubscribes and ends CUPTI (teardownContext), with all kinds.
-        Source: libkineto/src/CuptiActivityApi.cpp and CuptiCallbackApi.cpp of pytorch/kineto, 114171df.
+        Kineto before 7a3ba363 (2026-08) subscribes when it is first used and keeps that for life, so after a profiler
+        that was seen nobody is asked for it. Kineto registers its own callbacks at each start (enableCuptiActivities),
+        disables its kinds at each stop, and has its buffers back before the stop returns (activityBuffers); we register
+        ours again, because the last client gets all buffers. With TEARDOWN_CUPTI=1 it goes later: in the program's next
+        call of CUDA it unsubscribes and ends CUPTI, with all kinds (teardownContext, CuptiCallbackApi.cpp).
+        Source: libkineto/src/CuptiActivityApi.cpp of pytorch/kineto, 114171df.
         """
         cupti, decoder = self._cupti, self._decoder
         if cupti is None or decoder is None:
@@ -173,6 +178,7 @@ class ActivityMethod:
             cupti.free_for_us(decoder.callback("kc_subscriber"))
         if self._environment.environ.get("KERNELCAST_CUPTI_LATENCY") == "1":
             cupti.latency_timestamps()
+        cupti.configure()
         cupti.register(decoder.callback("kc_requested"), decoder.callback("kc_completed"))
         cupti.enable()
         self._environment.watch.on_start(self.yield_to_profiler)
@@ -247,6 +253,8 @@ class ActivityMethod:
 
     def _set_state(self, state: str, reason: str) -> None:
         self.state, self.reason = state, reason
+        if state != ACTIVE and self._cupti is not None:
+            self._cupti.restore()
         self._recorder.status(METHOD, state, reason)
 
 

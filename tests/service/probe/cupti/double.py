@@ -66,7 +66,7 @@ class Double:
         assert self.library.double_pace(self._paced, ctypes.c_size_t(len(records)), *numbers) == 0
 
     def hold(self, *records: bytes, incomplete: bool = False) -> None:
-        """Have records wait in a buffer for a flush; where the last is incomplete, for a forced one or `double_finish`."""
+        """Have records wait in a buffer for a flush; with an incomplete one, for a forced one or `double_finish`."""
         text = b"".join(records)
         assert self.library.double_hold(text, ctypes.c_size_t(len(text)), int(incomplete)) == 0
 

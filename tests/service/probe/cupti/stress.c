@@ -1,8 +1,9 @@
 /* A program without Python that puts the decoder under load from several threads, for the thread sanitizer.
  *
  * Launching threads fill buffers with records of random fields (only names are valid pointers, as CUPTI's are), and bring
- * foreign buffers and wrong lengths between; one thread drains and reads all that it is given; the main thread closes the
- * decoder under this load and opens it again. The arguments are the rounds and the milliseconds of each.
+ * foreign buffers and wrong lengths between; in some rounds they get spare buffers where none is free. One thread drains
+ * and reads all that it is given; the main thread closes the decoder under this load and opens it again. The arguments
+ * are the rounds and the milliseconds of each.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -136,7 +137,7 @@ static void *drain_all(void *unused)
     return NULL;
 }
 
-static int open_decoder(void)
+static int open_decoder(int never_refuse)
 {
     struct kc_settings settings = {
         .buffer_bytes = 16384,
@@ -147,6 +148,7 @@ static int open_decoder(void)
         .next_record = next_record,
         .bounds_ns = bounds_ns,
         .class_rules = "nccl&|oneshot&allreduce|!triton&fused",
+        .never_refuse = (uint64_t)never_refuse,
     };
     return kc_open(&settings);
 }
@@ -160,7 +162,7 @@ int main(int count, char **arguments)
         snprintf(names[name], sizeof names[name], name % 7 ? "gemm_%d" : "ncclKernel_%d", name);
     for (int bound = 0; bound < KC_BOUNDS; bound++)
         bounds_ns[bound] = bound * (bound + 1);
-    if (open_decoder())
+    if (open_decoder(0))
         return 2;
     for (uintptr_t number = 0; number < LAUNCHERS; number++)
         if (pthread_create(&launchers[number], NULL, launch, (void *)number))
@@ -172,7 +174,7 @@ int main(int count, char **arguments)
         kc_close();
         if (round % 2)
             rest(5000000);
-        if (open_decoder())
+        if (open_decoder(round % 4 == 1))
             return 2;
     }
     atomic_store(&stopping, 1);

@@ -434,6 +434,99 @@ def test_a_profiler_found_running_is_left_alone(stage: Stage) -> None:
     assert stage.double.enabled() == set(KINDS)
 
 
+CUPTIS_OWN = {5: 0, 0: 3_200_000, 2: 250, 4: 250}
+OURS = {5: 1, 0: 3_200_000, 2: 32, 4: 32}
+"""Attributes as CUpti_ActivityAttribute numbers them: buffers of zeros, size and number of buffers on the device."""
+
+
+def attributes(stage: Stage) -> dict[int, int]:
+    return {number: stage.double.attribute(number) for number in OURS}
+
+
+def test_memory_on_the_device_is_bounded_and_buffers_are_ours_to_clear_while_we_measure(stage: Stage) -> None:
+    seen: list[dict[int, int]] = []
+    module = torch_profiler([], stage.double)
+    theirs = module._prepare_profiler
+
+    def prepare() -> None:
+        seen.append(attributes(stage))
+        theirs()
+
+    module._prepare_profiler = prepare  # type: ignore[attr-defined]
+    stage.modules["torch.autograd.profiler"] = module
+    assert attributes(stage) == CUPTIS_OWN
+    stage.method_used.start()
+    assert attributes(stage) == OURS
+    assert OURS[2] * 4 * 1024 * 1024 == 128 * 1024 * 1024
+    module._prepare_profiler()
+    assert (seen, attributes(stage)) == ([CUPTIS_OWN], CUPTIS_OWN), "another client's buffers are not zeros"
+    stage.launch(3)
+    module._disable_profiler()
+    stage.method_used.tick()
+    assert attributes(stage) == OURS
+    stage.launch(3)
+    stage.method_used.stop()
+    assert (attributes(stage), stage.launches()) == (CUPTIS_OWN, 3)
+    assert stage.double.library.double_late_attributes() == 0, "before the kinds"
+    assert stage.double.library.double_dirty_buffers() == 0
+
+
+def test_buffers_come_back_clear_however_often_they_are_used(stage: Stage) -> None:
+    stage.method_used.start()
+    for _ in range(3):
+        stage.launch(10_000)
+        stage.method_used.tick()
+    stage.method_used.stop()
+    assert stage.double.library.double_dirty_buffers() == 0
+    assert stage.launches() == 3 * 10_000
+
+
+@pytest.mark.parametrize("attribute", OURS)
+def test_an_attribute_that_cupti_refuses_is_no_error(stage: Stage, attribute: int) -> None:
+    stage.double.library.double_refuse_attribute(attribute, 27)
+    assert stage.method_used.start()
+    assert attributes(stage) == OURS | {attribute: CUPTIS_OWN[attribute]}
+    stage.launch(3)
+    stage.method_used.stop()
+    assert (stage.launches(), attributes(stage)) == (3, CUPTIS_OWN)
+
+
+def test_a_profiler_found_running_has_its_attributes_back(stage: Stage) -> None:
+    stage.method_used.start()
+    module = torch_profiler([], stage.double)
+    module._is_profiler_enabled = True  # type: ignore[attr-defined]
+    stage.modules["torch.autograd.profiler"] = module
+    stage.method_used.tick()
+    assert attributes(stage) == CUPTIS_OWN
+
+
+@pytest.mark.parametrize(("version", "refused"), [(26, 0), (28, 1)])
+def test_before_version_27_cupti_is_never_refused_a_buffer(stage: Stage, version: int, refused: int) -> None:
+    """It would end the program; the records in a spare buffer are lost."""
+    stage.double.library.double_version(ctypes.c_uint32(version))
+    stage.method_used.start()
+    stage.double.library.double_take(SMALL.buffers)
+    assert (not stage.double.library.double_take(1)) == bool(refused)
+    stage.launch(400)
+    stage.method_used.tick()
+    assert stage.launches() == 0
+    assert stage.recorder.dropped_records >= 400
+    stage.method_used.stop()
+    assert (not stage.double.library.double_take(1)) == bool(refused), "a thread that launches may ask late"
+
+
+def test_an_incomplete_record_keeps_its_buffer_until_it_is_complete(stage: Stage) -> None:
+    stage.method_used.start()
+    kernel = stage.packer.kernel("k", START_NS, START_NS + 100)
+    stage.double.hold(kernel, kernel)
+    stage.double.hold(kernel, kernel, incomplete=True)
+    stage.method_used.tick()
+    assert stage.launches() == 2
+    stage.double.library.double_finish()
+    stage.method_used.tick()
+    assert stage.launches() == 4
+
+
 def test_an_error_of_the_users_profiler_is_the_users(stage: Stage) -> None:
     module = torch_profiler([], stage.double)
 

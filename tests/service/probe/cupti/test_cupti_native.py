@@ -407,6 +407,20 @@ def test_what_comes_after_the_end_finds_nothing_open_and_may_begin_again(
         decoder.open(SMALL, double.address("cuptiActivityGetNextRecord"))
 
 
+def test_a_buffer_that_came_back_after_the_end_is_clear_at_the_next_beginning(
+    decoder: ActivityDecoder, double: Double
+) -> None:
+    double.connect(decoder)
+    late = double.library.double_take(1)
+    decoder.close()
+    ctypes.memset(late, 0xAA, 208)
+    double.library.double_return(ctypes.c_void_p(late), ctypes.c_size_t(208))
+    double.connect(decoder)
+    first = double.library.double_take(1)
+    assert first == late
+    assert ctypes.string_at(first, 208) == bytes(208)
+
+
 def test_a_forked_child_is_left_alone(decoder: ActivityDecoder, double: Double) -> None:
     packer = Packer()
     double.connect(decoder)
