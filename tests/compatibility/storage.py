@@ -117,6 +117,7 @@ def probe_frames() -> dict[str, frames.Frame]:
             trial_allowed_ns=70,
             dropped_outcomes=3,
             malformed_hints=2,
+            untimed_records=4,
         ),
         "tunables": frames.Tunables((claim,)),
         "tunables_of_all_ranks": frames.Tunables((of_all_ranks,)),

@@ -133,6 +133,7 @@ class Counters:
         trial_allowed_ns: Limit of that time so far; 0 where the process has no trials.
         dropped_outcomes: Outcomes of hints that a full queue dropped before the exporter had them.
         malformed_hints: Frames of the exporter that the probe could not read.
+        untimed_records: Activity records whose times could not be used; their launches, copies and waits are counted.
     """
 
     TYPE: ClassVar = 4
@@ -155,6 +156,7 @@ class Counters:
     trial_allowed_ns: int = 0
     dropped_outcomes: int = 0
     malformed_hints: int = 0
+    untimed_records: int = 0
 
 
 @dataclass(frozen=True, slots=True)

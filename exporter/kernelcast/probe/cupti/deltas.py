@@ -58,6 +58,8 @@ class Absorber:
         lost = dropped + drain.counts.malformed + drain.counts.unread
         if lost:
             self._recorder.lost_records(lost)
+        if drain.counts.untimed:
+            self._recorder.untimed_records(drain.counts.untimed)
 
     def _kernel(self, kernel: Kernel) -> None:
         signature = self._signatures.get(kernel.name, OTHER)

@@ -41,13 +41,13 @@ SETTINGS: Final = (
 )
 """Attributes of CUPTI (CUpti_ActivityAttribute, cupti_activity.h of 12.1, 12.9 and 13.0), their types and our values.
 
-Our buffers are zeros when CUPTI gets them; else it clears each on a thread of the program. On the device CUPTI keeps the
-times of kernels, copies and fills in buffers of 3,200,000 bytes. It takes three at its start, 12 MiB on an H100; 32 are
-128 MiB a context, and its own limit is 250. With all in use records come without times, which
-cuptiActivityGetNumDroppedRecords does not count: its records are those for which there was no buffer of ours. The fourth
-is the same for the kind KERNEL, which we do not enable, before 12.3. Whether each thread has a buffer of its own
-(PER_THREAD_ACTIVITY_BUFFER, the default from 13.0 on) is left as it is: Kineto sets it back after each of its traces, and
-what a change within a session does is undefined.
+Our buffers are zeros when CUPTI gets them; else it clears each on a thread of the program. On the device CUPTI keeps
+the times of kernels, copies and fills in buffers of 3,200,000 bytes. It takes three at its start, 12 MiB on an H100;
+32 are 128 MiB a context, and its own limit is 250. With all in use records come without times, which
+cuptiActivityGetNumDroppedRecords does not count: its records are those for which there was no buffer of ours. The
+fourth is the same for the kind KERNEL, which we do not enable, before 12.3. Whether each thread has a buffer of its
+own (PER_THREAD_ACTIVITY_BUFFER, the default from 13.0 on) is left as it is: Kineto sets it back after each of its
+traces, and a change within a session has undefined results.
 """
 REFUSING_VERSION: Final = 27
 """From this version on (CUDA 12.9) a request for a buffer may be refused; CUPTI before it ends the program (NVIDIA's
@@ -131,7 +131,7 @@ class Cupti:
         self._call("cuptiUnsubscribe", handle)
 
     def configure(self) -> None:
-        """Set `SETTINGS`, before callbacks and kinds; what this CUPTI refuses is left as it is."""
+        """Set `SETTINGS`, before callbacks and kinds; an attribute that this CUPTI refuses stays as it was."""
         for attribute, kind, value in SETTINGS:
             before = kind(0)
             if self._attribute("Get", attribute, before) and self._attribute("Set", attribute, kind(value)):

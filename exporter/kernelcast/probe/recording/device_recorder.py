@@ -68,6 +68,8 @@ class DeviceRecorder:
         self.budget = TrialBudget()
         self.dropped_records = 0
         """Activity records of CUPTI that were lost."""
+        self.timeless_records = 0
+        """Activity records of CUPTI whose times could not be used."""
         self.current: Status | None = None
         """The present measurement status."""
         self.refused = 0
@@ -187,6 +189,14 @@ class DeviceRecorder:
         records = whole(records)
         with self._lock:
             self.dropped_records += records
+        return True
+
+    @guarded
+    def untimed_records(self, records: int) -> bool:
+        """Add activity records that were counted without a time, because theirs could not be used."""
+        records = whole(records)
+        with self._lock:
+            self.timeless_records += records
         return True
 
     @guarded

@@ -16,7 +16,15 @@ from tests.support.waiting import wait_for
 from kernelcast.probe.cupti import build
 from kernelcast.probe.cupti import method as method_used
 from kernelcast.probe.cupti.library import KINDS, Cupti
-from kernelcast.probe.cupti.method import ACTIVE, OFF, RETURN_SECONDS, YIELDED, ActivityEnvironment, ActivityMethod
+from kernelcast.probe.cupti.method import (
+    ACTIVE,
+    BACKED_OFF,
+    OFF,
+    RETURN_SECONDS,
+    YIELDED,
+    ActivityEnvironment,
+    ActivityMethod,
+)
 from kernelcast.probe.cupti.native import ActivityDecoder
 from kernelcast.probe.cupti.watch import ProfilerWatch
 from kernelcast.probe.methods.budget import Budget
@@ -525,6 +533,54 @@ def test_an_incomplete_record_keeps_its_buffer_until_it_is_complete(stage: Stage
     stage.double.library.double_finish()
     stage.method_used.tick()
     assert stage.launches() == 4
+    assert stage.recorder.timeless_records == 0
+
+
+def test_a_record_without_a_time_is_counted_and_many_of_them_back_the_method_off(stage: Stage) -> None:
+    """CUPTI writes 0 for both times where it has none."""
+    method, packer = stage.method_used, stage.packer
+    kernel, timeless = packer.kernel("k", START_NS, START_NS + 100), packer.kernel("k", 0, 0)
+    method.start()
+    stage.double.bring([kernel] * 400 + [timeless] * 400)
+    method.tick()
+    assert (method.state, method.untimed_ratio) == (ACTIVE, 0), "too few to judge"
+    stage.double.bring([kernel] * 990 + [timeless] * 10)
+    method.tick()
+    assert (method.state, method.untimed_ratio) == (ACTIVE, 0.01)
+    stage.double.bring([kernel] * 1_940 + [timeless] * 60)
+    method.tick()
+    assert (method.state, method.untimed_ratio) == (BACKED_OFF, 0.03)
+    assert method.reason == "3% of CUPTI's records have no usable time"
+    status = stage.recorder.current
+    assert status is not None
+    assert (status.method, status.state, status.reason) == ("cupti", BACKED_OFF, method.reason)
+    assert stage.launches() == 3_800
+    assert stage.recorder.timeless_records == 400 + 10 + 60
+    stage.double.bring([kernel] * 2_000)
+    method.tick()
+    assert (method.state, method.reason) == (ACTIVE, "")
+    method.stop()
+    counters = stage.recorder.counters(0, dropped_frames=0)
+    assert (counters.untimed_records, counters.dropped_records) == (470, 0)
+    assert sum(cell.durations.count for cell in stage.recorder.cells(0)) == 5_800 - 470
+
+
+def test_who_backed_off_yields_and_ends_as_ever(stage: Stage) -> None:
+    module = torch_profiler([], stage.double)
+    stage.modules["torch.autograd.profiler"] = module
+    stage.method_used.start()
+    stage.double.bring([stage.packer.kernel("k", 0, 0)] * 2_000)
+    stage.method_used.tick()
+    assert stage.method_used.state == BACKED_OFF
+    module._prepare_profiler()
+    assert (stage.method_used.state, stage.double.enabled()) == (YIELDED, {10})
+    module._disable_profiler()
+    stage.method_used.tick()
+    assert (stage.method_used.state, stage.method_used.untimed_ratio) == (ACTIVE, 0)
+    stage.double.bring([stage.packer.kernel("k", 0, 0)] * 2_000)
+    stage.method_used.tick()
+    stage.method_used.stop()
+    assert (stage.method_used.state, stage.double.enabled(), stage.launches()) == (OFF, set(), 4_000)
 
 
 def test_an_error_of_the_users_profiler_is_the_users(stage: Stage) -> None:
