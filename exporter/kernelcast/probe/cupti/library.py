@@ -39,7 +39,7 @@ SETTINGS: Final = (
     (2, ctypes.c_size_t, DEVICE_BUFFERS),
     (4, ctypes.c_size_t, DEVICE_BUFFERS),
 )
-"""Attributes of CUPTI (CUpti_ActivityAttribute, cupti_activity.h of 12.1, 12.9 and 13.0), their types and our values.
+"""Attributes of CUPTI (CUpti_ActivityAttribute, cupti_activity.h of 12.1 to 13.5), their types and our values.
 
 Our buffers are zeros when CUPTI gets them; else it clears each on a thread of the program. On the device CUPTI keeps
 the times of kernels, copies and fills in buffers of 3,200,000 bytes. It takes three at its start, 12 MiB on an H100;

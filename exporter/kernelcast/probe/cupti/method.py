@@ -38,7 +38,7 @@ LONGEST_REST_SECONDS: Final = 10.0
 # fewer records say nothing about it.
 MOST_UNTIMED_RATIO: Final = 0.01
 FEWEST_JUDGED: Final = 1000
-UNNAMED: Final = "more than 4094 kernel names or 4 MiB of them: later kernels count as other"
+UNNAMED: Final = "more than 4093 kernel names or 4 MiB of them: later kernels count as other"
 CROWDED: Final = "more kernels, variants or buckets in an interval than are kept apart"
 
 
