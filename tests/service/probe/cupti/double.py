@@ -46,10 +46,24 @@ class Double:
         return ctypes.cast(getattr(self.library, name), ctypes.c_void_p).value or 0
 
     def connect(
-        self, decoder: ActivityDecoder, settings: NativeSettings = SMALL, walk: str = "", *, now_ns: int = 0
+        self,
+        decoder: ActivityDecoder,
+        settings: NativeSettings = SMALL,
+        walk: str = "",
+        *,
+        next_record: int = 0,
+        now_ns: int = 0,
     ) -> None:
-        """Open a decoder and register its callbacks, without the method; `now_ns`: CUPTI's clock, 0 for unknown."""
-        decoder.open(settings, self.address(walk or "cuptiActivityGetNextRecord"), now_ns)
+        """Open a decoder and register its callbacks, without the method.
+
+        Args:
+            decoder: The decoder.
+            settings: Its memory.
+            walk: The double's walk over records, by name.
+            next_record: Address of another library's walk.
+            now_ns: CUPTI's clock; 0 for unknown.
+        """
+        decoder.open(settings, next_record or self.address(walk or "cuptiActivityGetNextRecord"), now_ns)
         requested, completed = decoder.callback("kc_requested"), decoder.callback("kc_completed")
         self.library.cuptiActivityRegisterCallbacks(requested, completed)
 

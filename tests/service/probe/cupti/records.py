@@ -20,7 +20,14 @@ LENGTHS = {
     "13.5": {KERNEL: 248, MEMCPY: 112, MEMCPY2: 96, MEMSET: 104, SYNC: 56, OVERHEAD: 56, GRAPH: 56},
 }
 VERSIONS = {"12.1": 18, "12.9": 28, "13.0": 130_001, "13.5": 130_500}
+"""CUPTI_API_VERSION of the headers; from CUDA 13 on, updates of one version differ in the last two digits."""
 START_NS = 1_700_000_000_000_000_000
+
+
+def layout_of(api_version: int) -> str | None:
+    """The version in `LENGTHS` whose records a libcupti writes; None where none is known."""
+    step = 100 if api_version >= 100_000 else 1
+    return next((name for name, known in VERSIONS.items() if known // step == api_version // step), None)
 
 
 @dataclass

@@ -11,13 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from tests.service.probe.cupti.double import SMALL, Double, copied
-from tests.service.probe.cupti.records import LENGTHS, START_NS, VERSIONS, Packer
+from tests.service.probe.cupti.records import LENGTHS, START_NS, VERSIONS, Packer, layout_of
+from tests.service.probe.cupti.wheels import WHEELS, real_cupti
 from tests.support.examples import parser_examples
 
 from kernelcast.exporter.replay.occupation import COLLECTIVE, COMPUTE, COPY, Occupation
 from kernelcast.exporter.replay.trace import EventSpans
 from kernelcast.probe.cupti import build
-from kernelcast.probe.cupti.library import CuptiError, open_cupti
+from kernelcast.probe.cupti.library import Cupti, CuptiError, open_cupti
 from kernelcast.probe.cupti.native import STATES, WHOLE_GRAPH, ActivityDecoder, Drain, NativeError, NativeSettings
 from kernelcast.wire.histogram import LOWEST_BUCKET, WHOLE_BOUNDS_NS, DurationTotals, bucket_index
 
@@ -482,26 +483,46 @@ def test_unusable_settings_are_refused(decoder: ActivityDecoder) -> None:
             decoder.open(wrong, 1)
 
 
-def test_nvidias_own_walk_goes_over_our_records(decoder: ActivityDecoder, double: Double) -> None:
+@pytest.mark.parametrize("version", [*WHEELS, "installed"])
+def test_nvidias_own_walk_goes_over_our_records(
+    version: str, decoder: ActivityDecoder, double: Double, tmp_path: Path
+) -> None:
     """The lengths of records are NVIDIA's business; this is where they would be found to have changed."""
-    try:
-        real = open_cupti(os.environ)
-    except CuptiError as error:
-        pytest.skip(f"no usable libcupti here, name one in KERNELCAST_CUPTI_LIBRARY: {error}")
-    version = {number: name for name, number in VERSIONS.items()}.get(real.version)
-    if version is None:
+    real = installed_cupti() if version == "installed" else real_cupti(version, tmp_path)
+    written = layout_of(real.version)
+    if written is None:
         pytest.skip(f"the lengths of CUPTI {real.version}'s records are not written down in records.py")
-    packer = Packer(version)
-    versioned = Double(double.path, version)
-    decoder.open(SMALL, real.next_record)
-    versioned.library.cuptiActivityRegisterCallbacks(decoder.callback("kc_requested"), decoder.callback("kc_completed"))
+    packer = Packer(written)
+    Double(double.path, written).connect(decoder, next_record=real.next_record)
     one = [packer.kernel("k", START_NS, START_NS + 5), packer.copy(1, 8, START_NS, START_NS + 3)]
     one += [packer.fill(4, START_NS, START_NS + 2), packer.sync(3, START_NS, START_NS + 9)]
-    one.append(packer.copy(10, 16, START_NS, START_NS + 4, record=22))
-    versioned.bring(one * 100)
+    one += [packer.copy(10, 16, START_NS, START_NS + 4, record=22), packer.graph(START_NS, START_NS + 6)]
+    double.bring(one * 100)
     drain = drained(decoder)
+    kernels = {row.name: row for row in drain.kernels}
     (device,) = drain.devices
-    assert (drain.kernels[0].launches, drain.kernels[0].durations.sum_ns) == (100, 500)
+    assert (kernels[3].launches, kernels[3].durations.sum_ns) == (100, 500)
+    assert (kernels[WHOLE_GRAPH].launches, kernels[WHOLE_GRAPH].durations.sum_ns) == (100, 600)
     assert (device.copies[1][2], device.copies[10][2]) == ((100, 800, 300), (100, 1_600, 400))
     assert (device.memsets, device.syncs[3]) == ((100, 400, 200), (100, 0, 900))
-    assert (drain.counts.records, drain.counts.malformed) == (500, 0)
+    assert (drain.counts.records, drain.counts.malformed, drain.counts.unread) == (600, 0, 0)
+
+
+def installed_cupti() -> Cupti:
+    try:
+        return open_cupti(os.environ)
+    except CuptiError as error:
+        pytest.skip(f"no usable libcupti here, name one in KERNELCAST_CUPTI_LIBRARY: {error}")
+
+
+@pytest.mark.parametrize("version", WHEELS)
+def test_nvidias_library_is_one_that_the_probe_knows(version: str, tmp_path: Path) -> None:
+    """Without a driver a call that needs one is an error with a reason; attributes that are refused are none."""
+    real = real_cupti(version, tmp_path)
+    assert real.version == VERSIONS[version]
+    assert not real.must_have_buffers
+    real.configure()
+    real.restore()
+    with pytest.raises(CuptiError, match=r"no driver|without a driver"):
+        real.enable()
+    real.disable()
