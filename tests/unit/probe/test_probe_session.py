@@ -193,6 +193,7 @@ def test_a_process_that_stays_away_too_long_is_final() -> None:
         (Counters(0, dropped_records=-1), "between 0 and"),
         (Counters(0, dropped_outcomes=-1), "between 0 and"),
         (Counters(0, malformed_hints=-1), "between 0 and"),
+        (Counters(0, untimed_records=-1), "between 0 and"),
         (Counters(0, launch_gaps=DurationTotals(500, 500, 500, 0, dict.fromkeys(range(500), 1))), "500 buckets"),
         (Counters(0, launch_gaps=DurationTotals(1, 1, 1, 0, {2**20: 1})), "indices of 16 bits"),
         (Counters(0, launch_gaps=DurationTotals(1, 1, 5, 0, {0: 1})), "squares"),

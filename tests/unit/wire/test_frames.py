@@ -48,6 +48,7 @@ def counters(draw: st.DrawFn) -> frames.Counters:
         dropped_records=draw(U64),
         dropped_outcomes=draw(U64),
         malformed_hints=draw(U64),
+        untimed_records=draw(U64),
     )
 
 

@@ -303,6 +303,14 @@ PROBE_RECORDS: Final = kafka_metric(
     labels=PROGRAM_LABELS,
     source="probe",
 )
+PROBE_UNTIMED: Final = kafka_metric(
+    "kernelcast.probe.untimed_records",
+    Kind.COUNTER,
+    "Activity records that CUPTI gave without a usable time; their launches, copies and waits are counted, not timed.",
+    unit="{record}",
+    labels=PROGRAM_LABELS,
+    source="probe",
+)
 PROBE_OUTCOMES: Final = kafka_metric(
     "kernelcast.probe.dropped_outcomes",
     Kind.COUNTER,
@@ -418,6 +426,7 @@ ROWS: Final = (
     PROBE_OVERHEAD,
     PROBE_DROPPED,
     PROBE_RECORDS,
+    PROBE_UNTIMED,
     PROBE_OUTCOMES,
     PROBE_MALFORMED,
     PROBE_UNSEEN,

@@ -135,8 +135,12 @@ class Counters:
         trial_allowed_ns: Limit of that time so far; 0 where the process has no trials.
         dropped_outcomes: Outcomes of hints that a full queue dropped before the exporter had them.
         malformed_hints: Frames of the exporter that the probe could not read.
+<<<<<<< HEAD
         running_ns: Wall time since the process began to use a GPU; the same on each of its devices.
         measured_ns: The part of it in which kernels were measured.
+=======
+        untimed_records: Activity records whose times could not be used; their launches, copies and waits are counted.
+>>>>>>> cupti
     """
 
     TYPE: ClassVar = 4
@@ -159,8 +163,12 @@ class Counters:
     trial_allowed_ns: int = 0
     dropped_outcomes: int = 0
     malformed_hints: int = 0
+<<<<<<< HEAD
     running_ns: int = 0
     measured_ns: int = 0
+=======
+    untimed_records: int = 0
+>>>>>>> cupti
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,6 +150,7 @@ def check_counters(frame: Counters, devices: int) -> None:
     _check_total("overhead_ns", frame.overhead_ns)
     _check_total("dropped_frames", frame.dropped_frames)
     _check_total("dropped_records", frame.dropped_records)
+    _check_total("untimed_records", frame.untimed_records)
     _check_total("steps", frame.steps)
     _check_total("items", frame.items)
     _check_total("step_ns", frame.step_ns)

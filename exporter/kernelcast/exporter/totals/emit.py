@@ -26,6 +26,7 @@ COUNTERS: Final[dict[str, tuple[Metric, tuple[str, ...]]]] = {
     "overhead_ns": (kernel.PROBE_OVERHEAD, ()),
     "dropped_frames": (kernel.PROBE_DROPPED, ()),
     "dropped_records": (kernel.PROBE_RECORDS, ()),
+    "untimed_records": (kernel.PROBE_UNTIMED, ()),
     "dropped_outcomes": (kernel.PROBE_OUTCOMES, ()),
     "malformed_hints": (kernel.PROBE_MALFORMED, ()),
     "region_launches": (kernel.REGION_LAUNCHES, ("region",)),

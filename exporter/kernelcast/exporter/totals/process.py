@@ -209,6 +209,7 @@ def flatten(counters: Counters, *, probe: bool) -> Iterator[tuple[CounterKey, in
         add(("overhead_ns",), counters.overhead_ns)
         add(("dropped_frames",), counters.dropped_frames)
         add(("dropped_records",), counters.dropped_records)
+        add(("untimed_records",), counters.untimed_records)
         add(("dropped_outcomes",), counters.dropped_outcomes)
         add(("malformed_hints",), counters.malformed_hints)
     yield from totals.items()

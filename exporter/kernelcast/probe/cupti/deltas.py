@@ -4,7 +4,16 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Final
 
-from kernelcast.probe.cupti.native import NO_NAME, NO_NAME_COLLECTIVE, STATES, DeviceActivity, Drain, Kernel, Variant
+from kernelcast.probe.cupti.native import (
+    NO_NAME,
+    NO_NAME_COLLECTIVE,
+    STATES,
+    WHOLE_GRAPH,
+    DeviceActivity,
+    Drain,
+    Kernel,
+    Variant,
+)
 from kernelcast.probe.cupti.occupancy import theoretical
 from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.wire.frames import MEMSET, KernelName
@@ -20,7 +29,9 @@ SYNC_TYPES: Final = ("unknown", "event", "stream_wait", "stream", "context")
 MAX_CONFIGURATIONS: Final = 8192
 
 Capability = Callable[[int], tuple[int, int]]
-_UNNAMED: Final = {NO_NAME: OTHER, NO_NAME_COLLECTIVE: OTHER_COLLECTIVES}
+WHOLE_GRAPHS: Final = "cuda graph (whole)"
+"""Shown as the kernel of graphs that are recorded as a whole: all together, since a graph's number means nothing."""
+_UNNAMED: Final = {NO_NAME: OTHER, NO_NAME_COLLECTIVE: OTHER_COLLECTIVES, WHOLE_GRAPH: WHOLE_GRAPHS}
 _launches = attrgetter("launches")
 
 
@@ -58,6 +69,8 @@ class Absorber:
         lost = dropped + drain.counts.malformed + drain.counts.unread
         if lost:
             self._recorder.lost_records(lost)
+        if drain.counts.untimed:
+            self._recorder.untimed_records(drain.counts.untimed)
 
     def _kernel(self, kernel: Kernel) -> None:
         signature = self._signatures.get(kernel.name, OTHER)

@@ -24,9 +24,34 @@ MEMSET: Final = 2
 CONCURRENT_KERNEL: Final = 10
 MEMCPY2: Final = 22
 SYNCHRONIZATION: Final = 38
-KINDS: Final = (CONCURRENT_KERNEL, MEMCPY, MEMCPY2, MEMSET, SYNCHRONIZATION)
-"""Activity kinds that are enabled. Each kernel of a CUDA graph has its own record with the graph's number. The kind
-GRAPH_TRACE would cost less, but has one record per graph in place of its kernels' records."""
+GRAPH_TRACE: Final = 51
+WORK_KINDS: Final = (CONCURRENT_KERNEL, MEMCPY, MEMCPY2, MEMSET)
+"""Activity kinds of the GPU's work. Each kernel of a CUDA graph has its own record with the graph's number; with
+`GRAPH_TRACE` beside them a graph has one record in place of its kernels', which costs less and names none of them."""
+KINDS: Final = (*WORK_KINDS, SYNCHRONIZATION)
+"""Activity kinds that are enabled where no others are chosen."""
+
+ZEROED_OUT_BUFFER: Final = 5
+DEVICE_BUFFERS: Final = 32
+SETTINGS: Final = (
+    (ZEROED_OUT_BUFFER, ctypes.c_uint8, 1),
+    (0, ctypes.c_size_t, 3_200_000),
+    (2, ctypes.c_size_t, DEVICE_BUFFERS),
+    (4, ctypes.c_size_t, DEVICE_BUFFERS),
+)
+"""Attributes of CUPTI (CUpti_ActivityAttribute, cupti_activity.h of 12.1 to 13.5), their types and our values.
+
+Our buffers are zeros when CUPTI gets them; else it clears each on a thread of the program. On the device CUPTI keeps
+the times of kernels, copies and fills in buffers of 3,200,000 bytes. It takes three at its start, 12 MiB on an H100;
+32 are 128 MiB a context, and its own limit is 250. With all in use records come without times, which
+cuptiActivityGetNumDroppedRecords does not count: its records are those for which there was no buffer of ours. The
+fourth is the same for the kind KERNEL, which we do not enable, before 12.3. Whether each thread has a buffer of its
+own (PER_THREAD_ACTIVITY_BUFFER, the default from 13.0 on) is left as it is: Kineto sets it back after each of its
+traces, and a change within a session has undefined results.
+"""
+REFUSING_VERSION: Final = 27
+"""From this version on (CUDA 12.9) a request for a buffer may be refused; CUPTI before it ends the program (NVIDIA's
+release notes of CUPTI 12.9; pytorch/kineto, issue 1275)."""
 
 FLUSH_FORCED: Final = 1
 SUBSCRIBED_ALREADY: Final = 39
@@ -76,6 +101,8 @@ class Cupti:
 
     def __init__(self, library: Any) -> None:
         self._library = library
+        self._enabled: set[int] = set()
+        self._before: list[tuple[int, Any]] = []
         self.version = self._version()
         if not any(self.version in known for known in KNOWN_VERSIONS):
             raise CuptiError(
@@ -88,6 +115,11 @@ class Cupti:
         """Address of cuptiActivityGetNextRecord."""
         return ctypes.cast(self._library.cuptiActivityGetNextRecord, ctypes.c_void_p).value or 0
 
+    @property
+    def must_have_buffers(self) -> bool:
+        """Whether CUPTI ends the program if it is refused a buffer."""
+        return self.version < REFUSING_VERSION
+
     def free_for_us(self, subscriber: Any) -> None:
         """Ask for the subscription and give it back at once, to learn whether another profiler holds it.
 
@@ -98,23 +130,37 @@ class Cupti:
         self._call("cuptiSubscribe", ctypes.byref(handle), subscriber, None)
         self._call("cuptiUnsubscribe", handle)
 
+    def configure(self) -> None:
+        """Set `SETTINGS`, before callbacks and kinds; an attribute that this CUPTI refuses stays as it was."""
+        for attribute, kind, value in SETTINGS:
+            before = kind(0)
+            if self._attribute("Get", attribute, before) and self._attribute("Set", attribute, kind(value)):
+                self._before.append((attribute, before))
+
+    def restore(self) -> None:
+        """Set the attributes back for the next client: Kineto's buffers are not zeros, and its limits are its own."""
+        while self._before:
+            self._attribute("Set", *self._before.pop())
+
     def register(self, requested: Any, completed: Any) -> None:
         """Register the callbacks that provide empty buffers and receive completed ones."""
         self._call("cuptiActivityRegisterCallbacks", requested, completed)
 
-    def enable(self) -> None:
-        """Enable records of all `KINDS`; none if one of them is refused."""
-        for position, kind in enumerate(KINDS):
+    def enable(self, kinds: Iterable[int] = KINDS) -> None:
+        """Enable records of these kinds; kinds that are enabled stay so. If one is refused, none of ours stays."""
+        for kind in kinds:
             try:
                 self._call("cuptiActivityEnable", ctypes.c_int(kind))
             except CuptiError:
-                self.disable(KINDS[:position])
+                self.disable()
                 raise
+            self._enabled.add(kind)
 
-    def disable(self, kinds: Iterable[int] = KINDS) -> None:
-        """Disable records of these kinds."""
-        for kind in kinds:
+    def disable(self, kinds: Iterable[int] | None = None) -> None:
+        """Disable those of these kinds that were enabled here; without any given, all of them."""
+        for kind in self._enabled.intersection(self._enabled if kinds is None else kinds):
             self._library.cuptiActivityDisable(ctypes.c_int(kind))
+            self._enabled.discard(kind)
 
     def latency_timestamps(self) -> None:
         """Have kernels' times of queueing recorded; only before CUDA is initialised, and not free."""
@@ -139,6 +185,11 @@ class Cupti:
         version = ctypes.c_uint32(0)
         self._call("cuptiGetVersion", ctypes.byref(version))
         return version.value
+
+    def _attribute(self, verb: str, attribute: int, value: Any) -> bool:
+        function = getattr(self._library, f"cuptiActivity{verb}Attribute", None)
+        size = ctypes.c_size_t(ctypes.sizeof(value))
+        return function is not None and function(attribute, ctypes.byref(size), ctypes.byref(value)) == 0
 
     def _call(self, name: str, *arguments: Any) -> None:
         function = getattr(self._library, name, None)

@@ -22,18 +22,23 @@ from kernelcast.probe.recording.recorder import Recorder
 METHOD: Final = "cupti"
 OFF: Final = "off"
 ACTIVE: Final = "active"
+BACKED_OFF: Final = "backed_off"
 YIELDED: Final = "yielded"
 
 # Longest wait for the decoder to read the completed buffers.
 SETTLE_MS: Final = 100
 # Longest wait of a starting profiler for a report in progress.
 LOCK_SECONDS: Final = 1.0
-# Time between two checks whether another profiler has ended.
+# Time between two attempts to take CUPTI from which an unknown client has kept us.
 RETURN_SECONDS: Final = 30.0
 REST_PER_REPORT_TIME: Final = 400.0
 # The exporter's default interval; a later report would arrive an interval late.
 LONGEST_REST_SECONDS: Final = 10.0
-UNNAMED: Final = "more than 4094 kernel names or 4 MiB of them: later kernels count as other"
+# Share of the records of a report without a usable time above which the method cannot follow the program; reports of
+# fewer records say nothing about it.
+MOST_UNTIMED_RATIO: Final = 0.01
+FEWEST_JUDGED: Final = 1000
+UNNAMED: Final = "more than 4093 kernel names or 4 MiB of them: later kernels count as other"
 CROWDED: Final = "more kernels, variants or buckets in an interval than are kept apart"
 
 
@@ -84,12 +89,17 @@ class ActivityMethod:
         self._cupti: Cupti | None = None
         self._absorber = Absorber(recorder, demangled, self._environment.capability)
         self._ask_again = 0.0
+        # Whether a profiler that the watch knows has had CUPTI: then who holds the subscription is no secret.
+        self._seen = False
         self._final = False
         self._due = 0.0
+        self._limits: list[str] = []
+        self.untimed_ratio = 0.0
+        """Share of records without a usable time in the last report that had enough of them."""
         self.held_ns = 0
         """Time that CUPTI's callbacks have taken so far, on threads of the program or CUPTI's own."""
         self.state = OFF
-        """`off`, `active`, or `yielded` to another profiler."""
+        """`off`, `active`, `backed_off` while many records have no usable time, or `yielded` to another profiler."""
         self.reason = "it was not started"
         """Why it is not active; while it is, which of its limits the program has passed."""
 
@@ -106,7 +116,7 @@ class ActivityMethod:
                 self._set_state(OFF, f"unexpected: {type(error).__name__}: {error}")
             if self.state == OFF:
                 self._close_decoder()
-        return self.state == ACTIVE
+        return self._measures
 
     def tick(self) -> None:
         """Report what came since the last call, and look after other profilers: once per interval, on our thread."""
@@ -118,7 +128,7 @@ class ActivityMethod:
     def stop(self, reason: str = "the program ends") -> None:
         """Disable the records, report the rest, close the decoder; safe to call twice, and without a start."""
         with self._lock:
-            flush = self._flush if self.state == ACTIVE else _nothing
+            flush = self._flush if self._measures else _nothing
             last = (flush, self._environment.watch.release, lambda: self._report(final=True), self._close_decoder)
             errors = [_error_of(work) for work in last]
             self._set_state(OFF, next(filter(None, errors), reason))
@@ -134,7 +144,7 @@ class ActivityMethod:
         if not self._lock.acquire(timeout=LOCK_SECONDS):
             return
         try:
-            if self.state == ACTIVE:
+            if self._measures:
                 self._flush()
                 self._yield(reason)
         except Exception as error:  # noqa: BLE001  nothing here may reach the program
@@ -142,43 +152,67 @@ class ActivityMethod:
         finally:
             self._lock.release()
 
+    @property
+    def _measures(self) -> bool:
+        return self.state in {ACTIVE, BACKED_OFF}
+
     def _open(self) -> None:
-        reason = self._environment.watch.injected() or self._environment.watch.running()
+        running = self._environment.watch.running()
+        self._seen = self._seen or bool(running)
+        reason = self._environment.watch.injected() or running
         if reason:
             raise CuptiError(reason, SUBSCRIBED_ALREADY)
         if self._decoder is None:
             decoder = self._environment.decoder()
             self._cupti = self._environment.cupti(self._environment.environ)
-            decoder.open(self._environment.native, self._cupti.next_record, self._cupti.now_ns())
+            decoder.open(
+                self._environment.native,
+                self._cupti.next_record,
+                self._cupti.now_ns(),
+                never_refuse=self._cupti.must_have_buffers,
+            )
             self._decoder = decoder
 
     def _begin(self) -> None:
+        """Register our callbacks and enable our kinds, which needs no subscription.
+
+        Kineto before 7a3ba363 (2026-08) subscribes when it is first used and keeps that for life, so after a profiler
+        that was seen we do not ask for it. Kineto registers its own callbacks at each start (enableCuptiActivities),
+        disables its kinds at each stop, and has its buffers back before the stop returns (activityBuffers); we register
+        ours again, because the last client gets all buffers. With TEARDOWN_CUPTI=1 it goes later: in the program's next
+        call of CUDA it unsubscribes and ends CUPTI, with all kinds (teardownContext, CuptiCallbackApi.cpp).
+        Source: libkineto/src/CuptiActivityApi.cpp of pytorch/kineto, 114171df.
+        """
         cupti, decoder = self._cupti, self._decoder
         if cupti is None or decoder is None:
             return
-        cupti.free_for_us(decoder.callback("kc_subscriber"))
+        if not self._seen or self._environment.environ.get("TEARDOWN_CUPTI") == "1":
+            cupti.free_for_us(decoder.callback("kc_subscriber"))
         if self._environment.environ.get("KERNELCAST_CUPTI_LATENCY") == "1":
             cupti.latency_timestamps()
+        cupti.configure()
         cupti.register(decoder.callback("kc_requested"), decoder.callback("kc_completed"))
         cupti.enable()
         self._environment.watch.on_start(self.yield_to_profiler)
+        self._limits = []
+        self.untimed_ratio = 0.0
         self._set_state(ACTIVE, "")
 
     def _tick(self) -> None:
         watch = self._environment.watch
-        if self.state == ACTIVE:
+        if self._measures:
             watch.on_start(self.yield_to_profiler)  # modules that were loaded since
             other = watch.running()
             if other:
                 self._yield(other)
-        elif self.state == YIELDED and self._environment.clock() >= self._ask_again:
+        elif self.state == YIELDED and self._environment.clock() >= self._ask_again and not watch.running():
             self._return()
         if self._final or self._environment.clock() >= self._due:
             self._report_in_turn()
 
     def _report_in_turn(self) -> None:
         began = thread_time()
-        if self.state == ACTIVE and self._cupti is not None:
+        if self._measures and self._cupti is not None:
             self._cupti.flush()
         self._report(final=self._final)
         self._final = False
@@ -194,8 +228,8 @@ class ActivityMethod:
             self._set_state(YIELDED, str(error))
 
     def _yield(self, reason: str) -> None:
-        self._ask_again = self._environment.clock() + RETURN_SECONDS
-        self._final = True
+        self._seen = self._final = True
+        self._ask_again = 0.0
         self._set_state(YIELDED, reason)
 
     def _flush(self) -> None:
@@ -214,11 +248,18 @@ class ActivityMethod:
         self._absorber.absorb(drain, self._cupti.dropped())
 
     def _report_limits(self, counts: DecoderCounts) -> None:
-        """Name the limits that the program has passed in the state's reason, which stays until the state changes."""
+        """Say in the state's reason which limits the program has passed since the beginning, and passes now."""
+        if not self._measures:
+            return
+        if counts.records >= FEWEST_JUDGED:
+            self.untimed_ratio = counts.untimed / counts.records
         passed = [text for number, text in ((counts.unnamed, UNNAMED), (counts.crowded, CROWDED)) if number]
-        new = [text for text in passed if text not in self.reason]
-        if new and self.state == ACTIVE:
-            self._set_state(ACTIVE, "; ".join(filter(None, [self.reason, *new])))
+        self._limits += [text for text in passed if text not in self._limits]
+        late = self.untimed_ratio > MOST_UNTIMED_RATIO
+        reasons = [f"{self.untimed_ratio:.0%} of CUPTI's records have no usable time"] if late else []
+        state, reason = BACKED_OFF if late else ACTIVE, "; ".join([*reasons, *self._limits])
+        if (state, reason) != (self.state, self.reason):
+            self._set_state(state, reason)
 
     def _close_decoder(self) -> None:
         decoder, self._decoder = self._decoder, None
@@ -227,12 +268,14 @@ class ActivityMethod:
 
     def _switch_off(self, reason: str) -> None:
         """Measure no more; the records until now are decoded, and `stop` reports them."""
-        if self.state == ACTIVE:
+        if self._measures:
             _error_of(self._flush)
         self._set_state(OFF, reason)
 
     def _set_state(self, state: str, reason: str) -> None:
         self.state, self.reason = state, reason
+        if not self._measures and self._cupti is not None:
+            self._cupti.restore()
         self._recorder.status(METHOD, state, reason)
 
 

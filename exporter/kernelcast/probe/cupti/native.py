@@ -16,12 +16,14 @@ from kernelcast.probe.cupti.build import LIBRARY_NAME
 from kernelcast.wire.histogram import WHOLE_BOUNDS_NS, DurationTotals
 from kernelcast.wire.kernels import COLLECTIVE_RULES, LOCAL_RULES
 
-ABI: Final = 2  # kc_abi() of the library
+ABI: Final = 4  # kc_abi() of the library
 LIBRARY: Final = Path(__file__).parent / LIBRARY_NAME
 STATES: Final = ("compute", "collective", "copy", "overlap", "idle")
 NO_NAME: Final = 0
 NO_NAME_COLLECTIVE: Final = 1
 """The numbers of launches without a name of their own, by class."""
+WHOLE_GRAPH: Final = 2
+"""The number of launches of CUDA graphs that are recorded as a whole."""
 
 # `_DEVICE`: number; five state times; late; 99 = 11 copy kinds x 3 memory kinds x 3 amounts (operations, bytes, ns); 3
 # for memsets; 15 = 5 kinds of waits x 3; then the gaps' durations, whose last two members are first and number of
@@ -146,6 +148,7 @@ class _Settings(ctypes.Structure):
         ("next_record", ctypes.c_void_p),
         ("bounds_ns", ctypes.POINTER(ctypes.c_int64)),
         ("class_rules", ctypes.c_char_p),
+        ("never_refuse", ctypes.c_uint64),
     )
 
 
@@ -176,13 +179,14 @@ class ActivityDecoder:
         if abi != ABI:
             raise NativeError(f"{path} is version {abi}; this kernelcast needs {ABI}; install kernelcast again")
 
-    def open(self, settings: NativeSettings, next_record: int, now_ns: int = 0) -> None:
+    def open(self, settings: NativeSettings, next_record: int, now_ns: int = 0, *, never_refuse: bool = False) -> None:
         """Take memory and start reading.
 
         Args:
             settings: How much.
             next_record: Address of cuptiActivityGetNextRecord.
             now_ns: CUPTI's clock; 0 where it is not known.
+            never_refuse: Give CUPTI a spare buffer where none is free, whose records are lost.
 
         Raises:
             NativeError: There is no memory or no thread to be had.
@@ -198,6 +202,7 @@ class ActivityDecoder:
             next_record,
             bounds,
             rules,
+            never_refuse,
         )
         error = self._library.kc_open(ctypes.byref(chosen))
         if error:

@@ -73,6 +73,8 @@ class DeviceRecorder:
         self.budget = TrialBudget()
         self.dropped_records = 0
         """Activity records of CUPTI that were lost."""
+        self.timeless_records = 0
+        """Activity records of CUPTI whose times could not be used."""
         self.current: Status | None = None
         """The present measurement status."""
         self.refused = 0
@@ -195,9 +197,21 @@ class DeviceRecorder:
         return True
 
     @guarded
+<<<<<<< HEAD
     def status(
         self, method: str, state: str, reason: str = "", sample_ratio: float = 1.0, cost: tuple[float, ...] = ()
     ) -> bool:
+=======
+    def untimed_records(self, records: int) -> bool:
+        """Add activity records that were counted without a time, because theirs could not be used."""
+        records = whole(records)
+        with self._lock:
+            self.timeless_records += records
+        return True
+
+    @guarded
+    def status(self, method: str, state: str, reason: str = "", sample_ratio: float = 1.0) -> bool:
+>>>>>>> cupti
         """Set the measurement status, which by itself is nothing to report: `touched` stays as it is."""
         if not 0 <= sample_ratio <= 1:
             return False

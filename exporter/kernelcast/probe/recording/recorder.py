@@ -242,6 +242,7 @@ class Recorder(DeviceRecorder):
                 overhead_ns=self.overhead_ns,
                 dropped_frames=dropped_frames,
                 dropped_records=self.dropped_records + self.refused,
+                untimed_records=self.timeless_records,
                 steps=progress.steps,
                 items=progress.items,
                 step_ns=progress.step_ns,

@@ -35,6 +35,9 @@ class Double:
         self.library.double_flushes.restype = ctypes.c_uint64
         self.library.double_latency.restype = ctypes.c_uint64
         self.library.double_brought.restype = ctypes.c_uint64
+        self.library.double_others_records.restype = ctypes.c_uint64
+        for name in ("double_attribute", "double_late_attributes", "double_dirty_buffers"):
+            getattr(self.library, name).restype = ctypes.c_size_t
         self.library.double_version(ctypes.c_uint32(VERSIONS[version]))
         for kind, length in LENGTHS[version].items():
             self.library.double_layout(ctypes.c_uint32(kind), ctypes.c_uint32(length))
@@ -43,10 +46,24 @@ class Double:
         return ctypes.cast(getattr(self.library, name), ctypes.c_void_p).value or 0
 
     def connect(
-        self, decoder: ActivityDecoder, settings: NativeSettings = SMALL, walk: str = "", *, now_ns: int = 0
+        self,
+        decoder: ActivityDecoder,
+        settings: NativeSettings = SMALL,
+        walk: str = "",
+        *,
+        next_record: int = 0,
+        now_ns: int = 0,
     ) -> None:
-        """Open a decoder and register its callbacks, without the method; `now_ns`: CUPTI's clock, 0 for unknown."""
-        decoder.open(settings, self.address(walk or "cuptiActivityGetNextRecord"), now_ns)
+        """Open a decoder and register its callbacks, without the method.
+
+        Args:
+            decoder: The decoder.
+            settings: Its memory.
+            walk: The double's walk over records, by name.
+            next_record: Address of another library's walk.
+            now_ns: CUPTI's clock; 0 for unknown.
+        """
+        decoder.open(settings, next_record or self.address(walk or "cuptiActivityGetNextRecord"), now_ns)
         requested, completed = decoder.callback("kc_requested"), decoder.callback("kc_completed")
         self.library.cuptiActivityRegisterCallbacks(requested, completed)
 
@@ -61,6 +78,14 @@ class Double:
         numbers = (ctypes.c_uint64(number) for number in (span_ns, per_millisecond, milliseconds))
         self._paced = ctypes.create_string_buffer(records, len(records))
         assert self.library.double_pace(self._paced, ctypes.c_size_t(len(records)), *numbers) == 0
+
+    def hold(self, *records: bytes, incomplete: bool = False) -> None:
+        """Have records wait in a buffer for a flush; with an incomplete one, for a forced one or `double_finish`."""
+        text = b"".join(records)
+        assert self.library.double_hold(text, ctypes.c_size_t(len(text)), int(incomplete)) == 0
+
+    def attribute(self, number: int) -> int:
+        return int(self.library.double_attribute(number))
 
     def enabled(self) -> set[int]:
         return {kind for kind in range(64) if self.library.double_enabled(ctypes.c_uint32(kind))}

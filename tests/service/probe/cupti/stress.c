@@ -1,8 +1,9 @@
 /* A program without Python that puts the decoder under load from several threads, for the thread sanitizer.
  *
  * Launching threads fill buffers with records of random fields (only names are valid pointers, as CUPTI's are), and bring
- * foreign buffers and wrong lengths between; one thread drains and reads all that it is given; the main thread closes the
- * decoder under this load and opens it again. The arguments are the rounds and the milliseconds of each.
+ * foreign buffers and wrong lengths between; in some rounds they get spare buffers where none is free. One thread drains
+ * and reads all that it is given; the main thread closes the decoder under this load and opens it again. The arguments
+ * are the rounds and the milliseconds of each.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -18,7 +19,7 @@
 enum { LAUNCHERS = 4, RECORD_BYTES = 256, NAMES = 6000, NAME_ADDRESS = KERNEL_NAME };
 
 static const uint32_t kinds[] = {KIND_KERNEL, KIND_CONCURRENT_KERNEL, KIND_MEMCPY, KIND_MEMCPY2, KIND_MEMSET,
-                                 KIND_SYNCHRONIZATION, 17, 99};
+                                 KIND_SYNCHRONIZATION, KIND_GRAPH_TRACE, 99};
 static char names[NAMES][32];
 static int64_t bounds_ns[KC_BOUNDS];
 static atomic_int stopping;
@@ -63,16 +64,18 @@ static void write_record(uint8_t *record, uint64_t *state)
     }
     uint64_t choice = random_of(state), name = 0;
     memcpy(record, &kinds[choice % (sizeof kinds / sizeof kinds[0])], sizeof kinds[0]);
-    int is_wait = record[0] == KIND_SYNCHRONIZATION;
+    int is_wait = record[0] == KIND_SYNCHRONIZATION, is_graph = record[0] == KIND_GRAPH_TRACE;
     uint32_t device = (uint32_t)(random_of(state) % (choice & 512 ? 100 : 2));
     if (choice & 63) {
         times[0] = now_ns() - random_of(state) % 1000000;
         times[1] = times[0] + random_of(state) % 1000000;
-        memcpy(record + (is_wait ? SYNC_START : KERNEL_START), times, sizeof times);
+        memcpy(record + (is_wait || is_graph ? SYNC_START : KERNEL_START), times, sizeof times);
     }
+    int device_at = is_graph ? GRAPH_DEVICE : COPY_DEVICE;
+    if (record[0] == KIND_KERNEL || record[0] == KIND_CONCURRENT_KERNEL)
+        device_at = KERNEL_DEVICE;
     if (!is_wait)
-        memcpy(record + (record[0] == KIND_KERNEL || record[0] == KIND_CONCURRENT_KERNEL ? KERNEL_DEVICE : COPY_DEVICE),
-               &device, sizeof device);
+        memcpy(record + device_at, &device, sizeof device);
     if (choice & 1024)
         name = (uint64_t)(uintptr_t)names[random_of(state) % NAMES];
     memcpy(record + NAME_ADDRESS, &name, sizeof name);
@@ -136,7 +139,7 @@ static void *drain_all(void *unused)
     return NULL;
 }
 
-static int open_decoder(void)
+static int open_decoder(int never_refuse)
 {
     struct kc_settings settings = {
         .buffer_bytes = 16384,
@@ -147,6 +150,7 @@ static int open_decoder(void)
         .next_record = next_record,
         .bounds_ns = bounds_ns,
         .class_rules = "nccl&|oneshot&allreduce|!triton&fused",
+        .never_refuse = (uint64_t)never_refuse,
     };
     return kc_open(&settings);
 }
@@ -160,7 +164,7 @@ int main(int count, char **arguments)
         snprintf(names[name], sizeof names[name], name % 7 ? "gemm_%d" : "ncclKernel_%d", name);
     for (int bound = 0; bound < KC_BOUNDS; bound++)
         bounds_ns[bound] = bound * (bound + 1);
-    if (open_decoder())
+    if (open_decoder(0))
         return 2;
     for (uintptr_t number = 0; number < LAUNCHERS; number++)
         if (pthread_create(&launchers[number], NULL, launch, (void *)number))
@@ -172,7 +176,7 @@ int main(int count, char **arguments)
         kc_close();
         if (round % 2)
             rest(5000000);
-        if (open_decoder())
+        if (open_decoder(round % 4 == 1))
             return 2;
     }
     atomic_store(&stopping, 1);

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.service.probe.cupti.double import Double
+from tests.service.probe.cupti.double import ENABLE, Double
 
 from kernelcast.probe.cupti import library
 from kernelcast.probe.cupti.capability import capabilities
@@ -18,6 +18,29 @@ def test_an_unknown_version_is_refused_not_guessed(double: Double, version: int)
     double.library.double_version(ctypes.c_uint32(version))
     with pytest.raises(CuptiError, match=f"version is {version}; its records are known for"):
         Cupti(double.library)
+
+
+def test_a_choice_of_kinds_is_enabled_and_disabled_as_often_as_one_likes(double: Double) -> None:
+    cupti = Cupti(double.library)
+    for _ in range(2):
+        cupti.enable(library.WORK_KINDS)
+        assert double.enabled() == {1, 2, 10, 22}
+    cupti.enable([library.SYNCHRONIZATION, library.GRAPH_TRACE])
+    for _ in range(2):
+        cupti.disable(library.WORK_KINDS)
+        assert double.enabled() == {38, 51}
+    double.library.cuptiActivityEnable(ctypes.c_int(17))
+    cupti.disable()
+    assert double.enabled() == {17}, "another client's kind is not ours to disable"
+
+
+def test_a_kind_that_is_refused_leaves_none_of_ours(double: Double) -> None:
+    cupti = Cupti(double.library)
+    cupti.enable(library.WORK_KINDS)
+    double.library.double_answer(ENABLE, 27)
+    with pytest.raises(CuptiError, match="not supported on this GPU"):
+        cupti.enable([library.GRAPH_TRACE])
+    assert double.enabled() == set()
 
 
 def test_the_mapped_library_goes_before_wheels_and_toolkits(tmp_path: Path) -> None:

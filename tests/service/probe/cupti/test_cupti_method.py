@@ -15,8 +15,16 @@ from tests.support.waiting import wait_for
 
 from kernelcast.probe.cupti import build
 from kernelcast.probe.cupti import method as method_used
-from kernelcast.probe.cupti.library import KINDS, Cupti
-from kernelcast.probe.cupti.method import ACTIVE, OFF, RETURN_SECONDS, YIELDED, ActivityEnvironment, ActivityMethod
+from kernelcast.probe.cupti.library import GRAPH_TRACE, KINDS, Cupti
+from kernelcast.probe.cupti.method import (
+    ACTIVE,
+    BACKED_OFF,
+    OFF,
+    RETURN_SECONDS,
+    YIELDED,
+    ActivityEnvironment,
+    ActivityMethod,
+)
 from kernelcast.probe.cupti.native import ActivityDecoder
 from kernelcast.probe.cupti.watch import ProfilerWatch
 from kernelcast.probe.methods.budget import Budget
@@ -147,7 +155,7 @@ def test_a_kernel_is_reported_with_all_that_is_known_of_its_launch(stage: Stage)
 
 def test_limits_that_the_program_passes_are_named_in_the_states_reason(stage: Stage) -> None:
     stage.method_used.start()
-    kernels = [stage.packer.kernel(f"k{at}", START_NS, START_NS + 1) for at in range(4_094)]
+    kernels = [stage.packer.kernel(f"k{at}", START_NS, START_NS + 1) for at in range(4_093)]
     for begin in (0, 2_000, 4_000):
         stage.double.bring(kernels[begin : begin + 2_000])
         stage.method_used.tick()
@@ -200,6 +208,20 @@ def test_copies_fills_waits_gaps_and_states_reach_the_recorder(stage: Stage) -> 
     assert dict(counters.device_time) == {"copy": 41, "idle": 19}
     assert counters.launch_gaps is not None
     assert (counters.launch_gaps.count, counters.launch_gaps.sum_ns) == (2, 19)
+
+
+def test_graphs_as_a_whole_are_shown_as_one_kernel_whatever_their_numbers(stage: Stage) -> None:
+    stage.method_used.start()
+    stage.double.library.cuptiActivityEnable(ctypes.c_int(GRAPH_TRACE))
+    packer = stage.packer
+    graphs = [packer.graph(START_NS + 10 * at, START_NS + 10 * at + 4, graph=at) for at in range(50)]
+    stage.double.bring([*graphs, packer.kernel("k", START_NS + 1_000, START_NS + 1_007)])
+    stage.method_used.stop()
+    cells = {cell.signature: stage.recorder.take(cell) for cell in stage.recorder.cells(0)}
+    assert set(cells) == {"cuda graph (whole)", "k"}
+    whole = cells["cuda graph (whole)"]
+    assert (whole.launches, whole.graph_launches, whole.durations.sum_ns) == (50, 50, 200)
+    assert dict(stage.recorder.counters(0, dropped_frames=0).device_time)["compute"] == 207
 
 
 def test_records_that_are_lost_are_counted(stage: Stage) -> None:
@@ -280,19 +302,18 @@ def test_records_before_an_error_are_reported_by_stop(stage: Stage) -> None:
     assert stage.method_used.state == OFF
 
 
-def test_a_flush_that_fails_for_a_profiler_does_not_bring_cupti_back_early(stage: Stage) -> None:
+def test_a_flush_that_fails_for_a_profiler_keeps_neither_it_nor_ours_from_running(stage: Stage) -> None:
     module = torch_profiler([], stage.double)
     stage.modules["torch.autograd.profiler"] = module
     stage.method_used.start()
     stage.double.library.double_answer(FLUSH, 7)
     module._prepare_profiler()
+    stage.method_used.tick()
+    assert (stage.method_used.state, stage.double.enabled()) == (YIELDED, {10})
     module._disable_profiler()
     stage.double.library.double_answer(FLUSH, 0)
     stage.method_used.tick()
-    assert (stage.method_used.state, stage.double.enabled()) == (YIELDED, set())
-    stage.seconds += RETURN_SECONDS
-    stage.method_used.tick()
-    assert stage.method_used.state == ACTIVE
+    assert (stage.method_used.state, stage.double.enabled()) == (ACTIVE, set(KINDS))
 
 
 @pytest.mark.parametrize(
@@ -319,10 +340,19 @@ def test_a_tool_that_came_with_the_process_keeps_cupti(
 
 
 def torch_profiler(seen: list[set[int]], double: Double) -> ModuleType:
+    """PyTorch's profiler: like Kineto, it keeps its subscription, and registers its callbacks at each start."""
     module = ModuleType("torch.autograd.profiler")
     module._is_profiler_enabled = False  # type: ignore[attr-defined]
-    for name in ("_prepare_profiler", "_enable_profiler", "_disable_profiler"):
-        setattr(module, name, lambda *_: seen.append(double.enabled()))
+
+    def prepare(*_: object) -> None:
+        seen.append(double.enabled())
+        double.library.double_another_begins()
+
+    module.__dict__.update(
+        _prepare_profiler=prepare,
+        _enable_profiler=lambda *_: None,
+        _disable_profiler=double.library.double_another_ends,
+    )
     return module
 
 
@@ -340,31 +370,77 @@ def test_pytorchs_profiler_finds_cupti_free_and_ours_comes_back_after_it(stage: 
     stage.method_used.tick()
     assert stage.launches() == 1, "earlier records are reported"
     module._enable_profiler()
+    stage.launch(7)
     stage.seconds += RETURN_SECONDS
     stage.method_used.tick()
-    assert (stage.method_used.state, stage.double.enabled()) == (YIELDED, set())
+    assert (stage.method_used.state, stage.double.enabled()) == (YIELDED, {10})
     module._disable_profiler()
-    stage.seconds += RETURN_SECONDS
     stage.method_used.tick()
-    assert (stage.method_used.state, stage.double.enabled()) == (ACTIVE, set(KINDS))
+    assert (stage.method_used.state, stage.double.enabled()) == (ACTIVE, set(KINDS)), "without a wait"
     stage.launch()
     stage.method_used.stop()
-    assert stage.launches() == 2
-    module._prepare_profiler()
+    assert (stage.launches(), stage.double.library.double_others_records()) == (2, 7)
     assert not hasattr(module._prepare_profiler, "__wrapped__"), "nothing of ours is left behind"
 
 
-def test_who_keeps_the_subscription_keeps_cupti(stage: Stage) -> None:
+def test_ten_cycles_of_a_profiler_that_keeps_its_subscription_lose_only_its_own_windows(stage: Stage) -> None:
+    """`torch.profiler.schedule` in a loop; Kineto holds CUPTI's subscription from its first use on."""
+    module = torch_profiler([], stage.double)
+    stage.modules["torch.autograd.profiler"] = module
+    stage.method_used.start()
+    for _ in range(10):
+        stage.launch(40)
+        module._prepare_profiler()
+        module._enable_profiler()
+        stage.launch(5)
+        stage.method_used.tick()
+        module._disable_profiler()
+        stage.seconds += 1
+        stage.method_used.tick()
+        assert (stage.method_used.state, stage.method_used.reason) == (ACTIVE, "")
+    stage.method_used.stop()
+    assert (stage.launches(), stage.double.library.double_others_records()) == (400, 50)
+    assert stage.recorder.dropped_records == 0
+
+
+def test_a_profiler_that_ran_when_the_probe_began_is_followed_by_ours(stage: Stage) -> None:
+    module = torch_profiler([], stage.double)
+    stage.modules["torch.autograd.profiler"] = module
+    module._prepare_profiler()
+    module._is_profiler_enabled = True  # type: ignore[attr-defined]
+    assert not stage.method_used.start()
+    stage.method_used.tick()
+    assert stage.method_used.state == YIELDED
+    module._disable_profiler()
+    module._is_profiler_enabled = False  # type: ignore[attr-defined]
+    stage.method_used.tick()
+    assert (stage.method_used.state, stage.double.enabled()) == (ACTIVE, set(KINDS))
+
+
+def test_an_unknown_client_that_holds_the_subscription_keeps_cupti(stage: Stage) -> None:
+    stage.double.library.double_another_subscribes()
+    assert not stage.method_used.start()
+    for _ in range(3):
+        stage.seconds += RETURN_SECONDS
+        stage.method_used.tick()
+        assert (stage.method_used.state, "subscribed" in stage.method_used.reason) == (YIELDED, True)
+    assert stage.double.enabled() == set()
+
+
+def test_a_profiler_that_will_take_cupti_down_is_waited_for(stage: Stage) -> None:
+    """With TEARDOWN_CUPTI=1 Kineto ends CUPTI after its trace, in the program's next call of CUDA: kinds and all."""
+    stage.environ["TEARDOWN_CUPTI"] = "1"
     module = torch_profiler([], stage.double)
     stage.modules["torch.autograd.profiler"] = module
     stage.method_used.start()
     module._prepare_profiler()
     module._disable_profiler()
-    stage.double.library.double_answer(SUBSCRIBE, 39)
+    stage.method_used.tick()
+    assert (stage.method_used.state, "subscribed" in stage.method_used.reason) == (YIELDED, True)
+    stage.double.library.double_another_unsubscribes()
     stage.seconds += RETURN_SECONDS
     stage.method_used.tick()
-    assert stage.method_used.state == YIELDED
-    assert "subscribed" in stage.method_used.reason
+    assert stage.method_used.state == ACTIVE
 
 
 def test_a_profiler_found_running_is_left_alone(stage: Stage) -> None:
@@ -378,6 +454,147 @@ def test_a_profiler_found_running_is_left_alone(stage: Stage) -> None:
     assert stage.double.library.double_flushes(0) == 0
     stage.method_used.stop()
     assert stage.double.enabled() == set(KINDS)
+
+
+CUPTIS_OWN = {5: 0, 0: 3_200_000, 2: 250, 4: 250}
+OURS = {5: 1, 0: 3_200_000, 2: 32, 4: 32}
+"""Attributes as CUpti_ActivityAttribute numbers them: buffers of zeros, size and number of buffers on the device."""
+
+
+def attributes(stage: Stage) -> dict[int, int]:
+    return {number: stage.double.attribute(number) for number in OURS}
+
+
+def test_memory_on_the_device_is_bounded_and_buffers_are_ours_to_clear_while_we_measure(stage: Stage) -> None:
+    seen: list[dict[int, int]] = []
+    module = torch_profiler([], stage.double)
+    theirs = module._prepare_profiler
+
+    def prepare() -> None:
+        seen.append(attributes(stage))
+        theirs()
+
+    module._prepare_profiler = prepare  # type: ignore[attr-defined]
+    stage.modules["torch.autograd.profiler"] = module
+    assert attributes(stage) == CUPTIS_OWN
+    stage.method_used.start()
+    assert attributes(stage) == OURS
+    assert OURS[2] * 4 * 1024 * 1024 == 128 * 1024 * 1024
+    module._prepare_profiler()
+    assert (seen, attributes(stage)) == ([CUPTIS_OWN], CUPTIS_OWN), "another client's buffers are not zeros"
+    stage.launch(3)
+    module._disable_profiler()
+    stage.method_used.tick()
+    assert attributes(stage) == OURS
+    stage.launch(3)
+    stage.method_used.stop()
+    assert (attributes(stage), stage.launches()) == (CUPTIS_OWN, 3)
+    assert stage.double.library.double_late_attributes() == 0, "before the kinds"
+    assert stage.double.library.double_dirty_buffers() == 0
+
+
+def test_buffers_come_back_clear_however_often_they_are_used(stage: Stage) -> None:
+    stage.method_used.start()
+    for _ in range(3):
+        stage.launch(10_000)
+        stage.method_used.tick()
+    stage.method_used.stop()
+    assert stage.double.library.double_dirty_buffers() == 0
+    assert stage.launches() == 3 * 10_000
+
+
+@pytest.mark.parametrize("attribute", OURS)
+def test_an_attribute_that_cupti_refuses_is_no_error(stage: Stage, attribute: int) -> None:
+    stage.double.library.double_refuse_attribute(attribute, 27)
+    assert stage.method_used.start()
+    assert attributes(stage) == OURS | {attribute: CUPTIS_OWN[attribute]}
+    stage.launch(3)
+    stage.method_used.stop()
+    assert (stage.launches(), attributes(stage)) == (3, CUPTIS_OWN)
+
+
+def test_a_profiler_found_running_has_its_attributes_back(stage: Stage) -> None:
+    stage.method_used.start()
+    module = torch_profiler([], stage.double)
+    module._is_profiler_enabled = True  # type: ignore[attr-defined]
+    stage.modules["torch.autograd.profiler"] = module
+    stage.method_used.tick()
+    assert attributes(stage) == CUPTIS_OWN
+
+
+@pytest.mark.parametrize(("version", "refused"), [(26, 0), (28, 1)])
+def test_before_version_27_cupti_is_never_refused_a_buffer(stage: Stage, version: int, refused: int) -> None:
+    """It would end the program; the records in a spare buffer are lost."""
+    stage.double.library.double_version(ctypes.c_uint32(version))
+    stage.method_used.start()
+    stage.double.library.double_take(SMALL.buffers)
+    assert (not stage.double.library.double_take(1)) == bool(refused)
+    stage.launch(400)
+    stage.method_used.tick()
+    assert stage.launches() == 0
+    assert stage.recorder.dropped_records >= 400
+    stage.method_used.stop()
+    assert (not stage.double.library.double_take(1)) == bool(refused), "a thread that launches may ask late"
+
+
+def test_an_incomplete_record_keeps_its_buffer_until_it_is_complete(stage: Stage) -> None:
+    stage.method_used.start()
+    kernel = stage.packer.kernel("k", START_NS, START_NS + 100)
+    stage.double.hold(kernel, kernel)
+    stage.double.hold(kernel, kernel, incomplete=True)
+    stage.method_used.tick()
+    assert stage.launches() == 2
+    stage.double.library.double_finish()
+    stage.method_used.tick()
+    assert stage.launches() == 4
+    assert stage.recorder.timeless_records == 0
+
+
+def test_a_record_without_a_time_is_counted_and_many_of_them_back_the_method_off(stage: Stage) -> None:
+    """CUPTI writes 0 for both times where it has none."""
+    method, packer = stage.method_used, stage.packer
+    kernel, timeless = packer.kernel("k", START_NS, START_NS + 100), packer.kernel("k", 0, 0)
+    method.start()
+    stage.double.bring([kernel] * 400 + [timeless] * 400)
+    method.tick()
+    assert (method.state, method.untimed_ratio) == (ACTIVE, 0), "too few to judge"
+    stage.double.bring([kernel] * 990 + [timeless] * 10)
+    method.tick()
+    assert (method.state, method.untimed_ratio) == (ACTIVE, 0.01)
+    stage.double.bring([kernel] * 1_940 + [timeless] * 60)
+    method.tick()
+    assert (method.state, method.untimed_ratio) == (BACKED_OFF, 0.03)
+    assert method.reason == "3% of CUPTI's records have no usable time"
+    status = stage.recorder.current
+    assert status is not None
+    assert (status.method, status.state, status.reason) == ("cupti", BACKED_OFF, method.reason)
+    assert stage.launches() == 3_800
+    assert stage.recorder.timeless_records == 400 + 10 + 60
+    stage.double.bring([kernel] * 2_000)
+    method.tick()
+    assert (method.state, method.reason) == (ACTIVE, "")
+    method.stop()
+    counters = stage.recorder.counters(0, dropped_frames=0)
+    assert (counters.untimed_records, counters.dropped_records) == (470, 0)
+    assert sum(cell.durations.count for cell in stage.recorder.cells(0)) == 5_800 - 470
+
+
+def test_who_backed_off_yields_and_ends_as_ever(stage: Stage) -> None:
+    module = torch_profiler([], stage.double)
+    stage.modules["torch.autograd.profiler"] = module
+    stage.method_used.start()
+    stage.double.bring([stage.packer.kernel("k", 0, 0)] * 2_000)
+    stage.method_used.tick()
+    assert stage.method_used.state == BACKED_OFF
+    module._prepare_profiler()
+    assert (stage.method_used.state, stage.double.enabled()) == (YIELDED, {10})
+    module._disable_profiler()
+    stage.method_used.tick()
+    assert (stage.method_used.state, stage.method_used.untimed_ratio) == (ACTIVE, 0)
+    stage.double.bring([stage.packer.kernel("k", 0, 0)] * 2_000)
+    stage.method_used.tick()
+    stage.method_used.stop()
+    assert (stage.method_used.state, stage.double.enabled(), stage.launches()) == (OFF, set(), 4_000)
 
 
 def test_an_error_of_the_users_profiler_is_the_users(stage: Stage) -> None:

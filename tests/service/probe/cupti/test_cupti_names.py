@@ -7,13 +7,21 @@ from tests.service.probe.cupti.double import SMALL, Double
 from tests.service.probe.cupti.records import START_NS, Packer
 
 from kernelcast.probe.cupti.deltas import Absorber
-from kernelcast.probe.cupti.native import NO_NAME, NO_NAME_COLLECTIVE, STATES, ActivityDecoder, Drain, NativeSettings
+from kernelcast.probe.cupti.native import (
+    NO_NAME,
+    NO_NAME_COLLECTIVE,
+    STATES,
+    WHOLE_GRAPH,
+    ActivityDecoder,
+    Drain,
+    NativeSettings,
+)
 from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.wire.kernels import OTHER, OTHER_COLLECTIVES
 
 NAMES = 4_096
 ROOMY = NativeSettings(SMALL.buffer_bytes, buffers=256)
-RESERVED = {NO_NAME, NO_NAME_COLLECTIVE}
+RESERVED = {NO_NAME, NO_NAME_COLLECTIVE, WHOLE_GRAPH}
 
 
 def launches(packer: Packer, names: Iterable[str]) -> list[bytes]:
@@ -41,7 +49,7 @@ def check_beyond(decoder: ActivityDecoder, double: Double, packer: Packer) -> No
     double.bring([*launches(packer, [*names, *names]), packer.kernel(None, START_NS + 1_000, START_NS + 1_007)])
     drain = drained(decoder)
     rows = {row.name: row for row in drain.kernels}
-    assert set(rows) == RESERVED
+    assert set(rows) == {NO_NAME, NO_NAME_COLLECTIVE}
     assert (rows[NO_NAME_COLLECTIVE].launches, rows[NO_NAME].launches) == (4, 7)
     assert (rows[NO_NAME_COLLECTIVE].durations.sum_ns, rows[NO_NAME].durations.sum_ns) == (28, 49)
     assert drain.counts.unnamed == 10
@@ -110,12 +118,12 @@ def test_the_decoders_other_is_other_in_its_class_for_the_recorder(decoder: Acti
     absorber = Absorber(recorder, lambda name: name, lambda _: (8, 0))
     double.connect(decoder, ROOMY)
     for begin in (0, 2_047, 4_094):
-        names = [f"k{at}" for at in range(begin, min(begin + 2_047, NAMES - 2))]
+        names = [f"k{at}" for at in range(begin, min(begin + 2_047, NAMES - len(RESERVED)))]
         double.bring(launches(packer, names or ["ncclDevKernel_AllReduce", "gemm"]))
         absorber.absorb(drained(decoder), 0)
     cells = {cell.signature: cell.launches for cell in recorder.cells(0)}
     assert cells[OTHER_COLLECTIVES] == 1
-    assert sum(cells.values()) == NAMES
+    assert sum(cells.values()) == NAMES - len(RESERVED) + 2
     assert OTHER in cells
 
 

@@ -412,7 +412,7 @@ def test_copies_waits_and_device_time_are_summed_over_processes() -> None:
 
 def test_a_probe_reports_its_overhead() -> None:
     aggregator = Aggregator()
-    lost = Counters(0, dropped_frames=2, dropped_records=3, dropped_outcomes=4, malformed_hints=5)
+    lost = Counters(0, dropped_frames=2, dropped_records=3, dropped_outcomes=4, malformed_hints=5, untimed_records=6)
     counters = replace(lost, overhead_ns=SECOND_NS)
     aggregator.report(report({}, counters=counters, method="event", version="0.1.0"))
     samples = shown(aggregator)
@@ -421,6 +421,7 @@ def test_a_probe_reports_its_overhead() -> None:
     assert values(samples, kernel.PROBE_RECORDS) == {"": 3}
     assert values(samples, kernel.PROBE_OUTCOMES) == {"": 4}
     assert values(samples, kernel.PROBE_MALFORMED) == {"": 5}
+    assert values(samples, kernel.PROBE_UNTIMED) == {"": 6}
     assert values(samples, kernel.PROBE_INFO, "method") == {"event": 1}
 
 

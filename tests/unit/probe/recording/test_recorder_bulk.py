@@ -124,6 +124,7 @@ def test_no_call_raises_for_any_arguments() -> None:
         (recorder.region, "r", 1, -1, 1),
         (recorder.unseen, "graph", "many"),
         (recorder.lost_records, -1),
+        (recorder.untimed_records, -1),
         (recorder.status, "event", "active", "", 1.5),
         (recorder.status, "event", "active", "", float("nan")),
         (recorder.status, 1, "active"),
@@ -147,6 +148,7 @@ def filled() -> Recorder:
         recorder.absorb("k", launches=1, durations=summed([number]), variant=text)
     recorder.gaps(summed([10**number for number in range(13)] * 10))
     recorder.lost_records(12)
+    recorder.untimed_records(13)
     recorder.status("event", "off", "reason " * 100, 0.5)
     return recorder
 
@@ -188,6 +190,7 @@ def test_kinds_beyond_the_bound_are_summed_and_nothing_is_lost() -> None:
     assert [row for row in reported.regions if row[0] == OTHER] == [(OTHER, 68 * 8, 68 * 9, 68 * 10)]
     assert len(reported.pools) == MAX_KINDS
     assert reported.dropped_records == 12 + 68, "sizes of further pools are refused"
+    assert reported.untimed_records == 13
 
 
 def test_variants_beyond_the_bound_are_one_and_add_up_to_their_kernel() -> None:

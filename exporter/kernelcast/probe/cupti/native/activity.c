@@ -2,8 +2,11 @@
  *
  * A callback may run on a thread of the program: it takes or returns a number under a mutex that is held for a few
  * instructions, and leaves. With the pool empty CUPTI gets no buffer, drops records and says so (NVIDIA's documentation
- * of CUpti_BuffersCallbackRequestFunc); we count how often. The pool is never given back to the system, so that a
- * callback that comes late, after kc_close, touches memory that is still ours. In a forked child nothing does anything.
+ * of CUpti_BuffersCallbackRequestFunc); we count how often. CUPTI before 12.9 ends the program there (NVIDIA's release
+ * notes of CUPTI 12.9), so it gets a spare buffer, whose records are lost. A buffer is given out with every byte zero
+ * (CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER): the reader clears what CUPTI has written, and CUPTI need not do so
+ * on a thread of the program. The pool is never given back to the system, so that a callback that comes late, after
+ * kc_close, touches memory that is still ours. In a forked child nothing does anything.
  */
 #define _GNU_SOURCE
 #include "activity.h"
@@ -18,20 +21,28 @@
 #include <time.h>
 
 #include "durations.h"
+#include "records.h"
 #include "totals.h"
 
-enum { MAX_BUFFERS = 1024 };
+enum { MAX_BUFFERS = 1024, SPARE_BYTES = 65536 };
 
 enum place { FREE, WITH_CUPTI, FILLED };
+
+struct spare {
+    struct spare *next;
+    uint64_t unused; /* so that the memory begins at a multiple of 16 */
+    uint8_t memory[SPARE_BYTES];
+};
 
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t filled, settled;
     uint8_t *memory;
     uint64_t buffer_bytes, buffers;
+    struct spare *spares; /* those that CUPTI holds */
     uint16_t stack[MAX_BUFFERS], queue[MAX_BUFFERS];
     uint32_t free, first, waiting, reading;
-    size_t valid_bytes[MAX_BUFFERS];
+    size_t valid_bytes[MAX_BUFFERS]; /* written by CUPTI and not cleared yet */
     enum place place[MAX_BUFFERS];
     int stopping;
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -39,8 +50,9 @@ static struct {
 static pthread_mutex_t totals_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct kc_counts decoded;
 static atomic_int open_now, alive; /* whether buffers are given out; whether there is a pool, and no fork since */
+static atomic_int never_refuse;
 static int in_child;
-static atomic_uint_fast64_t refused_buffers, foreign_buffers, held_ns;
+static atomic_uint_fast64_t refused_buffers, foreign_buffers, spared_records, held_ns;
 static pthread_t reader;
 
 static uint64_t clock_ns(clockid_t clock)
@@ -55,20 +67,34 @@ int kc_abi(void)
     return KC_ABI;
 }
 
+static void give_spare(uint8_t **buffer, size_t *bytes)
+{
+    struct spare *spare = calloc(1, sizeof *spare);
+    if (!spare)
+        return;
+    spare->next = pool.spares;
+    pool.spares = spare;
+    *buffer = spare->memory;
+    *bytes = SPARE_BYTES;
+}
+
 void kc_requested(uint8_t **buffer, size_t *bytes, size_t *records)
 {
     uint64_t began_ns = clock_ns(CLOCK_MONOTONIC);
+    int is_open = atomic_load(&open_now), spares = atomic_load(&never_refuse);
     *buffer = NULL;
     *bytes = 0;
     *records = 0;
-    if (!atomic_load(&open_now))
+    if (!atomic_load(&alive) || (!is_open && !spares))
         return;
     pthread_mutex_lock(&pool.lock);
-    if (pool.free) {
+    if (is_open && pool.free) {
         uint16_t number = pool.stack[--pool.free];
         pool.place[number] = WITH_CUPTI;
         *buffer = pool.memory + number * pool.buffer_bytes;
         *bytes = pool.buffer_bytes;
+    } else if (spares) {
+        give_spare(buffer, bytes);
     }
     pthread_mutex_unlock(&pool.lock);
     if (!*buffer)
@@ -90,15 +116,28 @@ static int number_of(const uint8_t *buffer)
 
 static void take_back(int number, size_t valid_bytes)
 {
+    pool.valid_bytes[number] = valid_bytes < pool.buffer_bytes ? valid_bytes : pool.buffer_bytes;
     if (valid_bytes == 0 || pool.stopping) {
         pool.place[number] = FREE;
         pool.stack[pool.free++] = (uint16_t)number;
         return;
     }
     pool.place[number] = FILLED;
-    pool.valid_bytes[number] = valid_bytes < pool.buffer_bytes ? valid_bytes : pool.buffer_bytes;
     pool.queue[(pool.first + pool.waiting++) % MAX_BUFFERS] = (uint16_t)number;
     pthread_cond_signal(&pool.filled);
+}
+
+/* Frees a spare buffer; returns whether it was one. */
+static int free_spare(const uint8_t *buffer)
+{
+    for (struct spare **at = &pool.spares; *at; at = &(*at)->next)
+        if ((*at)->memory == buffer) {
+            struct spare *spare = *at;
+            *at = spare->next;
+            free(spare);
+            return 1;
+        }
+    return 0;
 }
 
 void kc_completed(void *context, uint32_t stream, uint8_t *buffer, size_t bytes, size_t valid_bytes)
@@ -108,20 +147,30 @@ void kc_completed(void *context, uint32_t stream, uint8_t *buffer, size_t bytes,
     if (!atomic_load(&alive))
         return;
     pthread_mutex_lock(&pool.lock);
-    int number = number_of(buffer);
+    int number = number_of(buffer), was_spare = number < 0 && free_spare(buffer);
     if (number >= 0)
         take_back(number, valid_bytes);
     pthread_mutex_unlock(&pool.lock);
-    if (number < 0)
+    if (was_spare)
+        atomic_fetch_add(&spared_records, valid_bytes / KERNEL_BYTES);
+    else if (number < 0)
         atomic_fetch_add(&foreign_buffers, 1);
     atomic_fetch_add(&held_ns, clock_ns(CLOCK_MONOTONIC) - began_ns);
 }
 
-static void read_buffer(int number, size_t valid_bytes)
+/* CUPTI writes nothing behind the valid bytes. */
+static void clear(int number)
+{
+    memset(pool.memory + (size_t)number * pool.buffer_bytes, 0, pool.valid_bytes[number]);
+    pool.valid_bytes[number] = 0;
+}
+
+static void read_buffer(int number)
 {
     pthread_mutex_lock(&totals_lock);
     uint64_t began_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-    totals_decode(pool.memory + (size_t)number * pool.buffer_bytes, valid_bytes, &decoded);
+    totals_decode(pool.memory + (size_t)number * pool.buffer_bytes, pool.valid_bytes[number], &decoded);
+    clear(number);
     decoded.buffers++;
     decoded.decode_ns += clock_ns(CLOCK_THREAD_CPUTIME_ID) - began_ns;
     pthread_mutex_unlock(&totals_lock);
@@ -141,7 +190,7 @@ static void *read_buffers(void *unused)
         pool.waiting--;
         pool.reading = 1;
         pthread_mutex_unlock(&pool.lock);
-        read_buffer(number, pool.valid_bytes[number]);
+        read_buffer(number);
         pthread_mutex_lock(&pool.lock);
         pool.reading = 0;
         pool.place[number] = FREE;
@@ -217,8 +266,11 @@ int kc_open(const struct kc_settings *settings)
         error = open_pool(settings);
     if (error)
         return error;
+    atomic_store(&never_refuse, settings->never_refuse != 0);
     pthread_mutex_lock(&pool.lock);
     pool.stopping = 0;
+    for (uint32_t at = 0; at < pool.free; at++) /* those that came back after the end, unread */
+        clear(pool.stack[at]);
     pthread_mutex_unlock(&pool.lock);
     error = start_reader();
     if (!error)
@@ -269,6 +321,7 @@ int kc_drain(uint64_t now_ns, int final, struct kc_drain *drain)
     pthread_mutex_unlock(&totals_lock);
     drain->counts.refused_buffers = atomic_exchange(&refused_buffers, 0);
     drain->counts.malformed += atomic_exchange(&foreign_buffers, 0);
+    drain->counts.unread += atomic_exchange(&spared_records, 0);
     drain->counts.held_ns = atomic_exchange(&held_ns, 0);
     return 0;
 }

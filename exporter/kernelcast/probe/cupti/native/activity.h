@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 enum {
-    KC_ABI = 2,
+    KC_ABI = 4,
     KC_BOUNDS = 401,      /* bucket bounds, one more than buckets */
     KC_BUCKETS = 400,     /* kernelcast.wire.histogram: indices -240 to 159 */
     KC_LOWEST = -240,
@@ -44,6 +44,7 @@ struct kc_settings {
     kc_next_record next_record;
     const int64_t *bounds_ns;
     const char *class_rules;
+    uint64_t never_refuse; /* whether CUPTI gets a spare buffer where none is free: before 12.9 it ends the program */
 };
 
 struct kc_durations {
@@ -94,7 +95,8 @@ struct kc_name {
 /* Counts since the last drain.
  *
  * malformed: records that could not be used, and buffers that are not ours
- * unread: records behind the one at which a walk over a buffer ended too early; how many is estimated by their length
+ * unread: records behind the one at which a walk over a buffer ended too early, and those in spare buffers; how many is
+ *     estimated by their length
  * untimed: records whose times contradict each other or CUPTI's clock
  * unnamed: launches of kernels beyond the names that are kept
  * crowded: launches beyond the kernels or variants of an interval, and durations beyond its buckets

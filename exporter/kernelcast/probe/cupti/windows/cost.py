@@ -28,7 +28,7 @@ FEWEST: Final = 8
 """Comparisons before a ratio is known."""
 MOST: Final = 60
 STUDENT: Final = ((7, 5.41), (9, 4.78), (12, 4.32), (15, 4.07), (20, 3.85), (30, 3.65), (40, 3.55), (59, 3.46))
-"""Degrees of freedom and Student's quantile of .9995: an interval of 99.9 %, as it is looked at after each comparison."""
+"""Degrees of freedom and Student's quantile of .9995: an interval of 99.9 %, because many are looked at."""
 
 
 class Ratio(NamedTuple):

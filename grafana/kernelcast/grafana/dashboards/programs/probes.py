@@ -108,12 +108,13 @@ def _dropped() -> Placed:
     text = PanelText(
         "Dropped by probes",
         "Frames that the socket did not accept (the next frame includes them), activity records and outcomes of hints "
-        "that are lost, and hints that a probe cannot read.",
+        "that are lost, records without a usable time (launches are counted), and hints that a probe cannot read.",
         if_empty=EmptyText("Nothing was dropped", liveness.PROGRAMS),
     )
     rows = (
         (kernel.PROBE_DROPPED, "frames"),
         (kernel.PROBE_RECORDS, "records"),
+        (kernel.PROBE_UNTIMED, "records without a time"),
         (kernel.PROBE_OUTCOMES, "outcomes"),
         (kernel.PROBE_MALFORMED, "unreadable hints"),
     )

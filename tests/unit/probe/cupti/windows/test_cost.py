@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from kernelcast.probe.cupti.windows.cost import FIRST_STEPS, CostRatio, Ratio
+from kernelcast.probe.cupti.windows.cost import FIRST_STEPS, CostRatio
 from kernelcast.probe.cupti.windows.levels import NANOSECONDS, Level
 from kernelcast.probe.cupti.windows.schedule import Schedule, window_seconds
 
@@ -124,6 +124,6 @@ def test_what_was_compared_before_a_change_of_level_is_forgotten() -> None:
     for block in range(60):
         cost.switched(block * NANOSECONDS, measuring=bool(block % 2))
         cost.add(block * NANOSECONDS + number * 10_000_000 for number in range(1, 100))
-    assert cost.ratio() == Ratio(pytest.approx(1), pytest.approx(1), pytest.approx(1))
+    assert cost.ratio() == pytest.approx((1, 1, 1))
     cost.forget()
     assert cost.ratio() is None

@@ -1,6 +1,7 @@
 """How much is measured: less above a limit, never nothing, and more again when it is calm."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 
@@ -76,7 +77,7 @@ def test_seven_busy_seconds_do_not_end_measuring_for_good() -> None:
 
 def test_a_level_that_fails_again_and_again_is_tried_ever_more_seldom() -> None:
     levels = list(Program(held=0.0045, waits=3).run(4 * 3600))
-    tries = sum(before > after for before, after in zip(levels, levels[1:], strict=False))
+    tries = sum(before > after for before, after in pairwise(levels))
     assert 1 <= tries <= 12
     assert levels.count(Level.FULL) < 0.02 * len(levels)
 
