@@ -287,6 +287,14 @@ PROBE_OVERHEAD: Final = kafka_metric(
     labels=PROGRAM_LABELS,
     source="probe",
 )
+PROBE_DECODING: Final = kafka_metric(
+    "kernelcast.probe.decoding",
+    Kind.COUNTER,
+    "Processor time in which the probe's decoder read activity records, on a thread that never holds the program.",
+    unit="s",
+    labels=PROGRAM_LABELS,
+    source="probe",
+)
 PROBE_DROPPED: Final = kafka_metric(
     "kernelcast.probe.dropped_frames",
     Kind.COUNTER,
@@ -424,6 +432,7 @@ ROWS: Final = (
     PROBE_MEASURED,
     PROBE_COST,
     PROBE_OVERHEAD,
+    PROBE_DECODING,
     PROBE_DROPPED,
     PROBE_RECORDS,
     PROBE_UNTIMED,

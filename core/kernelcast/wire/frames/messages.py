@@ -123,6 +123,7 @@ class Counters:
         device_time: Rows of state and ns.
         overhead_ns: Time of the program's threads that the probe used.
         dropped_frames: Frames that could not be sent.
+        decoding_ns: Processor time of the decoder of activity records, on a thread that never holds the program.
         launch_gaps: Idle times of the device between two activities; None if the method does not measure them.
         pools: Rows of pool (`device`, `pinned`), state (`used`, `free`, `total`, `limit`) and bytes, as of now.
         regions: Rows of region, launches within it, their GPU time in ns, and wall time in ns.
@@ -135,12 +136,9 @@ class Counters:
         trial_allowed_ns: Limit of that time so far; 0 where the process has no trials.
         dropped_outcomes: Outcomes of hints that a full queue dropped before the exporter had them.
         malformed_hints: Frames of the exporter that the probe could not read.
-<<<<<<< HEAD
         running_ns: Wall time since the process began to use a GPU; the same on each of its devices.
         measured_ns: The part of it in which kernels were measured.
-=======
         untimed_records: Activity records whose times could not be used; their launches, copies and waits are counted.
->>>>>>> cupti
     """
 
     TYPE: ClassVar = 4
@@ -163,12 +161,10 @@ class Counters:
     trial_allowed_ns: int = 0
     dropped_outcomes: int = 0
     malformed_hints: int = 0
-<<<<<<< HEAD
     running_ns: int = 0
     measured_ns: int = 0
-=======
     untimed_records: int = 0
->>>>>>> cupti
+    decoding_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -158,6 +158,7 @@ def check_counters(frame: Counters, devices: int) -> None:
     _check_total("trial_allowed_ns", frame.trial_allowed_ns)
     _check_total("dropped_outcomes", frame.dropped_outcomes)
     _check_total("malformed_hints", frame.malformed_hints)
+    _check_total("decoding_ns", frame.decoding_ns)
     _check_total("running_ns", frame.running_ns)
     _check_total("measured_ns", frame.measured_ns)
     if frame.launch_gaps is not None:

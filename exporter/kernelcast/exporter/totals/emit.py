@@ -24,6 +24,7 @@ COUNTERS: Final[dict[str, tuple[Metric, tuple[str, ...]]]] = {
     "running_ns": (kernel.PROBE_RUNNING, ()),
     "measured_ns": (kernel.PROBE_MEASURED, ()),
     "overhead_ns": (kernel.PROBE_OVERHEAD, ()),
+    "decoding_ns": (kernel.PROBE_DECODING, ()),
     "dropped_frames": (kernel.PROBE_DROPPED, ()),
     "dropped_records": (kernel.PROBE_RECORDS, ()),
     "untimed_records": (kernel.PROBE_UNTIMED, ()),
@@ -189,7 +190,8 @@ class Emitter:
             yield self._gauge(kernel.PROBE_SAMPLE, self._labels(), min(ratios))
         costs = [process.status.cost for process in live if process.status and process.status.cost]
         if costs:
-            for bound, ratio in zip(COST_BOUNDS, max(costs, key=_median), strict=True):
+            _, highest = max((cost[1], cost) for cost in costs)
+            for bound, ratio in zip(COST_BOUNDS, highest, strict=True):
                 yield self._gauge(kernel.PROBE_COST, self._labels(bound=bound), ratio)
 
     def _facts(self, process: ProcessTotals) -> Iterator[tuple[Labels, Metric]]:
@@ -217,10 +219,6 @@ def _config(config: KernelName) -> dict[str, str]:
         "shared_memory": str(config.shared_memory_bytes),
         "local_memory": str(config.local_memory_bytes) if config.local_memory_bytes else "",
     }
-
-
-def _median(cost: tuple[float, ...]) -> float:
-    return cost[1]
 
 
 def _fact_order(fact: tuple[Labels, Metric]) -> tuple[str, Labels]:

@@ -207,6 +207,7 @@ def flatten(counters: Counters, *, probe: bool) -> Iterator[tuple[CounterKey, in
     totals.update(_where_known(counters))
     if probe:
         add(("overhead_ns",), counters.overhead_ns)
+        add(("decoding_ns",), counters.decoding_ns)
         add(("dropped_frames",), counters.dropped_frames)
         add(("dropped_records",), counters.dropped_records)
         add(("untimed_records",), counters.untimed_records)

@@ -25,12 +25,8 @@ _NO_BUCKETS: Final[list[int]] = []
 LATER_COUNTERS: Final = {
     "trials": frozenset({"trial_lost_ns", "trial_allowed_ns"}),
     "steps": frozenset({"steps", "items", "step_ns"}),
-<<<<<<< HEAD
-    "lost_events": frozenset({"dropped_outcomes", "malformed_hints"}),
-    "measured_time": frozenset({"running_ns", "measured_ns"}),
-=======
+    "measured_time": frozenset({"running_ns", "measured_ns", "decoding_ns"}),
     "lost_events": frozenset({"dropped_outcomes", "malformed_hints", "untimed_records"}),
->>>>>>> cupti
 }
 """Sections of counters that earlier exporters do not know, and ignore: one in `counters` would fail their intervals."""
 UNREADABLE: Final = (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError)

@@ -65,7 +65,8 @@ class Absorber:
             self._kernel(kernel)
         for device in drain.devices:
             self._device(device)
-        self._recorder.charge(drain.counts.held_ns + drain.counts.decode_ns)
+        self._recorder.charge(drain.counts.held_ns)
+        self._recorder.decode(drain.counts.decode_ns)
         lost = dropped + drain.counts.malformed + drain.counts.unread
         if lost:
             self._recorder.lost_records(lost)

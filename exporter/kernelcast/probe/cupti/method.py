@@ -1,22 +1,35 @@
 """The measurement method by CUPTI: begins where it is allowed, reports every interval, yields to other profilers.
 
 Opt-in (`KERNELCAST_CUPTI=1`). Everything is done on the probe's own thread, but for the moment in which a profiler that
-the user starts takes CUPTI: then our kinds are disabled, and our buffers brought home, before it begins.
+the user starts takes CUPTI: then our kinds are disabled, and our buffers brought home, before it begins. Above its
+budget the method measures in windows (`windows`): kinds are enabled and disabled while the program runs.
 """
 
 import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from time import monotonic, thread_time
+from math import inf
+from time import monotonic, monotonic_ns, thread_time, time_ns
 from typing import Final
 
 from kernelcast.probe.cupti.capability import capabilities
 from kernelcast.probe.cupti.deltas import Absorber, Capability
-from kernelcast.probe.cupti.library import SUBSCRIBED_ALREADY, Cupti, CuptiError, open_cupti
-from kernelcast.probe.cupti.native import ActivityDecoder, DecoderCounts, NativeError, NativeSettings
+from kernelcast.probe.cupti.library import (
+    GRAPH_TRACE,
+    SUBSCRIBED_ALREADY,
+    SYNCHRONIZATION,
+    WORK_KINDS,
+    Cupti,
+    CuptiError,
+    open_cupti,
+)
+from kernelcast.probe.cupti.native import ActivityDecoder, Drain, NativeError, NativeSettings
 from kernelcast.probe.cupti.watch import ProfilerWatch
+from kernelcast.probe.cupti.windows.levels import Level
+from kernelcast.probe.cupti.windows.windows import Windows
 from kernelcast.probe.process.demangle import demangled
+from kernelcast.probe.process.job import Job, job_of
 from kernelcast.probe.recording.recorder import Recorder
 
 METHOD: Final = "cupti"
@@ -34,6 +47,9 @@ RETURN_SECONDS: Final = 30.0
 REST_PER_REPORT_TIME: Final = 400.0
 # The exporter's default interval; a later report would arrive an interval late.
 LONGEST_REST_SECONDS: Final = 10.0
+# CUPTI of CUDA 12.6: before it, switching kinds while CUDA graphs exist has ended programs (PyTorch, pull request
+# 150957).
+SWITCHING_VERSION: Final = 24
 # Share of the records of a report without a usable time above which the method cannot follow the program; reports of
 # fewer records say nothing about it.
 MOST_UNTIMED_RATIO: Final = 0.01
@@ -61,6 +77,8 @@ class ActivityEnvironment:
         native: Limits of the decoder's memory and windows.
         rest: Multiple of a report's processor time that passes until the next one: by default reports take at
             most 1/400 of a core. Records are decoded all the while; only their totals wait.
+        step_clock: Monotonic nanoseconds, by which the program's steps end.
+        unix_clock: Unix nanoseconds, by which the ranks of a job switch together.
     """
 
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
@@ -71,6 +89,8 @@ class ActivityEnvironment:
     clock: Callable[[], float] = monotonic
     native: NativeSettings = field(default_factory=NativeSettings)
     rest: float = REST_PER_REPORT_TIME
+    step_clock: Callable[[], int] = monotonic_ns
+    unix_clock: Callable[[], int] = time_ns
 
 
 class ActivityMethod:
@@ -96,12 +116,26 @@ class ActivityMethod:
         self._limits: list[str] = []
         self.untimed_ratio = 0.0
         """Share of records without a usable time in the last report that had enough of them."""
+        self._windows: Windows | None = None
+        # Device time by state since the window began, by device.
+        self._seen_ns: dict[int, int] = {}
+        self._opened_ns = 0
+        # Length of a window that has ended and is not reported yet; 0 for none.
+        self._window_ns = 0
         self.held_ns = 0
-        """Time that CUPTI's callbacks have taken so far, on threads of the program or CUPTI's own."""
+        """Time that CUPTI's callbacks have taken so far, on threads of the program or CUPTI's own, and our reports."""
+        self.decoding_ns = 0
+        """Processor time of the decoder's own thread so far."""
         self.state = OFF
-        """`off`, `active`, `backed_off` while many records have no usable time, or `yielded` to another profiler."""
+        """`off`, `active`, `backed_off` while less than all is measured, or `yielded` to another profiler."""
         self.reason = "it was not started"
         """Why it is not active; while it is, which of its limits the program has passed."""
+
+    @property
+    def cost(self) -> tuple[float, ...]:
+        """Step time with measuring over step time without: lower bound, estimate, upper bound; empty if unknown."""
+        ratio = self._windows.ratio if self._windows is not None and self._measures else None
+        return tuple(ratio) if ratio else ()
 
     def start(self) -> bool:
         """Begin if CUPTI is present, allowed and not in use; else `reason` says why not."""
@@ -124,6 +158,20 @@ class ActivityMethod:
             error = _error_of(self._tick)
             if error:
                 self._switch_off(error)
+
+    def switch(self) -> float:
+        """Begin or end a window if it is time; returns the seconds until the next one begins or ends."""
+        with self._lock:
+            if self._windows is None or not self._measures:
+                return inf
+            moment = self._windows.moment()
+            if moment.measuring != self._windows.measuring:
+                began = thread_time()
+                error = _error_of(self._enable if moment.measuring else self._pause)
+                self.held_ns += round(1e9 * (thread_time() - began))
+                if error:
+                    self._switch_off(error)
+            return moment.next_ns / 1e9
 
     def stop(self, reason: str = "the program ends") -> None:
         """Disable the records, report the rest, close the decoder; safe to call twice, and without a start."""
@@ -192,11 +240,64 @@ class ActivityMethod:
             cupti.latency_timestamps()
         cupti.configure()
         cupti.register(decoder.callback("kc_requested"), decoder.callback("kc_completed"))
-        cupti.enable()
+        if self._windows is None:
+            self._windows = self._made_windows(cupti)
+        self._enable()
         self._environment.watch.on_start(self.yield_to_profiler)
         self._limits = []
         self.untimed_ratio = 0.0
-        self._set_state(ACTIVE, "")
+        self._set_measuring_state()
+
+    def _made_windows(self, cupti: Cupti) -> Windows:
+        environment = self._environment
+        job = job_of(environment.environ)
+        if job.ranks == 1 and not job.id:
+            job = Job(str(os.getpid()), 1)
+        return Windows(
+            self._recorder,
+            job,
+            can_switch=cupti.version >= SWITCHING_VERSION,
+            clock=environment.step_clock,
+            unix_clock=environment.unix_clock,
+        )
+
+    def _enable(self) -> None:
+        """Begin a window, with the kinds of the present level."""
+        cupti, windows = self._cupti, self._windows
+        if cupti is None or windows is None:
+            return
+        self._close_window()
+        kinds = [*WORK_KINDS]
+        if windows.level is Level.FULL:
+            kinds.append(SYNCHRONIZATION)
+        if self._environment.environ.get("KERNELCAST_CUPTI_GRAPHS") == "whole":
+            kinds.append(GRAPH_TRACE)
+        cupti.enable(kinds)
+        if windows.level is not Level.FULL:
+            cupti.disable([SYNCHRONIZATION])
+        if not windows.measuring:
+            self._seen_ns, self._opened_ns = {}, self._environment.step_clock()
+            windows.switched(measuring=True)
+
+    def _pause(self) -> None:
+        """End a window. Its last kernels may still run, so their records are collected at the next tick."""
+        if self._cupti is None or self._windows is None:
+            return
+        self._cupti.disable()
+        self._windows.switched(measuring=False)
+        self._window_ns = self._environment.step_clock() - self._opened_ns
+
+    def _close_window(self) -> None:
+        """Report what is left of a window that has ended; the time in it that nothing has taken was idle."""
+        window_ns, self._window_ns = self._window_ns, 0
+        if not window_ns:
+            return
+        self._flush()
+        self._report(final=True)
+        for device in self._recorder.devices():
+            idle_ns = window_ns - self._seen_ns.get(device, 0)
+            if idle_ns > 0:
+                self._recorder.device_time("idle", idle_ns, device)
 
     def _tick(self) -> None:
         watch = self._environment.watch
@@ -212,12 +313,14 @@ class ActivityMethod:
 
     def _report_in_turn(self) -> None:
         began = thread_time()
-        if self._measures and self._cupti is not None:
+        self._close_window()
+        if self._is_open and self._cupti is not None:
             self._cupti.flush()
         self._report(final=self._final)
         self._final = False
-        rest = min((thread_time() - began) * self._environment.rest, LONGEST_REST_SECONDS)
-        self._due = self._environment.clock() + rest
+        spent = thread_time() - began
+        self.held_ns += round(1e9 * spent)
+        self._due = self._environment.clock() + min(spent * self._environment.rest, LONGEST_REST_SECONDS)
 
     def _return(self) -> None:
         self._ask_again = self._environment.clock() + RETURN_SECONDS
@@ -238,28 +341,54 @@ class ActivityMethod:
             self._cupti.flush(forced=True)
             self._decoder.settle(SETTLE_MS)
 
+    @property
+    def _is_open(self) -> bool:
+        """Whether kinds are enabled."""
+        return self._measures and self._windows is not None and self._windows.measuring
+
     def _report(self, *, final: bool) -> None:
         if self._decoder is None or self._cupti is None:
             return
         self._decoder.settle(SETTLE_MS)
         drain = self._decoder.drain(self._cupti.now_ns(), final=final)
         self.held_ns += drain.counts.held_ns
-        self._report_limits(drain.counts)
+        self.decoding_ns += drain.counts.decode_ns
+        for device in drain.devices:
+            self._seen_ns[device.device] = self._seen_ns.get(device.device, 0) + sum(device.state_ns)
         self._absorber.absorb(drain, self._cupti.dropped())
+        if self._measures:
+            self._learn(drain, final=final)
 
-    def _report_limits(self, counts: DecoderCounts) -> None:
-        """Say in the state's reason which limits the program has passed since the beginning, and passes now."""
-        if not self._measures:
+    def _learn(self, drain: Drain, *, final: bool) -> None:
+        """Judge what measuring costs; the state's reason says what is not measured, and which limits are passed."""
+        counts, windows = drain.counts, self._windows
+        if windows is None:
             return
-        if counts.records >= FEWEST_JUDGED:
+        if counts.records >= FEWEST_JUDGED and not final:  # the last flush takes kernels that still run, without times
             self.untimed_ratio = counts.untimed / counts.records
+        is_late = self.untimed_ratio > MOST_UNTIMED_RATIO
+        before = windows.level
+        windows.feed(
+            records=counts.records,
+            graph_launches=sum(kernel.graph_launches for kernel in drain.kernels),
+            held_ns=self.held_ns,
+            decoding_ns=self.decoding_ns,
+            untimed=f"{self.untimed_ratio:.0%} of CUPTI's records have no usable time" if is_late else "",
+        )
+        if windows.exceeded:
+            raise CuptiError(f"{windows.reason}; CUDA before 12.6 cannot measure in windows beside CUDA graphs")
+        if windows.level is not before and windows.measuring:
+            self._enable()
         passed = [text for number, text in ((counts.unnamed, UNNAMED), (counts.crowded, CROWDED)) if number]
         self._limits += [text for text in passed if text not in self._limits]
-        late = self.untimed_ratio > MOST_UNTIMED_RATIO
-        reasons = [f"{self.untimed_ratio:.0%} of CUPTI's records have no usable time"] if late else []
-        state, reason = BACKED_OFF if late else ACTIVE, "; ".join([*reasons, *self._limits])
-        if (state, reason) != (self.state, self.reason):
-            self._set_state(state, reason)
+        self._set_measuring_state()
+
+    def _set_measuring_state(self) -> None:
+        windows = self._windows
+        if windows is None:
+            return
+        state = BACKED_OFF if windows.level > Level.FULL else ACTIVE
+        self._set_state(state, "; ".join(filter(None, [windows.reason, *self._limits])))
 
     def _close_decoder(self) -> None:
         decoder, self._decoder = self._decoder, None
@@ -274,9 +403,12 @@ class ActivityMethod:
 
     def _set_state(self, state: str, reason: str) -> None:
         self.state, self.reason = state, reason
-        if not self._measures and self._cupti is not None:
-            self._cupti.restore()
-        self._recorder.status(METHOD, state, reason)
+        if not self._measures:
+            if self._windows is not None and self._windows.measuring:
+                self._windows.switched(measuring=False)
+            if self._cupti is not None:
+                self._cupti.restore()
+        self._recorder.status(METHOD, state, reason, cost=self.cost)
 
 
 def _error_of(work: Callable[[], None]) -> str:

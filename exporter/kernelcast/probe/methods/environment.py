@@ -23,6 +23,13 @@ class CuptiMethod(Protocol):
     state: str
     reason: str
 
+    @property
+    def cost(self) -> tuple[float, ...]:
+        """Step time with measuring over step time without: lower bound, estimate, upper bound; empty if unknown."""
+
+    def switch(self) -> float:
+        """Begin or end a window if it is time; returns the seconds until the next one begins or ends."""
+
     def start(self) -> bool:
         """Begin if CUPTI is present, allowed and not in use by another profiler."""
 

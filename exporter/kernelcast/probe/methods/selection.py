@@ -7,6 +7,7 @@ report the method in use, the reason, and the share of launches that is timed.
 
 import threading
 from logging import getLogger
+from math import inf
 from typing import Final
 
 from kernelcast.probe.methods.budget import SamplingLevel
@@ -25,6 +26,10 @@ STOP_SECONDS: Final = 0.1
 # Time between two reads of the list of libraries: a large process's map takes a millisecond.
 LIBRARIES_SECONDS: Final = 30.0
 NANOSECONDS: Final = 1_000_000_000
+# Time between two looks for the program's first context: in the first minute, and later.
+LOOK_SECONDS: Final = 0.05
+LATER_LOOK_SECONDS: Final = 0.5
+SOON_NS: Final = 60 * NANOSECONDS
 FRAMEWORKS: Final = {"torch": "PyTorch", "jax": "JAX", "tensorflow": "TensorFlow"}
 
 _log = getLogger("kernelcast.probe")
@@ -52,6 +57,8 @@ class MethodSelection:
         self._libraries: frozenset[str] = frozenset()
         self._libraries_read_ns: int | None = None
         self._lock = threading.Lock()
+        recorder.clock = self._environment.clock
+        self._began_ns = self._looked_ns = 0
         self._began = self._awake = self._warned_off = self._finishing = False
 
     @property
@@ -67,6 +74,7 @@ class MethodSelection:
         """Hook CuPy now or when it is imported; on the program's thread, without a CUDA call."""
         if self._wanted in METHODS:
             self._began = True
+            self._began_ns = self._environment.clock()
             self._cupy.sample(0.0 if self._wanted == "count" else 1.0)
             self._cupy.begin()
 
@@ -77,6 +85,19 @@ class MethodSelection:
             self._report_regions()
             if self._began and (self._awake or self._wake()):
                 self._measure()
+
+    def switch(self) -> float:
+        """Do what cannot wait for the next poll: begin with the program's first context, begin and end windows.
+
+        Returns:
+            Seconds until it is to be called again.
+        """
+        with self._lock:
+            if not self._began:
+                return inf
+            if self._awake or self._wake():
+                return inf if self._cupti is None else self._cupti.switch()
+            return LOOK_SECONDS if self._looked_ns - self._began_ns < SOON_NS else LATER_LOOK_SECONDS
 
     def finish(self) -> None:
         """Report the last totals and end; on the probe's own thread."""
@@ -107,9 +128,13 @@ class MethodSelection:
         self._environment.regions.forget()
 
     def _wake(self) -> bool:
+        now_ns = self._environment.clock()
         if not self._environment.contexts():
+            self._looked_ns = now_ns
             return False
         self._awake = True
+        # Work since the last look was not seen; the time counts as running, and not as measured.
+        self._recorder.measured.begin(self._looked_ns or now_ns, measuring=False)
         self._recorder.touch()
         if self._wanted == "cupti" or (self._wanted == "auto" and _on(self._environment.environ.get(CUPTI_SWITCH, ""))):
             self._start_cupti()
@@ -132,16 +157,25 @@ class MethodSelection:
 
     def _measure(self) -> None:
         self._check_profilers()
-        budget = self._environment.budget
-        before = budget.level
-        level = budget.feed(self._environment.clock(), self._recorder.overhead_ns)
-        if level is SamplingLevel.OFF and before is not level:
-            self._warn_off()
-        self._apply(level)
         if self._cupti is not None:
             self._cupti.tick()
+            if self._cupti.state == OFF:
+                self._drop_cupti(self._cupti.reason)
+        level = self._judge() if self._cupti is None else SamplingLevel.FULL
+        self._apply(level)
         self._cupy.poll()
         self._report(level)
+
+    def _judge(self) -> SamplingLevel:
+        """Judge the cost of hooks; CUPTI's own is judged where its windows are chosen."""
+        budget, now_ns = self._environment.budget, self._environment.clock()
+        before = budget.level
+        level = budget.feed(now_ns, self._recorder.overhead_ns)
+        if level is SamplingLevel.OFF and before is not level:
+            self._warn_off()
+        sees_kernels = self._cupy.hooked or any(map(self._recorder.cells, self._recorder.devices()))
+        self._recorder.measured.switch(now_ns, measuring=sees_kernels and level is not SamplingLevel.OFF)
+        return level
 
     def _check_profilers(self) -> None:
         environment, now_ns = self._environment, self._environment.clock()
@@ -151,17 +185,13 @@ class MethodSelection:
         self._other = other_profiler(environment.environ, self._libraries, environment.modules)
 
     def _apply(self, level: SamplingLevel) -> None:
-        if self._cupti is not None and level is not SamplingLevel.FULL:
-            self._drop_cupti("CUPTI cost too much")
-        elif self._cupti is not None and self._cupti.state == OFF:
-            self._drop_cupti(self._cupti.reason)
         quiet = self._wanted == "count" or self._other or self._cupti is not None
         self._cupy.sample(0.0 if quiet else level.sampling)
         self._cupy.attend(wanted=level is not SamplingLevel.OFF and self._cupti is None)
 
     def _report(self, level: SamplingLevel) -> None:
         if self._cupti is not None:
-            self._recorder.status("cupti", self._cupti.state, self._cupti.reason, 1.0)
+            self._recorder.status("cupti", self._cupti.state, self._cupti.reason, 1.0, self._cupti.cost)
             return
         timing = self._cupy.hooked and self._wanted != "count" and not self._other and level.sampling > 0
         method = "event" if timing else "count"

@@ -65,7 +65,9 @@ class DeviceRecorder:
         self.touched = False
         """Whether there is anything to report; before that, the probe does not connect to the exporter."""
         self.overhead_ns = 0
-        """Time that the program has spent in the probe's hooks."""
+        """Time that the probe has taken from the program's threads, and of its own thread."""
+        self.decoding_ns = 0
+        """Processor time of a decoder on a thread that never holds the interpreter."""
         self.clock: Callable[[], int] = monotonic_ns
         self.measured = MeasuredTime()
         """By `clock`; it begins with the first device that is used, unless a method of measurement began it before."""
@@ -197,11 +199,6 @@ class DeviceRecorder:
         return True
 
     @guarded
-<<<<<<< HEAD
-    def status(
-        self, method: str, state: str, reason: str = "", sample_ratio: float = 1.0, cost: tuple[float, ...] = ()
-    ) -> bool:
-=======
     def untimed_records(self, records: int) -> bool:
         """Add activity records that were counted without a time, because theirs could not be used."""
         records = whole(records)
@@ -210,8 +207,9 @@ class DeviceRecorder:
         return True
 
     @guarded
-    def status(self, method: str, state: str, reason: str = "", sample_ratio: float = 1.0) -> bool:
->>>>>>> cupti
+    def status(
+        self, method: str, state: str, reason: str = "", sample_ratio: float = 1.0, cost: tuple[float, ...] = ()
+    ) -> bool:
         """Set the measurement status, which by itself is nothing to report: `touched` stays as it is."""
         if not 0 <= sample_ratio <= 1:
             return False

@@ -240,6 +240,7 @@ class Recorder(DeviceRecorder):
             return replace(
                 counters,
                 overhead_ns=self.overhead_ns,
+                decoding_ns=self.decoding_ns,
                 dropped_frames=dropped_frames,
                 dropped_records=self.dropped_records + self.refused,
                 untimed_records=self.timeless_records,
@@ -256,6 +257,11 @@ class Recorder(DeviceRecorder):
         """Add to the probe's own cost."""
         with self._lock:
             self.overhead_ns += cost_ns
+
+    def decode(self, decoding_ns: int) -> None:
+        """Add processor time of the decoder, on a thread of its own."""
+        with self._lock:
+            self.decoding_ns += decoding_ns
 
     def forked(self) -> None:
         """Replace the lock in a forked child, where a thread of the parent may hold it for ever; end a trial."""

@@ -1,5 +1,6 @@
 """The recorder's data: totals of one kernel, and of one device, in bounded memory."""
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
@@ -9,6 +10,7 @@ from kernelcast.wire.histogram import DurationTotals, bucket_index
 from kernelcast.wire.kernels import MAX_VARIANT_CHARACTERS, OTHER, kernel_id
 
 MAX_KINDS: Final = 32
+MAX_STEP_ENDS: Final = 4096
 MAX_KIND_CHARACTERS: Final = 32
 MAX_NAME_CHARACTERS: Final = 64
 # Real traces have 192 to 579 combinations of kernel, grid and block.
@@ -108,9 +110,10 @@ class StepTotals:
         items: Whole units of work in them.
         first_ns: End of the first step, by a monotonic clock.
         last_ns: End of the last one.
+        ends_ns: Ends of the last steps, for who compares steps; it takes them out.
     """
 
-    __slots__ = ("_part", "first_ns", "items", "last_ns", "steps")
+    __slots__ = ("_part", "ends_ns", "first_ns", "items", "last_ns", "steps")
 
     def __init__(self) -> None:
         self.steps = 0
@@ -118,6 +121,7 @@ class StepTotals:
         self._part = 0.0
         self.first_ns = 0
         self.last_ns = 0
+        self.ends_ns: deque[int] = deque(maxlen=MAX_STEP_ENDS)
 
     @property
     def step_ns(self) -> int:
@@ -130,6 +134,7 @@ class StepTotals:
             self.first_ns = now_ns
         self.steps += 1
         self.last_ns = now_ns
+        self.ends_ns.append(now_ns)
         if items:
             if type(items) is int:
                 more = items

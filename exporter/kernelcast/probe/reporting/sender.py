@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from logging import getLogger
+from math import inf
 from time import monotonic, sleep, thread_time_ns
 from typing import Final, Protocol
 
@@ -61,6 +62,10 @@ class Measuring(Protocol):
         """Add new measurements to the recorder."""
         ...
 
+    def switch(self) -> float:
+        """Do what cannot wait for the next poll; returns the seconds until it is to be called again."""
+        ...
+
     def finish(self) -> None:
         """Add the last measurements, and stop."""
         ...
@@ -71,6 +76,10 @@ class Unmeasured:
 
     def poll(self) -> None:
         """Do nothing."""
+
+    def switch(self) -> float:
+        """Do nothing, ever."""
+        return inf
 
     def finish(self) -> None:
         """Do nothing."""
@@ -218,6 +227,7 @@ class ReportSender:
     def _wait(self) -> None:
         deadline, wake_read = monotonic() + self._interval_seconds, self._wake_read
         while not self._stopping.is_set() and (left := deadline - monotonic()) > 0:
+            left = min(left, self._subject.measuring.switch())
             number = self._link.fileno()
             poller = select.poll()  # unlike select(), at ease with a program that has thousands of files open
             if wake_read is not None:

@@ -564,7 +564,7 @@ def test_a_record_without_a_time_is_counted_and_many_of_them_back_the_method_off
     stage.double.bring([kernel] * 1_940 + [timeless] * 60)
     method.tick()
     assert (method.state, method.untimed_ratio) == (BACKED_OFF, 0.03)
-    assert method.reason == "3% of CUPTI's records have no usable time"
+    assert method.reason == "kernels are measured for 1 s in 10: 3% of CUPTI's records have no usable time"
     status = stage.recorder.current
     assert status is not None
     assert (status.method, status.state, status.reason) == ("cupti", BACKED_OFF, method.reason)
@@ -572,7 +572,7 @@ def test_a_record_without_a_time_is_counted_and_many_of_them_back_the_method_off
     assert stage.recorder.timeless_records == 400 + 10 + 60
     stage.double.bring([kernel] * 2_000)
     method.tick()
-    assert (method.state, method.reason) == (ACTIVE, "")
+    assert method.untimed_ratio == 0
     method.stop()
     counters = stage.recorder.counters(0, dropped_frames=0)
     assert (counters.untimed_records, counters.dropped_records) == (470, 0)
@@ -590,7 +590,8 @@ def test_who_backed_off_yields_and_ends_as_ever(stage: Stage) -> None:
     assert (stage.method_used.state, stage.double.enabled()) == (YIELDED, {10})
     module._disable_profiler()
     stage.method_used.tick()
-    assert (stage.method_used.state, stage.method_used.untimed_ratio) == (ACTIVE, 0)
+    assert (stage.method_used.state, stage.method_used.untimed_ratio) == (BACKED_OFF, 0), "it is not calm yet"
+    assert stage.double.enabled() >= {1, 2, 10, 22}
     stage.double.bring([stage.packer.kernel("k", 0, 0)] * 2_000)
     stage.method_used.tick()
     stage.method_used.stop()

@@ -1,6 +1,7 @@
 """Selection of the measurement method, and the reported state."""
 
 from collections.abc import Iterator
+from math import inf
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -27,7 +28,12 @@ class Cupti:
 
     def __init__(self, state: str = "active", reason: str = "") -> None:
         self.state, self.reason = state, reason
+        self.cost: tuple[float, ...] = ()
         self.calls: list[str] = []
+
+    def switch(self) -> float:
+        self.calls.append("switch")
+        return 0.25
 
     def start(self) -> bool:
         self.calls.append("start")
@@ -168,13 +174,63 @@ def test_cupti_that_yields_stays_selected_and_is_said_to() -> None:
     rig.selection.stop()
 
 
-def test_cupti_that_costs_too_much_gives_way_to_events(cupy: Cupy) -> None:
+def test_what_cupti_costs_is_judged_by_its_windows_and_never_ends_it(cupy: Cupy) -> None:
+    rig = Rig("cupti", cupti=Cupti("backed_off", "kernels are measured for 1 s in 10: decoding took 20% of a core"))
+    assert rig.cupti is not None
+    rig.cupti.start = lambda: True  # type: ignore[method-assign]
+    rig.cupti.cost = (1.01, 1.02, 1.03)
+    rig.selection.begin()
+    for _ in range(7200):
+        seen = rig.poll(spent_ns=15_000_000)
+    assert seen == ("cupti", "backed_off", rig.cupti.reason)
+    assert rig.recorder.current is not None
+    assert rig.recorder.current.cost == (1.01, 1.02, 1.03)
+    assert not cupy.gpu.recorded
+    rig.selection.stop()
+
+
+def test_windows_are_switched_between_polls() -> None:
     rig = Rig("cupti", cupti=Cupti())
     rig.selection.begin()
-    for _ in range(7):
-        method, state, reason = rig.poll(spent_ns=15_000_000)
-    assert (method, state) == ("event", "backed_off")
-    assert "CUPTI cost too much" in reason
+    rig.poll()
+    assert rig.cupti is not None
+    assert (rig.selection.switch(), rig.cupti.calls[-1]) == (0.25, "switch")
+    rig.selection.stop()
+    assert rig.selection.switch() == inf
+
+
+def test_measuring_begins_with_the_context_and_time_before_it_is_not_measured() -> None:
+    rig = Rig("cupti", cupti=Cupti())
+    rig.contexts = ()
+    rig.selection.begin()
+    rig.clock.pass_seconds(3)
+    assert rig.selection.switch() == 0.05
+    rig.contexts = (0,)
+    rig.clock.pass_seconds(0.05)
+    rig.selection.switch()
+    assert rig.cupti is not None
+    assert rig.cupti.calls[0] == "start"
+    rig.recorder.measured.switch(rig.clock(), measuring=True)
+    rig.clock.pass_seconds(0.95)
+    assert rig.recorder.measured.until(rig.clock()) == (1_000_000_000, 950_000_000)
+    rig.selection.stop()
+
+
+def test_a_program_that_waits_long_for_its_first_context_is_looked_at_less_often() -> None:
+    rig = Rig()
+    rig.contexts = ()
+    rig.selection.begin()
+    rig.clock.pass_seconds(61)
+    assert rig.selection.switch() == 0.5
+
+
+def test_kernels_that_no_method_sees_are_in_no_measured_time() -> None:
+    rig = Rig()
+    rig.selection.begin()
+    rig.poll()
+    rig.poll(10)
+    running_ns, measured_ns = rig.recorder.measured.until(rig.clock())
+    assert (running_ns, measured_ns) == (10_000_000_000, 0)
     rig.selection.stop()
 
 

@@ -79,12 +79,14 @@ class LevelChoice:
         self._calm_seconds = self._limits.calm_seconds
         self._calm_since_ns: int | None = None
         self._tried_ns: int | None = None
+        # As it was last known, at whatever level: after a change it is unknown for minutes, and not 0.
+        self._slower = 0.0
         self.level = Level.FULL
         self.reason = ""
         """Which limit the present level keeps; empty at `FULL`."""
 
     def feed(
-        self, now_ns: int, spent: Spent, *, least: Level = Level.FULL, why: str = "", slower: float = 0.0
+        self, now_ns: int, spent: Spent, *, least: Level = Level.FULL, why: str = "", slower: float | None = None
     ) -> Level:
         """Judge once more.
 
@@ -93,12 +95,13 @@ class LevelChoice:
             spent: Totals so far.
             least: A level that this program needs for a reason of its own, named by `why`.
             why: That reason.
-            slower: Share by which steps last longer while measured, by the lower bound; 0 where it is unknown.
+            slower: Share by which steps last longer while measured, by the lower bound; None where it is unknown.
 
         Returns:
             The level from now on.
         """
         self._keep(spent)
+        self._slower = self._slower if slower is None else slower
         first, last = self._readings[0], self._readings[-1]
         measured_ns = last.measured_ns - first.measured_ns
         if self.level < least:
@@ -107,7 +110,7 @@ class LevelChoice:
         elif measured_ns >= self._limits.settle_seconds * NANOSECONDS / self.level.windows_apart:
             held = (last.held_ns - first.held_ns) / measured_ns
             decoding = (last.decoding_ns - first.decoding_ns) / measured_ns
-            self._judge(now_ns, held, decoding, slower, least)
+            self._judge(now_ns, held, decoding, slower or 0.0, least)
         return self.level
 
     def _keep(self, spent: Spent) -> None:
@@ -121,7 +124,7 @@ class LevelChoice:
         if passed and self.level < Level.HUNDREDTH:
             self._wait_longer(now_ns)
             self._change(Level(self.level + 1), passed)
-        elif self.level == least or self._passed(Level(self.level - 1), 2 * held, 2 * decoding, 2 * slower):
+        elif self.level == least or self._passed(Level(self.level - 1), 2 * held, 2 * decoding, 2 * self._slower):
             self._calm_since_ns = None
         elif self._calm_since_ns is None:
             self._calm_since_ns = now_ns
