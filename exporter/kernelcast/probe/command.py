@@ -38,12 +38,17 @@ VARIABLES: Final = {
     "--socket": "KERNELCAST_SOCKET",
     "--interval": "KERNELCAST_PROBE_INTERVAL_SECONDS",
     "--method": "KERNELCAST_PROBE_METHOD",
+    "--graphs": "KERNELCAST_CUPTI_GRAPHS",
     "--hints": "KERNELCAST_HINTS",
     "--standalone": "KERNELCAST_PROBE_STANDALONE",
     "--nvtx": "KERNELCAST_PROBE_NVTX",
 }
 SWITCHES: Final = ("--standalone", "--nvtx")
-CHOICES: Final = {"--method": ("auto", "cupti", "event", "count", "manual"), "--hints": ("on", "off")}
+CHOICES: Final = {
+    "--method": ("auto", "cupti", "event", "count", "manual"),
+    "--graphs": ("kernels", "whole"),
+    "--hints": ("on", "off"),
+}
 
 DESCRIPTION: Final = """\
 Run a program with kernelcast's probe in it. Its GPU kernels are reported to the node's exporter, or to one that is
@@ -55,6 +60,7 @@ multiprocessing every rank reports under its own number.
 EPILOG: Final = """\
 examples:
   kernelcast probe -- python train.py --epochs 3
+  kernelcast probe --method cupti -- python train.py
   kernelcast probe --program resnet --standalone -- python train.py
   mpirun -n 8 kernelcast probe --program cfd -- python solver.py
 
@@ -160,6 +166,12 @@ def _parser() -> argparse.ArgumentParser:
         choices=CHOICES["--method"],
         help="how kernels are measured; auto takes the best that is allowed, CUPTI only if KERNELCAST_CUPTI=1; "
         "manual includes only the program's own reports",
+    )
+    add(
+        "--graphs",
+        choices=CHOICES["--graphs"],
+        help="CUPTI's records of a CUDA graph: kernel by kernel in windows of the time (default), or one of the whole "
+        "graph all the time; a profiler that starts later may then see no kernels inside graphs",
     )
     add("--standalone", action="store_true", help="start an exporter beside the program, with /metrics of its own")
     add(

@@ -58,11 +58,6 @@ UNNAMED: Final = "more than 4093 kernel names or 4 MiB of them: later kernels co
 CROWDED: Final = "more kernels, variants or buckets in an interval than are kept apart"
 
 
-def wanted(environ: Mapping[str, str]) -> bool:
-    """Whether the user asks for CUPTI: `KERNELCAST_CUPTI` is `1`, `true`, `yes` or `on`."""
-    return environ.get("KERNELCAST_CUPTI", "").strip().lower() in {"1", "true", "yes", "on"}
-
-
 @dataclass(frozen=True, slots=True)
 class ActivityEnvironment:
     """Dependencies of the method; tests replace each by a double.

@@ -136,7 +136,10 @@ class MethodSelection:
         # Work since the last look was not seen; the time counts as running, and not as measured.
         self._recorder.measured.begin(self._looked_ns or now_ns, measuring=False)
         self._recorder.touch()
-        if self._wanted == "cupti" or (self._wanted == "auto" and _on(self._environment.environ.get(CUPTI_SWITCH, ""))):
+        switch = self._environment.environ.get(CUPTI_SWITCH, "").strip().lower()
+        if switch in {"0", "false", "no", "off"}:
+            self._cupti_reason = f"{CUPTI_SWITCH} is {switch}"
+        elif self._wanted == "cupti" or (self._wanted == "auto" and switch in {"1", "true", "yes", "on"}):
             self._start_cupti()
         return True
 
@@ -241,7 +244,3 @@ class MethodSelection:
     def _report_regions(self) -> None:
         for row in self._environment.regions.growth(self._home()):
             self._recorder.region(row.name, row.launches, row.gpu_ns, row.wall_ns, row.device)
-
-
-def _on(switch: str) -> bool:
-    return switch.strip().lower() in {"1", "true", "yes", "on"}

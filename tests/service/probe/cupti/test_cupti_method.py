@@ -682,10 +682,3 @@ def test_the_double_is_found_by_its_path_and_measured(built: Path, tmp_path: Pat
     found = ActivityMethod(recorder, environment)
     assert found.start(), found.reason
     found.stop()
-
-
-def test_only_who_asks_gets_cupti() -> None:
-    assert [method_used.wanted({"KERNELCAST_CUPTI": text}) for text in ("1", "true", "On")] == [True] * 3
-    assert [method_used.wanted(environ) for environ in ({}, {"KERNELCAST_CUPTI": ""}, {"KERNELCAST_CUPTI": "0"})] == [
-        False
-    ] * 3

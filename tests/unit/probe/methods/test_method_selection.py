@@ -189,6 +189,16 @@ def test_what_cupti_costs_is_judged_by_its_windows_and_never_ends_it(cupy: Cupy)
     rig.selection.stop()
 
 
+def test_the_switch_keeps_cupti_off_whatever_the_method_is() -> None:
+    rig = Rig("cupti", cupti=Cupti(), KERNELCAST_CUPTI="0")
+    rig.selection.begin()
+    _, _, reason = rig.poll()
+    assert rig.cupti is not None
+    assert rig.cupti.calls == []
+    assert "KERNELCAST_CUPTI is 0" in reason
+    rig.selection.stop()
+
+
 def test_windows_are_switched_between_polls() -> None:
     rig = Rig("cupti", cupti=Cupti())
     rig.selection.begin()
