@@ -217,6 +217,42 @@ def test_a_field_that_the_driver_is_too_old_for_is_absent_and_no_error() -> None
     assert not errors.counted
 
 
+class OldPynvml:
+    """A pynvml that lacks some names."""
+
+    def __init__(self, nvml: RecordedNvml, *missing: str) -> None:
+        self._nvml, self._missing = nvml, missing
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._missing:
+            raise AttributeError(f"module 'pynvml' has no attribute {name!r}")
+        return getattr(self._nvml, name)
+
+
+def test_rows_whose_names_an_old_pynvml_lacks_are_absent_and_cost_no_other_row() -> None:
+    """nvidia-ml-py 12.560.30 lacks the recovery action."""
+    errors = Errors()
+    missing = (
+        "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION",
+        "nvmlDeviceGetCurrentClocksEventReasons",
+        "NVML_FI_DEV_NVLINK_GET_STATE",
+        "NVML_NVLINK_STATE_ACTIVE",
+        "nvmlDeviceGetMPSComputeRunningProcesses",
+        "nvmlDeviceGetVbiosVersion",
+    )
+    old = OldPynvml(playing(node(gpu())), *missing)
+    options = SamplerOptions(nvlink="all", labels=(device.VBIOS_LABEL, device.BRAND_LABEL))
+    made = NvmlSource(Sampler(old, options), hostname="node1", boot_ns=BOOT_NS, on_error=errors).start()
+    made.poll(NOW_NS)
+    samples = made.poll(LATER_NS).samples
+    lacking = {"DEV_GET_GPU_RECOVERY_ACTION", "DEV_CLOCKS_EVENT_REASONS"}
+    assert dcgm(samples).keys() == (DEV | PROF).keys() - lacking
+    absent = [dict(one.attributes) for one in samples if one.metric is rows.FIELD_ABSENT and one.value]
+    reasons = {one["field"]: one["reason"] for one in absent}
+    assert reasons == {f"DCGM_FI_{name}": "old_pynvml" for name in lacking}
+    assert not errors.counted
+
+
 def test_a_gpu_that_needs_no_licence_says_0_as_dcgm_does() -> None:
     bare = {"isGridLicenseSupported": 0, "licensableFeaturesCount": 0, "gridLicensableFeatures": []}
     assert dcgm(polled(gpu(nvmlDeviceGetGridLicensableFeatures=bare)))["DEV_VGPU_LICENSE_STATUS"] == 0

@@ -73,14 +73,21 @@ class ValueReader:
             values = call.read(self._nvml, gpu.handle)
         except self._nvml.NVMLError as error:
             reason = self._reason(gpu, call.name, error)
+        except AttributeError:
+            reason = reading.OLD_PYNVML
         for row, value in zip(call.rows, values, strict=True):
             if row.otlp_name in wanted:
                 into.put(row, value, reason)
 
     def _fields(self, gpu: Gpu, asked: Sequence[FieldValue], into: GpuValues) -> None:
+        nvml = self._nvml
+        unnamed = [one for one in asked if not all(hasattr(nvml, name) for name in one.fields)]
+        for one in unnamed:
+            into.put(one.row, None, reading.OLD_PYNVML)
+        if unnamed:
+            asked = [one for one in asked if one not in unnamed]
         if not asked:
             return
-        nvml = self._nvml
         ids = [(getattr(nvml, name), one.scope) for one in asked for name in one.fields]
         try:
             values = iter(nvml.nvmlDeviceGetFieldValues(gpu.handle, ids))

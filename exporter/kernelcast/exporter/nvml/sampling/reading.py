@@ -15,10 +15,22 @@ NEEDS_HOPPER: Final = "needs_hopper"
 MIG: Final = "mig"
 LOST: Final = "lost"
 IMPLAUSIBLE: Final = "implausible"
+OLD_PYNVML: Final = "old_pynvml"
 ERROR: Final = "error"
-REASONS: Final = (NOT_SUPPORTED, NO_PERMISSION, NO_DATA, NEEDS_HOPPER, MIG, LOST, IMPLAUSIBLE, ERROR)
+REASONS: Final = (
+    NOT_SUPPORTED,
+    NO_PERMISSION,
+    NO_DATA,
+    NEEDS_HOPPER,
+    MIG,
+    LOST,
+    IMPLAUSIBLE,
+    OLD_PYNVML,
+    ERROR,
+)
 """Reasons why a row is absent. `mig`: NVML does not give it for a GPU in MIG mode. `implausible`: it contradicts
-another row. `lost`: the GPU is gone. `no_data`: supported, but without a value at present."""
+another row. `lost`: the GPU is gone. `no_data`: supported, but without a value at present. `old_pynvml`: the installed
+nvidia-ml-py does not have the call or the field."""
 
 
 @dataclass(frozen=True, slots=True)
