@@ -70,8 +70,8 @@ FIELD_ABSENT: Final = kafka_metric(
     "kernelcast.gpu.field_absent",
     Kind.GAUGE,
     "A row of the counters table that this GPU does not report, always 1. Reasons: not_supported, no_permission, "
-    "no_data, needs_hopper, mig (not reported for a divided GPU), implausible (contradicts another row), lost, "
-    "old_pynvml (the installed nvidia-ml-py does not have it), error.",
+    "no_data, needs_hopper, mig (not reported for a divided GPU), implausible (contradicts another row or the "
+    "last reading), lost, old_pynvml (the installed nvidia-ml-py does not have it), error.",
     unit="",
     labels=(*DEVICE_LABELS, "field", "reason"),
     source="exporter",

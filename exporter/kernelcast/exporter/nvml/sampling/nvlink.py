@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from kernelcast.exporter.nvml.sampling.codes import Codes, error_name
-from kernelcast.exporter.nvml.sampling.gpu_values import LARGEST, MEMBERS, Failed, LostGpuError
+from kernelcast.exporter.nvml.sampling.gpu_values import LARGEST, MEMBERS, Failed, LostGpuError, is_available
 from kernelcast.exporter.nvml.sampling.inventory import Gpu
 from kernelcast.exporter.nvml.sampling.reading import LinkReading
 
@@ -153,7 +153,7 @@ class NvLinks:
                 code = answer.nvmlReturn
                 if code == self._nvml.NVML_SUCCESS:
                     value = int(getattr(answer.value, MEMBERS[answer.valueType]))
-                    if value <= LARGEST // _BYTES_PER_KIBIBYTE:
+                    if is_available(value) and value <= LARGEST // _BYTES_PER_KIBIBYTE:
                         yield one, value
                 elif code == self._nvml.NVML_ERROR_INVALID_ARGUMENT or self._codes.expected(code):
                     known.unsupported.add(one)
@@ -172,10 +172,11 @@ class NvLinks:
     def _older_state(self, gpu: Gpu, link: int) -> int | None:
         """Link states by the call that GPUs before Hopper answer."""
         try:
-            return int(self._nvml.nvmlDeviceGetNvLinkState(gpu.handle, link))
+            state = int(self._nvml.nvmlDeviceGetNvLinkState(gpu.handle, link))
         except self._nvml.NVMLError as error:
             self._refused(STATE_CALL, error)
             return None
+        return state if is_available(state) else None
 
     def _refused(self, call: str, error: Any) -> None:
         """Count an error that is not expected.

@@ -12,6 +12,7 @@ from typing import Any, Final, Self
 
 from kernelcast.exporter.nvml.sampling import fields, nvlink, reading
 from kernelcast.exporter.nvml.sampling.codes import Codes, error_name
+from kernelcast.exporter.nvml.sampling.energy import EnergyJudge
 from kernelcast.exporter.nvml.sampling.gpm import Gpm
 from kernelcast.exporter.nvml.sampling.gpu_values import GpuValues, LostGpuError, ValueReader
 from kernelcast.exporter.nvml.sampling.inventory import Gpu, find
@@ -21,7 +22,7 @@ from kernelcast.exporter.nvml.sampling.processes import Processes
 from kernelcast.exporter.nvml.sampling.reading import GpuReading, LinkReading, NodeReading, ProcessUse
 from kernelcast.exporter.nvml.sampling.xid import XidEvents, XidListener
 from kernelcast.wire.catalogue.devices.dcgm_exporter import P2P_STATUS
-from kernelcast.wire.catalogue.devices.device import XID_ERRORS
+from kernelcast.wire.catalogue.devices.device import POWER_LIMIT, TOTAL_ENERGY, XID_ERRORS
 from kernelcast.wire.errors import DeviceError
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
 
@@ -87,6 +88,7 @@ class Sampler:
         self._peer_status = PeerStatus(nvml, self._codes, self._failed)
         self._peers: Peers = {}
         self._links = nvlink.NvLinks(nvml, self._codes, self._failed)
+        self._energy = EnergyJudge()
         self._gpus: list[Gpu] = []
         self._known: dict[str, Gpu] = {}
         self._driver_version = ""
@@ -207,10 +209,12 @@ class Sampler:
     def _read(self, gpu: Gpu, now_ns: int) -> GpuReading:
         try:
             values = self._values.read(gpu, self._wanted)
+            self._judge_energy(gpu, values, now_ns)
             self._gpm.read(gpu, self._wanted, now_ns, values)
             used = self._processes.read(gpu, now_ns) if self._with_processes else ()
             links = self._links.read(gpu)
         except LostGpuError:
+            self._energy.forget(gpu.uuid)
             self._gpus = [one for one in self._gpus if one.uuid != gpu.uuid]
             if not self._retry:
                 self._retry, self._relist_at_ns = True, now_ns + FIRST_RETRY_NS
@@ -218,6 +222,15 @@ class Sampler:
         if not gpu.gi_id and XID_ERRORS.otlp_name in self._wanted:
             values.put(XID_ERRORS, self._xids.last(gpu.uuid), reading.NOT_SUPPORTED)
         return self._reading(gpu, values, used, links)
+
+    def _judge_energy(self, gpu: Gpu, values: GpuValues, now_ns: int) -> None:
+        """Leave out an energy that the GPU cannot have reached since the last reading."""
+        energy_mj = values.values.get(TOTAL_ENERGY.otlp_name)
+        limit_watts = values.values.get(POWER_LIMIT.otlp_name)
+        if energy_mj is not None and not self._energy.accepts(gpu.uuid, energy_mj, limit_watts, now_ns):
+            del values.values[TOTAL_ENERGY.otlp_name]
+            values.put(TOTAL_ENERGY, None, reading.IMPLAUSIBLE)
+            self._failed(fields.ENERGY_CALL.name, reading.IMPLAUSIBLE)
 
     def _absent(self, gpu: Gpu) -> GpuReading:
         rows = fields.INSTANCE_ROWS if gpu.gi_id else fields.ROWS.keys() - fields.SOURCE_ROWS.keys()
