@@ -24,6 +24,17 @@ GPU_UP: Final = kafka_metric(
     labels=UP_LABELS,
     source="exporter",
 )
+RELEASED: Final = "released"
+REMOVED: Final = "removed"
+GPU_DETACHED: Final = kafka_metric(
+    "kernelcast.gpu.detached",
+    Kind.GAUGE,
+    "Always 1; in place of kernelcast_gpu_up while a GPU that this exporter has seen is away on purpose: released (by "
+    "`kernelcast exporter release`), or removed (the driver no longer lists it, and it did not fall off the bus).",
+    unit="",
+    labels=(*UP_LABELS, "reason"),
+    source="exporter",
+)
 XID_ERRORS: Final = kafka_metric(
     "kernelcast.gpu.xid_errors",
     Kind.COUNTER,
