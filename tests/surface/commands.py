@@ -90,6 +90,9 @@ def _typer_command(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
         yield f"kernelcast {name}", dict(_parameters(found))
         return
     assert not found.registered_groups, f"{name} has groups below groups: describe them, too"
+    above = found.registered_callback
+    if above is not None and above.callback is not None and above.invoke_without_command is True:
+        yield f"kernelcast {name}", dict(_parameters(above.callback))
     for one in found.registered_commands:
         assert one.callback is not None
         below = one.name or one.callback.__name__.replace("_", "-")
@@ -100,6 +103,8 @@ def _parameters(callback: Callable[..., Any]) -> Iterator[tuple[str, dict[str, A
     hints = get_type_hints(callback, include_extras=True)
     position = 0
     for parameter in inspect.signature(callback).parameters.values():
+        if hints[parameter.name] is typer.Context:
+            continue
         kind, *extras = get_args(hints[parameter.name])
         (info,) = (one for one in extras if isinstance(one, typer.models.ParameterInfo))
         details = _details(kind, info, parameter.default)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from prometheus_client import CollectorRegistry
@@ -29,6 +30,7 @@ from kernelcast.exporter.hints.outcomes import OutcomeRelay
 from kernelcast.exporter.hints.pauses import AlertInbox, PausedPrograms, PolicyInbox
 from kernelcast.exporter.infiniband import infiniband_source
 from kernelcast.exporter.kernel_log import kernel_log_source
+from kernelcast.exporter.nvml.control import ControlSocket
 from kernelcast.exporter.nvml.counters_file import CountersFile
 from kernelcast.exporter.nvml.dcgm_watch import DeviceMetrics
 from kernelcast.exporter.nvml.devices import KnownGpus, boot_id, open_nvml, pynvml_for
@@ -218,7 +220,8 @@ def _node_parts(assembly: DaemonAssembly, state: StateFile | None) -> NodeParts:
     others = _other_sources(assembly, nvml)
     writing = stack.enter_context(DeviceMetrics(settings, has_gpus=nvml is not None))
     programs = ProgramUsers(server.processes, users.labels_of_pid)
-    sources: list[Source] = [server, programs, *_gpus(nvml, counts, writing), *others]
+    control = _control(settings.state_directory, sampler) if nvml is not None else []
+    sources: list[Source] = [server, programs, *control, *_gpus(nvml, counts, writing), *others]
     for source in sources:
         stack.callback(source.close)
     return NodeParts(sampler, counters, writing, users, server, sources)
@@ -267,6 +270,14 @@ def _web_server(
 
 def _gpus(nvml: NvmlSource | None, counts: DaemonCounts, writing: DeviceMetrics) -> list[Source]:
     return [] if nvml is None else [KnownGpus(nvml, lambda: counts.device_metrics(off=writing.off))]
+
+
+def _control(directory: Path | None, sampler: IsolatedSampler) -> list[Source]:
+    try:
+        return [] if directory is None else [ControlSocket(directory, sampler)]
+    except OSError as error:
+        _log.warning("no GPU can be released by command", directory=str(directory), reason=str(error))
+        return []
 
 
 def _probe_server(assembly: DaemonAssembly, nvml: NvmlSource | None, state: StateFile | None) -> ProbeServer:

@@ -1,4 +1,4 @@
-"""`kernelcast exporter`: the daemon on each node."""
+"""`kernelcast exporter`: the daemon on each node, and the commands to a running one."""
 
 import os
 from functools import partial
@@ -9,6 +9,7 @@ import typer
 from kernelcast.exporter import kernel_log
 from kernelcast.exporter.assembly import run
 from kernelcast.exporter.nvml.devices import check_files
+from kernelcast.exporter.nvml.release_command import release, resume
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.runtime.command import DaemonOptions, daemon
 from kernelcast.runtime.lifecycle import Shutdown
@@ -31,10 +32,17 @@ ToKafka = Annotated[
 SECTION: Final = "exporter"
 
 
+exporter = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+exporter.command()(release)
+exporter.command()(resume)
+
+
+@exporter.callback(invoke_without_command=True)
 @daemon
-def exporter(  # noqa: PLR0913  one per option
+def run_exporter(  # noqa: PLR0913  one per option
     options: DaemonOptions,
     *,
+    context: typer.Context,
     interval: Interval = None,
     socket_path: SocketPath = None,
     state_directory: StateDirectory = None,
@@ -43,6 +51,8 @@ def exporter(  # noqa: PLR0913  one per option
     to_kafka: ToKafka = None,
 ) -> None:
     """Collect this node's GPU and kernel metrics: to Kafka, and on /metrics; bring hints to its programs."""
+    if context.invoked_subcommand is not None:
+        return
     flags = {
         "interval_seconds": interval,
         "socket_path": socket_path,

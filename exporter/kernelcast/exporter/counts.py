@@ -14,6 +14,7 @@ from kernelcast.exporter.nvml.sampling import labels
 from kernelcast.exporter.nvml.sampling.fields import CALL_NAMES
 from kernelcast.exporter.nvml.sampling.nvlink import LINKS_CALL, STATE_CALL
 from kernelcast.exporter.nvml.sampling.peers import PEER_CALL
+from kernelcast.exporter.nvml.sampling.reading import IMPLAUSIBLE
 from kernelcast.exporter.pipeline import Tick
 from kernelcast.exporter.schedule import Lateness
 from kernelcast.exporter.state import StateFile
@@ -51,6 +52,7 @@ class DaemonCounts:
         self._hints = _labelled(counter(rows.HINTS, registry), HINT_OUTCOMES)
         self._outcomes = _labelled(counter(rows.OUTCOMES, registry), ("published", "unmatched", "dropped"))
         self._nvml_errors = _labelled(counter(rows.NVML_ERRORS, registry), NVML_CALLS)
+        self._nvml_implausible = counter(rows.NVML_IMPLAUSIBLE, registry)
         self._nvml_starts = counter(rows.NVML_STARTS, registry)
         self._nvml_crashes = counter(rows.NVML_CRASHES, registry)
         self._nvml_hangs = counter(rows.NVML_HANGS, registry)
@@ -66,9 +68,12 @@ class DaemonCounts:
         """Count an outcome of a program."""
         self._outcomes[outcome].inc()
 
-    def nvml_error(self, call: str, _error: str) -> None:
-        """Count a failed NVML call."""
-        self._nvml_errors[call].inc()
+    def nvml_error(self, call: str, error: str) -> None:
+        """Count a failed NVML call, or a reading that was left out because it is implausible."""
+        if error == IMPLAUSIBLE:
+            self._nvml_implausible.inc()
+        else:
+            self._nvml_errors[call].inc()
 
     def nvml(self, sampler: IsolatedSampler) -> None:
         """Set the state of the process that calls NVML."""

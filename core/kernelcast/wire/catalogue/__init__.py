@@ -27,6 +27,7 @@ CATALOGUE: Final[tuple[Metric, ...]] = (
     *dcgm_exporter.ROWS,
     *gpu.ROWS,
     gpu.GPU_UP,
+    gpu.GPU_DETACHED,
     *nvlink.ROWS,
     *infiniband.ROWS,
     *tpu.ROWS,

@@ -48,7 +48,7 @@ _SECTIONS: Final = MappingProxyType(
             "With dcgm-exporter's names, labels and meaning; written if the counters table names them.",
             dcgm_exporter.ROWS,
         ),
-        "Devices, beyond DCGM": ("Data for which DCGM has no suitable row.", (*gpu.ROWS, gpu.GPU_UP)),
+        "Devices, beyond DCGM": ("Data for which DCGM has no suitable row.", (*gpu.ROWS, gpu.GPU_UP, gpu.GPU_DETACHED)),
         "NVLinks": ("One series for each link; `exporter.nvlink_links` selects the metrics.", nvlink.ROWS),
         "InfiniBand": (
             "Ports of adapters, RoCE included; off unless `exporter.infiniband` is on.",

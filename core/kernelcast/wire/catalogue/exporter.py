@@ -160,6 +160,14 @@ NVML_ERRORS: Final = Metric(
 )
 _NVML: Final = "exporter, NVML's process"
 
+NVML_IMPLAUSIBLE: Final = Metric(
+    "kernelcast_exporter_nvml_implausible_readings_total",
+    Kind.COUNTER,
+    "Readings of a GPU's energy that were left out: lower than the last one, or beyond what twice its power limit "
+    "allows since then.",
+    source=_NVML,
+)
+
 NVML_STARTS: Final = Metric(
     "kernelcast_exporter_nvml_starts_total",
     Kind.COUNTER,
@@ -191,7 +199,14 @@ DEVICE_METRICS_OFF: Final = Metric(
     labels=("reason",),
     source=_DAEMON,
 )
-NVML_ROWS: Final[tuple[Metric, ...]] = (DEVICE_METRICS_OFF, NVML_STARTS, NVML_CRASHES, NVML_HANGS, NVML_HUNG)
+NVML_ROWS: Final[tuple[Metric, ...]] = (
+    DEVICE_METRICS_OFF,
+    NVML_IMPLAUSIBLE,
+    NVML_STARTS,
+    NVML_CRASHES,
+    NVML_HANGS,
+    NVML_HUNG,
+)
 _SPOOL: Final = "exporter, spool"
 
 SPOOL_BYTES: Final = Metric(

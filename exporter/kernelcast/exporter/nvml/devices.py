@@ -5,22 +5,24 @@ by several sources.
 """
 
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from importlib.util import find_spec
 from pathlib import Path
 
-from kernelcast.columnar import Sample
+from kernelcast.columnar import EndedSeries, Sample
 from kernelcast.exporter.nvml.counters_file import CountersFile
 from kernelcast.exporter.nvml.isolation.isolated import PYNVML
 from kernelcast.exporter.nvml.recordings.any_format import check_any
+from kernelcast.exporter.nvml.sampling.inventory import GPUS, is_bound
 from kernelcast.exporter.nvml.source import ErrorListener, GpuSampler, NvmlSource
 from kernelcast.exporter.nvml.windows import EventCounts
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.exporter.totals.report import SourceBatch
 from kernelcast.runtime.logging import get_logger
-from kernelcast.wire.catalogue.devices.gpu import GPU_UP, UP_LABELS
+from kernelcast.wire.catalogue.devices.gpu import GPU_DETACHED, GPU_UP, RELEASED, REMOVED, UP_LABELS
 from kernelcast.wire.errors import ConfigurationError, DeviceError, MissingExtraError, TraceError
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
-from kernelcast.wire.identity import LIVE, REPLAYED, Device, Labels
+from kernelcast.wire.identity import LIVE, REPLAYED, Device
 
 _log = get_logger(__name__)
 
@@ -107,35 +109,57 @@ def _require_pynvml() -> None:
 class KnownGpus:
     """Lists the node's GPUs for programs, whether or not device metrics are written.
 
+    A GPU that was seen and does not answer is down, unless it was taken away on purpose: it is released, or the driver
+    does not list it any more while all that it lists answer.
+
     Args:
         source: Polled at each interval even if nothing is written, because programs' frames are matched to its devices.
         written: Returns whether its samples are passed on; called at each poll.
+        gpus: The driver's directory of GPUs.
     """
 
-    def __init__(self, source: NvmlSource, written: Callable[[], bool]) -> None:
+    def __init__(self, source: NvmlSource, written: Callable[[], bool], *, gpus: Path = GPUS) -> None:
         self._source = source
         self._written = written
-        self._seen: dict[str, Labels] = {}
+        self._directory = gpus
+        self._seen: dict[str, Device] = {}
+        self._removed: set[str] = set()
+        self._ended: EndedSeries[str] = EndedSeries()
 
     def poll(self, now_ns: int) -> SourceBatch:
         """Return the samples, and for each GPU ever seen whether it answered; nothing if device metrics are off."""
         batch = self._source.poll(now_ns)
-        whole = [device for device in self._source.devices if not device.gi_id]
-        unseen = [device for device in whole if device.uuid not in self._seen]
-        self._seen |= {device.uuid: _up_labels(device, self._source.source) for device in unseen}
+        whole = {device.uuid: device for device in self._source.devices if not device.gi_id}
+        self._seen |= {uuid: device for uuid, device in whole.items() if uuid not in self._seen}
+        self._note_removed(whole.keys())
         if not self._written():
             return SourceBatch()
-        present = {device.uuid for device in whole} if self._source.answers else ()
-        up = (Sample(GPU_UP, labels, now_ns, int(uuid in present)) for uuid, labels in self._seen.items())
-        return SourceBatch(samples=(*batch.samples, *up))
+        states = [self._state(device, whole.keys(), now_ns) for device in self._seen.values()]
+        return SourceBatch(samples=(*batch.samples, *self._ended.complete("", states, now_ns)))
 
     def close(self) -> None:
         """Release NVML."""
         self._source.close()
 
+    def _note_removed(self, present: AbstractSet[str]) -> None:
+        """Note which GPUs have left the driver's list in order; one that fell off the bus is missing instead."""
+        reading = self._source.reading
+        if not self._source.answers or reading is None:
+            return
+        self._removed -= present
+        if reading.all_answer:
+            gone = self._seen.keys() - present - set(reading.missing) - set(reading.released)
+            self._removed |= {uuid for uuid in gone if not is_bound(self._seen[uuid].pci_bus_id, self._directory)}
 
-def _up_labels(device: Device, source: str) -> Labels:
-    return tuple((name, value) for name, value in device.device_labels(source) if name in UP_LABELS)
+    def _state(self, device: Device, present: AbstractSet[str], now_ns: int) -> Sample:
+        """The sample that says whether a GPU answers, or why it is not expected to."""
+        own = tuple(pair for pair in device.device_labels(self._source.source) if pair[0] in UP_LABELS)
+        reading = self._source.reading
+        released = reading is not None and device.uuid in reading.released
+        if released or device.uuid in self._removed:
+            reason = RELEASED if released else REMOVED
+            return Sample(GPU_DETACHED, tuple(sorted((*own, ("reason", reason)))), now_ns, 1)
+        return Sample(GPU_UP, own, now_ns, int(self._source.answers and device.uuid in present))
 
 
 def boot_id(file: Path = Path("/proc/sys/kernel/random/boot_id")) -> str:

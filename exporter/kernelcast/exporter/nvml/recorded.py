@@ -134,6 +134,17 @@ class RecordedNvml:
         """Return the handle of a GPU."""
         return self._handle("nvmlDeviceGetHandleByIndex", str(index))
 
+    def nvmlDeviceGetHandleByPciBusId(self, bus_id: str) -> Handle:  # noqa: N802  pynvml's name
+        """Return the handle of the GPU at a PCI address."""
+        for owner, calls in self.answers.items():
+            if calls.get("nvmlDeviceGetPciInfo", {}).get("busId") == bus_id:
+                return self._handle("nvmlDeviceGetHandleByPciBusId", owner)
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
+
+    def nvmlDeviceGetIndex(self, gpu: Handle) -> int:  # noqa: N802  pynvml's name
+        """Return the index of a GPU."""
+        return int(gpu.owner)
+
     def nvmlDeviceGetMigDeviceHandleByIndex(self, gpu: Handle, index: int) -> Handle:  # noqa: N802  pynvml's name
         """A compute instance of a GPU."""
         return self._handle("nvmlDeviceGetMigDeviceHandleByIndex", f"{gpu.owner}/{index}")

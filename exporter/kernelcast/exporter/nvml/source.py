@@ -62,6 +62,7 @@ class NvmlSource:
         users: Users of GPUs; the daemon's assembly sets it before the first poll.
         events: Counts events within the windows of dcgm-exporter's rows; can be replaced before the first poll.
         answers: Whether NVML answered at the last poll.
+        reading: The last reading; None before the first.
         source: As given.
     """
 
@@ -86,6 +87,7 @@ class NvmlSource:
         self.events = EventCounts()
         self._ended: EndedSeries[str] = EndedSeries()
         self._missing: frozenset[str] = frozenset()
+        self.reading: NodeReading | None = None
         self._devices: tuple[Device, ...] = ()
 
     def start(self) -> "NvmlSource":
@@ -112,6 +114,7 @@ class NvmlSource:
         if node is None:
             return SourceBatch()
         self._notice(node)
+        self.reading = node
         node = self.events.complete(node)
         samples = to_samples(
             node,

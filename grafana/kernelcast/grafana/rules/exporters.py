@@ -4,7 +4,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import PIPELINE
-from kernelcast.grafana.rules.model import MINUTE, AlertRule, AlertSeverity, Profile
+from kernelcast.grafana.rules.model import MINUTE, RELEASE_FIRST, AlertRule, AlertSeverity, Profile
 from kernelcast.grafana.rules.recording import RATE_WINDOW_SECONDS
 from kernelcast.wire.catalogue import exporter
 
@@ -48,7 +48,7 @@ def _hung() -> AlertRule:
         action="Look at the kernel's log (Xid, stuck tasks of `nvidia`) and find the GPU that answers last; "
         "`nvidia-smi` will hang as well.",
         dashboard=PIPELINE,
-        steps=("Drain the node; a reset of the GPU may hang, too, then reboot.",),
+        steps=(RELEASE_FIRST, "Drain the node; a reset of the GPU may hang, too, then reboot."),
     )
 
 

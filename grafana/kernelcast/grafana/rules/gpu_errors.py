@@ -5,7 +5,16 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import GPUS
-from kernelcast.grafana.rules.model import DAY, HOUR, KEPT_SECONDS, MINUTE, AlertRule, AlertSeverity, Profile
+from kernelcast.grafana.rules.model import (
+    DAY,
+    HOUR,
+    KEPT_SECONDS,
+    MINUTE,
+    RELEASE_FIRST,
+    AlertRule,
+    AlertSeverity,
+    Profile,
+)
 from kernelcast.wire.catalogue import xids
 from kernelcast.wire.catalogue.devices import device, gpu
 from kernelcast.wire.catalogue.xids import XIDS, Action, XidSubject
@@ -91,7 +100,7 @@ def _hardware(profile: Profile) -> AlertRule:
         action="Take the GPU out of scheduling and let its programs end; then reset it, or reboot the node for XID 79.",
         subject=_SUBJECT,
         dashboard=GPUS,
-        steps=(*_listed(urgent=True), _RETURNS),
+        steps=(*_listed(urgent=True), RELEASE_FIRST, _RETURNS),
         source=xids.SOURCES,
     )
 
@@ -112,6 +121,7 @@ def _other(profile: Profile) -> AlertRule:
         dashboard=GPUS,
         steps=(
             *_listed(urgent=False),
+            RELEASE_FIRST,
             "If it returns after the program was restarted, drain the node and run NVIDIA's diagnostics.",
         ),
         source=xids.SOURCES,
@@ -148,6 +158,9 @@ def _uncorrectable(profile: Profile) -> AlertRule:
         action="Restart the programs that ran on it, and reset the GPU when it is idle.",
         subject=_SUBJECT,
         dashboard=GPUS,
-        steps=("Errors that return after a reset, or a failed row remapping, are a reason to have it replaced.",),
+        steps=(
+            RELEASE_FIRST,
+            "Errors that return after a reset, or a failed row remapping, are a reason to have it replaced.",
+        ),
         source="NVIDIA, GPU memory error management, <https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt>",
     )

@@ -8,6 +8,7 @@ from kernelcast.grafana.rules.model import (
     HOUR,
     KEPT_SECONDS,
     MINUTE,
+    RELEASE_FIRST,
     AlertRule,
     AlertSeverity,
     Profile,
@@ -20,6 +21,7 @@ _GPU = "GPU {{ $labels.gpu }} of {{ $labels.Hostname }}"
 _SUBJECT = ("Hostname", "gpu")
 _GONE = (
     "Take the node out of scheduling: programs that use the GPU hang or have failed.",
+    RELEASE_FIRST,
     "Reset the GPU, or reboot. If it fails again afterwards, check power, riser and slot, then replace the GPU.",
 )
 _POWER_CAP_BIT = 4
@@ -70,7 +72,8 @@ def _down() -> AlertRule:
         severity=AlertSeverity.CRITICAL,
         summary=f"{_GPU} does not answer",
         description="The exporter knows this GPU and gets no answer: it fell off the bus, is being reset, its driver "
-        "is gone, or NVML hangs on it.",
+        "is gone, or NVML hangs on it. A GPU that was released, or taken from the driver in order, has "
+        "kernelcast_gpu_detached instead.",
         action="Look for XID 79 in the table of XIDs and in the kernel's log; `kernelcast doctor` on that node shows "
         "NVML's answers.",
         subject=_SUBJECT,
@@ -99,9 +102,11 @@ def _unmeasured() -> AlertRule:
 def _silent(profile: Profile) -> AlertRule:
     seen = promql.name(device.FB_USED)
     recently = lately("KernelcastGpuSilent", seen, by="Hostname, gpu, UUID", profile=profile)
+    detached = f"present_over_time({promql.name(gpu.GPU_DETACHED)}[{profile.window(HOUR)}])"
+    expected = f"{recently} unless on (Hostname, UUID) {seen} unless on (Hostname, UUID) {detached}"
     return AlertRule(
         name="KernelcastGpuSilent",
-        expr=f"({recently} unless on (Hostname, UUID) {seen}) and on (Hostname) {seen}",
+        expr=f"({expected}) and on (Hostname) {seen}",
         hold_seconds=2 * MINUTE,
         keep_seconds=KEPT_SECONDS,
         severity=AlertSeverity.CRITICAL,
@@ -111,7 +116,10 @@ def _silent(profile: Profile) -> AlertRule:
         "NVML's answers.",
         subject=_SUBJECT,
         dashboard=GPUS,
-        steps=(*_GONE, "If the GPU was removed on purpose, silence the alert; it ends after five days."),
+        steps=(
+            *_GONE,
+            "If the GPU was removed on purpose while no exporter ran, silence the alert; it ends after five days.",
+        ),
     )
 
 
@@ -188,6 +196,7 @@ def _needs_recovery() -> AlertRule:
         action="Drain the node, perform the recommended action, then look at the GPU's XIDs for the cause.",
         subject=_SUBJECT,
         dashboard=GPUS,
+        steps=(RELEASE_FIRST,),
         source="nvml.h, nvmlDeviceGpuRecoveryAction_t",
     )
 
@@ -274,6 +283,7 @@ def _waiting_for_reset() -> AlertRule:
         action="Let the GPU's programs end, then reset it (`nvidia-smi --gpu-reset -i INDEX`), or reboot the node.",
         subject=_SUBJECT,
         dashboard=GPUS,
+        steps=(RELEASE_FIRST,),
         source="NVIDIA, GPU memory error management, <https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt>",
     )
 

@@ -4,7 +4,16 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import GPUS, NODE
-from kernelcast.grafana.rules.model import DAY, HOUR, KEPT_SECONDS, MINUTE, AlertRule, AlertSeverity, Profile
+from kernelcast.grafana.rules.model import (
+    DAY,
+    HOUR,
+    KEPT_SECONDS,
+    MINUTE,
+    RELEASE_FIRST,
+    AlertRule,
+    AlertSeverity,
+    Profile,
+)
 from kernelcast.wire.catalogue.devices import infiniband, nvlink
 
 _GPU: Final = "GPU {{ $labels.gpu }} of {{ $labels.Hostname }}"
@@ -60,7 +69,10 @@ def _nvlink_down(profile: Profile) -> AlertRule:
         "reset its GPUs together, and restart the fabric manager if there is one.",
         subject=("Hostname", "gpu"),
         dashboard=GPUS,
-        steps=("If a link stays down: reseat the bridge or the board, or have it replaced.",),
+        steps=(
+            RELEASE_FIRST,
+            "If a link stays down: reseat the bridge or the board, or have it replaced.",
+        ),
         source="nvml.h, NVML_FI_DEV_NVLINK_GET_STATE",
     )
 
@@ -80,6 +92,7 @@ def _nvlink_recovers(profile: Profile) -> AlertRule:
         "to reseat or replace the board when the same link recovers again.",
         subject=("Hostname", "gpu"),
         dashboard=GPUS,
+        steps=(RELEASE_FIRST,),
         source="nvml.h, NVML_FI_DEV_NVLINK_ERROR_DL_RECOVERY and NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_EVENTS",
     )
 

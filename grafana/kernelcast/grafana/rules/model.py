@@ -26,6 +26,11 @@ DASHBOARD_URL: Final = f"http://localhost:3000/d/{KERNELS}"
 KEPT_SECONDS: Final = 15 * MINUTE
 """Time for which an alert about hardware is kept: longer than it takes until an alert about a dead node or bridge
 fires, which mutes a false "resolved"."""
+RELEASE_FIRST: Final = (
+    "Before a reset: `kernelcast exporter release INDEX` on that node, because the exporter has the GPU open. Stop "
+    "other monitors of the GPU too."
+)
+"""Step of every alert that advises to reset a GPU."""
 
 
 class AlertSeverity(StrEnum):

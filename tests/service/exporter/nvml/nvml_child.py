@@ -1,7 +1,8 @@
 """A double of pynvml in the process that calls NVML: a file lists its GPUs and its faults.
 
 The file is JSON: `gpus` (UUIDs), `watts`, `driver` (false: none), `version`, `hang` or `crash` (the call that does),
-`xids` (GPU and number of each XID; those that a process has not seen are its events).
+`xids` (GPU and number of each XID; those that a process has not seen are its events), `files` (a directory: a GPU is
+opened there when its handle is asked for, as NVML opens /dev/nvidiaN, and stays open until NVML is shut down).
 """
 
 import ctypes
@@ -11,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import IO, Any
 
 import pynvml
 
@@ -34,6 +35,7 @@ class ChildNvml:
         self._loaded = ""
         self._devices: list[str] = []
         self._seen = 0
+        self._open: list[IO[str]] = []
 
     def __getattr__(self, name: str) -> Any:
         theirs = getattr(pynvml, name)
@@ -59,11 +61,21 @@ class ChildNvml:
             return self._event(state.get("xids", []))
         if name in EVENT_CALLS:
             return EVENT_CALLS[name]
-        if arguments and arguments[0] not in state.get("gpus", []) and name != "nvmlDeviceGetHandleByIndex":
+        return self._answered(name, state, *arguments)
+
+    def _answered(self, name: str, state: dict[str, Any], *arguments: Any) -> Any:
+        if name.startswith("nvmlDeviceGetHandleBy"):
+            return self._opened(ANSWERS[name](self, state, *arguments), state)
+        if arguments and arguments[0] not in state.get("gpus", []):
             raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
         if name not in ANSWERS:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         return ANSWERS[name](self, state, *arguments)
+
+    def _opened(self, gpu: str, state: dict[str, Any]) -> str:
+        if "files" in state:
+            self._open.append((Path(state["files"]) / gpu).open("w"))
+        return gpu
 
     def _event(self, xids: list[tuple[str, int]]) -> Any:
         if len(xids) <= self._seen:
@@ -72,6 +84,13 @@ class ChildNvml:
         self._seen += 1
         device, number = xids[self._seen - 1]
         return SimpleNamespace(device=device, eventData=number, eventType=pynvml.nvmlEventTypeXidCriticalError)
+
+
+def _of_address(nvml: ChildNvml, address: str) -> str:
+    number = int(address.rpartition(":")[2], 16)
+    if number >= len(nvml._devices):
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
+    return nvml._devices[number]
 
 
 EVENT_CALLS = {
@@ -85,6 +104,8 @@ ANSWERS: dict[str, Callable[..., Any]] = {
     "nvmlSystemGetDriverVersion": lambda nvml, _state: nvml._loaded,
     "nvmlDeviceGetCount": lambda nvml, _state: len(nvml._devices),
     "nvmlDeviceGetHandleByIndex": lambda nvml, _state, index: nvml._devices[index],
+    "nvmlDeviceGetHandleByPciBusId": lambda nvml, _state, address: _of_address(nvml, address),
+    "nvmlDeviceGetIndex": lambda nvml, _state, gpu: nvml._devices.index(gpu),
     "nvmlDeviceGetUUID": lambda _nvml, _state, gpu: gpu,
     "nvmlDeviceGetName": lambda _nvml, _state, _gpu: "NVIDIA H200",
     "nvmlDeviceGetPciInfo": lambda nvml, _state, gpu: SimpleNamespace(busId=f"0000:{nvml._devices.index(gpu):02X}"),

@@ -1,6 +1,7 @@
 """The whole daemon with a recording in place of NVML, on the embedded broker."""
 
 import os
+import threading
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from tests.support.exporter.nvml_double import write_node_with_xid_79
 from tests.support.waiting import LONGEST_SECONDS
 
 from kernelcast.exporter import assembly
+from kernelcast.exporter.nvml import control
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.runtime.kafka.embedded import EmbeddedBroker
 from kernelcast.runtime.lifecycle import Shutdown
@@ -76,3 +78,27 @@ def test_the_daemon_writes_the_rows_of_its_table(tmp_path: Path, broker: Embedde
     lines = page_of(settings(tmp_path, broker, nvml_recording=recording, counters_file=table, process_metrics=False))
     shown = {line.partition("{")[0] for line in lines if line.startswith("DCGM_FI_")}
     assert shown == {"DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_POWER_VIOLATION"}
+
+
+def test_a_gpu_is_released_between_two_intervals_and_its_series_end(
+    tmp_path: Path, broker: EmbeddedBroker, recording: Path
+) -> None:
+    made = settings(tmp_path, broker, nvml_recording=recording)
+    assert made.state_directory is not None
+    released: list[list[dict[str, str]]] = []
+    request = {"do": control.RELEASE, "gpu": "0", "seconds": 600}
+    with assembly.assembled(made, Shutdown()) as (daemon, web, _):
+        daemon.interval()
+        client = threading.Thread(
+            target=lambda: released.append(control.ask(tmp_path / "state", request, timeout_seconds=LONGEST_SECONDS))
+        )
+        client.start()
+        while client.is_alive():
+            daemon.interval()
+            client.join(0.1)
+        with urllib.request.urlopen(f"{web.url}/metrics", timeout=LONGEST_SECONDS) as answer:  # noqa: S310  our own page
+            lines = [line for line in answer.read().decode().splitlines() if "GPU-7" in line]
+    assert released == [[{"index": "0", "uuid": "GPU-7", "device": "nvidia0"}]]
+    states = [line for line in lines if line.startswith(("kernelcast_gpu_up{", "kernelcast_gpu_detached{"))]
+    assert [line.endswith(" 1") and 'reason="released"' in line for line in states] == [True]
+    assert not [line for line in lines if line.startswith("DCGM_FI_DEV_POWER_USAGE{")]

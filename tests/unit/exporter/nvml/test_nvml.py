@@ -185,6 +185,32 @@ def test_a_value_that_nvml_does_not_have_is_absent_and_the_nodes_other_rows_can_
     assert [export.points for export in encode(resource_of("node1"), samples, scope="")] == [len(samples)]
 
 
+IDENTITY = (
+    "nvmlDeviceGetUUID",
+    "nvmlDeviceGetName",
+    "nvmlDeviceGetPciInfo",
+    "nvmlDeviceGetMinorNumber",
+    "nvmlDeviceGetMigMode",
+    "nvmlDeviceGetGridLicensableFeatures",
+    "nvmlDeviceGetSupportedEventTypes",
+    "nvmlGpmQueryDeviceSupport",
+)
+
+
+def unavailable(answer: Any, number: int) -> Any:
+    """An answer with this number in place of each of its values."""
+    if isinstance(answer, dict):
+        return {name: one if name == "valueType" else number for name, one in answer.items()}
+    return [number for _ in answer] if isinstance(answer, list) else number
+
+
+@pytest.mark.parametrize("number", [2**32 - 1, 2**64 - 1, -1])
+def test_the_number_that_stands_for_no_value_is_absent_in_every_row(number: int) -> None:
+    kept = {"DEV_VGPU_LICENSE_STATUS", "DEV_XID_ERRORS"}
+    answers = {call: one if call in IDENTITY else unavailable(one, number) for call, one in gpu().items()}
+    assert dcgm(polled(answers, options=EVERYTHING)).keys() == kept
+
+
 def test_a_utilization_above_100_percent_is_dropped() -> None:
     """Seen with dcgmi: 4294967295, and values of some thousands, on idle GPUs."""
     odd = gpu(
@@ -214,6 +240,42 @@ def test_a_field_that_the_driver_is_too_old_for_is_absent_and_no_error() -> None
         if one.metric is rows.FIELD_ABSENT
     }
     assert absent["DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL"] == "not_supported"
+    assert not errors.counted
+
+
+class OldPynvml:
+    """A pynvml that lacks some names."""
+
+    def __init__(self, nvml: RecordedNvml, *missing: str) -> None:
+        self._nvml, self._missing = nvml, missing
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._missing:
+            raise AttributeError(f"module 'pynvml' has no attribute {name!r}")
+        return getattr(self._nvml, name)
+
+
+def test_rows_whose_names_an_old_pynvml_lacks_are_absent_and_cost_no_other_row() -> None:
+    """nvidia-ml-py 12.560.30 lacks the recovery action."""
+    errors = Errors()
+    missing = (
+        "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION",
+        "nvmlDeviceGetCurrentClocksEventReasons",
+        "NVML_FI_DEV_NVLINK_GET_STATE",
+        "NVML_NVLINK_STATE_ACTIVE",
+        "nvmlDeviceGetMPSComputeRunningProcesses",
+        "nvmlDeviceGetVbiosVersion",
+    )
+    old = OldPynvml(playing(node(gpu())), *missing)
+    options = SamplerOptions(nvlink="all", labels=(device.VBIOS_LABEL, device.BRAND_LABEL))
+    made = NvmlSource(Sampler(old, options), hostname="node1", boot_ns=BOOT_NS, on_error=errors).start()
+    made.poll(NOW_NS)
+    samples = made.poll(LATER_NS).samples
+    lacking = {"DEV_GET_GPU_RECOVERY_ACTION", "DEV_CLOCKS_EVENT_REASONS"}
+    assert dcgm(samples).keys() == (DEV | PROF).keys() - lacking
+    absent = [dict(one.attributes) for one in samples if one.metric is rows.FIELD_ABSENT and one.value]
+    reasons = {one["field"]: one["reason"] for one in absent}
+    assert reasons == {f"DCGM_FI_{name}": "old_pynvml" for name in lacking}
     assert not errors.counted
 
 
@@ -302,12 +364,16 @@ def test_a_counter_that_falls_has_a_new_start(vanishes: bool) -> None:  # noqa: 
         nvml.lost = {"0"}
         made.poll(LATER_NS)
         nvml.lost = set()
-    nvml.answers["0"]["nvmlDeviceGetTotalEnergyConsumption"] = 5
+    nvml.answers["0"]["nvmlDeviceGetTotalEnergyConsumption"] = nvml.answers["0"]["nvmlDeviceGetPcieReplayCounter"] = 2
     back_ns = LATER_NS + FIRST_RETRY_NS
-    for seconds in (0, 10):
-        samples = made.poll(back_ns + seconds * SECOND_NS).samples
-        (energy,) = [sample for sample in samples if sample.metric is device.TOTAL_ENERGY]
-        assert (energy.value, energy.start_ns) == (5, back_ns)
+    shown = [made.poll(back_ns + seconds * SECOND_NS).samples for seconds in (0, 10)]
+    starts = {
+        row: [one.start_ns for samples in shown for one in samples if one.metric is row]
+        for row in (device.PCIE_REPLAY, device.TOTAL_ENERGY)
+    }
+    # An energy that falls may be a wrong reading: the next one decides.
+    energy_starts = [back_ns, back_ns] if vanishes else [back_ns + 10 * SECOND_NS]
+    assert starts == {device.PCIE_REPLAY: [back_ns, back_ns], device.TOTAL_ENERGY: energy_starts}
 
 
 def test_a_gpu_without_a_device_file_is_still_read() -> None:

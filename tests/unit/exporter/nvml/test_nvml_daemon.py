@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-import typer
 from tests.support.exporter.nvml_double import field, gpu, node, playing, write_node_with_xid_79
 from typer.testing import CliRunner
 
@@ -48,9 +47,7 @@ def test_a_changed_table_changes_the_rows_and_their_help(tmp_path: Path) -> None
 def check(tmp_path: Path, **lines: object) -> tuple[int, str]:
     config = tmp_path / "kernelcast.yaml"
     config.write_text("exporter:\n" + "".join(f"  {name}: {value}\n" for name, value in lines.items()))
-    app = typer.Typer(add_completion=False)
-    app.command()(exporter)
-    done = CliRunner().invoke(app, ["--check-config", "--config", str(config)])
+    done = CliRunner().invoke(exporter, ["--check-config", "--config", str(config)])
     return done.exit_code, done.output
 
 

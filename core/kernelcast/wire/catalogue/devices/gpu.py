@@ -24,6 +24,17 @@ GPU_UP: Final = kafka_metric(
     labels=UP_LABELS,
     source="exporter",
 )
+RELEASED: Final = "released"
+REMOVED: Final = "removed"
+GPU_DETACHED: Final = kafka_metric(
+    "kernelcast.gpu.detached",
+    Kind.GAUGE,
+    "Always 1; in place of kernelcast_gpu_up while a GPU that this exporter has seen is away on purpose: released (by "
+    "`kernelcast exporter release`), or removed (the driver no longer lists it, and it did not fall off the bus).",
+    unit="",
+    labels=(*UP_LABELS, "reason"),
+    source="exporter",
+)
 XID_ERRORS: Final = kafka_metric(
     "kernelcast.gpu.xid_errors",
     Kind.COUNTER,
@@ -70,7 +81,8 @@ FIELD_ABSENT: Final = kafka_metric(
     "kernelcast.gpu.field_absent",
     Kind.GAUGE,
     "A row of the counters table that this GPU does not report, always 1. Reasons: not_supported, no_permission, "
-    "no_data, needs_hopper, mig (not reported for a divided GPU), implausible (contradicts another row), lost, error.",
+    "no_data, needs_hopper, mig (not reported for a divided GPU), implausible (contradicts another row or the "
+    "last reading), lost, old_pynvml (the installed nvidia-ml-py does not have it), error.",
     unit="",
     labels=(*DEVICE_LABELS, "field", "reason"),
     source="exporter",

@@ -2,19 +2,21 @@
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Self
 
 from kernelcast.exporter.nvml.isolation.child import ChildEndedError, WorkerProcess
 from kernelcast.exporter.nvml.isolation.xid_memory import XidMemory
+from kernelcast.exporter.nvml.sampling.inventory import GPUS
 from kernelcast.exporter.nvml.sampling.reading import GpuReading, NodeReading
 from kernelcast.exporter.nvml.sampling.sampler import SamplerOptions
 from kernelcast.runtime.logging import get_logger
 from kernelcast.wire.errors import DeviceError
 
 PYNVML: Final = ("pynvml",)
-GPUS: Final = Path("/proc/driver/nvidia/gpus")
-"""Has a directory for each GPU of the driver, also for one that was added after NVML was initialised."""
+EVERY_GPU: Final = "all"
+"""Names all GPUs of the node in a request to release them."""
 START_SECONDS: Final = 60.0
 """Time limit for NVML's start: without a persistence daemon the driver wakes every GPU, seconds each."""
 FIRST_RETRY_SECONDS: Final = 1.0
@@ -31,9 +33,12 @@ _log = get_logger(__name__)
 class IsolatedSampler:
     """A `Sampler` in another process, which is replaced when it hangs, crashes, or has lost its driver.
 
-    Only the daemon's thread uses it. No call waits longer than `timeout_seconds` and `END_SECONDS`; `close` waits twice
-    `STOP_SECONDS`. A process that is replaced is killed; one that cannot be killed is kept in `_replaced` and reaped
-    when it ends.
+    A GPU can be released for a time: another process opens the other GPUs only. NVML keeps a GPU open for as long as it
+    is initialised, so the process ends in any case.
+
+    Only the daemon's thread uses it. No call waits longer than `timeout_seconds` and `END_SECONDS`; `close` and
+    `release` wait twice `STOP_SECONDS`. A process that is replaced is killed; one that cannot be killed is kept in
+    `_replaced` and reaped when it ends.
 
     Args:
         options: The sampler's options.
@@ -59,6 +64,8 @@ class IsolatedSampler:
         self._child: WorkerProcess | None = None
         self._replaced: list[tuple[WorkerProcess, float]] = []
         self._found: tuple[GpuReading, ...] = ()
+        self._current: dict[str, GpuReading] = {}
+        self._released: dict[str, float] = {}
         self._retry_at = 0.0
         self._wait_seconds = FIRST_RETRY_SECONDS
         self._xids = XidMemory()
@@ -89,6 +96,9 @@ class IsolatedSampler:
         """Read every GPU; None if NVML does not answer in time. `time_ns` becomes the reading's time."""
         deadline = time.monotonic() + self.timeout_seconds
         self._reap()
+        self._end_releases(time.monotonic())
+        if self._released and not self._others():
+            return self._xids.complete(NodeReading(time_ns, all_answer=True, released=tuple(self._released)))
         child = self._ensure_started(deadline)
         if child is None or not child.is_ready:
             return None
@@ -108,9 +118,48 @@ class IsolatedSampler:
         self._options = options
         if self._child is not None:
             try:
-                self._child.ask(do="change", options=options.to_json())
+                self._child.ask(do="change", options=self._present_options.to_json())
             except ChildEndedError as error:
                 self._crashed(self._child, str(error))
+
+    def release(self, gpu: str, seconds: float) -> tuple[GpuReading, ...]:
+        """Close a GPU, so that it can be reset or unbound from the driver, and leave it closed for a time.
+
+        Args:
+            gpu: Its index or UUID; `all` for every GPU, and then NVML is not used at all.
+            seconds: How long, unless `resume` ends it before.
+
+        Returns:
+            The released GPUs. No process of the exporter has them open.
+
+        Raises:
+            DeviceError: There is no such GPU, or the process hangs in the driver and cannot be ended.
+        """
+        named = self._named(gpu)
+        self._released |= dict.fromkeys((one.uuid for one in named), time.monotonic() + seconds)
+        self._restart()
+        self._end_replaced()
+        self._reap()
+        if self._replaced:
+            raise DeviceError(
+                "the process that calls NVML hangs in the driver and cannot be ended, so it may have the GPU open; "
+                "stop the exporter, or reboot the node"
+            )
+        return named
+
+    def resume(self, gpu: str) -> tuple[GpuReading, ...]:
+        """Open a released GPU again, or `all` of them, at the next sample; returns them.
+
+        Raises:
+            DeviceError: There is no such GPU, or it is not released.
+        """
+        named = tuple(one for one in self._named(gpu) if one.uuid in self._released)
+        if not named:
+            raise DeviceError(f"GPU {gpu} is not released; the exporter reads it")
+        for one in named:
+            del self._released[one.uuid]
+        self._restart()
+        return named
 
     def close(self) -> None:
         """End the process; safe to call twice."""
@@ -118,6 +167,49 @@ class IsolatedSampler:
             self._child.stop()
             self._replaced.append((self._child, 0.0))
             self._child = None
+        self._end_replaced()
+        for child, _ in self._replaced:
+            child.close()
+        self._replaced.clear()
+
+    def _named(self, gpu: str) -> tuple[GpuReading, ...]:
+        """The GPUs that an index, a UUID or `all` names.
+
+        Raises:
+            DeviceError: There is none.
+        """
+        # Indexes move while a GPU is away, so one that is read comes before a released one with the same index.
+        known = sorted(self._current.values(), key=lambda one: one.uuid in self._released)
+        named = [one for one in known if gpu in (one.uuid, one.index, EVERY_GPU)]
+        if not named:
+            here = ", ".join(f"{one.index} ({one.uuid})" for one in known) or "none"
+            raise DeviceError(f"GPU {gpu} is not known; the exporter reads {here}; name one of them, or all")
+        return tuple(named if gpu == EVERY_GPU else named[:1])
+
+    def _others(self) -> tuple[str, ...]:
+        """PCI addresses of the GPUs that are not released."""
+        return tuple(one.pci_bus_id for uuid, one in self._current.items() if uuid not in self._released)
+
+    @property
+    def _present_options(self) -> SamplerOptions:
+        return replace(self._options, bus_ids=self._others()) if self._released else self._options
+
+    def _end_releases(self, now: float) -> None:
+        over = [uuid for uuid, until in self._released.items() if until <= now]
+        for uuid in over:
+            del self._released[uuid]
+            _log.info("a GPU is no longer released", uuid=uuid)
+        if over:
+            self._restart()
+
+    def _restart(self) -> None:
+        """Replace the process at once, because other GPUs are to be opened."""
+        if self._child is not None:
+            self._replace(self._child)
+        self._retry_at, self._wait_seconds = 0.0, FIRST_RETRY_SECONDS
+
+    def _end_replaced(self) -> None:
+        """Wait for the end of all replaced processes, and kill those that do not end by themselves."""
         deadline = time.monotonic() + STOP_SECONDS
         for child, _ in self._replaced:
             if not child.wait(max(0.0, deadline - time.monotonic())):
@@ -125,8 +217,10 @@ class IsolatedSampler:
         deadline = time.monotonic() + STOP_SECONDS
         for child, _ in self._replaced:
             child.wait(max(0.0, deadline - time.monotonic()))
-            child.close()
-        self._replaced.clear()
+
+    def _note_current(self, gpus: Sequence[GpuReading]) -> None:
+        released = {uuid: one for uuid, one in self._current.items() if uuid in self._released}
+        self._current = released | {one.uuid: one for one in gpus if not one.gi_id}
 
     def _ensure_started(self, deadline: float) -> WorkerProcess | None:
         """Return the process, started if there is none and the wait is over; waits for its list of GPUs once."""
@@ -136,7 +230,7 @@ class IsolatedSampler:
                 return None
             self._listed = self._list()
             try:
-                self._child = WorkerProcess(self._nvml, self._options)
+                self._child = WorkerProcess(self._nvml, self._present_options)
             except OSError as error:
                 self._unusable(f"NVML's process cannot be started: {error}; see the limits of processes and files")
                 self._retry_later()
@@ -166,9 +260,11 @@ class IsolatedSampler:
             self.trouble, child.is_ready = "", True
             self._found = tuple(GpuReading.from_json(one) for one in answer["found"])
             self._xids.found(self._found)
+            self._note_current(self._found)
 
     def _accept(self, child: WorkerProcess, answer: dict[str, Any]) -> NodeReading:
-        reading = NodeReading.from_json(answer["reading"])
+        reading = replace(NodeReading.from_json(answer["reading"]), released=tuple(self._released))
+        self._note_current(reading.gpus)
         if self.hanging is not None:
             _log.info("NVML answers again", call=self.hanging)
             self.hanging = None

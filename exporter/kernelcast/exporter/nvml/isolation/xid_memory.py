@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from kernelcast.exporter.nvml.sampling.reading import LOST, GpuReading, NodeReading, XidTotal
+from kernelcast.exporter.nvml.sampling.xid import FELL_OFF_THE_BUS
 
 _Key = tuple[str, str, int]
 
@@ -12,8 +13,9 @@ class XidMemory:
     """Adds the counts of earlier processes to those of the present one, so that an XID's total never falls.
 
     A GPU with XIDs stays in the readings, without values, where a new process does not list it: after its last GPU
-    fell off the bus, a node has a new process that finds none. A new number is first given as 0: Prometheus sees an
-    increase only over an earlier value.
+    fell off the bus, a node has a new process that finds none. If all listed GPUs answer, only one that fell off the
+    bus stays: the others were taken from the driver in order. A released GPU does not stay. A new number is first given
+    as 0: Prometheus sees an increase only over an earlier value.
 
     `IsolatedSampler` has one. `_before` are the totals when the present process started, `_now` those since, `_gpus`
     the last readings of GPUs.
@@ -40,14 +42,18 @@ class XidMemory:
 
     def complete(self, reading: NodeReading) -> NodeReading:
         """Return the reading with the XIDs of all processes since the first one."""
-        listed = {gpu.uuid for gpu in reading.gpus}
-        lost = self._with_xids() - listed
+        lost = self._lost(reading)
         gone = [_without_values(gpu) for uuid, gpu in self._gpus.items() if uuid in lost]
         gpus = tuple(self._complete(gpu) for gpu in (*reading.gpus, *gone))
         return replace(reading, gpus=gpus, missing=(*reading.missing, *(gpu.uuid for gpu in gone)))
 
-    def _with_xids(self) -> set[str]:
-        return {uuid for uuid, _, _ in (*self._before, *self._now)}
+    def _lost(self, reading: NodeReading) -> set[str]:
+        """UUIDs of the GPUs with XIDs that are not listed and should be."""
+        last: dict[str, XidTotal] = {}
+        for (uuid, _, _), one in {**self._before, **self._now}.items():
+            last[uuid] = max(last.get(uuid, one), one, key=lambda total: total.last_ns)
+        gone = last.keys() - {gpu.uuid for gpu in reading.gpus} - set(reading.released)
+        return {uuid for uuid in gone if not reading.all_answer or last[uuid].xid == FELL_OFF_THE_BUS}
 
     def _count(self, key: _Key, one: XidTotal) -> None:
         """Count an XID by a total of the present process, which a later total may have been ahead of."""

@@ -31,12 +31,14 @@ class NvmlCall:
     Attributes:
         name: As NVML names it; the label `call` of its errors.
         rows: Its rows, in the order of `read`'s values.
-        read: Given the pynvml module and a device handle, one value a row; None where it knows none.
+        read: Given the pynvml module and a device handle, NVML's own number for each row; None where it knows none.
+        divisor: Of NVML's numbers, for the rows' unit.
     """
 
     name: str
     rows: tuple[Metric, ...]
     read: Callable[[Any, Any], tuple[Number | None, ...]]
+    divisor: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +75,11 @@ def _slowdown_temperature(nvml: Any, gpu: Any) -> tuple[Number]:
 
 
 def _power(nvml: Any, gpu: Any) -> tuple[Number]:
-    return (nvml.nvmlDeviceGetPowerUsage(gpu) / MILLIWATTS_PER_WATT,)
+    return (nvml.nvmlDeviceGetPowerUsage(gpu),)
 
 
 def _power_limit(nvml: Any, gpu: Any) -> tuple[Number]:
-    return (nvml.nvmlDeviceGetEnforcedPowerLimit(gpu) / MILLIWATTS_PER_WATT,)
+    return (nvml.nvmlDeviceGetEnforcedPowerLimit(gpu),)
 
 
 def _energy(nvml: Any, gpu: Any) -> tuple[Number]:
@@ -133,7 +135,7 @@ def _decoder(nvml: Any, gpu: Any) -> tuple[Number | None]:
 def _memory(nvml: Any, gpu: Any) -> tuple[Number, ...]:
     """Version 2 of the struct: version 1 counts the driver's reserved memory as used."""
     memory = nvml.nvmlDeviceGetMemoryInfo(gpu, version=nvml.nvmlMemory_v2)
-    return tuple(size / BYTES_PER_MEBIBYTE for size in (memory.free, memory.used, memory.reserved))
+    return memory.free, memory.used, memory.reserved
 
 
 def _remapped_rows(nvml: Any, gpu: Any) -> tuple[Number, ...]:
@@ -167,15 +169,18 @@ CLOCK_EVENTS: Final = (
 )
 """By bit, in nvidia-smi's words. Source: nvml.h, nvmlClocksEventReasons."""
 
-MEMORY_CALL: Final = NvmlCall("nvmlDeviceGetMemoryInfo_v2", (rows.FB_FREE, rows.FB_USED, rows.FB_RESERVED), _memory)
+MEMORY_CALL: Final = NvmlCall(
+    "nvmlDeviceGetMemoryInfo_v2", (rows.FB_FREE, rows.FB_USED, rows.FB_RESERVED), _memory, BYTES_PER_MEBIBYTE
+)
+ENERGY_CALL: Final = NvmlCall("nvmlDeviceGetTotalEnergyConsumption", (rows.TOTAL_ENERGY,), _energy)
 CALLS: Final = (
     NvmlCall("nvmlDeviceGetClockInfo(SM)", (rows.SM_CLOCK,), _clock),
     NvmlCall("nvmlDeviceGetClockInfo(MEM)", (rows.MEM_CLOCK,), _memory_clock),
     NvmlCall("nvmlDeviceGetTemperature", (rows.GPU_TEMP,), _temperature),
     NvmlCall("nvmlDeviceGetTemperatureThreshold", (rows.SLOWDOWN_TEMP,), _slowdown_temperature),
-    NvmlCall("nvmlDeviceGetPowerUsage", (rows.POWER_USAGE,), _power),
-    NvmlCall("nvmlDeviceGetEnforcedPowerLimit", (rows.POWER_LIMIT,), _power_limit),
-    NvmlCall("nvmlDeviceGetTotalEnergyConsumption", (rows.TOTAL_ENERGY,), _energy),
+    NvmlCall("nvmlDeviceGetPowerUsage", (rows.POWER_USAGE,), _power, MILLIWATTS_PER_WATT),
+    NvmlCall("nvmlDeviceGetEnforcedPowerLimit", (rows.POWER_LIMIT,), _power_limit, MILLIWATTS_PER_WATT),
+    ENERGY_CALL,
     NvmlCall("nvmlDeviceGetPcieReplayCounter", (rows.PCIE_REPLAY,), _pcie_replays),
     NvmlCall("nvmlDeviceGetUtilizationRates", (rows.GPU_UTIL, rows.MEM_COPY_UTIL), _utilization),
     NvmlCall("nvmlDeviceGetEncoderUtilization", (rows.ENC_UTIL,), _encoder),

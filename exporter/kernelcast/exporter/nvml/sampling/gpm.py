@@ -12,7 +12,7 @@ from typing import Any, Final
 from kernelcast.exporter.nvml.sampling import fields, reading
 from kernelcast.exporter.nvml.sampling.codes import Codes, error_name
 from kernelcast.exporter.nvml.sampling.fields import GRAPHICS, GpmMetric
-from kernelcast.exporter.nvml.sampling.gpu_values import Failed, GpuValues, LostGpuError
+from kernelcast.exporter.nvml.sampling.gpu_values import Failed, GpuValues, LostGpuError, is_available
 from kernelcast.exporter.nvml.sampling.inventory import Gpu
 from kernelcast.wire.catalogue.devices.device import GPU_UTIL
 
@@ -155,7 +155,7 @@ class Gpm:
     def _put(self, metric: GpmMetric, slot: Any, into: GpuValues) -> None:
         if slot.nvmlReturn != self._nvml.NVML_SUCCESS:
             into.put(metric.row, None, self._codes.reason(slot.nvmlReturn))
-        elif not math.isfinite(slot.value):
+        elif not math.isfinite(slot.value) or not is_available(slot.value):
             into.put(metric.row, None)
         else:
             into.put(metric.row, slot.value * metric.factor)

@@ -17,7 +17,14 @@ Failed = Callable[[str, str], None]
 MEMBERS: Final = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 """Members of the union `nvmlValue_t`, by `nvmlValueType_t`. Source: nvml.h."""
 LARGEST: Final = 2**63 - 1
-"""The largest integer of a sample. NVML_VALUE_NOT_AVAILABLE (-1) is larger in an unsigned number. Source: nvml.h."""
+"""The largest integer of a sample."""
+NOT_AVAILABLE: Final = (-1, 2**32 - 1, 2**64 - 1)
+"""NVML_VALUE_NOT_AVAILABLE, -1, in signed numbers and in unsigned ones of 32 and 64 bits. Source: nvml.h."""
+
+
+def is_available(value: Number) -> bool:
+    """Return whether NVML's own number, before any conversion, is a value that a sample can carry."""
+    return value <= LARGEST and value not in NOT_AVAILABLE
 
 
 class LostGpuError(Exception):
@@ -31,12 +38,12 @@ class GpuValues:
     values: dict[str, Number] = field(default_factory=dict)
     absent: dict[str, str] = field(default_factory=dict)
 
-    def put(self, row: Metric, value: Number | None, reason: str = reading.NO_DATA) -> None:
-        """Add a row's value, or the reason why it has none that a sample can carry."""
-        if value is None or value > LARGEST:
+    def put(self, row: Metric, value: Number | None, reason: str = reading.NO_DATA, *, divisor: int = 1) -> None:
+        """Add a row's value, NVML's number by a divisor, or the reason why it has none that a sample can carry."""
+        if value is None or not is_available(value):
             self.absent[row.otlp_name] = reason
         else:
-            self.values[row.otlp_name] = value
+            self.values[row.otlp_name] = value if divisor == 1 else value / divisor
 
 
 class ValueReader:
@@ -73,14 +80,21 @@ class ValueReader:
             values = call.read(self._nvml, gpu.handle)
         except self._nvml.NVMLError as error:
             reason = self._reason(gpu, call.name, error)
+        except AttributeError:
+            reason = reading.OLD_PYNVML
         for row, value in zip(call.rows, values, strict=True):
             if row.otlp_name in wanted:
-                into.put(row, value, reason)
+                into.put(row, value, reason, divisor=call.divisor)
 
     def _fields(self, gpu: Gpu, asked: Sequence[FieldValue], into: GpuValues) -> None:
+        nvml = self._nvml
+        unnamed = [one for one in asked if not all(hasattr(nvml, name) for name in one.fields)]
+        for one in unnamed:
+            into.put(one.row, None, reading.OLD_PYNVML)
+        if unnamed:
+            asked = [one for one in asked if one not in unnamed]
         if not asked:
             return
-        nvml = self._nvml
         ids = [(getattr(nvml, name), one.scope) for one in asked for name in one.fields]
         try:
             values = iter(nvml.nvmlDeviceGetFieldValues(gpu.handle, ids))
@@ -100,7 +114,10 @@ class ValueReader:
                 return None, reading.NOT_SUPPORTED
             if part.nvmlReturn != self._nvml.NVML_SUCCESS:
                 return None, self._reason(gpu, fields.FIELDS_CALL, self._nvml.NVMLError(part.nvmlReturn))
-            total += getattr(part.value, MEMBERS[part.valueType])
+            value = getattr(part.value, MEMBERS[part.valueType])
+            if not is_available(value):
+                return None, reading.NO_DATA
+            total += value
         return (total if total <= one.limit else None), reading.NO_DATA
 
     def _reason(self, gpu: Gpu, call: str, error: Any) -> str:

@@ -3,10 +3,13 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final
 
 from kernelcast.exporter.nvml.sampling.codes import Codes
 
+GPUS: Final = Path("/proc/driver/nvidia/gpus")
+"""Has a directory for each GPU of the driver, also for one that was added after NVML was initialised."""
 COMPUTE_SLICE: Final = re.compile(r"^\d+c\.")
 """Prefix of a compute instance's name before its GPU instance's profile, as in `1c.3g.40gb`."""
 
@@ -48,13 +51,20 @@ class Gpu:
         return self.key, self.index, self.gi_profile, self.mig_uuids, self.mig_mode
 
 
-def find(nvml: Any, codes: Codes, index: int) -> list[Gpu]:
-    """The GPU at an index, followed by its MIG instances.
+def find(nvml: Any, codes: Codes, place: int | str) -> list[Gpu]:
+    """The GPU at an index or a PCI address, followed by its MIG instances.
+
+    NVML opens a GPU when its handle is asked for, and keeps it open until it is shut down. Source: NVML API reference,
+    nvmlInit_v2 and nvmlDeviceGetHandleByPciBusId.
 
     Raises:
         NVMLError: It does not answer.
     """
-    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    if isinstance(place, str):
+        handle = nvml.nvmlDeviceGetHandleByPciBusId(place)
+        index = nvml.nvmlDeviceGetIndex(handle)
+    else:
+        handle, index = nvml.nvmlDeviceGetHandleByIndex(place), place
     gpu = Gpu(
         handle,
         handle,
@@ -66,6 +76,14 @@ def find(nvml: Any, codes: Codes, index: int) -> list[Gpu]:
     )
     mode, count = _mig(nvml, handle)
     return [replace(gpu, mig_mode=mode), *_instances(nvml, gpu, count)]
+
+
+def is_bound(pci_bus_id: str, gpus: Path = GPUS) -> bool:
+    """Return whether the driver has the GPU at this address; False where the kernel does not list its GPUs."""
+    # NVML writes the domain with eight digits, the kernel with at least four. A container may keep the directory of a
+    # GPU that is gone, without the file.
+    domain, _, rest = pci_bus_id.partition(":")
+    return (gpus / f"{domain[-8:].lstrip('0'):0>4}:{rest}".lower() / "information").exists()
 
 
 def _device_file(nvml: Any, codes: Codes, handle: Any) -> str:

@@ -150,6 +150,8 @@ class GpuLabels:
                     raise LostGpuError from None
                 return
             value = ""
+        except AttributeError:  # this pynvml does not have the call
+            value = ""
         text = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
         self._known.setdefault(gpu.uuid, {})[name] = text
         self._current.add((gpu.uuid, name))

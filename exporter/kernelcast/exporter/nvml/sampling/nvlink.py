@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from kernelcast.exporter.nvml.sampling.codes import Codes, error_name
-from kernelcast.exporter.nvml.sampling.gpu_values import LARGEST, MEMBERS, Failed, LostGpuError
+from kernelcast.exporter.nvml.sampling.gpu_values import LARGEST, MEMBERS, Failed, LostGpuError, is_available
 from kernelcast.exporter.nvml.sampling.inventory import Gpu
 from kernelcast.exporter.nvml.sampling.reading import LinkReading
 
@@ -25,6 +25,8 @@ STATE_CALL: Final = "nvmlDeviceGetNvLinkState"
 LINKS_CALL: Final = "nvmlDeviceGetFieldValues(NVLINK)"
 _PREFIX: Final = "NVML_FI_DEV_NVLINK_"
 _STATE_FIELD: Final = "GET_STATE"
+_UP_STATES: Final = (1, 2)
+"""Active and asleep. Source: nvml.h, NVML_NVLINK_STATE_ACTIVE and NVML_NVLINK_STATE_SLEEP."""
 _BYTES_PER_KIBIBYTE: Final = 1024
 
 
@@ -133,7 +135,11 @@ class NvLinks:
         return None
 
     def _values(self, gpu: Gpu, asked: Sequence[_LinkField], known: _LinkSupport) -> Iterator[tuple[_LinkField, int]]:
-        """The values that the GPU gives; unsupported fields are noted."""
+        """The values that the GPU gives; unsupported fields, and those that pynvml does not have, are noted."""
+        names = {name for name, _link in asked}
+        unnamed = {name for name in names if not hasattr(self._nvml, f"{_PREFIX}{name}")}
+        known.unsupported.update(one for one in asked if one[0] in unnamed)
+        asked = [one for one in asked if one[0] not in unnamed]
         for first in range(0, len(asked), VALUES_PER_CALL):
             batch = asked[first : first + VALUES_PER_CALL]
             ids = [(getattr(self._nvml, f"{_PREFIX}{name}"), link) for name, link in batch]
@@ -147,7 +153,7 @@ class NvLinks:
                 code = answer.nvmlReturn
                 if code == self._nvml.NVML_SUCCESS:
                     value = int(getattr(answer.value, MEMBERS[answer.valueType]))
-                    if value <= LARGEST // _BYTES_PER_KIBIBYTE:
+                    if is_available(value) and value <= LARGEST // _BYTES_PER_KIBIBYTE:
                         yield one, value
                 elif code == self._nvml.NVML_ERROR_INVALID_ARGUMENT or self._codes.expected(code):
                     known.unsupported.add(one)
@@ -161,16 +167,16 @@ class NvLinks:
                 traffic.setdefault(what.direction, values[name, link] * what.bytes_per_unit)
         errors = {error: values[name, link] for name, error in _ERROR_FIELDS.items() if (name, link) in values}
         state = values[_STATE_FIELD, link] if (_STATE_FIELD, link) in values else self._older_state(gpu, link)
-        awake = (self._nvml.NVML_NVLINK_STATE_ACTIVE, self._nvml.NVML_NVLINK_STATE_SLEEP)
-        return LinkReading(link, None if state is None else state in awake, traffic, errors)
+        return LinkReading(link, None if state is None else state in _UP_STATES, traffic, errors)
 
     def _older_state(self, gpu: Gpu, link: int) -> int | None:
         """Link states by the call that GPUs before Hopper answer."""
         try:
-            return int(self._nvml.nvmlDeviceGetNvLinkState(gpu.handle, link))
+            state = int(self._nvml.nvmlDeviceGetNvLinkState(gpu.handle, link))
         except self._nvml.NVMLError as error:
             self._refused(STATE_CALL, error)
             return None
+        return state if is_available(state) else None
 
     def _refused(self, call: str, error: Any) -> None:
         """Count an error that is not expected.

@@ -107,6 +107,8 @@ class Processes:
     def _running_processes(self, call: str, handle: Any) -> Iterable[Any]:
         try:
             processes: Iterable[Any] = getattr(self._nvml, call)(handle)
+        except AttributeError:  # this pynvml does not have the call
+            return ()
         except self._nvml.NVMLError as error:
             self._check_error(call, error)
             return ()
@@ -123,7 +125,8 @@ class Processes:
         try:
             samples = self._nvml.nvmlDeviceGetProcessUtilization(gpu.handle, answer.seen_us)
         except self._nvml.NVMLError as error:
-            if error.value != self._nvml.NVML_ERROR_NOT_FOUND:
+            # pynvml raises NVMLError(NVML_SUCCESS) where NVML succeeds at once, because it has no sample.
+            if error.value not in (self._nvml.NVML_ERROR_NOT_FOUND, self._nvml.NVML_SUCCESS):
                 self._check_error(fields.PROCESS_UTILIZATION_CALL, error)
                 return None
             samples = []

@@ -15,10 +15,22 @@ NEEDS_HOPPER: Final = "needs_hopper"
 MIG: Final = "mig"
 LOST: Final = "lost"
 IMPLAUSIBLE: Final = "implausible"
+OLD_PYNVML: Final = "old_pynvml"
 ERROR: Final = "error"
-REASONS: Final = (NOT_SUPPORTED, NO_PERMISSION, NO_DATA, NEEDS_HOPPER, MIG, LOST, IMPLAUSIBLE, ERROR)
+REASONS: Final = (
+    NOT_SUPPORTED,
+    NO_PERMISSION,
+    NO_DATA,
+    NEEDS_HOPPER,
+    MIG,
+    LOST,
+    IMPLAUSIBLE,
+    OLD_PYNVML,
+    ERROR,
+)
 """Reasons why a row is absent. `mig`: NVML does not give it for a GPU in MIG mode. `implausible`: it contradicts
-another row. `lost`: the GPU is gone. `no_data`: supported, but without a value at present."""
+another row, or the last reading. `lost`: the GPU is gone. `no_data`: supported, but without a value at present.
+`old_pynvml`: the installed nvidia-ml-py does not have the call or the field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +177,9 @@ class NodeReading:
         driver_version: Such as `590.48.01`; empty while the driver does not answer.
         gpus: In NVML's order, each followed by its MIG instances. A lost GPU stays, without values, for its XIDs.
         errors: NVML calls that failed since the last reading, and NVML's name for the error.
-        missing: UUIDs of GPUs that were there before and are not now.
+        missing: UUIDs of GPUs that were there before and are not now, and did not leave the driver's list in order.
+        all_answer: Whether every GPU that NVML lists answered when it was listed last.
+        released: UUIDs of GPUs that the exporter does not open; only its own process adds them.
     """
 
     time_ns: int
@@ -173,6 +187,8 @@ class NodeReading:
     gpus: tuple[GpuReading, ...] = ()
     errors: tuple[tuple[str, str], ...] = ()
     missing: tuple[str, ...] = ()
+    all_answer: bool = False
+    released: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Convert to dictionaries, lists, numbers and text."""
@@ -185,6 +201,7 @@ class NodeReading:
             "gpus": tuple(GpuReading.from_json(one) for one in made["gpus"]),
             "errors": tuple((call, error) for call, error in made["errors"]),
             "missing": tuple(made["missing"]),
+            "released": tuple(made["released"]),
         }
         return cls(**{**made, **parts})
 

@@ -8,20 +8,22 @@ from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Final, Self
 
 from kernelcast.exporter.nvml.sampling import fields, nvlink, reading
 from kernelcast.exporter.nvml.sampling.codes import Codes, error_name
+from kernelcast.exporter.nvml.sampling.energy import EnergyJudge
 from kernelcast.exporter.nvml.sampling.gpm import Gpm
 from kernelcast.exporter.nvml.sampling.gpu_values import GpuValues, LostGpuError, ValueReader
-from kernelcast.exporter.nvml.sampling.inventory import Gpu, find
+from kernelcast.exporter.nvml.sampling.inventory import GPUS, Gpu, find, is_bound
 from kernelcast.exporter.nvml.sampling.labels import GpuLabels
 from kernelcast.exporter.nvml.sampling.peers import Peers, PeerStatus
 from kernelcast.exporter.nvml.sampling.processes import Processes
 from kernelcast.exporter.nvml.sampling.reading import GpuReading, LinkReading, NodeReading, ProcessUse
-from kernelcast.exporter.nvml.sampling.xid import XidEvents, XidListener
+from kernelcast.exporter.nvml.sampling.xid import FELL_OFF_THE_BUS, XidEvents, XidListener
 from kernelcast.wire.catalogue.devices.dcgm_exporter import P2P_STATUS
-from kernelcast.wire.catalogue.devices.device import XID_ERRORS
+from kernelcast.wire.catalogue.devices.device import POWER_LIMIT, TOTAL_ENERGY, XID_ERRORS
 from kernelcast.wire.errors import DeviceError
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
 
@@ -44,6 +46,7 @@ class SamplerOptions:
         names: Whether their names are read from this machine; a recording's processes run elsewhere.
         nvlink: The fields of each NVLink: one of `nvlink.CHOICES`.
         labels: Names of labels of `labels.LABEL_FIELDS` that every series of a GPU gets.
+        bus_ids: PCI addresses of the only GPUs to open; None opens all.
     """
 
     rows: tuple[str, ...] = fields.DEFAULT_ROWS
@@ -51,6 +54,7 @@ class SamplerOptions:
     names: bool = True
     nvlink: str = nvlink.OFF
     labels: tuple[str, ...] = ()
+    bus_ids: tuple[str, ...] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Convert to lists and text."""
@@ -59,7 +63,9 @@ class SamplerOptions:
     @classmethod
     def from_json(cls, made: Mapping[str, Any]) -> Self:
         """The options that `to_json` was made from."""
-        return cls(**{**made, "rows": tuple(made["rows"]), "labels": tuple(made["labels"])})
+        bus_ids = made["bus_ids"]
+        parts = {"rows": tuple(made["rows"]), "labels": tuple(made["labels"])}
+        return cls(**{**made, **parts, "bus_ids": None if bus_ids is None else tuple(bus_ids)})
 
 
 class Sampler:
@@ -69,12 +75,18 @@ class Sampler:
         nvml: The pynvml module, or a double of it; initialised by `start`.
         options: The values to sample.
         on_xids: As of `XidEvents`.
+        gpus: The driver's directory of GPUs.
     """
 
     def __init__(
-        self, nvml: Any, options: SamplerOptions | None = None, *, on_xids: XidListener = lambda _counts: None
+        self,
+        nvml: Any,
+        options: SamplerOptions | None = None,
+        *,
+        on_xids: XidListener = lambda _counts: None,
+        gpus: Path = GPUS,
     ) -> None:
-        self._nvml = nvml
+        self._nvml, self._directory = nvml, gpus
         self._codes = Codes(nvml)
         # Filled by the XIDs' thread too.
         self._errors: deque[tuple[str, str]] = deque(maxlen=MAX_ERRORS)
@@ -87,11 +99,12 @@ class Sampler:
         self._peer_status = PeerStatus(nvml, self._codes, self._failed)
         self._peers: Peers = {}
         self._links = nvlink.NvLinks(nvml, self._codes, self._failed)
+        self._energy = EnergyJudge()
         self._gpus: list[Gpu] = []
         self._known: dict[str, Gpu] = {}
         self._driver_version = ""
         self._open = False
-        self._expected = 0
+        self._all_answer = False
         self._relist_at_ns = 0
         self._sampled_ns = 0
         self._retry = False
@@ -104,6 +117,7 @@ class Sampler:
         self._with_processes = options.processes
         self._processes.with_names = options.names
         self._links.wanted = options.nvlink
+        self._bus_ids = options.bus_ids
         self._labels.wanted = options.labels
         self._labels.read(self._gpus)
 
@@ -139,7 +153,14 @@ class Sampler:
         gone = tuple(uuid for uuid in self._known if uuid not in present)
         absent = tuple(self._absent(self._known[uuid]) for uuid in gone if not any(gpu.uuid == uuid for gpu in gpus))
         errors = tuple(self._errors.popleft() for _ in range(len(self._errors)))
-        return NodeReading(time_ns, self._driver_version, gpus=(*gpus, *absent), errors=errors, missing=gone)
+        return NodeReading(
+            time_ns,
+            self._driver_version,
+            gpus=(*gpus, *absent),
+            errors=errors,
+            missing=gone,
+            all_answer=self._all_answer,
+        )
 
     def close(self) -> None:
         """Release NVML; safe to call twice."""
@@ -174,17 +195,18 @@ class Sampler:
             self._failed(fields.INIT_CALL, error_name(error))
 
     def _enumerate(self) -> bool:
-        """List the GPUs; False if one did not answer, or there are fewer than the most so far."""
+        """List the GPUs; False if one did not answer, or there is none, or a lost one is not listed."""
         gpus: list[Gpu] = []
-        found = 0
+        found, listed = 0, -1
         try:
             driver_version = str(self._nvml.nvmlSystemGetDriverVersion())
             if driver_version != self._driver_version:
                 self._labels.outdate()
             self._driver_version = driver_version
-            for index in range(self._nvml.nvmlDeviceGetCount()):
-                self._expected = max(self._expected, index + 1)
-                added = self._found(index)
+            places = range(self._nvml.nvmlDeviceGetCount()) if self._bus_ids is None else self._bus_ids
+            listed = len(places)
+            for place in places:
+                added = self._found(place)
                 found += bool(added)
                 gpus += added
         except self._nvml.NVMLError as error:
@@ -194,12 +216,20 @@ class Sampler:
         self._xids.watch(gpus)
         self._labels.read(gpus)
         self._links.outdate()
-        self._known |= {gpu.uuid: gpu for gpu in gpus if not gpu.gi_id}
-        return found >= max(self._expected, 1)
+        present = {gpu.uuid: gpu for gpu in gpus if not gpu.gi_id}
+        self._all_answer = found == listed
+        lost = {uuid: gpu for uuid, gpu in self._known.items() if uuid not in present and not self._has_left(gpu)}
+        self._known = {**lost, **present}
+        return self._all_answer and bool(present) and not lost
 
-    def _found(self, index: int) -> list[Gpu]:
+    def _has_left(self, gpu: Gpu) -> bool:
+        """Whether a GPU that is not listed was taken from the driver in order, as for a virtual machine."""
+        fell_off = self._xids.last(gpu.uuid) == FELL_OFF_THE_BUS
+        return self._all_answer and not fell_off and not is_bound(gpu.pci_bus_id, self._directory)
+
+    def _found(self, place: int | str) -> list[Gpu]:
         try:
-            return find(self._nvml, self._codes, index)
+            return find(self._nvml, self._codes, place)
         except self._nvml.NVMLError as error:
             self._failed(fields.ENUMERATE_CALL, error_name(error))
             return []
@@ -207,10 +237,12 @@ class Sampler:
     def _read(self, gpu: Gpu, now_ns: int) -> GpuReading:
         try:
             values = self._values.read(gpu, self._wanted)
+            self._judge_energy(gpu, values, now_ns)
             self._gpm.read(gpu, self._wanted, now_ns, values)
             used = self._processes.read(gpu, now_ns) if self._with_processes else ()
             links = self._links.read(gpu)
         except LostGpuError:
+            self._energy.forget(gpu.uuid)
             self._gpus = [one for one in self._gpus if one.uuid != gpu.uuid]
             if not self._retry:
                 self._retry, self._relist_at_ns = True, now_ns + FIRST_RETRY_NS
@@ -218,6 +250,15 @@ class Sampler:
         if not gpu.gi_id and XID_ERRORS.otlp_name in self._wanted:
             values.put(XID_ERRORS, self._xids.last(gpu.uuid), reading.NOT_SUPPORTED)
         return self._reading(gpu, values, used, links)
+
+    def _judge_energy(self, gpu: Gpu, values: GpuValues, now_ns: int) -> None:
+        """Leave out an energy that the GPU cannot have reached since the last reading."""
+        energy_mj = values.values.get(TOTAL_ENERGY.otlp_name)
+        limit_watts = values.values.get(POWER_LIMIT.otlp_name)
+        if energy_mj is not None and not self._energy.accepts(gpu.uuid, energy_mj, limit_watts, now_ns):
+            del values.values[TOTAL_ENERGY.otlp_name]
+            values.put(TOTAL_ENERGY, None, reading.IMPLAUSIBLE)
+            self._failed(fields.ENERGY_CALL.name, reading.IMPLAUSIBLE)
 
     def _absent(self, gpu: Gpu) -> GpuReading:
         rows = fields.INSTANCE_ROWS if gpu.gi_id else fields.ROWS.keys() - fields.SOURCE_ROWS.keys()

@@ -26,6 +26,9 @@ PAUSE_SECONDS: Final = 1.0
 MAX_XIDS: Final = 256
 """Limit of different XIDs of one GPU; NVIDIA has defined fewer than 200."""
 
+FELL_OFF_THE_BUS: Final = 79
+"""The XID of a GPU that the driver can no longer reach. Source: NVIDIA, Xid errors."""
+
 XidListener = Callable[[Mapping[str, Mapping[int, XidTotal]]], None]
 
 

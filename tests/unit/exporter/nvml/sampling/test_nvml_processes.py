@@ -70,6 +70,18 @@ def test_a_gpu_that_does_not_tell_of_shares_gives_none() -> None:
     assert (use.sm_percent, use.memory_percent, use.enc_percent, use.dec_percent) == (None, None, None, None)
 
 
+def test_success_without_a_sample_means_that_every_process_was_idle_and_is_no_error() -> None:
+    """pynvml raises NVMLError(0) where NVML succeeds at once with no sample."""
+    read = reading(nvmlDeviceGetComputeRunningProcesses=[process(7)])
+
+    def succeed() -> None:
+        raise pynvml.NVMLError(pynvml.NVML_SUCCESS)
+
+    read.nvml.inject("nvmlDeviceGetProcessUtilization", succeed)
+    assert [use.sm_percent for use in read.uses()] == [0]
+    assert not read.failed
+
+
 def test_the_newest_sample_counts_and_only_samples_since_the_last_look() -> None:
     read = reading(
         nvmlDeviceGetComputeRunningProcesses=[process(7)],
