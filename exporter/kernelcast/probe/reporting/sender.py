@@ -16,9 +16,10 @@ from typing import Final, Protocol
 
 from kernelcast.probe.hints import HintReceiver
 from kernelcast.probe.outcomes import OutcomeQueue
+from kernelcast.probe.process.descriptors import OwnDescriptor
 from kernelcast.probe.process.threads import start_without_signals
 from kernelcast.probe.recording.recorder import Cell, Recorder
-from kernelcast.probe.reporting.connection import ExporterConnection, Sent
+from kernelcast.probe.reporting.connection import FIRST_PAUSE_SECONDS, ExporterConnection, Sent
 from kernelcast.probe.tunables import TunableSet
 from kernelcast.wire.errors import FrameError
 from kernelcast.wire.frames import (
@@ -121,8 +122,8 @@ class ReportSender:
         self._warned = not warns
         self._has_seen_refusal = False
         self._stopping = threading.Event()
-        self._wake_read: socket.socket | None = None
-        self._wake_write: socket.socket | None = None
+        self._wake_read: OwnDescriptor | None = None
+        self._wake_write: OwnDescriptor | None = None
         self._thread = threading.Thread(target=self._run, name="kernelcast-probe", daemon=True)
         self.dropped_frames = 0
         self.failures = 0
@@ -141,9 +142,7 @@ class ReportSender:
     def start(self) -> None:
         """Start the thread; if that fails, nothing is sent and the program continues."""
         try:
-            self._wake_read, self._wake_write = socket.socketpair()
-            self._wake_read.setblocking(False)
-            self._wake_write.setblocking(False)
+            self._open_wake_pair()
             start_without_signals(self._thread)
         except (OSError, RuntimeError) as error:  # such as a program that has no file descriptor or thread left
             self.abandon()
@@ -154,7 +153,7 @@ class ReportSender:
         """Start the next round now."""
         if self._wake_write is not None:
             with contextlib.suppress(OSError):
-                self._wake_write.send(b"\0")
+                self._wake_write.write(b"\0")
 
     def stop(self, timeout_seconds: float) -> None:
         """Send the last totals and `Bye`, within the time given; safe to call twice."""
@@ -191,6 +190,7 @@ class ReportSender:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
+            self._guarded(self._renew_wake_pair)
             self._guarded(self._subject.measuring.poll)
             self._guarded(self.round)
             self._guarded(self._wait)
@@ -218,22 +218,43 @@ class ReportSender:
     def _wait(self) -> None:
         deadline, wake_read = monotonic() + self._interval_seconds, self._wake_read
         while not self._stopping.is_set() and (left := deadline - monotonic()) > 0:
-            number = self._link.fileno()
+            number, wake_number = self._link.fileno(), wake_read.fileno() if wake_read else None
             poller = select.poll()  # unlike select(), at ease with a program that has thousands of files open
-            if wake_read is not None:
-                poller.register(wake_read, select.POLLIN)
-            if number is not None:
-                poller.register(number, select.POLLIN)
+            for polled in (number, wake_number):
+                if polled is not None:
+                    poller.register(polled, select.POLLIN)
             ready = [ready_number for ready_number, _event in poller.poll(left * 1000)]
             if number in ready:
                 held = self._holds_outcomes()
                 self._receive()
                 if held and not self._holds_outcomes():
                     return
-            if wake_read is not None and wake_read.fileno() in ready:
-                with contextlib.suppress(BlockingIOError):
-                    wake_read.recv(4096)
+            if wake_read is not None and wake_number in ready:
+                try:
+                    woken = wake_read.read(4096)
+                except OSError:
+                    woken = b""
+                if not woken:  # the program has closed an end, and perhaps all of its descriptors: let it finish first
+                    self._stopping.wait(min(left, FIRST_PAUSE_SECONDS))
                 return
+
+    def _open_wake_pair(self) -> None:
+        ends = socket.socketpair()
+        for end in ends:
+            end.setblocking(False)
+        self._wake_read, self._wake_write = (OwnDescriptor(end.detach()) for end in ends)
+
+    def _renew_wake_pair(self) -> None:
+        """Open a new pair if the program has closed an end; without one, rounds start at the interval only."""
+        ends = (self._wake_read, self._wake_write)
+        if all(end is not None and end.fileno() is not None for end in ends):
+            return
+        self._wake_read = self._wake_write = None
+        for end in ends:
+            if end is not None:
+                end.close()
+        with contextlib.suppress(OSError):  # no descriptor is left
+            self._open_wake_pair()
 
     def _connect(self) -> None:
         if not self._link.connect():
