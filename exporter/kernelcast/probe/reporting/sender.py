@@ -1,7 +1,8 @@
 """The probe's own thread: sends cumulative frames once an interval, and receives hints as they arrive.
 
 A round connects if necessary, then sends what changed since the last one: `Hello` once, status, tunables, kernels and
-counters, outcomes. Totals are cumulative, so a lost frame costs nothing but time.
+counters, outcomes. Totals are cumulative, so a lost frame costs nothing but time. While there is no exporter, and at
+the program's end, all totals are written to a file (`LeftReport`); the exporter removes it once it has them.
 """
 
 import contextlib
@@ -20,10 +21,12 @@ from kernelcast.probe.process.descriptors import OwnDescriptor
 from kernelcast.probe.process.threads import start_without_signals
 from kernelcast.probe.recording.recorder import Cell, Recorder
 from kernelcast.probe.reporting.connection import FIRST_PAUSE_SECONDS, ExporterConnection, Sent
+from kernelcast.probe.reporting.left_report import LeftReport
 from kernelcast.probe.tunables import TunableSet
 from kernelcast.wire.errors import FrameError
 from kernelcast.wire.frames import (
     Bye,
+    Counters,
     DeviceClaim,
     Frame,
     Hello,
@@ -113,6 +116,9 @@ class ReportSender:
         self._interval_seconds = interval_seconds
         self._make_hello = hello
         self._hello: Hello | None = None
+        self._left = LeftReport(link.path, subject.recorder)
+        self._may_leave = True
+        """Whether an interval has passed since the last left report."""
         self._named: dict[int, KernelName] = {}
         self._tunables_sent: tuple[TunableClaim, ...] | None = None
         self._status_sent: Status | None = None
@@ -185,8 +191,13 @@ class ReportSender:
         if not lasting:
             self._connect()
         self._receive()
-        if self._link.connected and self._send_new() and lasting:
-            self._link.proven()
+        if self._link.connected and self._send_new():
+            self._left.remove()
+            if lasting:
+                self._link.proven()
+        elif not self._link.connected and self._may_leave:
+            self._may_leave = False
+            self._leave()
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -237,6 +248,7 @@ class ReportSender:
                 if not woken:  # the program has closed an end, and perhaps all of its descriptors: let it finish first
                     self._stopping.wait(min(left, FIRST_PAUSE_SECONDS))
                 return
+        self._may_leave = True
 
     def _open_wake_pair(self) -> None:
         ends = socket.socketpair()
@@ -268,6 +280,7 @@ class ReportSender:
                 )
             return
         self._hello_sent = self._answered = False
+        self._left.forget()
         self._named.clear()
         self._tunables_sent = None
         self._status_sent = None
@@ -291,10 +304,7 @@ class ReportSender:
 
     def _send_new(self) -> bool:
         if not self._hello_sent:
-            if self._hello is None or not all(claim.uuid for claim in self._hello.devices):
-                # The program may have started to use its GPUs since the exporter refused it.
-                self._hello = self._make_hello()
-            self._hello_sent, self._hello_sent_at = self._send(self._hello), monotonic()
+            self._hello_sent, self._hello_sent_at = self._send(self._present_hello()), monotonic()
         return (
             self._hello_sent
             and self._send_status()
@@ -302,6 +312,12 @@ class ReportSender:
             and all(self._send_totals(device) for device in self._subject.recorder.devices())
             and self._send_outcomes()
         )
+
+    def _present_hello(self) -> Hello:
+        if self._hello is None or not all(claim.uuid for claim in self._hello.devices):
+            # The program may have started to use its GPUs since the exporter refused it.
+            self._hello = self._make_hello()
+        return self._hello
 
     def _send_status(self) -> bool:
         status = self._subject.recorder.current
@@ -324,16 +340,17 @@ class ReportSender:
         return False
 
     def _send_totals(self, device: int) -> bool:
-        recorder = self._subject.recorder
-        if not all(self._send_rows(device, cells) for cells in _changed(recorder.cells(device))):
+        if not all(self._send_rows(device, cells) for cells in _changed(self._subject.recorder.cells(device))):
             return False
-        counters = recorder.counters(
+        return self._send(self._counters(device))
+
+    def _counters(self, device: int) -> Counters:
+        return self._subject.recorder.counters(
             device,
             dropped_frames=self.dropped_frames,
             dropped_outcomes=self._subject.outcomes.dropped,
             malformed_hints=self._subject.receiver.malformed,
         )
-        return self._send(counters)
 
     def _send_rows(self, device: int, cells: list[Cell]) -> bool:
         recorder = self._subject.recorder
@@ -382,11 +399,25 @@ class ReportSender:
         if not self._link.connected:
             self._link.hurry()
             self._connect()
-        if self._retry(self._send_new, deadline):
+        sent = self._link.connected and self._send_new()
+        self._leave(final=True)  # an exporter may be killed before it has stored the frames
+        if sent or self._retry(self._send_new, deadline):
             self._retry(self._last_outcomes_sent, began + 2 * LAST_ANSWER_SECONDS)
             self._retry(lambda: self._send(Bye()), deadline)
             # The exporter writes what Kafka does not have yet to its disk, and confirms it then.
             self._retry(self._all_confirmed, deadline)
+
+    def _leave(self, *, final: bool = False) -> None:
+        """Write all totals to the file of this process."""
+        if not self._left.possible:
+            return
+        recorder = self._subject.recorder
+        further: list[Frame] = [self._counters(device) for device in recorder.devices()]
+        if recorder.current is not None:
+            further.append(recorder.current)
+        hello, connected = self._present_hello(), self._link.connected
+        if not self._left.write(hello, further, connected=connected, final=final):
+            self.dropped_frames += 1
 
     def _retry(self, work: Callable[[], bool], deadline: float) -> bool:
         """Repeat work until it is done, the connection is lost or the time is over; whether it is done."""
