@@ -31,7 +31,7 @@ from kernelcast.exporter.delivery.spool.record import SpooledMessage
 from kernelcast.exporter.hints.outcome_log import OutcomeLog
 from kernelcast.exporter.hints.received import ReceivedOutcome
 from kernelcast.exporter.nvml.recordings import recording
-from kernelcast.exporter.programs.final_reports import Departure, FinalReports, sync
+from kernelcast.exporter.programs.last.final_reports import Departure, FinalReports, sync
 from kernelcast.exporter.programs.limits import ProbeLimits
 from kernelcast.exporter.programs.session import ProbeSession
 from kernelcast.exporter.state import StateFile

@@ -16,7 +16,7 @@ import orjson
 
 from kernelcast.exporter.hints.outcome_log import OutcomeLog
 from kernelcast.exporter.hints.receivers import HintReceivers
-from kernelcast.exporter.programs.final_reports import FinalReports
+from kernelcast.exporter.programs.last.final_reports import FinalReports
 from kernelcast.exporter.totals import snapshot
 from kernelcast.exporter.totals.aggregate import Aggregator
 from kernelcast.runtime.logging import get_logger

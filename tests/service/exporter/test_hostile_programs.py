@@ -15,7 +15,7 @@ from tests.support.service.probe_node import GPU, Node
 from tests.support.waiting import LONGEST_SECONDS, Stopwatch, eventually
 
 from kernelcast.exporter.hints.outcome_log import OutcomeLog
-from kernelcast.exporter.programs.final_reports import FinalReports
+from kernelcast.exporter.programs.last.final_reports import FinalReports
 from kernelcast.exporter.programs.limits import ProbeLimits
 from kernelcast.exporter.programs.server import ProbeServer
 from kernelcast.exporter.state import StateFile

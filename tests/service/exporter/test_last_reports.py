@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from tests.support.waiting import LONGEST_SECONDS, eventually
 
 from kernelcast.exporter.programs.devices import DeviceResolver
-from kernelcast.exporter.programs.final_reports import FinalReports
+from kernelcast.exporter.programs.last.final_reports import FinalReports
 from kernelcast.exporter.programs.server import ProbeServer
 from kernelcast.exporter.state import StateFile
 from kernelcast.exporter.totals.aggregate import Aggregator

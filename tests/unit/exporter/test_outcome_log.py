@@ -4,7 +4,7 @@ from pathlib import Path
 
 from kernelcast.exporter.hints.outcome_log import OutcomeLog
 from kernelcast.exporter.hints.received import ReceivedOutcome
-from kernelcast.exporter.programs.final_reports import sync
+from kernelcast.exporter.programs.last.final_reports import sync
 from kernelcast.wire.events import Outcome, OutcomeState
 
 

@@ -34,6 +34,15 @@ PROBE_REFUSED: Final = Metric(
     labels=("reason",),
     source=_PROBE_SERVER,
 )
+PROBE_LEFT: Final = Metric(
+    "kernelcast_exporter_probe_left_reports_total",
+    Kind.COUNTER,
+    "Files with the totals of programs that had no exporter, by outcome: used, or the reason to refuse it: file (wrong "
+    "name or type, several links, cannot be read), user, size (beyond 1 MiB), total (beyond 64 MiB together), device "
+    "(unknown GPU), foreign (another process's nonce), frames (too many bad ones).",
+    labels=("outcome",),
+    source=_PROBE_SERVER,
+)
 PROBE_HINTS: Final = Metric(
     "kernelcast_exporter_probe_hints_total",
     Kind.COUNTER,
@@ -65,6 +74,7 @@ PROBE_SERVER_ROWS: Final[tuple[Metric, ...]] = (
     PROBE_PROCESSES,
     PROBE_FRAMES,
     PROBE_REFUSED,
+    PROBE_LEFT,
     PROBE_HINTS,
     PROBE_OUTCOMES_DROPPED,
     PROBE_OUTCOMES_REFUSED,

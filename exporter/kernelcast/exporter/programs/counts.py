@@ -10,6 +10,7 @@ from kernelcast.wire.catalogue.exporter import (
     PROBE_ERRORS,
     PROBE_FRAMES,
     PROBE_HINTS,
+    PROBE_LEFT,
     PROBE_OUTCOMES_DROPPED,
     PROBE_OUTCOMES_REFUSED,
     PROBE_PROCESSES,
@@ -18,6 +19,9 @@ from kernelcast.wire.catalogue.exporter import (
 
 REFUSALS: Final = ("user", "limit", "displaced", "hello", "frames", "device", "foreign")
 """Reasons to refuse or close a connection."""
+USED: Final = "used"
+LEFT_OUTCOMES: Final = (USED, "file", "user", "size", "total", "device", "foreign", "frames")
+"""What becomes of a file that a program has left: used, or the reason to refuse it."""
 
 
 class ProbeCounts:
@@ -35,6 +39,8 @@ class ProbeCounts:
         self.frames_bad = frames.labels("bad")
         refused = counter(PROBE_REFUSED, registry)
         self.refused = {reason: refused.labels(reason) for reason in REFUSALS}
+        left = counter(PROBE_LEFT, registry)
+        self.left = {outcome: left.labels(outcome) for outcome in LEFT_OUTCOMES}
         hints = counter(PROBE_HINTS, registry)
         self.hints_delivered = hints.labels("delivered")
         self.hints_dropped = hints.labels("dropped")

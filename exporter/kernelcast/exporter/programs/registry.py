@@ -109,8 +109,13 @@ class ProbeRegistry:
         self._outcomes = ReceivedOutcomes(limits.outcomes)
         self._departed: list[ProbeSession] = []
 
-    def join(self, hello: Hello, peer: Peer, connection: int) -> ProbeSession | RejectedProcess:
+    def join(self, hello: Hello, peer: Peer, connection: int | None) -> ProbeSession | RejectedProcess:
         """Register a process, or reconnect it to its session.
+
+        Args:
+            hello: Its Hello.
+            peer: Its credentials. Without a pid only the user must be that of an earlier connection.
+            connection: The number of its connection; None for a report that it has left.
 
         Returns:
             Its registration, or the reason for rejection: wrong credentials, no room, unknown GPU.
@@ -121,8 +126,10 @@ class ProbeRegistry:
         process = check_hello(hello, self._limits, peer.pid)
         known = self._entries.get(hello.nonce)
         if known and not known.session.ended:
-            if known.peer != peer:
+            if known.peer.uid != peer.uid or (known.peer.pid != peer.pid and known.peer.pid and peer.pid):
                 return RejectedProcess("foreign", f"process {peer.pid} gave the nonce of process {known.peer.pid}")
+            if not known.peer.pid:
+                known.peer, known.session.process = peer, process
             known.connection = connection
             known.session.rejoin(hello)
             self._tell_all(known.session)
@@ -139,6 +146,23 @@ class ProbeRegistry:
         self._counts.processes.set(len(self._entries))
         self._tell_all(session)
         return session
+
+    def recall(self, hello: Hello, uid: int, now_ns: int) -> ProbeSession | RejectedProcess | None:
+        """Register a process that has left a report, without a connection; None if the report has to wait.
+
+        It waits while the process is connected, so that it reports all totals itself, and until its end was reported.
+
+        Raises:
+            FrameError: Likewise.
+        """
+        known = self._entries.get(hello.nonce)
+        if known and (known.connection is not None or known.session.ended):
+            return None
+        joined = self.join(hello, Peer(0, uid), None)
+        if isinstance(joined, RejectedProcess):
+            return None if joined.reason == "limit" else joined
+        self._entries[hello.nonce].away_since_ns = now_ns
+        return joined
 
     def take(self, session: ProbeSession, frame: Frame, now_ns: int) -> None:
         """Process a frame of a process.

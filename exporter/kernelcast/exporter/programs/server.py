@@ -19,8 +19,9 @@ from kernelcast.exporter.hints.outcome_log import OutcomeLog
 from kernelcast.exporter.hints.received import ReceivedOutcome
 from kernelcast.exporter.hints.receivers import HintReceivers
 from kernelcast.exporter.programs.counts import ProbeCounts
-from kernelcast.exporter.programs.final_reports import FinalReports
-from kernelcast.exporter.programs.leaving import Leaving
+from kernelcast.exporter.programs.last.final_reports import FinalReports
+from kernelcast.exporter.programs.last.leaving import Leaving
+from kernelcast.exporter.programs.last.left_reports import LeftFile, LeftReports
 from kernelcast.exporter.programs.limits import ProbeLimits
 from kernelcast.exporter.programs.places import ConnectionPlaces, ProgramConnection
 from kernelcast.exporter.programs.process import ProbeProcess
@@ -32,6 +33,7 @@ from kernelcast.runtime.logging import get_logger
 from kernelcast.wire.errors import FrameError, SourceError
 from kernelcast.wire.events import Hint
 from kernelcast.wire.frames import MAX_FRAME_BYTES, Frame, Hello, decode
+from kernelcast.wire.frames.left import split_packets
 from kernelcast.wire.tuning.approvals import Approval
 from kernelcast.wire.tuning.experience import Experience
 
@@ -54,6 +56,9 @@ class ProbeServer:
     Reports since the last saved state are written to `final_reports` when their connection ends, and the connection is
     closed after that: its totals then survive a crash, unless the disk failed or is full, which is counted. Outcomes
     that Kafka has not acknowledged by then are written to `outcome_log`, and confirmed before it is closed.
+
+    Reports that programs have left while there was no exporter (`LeftReports`) are read at the start, and later ones
+    every few seconds, between the packets of connections.
 
     Args:
         path: The socket.
@@ -84,6 +89,7 @@ class ProbeServer:
         self._leaving = Leaving(self._registry, self._lock, clock)
         self._places = ConnectionPlaces(self._limits.connections, self._limits.hello_seconds)
         self._refusals = RefusalLog()
+        self._left = LeftReports(self._path, allowed_uids, self._counts, self._refusals)
         self._selector = selectors.DefaultSelector()
         self._wake_read, self._wake_write = socket.socketpair()
         self._wake_read.setblocking(False)
@@ -113,7 +119,7 @@ class ProbeServer:
         self._registry.image_of = image_of
 
     def start(self) -> None:
-        """Open the socket and start the thread.
+        """Open the socket, read the reports that programs have left, and start the thread.
 
         Raises:
             SourceError: The socket belongs to a living daemon, or its path cannot be used.
@@ -125,6 +131,9 @@ class ProbeServer:
             raise
         self._selector.register(self._socket.listener, selectors.EVENT_READ)
         self._selector.register(self._wake_read, selectors.EVENT_READ)
+        self._left.open()
+        while self._read_left():  # before the first poll, whose totals later readers compare with the last run's
+            pass
         self._thread.start()
 
     def poll(self, now_ns: int) -> SourceBatch:
@@ -132,12 +141,17 @@ class ProbeServer:
         with self._lock:
             if self._leaving.final_reports is not None:
                 self._leaving.final_reports.mark()
-            return SourceBatch(reports=self._registry.reports(now_ns))
+            reports = self._registry.reports(now_ns)
+            self._left.mark()
+            if self._leaving.final_reports is None:
+                self._left.release()
+            return SourceBatch(reports=reports)
 
     def saved(self) -> None:
         """Note that the state on disk includes the reports of the last poll."""
         with self._lock:
             self._registry.saved()
+            self._left.release()
             if self._leaving.final_reports is not None:
                 self._leaving.final_reports.release()
 
@@ -202,6 +216,7 @@ class ProbeServer:
             stack.callback(self._selector.close)
             stack.callback(self._wake_read.close)
             stack.callback(self._wake_write.close)
+            stack.callback(self._left.close)
             if self._socket:
                 stack.callback(self._socket.close)
             stack.callback(self._leaving.write)
@@ -236,10 +251,11 @@ class ProbeServer:
         for number in self._places.overdue():
             self._part(number, "hello", f"no Hello came in {self._limits.hello_seconds:g} s")
         self._leaving.write_if_due()
+        self._read_left()
 
     def _patience_seconds(self) -> float | None:
         """Return how long the selector may wait; None for no limit."""
-        waits = (self._places.wait_seconds(), self._leaving.wait_seconds())
+        waits = (self._places.wait_seconds(), self._leaving.wait_seconds(), self._left.wait_seconds())
         return min((wait for wait in waits if wait is not None), default=None)
 
     def _accept_waiting(self) -> None:
@@ -348,6 +364,47 @@ class ProbeServer:
                     self._to_send.add(number)
         return None
 
+    def _read_left(self) -> bool:
+        """Process one report that a program has left; False if there is none for now."""
+        file = self._left.next()
+        if file is None:
+            return False
+        try:
+            content = self._left.content(file)
+            refusal = self._take_left(file, content) if content is not None else None
+        except Exception as error:  # noqa: BLE001  an error that one program causes must not delay the others
+            if not isinstance(error, FrameError):
+                self._had_error(error)
+            refusal = RejectedProcess("frames", str(error))
+        if refusal:
+            self._left.refuse(file, refusal.reason, refusal.message)
+        return True
+
+    def _take_left(self, file: LeftFile, content: bytes) -> RejectedProcess | None:
+        """Process the frames of a left report, as those of a connection."""
+        packets, bad_frames = split_packets(content), 0
+        hello = decode(next(packets, b""))
+        if not isinstance(hello, Hello) or hello.nonce != file.name:
+            raise FrameError("it does not begin with the Hello of its process")
+        with self._lock:
+            session = self._registry.recall(hello, file.uid, self._clock())
+        if session is None or isinstance(session, RejectedProcess):
+            return session
+        for packet in packets:
+            try:
+                frame = decode(packet)
+                with self._lock:
+                    self._registry.take(session, frame, self._clock())
+                self._counts.frames_used.inc()
+            except FrameError:
+                self._counts.frames_bad.inc()
+                bad_frames += 1
+                if bad_frames >= self._limits.bad_frames:
+                    raise
+        with self._lock:
+            self._left.used(file)
+        return None
+
     def _bad_frame(self, number: int, connection: ProgramConnection, error: Exception) -> bool:
         self._counts.frames_bad.inc()
         connection.bad_frames += 1
@@ -389,6 +446,8 @@ class ProbeServer:
         self._selector.unregister(connection.socket)
         with self._lock:
             self._registry.leave(number, self._clock())
+            if connection.session is not None and connection.session.ended:
+                self._left.ended(connection.session.process.nonce, connection.peer.uid)
         self._leaving.add(connection)
         self._counts.connections.set(len(self._places))
 

@@ -16,7 +16,9 @@ from logging import getLogger
 from math import inf
 from pathlib import Path
 from time import monotonic
-from typing import IO, Any, Final
+from typing import Any, Final
+
+from kernelcast.probe.process.descriptors import OwnDescriptor
 
 LIFE_LINE: Final = "life.sock"
 PROBE_SOCKET: Final = "probe.sock"
@@ -40,19 +42,20 @@ _log = getLogger("kernelcast.probe")
 class StartedExporter:
     """A started exporter, which is no child of this process; `pipe` gives its exit status."""
 
-    def __init__(self, pipe: IO[bytes]) -> None:
-        os.set_blocking(pipe.fileno(), False)
+    def __init__(self, pipe: OwnDescriptor) -> None:
         self._pipe = pipe
         self._status: int | None = None
 
     def poll(self) -> int | None:
-        """Return its exit status; None while it runs."""
+        """Return its exit status; None while it runs, and 0 if the program has closed the pipe."""
         if self._status is None:
-            with contextlib.suppress(OSError, ValueError):  # closed, perhaps by the program
-                written: bytes | None = self._pipe.read(8)
-                if written is not None:
-                    self._status = int(written or KILLED)
-                    self.close()
+            try:
+                self._status = int(self._pipe.read(8) or KILLED)
+            except BlockingIOError:
+                return None
+            except (OSError, ValueError):
+                self._status = 0
+            self.close()
         return self._status
 
     def close(self) -> None:
@@ -79,7 +82,7 @@ class Standalone:
     ) -> None:
         self._directory = directory or private_directory(os.environ)
         self._python = python
-        self._line: socket.socket | None = None
+        self._line: OwnDescriptor | None = None
         self._process: StartedExporter | None = None
         self._port = 0
         self._warned = False
@@ -151,7 +154,7 @@ class Standalone:
         except OSError:
             line.close()
             return False
-        self._line = line
+        self._line = OwnDescriptor(line.detach())
         return True
 
     def _can_run(self) -> bool:
@@ -184,13 +187,17 @@ class Standalone:
             )
         shell.wait()
         pipe: Any = shell.stdout
-        return StartedExporter(pipe)
+        with pipe:
+            own = os.dup(pipe.fileno())
+        os.set_blocking(own, False)
+        return StartedExporter(OwnDescriptor(own))
 
     def _show(self) -> None:
         """Print the exporter's address, if this rank's exporter is the one that remains of several started together."""
         with contextlib.suppress(AttributeError, OSError, ValueError):  # the program may have no standard error
             if (self._directory / PORT).read_text() == str(self._port):
                 sys.stderr.write(f"kernelcast: this node's metrics at http://127.0.0.1:{self._port}/metrics\n")
+                self._port = 0  # once, even if the program closes the connection and a new one is made
 
     def _warn(self, reason: str) -> None:
         if not self._warned:
@@ -205,10 +212,10 @@ def private_directory(environ: Mapping[str, str]) -> Path:
     return Path(runtime) / "kernelcast" if usable else Path(f"/tmp/kernelcast-{os.getuid()}")  # noqa: S108  checked
 
 
-def _has_ended(line: socket.socket) -> bool:
-    """Whether the exporter has closed a connection; it never sends anything."""
+def _has_ended(line: OwnDescriptor) -> bool:
+    """Whether the exporter, which never sends anything, or the program has closed a connection."""
     try:
-        return not line.recv(1)
+        return not line.read(1)
     except BlockingIOError:
         return False
     except OSError:

@@ -1,12 +1,12 @@
 """The connection to the node's exporter; it never blocks and reconnects by itself."""
 
-import contextlib
 import errno
 import socket
 from collections.abc import Callable
 from enum import Enum
 from typing import Final
 
+from kernelcast.probe.process.descriptors import OwnDescriptor
 from kernelcast.wire.frames import MAX_FRAME_BYTES
 
 FIRST_PAUSE_SECONDS: Final = 0.25
@@ -37,7 +37,7 @@ class ExporterConnection:
     def __init__(self, path: str, monotonic: Callable[[], float]) -> None:
         self.path = path
         self._monotonic = monotonic
-        self._socket: socket.socket | None = None
+        self._socket: OwnDescriptor | None = None
         self._pause_seconds = FIRST_PAUSE_SECONDS
         self._next_try = monotonic()
         self.failure = ""
@@ -49,7 +49,7 @@ class ExporterConnection:
         return self._socket is not None
 
     def fileno(self) -> int | None:
-        """File descriptor to poll for hints; None without a connection."""
+        """File descriptor to poll for hints; None without a connection, or if the program has closed it."""
         return self._socket.fileno() if self._socket else None
 
     def connect(self) -> bool:
@@ -68,7 +68,7 @@ class ExporterConnection:
             self.failure = str(error)
             self._postpone()
             return False
-        self._socket = fresh
+        self._socket = OwnDescriptor(fresh.detach())
         self.failure = ""
         return True
 
@@ -85,7 +85,7 @@ class ExporterConnection:
         if self._socket is None:
             return Sent.LOST
         try:
-            self._socket.send(packet)
+            self._socket.write(packet)
         except BlockingIOError:
             return Sent.FULL
         except OSError as error:
@@ -100,7 +100,7 @@ class ExporterConnection:
         packets: list[bytes] = []
         while self._socket is not None and len(packets) < MAX_RECEIVED:
             try:
-                packet = self._socket.recv(MAX_FRAME_BYTES + 1)
+                packet = self._socket.read(MAX_FRAME_BYTES + 1)
             except BlockingIOError:
                 break
             except OSError:
@@ -120,8 +120,7 @@ class ExporterConnection:
     def abandon(self) -> None:
         """Close the socket and change nothing else: after a fork the connection is the parent's."""
         if self._socket is not None:
-            with contextlib.suppress(OSError):
-                self._socket.close()
+            self._socket.close()
             self._socket = None
 
     def _postpone(self) -> None:

@@ -1,7 +1,8 @@
 """The probe's own thread: sends cumulative frames once an interval, and receives hints as they arrive.
 
 A round connects if necessary, then sends what changed since the last one: `Hello` once, status, tunables, kernels and
-counters, outcomes. Totals are cumulative, so a lost frame costs nothing but time.
+counters, outcomes. Totals are cumulative, so a lost frame costs nothing but time. While there is no exporter, and at
+the program's end, all totals are written to a file (`LeftReport`); the exporter removes it once it has them.
 """
 
 import contextlib
@@ -17,13 +18,16 @@ from typing import Final, Protocol
 
 from kernelcast.probe.hints import HintReceiver
 from kernelcast.probe.outcomes import OutcomeQueue
+from kernelcast.probe.process.descriptors import OwnDescriptor
 from kernelcast.probe.process.threads import start_without_signals
 from kernelcast.probe.recording.recorder import Cell, Recorder
-from kernelcast.probe.reporting.connection import ExporterConnection, Sent
+from kernelcast.probe.reporting.connection import FIRST_PAUSE_SECONDS, ExporterConnection, Sent
+from kernelcast.probe.reporting.left_report import LeftReport
 from kernelcast.probe.tunables import TunableSet
 from kernelcast.wire.errors import FrameError
 from kernelcast.wire.frames import (
     Bye,
+    Counters,
     DeviceClaim,
     Frame,
     Hello,
@@ -121,6 +125,9 @@ class ReportSender:
         self._interval_seconds = interval_seconds
         self._make_hello = hello
         self._hello: Hello | None = None
+        self._left = LeftReport(link.path, subject.recorder)
+        self._may_leave = True
+        """Whether an interval has passed since the last left report."""
         self._named: dict[int, KernelName] = {}
         self._tunables_sent: tuple[TunableClaim, ...] | None = None
         self._status_sent: Status | None = None
@@ -130,8 +137,8 @@ class ReportSender:
         self._warned = not warns
         self._has_seen_refusal = False
         self._stopping = threading.Event()
-        self._wake_read: socket.socket | None = None
-        self._wake_write: socket.socket | None = None
+        self._wake_read: OwnDescriptor | None = None
+        self._wake_write: OwnDescriptor | None = None
         self._thread = threading.Thread(target=self._run, name="kernelcast-probe", daemon=True)
         self.dropped_frames = 0
         self.failures = 0
@@ -150,9 +157,7 @@ class ReportSender:
     def start(self) -> None:
         """Start the thread; if that fails, nothing is sent and the program continues."""
         try:
-            self._wake_read, self._wake_write = socket.socketpair()
-            self._wake_read.setblocking(False)
-            self._wake_write.setblocking(False)
+            self._open_wake_pair()
             start_without_signals(self._thread)
         except (OSError, RuntimeError) as error:  # such as a program that has no file descriptor or thread left
             self.abandon()
@@ -163,7 +168,7 @@ class ReportSender:
         """Start the next round now."""
         if self._wake_write is not None:
             with contextlib.suppress(OSError):
-                self._wake_write.send(b"\0")
+                self._wake_write.write(b"\0")
 
     def stop(self, timeout_seconds: float) -> None:
         """Send the last totals and `Bye`, within the time given; safe to call twice."""
@@ -195,11 +200,17 @@ class ReportSender:
         if not lasting:
             self._connect()
         self._receive()
-        if self._link.connected and self._send_new() and lasting:
-            self._link.proven()
+        if self._link.connected and self._send_new():
+            self._left.remove()
+            if lasting:
+                self._link.proven()
+        elif not self._link.connected and self._may_leave:
+            self._may_leave = False
+            self._leave()
 
     def _run(self) -> None:
         while not self._stopping.is_set():
+            self._guarded(self._renew_wake_pair)
             self._guarded(self._subject.measuring.poll)
             self._guarded(self.round)
             self._guarded(self._wait)
@@ -228,22 +239,44 @@ class ReportSender:
         deadline, wake_read = monotonic() + self._interval_seconds, self._wake_read
         while not self._stopping.is_set() and (left := deadline - monotonic()) > 0:
             left = min(left, self._subject.measuring.switch())
-            number = self._link.fileno()
+            number, wake_number = self._link.fileno(), wake_read.fileno() if wake_read else None
             poller = select.poll()  # unlike select(), at ease with a program that has thousands of files open
-            if wake_read is not None:
-                poller.register(wake_read, select.POLLIN)
-            if number is not None:
-                poller.register(number, select.POLLIN)
+            for polled in (number, wake_number):
+                if polled is not None:
+                    poller.register(polled, select.POLLIN)
             ready = [ready_number for ready_number, _event in poller.poll(left * 1000)]
             if number in ready:
                 held = self._holds_outcomes()
                 self._receive()
                 if held and not self._holds_outcomes():
                     return
-            if wake_read is not None and wake_read.fileno() in ready:
-                with contextlib.suppress(BlockingIOError):
-                    wake_read.recv(4096)
+            if wake_read is not None and wake_number in ready:
+                try:
+                    woken = wake_read.read(4096)
+                except OSError:
+                    woken = b""
+                if not woken:  # the program has closed an end, and perhaps all of its descriptors: let it finish first
+                    self._stopping.wait(min(left, FIRST_PAUSE_SECONDS))
                 return
+        self._may_leave = True
+
+    def _open_wake_pair(self) -> None:
+        ends = socket.socketpair()
+        for end in ends:
+            end.setblocking(False)
+        self._wake_read, self._wake_write = (OwnDescriptor(end.detach()) for end in ends)
+
+    def _renew_wake_pair(self) -> None:
+        """Open a new pair if the program has closed an end; without one, rounds start at the interval only."""
+        ends = (self._wake_read, self._wake_write)
+        if all(end is not None and end.fileno() is not None for end in ends):
+            return
+        self._wake_read = self._wake_write = None
+        for end in ends:
+            if end is not None:
+                end.close()
+        with contextlib.suppress(OSError):  # no descriptor is left
+            self._open_wake_pair()
 
     def _connect(self) -> None:
         if not self._link.connect():
@@ -257,6 +290,7 @@ class ReportSender:
                 )
             return
         self._hello_sent = self._answered = False
+        self._left.forget()
         self._named.clear()
         self._tunables_sent = None
         self._status_sent = None
@@ -280,10 +314,7 @@ class ReportSender:
 
     def _send_new(self) -> bool:
         if not self._hello_sent:
-            if self._hello is None or not all(claim.uuid for claim in self._hello.devices):
-                # The program may have started to use its GPUs since the exporter refused it.
-                self._hello = self._make_hello()
-            self._hello_sent, self._hello_sent_at = self._send(self._hello), monotonic()
+            self._hello_sent, self._hello_sent_at = self._send(self._present_hello()), monotonic()
         return (
             self._hello_sent
             and self._send_status()
@@ -291,6 +322,12 @@ class ReportSender:
             and all(self._send_totals(device) for device in self._subject.recorder.devices())
             and self._send_outcomes()
         )
+
+    def _present_hello(self) -> Hello:
+        if self._hello is None or not all(claim.uuid for claim in self._hello.devices):
+            # The program may have started to use its GPUs since the exporter refused it.
+            self._hello = self._make_hello()
+        return self._hello
 
     def _send_status(self) -> bool:
         status = self._subject.recorder.current
@@ -313,16 +350,17 @@ class ReportSender:
         return False
 
     def _send_totals(self, device: int) -> bool:
-        recorder = self._subject.recorder
-        if not all(self._send_rows(device, cells) for cells in _changed(recorder.cells(device))):
+        if not all(self._send_rows(device, cells) for cells in _changed(self._subject.recorder.cells(device))):
             return False
-        counters = recorder.counters(
+        return self._send(self._counters(device))
+
+    def _counters(self, device: int) -> Counters:
+        return self._subject.recorder.counters(
             device,
             dropped_frames=self.dropped_frames,
             dropped_outcomes=self._subject.outcomes.dropped,
             malformed_hints=self._subject.receiver.malformed,
         )
-        return self._send(counters)
 
     def _send_rows(self, device: int, cells: list[Cell]) -> bool:
         recorder = self._subject.recorder
@@ -371,11 +409,25 @@ class ReportSender:
         if not self._link.connected:
             self._link.hurry()
             self._connect()
-        if self._retry(self._send_new, deadline):
+        sent = self._link.connected and self._send_new()
+        self._leave(final=True)  # an exporter may be killed before it has stored the frames
+        if sent or self._retry(self._send_new, deadline):
             self._retry(self._last_outcomes_sent, began + 2 * LAST_ANSWER_SECONDS)
             self._retry(lambda: self._send(Bye()), deadline)
             # The exporter writes what Kafka does not have yet to its disk, and confirms it then.
             self._retry(self._all_confirmed, deadline)
+
+    def _leave(self, *, final: bool = False) -> None:
+        """Write all totals to the file of this process."""
+        if not self._left.possible:
+            return
+        recorder = self._subject.recorder
+        further: list[Frame] = [self._counters(device) for device in recorder.devices()]
+        if recorder.current is not None:
+            further.append(recorder.current)
+        hello, connected = self._present_hello(), self._link.connected
+        if not self._left.write(hello, further, connected=connected, final=final):
+            self.dropped_frames += 1
 
     def _retry(self, work: Callable[[], bool], deadline: float) -> bool:
         """Repeat work until it is done, the connection is lost or the time is over; whether it is done."""

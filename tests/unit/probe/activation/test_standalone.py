@@ -10,6 +10,7 @@ import pytest
 
 from kernelcast.probe.activation import standalone
 from kernelcast.probe.activation.standalone import Standalone, private_directory
+from kernelcast.probe.process.descriptors import OwnDescriptor
 
 
 class Process:
@@ -50,7 +51,7 @@ class Machine:
         line, accepted = socket.socketpair()
         line.setblocking(False)
         self._accepted.append(accepted)
-        beside._line = line
+        beside._line = OwnDescriptor(line.detach())
         return True
 
     def exporter_ends(self) -> None:

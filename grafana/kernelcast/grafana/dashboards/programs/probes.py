@@ -128,11 +128,13 @@ def _dropped() -> Placed:
 def _server() -> Placed:
     text = PanelText(
         "At the exporters' sockets",
-        "Programs connected to the exporters, processes whose totals are not final, and connections refused.",
+        "Programs connected to the exporters, processes whose totals are not final, connections refused, and reports "
+        "that programs left while their exporter was away.",
     )
     queries = [
         Query(f"sum({promql.series(exporter.PROBE_CONNECTIONS)})", "connections"),
         Query(f"sum({promql.series(exporter.PROBE_PROCESSES)})", "processes"),
         Query(f"sum by (reason) ({promql.marked(promql.series(exporter.PROBE_REFUSED))})", "refused: {{reason}}"),
+        Query(f"sum by (outcome) ({promql.marked(promql.series(exporter.PROBE_LEFT))})", "left reports: {{outcome}}"),
     ]
     return time_series(text, queries, Axis("short", low=0, decimals=0), width=24)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from kernelcast.exporter.programs.final_reports import Departure, FinalReports, sync
+from kernelcast.exporter.programs.last.final_reports import Departure, FinalReports, sync
 from kernelcast.exporter.programs.outcomes import IDS_AT_ONCE
 from kernelcast.exporter.programs.places import ProgramConnection
 from kernelcast.exporter.programs.registry import ProbeRegistry
