@@ -21,7 +21,7 @@ PARALLEL := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 # Python keeps its bytecode: the services that tests start are ready sooner, and each worker collects in half the time.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install machine-code demo test test-fast coverage nightly lint format fuzz bench bench-peers docs site lock clean
+.PHONY: help install machine-code demo test test-fast coverage gpu nightly lint format fuzz bench bench-peers docs site lock clean
 
 help:  ## what each target does
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -57,6 +57,9 @@ test-fast: install  ## unit tests without machine code, processes and brokers: a
 coverage: install  ## branch coverage of the fast tests, which fails below its floor; ARGS="--cov-report html"
 	@$(BIN)/python -m tests.support.compiled_functions
 	$(BIN)/python -m pytest --fast --numprocesses $(FAST_WORKERS) --dist loadfile --cov --cov-report term:skip-covered $(ARGS) tests/unit
+
+gpu: install  ## a day on this machine's NVIDIA GPU, to docs/gpu/<date>-<model>.jsonl; exits with 2 where there is none
+	$(BIN)/python -m tests.gpu.day --publish docs/gpu $(ARGS)
 
 nightly: machine-code  ## what takes hours: thousands of examples, fuzzers, faults, audit; ARGS="--only wheel"
 	$(BIN)/python -m tests.nightly.run --workers $(WORKERS) $(ARGS)
