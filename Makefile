@@ -80,6 +80,7 @@ lint: install  ## style, types, imports, dependencies, generated files
 		{ echo "docs/api.md differs from the docstrings: make docs" >&2; exit 1; }
 	@$(BIN)/kernelcast grafana runbooks | diff -u docs/runbooks.md - || \
 		{ echo "docs/runbooks.md differs from the rules: make docs" >&2; exit 1; }
+	@$(BIN)/python -m release.verified --check
 
 format: install  ## rewrite to the project's style
 	$(BIN)/ruff check --fix $(SOURCES)
@@ -100,6 +101,7 @@ docs: install  ## generated documents, dashboards and rules
 	$(BIN)/python -m kernelcast.probe.document > docs/api.md
 	$(BIN)/kernelcast grafana generate
 	$(BIN)/kernelcast grafana runbooks > docs/runbooks.md
+	$(BIN)/python -m release.verified
 
 site: install  ## the documentation as a site in build/site; fails at a warning, such as a dead link
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
