@@ -21,7 +21,7 @@ PARALLEL := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 # Python keeps its bytecode: the services that tests start are ready sooner, and each worker collects in half the time.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install machine-code demo test test-fast coverage nightly lint format fuzz bench bench-peers docs site lock clean
+.PHONY: help install machine-code demo test test-fast coverage gpu nightly lint format fuzz bench bench-peers docs site lock clean
 
 help:  ## what each target does
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -58,6 +58,9 @@ coverage: install  ## branch coverage of the fast tests, which fails below its f
 	@$(BIN)/python -m tests.support.compiled_functions
 	$(BIN)/python -m pytest --fast --numprocesses $(FAST_WORKERS) --dist loadfile --cov --cov-report term:skip-covered $(ARGS) tests/unit
 
+gpu: install  ## a day on this machine's NVIDIA GPU, to docs/gpu/<date>-<model>.jsonl; exits with 2 where there is none
+	$(BIN)/python -m tests.gpu.day --publish docs/gpu $(ARGS)
+
 nightly: machine-code  ## what takes hours: thousands of examples, fuzzers, faults, audit; ARGS="--only wheel"
 	$(BIN)/python -m tests.nightly.run --workers $(WORKERS) $(ARGS)
 
@@ -77,6 +80,7 @@ lint: install  ## style, types, imports, dependencies, generated files
 		{ echo "docs/api.md differs from the docstrings: make docs" >&2; exit 1; }
 	@$(BIN)/kernelcast grafana runbooks | diff -u docs/runbooks.md - || \
 		{ echo "docs/runbooks.md differs from the rules: make docs" >&2; exit 1; }
+	@$(BIN)/python -m release.verified --check
 
 format: install  ## rewrite to the project's style
 	$(BIN)/ruff check --fix $(SOURCES)
@@ -97,6 +101,7 @@ docs: install  ## generated documents, dashboards and rules
 	$(BIN)/python -m kernelcast.probe.document > docs/api.md
 	$(BIN)/kernelcast grafana generate
 	$(BIN)/kernelcast grafana runbooks > docs/runbooks.md
+	$(BIN)/python -m release.verified
 
 site: install  ## the documentation as a site in build/site; fails at a warning, such as a dead link
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -25,8 +25,8 @@ class Broker:
 
 
 WITHOUT_BRIDGE: Final = (
-    *("cli", "columnar", "demo", "exporter/attribution", "exporter/nvml", "exporter/tpu", "grafana", "packaging"),
-    *("predictor/test_findings_on_kafka.py", "probe", "runtime/kafka", "runtime/web", "tuning"),
+    *("cli", "columnar", "demo", "exporter/attribution", "exporter/nvml", "exporter/tpu", "gpu_day"),
+    *("grafana", "packaging", "predictor/test_findings_on_kafka.py", "probe", "runtime/kafka", "runtime/web", "tuning"),
 )
 """Folders and files whose tests start processes or servers without compiled functions; they need no machine code."""
 

@@ -1,0 +1,25 @@
+"""Settings and metrics of the probe that the steps use, each in one place."""
+
+from typing import Final
+
+CUPTI: Final = {"KERNELCAST_CUPTI": "1"}
+"""Switches CUPTI on."""
+CUPTI_GRAPHS_WHOLE: Final = {**CUPTI, "KERNELCAST_CUPTI_GRAPHS": "whole"}
+"""One record for a launch of a CUDA graph, in place of one for each of its kernels."""
+STATE: Final = "kernelcast_probe_state"
+ACTIVE: Final = "active"
+BACKED_OFF: Final = "backed_off"
+MEASURED_SECONDS: Final = "kernelcast_probe_measured_seconds_total"
+"""Time in which records were enabled."""
+COST_RATIO: Final = "kernelcast_probe_cost_ratio"
+"""Cost of the records as the probe measures it: a part of the program's time."""
+MAX_COST_RATIO: Final = 0.02
+"""Largest cost at which the probe goes on measuring (`docs/probe.md`, "Overhead limits")."""
+LAUNCHES: Final = "cuda_kernel_launches_total"
+GRAPH_LAUNCHES: Final = "cuda_kernel_graph_launches_total"
+COPIES: Final = "cuda_memcpy_operations_total"
+WAITS: Final = "cuda_sync_calls_total"
+LOST: Final = "kernelcast_probe_dropped_records_total"
+OVERHEAD: Final = "kernelcast_probe_overhead_seconds_total"
+DEVICE_MEMORY_BOUND_BYTES: Final = 128 << 20
+"""Largest device memory that CUPTI may take: an H100 had 86 MiB with 815,000 kernels a second from graphs."""

@@ -1,0 +1,156 @@
+"""CUDA graphs under CUPTI: `graphs records KINDS FILE`, `graphs switches COUNT`."""
+
+import json
+import os
+import random
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.gpu.day.layout import CONCURRENT_KERNEL, GRAPH_TRACE, walk
+from tests.gpu.day.programs.kernels import SPIN, answer
+from tests.gpu.day.programs.raw_cupti import RawCupti
+
+NODES = 20
+LAUNCHES = 50
+LONG_NODES = 300
+LAST_LAUNCHES = 20
+THREADS = 32
+
+
+class Graphs:
+    """Graphs of a kernel that adds 1 to a counter, on one stream."""
+
+    def __init__(self) -> None:
+        import cupy
+
+        self.cupy = cupy
+        self._bump = cupy.RawModule(code=SPIN).get_function("bump")
+        self.counter = cupy.zeros(THREADS, dtype=cupy.uint64)
+        self.stream = cupy.cuda.Stream(non_blocking=True)
+        cupy.cuda.runtime.deviceSynchronize()
+        with self.stream:
+            self._launch()
+        self.stream.synchronize()
+        self.expected = 1
+
+    def captured(self, nodes: int) -> Any:
+        """Return a graph of some kernels."""
+        with self.stream:
+            self.stream.begin_capture()
+            for _ in range(nodes):
+                self._launch()
+            return self.stream.end_capture()
+
+    def replay(self, graph: Any, nodes: int, launches: int) -> None:
+        """Launch a graph of some kernels, and wait for it."""
+        with self.stream:
+            for _ in range(launches):
+                graph.launch()
+        self.stream.synchronize()
+        self.expected += nodes * launches
+
+    def is_right(self) -> bool:
+        """Whether every kernel has run exactly once."""
+        return bool((self.counter == self.expected).all())
+
+    def _launch(self) -> None:
+        self._bump((1,), (THREADS,), (self.counter,))
+
+
+def records(kinds: list[int], file: Path) -> None:
+    """Two graphs, one captured before the kinds are enabled; the bytes of all buffers go to a file."""
+    graphs = Graphs()
+    early = graphs.captured(NODES)
+    graphs.replay(early, NODES, 1)
+    cupti = RawCupti()
+    codes = {kind: cupti.enable(kind) for kind in kinds}
+    graphs.replay(early, NODES, LAUNCHES)
+    late = graphs.captured(NODES)
+    graphs.replay(late, NODES, LAUNCHES)
+    cupti.close()
+    head = json.dumps({"version": cupti.version, "kinds": kinds, "sizes": [len(part) for part in cupti.buffers]})
+    file.write_bytes(head.encode() + b"\n" + b"".join(cupti.buffers))
+    answer(
+        version=cupti.version,
+        answers=codes,
+        graph_launches=2 * LAUNCHES,
+        kernels=2 * LAUNCHES * NODES,
+        lost=cupti.dropped(),
+        result_is_right=graphs.is_right(),
+    )
+
+
+def switches(count: int) -> None:
+    """Kinds are switched while a graph is replayed; then its kernels must have their records again."""
+    graphs = Graphs()
+    graph = graphs.captured(LONG_NODES)
+    graphs.replay(graph, LONG_NODES, 20)
+    cupti = RawCupti()
+    cupti.keeps = False
+    ended = threading.Event()
+    replayed = [0]
+
+    def replay() -> None:
+        while not ended.is_set():
+            graphs.replay(graph, LONG_NODES, 10)
+            replayed[0] += 10
+
+    thread = threading.Thread(target=replay)
+    thread.start()
+    costs_ms: dict[str, list[float]] = {}
+    codes: set[int] = set()
+    began = time.monotonic()
+    for number in range(count):
+        time.sleep(random.uniform(0.0, 0.01))
+        # Kernels on, graphs instead of kernels, kernels instead of graphs, all off.
+        for name, kind in _TURNS[number % len(_TURNS)]:
+            before = time.perf_counter()
+            codes.add(getattr(cupti, name)(kind))
+            costs_ms.setdefault(f"{name} {kind}", []).append((time.perf_counter() - before) * 1e3)
+    seconds = time.monotonic() - began
+    ended.set()
+    thread.join()
+    cupti.close()
+    cupti.keeps = True
+    cupti.enable(CONCURRENT_KERNEL)
+    graphs.replay(graph, LONG_NODES, LAST_LAUNCHES)
+    late = graphs.captured(NODES)
+    graphs.replay(late, NODES, LAST_LAUNCHES)
+    cupti.close()
+    _lengths, found = walk(cupti.buffers, [CONCURRENT_KERNEL])
+    answer(
+        switches=count,
+        seconds=round(seconds, 2),
+        answers=sorted(codes),
+        kernels_per_second=round(replayed[0] * LONG_NODES / seconds),
+        median_ms={name: round(sorted(costs)[len(costs) // 2], 3) for name, costs in costs_ms.items()},
+        longest_ms={name: round(max(costs), 3) for name, costs in costs_ms.items()},
+        bytes_while_switching=cupti.completed_bytes,
+        records_after=len(found),
+        kernels_after=LAST_LAUNCHES * (LONG_NODES + NODES),
+        result_is_right=graphs.is_right(),
+    )
+
+
+_TURNS = (
+    (("enable", CONCURRENT_KERNEL),),
+    (("disable", CONCURRENT_KERNEL), ("enable", GRAPH_TRACE)),
+    (("disable", GRAPH_TRACE), ("enable", CONCURRENT_KERNEL)),
+    (("disable", CONCURRENT_KERNEL),),
+)
+
+
+def main() -> None:
+    """Run the mode that the command line names."""
+    if sys.argv[1] == "records":
+        records([int(kind) for kind in sys.argv[2].split(",")], Path(sys.argv[3]))
+    else:
+        switches(int(sys.argv[2]))
+    os._exit(0)  # CUPTI's threads must not call into an interpreter that ends
+
+
+if __name__ == "__main__":
+    main()

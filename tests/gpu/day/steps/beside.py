@@ -1,0 +1,115 @@
+"""PyTorch's profiler beside the probe; records of graphs as a whole; kinds switched while graphs run; windows."""
+
+import json
+from collections import Counter
+
+from tests.gpu.day import names
+from tests.gpu.day.layout import CONCURRENT_KERNEL, GRAPH_TRACE, first_words, walk
+from tests.gpu.day.node import exporter, has, program, states, total
+from tests.gpu.day.report import Skipped, StepReport
+
+AFTER_SECONDS = 40.0
+SWITCHES = 500
+WINDOW_SECONDS = 20.0
+RECORDS = "records"
+
+
+def profiler(report: StepReport) -> None:
+    """The probe measures before PyTorch's profiler, leaves CUPTI to it, and measures again after it."""
+    with exporter() as node:
+        found = program("profiled", node.url, AFTER_SECONDS, seconds=110, probe=node.probe("day"), environ=names.CUPTI)
+    before, after, truth = found["seen_before"], found["seen_after"], found["truth_after"]
+    report.figures(**found)
+    early = before.get("node_early", 0)
+    report.check("seen before the profiler", before.get("plain_before", 0) > 0 and early > 0)
+    report.check("never more than were launched", all(after.get(name, 0) <= truth[name] for name in truth))
+    report.check("the profiler's trace is complete", found["trace"] == found["truth_trace"])
+    returned = {
+        "kernels": after.get("plain_after", 0) > 0,
+        "kernels of a graph captured before": after.get("node_early", 0) > early,
+        "kernels of a graph captured after": after.get("node_late", 0) > 0,
+    }
+    for name, holds in returned.items():
+        report.check(f"seen after the profiler: {name}", holds)
+    if found["trace"] == found["truth_trace"]:
+        report.measured("PyTorch's profiler beside the probe: its trace", "complete: every kernel, also of graphs")
+    if all(returned.values()):
+        text = f"kernels and kernels of graphs within {found['seconds_after']:.0f} s"
+        report.measured("Records again after PyTorch's profiler has ended", text)
+
+
+def graph_records(report: StepReport) -> None:
+    """Raw records of kind 51, one for each launch of a graph, alone and with kind 10; their layout from the bytes."""
+    folder = report.folder / RECORDS
+    folder.mkdir(exist_ok=True)
+    for kinds in ([GRAPH_TRACE], [GRAPH_TRACE, CONCURRENT_KERNEL]):
+        label = "_".join(map(str, kinds))
+        file = folder / f"graphs_{label}.bin"
+        found = program("graphs", "records", ",".join(map(str, kinds)), file, seconds=40)
+        head, _, content = file.read_bytes().partition(b"\n")
+        buffers = []
+        for size in json.loads(head)["sizes"]:
+            buffers.append(content[:size])
+            content = content[size:]
+        report.figures(**{f"kinds_{label}": {**found, "buffers": len(buffers), "first_words": first_words(buffers)}})
+        lengths, records = walk(buffers, kinds)
+        counts = Counter(record.kind for record in records)
+        ordered = all(0 < record.start_ns <= record.end_ns for record in records)
+        report.check(f"{label}: lengths fit all buffers", bool(lengths) or not any(buffers))
+        report.check(f"{label}: results are right", found["result_is_right"])
+        report.figures(
+            **{f"found_{label}": {"lengths": lengths, "records": dict(counts), "starts_before_ends": ordered}}
+        )
+        if kinds == [GRAPH_TRACE]:
+            truth = found["graph_launches"]
+            complete = counts[GRAPH_TRACE] == truth and ordered
+            report.check("51 alone: one record a launch", complete, got=counts[GRAPH_TRACE], truth=truth)
+            if complete:
+                text = f"{truth} of {truth} launches, {lengths[GRAPH_TRACE]} bytes each, no record of their kernels"
+                report.measured("CUPTI's records of graphs as a whole (kind 51)", text)
+
+
+def switches(report: StepReport) -> None:
+    """Kinds are switched 500 times while a graph is replayed; no kernel is lost or run twice, records come back."""
+    found = program("graphs", "switches", SWITCHES, seconds=50)
+    report.figures(**found)
+    report.check("every kernel ran exactly once", found["result_is_right"])
+    report.check("CUPTI accepted every switch", found["answers"] == [0])
+    report.check("records after the switches", found["records_after"] == found["kernels_after"])
+    if found["result_is_right"] and found["records_after"] == found["kernels_after"]:
+        longest = max(found["longest_ms"].values())
+        text = f"{SWITCHES} switches, the longest {longest:.1f} ms; every kernel ran once and has its record after them"
+        report.measured("Kinds of records switched while a graph is replayed", text)
+
+
+def windows(report: StepReport) -> None:
+    """The probe measures a decode loop in windows; its cost and CUPTI's device memory stay below their bounds."""
+    alone = program("decode", "plain", 4, seconds=60)
+    with exporter() as node:
+        own = program("decode", "plain", WINDOW_SECONDS, seconds=80, probe=node.probe("day"), environ=names.CUPTI)
+        samples = node.settled(lambda page: has(page, names.LAUNCHES))
+    rates = sorted(own["kernels_per_second"])
+    base = sorted(alone["kernels_per_second"])[len(alone["kernels_per_second"]) // 2]
+    mean = sum(rates) / len(rates)
+    report.figures(
+        kernels_per_second_alone=alone["kernels_per_second"],
+        kernels_per_second=own["kernels_per_second"],
+        cost_ratio_of_the_loop=round(base / mean, 4),
+        states=states(samples, names.STATE),
+        launches=total(samples, names.LAUNCHES, program="day"),
+        truth=own["launches"],
+    )
+    taken, bound = own["used_bytes"] - alone["used_bytes"], names.DEVICE_MEMORY_BOUND_BYTES
+    report.check("device memory below its bound", taken <= bound, device_bytes=taken, bound_bytes=bound)
+    report.measured("Device memory that CUPTI takes in a decode loop", f"{taken / 2**20:.0f} MiB")
+    if not has(samples, names.MEASURED_SECONDS):
+        raise Skipped(f"the page has no {names.MEASURED_SECONDS}: this version has no windows")
+    measured, cost = total(samples, names.MEASURED_SECONDS), total(samples, names.COST_RATIO)
+    report.figures(measured_seconds=measured, cost_ratio=cost)
+    report.check("measured for a part of the time", 0 < measured <= WINDOW_SECONDS + 10)
+    report.check("cost below its bound", cost <= names.MAX_COST_RATIO)
+    report.measured(
+        "Windows in a decode loop of graphs",
+        f"{measured:.1f} s of {WINDOW_SECONDS:.0f} s measured, cost {cost:.4f} by the probe; "
+        f"{base / mean:.3f} of the time of the loop alone",
+    )
