@@ -24,7 +24,7 @@ def row() -> Row:
 
 
 def _power() -> str:
-    return f"sum by ({_BY}) ({promql.rate(promql.series(energy.KERNEL_ENERGY))})"
+    return f"sum by ({_BY}) ({promql.seen_rate(energy.KERNEL_ENERGY)})"
 
 
 def _kernels() -> Placed:
@@ -53,9 +53,10 @@ def _table() -> Placed:
         "Estimated energy of each kernel and of one launch of it: the possible saving by a change of the kernel.",
         EmptyText("no energy is measured", liveness.PROGRAMS),
     )
+    whole = f"sum by ({_BY}) ({promql.seen_increase(energy.KERNEL_ENERGY, over='[$__range]')})"
     spent = f"sum by ({_BY}) (increase({promql.series(energy.KERNEL_ENERGY)}[$__range]))"
     launched = f"sum by ({_BY}) (increase({promql.series(kernel.LAUNCHES)}[$__range]))"
-    largest = f"topk({_ROWS}, {spent})"
+    largest = f"topk({_ROWS}, {whole})"
     return table(
         text,
         [column(largest), column(f"{spent} / ({launched} > 0) and on ({_BY}) {largest}")],
