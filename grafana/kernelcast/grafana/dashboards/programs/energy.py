@@ -40,9 +40,15 @@ def _kernels() -> Placed:
 def _states() -> Placed:
     text = PanelText(
         "Power while active and idle",
-        "The GPU's measured energy while kernels of reporting programs ran (active) and while none ran (idle).",
+        "The GPU's measured energy while kernels of reporting programs ran (active) and while none ran (idle). "
+        "Time that was not measured is divided as the measured time was.",
     )
-    spent = promql.rate(promql.series(energy.ENERGY))
+    by_state = promql.rate(promql.series(energy.ENERGY, extra=('state!="unmeasured"',)))
+    gpu = "Hostname, UUID, gpu, source"
+    spent = (
+        f"{by_state} * on ({gpu}) group_left () "
+        f"(sum by ({gpu}) ({promql.rate(promql.series(energy.ENERGY))}) / (sum by ({gpu}) ({by_state}) > 0))"
+    )
     style = LineStyle(stacked=True, overrides=(grey("idle"),))
     return time_series(text, [Query(f"sum by (state) ({spent})", "{{state}}")], Axis("watt", low=0), style)
 
