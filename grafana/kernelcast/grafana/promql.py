@@ -94,9 +94,9 @@ def _measured_share(metric_name: str, free: Collection[str], over: str) -> str:
     measured, running = (
         f"rate({_selector(name(row), chosen)}{over})" for row in (kernel.PROBE_MEASURED, kernel.PROBE_RUNNING)
     )
-    others = f"0 * {_selector(metric_name, chosen)}{over.partition(']')[2]} + 1"
-    shares = f"{measured} / ({running} > 0) or on ({_PROGRAM}) {others}"
-    return f"on ({_PROGRAM}) group_left () (max by ({_PROGRAM}) ({shares}) > 0)"
+    others = f"group by ({_PROGRAM}) ({_selector(metric_name, chosen)}{over.partition(']')[2]})"
+    shares = f"max by ({_PROGRAM}) ({measured} / ({running} > 0)) or {others}"
+    return f"on ({_PROGRAM}) group_left () (({shares}) > 0)"
 
 
 def risen(selector: str, *, of: str, by: str, window: str) -> str:

@@ -179,8 +179,8 @@ class SeenRate:
     def promql(self) -> str:
         """The same query in PromQL."""
         program = ", ".join(_PROGRAM)
-        share = f"{_MEASURED.promql} / ({_RUNNING.promql} > 0) or on ({program}) 0 * {self.of.selector} + 1"
-        divisor = f"on ({program}) group_left () (max by ({program}) ({share}) > 0)"
+        share = f"{_MEASURED.promql} / ({_RUNNING.promql} > 0) or group by ({program}) ({self.of.selector})"
+        divisor = f"on ({program}) group_left () (({share}) > 0)"
         return _aggregated_promql(self.of, f"rate({self.of.selector}[{RATE_SECONDS}s]) / {divisor}")
 
     @property

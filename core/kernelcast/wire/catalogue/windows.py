@@ -2,7 +2,7 @@
 
 Such a total is never scaled. Its rate per second of wall time is estimated: rate(total) / (rate(measured) /
 rate(running)), with `kernel.PROBE_MEASURED` and `kernel.PROBE_RUNNING` of the same program, rank and GPU. A ratio of
-two such totals, such as a mean duration, needs no correction. `docs/windows.md` lists both.
+two such totals, such as a mean duration, needs no correction. Decision 31 lists both.
 """
 
 from typing import Final

@@ -256,8 +256,8 @@ def _measured_share(metric: str, window: str) -> str:
     """The divisor of a rate of what was seen in the measured time; 1 for programs that do not count it."""
     measured, running = (f"rate({row.prometheus_name}{window})" for row in (PROBE_MEASURED, PROBE_RUNNING))
     program = ", ".join(PROGRAM_LABELS)
-    shares = f"{measured} / ({running} > 0) or on ({program}) 0 * {metric} + 1"
-    return f"on ({program}) group_left () (max by ({program}) ({shares}) > 0)"
+    shares = f"max by ({program}) ({measured} / ({running} > 0)) or group by ({program}) ({metric})"
+    return f"on ({program}) group_left () (({shares}) > 0)"
 
 
 def fill_or_warn(past: Past, now_seconds: float) -> int:
