@@ -3,13 +3,18 @@
 from collections.abc import Collection
 from typing import Final
 
-from kernelcast.wire.catalogue import Metric
+from kernelcast.wire.catalogue import Metric, kernel
 from kernelcast.wire.catalogue.devices.device import DEVICE_LABELS
 
 SERVICE_JOBS: Final = "$service"
 """Jobs under which Prometheus scrapes the daemons, which a site chooses; a variable lists them."""
 LOOK_BACK: Final = "1h"
 """Time within which an event finds the count before it: an exporter may have been away for a while."""
+
+NOW: Final = "[$__rate_interval]"
+"""The window that Grafana finds right for the panel."""
+_PROGRAM: Final = "UUID, GPU_I_ID, program, rank, source"
+"""Labels of a program on a GPU; host and index of the GPU follow from its UUID."""
 
 _VARIABLES: Final = {"Hostname": "hostname", "gpu": "gpu", "program": "program", "rank": "rank", "kernel": "kernel"}
 _OWNER: Final = "hpc_job"
@@ -50,12 +55,48 @@ def series(metric: Metric, suffix: str = "", *, extra: Collection[str] = (), fre
 
 def rate(selector: str) -> str:
     """The rate of a counter over the window that Grafana finds right for the panel."""
-    return f"rate({selector}[$__rate_interval])"
+    return f"rate({selector}{NOW})"
 
 
 def increase(selector: str) -> str:
     """The increase of a counter over the window that Grafana finds right for the panel."""
-    return f"increase({selector}[$__rate_interval])"
+    return f"increase({selector}{NOW})"
+
+
+def seen_rate(
+    metric: Metric, suffix: str = "", *, extra: Collection[str] = (), free: Collection[str] = (), over: str = NOW
+) -> str:
+    """The rate of a metric of `wire.catalogue.windows` per second of wall time, for each series.
+
+    Args:
+        metric: A row of `WINDOWED`.
+        suffix: As in `series`.
+        extra: As in `series`.
+        free: As in `series`.
+        over: Window, with a modifier such as ` @ end()`.
+    """
+    selector = series(metric, suffix, extra=extra, free=free)
+    return f"rate({selector}{over}) / {_measured_share(name(metric, suffix), free, over)}"
+
+
+def seen_increase(metric: Metric, *, over: str) -> str:
+    """The increase of a metric of `wire.catalogue.windows` in wall time, for each series; `over` is the window."""
+    return f"increase({series(metric)}{over}) / {_measured_share(name(metric), (), over)}"
+
+
+def _measured_share(metric_name: str, free: Collection[str], over: str) -> str:
+    """The share of time in which kernels were measured, as the divisor of each series of a program.
+
+    No value where nothing was measured. 1 for programs that have the metric and do not count their measured time, such
+    as those of other producers.
+    """
+    chosen = ['job=~"$job"', *([] if "program" in free else [f'program=~"${_VARIABLES["program"]}"'])]
+    measured, running = (
+        f"rate({_selector(name(row), chosen)}{over})" for row in (kernel.PROBE_MEASURED, kernel.PROBE_RUNNING)
+    )
+    others = f"group by ({_PROGRAM}) ({_selector(metric_name, chosen)}{over.partition(']')[2]})"
+    shares = f"max by ({_PROGRAM}) ({measured} / ({running} > 0)) or {others}"
+    return f"on ({_PROGRAM}) group_left () (({shares}) > 0)"
 
 
 def risen(selector: str, *, of: str, by: str, window: str) -> str:

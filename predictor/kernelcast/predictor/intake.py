@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from kernelcast.columnar import NO_RECORDED_VALUE, Attributes, Decoded, SeriesIdentity, Temporality
 from kernelcast.predictor.arrays import Floats, Ints
+from kernelcast.predictor.series.measured import MeasuredShares
 from kernelcast.predictor.series.pairs import Pairs
 from kernelcast.predictor.series.points import Points
 from kernelcast.predictor.series.subjects import VARIANT, Form, Subject
@@ -19,16 +20,22 @@ from kernelcast.predictor.series.windows import NOT_ADMITTED, Windows
 from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND
 from kernelcast.wire.catalogue import BY_OTLP_NAME, Kind
 from kernelcast.wire.catalogue.kernel import (
+    PROBE_MEASURED,
+    PROBE_RUNNING,
     PROGRAM_INFO,
     TUNABLE_INFO,
     VARIANT_LAUNCHES,
     VARIANT_SECONDS,
     VARIANT_SQUARES,
 )
+from kernelcast.wire.catalogue.windows import WINDOWED
 
 
 class PointRole(IntEnum):
-    """Use of the points of one series identity: ignored, a level, part of a rate or mean, or a report of a program."""
+    """Use of the points of one series identity: ignored, a level, part of a rate or mean, or a report of a program.
+
+    SEEN is a rate of what was seen in the measured time; the window gets its estimate for wall time.
+    """
 
     UNKNOWN = -3
     REFUSED = -2
@@ -40,6 +47,7 @@ class PointRole(IntEnum):
     DENOMINATOR = 4
     TUNABLE = 5
     VERSIONS = 6
+    SEEN = 7
 
 
 class IdentityLookup(Protocol):
@@ -81,6 +89,7 @@ class WindowFeed:
         self._identities = identities
         self._tunables = tunables
         self._pairs = Pairs()
+        self._measured = MeasuredShares(windows)
         self._role: Ints = np.full(0, PointRole.UNKNOWN, np.int64)
         self._row: Ints = np.full(0, NOT_ADMITTED, np.int64)
         self._last_seen_seconds: Floats = np.zeros(0)  # infinity for a number that is not in use
@@ -127,6 +136,7 @@ class WindowFeed:
         self._role[dropped] = PointRole.UNKNOWN
         self._row[dropped] = NOT_ADMITTED
         self._pairs.drop(rows)
+        self._measured.forget(rows)
 
     def forget_silent(self, before_seconds: float) -> None:
         """Release identities without a point since then; the decoder may use their numbers again."""
@@ -140,10 +150,13 @@ class WindowFeed:
     def _take_numbers(self, columns: "Columns", now_seconds: float) -> None:
         for points in self._rounds(columns, PointRole.LEVEL):
             self._windows.put_levels(points.rows, points.time_ns, points.value, now_seconds=now_seconds)
-        for points in self._rounds(columns, PointRole.RATE):
-            self._windows.put_totals(
-                points.rows, points.time_ns, points.start_ns, (points.value, None), now_seconds=now_seconds
-            )
+        for role in (PointRole.RATE, PointRole.SEEN):  # measured times first
+            for points in self._rounds(columns, role):
+                seen = self._measured.of(points.rows, points.time_ns) if role is PointRole.SEEN else None
+                totals = (points.value, None)
+                self._windows.put_totals(
+                    points.rows, points.time_ns, points.start_ns, totals, now_seconds=now_seconds, measured_share=seen
+                )
         sums = self._rounds(columns, PointRole.NUMERATOR)
         counts = self._rounds(columns, PointRole.DENOMINATOR)
         for joined in self._pairs.join(sums, counts):
@@ -176,6 +189,10 @@ class WindowFeed:
             form = _FORMS[metric.kind]
             role, subject = PointRole(form), Subject(metric.prometheus_name, form, identity.attributes)
         row = self._windows.admit(subject, owner=owner)
+        if role is PointRole.RATE and metric in WINDOWED:
+            role = PointRole.SEEN
+        if row != NOT_ADMITTED and (role is PointRole.SEEN or metric in (PROBE_MEASURED, PROBE_RUNNING)):
+            self._measured.place(metric, identity.attributes, row)
         return (PointRole.REFUSED if row == NOT_ADMITTED else role), row
 
     def _observe_tunables(self, decoded: Decoded, owner: Ints, now_seconds: float) -> None:

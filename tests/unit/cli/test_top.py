@@ -311,6 +311,32 @@ def test_names_of_programs_and_nodes_neither_break_nor_control_the_screen(width:
     assert "\x1b[2J" not in drawn
 
 
+def times(program: str, running: float, measured: float) -> str:
+    own = f'{{{GPU},program="{program}",rank="0"}}'
+    return (
+        f"kernelcast_probe_running_seconds_total{own} {running}\n"
+        f"kernelcast_probe_measured_seconds_total{own} {measured}\n"
+    )
+
+
+def test_launches_and_gpu_time_of_a_program_measured_in_windows_are_those_of_wall_time() -> None:
+    before = BRIDGE + kernel("gemm", 100, 1.0) + times("train", 50, 5)
+    shown = view(before, BRIDGE + kernel("gemm", 110, 1.5) + times("train", 60, 6))
+    (found,) = shown.kernels()
+    assert (found.launches_per_second, found.mean_seconds, found.busy_ratio) == pytest.approx((10, 0.05, 0.5))
+    assert shown.history.programs() == {"train": pytest.approx(10)}
+
+
+def test_without_measured_time_between_two_pages_launches_a_second_are_unknown_not_0() -> None:
+    before = BRIDGE + kernel("gemm", 100, 1.0) + times("train", 50, 5)
+    shown = view(before, BRIDGE + kernel("gemm", 100, 1.0) + times("train", 60, 5))
+    (found,) = shown.kernels()
+    assert (found.launches_per_second, found.busy_ratio) == (None, None)
+    assert shown.history.programs() == {"train": None}
+    ended = view(before, before)
+    assert [one.launches_per_second for one in ended.kernels()] == [0]
+
+
 def test_the_document_is_json_with_the_same_figures() -> None:
     shown = view(BRIDGE + kernel("gemm", 100, 1.0), BRIDGE + kernel("gemm", 200, 4.0))
     document = json.loads(json.dumps(shown.document()))

@@ -65,10 +65,10 @@ def test_everything_below_the_first_screen_is_collapsed(board: dict[str, Any]) -
 
 
 def test_a_query_can_be_read(board: dict[str, Any]) -> None:
-    """The longest: the worst state of a GPU, and hints that no outcome has followed."""
+    """The longest: shares of GPU time, of kernels that are ranked by it, each over the measured time."""
     for panel in panels(board):
         for target in panel["targets"]:
-            assert len(target["expr"]) <= 2000, panel["title"]
+            assert len(target["expr"]) <= 3000, panel["title"]
 
 
 def test_a_runbook_that_a_panel_links_to_exists() -> None:

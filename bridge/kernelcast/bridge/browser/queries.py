@@ -1,4 +1,4 @@
-"""Queries over the ring that the built-in screens declare: last, rate, age, top, and a join by labels.
+"""Queries over the ring that the built-in screens declare: last, rates, age, top, and a join by labels.
 
 `screens` declares them, `LocalPages` evaluates them. Each also returns the PromQL that it equals, so that the same
 panel could ask a Prometheus; tests compare both. Everything here is a value without state: any thread may evaluate it.
@@ -14,6 +14,7 @@ import numpy as np
 
 from kernelcast.bridge.browser.ring import Labels, SampleRing, Window
 from kernelcast.bridge.tables.columns import FloatArray
+from kernelcast.wire.catalogue import kernel
 
 Aggregation = Literal["sum", "max", "min", "count", "avg", ""]
 Operation = Literal["+", "-", "*", "/"]
@@ -162,6 +163,45 @@ class Rate:
 
 
 @dataclass(frozen=True, slots=True)
+class SeenRate:
+    """The rate of each counter of `wire.catalogue.windows` per second of wall time, over the last minute.
+
+    The rate of what was seen, divided by the share of time in which the program's kernels were measured; no value where
+    nothing was, and a share of 1 for programs that do not count it.
+
+    Attributes:
+        of: The counters; their own aggregation is applied to the rates.
+    """
+
+    of: Last
+
+    @property
+    def promql(self) -> str:
+        """The same query in PromQL."""
+        program = ", ".join(_PROGRAM)
+        share = f"{_MEASURED.promql} / ({_RUNNING.promql} > 0) or group by ({program}) ({self.of.selector})"
+        divisor = f"on ({program}) group_left () (({share}) > 0)"
+        return _aggregated_promql(self.of, f"rate({self.of.selector}[{RATE_SECONDS}s]) / {divisor}")
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Sample names that it reads."""
+        return self.of.names | _MEASURED.names | _RUNNING.names
+
+    def evaluate(self, ring: SampleRing) -> Vector:
+        """Evaluate it at every time of the ring."""
+        window, shares = self.of.selected(ring), _measured_shares(ring)
+        # A reading may come in between, and the oldest one go.
+        times, mine, theirs = np.intersect1d(window.times, shares.times, assume_unique=True, return_indices=True)
+        values = rates(window.times, window.values)[:, mine]
+        for place, labels in enumerate(window.labels):
+            share = shares.series.get(tuple(pair for pair in labels if pair[0] in _PROGRAM and pair[1]))
+            if share is not None:
+                values[place] /= share[theirs]
+        return _aggregate(self.of, Window(times, window.labels, values))
+
+
+@dataclass(frozen=True, slots=True)
 class Age:
     """Seconds since the moments that gauges in Unix time name.
 
@@ -262,6 +302,10 @@ class Join:
         return Vector(times, _without_empty(series))
 
 
+_PROGRAM: Final = ("UUID", "GPU_I_ID", "program", "rank", "source")
+"""Labels of a program on a GPU; host and index of the GPU follow from its UUID."""
+_MEASURED: Final = Rate(Last(kernel.PROBE_MEASURED.prometheus_name, "sum", _PROGRAM))
+_RUNNING: Final = Rate(Last(kernel.PROBE_RUNNING.prometheus_name, "sum", _PROGRAM))
 _OPERATIONS: Final[Mapping[str, Callable[[FloatArray, FloatArray], FloatArray]]] = {
     "+": np.add,
     "-": np.subtract,
@@ -275,6 +319,18 @@ _REDUCTIONS: Final[Mapping[str, Callable[[FloatArray], FloatArray]]] = {
     "count": lambda values: np.count_nonzero(~np.isnan(values), axis=0).astype(np.float64),
     "avg": lambda values: np.nansum(values, axis=0) / np.maximum(1, np.count_nonzero(~np.isnan(values), axis=0)),
 }
+
+
+def _measured_shares(ring: SampleRing) -> Vector:
+    """The share of measured time of each program that counts it: NaN where nothing was, 1 where no time passed."""
+    measured, running = _MEASURED.evaluate(ring), _RUNNING.evaluate(ring)
+    times, place, other = np.intersect1d(measured.times, running.times, assume_unique=True, return_indices=True)
+    shares = {}
+    for program in measured.series.keys() & running.series.keys():
+        part, whole = measured.series[program][place], running.series[program][other]
+        share = np.divide(part, whole, out=np.ones(len(times)), where=(whole > 0) & ~np.isnan(part))
+        shares[program] = np.where(share > 0, share, np.nan)
+    return Vector(times, shares)
 
 
 def _aggregated_promql(of: Last | Aggregate, inner: str) -> str:

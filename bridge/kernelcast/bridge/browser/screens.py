@@ -7,7 +7,7 @@ Prometheus.
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kernelcast.bridge.browser.queries import Age, Aggregate, DeclaredQuery, Join, Last, Rate, Top
+from kernelcast.bridge.browser.queries import Age, Aggregate, DeclaredQuery, Join, Last, Rate, SeenRate, Top
 from kernelcast.bridge.browser.screen_model import Screen, ScreenPanel, Target
 from kernelcast.wire.catalogue import bridge, forecast, kernel
 from kernelcast.wire.catalogue.devices import device, gpu
@@ -35,7 +35,7 @@ _CROSSED: Final = _name(forecast.DEGRADATION_CROSSED)
 _TIME_LEFT: Final = _name(forecast.DEGRADATION_TIME)
 _SUM: Final = Rate(Last(_name(kernel.DURATION, "_sum"), "sum", _KERNEL))
 _COUNT: Final = Rate(Last(_name(kernel.DURATION, "_count"), "sum", _KERNEL))
-_LAUNCHES: Final = Rate(Last(_name(kernel.LAUNCHES), "sum", _KERNEL))
+_LAUNCHES: Final = SeenRate(Last(_name(kernel.LAUNCHES), "sum", _KERNEL))
 _MEAN: Final = Join(_SUM, "/", _COUNT)
 _GPU_SECONDS: Final = Join(_MEAN, "*", _LAUNCHES)
 _HEADROOM: Final = Join(_gpu_value(device.SLOWDOWN_TEMP), "-", _gpu_value(device.GPU_TEMP))

@@ -5,7 +5,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
@@ -27,6 +27,19 @@ PREDICTOR_JOB: Final = "kernelcast-predictor"
 
 SeriesKey = tuple[tuple[str, str], ...]
 """Labels of a series of a kernel, sorted."""
+
+
+def program_of(labels: Mapping[str, str]) -> SeriesKey:
+    """Labels of the program on a GPU that a series belongs to."""
+    return tuple((name, labels[name]) for name in kernel.PROGRAM_LABELS if labels.get(name))
+
+
+@dataclass(slots=True)
+class ProgramTimes:
+    """Seconds of a program's processes, and those of them in which kernels were measured."""
+
+    running: float = 0.0
+    measured: float = 0.0
 
 
 @dataclass(slots=True)
@@ -92,6 +105,8 @@ class ScrapedPage:
     kernels: dict[str, KernelStats] = field(default_factory=dict)
     # Names of the programs seen, with their launches.
     programs: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    # Labels of a program on a GPU to its times; programs of other producers have none.
+    times: dict[SeriesKey, ProgramTimes] = field(default_factory=lambda: defaultdict(ProgramTimes))
     # Values of the label `source` on GPUs and kernels; empty for live data.
     sources: set[str] = field(default_factory=set)
     # Number of forecast series.
@@ -188,6 +203,10 @@ def _add(page: ScrapedPage, sample: Sample) -> None:
         page.ticks = (page.ticks or 0.0) + sample.value
     elif name.startswith("kernelcast_producer_"):
         _add_producer(page, sample)
+    elif name == kernel.PROBE_RUNNING.prometheus_name:
+        page.times[program_of(labels)].running += sample.value
+    elif name == kernel.PROBE_MEASURED.prometheus_name:
+        page.times[program_of(labels)].measured += sample.value
     elif name.startswith(("kernelcast_hint_", "kernelcast_tunable")):
         _add_hint(page, sample)
     elif name.startswith(("kernelcast_forecast_", "kernelcast_degradation_")):

@@ -4,13 +4,18 @@
 """
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
-from kernelcast.cli.top.page import KernelStats, KernelTotals, ScrapedPage, SeriesKey
+from kernelcast.cli.top.page import KernelStats, KernelTotals, ProgramTimes, ScrapedPage, SeriesKey, program_of
 
 NOW_SECONDS: Final = 30.0
 """Time over which a rate is measured: sources report every 1 to 10 s, so it spans several reports."""
+
+
+_Shares: TypeAlias = Mapping[SeriesKey, float]
+"""Share of measured time by program; 0 if nothing was measured, and no entry for programs that do not count it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +30,7 @@ class KernelNow:
     collective: bool
     # Launches since the beginning.
     launches: float
-    # Launches a second; None before there are two pages.
+    # Launches a second; None before there are two pages, and where nothing was measured between them.
     launches_per_second: float | None
     # GPU seconds a second: 1 is a whole GPU.
     busy_ratio: float | None
@@ -98,21 +103,45 @@ class History:
         if not self._pages:
             return []
         (_, old), (_, new) = self._pages[0], self._pages[-1]
+        shares = _shares(new, old)
         return [
-            _kernel_rates(name, stats, old.kernels.get(name), self.span_seconds) for name, stats in new.kernels.items()
+            _kernel_rates(name, stats, old.kernels.get(name), (self.span_seconds, shares))
+            for name, stats in new.kernels.items()
         ]
 
     def programs(self) -> dict[str, float | None]:
-        """Launches a second of each program; None before there are two pages."""
+        """Launches a second of each program; None before there are two pages, and if nothing was measured."""
         if not self._pages:
             return {}
         (_, old), (_, new), span = self._pages[0], self._pages[-1], self.span_seconds
-        launches = dict.fromkeys(sorted(new.programs), 0.0)
+        shares = _shares(new, old)
+        grown: dict[str, dict[SeriesKey, KernelTotals]] = {program: {} for program in sorted(new.programs)}
         for name, stats in new.kernels.items():
-            for series, grown in _increases(stats, old.kernels.get(name)).items():
-                program = dict(series).get("program", "")
-                launches[program] = launches.get(program, 0.0) + grown.launches
-        return {program: total / span if span else None for program, total in launches.items()}
+            for series, increase in _increases(stats, old.kernels.get(name)).items():
+                grown.setdefault(dict(series).get("program", ""), {})[series] = increase
+        return {program: _rate(increases, span, shares) for program, increases in grown.items()}
+
+
+def _shares(new: ScrapedPage, old: ScrapedPage) -> _Shares:
+    """Return the share of measured time between two pages; 1 for a program that did not run."""
+    shares = {}
+    for program, now in new.times.items():
+        before = old.times.get(program, ProgramTimes())
+        if now.running < before.running or now.measured < before.measured:
+            before = ProgramTimes()
+        running = now.running - before.running
+        shares[program] = (now.measured - before.measured) / running if running else 1.0
+    return shares
+
+
+def _rate(increases: Mapping[SeriesKey, KernelTotals], span_seconds: float, shares: _Shares) -> float | None:
+    """Return launches a second of wall time; None if nothing was measured."""
+    measured = [
+        increase.launches / share
+        for series, increase in increases.items()
+        if (share := shares.get(program_of(dict(series)), 1.0)) > 0
+    ]
+    return sum(measured) / span_seconds if measured and span_seconds else None
 
 
 def _increases(new: KernelStats, old: KernelStats | None) -> dict[SeriesKey, KernelTotals]:
@@ -132,14 +161,16 @@ def _increases(new: KernelStats, old: KernelStats | None) -> dict[SeriesKey, Ker
     return increases
 
 
-def _kernel_rates(name: str, new: KernelStats, old: KernelStats | None, span_seconds: float) -> KernelNow:
+def _kernel_rates(name: str, new: KernelStats, old: KernelStats | None, measured: tuple[float, _Shares]) -> KernelNow:
     """Return a kernel's rates, and its mean duration against that of all launches before this time."""
+    span_seconds, shares = measured
     grown, before = KernelTotals(), KernelTotals(new.launches, new.count, new.seconds)
-    for increase in _increases(new, old).values():
+    increases = _increases(new, old)
+    for increase in increases.values():
         grown.add(increase)
         before.add(increase, -1)
     mean = grown.seconds / grown.count if grown.count else None
-    rate = grown.launches / span_seconds if span_seconds else None
+    rate = _rate(increases, span_seconds, shares)
     # Launches a second times mean duration: all launches count, although only some were timed.
     busy = rate * mean if rate is not None and mean is not None else 0.0 if rate == 0 else None
     return KernelNow(

@@ -3,7 +3,8 @@
 A GPU measures its energy as a whole. An interval's energy is divided by time: the active part is the share of the
 interval in which kernels of reporting programs ran, the rest is idle. The active part is divided over kernels by their
 GPU time. Programs that do not report, copies, and launches that a probe cannot see count as idle. Untimed launches of a
-kernel are assumed to last as long as its timed ones.
+kernel are assumed to last as long as its timed ones. Where kernels are measured in windows, only the energy of the
+measured share of an interval is divided; the rest is unmeasured.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -51,7 +52,8 @@ class GpuEnergy:
         gpu: Its index.
         start_ns: Time when it was first seen, Unix nanoseconds.
         active_uj: Energy while kernels ran.
-        idle_uj: All other energy.
+        idle_uj: All other energy of measured time.
+        unmeasured_uj: Energy while programs ran and were not measured.
         last: The last reading, with which the next one is compared; None before the first one, and after a restart.
     """
 
@@ -59,6 +61,7 @@ class GpuEnergy:
     start_ns: int
     active_uj: int = 0
     idle_uj: int = 0
+    unmeasured_uj: int = 0
     last: EnergyReading | None = None
 
 
@@ -118,11 +121,25 @@ class EnergyMeter:
         if last is None or used_uj is None:
             for series in users:
                 series.spent_ns.clear()
+                series.take_measured()
             return known
-        active_uj = _divide(used_uj, reading.time_ns - last.time_ns, users)
-        known.active_uj += active_uj
-        known.idle_uj += used_uj - active_uj
+        measured_uj, measured_ns = _measured_part(used_uj, reading.time_ns - last.time_ns, users)
+        known.unmeasured_uj += used_uj - measured_uj
+        if measured_ns:
+            active_uj = _divide(measured_uj, measured_ns, users)
+            known.active_uj += active_uj
+            known.idle_uj += measured_uj - active_uj
         return known
+
+
+def _measured_part(used_uj: int, elapsed_ns: int, users: list[ProgramSeries]) -> tuple[int, int]:
+    """Return the energy and the time of an interval in which kernels were measured; all of it without programs."""
+    times = [series.take_measured() for series in users]
+    running_ns, measured_ns = (sum(column) for column in zip(*times, strict=True)) if times else (0, 0)
+    if not running_ns:
+        return used_uj, elapsed_ns
+    measured_ns = min(measured_ns, running_ns)
+    return used_uj * measured_ns // running_ns, elapsed_ns * measured_ns // running_ns
 
 
 def _divide(used_uj: int, elapsed_ns: int, users: list[ProgramSeries]) -> int:
@@ -193,7 +210,10 @@ def _own(key: GpuKey, index: str) -> Mapping[str, str]:
 
 
 def _samples(key: GpuKey, known: GpuEnergy, time_ns: int) -> Iterator[Sample]:
-    for state, used_uj in (("active", known.active_uj), ("idle", known.idle_uj)):
+    states = [("active", known.active_uj), ("idle", known.idle_uj)]
+    if known.unmeasured_uj:
+        states.append(("unmeasured", known.unmeasured_uj))
+    for state, used_uj in states:
         attributes = labels(**_own(key, known.gpu), state=state)
         yield Sample(energy.ENERGY, attributes, time_ns, used_uj / MICROJOULES_PER_JOULE, known.start_ns)
 

@@ -16,6 +16,8 @@ MAX_VARIANTS: Final = 8
 """Number of variants of one kernel with series of their own; the rest are summed as `other`."""
 MAX_SERIES_COUNTERS: Final = 512
 """Keys of `ProgramSeries.counters`, as `process.MAX_COUNTERS` for one process."""
+MEASURED_TIMES: Final = ("running_ns", "measured_ns")
+"""Keys of the time of a program's processes, and of the part of it in which kernels were measured."""
 TOTAL_LIMIT: Final = 2**63
 """First integer that OTLP cannot hold. Only a faulty program reports it, and its export would fail."""
 
@@ -106,6 +108,7 @@ class ProgramSeries:
         counters: Totals that are not per kernel.
         gaps: Idle times of the GPU between two activities; None until a process reports them.
         spent_ns: Signature to the GPU time, estimated for untimed launches, since energy was last divided.
+        divided_ns: Running and measured time of its processes when energy was last divided.
         metered: Whether its GPU's energy is known, so that its kernels' energy is exposed.
         other_energy_uj: Energy of the kernels without a series, by kernel class.
         outcomes: (tunable, state) to the number of hints.
@@ -123,6 +126,7 @@ class ProgramSeries:
         self.counters: dict[CounterKey, int] = {}
         self.gaps: DurationTotals | None = None
         self.spent_ns: dict[str, int] = {}
+        self.divided_ns = (0, 0)
         self.metered = False
         self.other_energy_uj: dict[str, int] = {}
         self.outcomes: dict[tuple[str, str], int] = {}
@@ -159,6 +163,12 @@ class ProgramSeries:
             else:
                 refused += 1
         return refused + self._grow_counters(growth.counters)
+
+    def take_measured(self) -> tuple[int, int]:
+        """Return the running and the measured time of its processes since the last call."""
+        (running, measured), now = self.divided_ns, tuple(self.counters.get((one,), 0) for one in MEASURED_TIMES)
+        self.divided_ns = (now[0], now[1])
+        return now[0] - running, now[1] - measured
 
     def charge(self, signature: str, energy_uj: int) -> None:
         """Add to the energy of a kernel."""

@@ -47,6 +47,7 @@ def take(aggregator: Aggregator, *, energy: bool = True) -> Document:
         "epoch_ns": aggregator.epoch_ns,
         "finished": aggregator.finished.saved(),
         "energy": [[*key, known.gpu, known.start_ns, known.active_uj, known.idle_uj] for key, known in gpus.items()],
+        "unmeasured_energy": [[*key, known.unmeasured_uj] for key, known in gpus.items() if known.unmeasured_uj],
         "outcome_ids": aggregator.outcome_ids.saved(),
         "programs": [_member(member) for member in aggregator.members.values()],
     }
@@ -67,6 +68,8 @@ def restore(aggregator: Aggregator, document: Document) -> list[str]:
         GpuKey(hostname, uuid, source): GpuEnergy(str(index), int(start_ns), int(active_uj), int(idle_uj))
         for hostname, uuid, source, index, start_ns, active_uj, idle_uj in document.get("energy", [])
     }
+    for hostname, uuid, source, unmeasured_uj in document.get("unmeasured_energy", []):
+        gpus[GpuKey(hostname, uuid, source)].unmeasured_uj = int(unmeasured_uj)
     outcome_ids = [str(event_id) for event_id in document.get("outcome_ids", [])]
     aggregator.energy.gpus = gpus
     aggregator.outcome_ids.restore(outcome_ids)

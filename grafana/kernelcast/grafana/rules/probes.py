@@ -68,14 +68,18 @@ def _off() -> AlertRule:
 
 
 def _coverage() -> AlertRule:
+    coverage, running, measured = map(promql.name, (kernel.PROBE_COVERAGE, kernel.PROBE_RUNNING, kernel.PROBE_MEASURED))
+    # The time between two windows is not measured on purpose.
+    in_windows = f"{coverage} * {running} / ({measured} > 0) or {coverage} unless {running}"
     return AlertRule(
         name="KernelcastProbeCoverageLow",
-        expr=f"min by (Hostname, gpu, program, rank) ({promql.name(kernel.PROBE_COVERAGE)}) < {_COVERAGE}",
+        expr=f"min by (Hostname, gpu, program, rank) ({in_windows}) < {_COVERAGE}",
         hold_seconds=15 * MINUTE,
         severity=AlertSeverity.INFO,
         summary="Only {{ $value | humanizePercentage }} of the launches of {{ $labels.program }} are timed",
-        description="Totals per kernel are scaled from the launches that were timed; launches that the method cannot "
-        "see (cuBLAS under the CuPy hook, graphs under events) are in no kernel's series.",
+        description="Of the time in which kernels were measured. Launches without a duration count as long as those "
+        "with one; launches that the method cannot see (cuBLAS under the CuPy hook, graphs under events) are in no "
+        "kernel's series.",
         action="Look at the launches not measured by reason. CUPTI sees all launches; with a low sampling ratio the "
         "probe limits its overhead.",
         subject=_SUBJECT,

@@ -11,7 +11,6 @@ from kernelcast.grafana.rules import objectives
 from kernelcast.grafana.rules.model import MINUTE, Profile, RecordingRule, RuleGroup, duration
 from kernelcast.wire.catalogue import bridge, kernel, predictor
 from kernelcast.wire.catalogue.devices import accelerator, device, energy
-from kernelcast.wire.catalogue.model import Metric
 
 RATE_WINDOW_SECONDS: Final = 5 * MINUTE
 
@@ -19,6 +18,7 @@ BRIDGE_JOB: Final = inputs.BRIDGE_JOB
 EXPORTER_JOB: Final = inputs.EXPORTER_JOB
 PREDICTOR_JOB: Final = inputs.PREDICTOR_JOB
 
+PROGRAM_MEASURED: Final = "program:kernelcast_probe_measured_seconds:share"
 KERNEL_LAUNCHES: Final = "kernel:cuda_kernel_launches:rate"
 KERNEL_SECONDS: Final = "kernel:cuda_kernel_duration_seconds_sum:rate"
 KERNEL_TIMED: Final = "kernel:cuda_kernel_duration_seconds_count:rate"
@@ -43,6 +43,7 @@ ACCELERATOR_MEMORY: Final = "accelerator:kernelcast_accelerator_memory_used_byte
 
 LAG: Final = "topic:kernelcast_lag_messages:sum"
 
+_OF_KERNELS: Final = "kernel, kernel_class"
 _MILLIJOULES: Final = 1000
 """Per joule: NVML gives energy in millijoules."""
 CLOCK_EVENT_BITS: Final = {"hw_slowdown": 8, "sw_thermal": 32, "hw_thermal": 64, "power_brake": 128}
@@ -54,8 +55,9 @@ def classic(profile: Profile) -> tuple[RuleGroup, ...]:
     window = profile.window(RATE_WINDOW_SECONDS)
     name = promql.name(kernel.DURATION)
     kernels = (
-        RecordingRule(KERNEL_SECONDS, _rate(f"{name}_sum", window)),
-        RecordingRule(KERNEL_TIMED, _rate(f"{name}_count", window)),
+        _measured(window),
+        RecordingRule(KERNEL_SECONDS, _seen(_rate(f"{name}_sum", window), _OF_KERNELS)),
+        RecordingRule(KERNEL_TIMED, _seen(_rate(f"{name}_count", window), _OF_KERNELS)),
         # A kernel without buckets has only +Inf, and no quantile: NaN fails the comparison and drops out.
         RecordingRule(KERNEL_P50, f"histogram_quantile(0.5, {_rate(f'{name}_bucket', window)}) >= 0"),
         RecordingRule(KERNEL_P99, f"histogram_quantile(0.99, {_rate(f'{name}_bucket', window)}) >= 0"),
@@ -69,8 +71,9 @@ def native(profile: Profile) -> tuple[RuleGroup, ...]:
     window = profile.window(RATE_WINDOW_SECONDS)
     durations = _rate(promql.name(kernel.DURATION), window)
     kernels = (
-        RecordingRule(KERNEL_SECONDS, f"histogram_sum({durations})"),
-        RecordingRule(KERNEL_TIMED, f"histogram_count({durations})"),
+        _measured(window),
+        RecordingRule(KERNEL_SECONDS, _seen(f"histogram_sum({durations})", _OF_KERNELS)),
+        RecordingRule(KERNEL_TIMED, _seen(f"histogram_count({durations})", _OF_KERNELS)),
         RecordingRule(KERNEL_P50, f"histogram_quantile(0.5, {durations}) >= 0"),
         RecordingRule(KERNEL_P99, f"histogram_quantile(0.99, {durations}) >= 0"),
         *_gaps(_rate(promql.name(kernel.LAUNCH_GAP), window)),
@@ -90,26 +93,46 @@ def _rate(name: str, window: str) -> str:
     return f"sum without (instance) (rate({name}[{window}]))"
 
 
+def _measured(window: str) -> RecordingRule:
+    """The share of time in which a program's kernels were measured; 1 for programs that do not count it."""
+    measured, running = (_rate(promql.name(row), window) for row in (kernel.PROBE_MEASURED, kernel.PROBE_RUNNING))
+    others = " or ".join(
+        f"group without (instance, {labels}) ({promql.name(row)})"
+        for row, labels in ((kernel.LAUNCHES, _OF_KERNELS), (kernel.DEVICE_TIME, "state"))
+    )
+    return RecordingRule(PROGRAM_MEASURED, f"{measured} / ({running} > 0) or {others}")
+
+
+def _seen(rate: str, labels: str) -> str:
+    """The rate per second of wall time of what was seen in the measured time; none where nothing was measured.
+
+    Args:
+        rate: Rate of totals of `wire.catalogue.windows`.
+        labels: Its labels beside the program's.
+    """
+    return f"{rate} / ignoring ({labels}) group_left () ({PROGRAM_MEASURED} > 0)"
+
+
 def _derived(profile: Profile) -> tuple[RecordingRule, ...]:
     """What follows from the sums alone, whichever dialect they came in."""
     window = profile.window(RATE_WINDOW_SECONDS)
-    every = f"sum without (kernel, kernel_class) ({KERNEL_BUSY})"
+    every = f"sum without ({_OF_KERNELS}) ({KERNEL_BUSY})"
+    waited, counted, busy, wall = (
+        _rate(promql.name(row), window)
+        for row in (kernel.QUEUE_DELAY, kernel.QUEUE_DELAYS, kernel.REGION_GPU, kernel.REGION_WALL)
+    )
     return (
-        RecordingRule(KERNEL_LAUNCHES, _rate(promql.name(kernel.LAUNCHES), window)),
+        RecordingRule(KERNEL_LAUNCHES, _seen(_rate(promql.name(kernel.LAUNCHES), window), _OF_KERNELS)),
         RecordingRule(KERNEL_MEAN, f"{KERNEL_SECONDS} / ({KERNEL_TIMED} > 0)"),
         # Launches that were not timed count as long as those that were.
         RecordingRule(KERNEL_BUSY, f"{KERNEL_MEAN} * {KERNEL_LAUNCHES}"),
-        RecordingRule(KERNEL_SHARE, f"{KERNEL_BUSY} / ignoring (kernel, kernel_class) group_left () ({every} > 0)"),
+        RecordingRule(KERNEL_SHARE, f"{KERNEL_BUSY} / ignoring ({_OF_KERNELS}) group_left () ({every} > 0)"),
         RecordingRule(KERNEL_BASELINE, _baseline(profile)),
-        RecordingRule(STATE_SECONDS, _rate(promql.name(kernel.DEVICE_TIME), window)),
-        RecordingRule(KERNEL_WATTS, _rate(promql.name(energy.KERNEL_ENERGY), window)),
-        RecordingRule(KERNEL_QUEUED, _ratio(kernel.QUEUE_DELAY, kernel.QUEUE_DELAYS, window)),
-        RecordingRule(REGION_BUSY, _ratio(kernel.REGION_GPU, kernel.REGION_WALL, window)),
+        RecordingRule(STATE_SECONDS, _seen(_rate(promql.name(kernel.DEVICE_TIME), window), "state")),
+        RecordingRule(KERNEL_WATTS, _seen(_rate(promql.name(energy.KERNEL_ENERGY), window), _OF_KERNELS)),
+        RecordingRule(KERNEL_QUEUED, f"{waited} / ({counted} > 0)"),
+        RecordingRule(REGION_BUSY, f"{_seen(busy, 'region')} / ({wall} > 0)"),
     )
-
-
-def _ratio(part: Metric, whole: Metric, window: str) -> str:
-    return f"{_rate(promql.name(part), window)} / ({_rate(promql.name(whole), window)} > 0)"
 
 
 def _baseline(profile: Profile) -> str:

@@ -132,6 +132,7 @@ class Windows:
         totals: tuple[Floats, Floats | None],
         *,
         now_seconds: float,
+        measured_share: Floats | None = None,
     ) -> Ints:
         """Write cumulative totals; the window gets the increase of the first over that of the second.
 
@@ -141,6 +142,7 @@ class Windows:
             start_ns: Shape (n,), when its totals began to count; another start is a reset.
             totals: Numerators and denominators, each of shape (n,); None as denominators makes rates per second.
             now_seconds: This process's clock, for expiry.
+            measured_share: Shape (n,), share of time in which the totals were counted; None for all of it.
 
         Returns:
             The rows that took a value.
@@ -157,6 +159,8 @@ class Windows:
             start_ns[taken] / NANOSECONDS_PER_SECOND if over is None else np.zeros(len(rows)),
         )
         values = self.totals.advance(rows, now, last_ns=self.last_ns[rows])
+        if measured_share is not None:
+            values /= measured_share[taken]
         self._write(rows, time_ns, values)
         return rows
 

@@ -22,8 +22,16 @@ from kernelcast.predictor.series.subjects import VARIANT, Form, Subject
 from kernelcast.predictor.series.windows import Windows
 from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND
 from kernelcast.runtime.logging import get_logger
-from kernelcast.wire.catalogue.kernel import VARIANT_LAUNCHES, VARIANT_SECONDS
+from kernelcast.wire.catalogue import BY_PROMETHEUS_NAME
+from kernelcast.wire.catalogue.kernel import (
+    PROBE_MEASURED,
+    PROBE_RUNNING,
+    PROGRAM_LABELS,
+    VARIANT_LAUNCHES,
+    VARIANT_SECONDS,
+)
 from kernelcast.wire.catalogue.meanings import MEANINGS, OTHER
+from kernelcast.wire.catalogue.windows import WINDOWED
 from kernelcast.wire.errors import PrometheusError
 
 _log = get_logger(__name__)
@@ -234,13 +242,22 @@ def _query(metric: str, form: Form, seconds: float) -> str:
         return f"avg_over_time({metric}{span})" if averaged else f"quantile_over_time(0.5, {metric}{span})"
     rated = f"[{max(round(seconds), LEAST_RATE_SECONDS)}s]"
     if form == Form.RATE:
-        return f"rate({metric}{rated})"
+        rate = f"rate({metric}{rated})"
+        return f"{rate} / {_measured_share(metric, rated)}" if BY_PROMETHEUS_NAME.get(metric) in WINDOWED else rate
     if metric == VARIANT:
         total, count = VARIANT_SECONDS.prometheus_name, VARIANT_LAUNCHES.prometheus_name
         return f"rate({total}{rated}) / rate({count}{rated})"
     whole = f"rate({metric}{rated})"
     classic = f"rate({metric}_sum{rated}) / rate({metric}_count{rated})"
     return f"({classic}) or (histogram_sum({whole}) / histogram_count({whole}))"
+
+
+def _measured_share(metric: str, window: str) -> str:
+    """The divisor of a rate of what was seen in the measured time; 1 for programs that do not count it."""
+    measured, running = (f"rate({row.prometheus_name}{window})" for row in (PROBE_MEASURED, PROBE_RUNNING))
+    program = ", ".join(PROGRAM_LABELS)
+    shares = f"max by ({program}) ({measured} / ({running} > 0)) or group by ({program}) ({metric})"
+    return f"on ({program}) group_left () (({shares}) > 0)"
 
 
 def fill_or_warn(past: Past, now_seconds: float) -> int:

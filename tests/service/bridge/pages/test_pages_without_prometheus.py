@@ -79,6 +79,8 @@ def labels(name: str, number: int) -> tuple[tuple[str, str], ...]:
     gpu = (("Hostname", f"n{number % 4}"), ("UUID", f"U{number}"), ("gpu", str(number % 10 // 4)))
     if name.startswith("kernelcast_producer"):
         return (("instance", str(number)), ("job", "j"))
+    if name.startswith("kernelcast_probe_") and "seconds" in name:
+        return (*gpu, ("program", "p" if number % 2 else "another"))
     if name.startswith("cuda_"):
         return (*gpu, ("kernel", f"k{number % 10}"), ("program", "p"))
     if "degradation" in name:

@@ -17,7 +17,7 @@ from kernelcast.exporter.totals.aggregate import Aggregator
 from kernelcast.exporter.totals.apportionment import active_part, apportion
 from kernelcast.exporter.totals.report import ProcessReport
 from kernelcast.wire.catalogue.devices import device, energy, gpu
-from kernelcast.wire.frames import KernelName, KernelRow
+from kernelcast.wire.frames import Counters, KernelName, KernelRow
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.identity import Device, Process
 from kernelcast.wire.kernels import OTHER, kernel_id, label
@@ -50,14 +50,25 @@ class World:
         self.untimed: dict[tuple[str, str, str], int] = {}
         self.shown: list[Sample] = []
 
-    def run(self, program: str, name: str, duration_ns: int, on: Device = GPU, untimed: int = 0) -> None:
+    def run(
+        self,
+        program: str,
+        name: str,
+        duration_ns: int,
+        on: Device = GPU,
+        untimed: int = 0,
+        times: tuple[float, float] = (0.0, 0.0),
+    ) -> None:
         key = (program, on.uuid + on.gi_id, name)
         totals = self.totals.setdefault(key, DurationTotals())
         totals.observe(duration_ns)
         self.untimed[key] = self.untimed.get(key, 0) + untimed
         row = KernelRow(kernel_id(name), totals.count + self.untimed[key], totals)
         names = (KernelName(kernel_id(name), name),)
-        self.aggregator.report(ProcessReport(Process(program, program + key[1], SECOND_NS), on, names, (row,)))
+        running_ns, measured_ns = (round(seconds * SECOND_NS) for seconds in times)
+        counters = Counters(0, running_ns=running_ns, measured_ns=measured_ns)
+        process = Process(program, program + key[1], SECOND_NS)
+        self.aggregator.report(ProcessReport(process, on, names, (row,), counters))
 
     def look(
         self, second: float, *, mj: int | None = None, watt: float | None = None, on: Device = GPU, more: int = 0
@@ -99,6 +110,29 @@ def test_energy_is_divided_over_programs_and_kernels_by_gpu_time_and_the_idle_sh
         ("train", label("relu")): 30.0,
         ("serve", label("gemm")): 75.0,
     }
+
+
+def test_kernels_measured_in_windows_are_charged_the_energy_of_the_windows_and_the_rest_is_unmeasured() -> None:
+    """300 W, of which 1 s in 10 is measured, and a kernel runs for half of that second."""
+    world = World()
+    world.run("train", "gemm", 10, times=(5, 5))
+    world.look(10, mj=0)
+    world.run("train", "gemm", 500_000_000, times=(15, 6))
+    world.look(20, mj=3_000_000)
+    assert world.states() == {"active": 150.0, "idle": 150.0, "unmeasured": 2700.0}
+    assert world.kernels() == {("train", label("gemm")): 150.0}
+
+
+def test_energy_of_an_interval_without_a_window_is_unmeasured_not_idle() -> None:
+    world = World()
+    world.run("train", "gemm", 10, times=(5, 5))
+    world.look(10, mj=0)
+    world.run("train", "gemm", 0, times=(15, 5))
+    world.look(20, mj=3_000_000)
+    assert world.states() == {"active": 0.0, "idle": 0.0, "unmeasured": 3000.0}
+    restored = Aggregator()
+    assert snapshot.restore(restored, json.loads(json.dumps(snapshot.take(world.aggregator)))) == []
+    assert [known.unmeasured_uj for known in restored.energy.gpus.values()] == [3_000_000_000]
 
 
 def test_what_came_before_the_first_look_is_not_charged() -> None:

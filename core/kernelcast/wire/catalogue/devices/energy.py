@@ -15,7 +15,8 @@ ENERGY: Final = kafka_metric(
     "cuda.energy_estimate",
     Kind.COUNTER,
     "Energy of a GPU, divided by the share of time in which programs that report ran kernels (active) or none did "
-    "(idle); an estimate: the sum is measured, the division is not.",
+    "(idle), both in the time in which kernels were measured, or were not (unmeasured); an estimate: the sum is "
+    "measured, the division is not.",
     unit="J",
     labels=("Hostname", "UUID", "gpu", "source", "state"),
     source=_SOURCE,

@@ -36,7 +36,7 @@ def _cpu() -> Placed:
         "Share of the node's CPU time in use, and threads of programs that wait for a GPU; a busy CPU beside idle GPUs "
         f"means that the host is too slow. {_NODE_EXPORTER}",
     )
-    waits = promql.rate(promql.series(kernel.SYNC_WAIT, free=("gpu", "program", "rank")))
+    waits = promql.seen_rate(kernel.SYNC_WAIT, free=("gpu", "program", "rank"))
     idle = promql.rate(f'{node_exporter.NODE_CPU}{{mode="idle"}}')
     queries = [
         Query(f"sum by (Hostname) ({waits})", "threads waiting for a GPU"),

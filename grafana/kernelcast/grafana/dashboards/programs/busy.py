@@ -6,13 +6,12 @@ from typing import Final
 from kernelcast.grafana import promql
 from kernelcast.wire.catalogue import kernel
 
-NOW: Final = "[$__rate_interval]"
 WHOLE_RANGE: Final = "[$__range] @ end()"
 """The whole time range as one window, the same at every step: what it ranks first stays so over the graph."""
 
 
-def busy_seconds(*, extra: Collection[str] = (), free: Collection[str] = (), over: str = NOW) -> str:
-    """GPU seconds a second, per kernel series: mean duration of timed launches, times all launches.
+def busy_seconds(*, extra: Collection[str] = (), free: Collection[str] = (), over: str = promql.NOW) -> str:
+    """GPU seconds a second, per kernel series: mean duration of timed launches, times the rate of all launches.
 
     Where every launch is timed this is the rate of the sum; where some are, the rest count as long as those. A kernel
     that was not timed within the window has no mean, and drops out.
@@ -21,5 +20,5 @@ def busy_seconds(*, extra: Collection[str] = (), free: Collection[str] = (), ove
     def selected(suffix: str) -> str:
         return f"rate({promql.series(kernel.DURATION, suffix, extra=extra, free=free)}{over})"
 
-    launches = f"rate({promql.series(kernel.LAUNCHES, extra=extra, free=free)}{over})"
-    return f"{selected('_sum')} * {launches} / ({selected('_count')} > 0)"
+    launches = promql.seen_rate(kernel.LAUNCHES, extra=extra, free=free, over=over)
+    return f"{selected('_sum')} / ({selected('_count')} > 0) * ({launches})"

@@ -34,17 +34,17 @@ _NOW: Final = {
 
 def _now(state: str) -> Placed:
     title, meaning = _NOW[state]
-    spent = promql.rate(promql.series(kernel.DEVICE_TIME))
-    part = promql.rate(promql.series(kernel.DEVICE_TIME, extra=(f'state="{state}"',)))
+    spent = promql.seen_rate(kernel.DEVICE_TIME)
+    part = promql.seen_rate(kernel.DEVICE_TIME, extra=(f'state="{state}"',))
     runbooks = ("KernelcastStraggler",) if state == "collective" else ()
     text = PanelText(title, f"Share of the GPUs' wall time in which {meaning}.", runbooks=runbooks)
-    expr = f"(sum({part}) or 0 * sum({spent})) / sum({spent})"
+    expr = f"(sum({part}) or 0 * group({promql.series(kernel.DEVICE_TIME)})) / sum({spent})"
     return stat(text, [Query(expr)], Axis("percentunit", low=0, high=1), width=6, height=3)
 
 
 def _waiting_now() -> Placed:
     text = PanelText("Threads waiting", "Threads of programs that wait for a GPU, on average.")
-    query = Query(f"sum({promql.rate(promql.series(kernel.SYNC_WAIT))})")
+    query = Query(f"sum({promql.seen_rate(kernel.SYNC_WAIT)})")
     return stat(text, [query], Axis("short", low=0, decimals=1), width=6, height=3)
 
 
@@ -55,7 +55,7 @@ def _states() -> Placed:
         "enough. Collective time is time spent waiting for peers. Pinned memory and streams can hide copy time without "
         "overlap.",
     )
-    spent = promql.rate(promql.series(kernel.DEVICE_TIME))
+    spent = promql.seen_rate(kernel.DEVICE_TIME)
     query = Query(promql.share(spent, of=spent, by="state"), "{{state}}")
     style = LineStyle(stacked=True, overrides=(grey("idle"),))
     return time_series(text, [query], Axis("percentunit", low=0, high=1), style, width=24, height=6)
@@ -87,7 +87,7 @@ def _gaps() -> Placed:
         "Idle time of the GPU between two activities, in buckets of powers of two. Many gaps of some microseconds mean "
         "slow launches. Few long gaps are the program's own work, its input or its peers.",
     )
-    buckets = promql.rate(promql.series(kernel.LAUNCH_GAP, "_bucket"))
+    buckets = promql.seen_rate(kernel.LAUNCH_GAP, "_bucket")
     return heatmap(text, Query(f"sum by (le) ({buckets})", "{{le}}", format="heatmap"), "s", height=6)
 
 
@@ -96,7 +96,7 @@ def _copied() -> Placed:
         "Bytes copied",
         "Bytes a second of wall time, by direction and by whether the host's memory was pinned.",
     )
-    moved = promql.rate(promql.series(kernel.MEMCPY_BYTES))
+    moved = promql.seen_rate(kernel.MEMCPY_BYTES)
     query = Query(_in_words(f"sum by (kind, pinned) ({moved})"), "{{kind}} {{pinned}}")
     return time_series(text, [query], Axis("Bps", low=0), LineStyle(stacked=True))
 
@@ -106,7 +106,7 @@ def _synchronisations() -> Placed:
         "Synchronisations a second",
         "Waits of threads for the GPU, by kind. Asynchronous code avoids waits for a whole context or device.",
     )
-    calls = promql.rate(promql.series(kernel.SYNC_CALLS))
+    calls = promql.seen_rate(kernel.SYNC_CALLS)
     query = Query(promql.ranked(f"sum by (program, rank, type) ({calls})"), "{{program}} {{rank}} {{type}}")
     return time_series(text, [query], Axis("short", low=0), width=24, height=6)
 
@@ -118,9 +118,9 @@ def _regions() -> Placed:
         "share of a region's wall time in which the GPU is busy.",
     )
     by = "program, rank, region"
-    busy = f"sum by ({by}) ({promql.rate(promql.series(kernel.REGION_GPU))})"
+    busy = f"sum by ({by}) ({promql.seen_rate(kernel.REGION_GPU)})"
     wall = f"sum by ({by}) ({promql.rate(promql.series(kernel.REGION_WALL))})"
-    launches = f"sum by ({by}) ({promql.rate(promql.series(kernel.REGION_LAUNCHES))})"
+    launches = f"sum by ({by}) ({promql.seen_rate(kernel.REGION_LAUNCHES)})"
     return table(
         text,
         [column(busy), column(wall), column(launches), column(f"{busy} / ({wall} > 0)")],
@@ -155,7 +155,7 @@ def _waits() -> Placed:
         "Seconds of waiting a second, by the kind of synchronisation: 1 is one thread that always waits. The "
         f"{_LINES} that wait most.",
     )
-    waited = promql.rate(promql.series(kernel.SYNC_WAIT))
+    waited = promql.seen_rate(kernel.SYNC_WAIT)
     query = Query(
         promql.ranked(f"topk({_LINES}, sum by (program, rank, type) ({waited}))"), "{{program}} {{rank}} {{type}}"
     )

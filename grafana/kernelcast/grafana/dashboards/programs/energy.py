@@ -24,7 +24,7 @@ def row() -> Row:
 
 
 def _power() -> str:
-    return f"sum by ({_BY}) ({promql.rate(promql.series(energy.KERNEL_ENERGY))})"
+    return f"sum by ({_BY}) ({promql.seen_rate(energy.KERNEL_ENERGY)})"
 
 
 def _kernels() -> Placed:
@@ -40,9 +40,15 @@ def _kernels() -> Placed:
 def _states() -> Placed:
     text = PanelText(
         "Power while active and idle",
-        "The GPU's measured energy while kernels of reporting programs ran (active) and while none ran (idle).",
+        "The GPU's measured energy while kernels of reporting programs ran (active) and while none ran (idle). "
+        "Time that was not measured is divided as the measured time was.",
     )
-    spent = promql.rate(promql.series(energy.ENERGY))
+    by_state = promql.rate(promql.series(energy.ENERGY, extra=('state!="unmeasured"',)))
+    gpu = "Hostname, UUID, gpu, source"
+    spent = (
+        f"{by_state} * on ({gpu}) group_left () "
+        f"(sum by ({gpu}) ({promql.rate(promql.series(energy.ENERGY))}) / (sum by ({gpu}) ({by_state}) > 0))"
+    )
     style = LineStyle(stacked=True, overrides=(grey("idle"),))
     return time_series(text, [Query(f"sum by (state) ({spent})", "{{state}}")], Axis("watt", low=0), style)
 
@@ -53,9 +59,10 @@ def _table() -> Placed:
         "Estimated energy of each kernel and of one launch of it: the possible saving by a change of the kernel.",
         EmptyText("no energy is measured", liveness.PROGRAMS),
     )
+    whole = f"sum by ({_BY}) ({promql.seen_increase(energy.KERNEL_ENERGY, over='[$__range]')})"
     spent = f"sum by ({_BY}) (increase({promql.series(energy.KERNEL_ENERGY)}[$__range]))"
     launched = f"sum by ({_BY}) (increase({promql.series(kernel.LAUNCHES)}[$__range]))"
-    largest = f"topk({_ROWS}, {spent})"
+    largest = f"topk({_ROWS}, {whole})"
     return table(
         text,
         [column(largest), column(f"{spent} / ({launched} > 0) and on ({_BY}) {largest}")],

@@ -234,7 +234,7 @@ def _durations() -> Placed:
 
 def _shares() -> Placed:
     text = PanelText("GPU time by activity", "Wall time of the GPUs of the programs chosen, by activity.")
-    spent = promql.rate(promql.series(kernel.DEVICE_TIME))
+    spent = promql.seen_rate(kernel.DEVICE_TIME)
     query = Query(promql.share(spent, of=spent, by="state"), "{{state}}")
     return time_series(
         text, [query], Axis("percentunit", low=0, high=1), LineStyle(stacked=True, overrides=(grey("idle"),))

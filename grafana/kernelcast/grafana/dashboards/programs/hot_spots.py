@@ -3,7 +3,7 @@
 from typing import Final
 
 from kernelcast.grafana import promql
-from kernelcast.grafana.dashboards.programs.busy import NOW, WHOLE_RANGE, busy_seconds
+from kernelcast.grafana.dashboards.programs.busy import WHOLE_RANGE, busy_seconds
 from kernelcast.grafana.model.dashboard import Row
 from kernelcast.grafana.model.panels import Axis, LineStyle, PanelText, Placed, grey, time_series
 from kernelcast.grafana.model.tables import Column, table
@@ -32,7 +32,7 @@ def of_hottest(expr: str, count: int, *, over: str = WHOLE_RANGE) -> str:
     Args:
         expr: PromQL, by program and kernel.
         count: Number of kernels.
-        over: Range of time over which the GPU time counts, `NOW` or `WHOLE_RANGE`.
+        over: Range of time over which the GPU time counts, `promql.NOW` or `WHOLE_RANGE`.
     """
     return f"({expr}) and on ({_BY}) topk({count}, sum by ({_BY}) ({busy_seconds(over=over)}))"
 
@@ -75,12 +75,12 @@ def ranking(*, height: int = 8) -> Placed:
     )
     every = busy_seconds(free=("kernel",))
     share = f"topk({_TABLE_ROWS}, {promql.share(busy_seconds(), of=every, by=f'{_BY}, kernel_class')})"
-    launches = f"sum by ({_BY}) ({promql.rate(promql.series(kernel.LAUNCHES))})"
+    launches = f"sum by ({_BY}) ({promql.seen_rate(kernel.LAUNCHES)})"
     occupancy = f"max by ({_BY}) ({promql.series(kernel.OCCUPANCY)})"
     per_kernel = (_against_before(), launches, mean(), _quantile(0.5), _quantile(0.99), _queue_delay(), occupancy)
     return table(
         text,
-        [column(share), *(column(of_hottest(expr, _TABLE_ROWS, over=NOW)) for expr in per_kernel)],
+        [column(share), *(column(of_hottest(expr, _TABLE_ROWS, over=promql.NOW)) for expr in per_kernel)],
         (
             Column("program", "Program", width=140),
             Column("kernel", "Kernel"),
@@ -148,7 +148,7 @@ def _launches() -> Placed:
         "Launches a second",
         f"Launches a second of the {_LINES} hottest of the kernels chosen. A gap means that the program paused.",
     )
-    launches = f"sum by ({_BY}) ({promql.rate(promql.series(kernel.LAUNCHES))})"
+    launches = f"sum by ({_BY}) ({promql.seen_rate(kernel.LAUNCHES)})"
     return time_series(text, [Query(of_hottest(launches, _LINES), "{{program}} {{kernel}}")], Axis("short", low=0))
 
 

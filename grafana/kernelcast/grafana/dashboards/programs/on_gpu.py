@@ -31,6 +31,6 @@ def row() -> Row:
     )
     kernels = table(ranked, [column(hottest)], columns, sort="GPU time/s", width=12, height=8)
     text = PanelText("Time of this GPU by activity", "Wall time of the GPU that programs with the probe report.")
-    spent = promql.rate(promql.series(kernel.DEVICE_TIME, free=_FREE))
+    spent = promql.seen_rate(kernel.DEVICE_TIME, free=_FREE)
     activity = Query(f"sum by (state) ({spent}) / scalar(sum({spent}))", "{{state}}")
     return Row("Kernels", (kernels, time_series(text, [activity], Axis("percentunit", low=0))), collapsed=True)

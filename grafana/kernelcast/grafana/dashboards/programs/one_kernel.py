@@ -4,7 +4,6 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.dashboards import crossing, liveness, words
-from kernelcast.grafana.dashboards.programs.busy import NOW
 from kernelcast.grafana.dashboards.programs.hot_spots import mean, of_hottest
 from kernelcast.grafana.model.dashboard import Row
 from kernelcast.grafana.model.panels import Axis, EmptyText, PanelText, Placed, heatmap, time_series
@@ -31,7 +30,7 @@ def _durations() -> Placed:
         "Distribution of the durations of the chosen kernels, in buckets of powers of two. Choose one kernel: two "
         "bands of one kernel are two configurations, a band that bends upwards is a slowdown.",
     )
-    buckets = promql.rate(promql.series(kernel.DURATION, "_bucket"))
+    buckets = promql.seen_rate(kernel.DURATION, "_bucket")
     return heatmap(text, Query(f"sum by (le) ({buckets})", "{{le}}", format="heatmap"), "s")
 
 
@@ -110,7 +109,7 @@ def _configurations() -> Placed:
     seen = f"group by ({_BY}, {fields}) ({promql.series(kernel.KERNEL_INFO)})"
     return table(
         text,
-        [column(f"topk({_TABLE_ROWS}, {of_hottest(seen, _TABLE_ROWS, over=NOW)})")],
+        [column(f"topk({_TABLE_ROWS}, {of_hottest(seen, _TABLE_ROWS, over=promql.NOW)})")],
         (
             Column("program", "Program", width=200),
             Column("kernel", "Kernel"),

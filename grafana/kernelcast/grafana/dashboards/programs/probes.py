@@ -75,7 +75,7 @@ def _coverage() -> Placed:
     text = PanelText(
         "Coverage",
         "Share of launches whose duration was measured. Launches that the method cannot see, such as cuBLAS under the "
-        "CuPy hook or graphs under events, count as not measured.",
+        "CuPy hook or graphs under events, count as not measured, and so does the time between two windows.",
     )
     query = Query(promql.ranked(f"min by (program, rank) ({promql.series(kernel.PROBE_COVERAGE)})"), _RANK)
     return time_series(text, [query], Axis("percentunit", low=0, high=1))
