@@ -104,12 +104,12 @@ def windows(report: StepReport) -> None:
     report.measured("Device memory that CUPTI takes in a decode loop", f"{taken / 2**20:.0f} MiB")
     if not has(samples, names.MEASURED_SECONDS):
         raise Skipped(f"the page has no {names.MEASURED_SECONDS}: this version has no windows")
-    measured, cost = total(samples, names.MEASURED_SECONDS), total(samples, names.COST_RATIO)
-    report.figures(measured_seconds=measured, cost_ratio=cost)
-    report.check("measured for a part of the time", 0 < measured <= WINDOW_SECONDS + 10)
-    report.check("cost below its bound", cost <= names.MAX_COST_RATIO)
+    measured = total(samples, names.MEASURED_SECONDS)
+    report.figures(measured_seconds=measured)
+    report.check("measured for a part of the time", 0 < measured <= 0.5 * WINDOW_SECONDS)
+    report.check("the cost of a program without steps is unknown", not has(samples, names.COST_RATIO))
     report.measured(
         "Windows in a decode loop of graphs",
-        f"{measured:.1f} s of {WINDOW_SECONDS:.0f} s measured, cost {cost:.4f} by the probe; "
+        f"{measured:.1f} s of {WINDOW_SECONDS:.0f} s measured; "
         f"{base / mean:.3f} of the time of the loop alone",
     )
