@@ -28,8 +28,6 @@ PURE: Final = "pure"
 PLATFORMS: Final = ("x86_64", "aarch64")
 VARIABLE: Final = "KERNELCAST_WHEEL"
 """See `hatch_build.py`, which reads it."""
-MAX_WHEEL_BYTES: Final = 2_000_000
-"""A wheel goes into every GPU program's environment."""
 # auditwheel's sentence about the oldest platform that the wheel runs on.
 _CONSISTENT: Final = re.compile(r'following platform tag:\s*"([^"]+)"')
 
@@ -94,14 +92,10 @@ def judge(python: Path, path: Path) -> str:
     """The platform that a file runs on, in words.
 
     Raises:
-        ReleaseError: It is too large, or its tag promises more than auditwheel finds in its library.
+        ReleaseError: Its tag promises more than auditwheel finds in its library.
     """
     if path.suffix != ".whl":
         return "source distribution"
-    if path.stat().st_size > MAX_WHEEL_BYTES:
-        raise ReleaseError(
-            f"{path} has {path.stat().st_size:,} bytes; the limit is {MAX_WHEEL_BYTES:,}; leave files out"
-        )
     tag = path.stem.rpartition("-")[2]
     if tag == "any":
         return "runs anywhere, without the CUPTI decoder"

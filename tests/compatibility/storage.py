@@ -129,7 +129,7 @@ def probe_frames() -> dict[str, frames.Frame]:
         "outcomes_confirmed": frames.OutcomesConfirmed(("event-1", "event-2")),
         "bye": frames.Bye("exit"),
         "bye_replaced": frames.Bye("replaced"),
-        "status": frames.Status("event", "backed_off", "over budget", 0.25),
+        "status": frames.Status("event", "backed_off", "over budget", 0.25, (1.01, 1.02, 1.03)),
     }
 
 

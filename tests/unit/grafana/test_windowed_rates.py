@@ -37,6 +37,8 @@ ALWAYS_COUNTED: Final = frozenset(
         kernel.PROBE_RUNNING,
         kernel.PROBE_MEASURED,
         kernel.PROBE_OVERHEAD,
+        kernel.PROBE_DECODING,
+        kernel.PROBE_UNTIMED,
         kernel.PROBE_DROPPED,
         kernel.PROBE_RECORDS,
         kernel.PROBE_OUTCOMES,

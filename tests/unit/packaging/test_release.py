@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import sys
 import zipfile
 from pathlib import Path
 from types import ModuleType
@@ -32,13 +31,6 @@ def hook_module() -> ModuleType:
 )
 def test_a_tag_may_not_promise_an_older_c_library_than_is_needed(found: str, promised: str, fits: bool) -> None:  # noqa: FBT001
     assert wheels.at_most(found, promised) is fits
-
-
-def test_a_wheel_that_is_too_large_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "kernelcast-0.1.0-py3-none-any.whl"
-    path.write_bytes(bytes(wheels.MAX_WHEEL_BYTES + 1))
-    with pytest.raises(wheels.ReleaseError, match="has 2,000,001 bytes; the limit is 2,000,000"):
-        wheels.judge(Path(sys.executable), path)
 
 
 def test_the_build_hook_and_the_release_name_the_same_platforms(hook_module: ModuleType) -> None:

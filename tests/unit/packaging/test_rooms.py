@@ -1,7 +1,6 @@
-"""Folders stay small enough to read, and each package describes itself."""
+"""Each package describes itself, and what the pages name exists."""
 
 import re
-from collections import Counter
 from pathlib import Path
 from types import ModuleType
 from typing import Final
@@ -12,32 +11,15 @@ from kernelcast import columnar, probe
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 SOURCES: Final = ("core", "exporter", "bridge", "predictor", "grafana", "tests", "benchmarks")
-MAX_MODULES: Final = 15
 PACKAGES: Final = sorted(str(path.parent.relative_to(ROOT)) for path in ROOT.glob("*/kernelcast/*/py.typed"))
-MAX_LINES: Final = 40
 _TICKED: Final = re.compile(r"`([^`\n]+)`")
 _PATH: Final = re.compile(r"[\w.-]+(/[\w.-]+)*/?")
 
 
-def modules() -> Counter[str]:
-    return Counter(
-        str(path.parent.relative_to(ROOT))
-        for root in SOURCES
-        for path in (ROOT / root).rglob("*.py")
-        if path.name != "__init__.py"
-    )
-
-
-def test_no_folder_has_more_modules_than_a_reader_can_keep_in_mind() -> None:
-    full = {folder: count for folder, count in modules().items() if count > MAX_MODULES}
-    assert not full, f"more than {MAX_MODULES} modules: divide them by what imports what, as ARCHITECTURE.md shows"
-
-
 @pytest.mark.parametrize("package", PACKAGES)
-def test_a_package_has_a_short_page_that_names_its_rooms_and_only_paths_that_exist(package: str) -> None:
+def test_a_package_has_a_page_that_names_its_rooms_and_only_paths_that_exist(package: str) -> None:
     folder = ROOT / package
     text = (folder / "README.md").read_text()
-    assert len(text.splitlines()) <= MAX_LINES
     named = {word for words in _TICKED.findall(text) for word in words.split()}
     paths = {word for word in named if _PATH.fullmatch(word) and ("/" in word or word.endswith((".py", ".md")))}
     missing = {path for path in paths if not (folder / path).exists() and not (ROOT / path).exists()}

@@ -110,6 +110,5 @@ def windows(report: StepReport) -> None:
     report.check("the cost of a program without steps is unknown", not has(samples, names.COST_RATIO))
     report.measured(
         "Windows in a decode loop of graphs",
-        f"{measured:.1f} s of {WINDOW_SECONDS:.0f} s measured; "
-        f"{base / mean:.3f} of the time of the loop alone",
+        f"{measured:.1f} s of {WINDOW_SECONDS:.0f} s measured; {base / mean:.3f} of the time of the loop alone",
     )
