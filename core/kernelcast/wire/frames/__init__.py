@@ -8,6 +8,7 @@ from kernelcast.wire.frames.codec import HEADER, MAGIC, MAX_FRAME_BYTES, PROTOCO
 from kernelcast.wire.frames.messages import (
     MAX_VARIANTS,
     MEMSET,
+    PHASES,
     Bye,
     Counters,
     DeviceClaim,
@@ -30,6 +31,7 @@ __all__ = [
     "MAX_FRAME_BYTES",
     "MAX_VARIANTS",
     "MEMSET",
+    "PHASES",
     "PROTOCOL_VERSION",
     "Bye",
     "Counters",

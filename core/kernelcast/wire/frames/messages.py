@@ -18,6 +18,8 @@ from kernelcast.wire.identity import Versions
 
 MAX_VARIANTS: Final = 64
 """Variants of one kernel that a process counts separately; the rest are summed as `other`."""
+PHASES: Final = ("data", "forward", "backward", "optimizer", "evaluation", "checkpoint", "compilation", "other")
+"""Phases of a program's steps; the time of a step is divided among them."""
 MEMSET: Final = "memset"
 """Kind of `Counters.memcpy` for fills of memory, which CUDA counts apart from copies."""
 
@@ -133,6 +135,19 @@ class Counters:
         trial_allowed_ns: Limit of that time so far; 0 where the process has no trials.
         dropped_outcomes: Outcomes of hints that a full queue dropped before the exporter had them.
         malformed_hints: Frames of the exporter that the probe could not read.
+        step_durations: Lengths of the steps that `step_ns` is the sum of; None before the second one.
+        skipped_steps: Steps whose update the program's gradient scaler skipped.
+        phases: Rows of phase, one of `PHASES`, and ns; only phases that the program has had.
+        phase: The phase that it is in now; empty if that is not known.
+        progress_ns: Its last step or change of phase, Unix nanoseconds; 0 before the first.
+        compilations: Compilations by its framework, such as those of `torch.compile`.
+        compile_ns: Wall time of these.
+        allocator: Rows of state (`allocated`, `reserved`, `inactive_split`, `peak`) and bytes of the framework's own
+            allocator on this device, as of now.
+        allocator_retries: Allocations that it repeated after it had emptied its cache.
+        out_of_memory: Allocations that failed.
+        job: Rows of name and value that tell this job from others: `job`, `local_rank`, `world_size`, `backend`,
+            `precision`; only those that are known.
     """
 
     TYPE: ClassVar = 4
@@ -155,6 +170,17 @@ class Counters:
     trial_allowed_ns: int = 0
     dropped_outcomes: int = 0
     malformed_hints: int = 0
+    step_durations: DurationTotals | None = None
+    skipped_steps: int = 0
+    phases: tuple[tuple[str, int], ...] = ()
+    phase: str = ""
+    progress_ns: int = 0
+    compilations: int = 0
+    compile_ns: int = 0
+    allocator: tuple[tuple[str, int], ...] = ()
+    allocator_retries: int = 0
+    out_of_memory: int = 0
+    job: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from logging import getLogger
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from kernelcast.probe.activation.context_waiter import script_name, stop_waiting
+from kernelcast.probe.activation.context_waiter import script_name, start_at_step, stop_waiting
+from kernelcast.probe.marks.process import marks
 from kernelcast.probe.probe import Probe
 from kernelcast.probe.ranks.council import stay_away
 from kernelcast.probe.recording.recorder import Dimensions, plain
@@ -68,6 +69,7 @@ class _Current:
         probe, self.probe = self.probe, None
         if probe:
             probe.abandon()
+        marks.forked()
         self.let_go()
 
     def let_go(self) -> None:
@@ -137,6 +139,8 @@ def start(  # noqa: PLR0913  the door of the library; everything has a default
         probe = Probe(settings, each_interval=beside.poll if beside else None)
         probe.start()
         _current.probe, _current.standalone = probe, beside
+        marks.watch()
+        marks.attach(probe.recorder)
         _current.attach(probe)
         if not _current.stops_at_exit:
             _current.stops_at_exit = True
@@ -155,6 +159,7 @@ def stop() -> None:
     probe, _current.probe = _current.probe, None
     if probe:
         probe.stop()
+        marks.detach()
     _current.let_go()
 
 
@@ -244,6 +249,8 @@ def step(*, items: float = 0, epoch: bool = False) -> None:
             of work on the dashboards, and its trials compare times per unit. 0 if it does not count them.
         epoch: The step also ends an epoch; tunables with `granularity="epoch"` change only then.
     """
+    if not _current.probe:
+        start_at_step()
     probe = _current.probe
     if probe:
         probe.step(items=items, epoch=epoch)

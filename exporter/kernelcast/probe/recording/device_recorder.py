@@ -6,15 +6,15 @@ Hooks in the program call the methods; the sender's thread reads the totals thro
 import threading
 from collections.abc import Callable
 from functools import wraps
-from typing import Concatenate, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
 
+from kernelcast.probe.recording.step_totals import StepTotals
 from kernelcast.probe.recording.texts import plain, whole
 from kernelcast.probe.recording.totals import (
     MAX_KINDS,
     MAX_NAME_CHARACTERS,
     TOTAL_LIMIT,
     DeviceTotals,
-    StepTotals,
     check_durations,
     increase,
     kind_text,
@@ -23,6 +23,9 @@ from kernelcast.probe.trial_budget import TrialBudget
 from kernelcast.wire.frames import Status
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.kernels import OTHER
+
+if TYPE_CHECKING:
+    from kernelcast.probe.marks.timeline import Timeline
 
 MAX_DEVICES: Final = 64
 """Devices of a process are numbered from 0, as CUDA does; higher numbers are refused."""
@@ -65,6 +68,8 @@ class DeviceRecorder:
         self.overhead_ns = 0
         """Time that the program has spent in the probe's hooks."""
         self.progress = StepTotals()
+        self.timeline: "Timeline | None" = None
+        """Tells the present phase, where a framework is marked."""
         self.budget = TrialBudget()
         self.dropped_records = 0
         """Activity records of CUPTI that were lost."""
@@ -197,6 +202,16 @@ class DeviceRecorder:
         short = plain(str(reason)[:MAX_REASON_CHARACTERS])
         self.current = Status(kind_text(method), kind_text(state), short, float(sample_ratio))
         return True
+
+    def report_on(self, device: int) -> None:
+        """Report the process's own values for a device, although nothing else may be reported for it."""
+        self._open(device)
+        self.home = device
+
+    @property
+    def uses_devices(self) -> bool:
+        """Whether there is anything but the process's own values and its regions."""
+        return any(one.by_signature or one.memcpy or one.sync or one.device_time for one in self._devices.values())
 
     def _open(self, device: int) -> DeviceTotals:
         number = int(device)  # frames hold no number of numpy

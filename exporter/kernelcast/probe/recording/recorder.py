@@ -248,6 +248,13 @@ class Recorder(DeviceRecorder):
                 trial_allowed_ns=budget.allowed_ns if budget.is_used else 0,
                 dropped_outcomes=dropped_outcomes,
                 malformed_hints=malformed_hints,
+                step_durations=progress.durations(),
+                skipped_steps=progress.skipped,
+                phases=progress.phases(),
+                phase=self.timeline.phase if self.timeline else "",
+                progress_ns=progress.progressed_at(),
+                compilations=progress.compilations,
+                compile_ns=progress.compile_ns,
             )
 
     def charge(self, cost_ns: int) -> None:

@@ -100,56 +100,6 @@ class Cell:
         self.changed_variants = set(self.variants)
 
 
-class StepTotals:
-    """Steps of the program so far. Its thread writes, the sender's reads: each total never falls.
-
-    Attributes:
-        steps: Steps that have ended.
-        items: Whole units of work in them.
-        first_ns: End of the first step, by a monotonic clock.
-        last_ns: End of the last one.
-    """
-
-    __slots__ = ("_part", "first_ns", "items", "last_ns", "steps")
-
-    def __init__(self) -> None:
-        self.steps = 0
-        self.items = 0
-        self._part = 0.0
-        self.first_ns = 0
-        self.last_ns = 0
-
-    @property
-    def step_ns(self) -> int:
-        """Wall time between the ends of steps."""
-        return self.last_ns - self.first_ns
-
-    def advance(self, now_ns: int, items: float = 0) -> None:
-        """Add one step; a number of items that is none, or too large for a total, is left out."""
-        if not self.steps:
-            self.first_ns = now_ns
-        self.steps += 1
-        self.last_ns = now_ns
-        if items:
-            if type(items) is int:
-                more = items
-            else:
-                exact = _number(items) + self._part
-                more = int(exact)
-                self._part = exact - more
-            if 0 < more < TOTAL_LIMIT - self.items:
-                self.items += more
-
-
-def _number(value: Any) -> float:
-    """A number of items as a float; 0 for anything that is none, or that is too large for a total."""
-    try:
-        number = float(value)
-    except Exception:  # noqa: BLE001  nothing here may reach the program
-        return 0.0
-    return number if 0 < number < TOTAL_LIMIT else 0.0
-
-
 class DeviceTotals:
     """Totals of one device. `by_raw` finds a kernel by the name that the program gave, `by_signature` by its own."""
 
