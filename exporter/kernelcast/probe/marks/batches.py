@@ -16,17 +16,17 @@ def batch_items(iterator: Any, batch: Any) -> int:
     try:
         if not iterator._auto_collation:  # noqa: SLF001
             return 0
-        wanted = getattr(iterator._index_sampler, "batch_size", None)  # noqa: SLF001
+        wanted: int | None = getattr(iterator._index_sampler, "batch_size", None)  # noqa: SLF001
         shape = getattr(batch, "shape", None)
         if shape is None:
             if type(batch) is dict or hasattr(batch, "keys"):
                 first = next(iter(batch.values()))
             else:
                 first = batch[0]
-                if type(batch) is list and len(batch) == wanted:
+                if wanted is not None and type(batch) is list and len(batch) == wanted:
                     return wanted
             shape = first.shape
-        items = shape[0]
-        return items if wanted is None or items <= wanted else 0
+        items: int = shape[0]
     except Exception:  # noqa: BLE001  a batch of the program's own kind: its size is not known
         return 0
+    return items if wanted is None or items <= wanted else 0

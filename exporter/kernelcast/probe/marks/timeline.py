@@ -9,7 +9,7 @@ reads `StepTotals`. Time between two marks belongs to one phase, so that the pha
 | data | a batch is asked for | it is there |
 | forward | the batch is there; in a step's closure its begin; without a batch the last mark | `backward` begins |
 | backward | `backward` or `autograd.grad` begins | it ends |
-| optimizer | the step of the optimizer, or of the gradient scaler, begins | it ends; time of a closure's own is not in it |
+| optimizer | the step of the optimizer or of the gradient scaler begins | it ends; without the closure's phases |
 | evaluation | a batch is asked for, or used, without gradients | the next batch is asked for, or there is none |
 | checkpoint, compilation | the function begins | it ends, within any other phase |
 | other | any other mark | the next mark |
@@ -70,7 +70,8 @@ class Timeline:
         self._interrupted = -1  # the phase that interrupts the state
         self._in_step = self._in_backward = False
         self._stepped = self._stepped_in_backward = False
-        self._items = self._batch_items = 0.0
+        self._items = 0.0  # of the step, from batches that it has used
+        self._fetched_items = 0.0  # of batches that were fetched and not used yet
         self._round: set[int] = set()  # optimizers that have stepped since the last step ended, its own among them
         self._fetched = False
         self._compiling_since_ns = 0
@@ -89,14 +90,11 @@ class Timeline:
             self._owner = thread
         if thread != self._owner or state == _FETCH or self._in_backward or self._interrupted >= 0:
             return False
-        self._close(EVALUATION if state == _BATCH and self.without_gradients else _BY_FETCH[state])
-        if gradients:
-            self._state = _FETCH
-            if state != _BATCH or not self.without_gradients:
-                self._items += self._batch_items
-        else:
-            self._state = _EVALUATION
-        self._batch_items = 0
+        evaluated = state == _BATCH and self.without_gradients
+        self._close(EVALUATION if evaluated else _BY_FETCH[state])
+        self._state = _FETCH if gradients else _EVALUATION
+        if evaluated or not gradients:
+            self._fetched_items = 0.0
         return True
 
     def fetch_ends(self, items: float = 0) -> None:
@@ -104,7 +102,7 @@ class Timeline:
         if self._state == _FETCH and get_ident() == self._owner:
             self._close(DATA)
             self._state = _BATCH
-            self._batch_items = items
+            self._fetched_items += items
             self._fetched = True
             self.without_gradients = False
 
@@ -119,9 +117,11 @@ class Timeline:
         thread = get_ident()
         if self._in_backward or self._interrupted >= 0 or (self._in_step and thread != self._owner):
             return False
-        self._owner = thread
+        if thread != self._owner:
+            self._move_to(thread)
         self._in_backward = True
         self._close(_BY_BACKWARD[self._state])
+        self._use_batches()
         self._state = _BACKWARD
         return True
 
@@ -144,12 +144,12 @@ class Timeline:
         if self._in_step or self._interrupted >= 0:
             self._stepped = True
             return False
-        self._owner = thread
+        if thread != self._owner:
+            self._move_to(thread)
         self._in_step = True
         self._stepped = not scaled
         self._close(_BY_STEP[self._state])
-        self._items += self._batch_items
-        self._batch_items = 0
+        self._use_batches()
         self._state = _STEP
         return True
 
@@ -190,6 +190,15 @@ class Timeline:
         totals.compile_ns += self._clock() - self._compiling_since_ns
         if self._interrupted == COMPILATION:
             self.resume()
+
+    def _use_batches(self) -> None:
+        self._items += self._fetched_items
+        self._fetched_items = 0.0
+
+    def _move_to(self, thread: int) -> None:
+        """Follow the training to another thread, whose first step is no part of the one before."""
+        self._owner = thread
+        self._round = set()
 
     def _close(self, phase: int) -> None:
         now_ns = self._clock()

@@ -30,13 +30,15 @@ class TorchMarks:
     def __init__(self, timeline: Timeline, torch: Any) -> None:
         self._timeline = timeline
         self._torch = torch
+        self._sees_compiler = False
         self._is_compiling: Callable[[], bool] = getattr(getattr(torch, "compiler", None), "is_compiling", _never)
-        self._eval_frame = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)  # noqa: SLF001
+        self._eval_frame: Any = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)  # noqa: SLF001
         for name in _METHODS:
             self._hide(getattr(Timeline, name), below=True)
         self._hide(batch_items, below=True)
-        for name in ("backward", "grad"):
-            self._wrap(torch.autograd, name, self._backward)
+        self._wrap(torch.autograd, "backward", self._backward)
+        if "torch._dynamo" not in sys.modules:  # it knows the function: it would take a wrapper for another one
+            self._wrap(torch.autograd, "grad", self._backward)
         for context in (torch.no_grad, getattr(torch, "inference_mode", None)):
             if context is not None:
                 self._wrap(context, "__enter__", self._without_gradients)
@@ -50,7 +52,8 @@ class TorchMarks:
             self._wrap(module._BaseDataLoaderIter, "__next__", self._fetch)  # noqa: SLF001
         if hasattr(module, "GradScaler"):
             self._wrap(module.GradScaler, "step", self._scaled_step)
-        if hasattr(module, "on_compile_start"):
+        if hasattr(module, "on_compile_start") and not self._sees_compiler:
+            self._sees_compiler = True
             self._mark_compiler(module)
         for name in ("save", "async_save", "save_file"):
             if hasattr(module, name):

@@ -68,7 +68,7 @@ class DeviceRecorder:
         self.overhead_ns = 0
         """Time that the program has spent in the probe's hooks."""
         self.progress = StepTotals()
-        self.timeline: "Timeline | None" = None
+        self.timeline: Timeline | None = None
         """Tells the present phase, where a framework is marked."""
         self.budget = TrialBudget()
         self.dropped_records = 0

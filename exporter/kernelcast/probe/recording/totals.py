@@ -1,7 +1,7 @@
 """The recorder's data: totals of one kernel, and of one device, in bounded memory."""
 
 from collections.abc import Sequence
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from kernelcast.probe.recording.texts import Dimensions, dimensions, plain
 from kernelcast.wire.frames import MAX_VARIANTS, Counters, KernelName, KernelRow, VariantRow
