@@ -212,7 +212,7 @@ STEP_DURATION: Final = kafka_metric(
 SKIPPED_STEPS: Final = kafka_metric(
     "kernelcast.program.skipped_steps",
     Kind.COUNTER,
-    "Steps whose update the gradient scaler skipped, because a gradient was infinite or no number; a part of all steps.",
+    "Steps whose update the gradient scaler skipped, because a gradient was infinite or no number; part of all steps.",
     unit="{step}",
     labels=PROGRAM_LABELS,
     source="probe",

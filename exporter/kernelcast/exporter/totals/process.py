@@ -18,7 +18,7 @@ JOB_LABELS: Final = ("job", "local_rank", "world_size", "backend", "precision")
 MAX_TRACKED: Final = 20_000
 """Largest number of kernels and of (kernel, variant) pairs of a process; real traces have 49 to 170 and 192 to 579."""
 MAX_COUNTERS: Final = 512
-"""Above the most that a `Counters` frame has: 33 rows of each list, with 3 + 2 + 1 + 3 + 1 totals, and 21 more: 351."""
+"""Above the most that a `Counters` frame has: 33 rows of each list, with 3 + 2 + 1 + 3 + 1 totals, and 21 more."""
 MAX_TUNABLES: Final = 64
 """Tunables of a process that are shown; each is a series."""
 MAX_SIGNATURE_CHARACTERS: Final = 16_384
@@ -28,7 +28,8 @@ MAX_SIGNATURE_CHARACTERS: Final = 16_384
 class ProcessTotals:
     """One process on one GPU: the totals of its reports so far, and its status. A `ProgramOnGpu` has one per process.
 
-    Invariant: `rows`, `variants`, `counters` and `durations` never fall; a report with a lower total is ignored and counted.
+    Invariant: `rows`, `variants`, `counters` and `durations` never fall; a report with a lower total is ignored, and
+    counted.
 
     Attributes:
         names: The process's kernel numbers to kernels, signatures normalised.
@@ -101,10 +102,10 @@ class ProcessTotals:
             self._keep_present(report.counters)
             for key, total in flatten(report.counters, probe=bool(self.version)):
                 self._advance_counter(key, total, growth)
-            for name in DURATIONS:
-                durations: DurationTotals | None = getattr(report.counters, name)
+            for histogram in DURATIONS:
+                durations: DurationTotals | None = getattr(report.counters, histogram)
                 if durations is not None:
-                    self._advance_durations(name, durations, growth)
+                    self._advance_durations(histogram, durations, growth)
         return growth
 
     def signature(self, kernel: int) -> str:
@@ -198,6 +199,19 @@ def _of_steps(counters: Counters) -> Iterator[tuple[CounterKey, int]]:
         yield ("skipped_steps",), counters.skipped_steps
 
 
+def _of_framework(counters: Counters) -> Iterator[tuple[CounterKey, int]]:
+    """Return the totals of phases, compilations and the allocator, as far as the program has any."""
+    for phase, phase_ns in counters.phases:
+        if phase in PHASES:
+            yield ("phase_ns", phase), phase_ns
+    if counters.compilations:
+        yield ("compilations",), counters.compilations
+        yield ("compile_ns",), counters.compile_ns
+    if counters.allocator:
+        yield ("allocator_retries",), counters.allocator_retries
+        yield ("out_of_memory",), counters.out_of_memory
+
+
 def flatten(counters: Counters, *, probe: bool) -> Iterator[tuple[CounterKey, int]]:
     """Return the totals of `counters` by key; rows of the same kind are summed.
 
@@ -223,15 +237,7 @@ def flatten(counters: Counters, *, probe: bool) -> Iterator[tuple[CounterKey, in
         add(("region_launches", region), launches)
         add(("region_gpu_ns", region), gpu_ns)
         add(("region_wall_ns", region), wall_ns)
-    for phase, phase_ns in counters.phases:
-        if phase in PHASES:
-            add(("phase_ns", phase), phase_ns)
-    if counters.compilations:
-        add(("compilations",), counters.compilations)
-        add(("compile_ns",), counters.compile_ns)
-    if counters.allocator:
-        add(("allocator_retries",), counters.allocator_retries)
-        add(("out_of_memory",), counters.out_of_memory)
+    totals.update(_of_framework(counters))
     for reason, launches in counters.unseen:
         add(("unseen_launches", reason), launches)
     if counters.steps:

@@ -152,9 +152,9 @@ class ProgramSeries:
         refused += sum(not self._grow_variant(grown_variant) for grown_variant in growth.variants)
         for name in growth.configs:
             self._kernel(name.signature).config = name
-        for name, grown_durations in growth.durations.items():
+        for histogram, grown_durations in growth.durations.items():
             if self._countable(grown_durations.count):
-                self.durations.setdefault(name, DurationTotals()).add(grown_durations)
+                self.durations.setdefault(histogram, DurationTotals()).add(grown_durations)
             else:
                 refused += 1
         return refused + self._grow_counters(growth.counters)

@@ -6,10 +6,10 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from logging import getLogger
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from kernelcast.probe.activation.context_waiter import script_name, start_at_step, stop_waiting
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from kernelcast.probe.activation.standalone import Standalone
     from kernelcast.probe.process.imports import ImportWatch
 
+
+Item = TypeVar("Item")
 
 SET: Final = "KERNELCAST_SET"
 
@@ -254,6 +256,23 @@ def step(*, items: float = 0, epoch: bool = False) -> None:
     probe = _current.probe
     if probe:
         probe.step(items=items, epoch=epoch)
+
+
+def data(batches: Iterable[Item]) -> Iterator[Item]:
+    """Yield the items of an iterable, and measure the program's wait for each as the phase `data` of its steps.
+
+    For loaders other than PyTorch's `DataLoader`, whose waits are measured without it. ::
+
+        for images, labels in probe.data(batches):
+            train(images, labels)
+
+    Args:
+        batches: The loader, or anything else that can be iterated.
+
+    Returns:
+        An iterator of the same items; errors of the loader reach the program as they are.
+    """
+    return marks.iterate(batches)
 
 
 def tunable(  # noqa: PLR0913  the terms of a tunable, each with a default

@@ -14,19 +14,17 @@ def batch_items(iterator: Any, batch: Any) -> int:
         batch: What it returned.
     """
     try:
-        if not iterator._auto_collation:  # noqa: SLF001
-            return 0
-        wanted: int | None = getattr(iterator._index_sampler, "batch_size", None)  # noqa: SLF001
-        shape = getattr(batch, "shape", None)
-        if shape is None:
-            if type(batch) is dict or hasattr(batch, "keys"):
-                first = next(iter(batch.values()))
-            else:
-                first = batch[0]
-                if wanted is not None and type(batch) is list and len(batch) == wanted:
-                    return wanted
-            shape = first.shape
-        items: int = shape[0]
-    except Exception:  # noqa: BLE001  a batch of the program's own kind: its size is not known
+        kind = type(batch)
+        if kind is list or kind is tuple:
+            items: int = batch[0].shape[0]
+        elif kind is dict or not hasattr(batch, "shape"):
+            items = next(iter(batch.values())).shape[0]
+        else:
+            items = batch.shape[0]
+        if items == (sampler := iterator._index_sampler).batch_size:  # noqa: SLF001
+            return items
+        if kind is list and len(batch) == sampler.batch_size:
+            return len(batch)
+        return items if iterator._auto_collation and items < sampler.batch_size else 0  # noqa: SLF001, TRY300
+    except Exception:  # noqa: BLE001  a batch or a sampler of the program's own kind: the size is not known
         return 0
-    return items if wanted is None or items <= wanted else 0

@@ -5,13 +5,14 @@ An interpreter that waits for its first step imports this module; it imports the
 
 from __future__ import annotations
 
+import os
 import sys
 
 from kernelcast.probe import TYPE_CHECKING
 from kernelcast.probe.process.imports import ImportWatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any, Final
 
     from kernelcast.probe.marks.timeline import Timeline
@@ -54,13 +55,39 @@ class ProcessMarks:
             self._watch = ImportWatch({"torch": self._mark_torch, **dict.fromkeys(TORCH_MODULES, self._mark_torch)})
             self._watch.start()
 
+    def iterate(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Yield the items of an iterable; the wait for each is the phase `data`."""
+        iterator = iter(batches)
+        timeline = self._begin()
+        while True:
+            counts = timeline.fetch_begins(self._torch is None or self._torch.has_gradients())
+            try:
+                batch = next(iterator)
+            except StopIteration:
+                if counts:
+                    timeline.fetch_fails()
+                return
+            except BaseException:
+                if counts:
+                    timeline.fetch_fails()
+                raise
+            if counts:
+                timeline.fetch_ends()
+            yield batch
+
     def attach(self, recorder: Recorder) -> None:
         """Add steps to a recorder from now on, with those since the process began."""
+        from kernelcast.probe.marks.allocator import TorchAllocator  # noqa: PLC0415  not before a probe
+        from kernelcast.probe.marks.job import job_rows  # noqa: PLC0415
+        from kernelcast.probe.process.driver import active_devices  # noqa: PLC0415
+
         self._recorder = recorder
+        recorder.allocator = TorchAllocator(sys.modules, active_devices)
+        recorder.job = lambda: job_rows(os.environ, sys.modules, self._torch.precision if self._torch else "")
         if self.timeline is not None:
             recorder.progress.adopt(self.timeline.totals)
             self.timeline.totals = recorder.progress
-        recorder.timeline = self.timeline
+            recorder.phase = self.timeline.phase
 
     def detach(self) -> None:
         """The probe has ended: begin again for the next one."""
@@ -84,7 +111,7 @@ class ProcessMarks:
             self.timeline = Timeline(self._recorder.progress if self._recorder else StepTotals())
             self.timeline.on_first_step = self.on_first_step
             if self._recorder is not None:
-                self._recorder.timeline = self.timeline
+                self._recorder.phase = self.timeline.phase
         return self.timeline
 
     def _mark_torch(self, module: Any) -> None:

@@ -18,8 +18,9 @@ reads `StepTotals`. Time between two marks belongs to one phase, so that the pha
 from collections.abc import Callable
 from threading import get_ident
 from time import perf_counter_ns
-from typing import Final
+from typing import Any, Final
 
+from kernelcast.probe.marks.batches import batch_items
 from kernelcast.probe.recording.step_totals import PHASES, StepTotals
 
 DATA, FORWARD, BACKWARD, OPTIMIZER, EVALUATION, CHECKPOINT, COMPILATION, OTHER = range(len(PHASES))
@@ -70,45 +71,57 @@ class Timeline:
         self._interrupted = -1  # the phase that interrupts the state
         self._in_step = self._in_backward = False
         self._stepped = self._stepped_in_backward = False
-        self._items = 0.0  # of the step, from batches that it has used
-        self._fetched_items = 0.0  # of batches that were fetched and not used yet
+        self._items = 0  # of the step, from batches that it has used
+        self._fetched_items = 0  # of batches that were fetched and not used yet
         self._round: set[int] = set()  # optimizers that have stepped since the last step ended, its own among them
         self._fetched = False
         self._compiling_since_ns = 0
 
-    @property
     def phase(self) -> str:
         """The present phase; empty before the first step or `backward`."""
         if not self._owner:
             return ""
         return PHASES[self._interrupted if self._interrupted >= 0 else _SHOWN[self._state]]
 
-    def fetch_begins(self, *, gradients: bool) -> bool:
-        """The program asks for a batch."""
-        state, thread = self._state, get_ident()
-        if not self._owner:
-            self._owner = thread
-        if thread != self._owner or state == _FETCH or self._in_backward or self._interrupted >= 0:
+    def fetch_begins(self, gradients: bool) -> bool:  # noqa: FBT001  a keyword would take longer
+        """The program asks for a batch, with gradients switched on or off."""
+        if get_ident() != self._owner and not self._is_first():
             return False
-        evaluated = state == _BATCH and self.without_gradients
-        self._close(EVALUATION if evaluated else _BY_FETCH[state])
-        self._state = _FETCH if gradients else _EVALUATION
-        if evaluated or not gradients:
-            self._fetched_items = 0.0
+        state = self._state
+        if state == _FETCH or self._in_backward or self._interrupted >= 0:
+            return False
+        phase = _BY_FETCH[state]
+        if state == _BATCH and self.without_gradients:
+            phase, self._fetched_items = EVALUATION, 0
+        now_ns = self._clock()
+        self.totals.phase_ns[phase] += now_ns - self._since_ns + self._pending_ns
+        self._since_ns = now_ns
+        self._pending_ns = 0
+        if gradients:
+            self._state = _FETCH
+        else:
+            self._state, self._fetched_items = _EVALUATION, 0
         return True
 
-    def fetch_ends(self, items: float = 0) -> None:
-        """The program has its batch, of so many units of work; 0 if that is not known."""
-        if self._state == _FETCH and get_ident() == self._owner:
-            self._close(DATA)
+    def fetch_ends(self, iterator: Any = None, batch: Any = None) -> None:
+        """The program has its batch; its size is known if an iterator of a `DataLoader` gave it."""
+        totals, now_ns = self.totals, self._clock()
+        if self._state == _FETCH:
+            totals.phase_ns[DATA] += now_ns - self._since_ns
             self._state = _BATCH
-            self._fetched_items += items
             self._fetched = True
             self.without_gradients = False
+            if iterator is not None:
+                self._fetched_items += batch_items(iterator, batch)
+        elif self._state == _EVALUATION:
+            totals.phase_ns[EVALUATION] += now_ns - self._since_ns
+        else:  # another thread has gone on with the training meanwhile
+            return
+        totals.progress_ns = self._since_ns = now_ns
 
     def fetch_fails(self) -> None:
         """There is no further batch, or fetching it failed."""
-        if get_ident() == self._owner and self._state in {_FETCH, _EVALUATION}:
+        if self._state in {_FETCH, _EVALUATION}:
             self._close(DATA if self._state == _FETCH else EVALUATION)
             self._state = _STEP if self._in_step else _BETWEEN
 
@@ -191,9 +204,16 @@ class Timeline:
         if self._interrupted == COMPILATION:
             self.resume()
 
+    def _is_first(self) -> bool:
+        """Whether there is no thread that trains yet; this one is taken for it."""
+        if not self._owner:
+            self._owner = get_ident()
+            return True
+        return False
+
     def _use_batches(self) -> None:
         self._items += self._fetched_items
-        self._fetched_items = 0.0
+        self._fetched_items = 0
 
     def _move_to(self, thread: int) -> None:
         """Follow the training to another thread, whose first step is no part of the one before."""
@@ -215,7 +235,7 @@ class Timeline:
             return
         self._round = {optimizer}
         self._fetched = False
-        items, self._items = self._items, 0.0
+        items, self._items = self._items, 0
         self.totals.advance_by_itself(self._since_ns, items, skipped=skipped)
         if self.on_first_step is not None:
             started, self.on_first_step = self.on_first_step, None

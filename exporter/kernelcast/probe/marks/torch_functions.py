@@ -13,7 +13,6 @@ from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any, Final
 
-from kernelcast.probe.marks.batches import batch_items
 from kernelcast.probe.marks.timeline import CHECKPOINT, Timeline
 
 MARK: Final = "kernelcast_marks"
@@ -30,12 +29,15 @@ class TorchMarks:
     def __init__(self, timeline: Timeline, torch: Any) -> None:
         self._timeline = timeline
         self._torch = torch
+        self.has_gradients: Callable[[], bool] = torch.is_grad_enabled
+        self.precision = ""
+        """Type of the parameters that the first step has changed, such as `bfloat16`."""
         self._sees_compiler = False
         self._is_compiling: Callable[[], bool] = getattr(getattr(torch, "compiler", None), "is_compiling", _never)
         self._eval_frame: Any = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)  # noqa: SLF001
         for name in _METHODS:
             self._hide(getattr(Timeline, name), below=True)
-        self._hide(batch_items, below=True)
+        self._hide(_precision, below=True)
         self._wrap(torch.autograd, "backward", self._backward)
         if "torch._dynamo" not in sys.modules:  # it knows the function: it would take a wrapper for another one
             self._wrap(torch.autograd, "grad", self._backward)
@@ -144,11 +146,13 @@ class TorchMarks:
         return backward
 
     def _step(self, function: Callable[..., Any], *, scaled: bool = False) -> Callable[..., Any]:
-        timeline, is_compiling = self._timeline, self._is_compiling
+        marks, timeline, is_compiling = self, self._timeline, self._is_compiling
 
         def step(self: Any, *arguments: Any, **named: Any) -> Any:
             if is_compiling():
                 return function(self, *arguments, **named)
+            if not marks.precision:
+                marks.precision = _precision(self)
             optimizer = id(arguments[0]) if scaled and arguments else id(self)
             if not timeline.step_begins(scaled=scaled):
                 try:
@@ -173,22 +177,21 @@ class TorchMarks:
         return self._step(function, scaled=True)
 
     def _fetch(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        timeline, is_compiling = self._timeline, self._is_compiling
-        has_gradients = self._torch.is_grad_enabled
+        """Mark a batch. No branch for `torch.compile`: it cannot compile a loader, with or without a mark."""
+        begins, ends, fails = self._timeline.fetch_begins, self._timeline.fetch_ends, self._timeline.fetch_fails
+        has_gradients = self.has_gradients
 
         def __next__(self: Any) -> Any:  # noqa: N807
-            if is_compiling():
-                return function(self)
-            counts = timeline.fetch_begins(gradients=has_gradients())
+            counts = begins(has_gradients())
             try:
                 batch = function(self)
             except BaseException as error:
                 if counts:
-                    timeline.fetch_fails()
+                    fails()
                 error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
                 raise
             if counts:
-                timeline.fetch_ends(batch_items(self, batch))
+                ends(self, batch)
             return batch
 
         return __next__
@@ -234,6 +237,13 @@ _METHODS: Final = (
     "compilation_begins",
     "compilation_ends",
 )
+
+
+def _precision(optimizer: Any) -> str:
+    try:
+        return str(optimizer.param_groups[0]["params"][0].dtype).removeprefix("torch.")
+    except Exception:  # noqa: BLE001  a scaler, or an optimizer of another kind
+        return ""
 
 
 def _never() -> bool:

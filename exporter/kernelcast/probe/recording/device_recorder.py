@@ -6,7 +6,7 @@ Hooks in the program call the methods; the sender's thread reads the totals thro
 import threading
 from collections.abc import Callable
 from functools import wraps
-from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
+from typing import Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
 from kernelcast.probe.recording.step_totals import StepTotals
 from kernelcast.probe.recording.texts import plain, whole
@@ -24,8 +24,14 @@ from kernelcast.wire.frames import Status
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.kernels import OTHER
 
-if TYPE_CHECKING:
-    from kernelcast.probe.marks.timeline import Timeline
+
+class AllocatorState(NamedTuple):
+    """Bytes of a framework's allocator by state now, and totals of allocations that were repeated, and that failed."""
+
+    sizes: tuple[tuple[str, int], ...] = ()
+    retries: int = 0
+    failed: int = 0
+
 
 MAX_DEVICES: Final = 64
 """Devices of a process are numbered from 0, as CUDA does; higher numbers are refused."""
@@ -68,8 +74,12 @@ class DeviceRecorder:
         self.overhead_ns = 0
         """Time that the program has spent in the probe's hooks."""
         self.progress = StepTotals()
-        self.timeline: Timeline | None = None
-        """Tells the present phase, where a framework is marked."""
+        self.phase: Callable[[], str] = str
+        """Returns the phase that the program is in; empty where that is not known."""
+        self.job: Callable[[], tuple[tuple[str, str], ...]] = tuple
+        """Returns the process's place in its job, as rows of `Counters.job`."""
+        self.allocator: Callable[[int], AllocatorState] = lambda _device: AllocatorState()
+        """Returns the state of the framework's allocator on a device."""
         self.budget = TrialBudget()
         self.dropped_records = 0
         """Activity records of CUPTI that were lost."""

@@ -232,8 +232,14 @@ class Recorder(DeviceRecorder):
     ) -> Counters:
         """Return a device's counters besides kernels; the process's own are reported for the device used first."""
         totals, progress, budget = self._devices[device], self.progress, self.budget
+        allocator, job = self.allocator(device), self.job() if device == self.home else ()
         with self._lock:
-            counters = totals.counters(device)
+            counters = replace(
+                totals.counters(device),
+                allocator=allocator.sizes,
+                allocator_retries=allocator.retries,
+                out_of_memory=allocator.failed,
+            )
             if device != self.home:
                 return counters
             return replace(
@@ -251,10 +257,11 @@ class Recorder(DeviceRecorder):
                 step_durations=progress.durations(),
                 skipped_steps=progress.skipped,
                 phases=progress.phases(),
-                phase=self.timeline.phase if self.timeline else "",
+                phase=self.phase(),
                 progress_ns=progress.progressed_at(),
                 compilations=progress.compilations,
                 compile_ns=progress.compile_ns,
+                job=job,
             )
 
     def charge(self, cost_ns: int) -> None:

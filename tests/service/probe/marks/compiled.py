@@ -20,6 +20,7 @@ from torch import nn  # noqa: E402
 
 if STARTED == "late":
     RUNNING = probe.start("compiled", source="cpu", method="manual")
+torch.manual_seed(0)
 MODEL = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
 OPTIMIZER = torch.optim.SGD(MODEL.parameters(), lr=0.001, momentum=0.9)
 compiled = torch.compile(backend="eager")
@@ -82,7 +83,6 @@ CASES: dict[str, Callable[[], Callable[[Any], Any]]] = {
     "evaluation": after_evaluation,
 }
 
-torch.manual_seed(0)
 counters = torch._dynamo.utils.counters
 found = {}
 for name, make in CASES.items():
@@ -98,4 +98,4 @@ for name, make in CASES.items():
         "steps": progress.steps - before[0] if progress else None,
         "compilations": progress.compilations - before[1] if progress else None,
     }
-print(json.dumps(found))
+sys.stdout.write(json.dumps(found))

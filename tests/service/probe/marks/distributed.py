@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -46,6 +47,6 @@ found = {
     "zero": train(zero, ZeroRedundancyOptimizer(zero.parameters(), torch.optim.SGD, lr=0.01), zero.no_sync),
 }
 if dist.get_rank() == 0:
-    print(json.dumps(found))
+    sys.stdout.write(json.dumps(found))
 dist.barrier()
 dist.destroy_process_group()

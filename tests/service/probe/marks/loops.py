@@ -1,4 +1,4 @@
-"""Training loops in plain PyTorch: each returns the steps it has made. Prints them beside the steps that were counted."""
+"""Training loops in plain PyTorch: each returns the steps it has made. Prints them beside the counted ones."""
 
 import json
 import sys
@@ -236,7 +236,7 @@ def main() -> None:
             "skipped": progress.skipped - skipped,
             "phases": sorted(phase for phase, ns in progress.phases() if ns > phases.get(phase, 0)),
         }
-    print(json.dumps(found))
+    sys.stdout.write(json.dumps(found))
 
 
 if __name__ == "__main__":

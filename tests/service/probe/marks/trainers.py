@@ -116,4 +116,4 @@ PROGRAMS = {
 made = PROGRAMS[NAME]()
 progress = running.recorder.progress
 phases = dict(progress.phases())
-print(json.dumps({"made": made, "steps": progress.steps, "items": progress.items, "phases": sorted(phases)}))
+sys.stdout.write(json.dumps({"made": made, "steps": progress.steps, "items": progress.items, "phases": sorted(phases)}))

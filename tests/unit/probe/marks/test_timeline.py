@@ -8,6 +8,22 @@ from kernelcast.probe.marks.timeline import CHECKPOINT, Timeline
 from kernelcast.probe.recording.step_totals import StepTotals
 
 
+class Batches:
+    """A loader's iterator, with the size of its batches."""
+
+    def __init__(self, batch_size: int) -> None:
+        self._auto_collation = True
+        self._index_sampler = self
+        self.batch_size = batch_size
+
+
+class Batch:
+    """A tensor."""
+
+    def __init__(self, items: int) -> None:
+        self.shape = (items, 4)
+
+
 class Training:
     """A program whose work takes as many nanoseconds as it is told."""
 
@@ -19,10 +35,10 @@ class Training:
         self.now_ns += ns
 
     def fetch(self, ns: int, *, items: int = 0, gradients: bool = True) -> None:
-        counts = self.timeline.fetch_begins(gradients=gradients)
+        counts = self.timeline.fetch_begins(gradients)
         self.work(ns)
         if counts:
-            self.timeline.fetch_ends(items)
+            self.timeline.fetch_ends(Batches(items), Batch(items))
 
     def backward(self, ns: int, within: Callable[[], object] = lambda: None) -> None:
         counts = self.timeline.backward_begins()
@@ -177,7 +193,7 @@ def test_a_checkpoint_and_a_compilation_are_taken_out_of_the_phase_around_them()
     training.fetch(1)
     training.work(10)
     assert training.timeline.interrupt(CHECKPOINT)
-    assert training.timeline.phase == "checkpoint"
+    assert training.timeline.phase() == "checkpoint"
     training.backward(500)  # such as a trace that is compiled: no mark counts
     training.timeline.resume()
     training.work(20)
@@ -215,15 +231,15 @@ def test_the_number_of_a_first_steps_listener_is_called_once() -> None:
 def test_the_present_phase_is_known_while_it_lasts(phase: str) -> None:
     training = began()
     timeline = training.timeline
-    seen = [timeline.phase]
+    seen = [timeline.phase()]
     timeline.fetch_begins(gradients=True)
-    seen.append(timeline.phase)
+    seen.append(timeline.phase())
     timeline.fetch_ends()
-    seen.append(timeline.phase)
+    seen.append(timeline.phase())
     timeline.backward_begins()
-    seen.append(timeline.phase)
+    seen.append(timeline.phase())
     timeline.backward_ends()
     timeline.step_begins()
-    seen.append(timeline.phase)
+    seen.append(timeline.phase())
     assert phase in seen
     assert seen == ["other", "data", "forward", "backward", "optimizer"]
