@@ -46,7 +46,7 @@ def main(arguments: list[str] | None = None) -> None:
     loss = torch.zeros(())
     for epoch in range(epochs):
         for batch in range(BATCHES):
-            with probe.region("loading"):
+            with probe.region("data"):
                 inputs = torch.randn(batch_size.value, FEATURES).to(device)
             with probe.region("forward"):
                 loss = model(inputs).square().mean()

@@ -106,7 +106,7 @@ def test_pytorch(capsys: pytest.CaptureFixture[str]) -> None:
     with available("torch", doubles.torch):
         finished = run("pytorch_training.py", "--epochs", "2")
     assert finished.probe.steps == 40
-    assert {"loading", "forward", "backward", "optimizer"} <= set(finished.regions)
+    assert {"data", "forward", "backward", "optimizer"} <= set(finished.regions)
     assert all(finished.regions.values())
     assert len(capsys.readouterr().out.splitlines()) == 2
 

@@ -22,7 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
-    from kernelcast.probe.activation.current import copy, count, observe, space, start, step, stop, sync, tunable
+    from kernelcast.probe.activation.current import copy, count, data, observe, space, start, step, stop, sync, tunable
     from kernelcast.probe.adapters.cupy_kernels import cupy_kernel
     from kernelcast.probe.adapters.jax_functions import jax_static
     from kernelcast.probe.adapters.plain import keywords
@@ -48,6 +48,7 @@ __all__ = [
     "copy",
     "count",
     "cupy_kernel",
+    "data",
     "finite",
     "jax_static",
     "keywords",

@@ -18,7 +18,7 @@ from kernelcast import probe
 GROUPS: Final = MappingProxyType(
     {
         "Start and stop": ("start", "stop", "Probe", "DeviceClaim"),
-        "Measure": ("region", "step", "observe", "count", "copy", "sync"),
+        "Measure": ("region", "step", "data", "observe", "count", "copy", "sync"),
         "Tune": ("tunable", "Tunable", "Agreement", "space", "ProgramSpace", "close", "finite"),
         "Tune with a framework": (
             "keywords",

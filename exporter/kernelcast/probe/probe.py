@@ -35,7 +35,7 @@ from kernelcast.tuning.journal import KeptConfiguration
 from kernelcast.wire.errors import TunableError
 from kernelcast.wire.events import Outcome, OutcomeState
 from kernelcast.wire.frames import DeviceClaim, Hello
-from kernelcast.wire.identity import LIVE, new_nonce
+from kernelcast.wire.identity import CPU, LIVE, new_nonce
 from kernelcast.wire.tuning.experience import Experience
 
 __all__ = ["Probe", "ProbeSettings", "package_version"]
@@ -75,7 +75,7 @@ class Probe:
         self.nonce = new_nonce()
         self._clock = clock
         self._start_ns = clock()
-        self._silent = False
+        self._silent = self._on_cpu = False
         self._stepping_thread = 0
         self.steps = 0
         self.recorder = Recorder()
@@ -110,7 +110,9 @@ class Probe:
         subject = ReportedProcess(self.recorder, self._tunables, self._outcomes, self._receiver, self.selection)
         link = ExporterConnection(settings.socket_path, monotonic)
         warns = each_interval is None
-        self._sender = ReportSender(subject, link, settings.interval_seconds, self._hello, warns=warns)
+        self._sender = ReportSender(
+            subject, link, settings.interval_seconds, self._hello, moved=self._has_moved, warns=warns
+        )
         self.observe = self.recorder.observe
         self.count = self.recorder.count
         self.sync = self.recorder.sync
@@ -338,17 +340,22 @@ class Probe:
         return Origin(devices[0].model_name if devices else "", self.settings.code_version)
 
     def _hello(self) -> Hello:
-        settings, devices = self.settings, self._claims()
+        settings = self.settings
+        if self._on_cpu:  # and now it uses a GPU: another series, with all totals so far
+            self.nonce = new_nonce()
+        self._on_cpu = self._works_on_cpu()
+        source = CPU if self._on_cpu else settings.source
+        devices = claims(CPU) if self._on_cpu else self._claims()
         if self._left is not None:
             self._outcomes.restore(self._left.restore(self._origin(devices)))
-        on_gpu = settings.source == LIVE and all(claim.uuid for claim in devices)
+        on_gpu = source == LIVE and all(claim.uuid for claim in devices)
         return Hello(
             program=settings.program,
             nonce=self.nonce,
             start_ns=self._start_ns,
             pid=os.getpid(),
             rank=settings.rank,
-            source=settings.source,
+            source=source,
             method=self.selection.method,
             version=package_version(),
             code_version=settings.code_version,
@@ -358,6 +365,15 @@ class Probe:
             cuda_version=runtime_version() if on_gpu else "",
             driver_version=driver_version() if on_gpu else "",
         )
+
+    def _works_on_cpu(self) -> bool:
+        """Whether there is no GPU in what is reported, although the program has not said so."""
+        named = self.settings.source != LIVE or self.settings.devices
+        return not named and not self.recorder.uses_devices and not self.selection.has_context
+
+    def _has_moved(self) -> bool:
+        """Whether the program is known as one without a GPU, and uses one since."""
+        return self._on_cpu and not self._works_on_cpu()
 
     def _claims(self) -> tuple[DeviceClaim, ...]:
         return self.settings.devices or claims(self.settings.source)

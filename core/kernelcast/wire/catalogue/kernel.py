@@ -180,7 +180,7 @@ REGION_WALL: Final = kafka_metric(
 STEPS: Final = kafka_metric(
     "kernelcast.program.steps",
     Kind.COUNTER,
-    "Steps that the program has ended with kernelcast.probe.step().",
+    "Steps that the program has ended: its optimizer's, or those of kernelcast.probe.step() once it calls that.",
     unit="{step}",
     labels=PROGRAM_LABELS,
     source="probe",
@@ -188,7 +188,7 @@ STEPS: Final = kafka_metric(
 ITEMS: Final = kafka_metric(
     "kernelcast.program.items",
     Kind.COUNTER,
-    "Units of work, such as samples or tokens, that the program says its steps processed: step(items=).",
+    "Units of work, such as samples or tokens: those of its DataLoader's batches, or what it says with step(items=).",
     unit="{item}",
     labels=PROGRAM_LABELS,
     source="probe",
@@ -199,6 +199,97 @@ STEP_SECONDS: Final = kafka_metric(
     "Wall time between the ends of consecutive steps.",
     unit="s",
     labels=PROGRAM_LABELS,
+    source="probe",
+)
+STEP_DURATION: Final = kafka_metric(
+    "kernelcast.program.step.duration",
+    Kind.HISTOGRAM,
+    "Wall time between the ends of consecutive steps, by its length.",
+    unit="s",
+    labels=PROGRAM_LABELS,
+    source="probe",
+)
+SKIPPED_STEPS: Final = kafka_metric(
+    "kernelcast.program.skipped_steps",
+    Kind.COUNTER,
+    "Steps whose update the gradient scaler skipped, because a gradient was infinite or no number; part of all steps.",
+    unit="{step}",
+    labels=PROGRAM_LABELS,
+    source="probe",
+)
+PHASE_SECONDS: Final = kafka_metric(
+    "kernelcast.program.phase",
+    Kind.COUNTER,
+    "Wall time of the thread that trains, by phase, since the end of its first step: the phases of a step add up to "
+    "it. A program that fetches its batches in a way that is not seen has no data.",
+    unit="s",
+    labels=(*PROGRAM_LABELS, "phase"),
+    source="probe",
+)
+PHASE: Final = kafka_metric(
+    "kernelcast.program_phase",
+    Kind.GAUGE,
+    "1 for each phase that a live process of the program is in now.",
+    unit="",
+    labels=(*PROGRAM_LABELS, "phase"),
+    source="probe",
+)
+PROGRESS: Final = kafka_metric(
+    "kernelcast.program.last_progress_timestamp",
+    Kind.GAUGE,
+    "Time of the last step or change of phase; of several processes the oldest.",
+    unit="s",
+    labels=PROGRAM_LABELS,
+    source="probe",
+)
+COMPILATIONS: Final = kafka_metric(
+    "kernelcast.program.compilations",
+    Kind.COUNTER,
+    "Compilations by the program's framework: torch.compile, or JAX.",
+    unit="{compilation}",
+    labels=PROGRAM_LABELS,
+    source="probe",
+)
+COMPILATION_SECONDS: Final = kafka_metric(
+    "kernelcast.program.compilation",
+    Kind.COUNTER,
+    "Wall time of compilations by the program's framework.",
+    unit="s",
+    labels=PROGRAM_LABELS,
+    source="probe",
+)
+ALLOCATOR: Final = kafka_metric(
+    "kernelcast.program.allocator",
+    Kind.GAUGE,
+    "Memory of the GPU in PyTorch's own allocator: allocated, reserved, inactive_split, and the peak of allocated; "
+    "summed over live processes.",
+    unit="By",
+    labels=(*PROGRAM_LABELS, "state"),
+    source="probe",
+)
+ALLOCATOR_RETRIES: Final = kafka_metric(
+    "kernelcast.program.allocator_retries",
+    Kind.COUNTER,
+    "Allocations that PyTorch's allocator repeated after it had given its unused memory back.",
+    unit="{allocation}",
+    labels=PROGRAM_LABELS,
+    source="probe",
+)
+OUT_OF_MEMORY: Final = kafka_metric(
+    "kernelcast.program.out_of_memory",
+    Kind.COUNTER,
+    "Allocations of PyTorch's allocator that failed.",
+    unit="{allocation}",
+    labels=PROGRAM_LABELS,
+    source="probe",
+)
+JOB_INFO: Final = kafka_metric(
+    "kernelcast.program.job_info",
+    Kind.INFO,
+    "A process's place in its job, as far as it is known: the job's identity from torchrun, Slurm, the master's "
+    "address or the pod; local rank, world size, the backend of its collectives, its precision.",
+    unit="",
+    labels=(*PROGRAM_LABELS, "job", "local_rank", "world_size", "backend", "precision"),
     source="probe",
 )
 TRIAL_LOST: Final = kafka_metric(
@@ -422,6 +513,17 @@ ROWS: Final = (
     STEPS,
     ITEMS,
     STEP_SECONDS,
+    STEP_DURATION,
+    SKIPPED_STEPS,
+    PHASE_SECONDS,
+    PHASE,
+    PROGRESS,
+    COMPILATIONS,
+    COMPILATION_SECONDS,
+    ALLOCATOR,
+    ALLOCATOR_RETRIES,
+    OUT_OF_MEMORY,
+    JOB_INFO,
     TRIAL_LOST,
     TRIAL_ALLOWED,
     PROBE_INFO,

@@ -48,6 +48,8 @@ _CONTROL: Final = {
 _PACKED: Final[dict[int, type[KernelRows | VariantRows]]] = {kind.TYPE: kind for kind in (KernelRows, VariantRows)}
 _NESTED: Final[dict[str, type[Any]]] = {"devices": DeviceClaim, "names": KernelName, "tunables": TunableClaim}
 """Classes of the records in a field, by the field's name."""
+_DURATIONS: Final = frozenset({"launch_gaps", "step_durations"})
+"""Fields that hold `DurationTotals`."""
 _KINDS: Final[dict[Any, tuple[type, ...]]] = {int: (int,), str: (str,), float: (int, float), dict[str, Any]: (dict,)}
 """Types that JSON may give for a declared type; a bool is never a number."""
 _Item = TypeVar("_Item")
@@ -132,7 +134,7 @@ def _check_types(frame: Any) -> None:
 
 def _from_json(name: str, value: Any) -> Any:
     """Convert the value of a field from JSON: lists to tuples, nested records to their classes."""
-    if name == "launch_gaps" and value is not None:
+    if name in _DURATIONS and value is not None:
         return _durations_from_json(value)
     if not isinstance(value, list):
         return value

@@ -20,6 +20,8 @@ MAX_VARIANTS: Final = 64
 """Variants of one kernel that a process counts separately; the rest are summed as `other`."""
 COST_BOUNDS: Final = ("lower", "median", "upper")
 """Names of the numbers in `Status.cost`."""
+PHASES: Final = ("data", "forward", "backward", "optimizer", "evaluation", "checkpoint", "compilation", "other")
+"""Phases of a program's steps; the time of a step is divided among them."""
 MEMSET: Final = "memset"
 """Kind of `Counters.memcpy` for fills of memory, which CUDA counts apart from copies."""
 
@@ -139,6 +141,19 @@ class Counters:
         running_ns: Wall time since the process began to use a GPU; the same on each of its devices.
         measured_ns: The part of it in which kernels were measured.
         untimed_records: Activity records whose times could not be used; their launches, copies and waits are counted.
+        step_durations: Lengths of the steps that `step_ns` is the sum of; None before the second one.
+        skipped_steps: Steps whose update the program's gradient scaler skipped.
+        phases: Rows of phase, one of `PHASES`, and ns; only phases that the program has had.
+        phase: The phase that it is in now; empty if that is not known.
+        progress_ns: Its last step or change of phase, Unix nanoseconds; 0 before the first.
+        compilations: Compilations by its framework, such as those of `torch.compile`.
+        compile_ns: Wall time of these.
+        allocator: Rows of state (`allocated`, `reserved`, `inactive_split`, `peak`) and bytes of the framework's own
+            allocator on this device, as of now.
+        allocator_retries: Allocations that it repeated after it had emptied its cache.
+        out_of_memory: Allocations that failed.
+        job: Rows of name and value that tell this job from others: `job`, `local_rank`, `world_size`, `backend`,
+            `precision`; only those that are known.
     """
 
     TYPE: ClassVar = 4
@@ -165,6 +180,17 @@ class Counters:
     measured_ns: int = 0
     untimed_records: int = 0
     decoding_ns: int = 0
+    step_durations: DurationTotals | None = None
+    skipped_steps: int = 0
+    phases: tuple[tuple[str, int], ...] = ()
+    phase: str = ""
+    progress_ns: int = 0
+    compilations: int = 0
+    compile_ns: int = 0
+    allocator: tuple[tuple[str, int], ...] = ()
+    allocator_retries: int = 0
+    out_of_memory: int = 0
+    job: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ MAX_TEXT: Final = 256
 """Characters of a text that becomes a label's value."""
 MAX_REASON: Final = 200
 """Characters of a status's reason."""
-MAX_GAP_BUCKETS: Final = 400
+MAX_DURATION_BUCKETS: Final = 400
 """Buckets of a histogram at scale 3 that span 2**50, from a nanosecond to 13 days."""
 BUCKET_INDICES: Final = range(-(2**15), 2**15)
 """Indices that fit into the 16 bits of a packed row."""
@@ -141,6 +141,9 @@ def check_counters(frame: Counters, devices: int) -> None:
         ("pools", frame.pools, (str, str, int)),
         ("regions", frame.regions, (str, int, int, int)),
         ("unseen", frame.unseen, (str, int)),
+        ("phases", frame.phases, (str, int)),
+        ("allocator", frame.allocator, (str, int)),
+        ("job", frame.job, (str, str)),
     )
     for name, rows, shape in shapes:
         if len(_items("Counters", name, rows)) > MAX_KINDS:
@@ -161,8 +164,16 @@ def check_counters(frame: Counters, devices: int) -> None:
     _check_total("decoding_ns", frame.decoding_ns)
     _check_total("running_ns", frame.running_ns)
     _check_total("measured_ns", frame.measured_ns)
-    if frame.launch_gaps is not None:
-        _check_gaps(frame.launch_gaps)
+    _check_total("skipped_steps", frame.skipped_steps)
+    _check_total("progress_ns", frame.progress_ns)
+    _check_total("compilations", frame.compilations)
+    _check_total("compile_ns", frame.compile_ns)
+    _check_total("allocator_retries", frame.allocator_retries)
+    _check_total("out_of_memory", frame.out_of_memory)
+    _check_texts("Counters", [frame.phase])
+    for name, durations in (("launch_gaps", frame.launch_gaps), ("step_durations", frame.step_durations)):
+        if durations is not None:
+            _check_durations(name, durations)
 
 
 def check_tunables(frame: Tunables) -> None:
@@ -194,17 +205,17 @@ def _check_texts(frame: str, texts: list[str], limit: int = MAX_TEXT) -> None:
             raise FrameError(f"{frame} has {text[:40]!r} of {len(text)} characters; the limit is {limit}; shorten it")
 
 
-def _check_gaps(gaps: DurationTotals) -> None:
-    buckets = gaps.buckets
-    if len(buckets) > MAX_GAP_BUCKETS or not all(index in BUCKET_INDICES for index in buckets):
+def _check_durations(name: str, durations: DurationTotals) -> None:
+    buckets = durations.buckets
+    if len(buckets) > MAX_DURATION_BUCKETS or not all(index in BUCKET_INDICES for index in buckets):
         raise FrameError(
-            f"Counters has launch_gaps of {len(buckets)} buckets; the limits are {MAX_GAP_BUCKETS} buckets and "
+            f"Counters has {name} of {len(buckets)} buckets; the limits are {MAX_DURATION_BUCKETS} buckets and "
             "indices of 16 bits; it is ignored"
         )
-    for total in (gaps.count, gaps.sum_ns, *buckets.values()):
-        _check_total("launch_gaps", total)
-    if gaps.sum_squares_ns2 > gaps.sum_ns**2:
-        raise FrameError("Counters has launch_gaps whose squares no such times can have; it is ignored")
+    for total in (durations.count, durations.sum_ns, *buckets.values()):
+        _check_total(name, total)
+    if durations.sum_squares_ns2 > durations.sum_ns**2:
+        raise FrameError(f"Counters has {name} whose squares no such times can have; it is ignored")
 
 
 def _check_device(device: int, devices: int) -> None:

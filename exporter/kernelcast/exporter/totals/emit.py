@@ -37,11 +37,19 @@ COUNTERS: Final[dict[str, tuple[Metric, tuple[str, ...]]]] = {
     "steps": (kernel.STEPS, ()),
     "items": (kernel.ITEMS, ()),
     "step_ns": (kernel.STEP_SECONDS, ()),
+    "skipped_steps": (kernel.SKIPPED_STEPS, ()),
+    "phase_ns": (kernel.PHASE_SECONDS, ("phase",)),
+    "compilations": (kernel.COMPILATIONS, ()),
+    "compile_ns": (kernel.COMPILATION_SECONDS, ()),
+    "allocator_retries": (kernel.ALLOCATOR_RETRIES, ()),
+    "out_of_memory": (kernel.OUT_OF_MEMORY, ()),
     "trial_lost_ns": (kernel.TRIAL_LOST, ()),
     "trial_allowed_ns": (kernel.TRIAL_ALLOWED, ()),
 }
 """By name of a counter from `process.flatten`: its row, and the labels of its key. Names with `_ns` become seconds."""
 
+DURATIONS: Final = {"launch_gaps": kernel.LAUNCH_GAP, "step_durations": kernel.STEP_DURATION}
+"""By name of a histogram of `Counters`: its row."""
 MICROJOULES_PER_JOULE: Final = 1_000_000
 SQUARE_NANOSECONDS_PER_SQUARE_SECOND: Final = NANOSECONDS_PER_SECOND**2
 
@@ -64,7 +72,7 @@ class Emitter:
             yield from self._launches(base, totals, detailed=False)
             yield from self._energy(base, self._series.other_energy_uj.get(kernel_class, 0))
         yield from self._counters()
-        yield from self._gaps()
+        yield from self._durations()
         yield from self._coverage()
         yield from self._processes(live)
         yield from self._hints()
@@ -151,11 +159,12 @@ class Emitter:
             own = dict(zip(label_names, values, strict=True))
             yield self._counter(metric, self._labels(**own), value)
 
-    def _gaps(self) -> Iterator[Sample]:
+    def _durations(self) -> Iterator[Sample]:
         series = self._series
-        if series.gaps is not None:
-            gaps = series.gaps.copy()
-            yield Sample(kernel.LAUNCH_GAP, self._labels(), self._time_ns, gaps, series.start_ns, detailed=True)
+        for name, durations in series.durations.items():
+            yield Sample(
+                DURATIONS[name], self._labels(), self._time_ns, durations.copy(), series.start_ns, detailed=True
+            )
 
     def _coverage(self) -> Iterator[Sample]:
         """Return the share of timed launches among all: those that the method misses count as untimed.
@@ -176,8 +185,11 @@ class Emitter:
         """Return the samples of live processes: one per state for all processes in it, and the sums of pools."""
         facts: set[tuple[Labels, Metric]] = set()
         pools: dict[tuple[str, str], int] = {}
+        allocated: dict[str, int] = {}
         for process in live:
             facts.update(self._facts(process))
+            for state, size_bytes in process.allocator.items():
+                allocated[state] = allocated.get(state, 0) + size_bytes
             for key, size_bytes in process.pools.items():
                 pools[key] = pools.get(key, 0) + size_bytes
         yield from (self._gauge(metric, attributes, 1) for attributes, metric in sorted(facts, key=_fact_order))
@@ -185,6 +197,10 @@ class Emitter:
             yield self._gauge(
                 kernel.MEMORY_POOL, self._labels(pool=pool, state=state), min(size_bytes, TOTAL_LIMIT - 1)
             )
+        for state, size_bytes in allocated.items():
+            yield self._gauge(kernel.ALLOCATOR, self._labels(state=state), min(size_bytes, TOTAL_LIMIT - 1))
+        if moments_ns := [process.progress_ns for process in live if process.progress_ns]:
+            yield self._gauge(kernel.PROGRESS, self._labels(), min(moments_ns) / NANOSECONDS_PER_SECOND)
         ratios = [process.status.sample_ratio for process in live if process.status]
         if ratios:
             yield self._gauge(kernel.PROBE_SAMPLE, self._labels(), min(ratios))
@@ -201,6 +217,10 @@ class Emitter:
             yield self._labels(**process.versions.labels()), kernel.PROGRAM_INFO
         if process.status:
             yield self._labels(state=process.status.state, reason=process.status.reason), kernel.PROBE_STATE
+        if process.phase:
+            yield self._labels(phase=process.phase), kernel.PHASE
+        if process.job:
+            yield self._labels(**process.job), kernel.JOB_INFO
         for claim in process.tunables:
             yield self._labels(**_claim(claim)), kernel.TUNABLE_INFO
 

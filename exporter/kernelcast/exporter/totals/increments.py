@@ -113,7 +113,7 @@ class ReportIncrement:
         kernels: Increments by normalised signature; an empty signature for kernels whose name has not arrived.
         variants: Increments of variants.
         counters: Increments by counter.
-        gaps: Idle times of the device between two activities; None if none were reported.
+        durations: Increments of its histograms, by the name of the field in `Counters`.
         configs: Names and launch configurations in the report, signatures normalised.
         fallen: Number of totals that were lower than the same process's last ones, and were ignored.
         refused: Number of totals that were ignored because the process exceeds a limit.
@@ -122,7 +122,7 @@ class ReportIncrement:
     kernels: dict[str, LaunchTotals] = field(default_factory=dict)
     variants: list[VariantGrowth] = field(default_factory=list)
     counters: dict[CounterKey, int] = field(default_factory=dict)
-    gaps: DurationTotals | None = None
+    durations: dict[str, DurationTotals] = field(default_factory=dict)
     configs: list[KernelName] = field(default_factory=list)
     fallen: int = 0
     refused: int = 0

@@ -6,15 +6,19 @@ from typing import Final
 
 from kernelcast.exporter.totals.increments import CounterKey, LaunchTotals, ReportIncrement, difference, variant_growth
 from kernelcast.exporter.totals.report import ProcessReport
-from kernelcast.wire.frames import Counters, KernelName, KernelRow, Status, TunableClaim, VariantRow
+from kernelcast.wire.frames import PHASES, Counters, KernelName, KernelRow, Status, TunableClaim, VariantRow
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.identity import Versions
 from kernelcast.wire.kernels import normalise
 
+DURATIONS: Final = ("launch_gaps", "step_durations")
+"""Histograms of `Counters`."""
+JOB_LABELS: Final = ("job", "local_rank", "world_size", "backend", "precision")
+"""Names in `Counters.job`, which are labels of `kernelcast_program_job_info`."""
 MAX_TRACKED: Final = 20_000
 """Largest number of kernels and of (kernel, variant) pairs of a process; real traces have 49 to 170 and 192 to 579."""
 MAX_COUNTERS: Final = 512
-"""Above the most that a `Counters` frame has: 33 rows of each list, with 3 + 2 + 1 + 3 + 1 totals, and 12 more: 342."""
+"""Above the most that a `Counters` frame has: 33 rows of each list, with 3 + 2 + 1 + 3 + 1 totals, and 25 more."""
 MAX_TUNABLES: Final = 64
 """Tunables of a process that are shown; each is a series."""
 MAX_SIGNATURE_CHARACTERS: Final = 16_384
@@ -24,15 +28,20 @@ MAX_SIGNATURE_CHARACTERS: Final = 16_384
 class ProcessTotals:
     """One process on one GPU: the totals of its reports so far, and its status. A `ProgramOnGpu` has one per process.
 
-    Invariant: `rows`, `variants`, `counters` and `gaps` never fall; a report with a lower total is ignored and counted.
+    Invariant: `rows`, `variants`, `counters` and `durations` never fall; a report with a lower total is ignored, and
+    counted.
 
     Attributes:
         names: The process's kernel numbers to kernels, signatures normalised.
         rows: Kernel number to its last totals.
         variants: (kernel number, variant) to its last totals.
         counters: Counter to its last total.
-        gaps: Its last idle times between two activities of the device.
+        durations: Its last histograms that are not per kernel, by the name of their field in `Counters`.
         pools: (pool, state) to bytes, from its last report.
+        allocator: State to bytes of its framework's allocator, from its last report.
+        phase: Its present phase; empty if that is not known.
+        progress_ns: Its last step or change of phase, Unix nanoseconds; 0 before the first.
+        job: Names and values of its place in its job.
         status: Its present measurement status; None if it never sent one.
         tunables: Its last claims of tunables.
         method: Its measurement method.
@@ -42,12 +51,16 @@ class ProcessTotals:
     """
 
     __slots__ = (
+        "allocator",
         "confirmed",
         "counters",
-        "gaps",
+        "durations",
+        "job",
         "method",
         "names",
+        "phase",
         "pools",
+        "progress_ns",
         "rows",
         "status",
         "tunables",
@@ -61,8 +74,12 @@ class ProcessTotals:
         self.rows: dict[int, LaunchTotals] = {}
         self.variants: dict[tuple[int, str], VariantRow] = {}
         self.counters: dict[CounterKey, int] = {}
-        self.gaps: DurationTotals | None = None
+        self.durations: dict[str, DurationTotals] = {}
         self.pools: dict[tuple[str, str], int] = {}
+        self.allocator: dict[str, int] = {}
+        self.phase = ""
+        self.progress_ns = 0
+        self.job: dict[str, str] = {}
         self.status: Status | None = None
         self.tunables: tuple[TunableClaim, ...] = ()
         self.method = ""
@@ -82,11 +99,13 @@ class ProcessTotals:
         for variant, timed in report.variants.items():
             self._advance_variant(variant, timed, growth)
         if report.counters is not None:
-            self.pools = {(pool, state): size_bytes for pool, state, size_bytes in report.counters.pools}
+            self._keep_present(report.counters)
             for key, total in flatten(report.counters, probe=bool(self.version)):
                 self._advance_counter(key, total, growth)
-            if report.counters.launch_gaps is not None:
-                self._advance_gaps(report.counters.launch_gaps, growth)
+            for histogram in DURATIONS:
+                durations: DurationTotals | None = getattr(report.counters, histogram)
+                if durations is not None:
+                    self._advance_durations(histogram, durations, growth)
         return growth
 
     def signature(self, kernel: int) -> str:
@@ -142,13 +161,21 @@ class ProcessTotals:
         self.variants[key] = now
         growth.variants.append(grown)
 
-    def _advance_gaps(self, now: DurationTotals, growth: ReportIncrement) -> None:
-        grown = difference(now, self.gaps or DurationTotals())
+    def _keep_present(self, counters: Counters) -> None:
+        """Keep the values that are no totals."""
+        self.pools = {(pool, state): size_bytes for pool, state, size_bytes in counters.pools}
+        self.allocator = dict(counters.allocator)
+        self.phase = counters.phase if counters.phase in PHASES else ""
+        self.progress_ns = counters.progress_ns
+        self.job = {name: value for name, value in counters.job if name in JOB_LABELS}
+
+    def _advance_durations(self, name: str, now: DurationTotals, growth: ReportIncrement) -> None:
+        grown = difference(now, self.durations.get(name) or DurationTotals())
         if grown is None:
             growth.fallen += 1
             return
-        self.gaps = now.copy()
-        growth.gaps = grown
+        self.durations[name] = now.copy()
+        growth.durations[name] = grown
 
     def _advance_counter(self, key: CounterKey, total: int, growth: ReportIncrement) -> None:
         before = self.counters.get(key)
@@ -169,12 +196,27 @@ def _where_known(counters: Counters) -> Iterator[tuple[CounterKey, int]]:
         if counters.items:
             yield ("items",), counters.items
         yield ("step_ns",), counters.step_ns
+        if counters.skipped_steps:
+            yield ("skipped_steps",), counters.skipped_steps
     if counters.trial_allowed_ns:
         yield ("trial_lost_ns",), counters.trial_lost_ns
         yield ("trial_allowed_ns",), counters.trial_allowed_ns
     if counters.running_ns:
         yield ("running_ns",), counters.running_ns
         yield ("measured_ns",), counters.measured_ns
+
+
+def _of_framework(counters: Counters) -> Iterator[tuple[CounterKey, int]]:
+    """Return the totals of phases, compilations and the allocator, as far as the program has any."""
+    for phase, phase_ns in counters.phases:
+        if phase in PHASES:
+            yield ("phase_ns", phase), phase_ns
+    if counters.compilations:
+        yield ("compilations",), counters.compilations
+        yield ("compile_ns",), counters.compile_ns
+    if counters.allocator:
+        yield ("allocator_retries",), counters.allocator_retries
+        yield ("out_of_memory",), counters.out_of_memory
 
 
 def flatten(counters: Counters, *, probe: bool) -> Iterator[tuple[CounterKey, int]]:
@@ -202,6 +244,7 @@ def flatten(counters: Counters, *, probe: bool) -> Iterator[tuple[CounterKey, in
         add(("region_launches", region), launches)
         add(("region_gpu_ns", region), gpu_ns)
         add(("region_wall_ns", region), wall_ns)
+    totals.update(_of_framework(counters))
     for reason, launches in counters.unseen:
         add(("unseen_launches", reason), launches)
     totals.update(_where_known(counters))

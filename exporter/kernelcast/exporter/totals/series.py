@@ -104,9 +104,9 @@ class ProgramSeries:
         active_ns: The last interval in which a process was alive; 0 until the interval of its report is closed.
         kernels: By normalised signature.
         other: Sums of the kernels without a series, by kernel class.
-        counted: Sum of launches, timed launches of variants, and gaps; it stays below `TOTAL_LIMIT`.
+        counted: Sum of launches, timed launches of variants, and durations; it stays below `TOTAL_LIMIT`.
         counters: Totals that are not per kernel.
-        gaps: Idle times of the GPU between two activities; None until a process reports them.
+        durations: Histograms that are not per kernel, by the name of their field in `Counters`: idle times, steps.
         spent_ns: Signature to the GPU time, estimated for untimed launches, since energy was last divided.
         divided_ns: Running and measured time of its processes when energy was last divided.
         metered: Whether its GPU's energy is known, so that its kernels' energy is exposed.
@@ -124,7 +124,7 @@ class ProgramSeries:
         self.kernels: dict[str, KernelSeries] = {}
         self.other: dict[str, LaunchTotals] = {}
         self.counters: dict[CounterKey, int] = {}
-        self.gaps: DurationTotals | None = None
+        self.durations: dict[str, DurationTotals] = {}
         self.spent_ns: dict[str, int] = {}
         self.divided_ns = (0, 0)
         self.metered = False
@@ -156,10 +156,9 @@ class ProgramSeries:
         refused += sum(not self._grow_variant(grown_variant) for grown_variant in growth.variants)
         for name in growth.configs:
             self._kernel(name.signature).config = name
-        if growth.gaps is not None:
-            if self._countable(growth.gaps.count):
-                self.gaps = self.gaps or DurationTotals()
-                self.gaps.add(growth.gaps)
+        for histogram, grown_durations in growth.durations.items():
+            if self._countable(grown_durations.count):
+                self.durations.setdefault(histogram, DurationTotals()).add(grown_durations)
             else:
                 refused += 1
         return refused + self._grow_counters(growth.counters)

@@ -27,8 +27,13 @@ LATER_COUNTERS: Final = {
     "steps": frozenset({"steps", "items", "step_ns"}),
     "measured_time": frozenset({"running_ns", "measured_ns", "decoding_ns"}),
     "lost_events": frozenset({"dropped_outcomes", "malformed_hints", "untimed_records"}),
+    "phases": frozenset(
+        {"skipped_steps", "phase_ns", "compilations", "compile_ns", "allocator_retries", "out_of_memory"}
+    ),
 }
 """Sections of counters that earlier exporters do not know, and ignore: one in `counters` would fail their intervals."""
+HISTOGRAMS: Final = {"gaps": "launch_gaps", "step_durations": "step_durations"}
+"""Place in the document to name of a histogram."""
 UNREADABLE: Final = (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError)
 """What `restore` raises for a document that `take` did not make."""
 _LARGEST: Final = 2**64 - 1
@@ -102,7 +107,7 @@ def _member(member: ProgramOnGpu) -> Document:
         "kernels": [_kernel(kernel) for kernel in series.kernels.values()],
         "other": {kernel_class: _launches(totals) for kernel_class, totals in series.other.items()},
         **_counters(series.counters),
-        "gaps": _durations(series.gaps) if series.gaps else None,
+        **_histograms(series.durations),
         "metered": series.metered,
         "counted": series.counted,
         "other_energy_uj": series.other_energy_uj,
@@ -119,7 +124,7 @@ def _restored_member(item: Document) -> ProgramOnGpu:
     series.kernels = {kernel.signature: kernel for kernel in kernels}
     series.other = {str(name): _restored_launches(totals) for name, totals in item["other"].items()}
     series.counters = _restored_counters(item)
-    series.gaps = _restored_durations(item["gaps"]) if item.get("gaps") else None
+    series.durations = _restored_histograms(item)
     series.metered = bool(item.get("metered"))
     series.counted = int(item.get("counted", 0))
     series.other_energy_uj = {str(name): int(used_uj) for name, used_uj in item.get("other_energy_uj", {}).items()}
@@ -171,7 +176,7 @@ def _process(process: ProcessTotals, numbers: dict[str, int]) -> Document:
         "rows": [[kernel, _launches(totals)] for kernel, totals in process.rows.items()],
         "variants": [_variant(row) for row in process.variants.values()],
         **_counters(process.counters),
-        "gaps": _durations(process.gaps) if process.gaps else None,
+        **_histograms(process.durations),
     }
 
 
@@ -186,7 +191,7 @@ def _restored_process(item: Document, kernels: list[KernelSeries]) -> ProcessTot
     process.rows = {int(kernel): _restored_launches(totals) for kernel, totals in item["rows"]}
     process.variants = {(row.kernel, row.variant): row for row in map(_restored_variant, item["variants"])}
     process.counters = _restored_counters(item)
-    process.gaps = _restored_durations(item["gaps"]) if item.get("gaps") else None
+    process.durations = _restored_histograms(item)
     return process
 
 
@@ -202,6 +207,14 @@ def _restored_counters(item: Document) -> dict[CounterKey, int]:
     """Read counters; those of a later exporter that this one cannot emit are left out."""
     rows = chain(item["counters"], *(item.get(section, ()) for section in LATER_COUNTERS))
     return {tuple(key): int(total) for *key, total in rows if key[0] in COUNTERS}
+
+
+def _histograms(durations: Mapping[str, DurationTotals]) -> Document:
+    return {place: _durations(durations[name]) if name in durations else None for place, name in HISTOGRAMS.items()}
+
+
+def _restored_histograms(item: Document) -> dict[str, DurationTotals]:
+    return {name: _restored_durations(item[place]) for place, name in HISTOGRAMS.items() if item.get(place)}
 
 
 def _launches(totals: LaunchTotals) -> list[Any]:

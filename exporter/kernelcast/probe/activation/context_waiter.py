@@ -1,8 +1,8 @@
-"""Waits until this process has a CUDA context, then starts the probe; used with `KERNELCAST_PROBE=1`.
+"""Waits until this process has a CUDA context or ends a step, then starts the probe; used with `KERNELCAST_PROBE=1`.
 
-`preload/door.py` calls `wait_for_context` when the interpreter starts. Before there is a context there is no socket,
+`preload/door.py` calls `wait_for_context` when the interpreter starts. Before there is either there is no socket,
 and a thread only if a library does not report its context: pip, compile workers and data-loader children inherit the
-variable and never use a GPU.
+variable, never use a GPU and train nothing.
 
 * CuPy compiles nothing before it has a context, so its first compiled module shows that there is one.
 * PyTorch calls registered functions (`torch.cuda._lazy_call`) when it initialises CUDA.
@@ -10,7 +10,8 @@ variable and never use a GPU.
   0.3, 0.7 and 1.5 s, then once a second. Without a driver it ends after one query. A child that is forked while the
   thread runs has such a thread as well.
 
-A program that uses CUDA without any of them calls `kernelcast.probe.start()` itself.
+Steps are those of PyTorch's optimizers (`marks`), and explicit ones. A program that has none, and uses CUDA without any
+of these libraries, calls `kernelcast.probe.start()` itself.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from _thread import allocate_lock
 from types import ModuleType
 
 from kernelcast.probe import TYPE_CHECKING
+from kernelcast.probe.marks.process import marks
 from kernelcast.probe.process.imports import ImportWatch
 
 if TYPE_CHECKING:
@@ -86,7 +88,10 @@ class ContextWaiter:
         self._restore_cupy()
 
     def context_found(self) -> None:
-        """Stop waiting and start the probe, unless the waiting has ended; no exception reaches the program."""
+        """Stop waiting and start the probe, unless the waiting has ended; no exception reaches the program.
+
+        Called at a CUDA context, or at the end of a step.
+        """
         if self._ended.acquire(blocking=False):
             _guarded(self.stop)
             _guarded(self._start_probe)
@@ -191,10 +196,17 @@ _process = _Process()
 
 
 def wait_for_context(start_probe: Callable[[], object], environ: Mapping[str, str] = os.environ) -> None:
-    """Call `start_probe` once this process has a CUDA context; a second call has no effect."""
+    """Call `start_probe` once this process has a CUDA context or ends a step; a second call has no effect."""
     if _process.waiter is None:
         _process.waiter = ContextWaiter(start_probe, _contexts, lambda: _driver_exists(environ))
         _process.waiter.start()
+        marks.watch(_process.waiter.context_found)
+
+
+def start_at_step() -> None:
+    """Start the probe of a program that waits for it, because it ends a step."""
+    if _process.waiter is not None:
+        _process.waiter.context_found()
 
 
 def stop_waiting() -> None:

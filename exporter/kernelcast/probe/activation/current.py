@@ -6,13 +6,14 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from logging import getLogger
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from kernelcast.probe.activation.context_waiter import script_name, stop_waiting
+from kernelcast.probe.activation.context_waiter import script_name, start_at_step, stop_waiting
+from kernelcast.probe.marks.process import marks
 from kernelcast.probe.probe import Probe
 from kernelcast.probe.ranks.council import stay_away
 from kernelcast.probe.recording.recorder import Dimensions, plain
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from kernelcast.probe.activation.standalone import Standalone
     from kernelcast.probe.process.imports import ImportWatch
 
+
+Item = TypeVar("Item")
 
 SET: Final = "KERNELCAST_SET"
 
@@ -68,6 +71,7 @@ class _Current:
         probe, self.probe = self.probe, None
         if probe:
             probe.abandon()
+        marks.forked()
         self.let_go()
 
     def let_go(self) -> None:
@@ -137,6 +141,8 @@ def start(  # noqa: PLR0913  the door of the library; everything has a default
         probe = Probe(settings, each_interval=beside.poll if beside else None)
         probe.start()
         _current.probe, _current.standalone = probe, beside
+        marks.watch()
+        marks.attach(probe.recorder)
         _current.attach(probe)
         if not _current.stops_at_exit:
             _current.stops_at_exit = True
@@ -155,6 +161,7 @@ def stop() -> None:
     probe, _current.probe = _current.probe, None
     if probe:
         probe.stop()
+        marks.detach()
     _current.let_go()
 
 
@@ -244,9 +251,28 @@ def step(*, items: float = 0, epoch: bool = False) -> None:
             of work on the dashboards, and its trials compare times per unit. 0 if it does not count them.
         epoch: The step also ends an epoch; tunables with `granularity="epoch"` change only then.
     """
+    if not _current.probe:
+        start_at_step()
     probe = _current.probe
     if probe:
         probe.step(items=items, epoch=epoch)
+
+
+def data(batches: Iterable[Item]) -> Iterator[Item]:
+    """Yield the items of an iterable, and measure the program's wait for each as the phase `data` of its steps.
+
+    For loaders other than PyTorch's `DataLoader`, whose waits are measured without it. ::
+
+        for images, labels in probe.data(batches):
+            train(images, labels)
+
+    Args:
+        batches: The loader, or anything else that can be iterated.
+
+    Returns:
+        An iterator of the same items; errors of the loader reach the program as they are.
+    """
+    return marks.iterate(batches)
 
 
 def tunable(  # noqa: PLR0913  the terms of a tunable, each with a default

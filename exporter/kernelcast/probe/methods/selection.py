@@ -62,6 +62,11 @@ class MethodSelection:
         self._began = self._awake = self._warned_off = self._finishing = False
 
     @property
+    def has_context(self) -> bool:
+        """Whether this process uses a GPU."""
+        return bool(self._environment.contexts())
+
+    @property
     def method(self) -> str:
         """The method as far as it is known now, for the program's first frame."""
         if self._cupti is not None:
@@ -82,7 +87,7 @@ class MethodSelection:
         """Report to the recorder; the probe's own thread calls it once an interval."""
         self._environment.each_poll()
         with self._lock:
-            self._report_regions()
+            self._report_own()
             if self._began and (self._awake or self._wake()):
                 self._measure()
 
@@ -234,13 +239,20 @@ class MethodSelection:
 
     def _home(self) -> int | None:
         """The device of the process's own values; None while the program may still choose one."""
-        if self._recorder.home is not None:
-            return self._recorder.home
+        recorder = self._recorder
+        if recorder.home is not None and recorder.uses_devices:
+            return recorder.home
         contexts = self._environment.contexts()
         if contexts:
             return contexts[0]
+        if recorder.progress.steps:  # a step without a GPU: it is reported now, and for a GPU once there is one
+            return recorder.home or 0
         return None if self._environment.may_have_gpu() and not self._finishing else 0
 
-    def _report_regions(self) -> None:
-        for row in self._environment.regions.growth(self._home()):
-            self._recorder.region(row.name, row.launches, row.gpu_ns, row.wall_ns, row.device)
+    def _report_own(self) -> None:
+        """Report what belongs to the process: its steps and its regions."""
+        home, recorder = self._home(), self._recorder
+        if home is not None and home != recorder.home and recorder.progress.steps:
+            recorder.report_on(home)
+        for row in self._environment.regions.growth(home):
+            recorder.region(row.name, row.launches, row.gpu_ns, row.wall_ns, row.device)

@@ -7,16 +7,16 @@ import threading
 from collections.abc import Callable
 from functools import wraps
 from time import monotonic_ns
-from typing import Concatenate, Final, ParamSpec, TypeVar
+from typing import Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
 from kernelcast.probe.recording.measured_time import MeasuredTime
+from kernelcast.probe.recording.step_totals import StepTotals
 from kernelcast.probe.recording.texts import plain, whole
 from kernelcast.probe.recording.totals import (
     MAX_KINDS,
     MAX_NAME_CHARACTERS,
     TOTAL_LIMIT,
     DeviceTotals,
-    StepTotals,
     check_durations,
     increase,
     kind_text,
@@ -25,6 +25,15 @@ from kernelcast.probe.trial_budget import TrialBudget
 from kernelcast.wire.frames import Status
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.kernels import OTHER
+
+
+class AllocatorState(NamedTuple):
+    """Bytes of a framework's allocator by state now, and totals of allocations that were repeated, and that failed."""
+
+    sizes: tuple[tuple[str, int], ...] = ()
+    retries: int = 0
+    failed: int = 0
+
 
 MAX_DEVICES: Final = 64
 """Devices of a process are numbered from 0, as CUDA does; higher numbers are refused."""
@@ -72,6 +81,12 @@ class DeviceRecorder:
         self.measured = MeasuredTime()
         """By `clock`; it begins with the first device that is used, unless a method of measurement began it before."""
         self.progress = StepTotals()
+        self.phase: Callable[[], str] = str
+        """Returns the phase that the program is in; empty where that is not known."""
+        self.job: Callable[[], tuple[tuple[str, str], ...]] = tuple
+        """Returns the process's place in its job, as rows of `Counters.job`."""
+        self.allocator: Callable[[int], AllocatorState] = lambda _device: AllocatorState()
+        """Returns the state of the framework's allocator on a device."""
         self.budget = TrialBudget()
         self.dropped_records = 0
         """Activity records of CUPTI that were lost."""
@@ -216,6 +231,16 @@ class DeviceRecorder:
         short = plain(str(reason)[:MAX_REASON_CHARACTERS])
         self.current = Status(kind_text(method), kind_text(state), short, float(sample_ratio), cost)
         return True
+
+    def report_on(self, device: int) -> None:
+        """Report the process's own values for a device, although nothing else may be reported for it."""
+        self._open(device)
+        self.home = device
+
+    @property
+    def uses_devices(self) -> bool:
+        """Whether there is anything but the process's own values and its regions."""
+        return any(one.by_signature or one.memcpy or one.sync or one.device_time for one in self._devices.values())
 
     def _open(self, device: int) -> DeviceTotals:
         number = int(device)  # frames hold no number of numpy

@@ -233,8 +233,15 @@ class Recorder(DeviceRecorder):
         """Return a device's counters besides kernels; the process's own are reported for the device used first."""
         totals, progress, budget = self._devices[device], self.progress, self.budget
         measured = self.measured.until(self.clock())
+        allocator, job = self.allocator(device), self.job() if device == self.home else ()
         with self._lock:
-            counters = replace(totals.counters(device), **measured._asdict())
+            counters = replace(
+                totals.counters(device),
+                allocator=allocator.sizes,
+                allocator_retries=allocator.retries,
+                out_of_memory=allocator.failed,
+                **measured._asdict(),
+            )
             if device != self.home:
                 return counters
             return replace(
@@ -251,6 +258,14 @@ class Recorder(DeviceRecorder):
                 trial_allowed_ns=budget.allowed_ns if budget.is_used else 0,
                 dropped_outcomes=dropped_outcomes,
                 malformed_hints=malformed_hints,
+                step_durations=progress.durations(),
+                skipped_steps=progress.skipped,
+                phases=progress.phases(),
+                phase=self.phase(),
+                progress_ns=progress.progressed_at(),
+                compilations=progress.compilations,
+                compile_ns=progress.compile_ns,
+                job=job,
             )
 
     def charge(self, cost_ns: int) -> None:

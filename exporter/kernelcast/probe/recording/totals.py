@@ -1,8 +1,7 @@
 """The recorder's data: totals of one kernel, and of one device, in bounded memory."""
 
-from collections import deque
 from collections.abc import Sequence
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from kernelcast.probe.recording.texts import Dimensions, dimensions, plain
 from kernelcast.wire.frames import MAX_VARIANTS, Counters, KernelName, KernelRow, VariantRow
@@ -10,7 +9,6 @@ from kernelcast.wire.histogram import DurationTotals, bucket_index
 from kernelcast.wire.kernels import MAX_VARIANT_CHARACTERS, OTHER, kernel_id
 
 MAX_KINDS: Final = 32
-MAX_STEP_ENDS: Final = 4096
 MAX_KIND_CHARACTERS: Final = 32
 MAX_NAME_CHARACTERS: Final = 64
 # Real traces have 192 to 579 combinations of kernel, grid and block.
@@ -100,59 +98,6 @@ class Cell:
         """Mark everything as unsent, for a new exporter."""
         self.changed = True
         self.changed_variants = set(self.variants)
-
-
-class StepTotals:
-    """Steps of the program so far. Its thread writes, the sender's reads: each total never falls.
-
-    Attributes:
-        steps: Steps that have ended.
-        items: Whole units of work in them.
-        first_ns: End of the first step, by a monotonic clock.
-        last_ns: End of the last one.
-        ends_ns: Ends of the last steps, for who compares steps; it takes them out.
-    """
-
-    __slots__ = ("_part", "ends_ns", "first_ns", "items", "last_ns", "steps")
-
-    def __init__(self) -> None:
-        self.steps = 0
-        self.items = 0
-        self._part = 0.0
-        self.first_ns = 0
-        self.last_ns = 0
-        self.ends_ns: deque[int] = deque(maxlen=MAX_STEP_ENDS)
-
-    @property
-    def step_ns(self) -> int:
-        """Wall time between the ends of steps."""
-        return self.last_ns - self.first_ns
-
-    def advance(self, now_ns: int, items: float = 0) -> None:
-        """Add one step; a number of items that is none, or too large for a total, is left out."""
-        if not self.steps:
-            self.first_ns = now_ns
-        self.steps += 1
-        self.last_ns = now_ns
-        self.ends_ns.append(now_ns)
-        if items:
-            if type(items) is int:
-                more = items
-            else:
-                exact = _number(items) + self._part
-                more = int(exact)
-                self._part = exact - more
-            if 0 < more < TOTAL_LIMIT - self.items:
-                self.items += more
-
-
-def _number(value: Any) -> float:
-    """A number of items as a float; 0 for anything that is none, or that is too large for a total."""
-    try:
-        number = float(value)
-    except Exception:  # noqa: BLE001  nothing here may reach the program
-        return 0.0
-    return number if 0 < number < TOTAL_LIMIT else 0.0
 
 
 class DeviceTotals:

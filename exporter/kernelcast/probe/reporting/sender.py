@@ -108,6 +108,7 @@ class ReportSender:
         link: The connection.
         interval_seconds: Time between two rounds of frames.
         hello: Makes the first frame, once there is something to report.
+        moved: Whether the first frame names other devices than the process uses now: it joins again, with all totals.
         warns: Whether it logs that there is no exporter; not where the program has just started one.
     """
 
@@ -118,12 +119,14 @@ class ReportSender:
         interval_seconds: float,
         hello: Callable[[], Hello],
         *,
+        moved: Callable[[], bool] = lambda: False,
         warns: bool = True,
     ) -> None:
         self._subject = subject
         self._link = link
         self._interval_seconds = interval_seconds
         self._make_hello = hello
+        self._moved = moved
         self._hello: Hello | None = None
         self._left = LeftReport(link.path, subject.recorder)
         self._may_leave = True
@@ -196,6 +199,8 @@ class ReportSender:
             )
         if not recorder.touched:
             return
+        if self._hello_sent and self._moved():
+            self._leave()
         lasting = self._link.connected
         if not lasting:
             self._connect()
@@ -298,6 +303,13 @@ class ReportSender:
         recorder = self._subject.recorder
         for device in recorder.devices():
             recorder.mark_unsent(recorder.cells(device))
+
+    def _leave(self) -> None:
+        """End the process for the exporter; the next frames are those of another one."""
+        self._send(Bye("moved"))
+        self._link.close()
+        self._link.hurry()
+        self._hello, self._hello_sent = None, False
 
     def _receive(self) -> None:
         for packet in self._link.receive():

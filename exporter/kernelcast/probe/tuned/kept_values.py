@@ -9,7 +9,7 @@ from typing import Final
 
 from kernelcast.probe.conditions.checks import HintContext
 from kernelcast.probe.outcomes import OutcomeQueue
-from kernelcast.probe.recording.totals import StepTotals
+from kernelcast.probe.recording.step_totals import StepTotals
 from kernelcast.probe.trial import Trial
 from kernelcast.probe.tunables import AnyTunable
 from kernelcast.probe.tuned.confirmation import Confirmed

@@ -35,6 +35,7 @@ _GAP: Final = kernel.LAUNCH_GAP.prometheus_name
 _WAIT: Final = kernel.SYNC_WAIT.prometheus_name
 _COPIED: Final = kernel.MEMCPY_BYTES.prometheus_name
 _REGION: Final = kernel.REGION_WALL.prometheus_name
+_PHASE: Final = kernel.PHASE_SECONDS.prometheus_name
 _USED: Final = device.FB_USED.prometheus_name
 _FREE: Final = device.FB_FREE.prometheus_name
 _PROFILED: Final[Mapping[str, Signal]] = {
@@ -44,7 +45,7 @@ _PROFILED: Final[Mapping[str, Signal]] = {
     profiling.PIPE_TENSOR_ACTIVE.prometheus_name: Signal.TENSOR_ACTIVE,
     profiling.PIPE_FP32_ACTIVE.prometheus_name: Signal.FP32_ACTIVE,
 }
-_OF_PROGRAMS: Final = frozenset({_DEVICE_TIME, _GAP, _WAIT, _COPIED, _REGION, _LAUNCHES, DURATION})
+_OF_PROGRAMS: Final = frozenset({_DEVICE_TIME, _GAP, _WAIT, _COPIED, _REGION, _PHASE, _LAUNCHES, DURATION})
 _OF_DEVICES: Final = frozenset({_USED, _FREE, *_PROFILED})
 
 
@@ -60,6 +61,7 @@ class _Sums:
     compute_of_rank: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     copied: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     regions: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    phases: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     seconds: defaultdict[_OfRank, float] = field(default_factory=lambda: defaultdict(float))
     launches: defaultdict[_OfRank, float] = field(default_factory=lambda: defaultdict(float))
     gaps: list[float] = field(default_factory=list)
@@ -130,6 +132,10 @@ def _add_region(sums: _Sums, subject: Subject, mean: float) -> None:
     sums.regions[subject.label("region")] += mean
 
 
+def _add_phase(sums: _Sums, subject: Subject, mean: float) -> None:
+    sums.phases[subject.label("phase")] += mean
+
+
 def _add_launches(sums: _Sums, subject: Subject, mean: float) -> None:
     if subject.label("kernel_class") in {COMPUTE, ""}:
         sums.launches[subject.label("rank"), subject.label("kernel")] += mean
@@ -152,6 +158,7 @@ _ADD: Final[Mapping[str, Callable[[_Sums, Subject, float], None]]] = {
     _DEVICE_TIME: _add_state,
     _COPIED: _add_copied,
     _REGION: _add_region,
+    _PHASE: _add_phase,
     _LAUNCHES: _add_launches,
     DURATION: _add_duration,
     _GAP: _add_gap,
@@ -177,8 +184,10 @@ def _of_program(sums: _Sums) -> dict[Signal, float]:
     copied = sum(sums.copied.values())
     if copied > 0 and sums.copied.keys() - {""}:
         found[Signal.PAGEABLE_SHARE] = sums.copied["false"] / copied
-    in_regions = sum(sums.regions.values())
-    if in_regions > 0 and DATA_REGIONS & sums.regions.keys():
+    in_phases, in_regions = sum(sums.phases.values()), sum(sums.regions.values())
+    if in_phases > 0 and "data" in sums.phases:
+        found[Signal.DATA_WAIT_SHARE] = sums.phases["data"] / in_phases
+    elif in_regions > 0 and DATA_REGIONS & sums.regions.keys():
         found[Signal.DATA_WAIT_SHARE] = sum(sums.regions[name] for name in DATA_REGIONS) / in_regions
     return found
 

@@ -93,6 +93,6 @@ def test_repeated_or_fallen_totals_of_a_process_are_no_growth() -> None:
 
 def test_gaps_and_variants_beyond_a_total_are_counted_as_refused() -> None:
     series = ProgramSeries(SeriesKey("node", "GPU-1", "", "train", "", ""), Device("node", "GPU-1"), 0)
-    assert series.grow(ReportIncrement(gaps=DurationTotals(TOTAL_LIMIT - 1, 0))) == 0
-    assert series.grow(ReportIncrement(gaps=DurationTotals(1, 0))) == 1
+    assert series.grow(ReportIncrement(durations={"launch_gaps": DurationTotals(TOTAL_LIMIT - 1, 0)})) == 0
+    assert series.grow(ReportIncrement(durations={"launch_gaps": DurationTotals(1, 0)})) == 1
     assert series.grow(ReportIncrement(variants=[("gemm", "64|64", 1, 5, 25)])) == 1

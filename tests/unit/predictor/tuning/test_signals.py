@@ -95,6 +95,18 @@ def test_gaps_waits_copies_and_regions(past: Past) -> None:
     assert found[Signal.DATA_WAIT_SHARE] == pytest.approx(1 / 3)
 
 
+def test_the_phases_of_a_program_give_its_wait_for_data_before_its_regions_do(past: Past) -> None:
+    for phase, share in (("data", 0.2), ("forward", 0.3), ("backward", 0.3)):
+        past.program(kernel.PHASE_SECONDS.prometheus_name, share, phase=phase)
+    past.program(kernel.REGION_WALL.prometheus_name, 0.9, region="data")
+    assert past.signals[HERE][Signal.DATA_WAIT_SHARE] == pytest.approx(0.25)
+
+
+def test_a_program_whose_phases_have_no_data_has_an_unknown_wait_not_none(past: Past) -> None:
+    past.program(kernel.PHASE_SECONDS.prometheus_name, 0.9, phase="forward")
+    assert Signal.DATA_WAIT_SHARE not in past.signals[HERE]
+
+
 def test_copies_of_which_nothing_is_known_have_no_pageable_share(past: Past) -> None:
     past.program(kernel.MEMCPY_BYTES.prometheus_name, 3e6, kind="DtoD", pinned="")
     assert Signal.PAGEABLE_SHARE not in past.signals[HERE]

@@ -76,9 +76,10 @@ SIGNALS: Final[Mapping[Signal, SignalSource]] = MappingProxyType(
             kernel.MEMCPY_BYTES.prometheus_name, "Copied bytes whose host memory is not pinned, over all.", _TIMING
         ),
         Signal.DATA_WAIT_SHARE: SignalSource(
-            kernel.REGION_WALL.prometheus_name,
-            "Wall time in regions named data, dataloader or next_batch, over that in all regions.",
-            "name the wait with kernelcast.probe.region('data')",
+            kernel.PHASE_SECONDS.prometheus_name,
+            "Time of the phase data over that of all phases; without phases, wall time in regions named data, "
+            "dataloader or next_batch, over that in all regions.",
+            "load with PyTorch's DataLoader, or with kernelcast.probe.data(batches)",
         ),
         Signal.RANK_SPREAD: SignalSource(
             kernel.DEVICE_TIME.prometheus_name,

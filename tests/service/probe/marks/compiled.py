@@ -1,0 +1,101 @@
+"""Compiled programs, with marks or without: `python compiled.py off|early|late`.
+
+Prints what `torch.compile` has done, the losses, and the steps that were counted. `late` starts the probe after
+`torch.compile` has been imported.
+"""
+
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from kernelcast import probe
+
+(STARTED,) = sys.argv[1:]
+RUNNING = probe.start("compiled", source="cpu", method="manual") if STARTED == "early" else None
+
+import torch  # noqa: E402
+import torch._dynamo  # noqa: E402
+from torch import nn  # noqa: E402
+
+if STARTED == "late":
+    RUNNING = probe.start("compiled", source="cpu", method="manual")
+torch.manual_seed(0)
+MODEL = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+OPTIMIZER = torch.optim.SGD(MODEL.parameters(), lr=0.001, momentum=0.9)
+compiled = torch.compile(backend="eager")
+
+
+def loss_of(inputs: Any) -> Any:
+    return MODEL(inputs).square().mean()
+
+
+def whole(inputs: Any) -> Any:
+    loss = loss_of(inputs)
+    loss.backward()
+    OPTIMIZER.step()
+    OPTIMIZER.zero_grad()
+    return loss
+
+
+def with_gradients(inputs: Any) -> Any:
+    loss = loss_of(inputs)
+    for parameter, gradient in zip(
+        MODEL.parameters(), torch.autograd.grad(loss, list(MODEL.parameters())), strict=True
+    ):
+        parameter.grad = gradient
+    OPTIMIZER.step()
+    return loss
+
+
+def around(step: Callable[[], Any], model: Callable[[Any], Any] = loss_of) -> Callable[[Any], Any]:
+    def train(inputs: Any) -> Any:
+        loss = model(inputs)
+        OPTIMIZER.zero_grad()
+        loss.backward()
+        step()
+        return loss
+
+    return train
+
+
+def evaluated(inputs: Any) -> Any:
+    with torch.no_grad():
+        return loss_of(inputs)
+
+
+def after_evaluation() -> Callable[[Any], Any]:
+    evaluate = torch.compile(evaluated, backend="eager", fullgraph=True)
+
+    def train(inputs: Any) -> Any:
+        evaluate(inputs)
+        return whole(inputs)
+
+    return train
+
+
+CASES: dict[str, Callable[[], Callable[[Any], Any]]] = {
+    "model": lambda: around(OPTIMIZER.step, torch.compile(loss_of, backend="eager", fullgraph=True)),
+    "optimizer": lambda: around(torch.compile(OPTIMIZER.step, backend="eager")),
+    "function": lambda: around(compiled(lambda: OPTIMIZER.step())),  # noqa: PLW0108  the call is what is compiled
+    "whole": lambda: compiled(whole),
+    "gradients": lambda: compiled(with_gradients),
+    "evaluation": after_evaluation,
+}
+
+counters = torch._dynamo.utils.counters
+found = {}
+for name, make in CASES.items():
+    torch._dynamo.reset()
+    counters.clear()
+    progress = RUNNING.recorder.progress if RUNNING else None
+    before = (progress.steps, progress.compilations) if progress else (0, 0)
+    step = make()
+    losses = [step(torch.randn(3, 4)).item() for _ in range(6)]
+    found[name] = {
+        "compiler": {kind: dict(counters[kind]) for kind in ("frames", "stats", "graph_break")},
+        "losses": losses,
+        "steps": progress.steps - before[0] if progress else None,
+        "compilations": progress.compilations - before[1] if progress else None,
+    }
+sys.stdout.write(json.dumps(found))

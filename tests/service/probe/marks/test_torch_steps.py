@@ -1,0 +1,116 @@
+"""Steps and phases of real programs, whose code knows nothing of the probe; each counts its steps itself."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.service.frameworks import environment, framework_python
+from tests.support.ports import free_ports
+
+pytestmark = pytest.mark.service
+
+HERE = Path(__file__).parent
+IN_ORDER = ["backward", "data", "forward", "optimizer", "other"]
+
+
+def printed(*arguments: str, **environ: str) -> Any:
+    """Run a program of this folder with PyTorch; returns what its last line prints as JSON."""
+    done = subprocess.run(
+        [framework_python(), *arguments], capture_output=True, text=True, env=environment(**environ), check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def loops() -> dict[str, Any]:
+    found: dict[str, Any] = printed(str(HERE / "loops.py"))
+    return found
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "without_a_loader",
+        "plain",
+        "accumulation",
+        "fetched_ahead",
+        "two_optimizers",
+        "closure",
+        "scaler",
+        "iterable_dataset",
+        "persistent_workers",
+        "in_another_thread",
+        "each_step_in_another_thread",
+        "fused_into_backward",
+        "subclass_that_calls_super",
+        "autograd_grad",
+        "an_optimizer_that_fails_and_goes_on",
+        "evaluation_between_steps",
+    ],
+)
+def test_every_step_of_a_loop_is_counted_once(loops: dict[str, Any], name: str) -> None:
+    assert loops[name]["steps"] == loops[name]["made"], loops[name]
+
+
+def test_a_step_that_the_scaler_skips_is_said_as_skipped(loops: dict[str, Any]) -> None:
+    assert {name for name, found in loops.items() if found["skipped"]} == {"scaler"}
+    assert loops["scaler"]["skipped"] == 1
+
+
+def test_the_samples_of_a_loaders_batches_are_the_items_of_its_steps(loops: dict[str, Any]) -> None:
+    known = {"plain": 48, "accumulation": 24, "closure": 24, "persistent_workers": 48, "evaluation_between_steps": 48}
+    assert {name: loops[name]["items"] for name in known} == known
+    assert loops["iterable_dataset"]["items"] == 10  # batches of 4, 4 and 2
+    assert loops["without_a_loader"]["items"] == 0
+
+
+def test_a_program_has_the_phases_that_it_has(loops: dict[str, Any]) -> None:
+    assert loops["plain"]["phases"] == IN_ORDER
+    assert "data" not in loops["without_a_loader"]["phases"]
+    assert loops["evaluation_between_steps"]["phases"] == sorted([*IN_ORDER, "evaluation"])
+
+
+@pytest.mark.parametrize(
+    "name", ["hugging_face", "lightning", "lightning_accumulated", "lightning_manual", "accelerate"]
+)
+def test_every_step_of_a_trainer_is_counted_once(name: str, tmp_path: Path) -> None:
+    found = printed(str(HERE / "trainers.py"), name, str(tmp_path), ACCELERATE_USE_CPU="1")
+    assert found["steps"] == found["made"] > 9
+    assert found["items"] == (160 if name == "accelerate" else 80)
+    further = ["checkpoint"] if name == "accelerate" else ["checkpoint", "evaluation"]
+    assert found["phases"] == sorted([*IN_ORDER, *further])
+
+
+def test_every_step_of_a_data_parallel_job_is_counted_once() -> None:
+    (port,) = free_ports(1)
+    launcher = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(port))
+    found = printed(*launcher, str(HERE / "distributed.py"))
+    assert found == {name: {"made": 5, "steps": 5, "items": 40} for name in ("ddp", "fsdp2", "zero")}
+
+
+@pytest.fixture(scope="module")
+def uncompared() -> dict[str, Any]:
+    """Compiled programs without a probe."""
+    found: dict[str, Any] = printed(str(HERE / "compiled.py"), "off")
+    return found
+
+
+@pytest.mark.parametrize("started", ["early", "late"])
+def test_programs_are_compiled_as_without_the_probe_and_their_steps_are_counted(
+    started: str, uncompared: dict[str, Any]
+) -> None:
+    found = printed(str(HERE / "compiled.py"), started)
+    for name, without in uncompared.items():
+        assert found[name]["compiler"] == without["compiler"], name
+        assert found[name]["losses"] == without["losses"], name
+        assert (found[name]["steps"], found[name]["compilations"] > 0) == (6, True), name
+    assert {"model", "optimizer", "function", "whole", "gradients", "evaluation"} == found.keys()
+
+
+def test_types_signatures_tracebacks_and_results_are_those_without_the_probe() -> None:
+    without, found = (printed(str(HERE / "unchanged.py"), switch) for switch in ("off", "on"))
+    assert found == without
+    assert all(found["tracebacks"])
