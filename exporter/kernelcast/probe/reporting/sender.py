@@ -200,7 +200,7 @@ class ReportSender:
         if not recorder.touched:
             return
         if self._hello_sent and self._moved():
-            self._leave()
+            self._rejoin()
         lasting = self._link.connected
         if not lasting:
             self._connect()
@@ -304,7 +304,7 @@ class ReportSender:
         for device in recorder.devices():
             recorder.mark_unsent(recorder.cells(device))
 
-    def _leave(self) -> None:
+    def _rejoin(self) -> None:
         """End the process for the exporter; the next frames are those of another one."""
         self._send(Bye("moved"))
         self._link.close()
