@@ -301,3 +301,24 @@ def test_the_images_files_are_in_the_repository() -> None:
     for name in copied:
         assert (DEPLOY.parent / name).exists(), name
     assert re.search(r"^USER \d+", text, re.MULTILINE), "nothing in the image runs as root"
+
+
+def test_every_way_to_install_creates_topics_with_the_number_of_replicas_that_the_brokers_allow() -> None:
+    root = DEPLOY.parent
+    files = [root / "README.md", *(root / "docs").rglob("*.md"), *DEPLOY.rglob("*.md"), *DEPLOY.rglob("*.yaml")]
+    commands = [line for file in files for line in file.read_text().splitlines() if "topics apply --" in line]
+
+    assert len(commands) > 3
+    assert not [line for line in commands if "--replication-factor" in line]
+    assert (
+        yaml.safe_load((DEPLOY / "helm" / "kernelcast" / "values.yaml").read_text())["topics"]["replicationFactor"] == 0
+    )
+    assert "--replication-factor" not in (DEPLOY / "kubernetes" / "topics.yaml").read_text()
+
+
+def test_the_readme_names_the_commands_that_show_it_and_that_test_it() -> None:
+    lines = (DEPLOY.parent / "README.md").read_text().splitlines()
+    assert [line.split("#")[0].strip() for line in lines if re.match(r"make \w+ +#", line)] == [
+        "make demo",
+        "make test",
+    ]
