@@ -14,6 +14,7 @@ import structlog
 from prometheus_client import CollectorRegistry
 from starlette.routing import Route
 
+from kernelcast.bridge.browser.runbooks import Runbooks
 from kernelcast.bridge.browser.served import ServedPages
 from kernelcast.bridge.clock import Clock, SystemClock
 from kernelcast.bridge.compilation import Compilation
@@ -296,6 +297,7 @@ class Bridge:
                 *([Route(WEBHOOK_PATH, webhook.answer, methods=["POST"])] if settings.webhook else []),
                 *([Route(STATUS_PATH, self._push.answer)] if settings.push else []),
                 *self._pages.routes(),
+                *Runbooks().routes(),
             ],
             healthy=self._healthy,
             ready=self.readiness,
