@@ -155,10 +155,10 @@ def _shrink(wheel: Path) -> None:
 
     That is comments, linters' mostly, strings below a constant or field, which Python drops, docstrings of private
     functions, classes and methods and of constructors, and all but the first line of a docstring of modules, other
-    classes, and other functions that have no decorator. Pages and commands show some of the rest. In `IMPORTED` all strings stay. Scripts of pages
-    lose their lines of comments (2 KB). The files, their order, their times and their line numbers stay. libdeflate
-    saves 40 KB of 2 MB; where its package is not installed, as for someone who installs from a checkout, zlib's
-    highest level has to do.
+    classes, and other functions that have no decorator. Pages and commands show some of the rest. In `IMPORTED` all
+    strings stay. Scripts of pages lose their lines of comments (2 KB). The files, their order, their times and their
+    line numbers stay. libdeflate saves 40 KB of 2 MB; where its package is not installed, as for someone who installs
+    from a checkout, zlib's highest level has to do.
     """
     packed, changed = wheel.with_suffix(".packed"), dict[str, bytes]()
     with zipfile.ZipFile(wheel) as before, zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as after:
