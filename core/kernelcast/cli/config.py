@@ -30,6 +30,7 @@ def deployment_files() -> Path:
 @command
 def example(
     name: Annotated[str, typer.Argument(help="One of the files that `kernelcast config files` writes.")] = EXAMPLE,
+    *,
     minimal: Annotated[bool, typer.Option("--minimal", help="Only the settings that most sites change.")] = False,
 ) -> None:
     """Print the settings of every daemon with their defaults, or another of the files."""
