@@ -15,7 +15,7 @@ _STALE_RATIO: Final = 0.75
 
 
 def alerts(profile: Profile) -> tuple[AlertRule, ...]:
-    """Alerts: exporter failing, NVML hung or unusable, labels stale, probe socket full, spool filling, spool dropping."""
+    """Alerts: exporter failing, NVML hung or unusable, labels stale, socket full, spool filling, spool dropping."""
     spool = (_spool_filling(profile), _spool_dropping(profile))
     own = (_ticks(profile), _hung(), _unusable(), _attribution(), _refused(profile))
     return (*own, *spool)
