@@ -59,7 +59,7 @@ class Runbooks:
         return [Route(PATH, self.all), Route(f"{PATH}/{{alert}}", self.one)]
 
     async def all(self, _request: Request) -> Response:
-        """What to do when an alert fires: a page for each."""
+        """Runbooks: the first steps for each alert."""
         items = "".join(f'<li><a href="{PATH}/{name}">{name}</a></li>' for name in self._sections)
         return _page("Runbooks", f"<ul>{items}</ul>")
 

@@ -198,7 +198,7 @@ class TopView:
         return [(severity, name, groups[severity, name]) for severity, name in names]
 
     def alert_count(self) -> int:
-        """How many alerts fire, counted as the dashboards do."""
+        """Return the number of alerts that fire, counted as on the dashboards."""
         return sum(counted(every) for _, _, every in self.alert_groups())
 
     def hints(self) -> list[dict[str, Any]]:

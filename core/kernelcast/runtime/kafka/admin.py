@@ -73,8 +73,8 @@ class TopicChange:
         topic: Its name.
         outcome: The result.
         detail: The settings that were changed for this topic.
-        remark: Reason for a remaining difference, or for a number of replicas that nobody chose; often the same for
-            several topics, so it is shown once for all.
+        remark: Reason for a remaining difference, or for the default number of replicas; often the same for several
+            topics, so it is shown once for all.
     """
 
     topic: str

@@ -1,4 +1,4 @@
-"""What this node has of NVIDIA's, without NVML: a broken driver is told from a node that has no GPU."""
+"""NVIDIA's devices and library on this node, found without NVML: they distinguish a broken driver from no GPU."""
 
 import ctypes
 from collections.abc import Callable
