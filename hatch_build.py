@@ -48,6 +48,8 @@ RULE_TESTS: Final = "rules/tests/"
 """Of the rules that we ship: users change and test their own."""
 FILES: Final = {"grafana": "kernelcast/grafana/files", "deploy": "kernelcast/cli/files"}
 """Folders of the checkout, and where a wheel has their content (`kernelcast.wire.package_files`)."""
+RUNBOOKS: Final = "docs/runbooks.md"
+"""A page of the documentation that the bridge serves."""
 _STRING_OR_COMMENT: Final = re.compile(
     r"""(?P<string>(?P<quote>\"{3}|'{3}|"|')(?:\\.|[^\\])*?(?P=quote))|[ \t]*#[^\n]*""", re.DOTALL
 )
@@ -149,14 +151,14 @@ class _Compressor:
 
 
 def _shrink(wheel: Path) -> None:
-    """Write a wheel again: better compressed, and its Python files without 130 KB that only readers of sources see.
+    """Write a wheel again: better compressed, and its Python files without 250 KB that only readers of sources see.
 
     That is comments, linters' mostly, strings below a constant or field, which Python drops, docstrings of private
-    functions, classes and methods and of constructors, and all but the first line of a docstring of other functions
-    that have no decorator. Pages and commands show some of the rest. In `IMPORTED` all strings stay. Scripts of pages
-    lose their lines of comments (2 KB). The files, their order, their times and their line numbers stay. libdeflate
-    saves 40 KB of 2 MB; where its package is not installed, as for someone who installs from a checkout, zlib's
-    highest level has to do.
+    functions, classes and methods and of constructors, and all but the first line of a docstring of modules, other
+    classes, and other functions that have no decorator. Pages and commands show some of the rest. In `IMPORTED` all
+    strings stay. Scripts of pages lose their lines of comments (2 KB). The files, their order, their times and their
+    line numbers stay. libdeflate saves 40 KB of 2 MB; where its package is not installed, as for someone who installs
+    from a checkout, zlib's highest level has to do.
     """
     packed, changed = wheel.with_suffix(".packed"), dict[str, bytes]()
     with zipfile.ZipFile(wheel) as before, zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as after:
@@ -196,11 +198,15 @@ def _unread_texts(source: bytes) -> Iterator[tuple[int, int]]:
                 yield from _lines_of(text)
         if isinstance(block, ast.FunctionDef | ast.ClassDef) and _is_internal(block.name) and len(body) > 1:
             yield from _lines_of(body[0])
-        elif isinstance(block, ast.FunctionDef) and not block.decorator_list:
+        elif body and (not isinstance(block, ast.FunctionDef) or not block.decorator_list) and _has_docstring(block):
             # Its first line stays: a page shows that of the functions which answer it. Commands are decorated.
             yield from ((first + 1, last - 1) for first, last in _lines_of(body[0]) if last > first + 1)
         for name in _BLOCKS:
             blocks += getattr(block, name, [])
+
+
+def _has_docstring(block: Any) -> bool:
+    return isinstance(block, ast.Module | ast.ClassDef | ast.FunctionDef)
 
 
 def _is_internal(name: str) -> bool:
@@ -256,6 +262,7 @@ def _files(root: Path, made: Path) -> Iterator[tuple[str, str]]:
                     text = json.dumps(json.loads(path.read_bytes()), ensure_ascii=False, separators=(",", ":"))
                     packed.write_text(text + "\n", encoding="utf-8")
                 yield str(packed), f"{target}/{inside.as_posix()}"
+    yield str(root / RUNBOOKS), f"{FILES['grafana']}/{Path(RUNBOOKS).name}"
 
 
 def _module(path: Path) -> Any:

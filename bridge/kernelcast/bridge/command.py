@@ -31,7 +31,8 @@ def bridge(
     options: DaemonOptions,
     *,
     pages: Annotated[
-        bool | None, typer.Option("--web.pages/--no-web.pages", help="Serve the dashboards at /pages.")
+        bool | None,
+        typer.Option("--web.pages/--no-web.pages", help="Serve the dashboards at /pages (the default), or do not."),
     ] = None,
     prometheus_url: Annotated[
         str | None,

@@ -14,6 +14,7 @@ import structlog
 from prometheus_client import CollectorRegistry
 from starlette.routing import Route
 
+from kernelcast.bridge.browser.runbooks import Runbooks
 from kernelcast.bridge.browser.served import ServedPages
 from kernelcast.bridge.clock import Clock, SystemClock
 from kernelcast.bridge.compilation import Compilation
@@ -124,7 +125,10 @@ class Bridge:
         self._intake = self._made_intake(dead_letters, clock, share)
         self._discovery = Discovery(self._consumer, self._intake, settings.topics, clock=clock)
         self._compiled: frozenset[Format] = frozenset()
-        self._pages = ServedPages(settings.pages, self._store, hidden=lambda: not self._compiled or self._hidden())
+        # A bridge that only pushes has no series to draw: its pages need a Prometheus.
+        drawn = settings.pages.enabled and (settings.scraping or bool(settings.pages.prometheus_url))
+        pages = settings.pages.model_copy(update={"enabled": drawn})
+        self._pages = ServedPages(pages, self._store, hidden=lambda: not self._compiled or self._hidden())
         self._web = self._made_web(registry, clock)
         self._web.progressed = manager.part("web").progressed
         self._web.measure(registry)
@@ -296,6 +300,7 @@ class Bridge:
                 *([Route(WEBHOOK_PATH, webhook.answer, methods=["POST"])] if settings.webhook else []),
                 *([Route(STATUS_PATH, self._push.answer)] if settings.push else []),
                 *self._pages.routes(),
+                *Runbooks().routes(),
             ],
             healthy=self._healthy,
             ready=self.readiness,

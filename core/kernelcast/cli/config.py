@@ -10,6 +10,7 @@ from kernelcast.wire.errors import ConfigurationError
 from kernelcast.wire.package_files import copy_files, package_files
 
 EXAMPLE: Final = "kernelcast.yaml"
+MINIMAL: Final = "minimal.yaml"
 
 config = typer.Typer(
     help="Print the example settings, or write every file for a deployment.",
@@ -29,8 +30,12 @@ def deployment_files() -> Path:
 @command
 def example(
     name: Annotated[str, typer.Argument(help="One of the files that `kernelcast config files` writes.")] = EXAMPLE,
+    *,
+    minimal: Annotated[bool, typer.Option("--minimal", help="Only the settings that most sites change.")] = False,
 ) -> None:
     """Print the settings of every daemon with their defaults, or another of the files."""
+    if minimal:
+        name = MINIMAL
     folder = deployment_files()
     names = [str(path.relative_to(folder)) for path in sorted(folder.rglob("*")) if path.is_file()]
     if name not in names:

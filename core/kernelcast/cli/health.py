@@ -14,10 +14,12 @@ from base64 import b64encode
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from kernelcast.runtime.web.requests import is_this_machine, open_url
 
+READY: Final = "/-/ready"
+"""Path that is asked where the address has none."""
 TIMEOUT_SECONDS: Final = 5.0
 MAX_TIMEOUT_SECONDS: Final = 86_400.0
 _MAX_BYTES: Final = 4096
@@ -31,7 +33,10 @@ def main(arguments: Sequence[str]) -> int:
         prog="kernelcast health", description="Exit with 0 if a daemon says that it works."
     )
     parser.add_argument(
-        "urls", metavar="URL", nargs="+", help="such as http://localhost:19401/-/ready; the first that answers decides"
+        "urls",
+        metavar="URL",
+        nargs="+",
+        help=f"such as http://localhost:19401, at {READY}; the first that answers decides",
     )
     parser.add_argument("--username", default="", help="where the web configuration has users")
     parser.add_argument("--password-file", type=Path, metavar="FILE")
@@ -65,6 +70,9 @@ def _request(url: str, username: str, password_file: Path | None) -> urllib.requ
     """
     if not _is_address(url):
         raise ValueError(f"URL is {url!r}; it must be like http://localhost:19401/-/ready")
+    parts = urlsplit(url)
+    if parts.path in ("", "/"):
+        url = urlunsplit(parts._replace(path=READY))
     request = urllib.request.Request(url)  # noqa: S310  checked above
     if username:
         try:
@@ -112,7 +120,9 @@ def _ask(request: urllib.request.Request, context: ssl.SSLContext, timeout_secon
         with error:
             text, code = _body(error) or str(error).encode(), _UNHEALTHY
     except (OSError, http.client.HTTPException, UnicodeError) as error:  # a label of the host that no name can have
-        text, code = f"{request.full_url} does not answer: {error}".encode(), None
+        reason = getattr(error, "reason", error)
+        remedy = "; check that the daemon runs, and its web.listen_address"
+        text, code = f"{request.full_url} does not answer: {reason}{remedy}".encode(), None
     sys.stdout.write(f"{text.decode(errors='replace').strip()}\n")
     return code
 

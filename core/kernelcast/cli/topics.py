@@ -61,8 +61,15 @@ def apply_command(
     config: ConfigFile = None,
     bootstrap_servers: BootstrapServers = None,
     replication_factor: Annotated[
-        int, typer.Option("--replication-factor", min=1, max=MAX_REPLICATION_FACTOR, help="Of topics made now.")
-    ] = 1,
+        int | None,
+        typer.Option(
+            "--replication-factor",
+            min=1,
+            max=MAX_REPLICATION_FACTOR,
+            help="Of topics made now; default: 3, or one on each of fewer brokers, but at least the brokers' default.",
+            show_default=False,
+        ),
+    ] = None,
     partitions: Annotated[
         int | None,
         typer.Option("--partitions", min=1, help="Of topics made now; fixed from then on.", show_default=False),

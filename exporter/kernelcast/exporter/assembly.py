@@ -167,7 +167,7 @@ def assembled(
             exposition=exposition,
             counts=assembly.counts,
             state=state,
-            after=lambda: _after_interval(assembly, node, pauses),
+            after=lambda: _after_interval(assembly, node, pauses, out.producer),
             kafka_ready=lambda: _first_trouble(*(part.ready() for part in (out.producer, hints) if part is not None)),
         )
         daemon = Daemon(
@@ -295,7 +295,11 @@ def _probe_server(assembly: DaemonAssembly, nvml: NvmlSource | None, state: Stat
     return server
 
 
-def _after_interval(assembly: DaemonAssembly, node: NodeParts, pauses: PausedPrograms) -> None:
+def _after_interval(
+    assembly: DaemonAssembly, node: NodeParts, pauses: PausedPrograms, producer: Producer | None
+) -> None:
+    if producer is not None:
+        producer.poll()  # a node without samples sends nothing, and is to hear of an outage of Kafka all the same
     assembly.counts.nvml(node.sampler)
     pauses.apply(node.server.processes())
 

@@ -57,6 +57,7 @@ class DaemonCounts:
         self._nvml_crashes = counter(rows.NVML_CRASHES, registry)
         self._nvml_hangs = counter(rows.NVML_HANGS, registry)
         self._nvml_hung = gauge(rows.NVML_HUNG, registry)
+        self._nvml_unusable = gauge(rows.NVML_UNUSABLE, registry)
         self._device_metrics_off = gauge(rows.DEVICE_METRICS_OFF, registry)
         self._seen: dict[Counter, int] = {}
 
@@ -80,6 +81,7 @@ class DaemonCounts:
         self._follow(self._nvml_starts, sampler.starts)
         self._follow(self._nvml_crashes, sampler.crashes)
         self._follow(self._nvml_hangs, sampler.hangs)
+        self._nvml_unusable.set(int(sampler.blind))
         self._nvml_hung.clear()
         if sampler.hanging is not None:
             self._nvml_hung.labels(sampler.hanging).set(1)

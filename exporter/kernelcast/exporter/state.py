@@ -153,7 +153,13 @@ class StateFile:
         except OSError as error:
             self.errors += 1
             self._written = b""
-            _log.warning("state could not be saved", path=str(self.path), error=str(error))
+            _log.error(
+                "state could not be saved",
+                path=str(self.path),
+                error=str(error),
+                lost="all totals: they begin again at 0, should the exporter end before the next save",
+                remedy="free space, or name another exporter.state_directory",
+            )
             self._discard()
             return
         self._written = body

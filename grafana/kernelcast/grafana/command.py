@@ -40,7 +40,9 @@ def generate(
     directory: Annotated[Path, typer.Option("--output", help="Where the files go.")] = output.COMMITTED,
     profile: ProfileName = rules.PRODUCTION.name,
     dashboard_url: Annotated[str, typer.Option(help="The dashboard of kernels in your Grafana.")] = rules.DASHBOARD_URL,
-    runbooks_url: Annotated[str, typer.Option(help="Where docs/runbooks.md is published.")] = rules.RUNBOOKS_URL,
+    runbooks_url: Annotated[
+        str, typer.Option(help="Where the runbooks are: a page, or https://BRIDGE/runbooks/.")
+    ] = rules.RUNBOOKS_URL,
     *,
     check: Annotated[bool, typer.Option("--check", help="Write nothing; exit 1 where a file differs.")] = False,
 ) -> None:

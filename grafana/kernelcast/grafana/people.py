@@ -15,6 +15,7 @@ TEMPLATE_FILE: Final = "kernelcast.tmpl"
 _SECRETS: Final = "/etc/alertmanager/secrets"
 _PAGE: Final = '{{ template "kernelcast.text" . }}'
 _SUBJECT: Final = '{{ template "kernelcast.subject" . }}'
+_RUNBOOK_OR_PAGE: Final = "{{ with (index .Alerts 0).Annotations }}{{ or .runbook_url .dashboard_url }}{{ end }}"
 _HEADING: Final = (
     "Made by `kernelcast grafana generate`: an example with every address filled in, to be adapted. No secret is in\n"
     f"this file: each is read from a file below {_SECRETS}. The texts are in {TEMPLATE_FILE}, beside this file.\n"
@@ -30,7 +31,9 @@ TEMPLATE: Final = """{{/* Made by `kernelcast grafana generate`: the texts of me
 {{ range .Alerts }}{{ .Annotations.summary }}{{ if eq .Status "resolved" }} (over){{ end }}
 First: {{ .Annotations.action }}
 Page: {{ .Annotations.dashboard_url }}
-Runbook: {{ .Annotations.runbook_url }}
+{{- with .Annotations.runbook_url }}
+Runbook: {{ . }}
+{{- end }}
 
 {{ end }}
 {{- end }}
@@ -112,7 +115,7 @@ def _pagerduty() -> dict[str, Any]:
         "send_resolved": True,
         "description": _SUBJECT,
         "details": {"text": _PAGE},
-        "links": [{"text": "Runbook", "href": "{{ (index .Alerts 0).Annotations.runbook_url }}"}],
+        "links": [{"text": "Runbook", "href": _RUNBOOK_OR_PAGE}],
     }
 
 

@@ -128,7 +128,7 @@ class Site:
     Attributes:
         profile: Clock of the rules: production or demo.
         dashboard_url: The dashboard of kernels, to which alerts lead; empty for the one in `grafana.url`.
-        runbooks_url: Where the runbooks are published.
+        runbooks_url: Where people read the runbooks: a page with a heading for each, or the bridge's `/runbooks/`.
         bridge: Bridges.
         exporter: Exporters, for their own health; the only source of metrics where there is no bridge.
         predictor: Predictors.
@@ -263,6 +263,8 @@ def contradictions(site: Site) -> list[str]:
             if "/" in target or not target.rpartition(":")[2].isdecimal()
         )
     found.extend(_impossible(site.thresholds))
+    if site.runbooks_url and not is_web_address(site.runbooks_url):
+        found.append(f"runbooks_url is {site.runbooks_url!r}; it must be like http://bridge-1:19401/runbooks/")
     if site.grafana.url and not is_web_address(site.grafana.url):
         found.append(f"grafana.url is {site.grafana.url!r}; it must be like https://grafana.example")
     return found

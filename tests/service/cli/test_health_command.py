@@ -99,7 +99,7 @@ def test_another_server_does_not_get_its_password(tmp_path: Path) -> None:
     class Redirects(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             seen.append(self.headers["Authorization"])
-            self.send_response(302 if self.path == "/" else 200)
+            self.send_response(302 if self.path == "/-/ready" else 200)
             self.send_header("Location", f"http://localhost:{self.headers['Host'].rpartition(':')[2]}/login")
             self.end_headers()
 

@@ -1,13 +1,16 @@
 """promtool and amtool accept the generated configurations."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 from tests.service.require import binary
 from tests.unit.grafana.queries import run
 
 from kernelcast.grafana import alertmanager, people, prometheus, rules
+from kernelcast.grafana.dashboards import fleet
 from kernelcast.grafana.inputs import Jobs
 from kernelcast.grafana.site import Prometheus, ServerAccess, Site, Targets
 
@@ -83,3 +86,22 @@ def test_promtool_accepts_the_scrape_configuration(tmp_path: Path) -> None:
         prometheus.render(Site(bridge=Targets(("h:1",), access), prometheus=Prometheus(rules_directory=str(tmp_path))))
     )
     assert "2 rule files found" in run(binary("promtool", "prometheus"), "check", "config", path)
+
+
+def test_each_gpu_of_the_fleet_is_in_one_state(tmp_path: Path) -> None:
+    """At work, idle, with clocks held back while at work and while idle, and without an answer but with last values."""
+    loads, held, answers = (90, 0, 80, 0, 70), (0, 0, 32, 8, 32), (1, 1, 1, 1, 0)
+    rows = (("DCGM_FI_DEV_GPU_UTIL", loads), ("DCGM_FI_DEV_CLOCKS_EVENT_REASONS", held), ("kernelcast_gpu_up", answers))
+    series = [
+        {"series": f'{name}{{Hostname="n", gpu="{number}"}}', "values": f"{value}x5"}
+        for name, values in rows
+        for number, value in enumerate(values)
+    ]
+    exprs = [re.sub(r'\w+=~"[^"]*\$[^"]*",? ?', "", one["expr"]) for one in fleet.states().panel.targets]
+    checks = [
+        {"expr": expr, "eval_time": "2m", "exp_samples": [{"labels": "{}", "value": value}]}
+        for expr, value in zip(exprs, (1, 1, 2, 1), strict=True)
+    ]
+    path = tmp_path / "states.yaml"
+    path.write_text(yaml.safe_dump({"tests": [{"input_series": series, "interval": "1m", "promql_expr_test": checks}]}))
+    run(binary("promtool", "prometheus"), "test", "rules", path)

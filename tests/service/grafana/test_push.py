@@ -160,6 +160,16 @@ def _serve_once(listener: socket.socket, answer: bytes) -> None:
         connection.sendall(answer)
 
 
+def test_a_server_that_is_no_grafana_is_asked_for_by_its_option(
+    server: GrafanaDouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "answer", lambda *_request: (404, {}))
+    code, said = push(server)
+    assert code == 1
+    assert "/api/folders was answered with 404; is it Grafana's address?" in said
+    assert "give Grafana's as --url" in said
+
+
 def test_a_refusal_whose_text_comes_too_slowly_is_still_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grafana_api, "TIMEOUT_SECONDS", 0.05)
     with dripping(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 100\r\n\r\n") as url:

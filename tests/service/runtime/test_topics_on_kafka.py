@@ -44,6 +44,9 @@ def test_topics_are_made_kept_and_mended(settings: KafkaSettings) -> None:
     found = list_topics(settings)
 
     assert {change.outcome for change in first} == {TopicResult.CREATED}
+    assert {change.remark for change in first} == {
+        "1 replica, as Kafka has 1 broker; --replication-factor sets another number"
+    }
     assert {change.outcome for change in second} == {TopicResult.UNCHANGED}
     assert mended[DEVICE.name].outcome is TopicResult.ALTERED
     assert {change.outcome for change in moved.values()} == {TopicResult.DIFFERS}

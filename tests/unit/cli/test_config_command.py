@@ -21,6 +21,12 @@ def test_an_example_is_printed_as_it_is(name: str, capsys: pytest.CaptureFixture
     assert call(capsys, "example", *arguments) == (0, (DEPLOY / name).read_text(), "")
 
 
+def test_the_minimal_settings_are_ten_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = call(capsys, "example", "--minimal")
+    assert (code, err) == (0, "")
+    assert len(out.splitlines()) == 10
+
+
 @pytest.mark.parametrize("name", ["bridge", "../README.md", str(DEPLOY / "counters.csv")])
 def test_anything_else_is_refused_with_the_names_of_the_examples(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = call(capsys, "example", name)

@@ -25,7 +25,25 @@ def test_what_is_no_address_is_refused(url: str, capsys: pytest.CaptureFixture[s
 
 def test_a_host_that_cannot_be_looked_up_does_not_answer(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["http://a..b:1/"]) == 1
-    assert capsys.readouterr().out.startswith("http://a..b:1/ does not answer: ")
+    assert capsys.readouterr().out.startswith("http://a..b:1/-/ready does not answer: ")
+
+
+@pytest.mark.parametrize(
+    ("given", "asked"),
+    [
+        ("http://127.0.0.1:1", "http://127.0.0.1:1/-/ready"),
+        ("http://127.0.0.1:1/", "http://127.0.0.1:1/-/ready"),
+        ("http://127.0.0.1:1/-/healthy", "http://127.0.0.1:1/-/healthy"),
+    ],
+)
+def test_an_address_without_a_path_asks_whether_the_daemon_is_ready(
+    given: str, asked: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([given]) == 1
+    assert capsys.readouterr().out == (
+        f"{asked} does not answer: [Errno 111] Connection refused; "
+        "check that the daemon runs, and its web.listen_address\n"
+    )
 
 
 def test_a_file_of_certificates_that_is_missing_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -240,6 +240,14 @@ def test_alerts_are_those_that_fire(alerts: Alerts, words: str) -> None:
     assert words in screen(shown)
 
 
+def test_alerts_are_counted_by_node_gpu_and_program_as_on_the_dashboards() -> None:
+    shown, name = view(BRIDGE), "KernelcastBreachImminent"
+    kernels = [{"alertname": name, "Hostname": "n7", "gpu": "1", "program": "p", "kernel": f"k{i}"} for i in range(5)]
+    shown.alerts = Alerts([*kernels, {"alertname": name, "Hostname": "n7", "gpu": "2"}])
+    assert "alerts that fire: 2" in screen(shown)
+    assert " x2 " in screen(shown)
+
+
 def prometheus(monkeypatch: pytest.MonkeyPatch, *alerts: dict[str, str]) -> None:
     body = json.dumps({"data": {"result": [{"metric": each, "value": [0, "1"]} for each in alerts]}})
     monkeypatch.setattr(target, "get", lambda _url, _access: body)

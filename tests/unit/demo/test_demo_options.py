@@ -108,3 +108,9 @@ def test_a_fault_replaces_the_demos_own_and_needs_a_simulation(
     recording.touch()
     assert run(["demo", "--source", f"kineto:{recording}", "--fault", "xid-79"]) == 2
     assert "--fault is xid-79" in capsys.readouterr().err
+
+
+def test_a_duration_that_is_no_number_is_named_with_what_to_give(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["demo", "--duration", "abc"]) == 2
+    said = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert "'--duration': it is 'abc'; give seconds, such as 120, or leave it out" in said

@@ -37,13 +37,35 @@ def keys(model: type[BaseModel]) -> Iterator[str]:
             yield from keys(info.annotation)
 
 
+MINIMAL = DEPLOY / "minimal.yaml"
+
+
+def secured(folder: Path) -> Path:
+    """The example with its commented lines for TLS and users of Kafka in force."""
+    lines = CONFIG.read_text().splitlines()
+    at = lines.index("  # properties:")
+    lines[at : at + 4] = [line.replace("  # ", "  ", 1) for line in lines[at : at + 4]]
+    lines.remove(next(line for line in lines if line.startswith("  properties: {}")))
+    path = folder / "secured.yaml"
+    path.write_text("\n".join(lines).replace("  # kafka: {", "  kafka: {"))
+    return path
+
+
+@pytest.mark.parametrize("path", [CONFIG, MINIMAL], ids=["example", "minimal"])
 @pytest.mark.parametrize("service", MODELS)
-def test_the_service_takes_the_example_settings(
-    service: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_the_service_takes_the_example_settings_as_they_are(
+    service: str, path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv(PASSWORD, "secret")
-    code = app.run([service, "--check-config", "--config", str(CONFIG)])
+    monkeypatch.delenv(PASSWORD, raising=False)
+    code = app.run([service, "--check-config", "--config", str(path)])
     assert (code, *capsys.readouterr()) == (0, "configuration is valid\n", "")
+
+
+@pytest.mark.parametrize(("service", "model"), MODELS.items())
+def test_the_minimal_settings_are_defaults(service: str, model: type[ServiceSettings]) -> None:
+    assert load(service, model, path=MINIMAL, flags={}, environ={}) == load(
+        service, model, path=None, flags={}, environ={}
+    )
 
 
 @pytest.mark.parametrize(("service", "model"), MODELS.items())
@@ -53,12 +75,15 @@ def test_the_example_names_every_setting_and_shows_its_default(service: str, mod
     assert set(keys(model)) - shown == set()
     given = load(service, model, path=CONFIG, flags={}, environ={})
     defaults = load(service, model, path=None, flags={}, environ={})
-    assert given.model_dump(exclude={"kafka"}) == defaults.model_dump(exclude={"kafka"})
+    assert given == defaults
 
 
 @pytest.mark.parametrize(("service", "model"), MODELS.items())
-def test_every_service_has_a_user_of_its_own_and_no_password(service: str, model: type[ServiceSettings]) -> None:
-    kafka: KafkaSettings = load(service, model, path=CONFIG, flags={}, environ={}).kafka
+def test_every_service_has_a_user_of_its_own_and_no_password(
+    service: str, model: type[ServiceSettings], tmp_path: Path
+) -> None:
+    kafka: KafkaSettings = load(service, model, path=secured(tmp_path), flags={}, environ={}).kafka
+    assert (kafka.properties["security.protocol"], kafka.properties["sasl.mechanism"]) == ("SASL_SSL", "SCRAM-SHA-512")
     assert kafka.properties["sasl.username"] == f"kernelcast-{service}"
     assert "sasl.password" not in kafka.properties
 
@@ -301,3 +326,24 @@ def test_the_images_files_are_in_the_repository() -> None:
     for name in copied:
         assert (DEPLOY.parent / name).exists(), name
     assert re.search(r"^USER \d+", text, re.MULTILINE), "nothing in the image runs as root"
+
+
+def test_every_way_to_install_creates_topics_with_the_number_of_replicas_that_the_brokers_allow() -> None:
+    root = DEPLOY.parent
+    files = [root / "README.md", *(root / "docs").rglob("*.md"), *DEPLOY.rglob("*.md"), *DEPLOY.rglob("*.yaml")]
+    commands = [line for file in files for line in file.read_text().splitlines() if "topics apply --" in line]
+
+    assert len(commands) > 3
+    assert not [line for line in commands if "--replication-factor" in line]
+    assert (
+        yaml.safe_load((DEPLOY / "helm" / "kernelcast" / "values.yaml").read_text())["topics"]["replicationFactor"] == 0
+    )
+    assert "--replication-factor" not in (DEPLOY / "kubernetes" / "topics.yaml").read_text()
+
+
+def test_the_readme_names_the_commands_that_show_it_and_that_test_it() -> None:
+    lines = (DEPLOY.parent / "README.md").read_text().splitlines()
+    assert [line.split("#")[0].strip() for line in lines if re.match(r"make \w+ +#", line)] == [
+        "make demo",
+        "make test",
+    ]

@@ -1,4 +1,4 @@
-"""Loads the generated Grafana dashboards at the bridge's start, for the pages that it serves itself (`--web.pages`).
+"""Loads the generated Grafana dashboards at the bridge's start, for the pages that it serves itself.
 
 A page is one dashboard. Its model is the dashboard's JSON, which the page's script draws in the browser.
 """
@@ -61,7 +61,7 @@ def load() -> tuple[PageModel, ...]:
     found = [model for model in models if model is not None]
     if not found:
         raise ConfigurationError(
-            f"{folder} has no dashboards that can be read; install kernelcast again, or leave --web.pages out"
+            f"{folder} has no dashboards that can be read; install kernelcast again, or start it with --no-web.pages"
         )
     return ordered(found)
 

@@ -170,7 +170,10 @@ class SampleRing:
         sums: list[tuple[int, int]] = []
         counts: list[tuple[int, int]] = []
         self.dropped_series = 0
-        for position, name, labels in _samples(snapshot.layout):
+        # A store may have a million kernels, which no ring keeps: to look at each would take a second.
+        for family in np.diff(snapshot.layout.starts[: len(snapshot.layout.families) + 1]).tolist():
+            self.dropped_series += max(0, family - self.max_series)
+        for position, name, labels in _samples(snapshot.layout, self.max_series):
             if snapshot.values.schema[position] == NOT_A_HISTOGRAM:
                 self._assign(plain, position, RingSample(name, labels))
             else:
@@ -201,9 +204,10 @@ class SampleRing:
         return row
 
 
-def _samples(layout: Layout) -> Iterator[tuple[int, str, bytes]]:
+def _samples(layout: Layout, each: int | None = None) -> Iterator[tuple[int, str, bytes]]:
+    """Position, family and rendered labels of each series; of each family the first ones alone, if limited."""
     for number, family in enumerate(layout.families):
-        for position in range(int(layout.starts[number]), int(layout.starts[number + 1])):
+        for position in range(int(layout.starts[number]), int(layout.starts[number + 1]))[:each]:
             begin = int(layout.label_offset[position])
             yield position, family.name, layout.arena[begin : begin + int(layout.label_length[position])].tobytes()
 

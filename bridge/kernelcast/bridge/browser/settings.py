@@ -28,7 +28,7 @@ class PagesSettings(Section):
         ring_series: Without a Prometheus: the largest number of series that it keeps.
     """
 
-    enabled: bool = False
+    enabled: bool = True
     prometheus_url: str = ""
     basic_auth: BasicAuth | None = None
     bearer_token_file: Path | None = None

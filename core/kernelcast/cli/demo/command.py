@@ -34,6 +34,13 @@ from kernelcast.wire.errors import ConfigurationError, KernelcastError
 PLAIN_EVERY_SECONDS = 2.0
 
 
+def _seconds(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"it is {text!r}; give seconds, such as 120, or leave it out") from None
+
+
 @command
 def demo(  # noqa: PLR0913  a command line's options
     *,
@@ -43,7 +50,10 @@ def demo(  # noqa: PLR0913  a command line's options
     duration: Annotated[
         float | None,
         typer.Option(
-            help="Stop this many seconds after everything is ready, with a summary.", show_default="until Ctrl-C"
+            help="Stop this many seconds after everything is ready, with a summary.",
+            show_default="until Ctrl-C",
+            parser=_seconds,
+            metavar="SECONDS",
         ),
     ] = None,
     summary: Annotated[Path | None, typer.Option(help="Write the summary as JSON to this file.")] = None,

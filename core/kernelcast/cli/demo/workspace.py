@@ -121,7 +121,8 @@ class Workspace:
             KernelcastError: The grafana extra is not installed, or refused.
         """
         rules = self.directory / "rules"
-        _grafana("generate", "--output", str(self.directory), "--profile", "demo")
+        runbooks = f"http://{self.endpoints.bridge}/runbooks/"
+        _grafana("generate", "--output", str(self.directory), "--profile", "demo", "--runbooks-url", runbooks)
         alertmanager = _grafana(
             "alertmanager-config", "--webhook-url", f"http://{self.endpoints.bridge}/api/v1/alerts", "--profile", "demo"
         )

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kernelcast.cli.top.rates import KernelNow
-from kernelcast.cli.top.view import TopView
+from kernelcast.cli.top.view import TopView, counted
 from kernelcast.runtime.terminal import printable
 from kernelcast.wire.catalogue.devices import device, gpu
 
@@ -224,10 +224,10 @@ def _alerts(view: TopView) -> RenderableType:
         subjects = ", ".join(sorted({_source_of(labels) for labels in every}))
         table.add_row(
             _text(name.removeprefix(_ALERT_PREFIX), style),
-            Text(f"x{len(every)}" if len(every) > 1 else ""),
+            Text(f"x{number}" if (number := counted(every)) > 1 else ""),
             _text(subjects),
         )
-    return _panel(table, f"alerts that fire: {len(firing)}")
+    return _panel(table, f"alerts that fire: {view.alert_count()}")
 
 
 def _hints(view: TopView) -> RenderableType:

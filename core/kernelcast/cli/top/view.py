@@ -23,6 +23,15 @@ _ANSWERS: Final = ("kept", "rolled_back", "rejected", "applied", "received")
 """States of a hint, the last one first: the first that the page has is the state of a hint."""
 
 
+ALERT_SUBJECT: Final = ("Hostname", "gpu", "program")
+"""Labels by which alerts of one name are counted, as on the dashboards: a fault of a GPU slows many kernels at once."""
+
+
+def counted(alerts: Sequence[Mapping[str, str]]) -> int:
+    """Number of subjects of alerts of one name."""
+    return len({tuple(labels.get(name, "") for name in ALERT_SUBJECT) for labels in alerts})
+
+
 @dataclass(slots=True)
 class Controls:
     """Choices of the user: order, filter, pause.
@@ -187,6 +196,10 @@ class TopView:
         order = {"critical": 0, "warning": 1}
         names = sorted(groups, key=lambda key: (order.get(key[0], 2), key[1]))
         return [(severity, name, groups[severity, name]) for severity, name in names]
+
+    def alert_count(self) -> int:
+        """Return the number of alerts that fire, counted as on the dashboards."""
+        return sum(counted(every) for _, _, every in self.alert_groups())
 
     def hints(self) -> list[dict[str, Any]]:
         """Open hints with the expected kernel time, then the others with their last state and measured kernel time."""

@@ -32,6 +32,8 @@ from kernelcast.wire.topics import TOPICS, Topic
 REQUEST_TIMEOUT_SECONDS: Final = 10.0
 VISIBLE_TIMEOUT_SECONDS: Final = 30.0
 """Time within which a created topic must be in the broker's metadata, where clients look for it."""
+DEFAULT_REPLICAS: Final = 3
+"""Replicas of a new topic where there are as many brokers: with `min.insync.replicas=2`, one of them may be lost."""
 _POLL_SECONDS: Final = 0.1
 
 
@@ -71,7 +73,8 @@ class TopicChange:
         topic: Its name.
         outcome: The result.
         detail: The settings that were changed for this topic.
-        remark: Reason for a remaining difference; often the same for several topics, so it is shown once for all.
+        remark: Reason for a remaining difference, or for the default number of replicas; often the same for several
+            topics, so it is shown once for all.
     """
 
     topic: str
@@ -130,8 +133,29 @@ class Admin:
             found[name] = TopicState(name, len(partitions), replicas, configs.get(name, {}))
         return found
 
-    def create(self, topic: Topic, *, partitions: int, replication_factor: int) -> TopicChange:
-        """Create a topic."""
+    def default_replicas(self) -> tuple[int, str]:
+        """Return the replicas of new topics, and the reason: 3 or all brokers, and at least the brokers' own default.
+
+        Raises:
+            BrokerError: The broker cannot be reached.
+        """
+        brokers = self._metadata().brokers
+        own, possible = self._brokers_default(min(brokers)), min(DEFAULT_REPLICAS, len(brokers))
+        if own > possible:
+            return own, f"the brokers' default.replication.factor is {own}"
+        return possible, f"Kafka has {len(brokers)} broker{'s' * (len(brokers) != 1)}"
+
+    def _brokers_default(self, broker: int) -> int:
+        """The broker's `default.replication.factor`; 1, which decides nothing, if it may not be read."""
+        resource = ConfigResource(ResourceType.BROKER, str(broker))
+        try:
+            futures = self._client.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_SECONDS)
+            return int(futures[resource].result()["default.replication.factor"].value)
+        except (KafkaException, KeyError):
+            return 1
+
+    def create(self, topic: Topic, *, partitions: int, replication_factor: int, remark: str = "") -> TopicChange:
+        """Create a topic; `remark` is that of the result."""
         new = NewTopic(topic.name, partitions, replication_factor, config=topic.config)
         try:
             self._client.create_topics([new], request_timeout=REQUEST_TIMEOUT_SECONDS)[topic.name].result()
@@ -140,7 +164,8 @@ class Admin:
             if reason.code() == KafkaError.TOPIC_ALREADY_EXISTS:
                 return TopicChange(topic.name, TopicResult.UNCHANGED, "somebody else made it at this moment")
             return TopicChange(topic.name, TopicResult.FAILED, remark=reason.str())
-        return TopicChange(topic.name, TopicResult.CREATED, f"{partitions} partitions, {replication_factor} replicas")
+        detail = f"{partitions} partitions, {_replicas(replication_factor)}"
+        return TopicChange(topic.name, TopicResult.CREATED, detail, remark)
 
     def alter(self, topic: str, config: Mapping[str, str]) -> None:
         """Change some of a topic's settings, and keep the others; returns when the broker shows them.
@@ -206,7 +231,7 @@ def apply_topics(
     settings: KafkaSettings,
     topics: Sequence[Topic] = TOPICS,
     *,
-    replication_factor: int = 1,
+    replication_factor: int | None = None,
     partitions: int | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> list[TopicChange]:
@@ -215,7 +240,8 @@ def apply_topics(
     Args:
         settings: Settings of the connection.
         topics: The topics of the contract.
-        replication_factor: Replicas of newly created topics.
+        replication_factor: Replicas of newly created topics; None takes 3, or one for each of fewer brokers, but at
+            least the brokers' own default.
         partitions: Partitions of newly created topics; None uses each topic's own number.
         clock: Measures the wait until topics are visible.
 
@@ -229,15 +255,25 @@ def apply_topics(
     if not admin.can_administrate():
         return [_touch(admin, topic) for topic in topics]
     present = admin.topics()
+    remark = ""
+    if replication_factor is None:
+        replication_factor, reason = admin.default_replicas()
+        remark = f"{_replicas(replication_factor)}, as {reason}; --replication-factor sets another number"
     changes = [
         _alter_to_contract(admin, topic, state, partitions)
         if (state := present.get(topic.name)) is not None
-        else admin.create(topic, partitions=partitions or topic.partitions, replication_factor=replication_factor)
+        else admin.create(
+            topic, partitions=partitions or topic.partitions, replication_factor=replication_factor, remark=remark
+        )
         for topic in topics
     ]
     expected = {change.topic for change in changes if change.outcome is not TopicResult.FAILED}
     _wait_until_visible(admin, expected, clock)
     return changes
+
+
+def _replicas(number: int) -> str:
+    return f"{number} replica{'s' * (number != 1)}"
 
 
 def _has_controller(metadata: ClusterMetadata) -> bool:

@@ -3,7 +3,9 @@
 Every client of this package is made by `connect`; `--check-config` calls `check`.
 """
 
+import difflib
 import logging
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -84,6 +86,37 @@ _FUNCTIONS: Final = ("error_cb", "stats_cb", "throttle_cb", "oauth_cb", "on_deli
 _PYTHON_OBJECTS: Final = frozenset((*_FUNCTIONS, "default.topic.config", "delivery.report.only.error"))
 """Properties for which confluent_kafka takes functions, a dictionary or a boolean; it raises TypeError for a text."""
 
+_FILES: Final = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.keystore.location")
+"""Properties that name a file; of one that is missing OpenSSL says `error:05880020:x509 certificate routines`."""
+_USUAL: Final = frozenset(
+    {
+        *_FILES,
+        "client.id",
+        "enable.ssl.certificate.verification",
+        "group.protocol",
+        "sasl.kerberos.keytab",
+        "sasl.kerberos.principal",
+        "sasl.kerberos.service.name",
+        "sasl.mechanism",
+        "sasl.mechanisms",
+        "sasl.oauthbearer.client.id",
+        "sasl.oauthbearer.client.secret",
+        "sasl.oauthbearer.config",
+        "sasl.oauthbearer.method",
+        "sasl.oauthbearer.token.endpoint.url",
+        "sasl.password",
+        "sasl.username",
+        "security.protocol",
+        "socket.timeout.ms",
+        "ssl.endpoint.identification.algorithm",
+        "ssl.key.password",
+        "ssl.keystore.password",
+        "statistics.interval.ms",
+    }
+)
+"""Names of properties that sites set, for the remedy of a misspelt one; librdkafka does not list its own."""
+_UNKNOWN: Final = re.compile(r'No such configuration property: "([^"]+)"')
+
 Client = Callable[..., Any]
 _NOT_FOR_THIS_CLIENT: Final = re.compile(r"CONFWARN .* is a (consumer|producer) property and will be ignored by this")
 
@@ -128,13 +161,34 @@ def connect(client: Client, settings: KafkaSettings, *, properties: Mapping[str,
             raise ConfigurationError(
                 "kafka.properties.group.id is the same for all consumers; set group_id of the service"
             )
+        if name in _FILES and not _is_there(settings.properties[name]):
+            raise ConfigurationError(
+                f"kafka.properties.{name} is {settings.properties[name]}; there is no such file that this user may "
+                "read; name the file, or leave the property out"
+            )
     config = {**properties, "bootstrap.servers": settings.bootstrap_servers, **settings.properties}
     callbacks = {name: call for name, call in config.items() if callable(call)}
     texts = {name: value for name, value in config.items() if name not in callbacks}
     try:
         return client({**texts, **callbacks}, logger=_LOGGER)
     except KafkaException as error:
-        raise ConfigurationError(f"kafka.properties are refused: {error_text(error)}") from None
+        text = error_text(error)
+        raise ConfigurationError(f"kafka.properties are refused: {text}{_remedy_of_name(text)}") from None
+
+
+def _is_there(value: str) -> bool:
+    """Whether a file or directory can be read; librdkafka's word `probe` has it look in the usual places."""
+    return value == "probe" or os.access(value, os.R_OK)
+
+
+def _remedy_of_name(refusal: str) -> str:
+    """The nearest known name, where librdkafka says that it knows no such property."""
+    unknown = _UNKNOWN.search(refusal)
+    if unknown is None:
+        return ""
+    near = difflib.get_close_matches(unknown[1], _USUAL | PRODUCER_PROPERTIES.keys() | CONSUMER_PROPERTIES.keys(), n=1)
+    listed = "; CONFIGURATION.md of librdkafka lists the names"
+    return f"; did you mean {near[0]}?" if near else listed
 
 
 def check(settings: KafkaSettings) -> None:

@@ -34,6 +34,7 @@ _TIMING: Final = re.compile(r" \(after \d+ms in state \w+(?:[^()]|\([^()]*\))*\)
 """librdkafka's note on an attempt, which may contain "1 identical error(s) suppressed"."""
 _BROKER: Final = re.compile(r"^(?:\w+://)?(.+?)/(?:bootstrap|\d+): ")
 _CERTIFICATE: Final = "the broker's certificate is refused"
+_START: Final = "check that Kafka runs, that kafka.bootstrap_servers names it, and that no firewall is in between"
 _SET_PROTOCOL: Final = "set security.protocol in kafka.properties to"
 
 
@@ -87,6 +88,10 @@ class ConnectionErrors:
             refused = f"Kafka has refused our login for {LOGIN_PATIENCE_SECONDS:g} s: {self.reason}"
             raise BrokerError(f"{refused}; {remedy_of_login(self.reason)}")
 
+    def summary(self) -> tuple[str, str]:
+        """Return the last reason and its remedy, without a handshake of our own: a callback must not wait."""
+        return self.reason or "no broker answers", _remedy(self._code, self.reason) or _START
+
     def error(self, doing: str, settings: KafkaSettings) -> BrokerAccessError:
         """Return the error for a failed connection, with its reason and remedy.
 
@@ -107,20 +112,27 @@ def remedy_of_login(reason: str) -> str:
 
 def _explained(code: int, reason: str, settings: KafkaSettings) -> tuple[str, str]:
     """Return a text that names the cause, and the remedy."""
-    if code == _LOGIN:
-        return reason, remedy_of_login(reason)
-    if code == _NAME:
-        return reason, "correct the host in kafka.bootstrap_servers, or this machine's name resolution"
+    if remedy := _remedy(code, reason):
+        return reason, remedy
     broker = _BROKER.match(reason)
     address = broker[1] if broker else settings.bootstrap_servers.partition(",")[0].strip()
     if "connecting to a PLAINTEXT broker" in reason:
         return reason, _closed_at_the_handshake(address)[1]
-    if "refused" in reason and code != _TLS:
-        return reason, "start Kafka, or correct the port in kafka.bootstrap_servers"
     return examine(address, settings.properties) or (
         reason or f"{address} does not answer",
-        "check that Kafka runs, that kafka.bootstrap_servers names it, and that no firewall is in between",
+        _START,
     )
+
+
+def _remedy(code: int, reason: str) -> str:
+    """Return the remedy that a reason of librdkafka's shows by itself; empty if it shows none."""
+    if code == _LOGIN:
+        return remedy_of_login(reason)
+    if code == _NAME:
+        return "correct the host in kafka.bootstrap_servers, or this machine's name resolution"
+    if "refused" in reason and code != _TLS and "connecting to a PLAINTEXT broker" not in reason:
+        return "start Kafka, or correct the port in kafka.bootstrap_servers"
+    return ""
 
 
 def examine(address: str, properties: Mapping[str, Any]) -> tuple[str, str] | None:

@@ -4,7 +4,9 @@ librdkafka sends in threads of its own; `send`, `poll` and `flush` deliver its a
 """
 
 import contextlib
+import math
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, Self
@@ -16,6 +18,7 @@ from prometheus_client import CollectorRegistry
 
 from kernelcast.runtime.instruments import counter, gauge
 from kernelcast.runtime.kafka.connect import PRODUCER_PROPERTIES, Client, connect
+from kernelcast.runtime.kafka.connection_errors import ConnectionErrors
 from kernelcast.runtime.kafka.topic_errors import TopicErrors
 from kernelcast.runtime.settings.service import KafkaSettings
 from kernelcast.wire.catalogue import runtime
@@ -32,6 +35,8 @@ _PERMANENT: Final = frozenset(
 FULL_QUEUE_WAIT_SECONDS: Final = 0.05
 """Time that `send` waits for room in the queue; then the message is dropped and counted."""
 
+OUTAGE_SECONDS: Final = 60.0
+"""Time without a report of the connection after which the next report is of another outage."""
 _PURGED: Final = frozenset((KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT))  # noqa: SLF001  librdkafka's local errors
 """Errors of messages that `close` has dropped."""
 
@@ -103,6 +108,7 @@ class Producer:
         # brokers down" after it, which says less. Both end with the next acknowledgement.
         self._connection_error = self._access_error = ""
         self._topic_errors = TopicErrors()
+        self._connection, self._down_at_seconds = ConnectionErrors(), -math.inf
         self._settings, self._client_id, self._make = settings, client_id, client
         self._properties = properties
         self.sent = self.acknowledged = self.failed = self.refused = self.dropped = 0
@@ -234,6 +240,7 @@ class Producer:
     def _count_answer(self, topic: str, error: KafkaError | None) -> None:
         if error is None:
             self._connection_error = self._access_error = ""
+            self._connection.clear()
             self._topic_errors.confirmed(topic)
             self._count(topic, "sent")
             self._count(topic, "acknowledged")
@@ -248,6 +255,7 @@ class Producer:
         self._log.warning("message not delivered", topic=topic, reason=error.str())
 
     def _on_error(self, error: KafkaError) -> None:
+        self._connection.note(error)
         code = error.code()
         if code == KafkaError._AUTHENTICATION:  # noqa: SLF001 - how librdkafka names its local errors
             self._connection_error = self._access_error = f"Kafka refuses our credentials: {error.str()}"
@@ -255,6 +263,19 @@ class Producer:
             self._connection_error = self._access_error = f"no TLS connection to Kafka: {error.str()}"
         elif code == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - as above
             self._connection_error = self._access_error or f"no broker of {self._settings.bootstrap_servers} answers"
+            self._announce_outage()
+
+    def _announce_outage(self) -> None:
+        """Log once an outage that no broker answers; librdkafka reports it again at each try, a second apart at most.
+
+        Each service has one producer, so each process says it once.
+        """
+        now_seconds = time.monotonic()
+        if now_seconds - self._down_at_seconds > OUTAGE_SECONDS:
+            reason, remedy = self._connection.summary()
+            brokers = self._settings.bootstrap_servers
+            self._log.warning("waiting for Kafka", brokers=brokers, reason=reason, remedy=remedy)
+        self._down_at_seconds = now_seconds
 
     def _create_counters(self, topic: str) -> None:
         if topic in self._known:

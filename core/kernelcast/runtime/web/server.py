@@ -6,6 +6,7 @@ Each service makes one `WebServer`, starts it before its loops, and stops it las
 
 import asyncio
 import contextlib
+import ipaddress
 import socket
 import ssl
 import threading
@@ -65,7 +66,7 @@ class WebServer:
     """Serves on a thread of its own, from `start()` to `stop()`; also a context manager.
 
     Attributes:
-        address: `HOST:PORT` as bound, once started.
+        address: `HOST:PORT` for clients on this machine, once started; the log has the one as bound.
         progressed: Called once a second by the loop that answers requests; must not block; set it before `start()`.
         request_seconds: Time in which a client must send a request; then its connection is closed.
         unread_seconds: The same for a client that reads nothing of its answer; Linux only.
@@ -113,6 +114,7 @@ class WebServer:
         self._server: _Server | None = None
         self._thread: threading.Thread | None = None
         self.address = ""
+        self._bound = ("", 0)
         self.progressed: Callable[[], None] = lambda: None
         self.request_seconds, self.unread_seconds = REQUEST_SECONDS, UNREAD_SECONDS
         self._counts = WebCounts()
@@ -162,8 +164,22 @@ class WebServer:
         if not self._server.up.wait(START_SECONDS):
             self.stop()
             raise KernelcastError(f"the web server on {self.address} did not start within {START_SECONDS:g} s")
-        structlog.stdlib.get_logger("web").info("listening", address=self.address, tls=self.url.startswith("https"))
+        self._announce()
         return self
+
+    def _announce(self) -> None:
+        """Log the address as bound, and a warning where other machines reach it without TLS and without a login."""
+        log, encrypted = structlog.stdlib.get_logger("web"), self.url.startswith("https")
+        bound = format_address(self._bound[0], self._bound[1])
+        log.info("listening", address=bound, tls=encrypted)
+        users = self._watched is not None and self._watched.current().basic_auth_users
+        if not encrypted and not users and not ipaddress.ip_address(self._bound[0]).is_loopback:
+            log.warning(
+                "open to other machines without TLS and users",
+                address=bound,
+                remedy="set web.config_file (TLS, users), or web.listen_address to "
+                f"127.0.0.1:{self._bound[1]} for this machine alone",
+            )
 
     def stop(self) -> None:
         """Finish open requests, at most 5 seconds, and close."""
@@ -215,7 +231,8 @@ class WebServer:
                 f"web.listen_address is {self._settings.listen_address}; it cannot be bound: "
                 f"{reason}; choose another with --web.listen-address"
             ) from None
-        self.address = format_address(host or "127.0.0.1", listener.getsockname()[1])
+        self._bound = listener.getsockname()[:2]
+        self.address = format_address(host or "127.0.0.1", self._bound[1])
         return listener
 
     async def _landing(self, _request: Request) -> Response:

@@ -175,7 +175,10 @@ class TlsConfig(Section):
             with _as_file(self.cert_file, self.cert) as certificate, _as_file(self.key_file, self.key) as key:
                 context.load_cert_chain(certificate, key, password=_no_password)
         except (OSError, ValueError) as error:
-            raise ConfigurationError(f"tls_server_config: {shown} cannot be used: {error}") from None
+            missing = [str(path) for path in (self.cert_file, self.key_file) if path and not os.access(path, os.R_OK)]
+            unread = f"{' and '.join(missing)} cannot be read; name files in PEM that this user may read"
+            reason = unread if missing else str(error)
+            raise ConfigurationError(f"tls_server_config: {shown} cannot be used: {reason}") from None
 
     def _load_authority(self, context: ssl.SSLContext) -> None:
         if self.client_ca_file is None and self.client_ca is None:

@@ -200,6 +200,12 @@ NVML_HUNG: Final = Metric(
     labels=("call",),
     source=_NVML,
 )
+NVML_UNUSABLE: Final = Metric(
+    "kernelcast_exporter_nvml_unusable",
+    Kind.GAUGE,
+    "1 while NVML cannot be used although the node has an NVIDIA GPU, as with a broken driver; else 0.",
+    source=_NVML,
+)
 
 DEVICE_METRICS_OFF: Final = Metric(
     "kernelcast_exporter_device_metrics_off",
@@ -216,6 +222,7 @@ NVML_ROWS: Final[tuple[Metric, ...]] = (
     NVML_CRASHES,
     NVML_HANGS,
     NVML_HUNG,
+    NVML_UNUSABLE,
 )
 _SPOOL: Final = "exporter, spool"
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from kernelcast.columnar import EndedSeries, Sample
 from kernelcast.exporter.nvml.counters_file import CountersFile
 from kernelcast.exporter.nvml.isolation.isolated import PYNVML
+from kernelcast.exporter.nvml.presence import has_gpu
 from kernelcast.exporter.nvml.recordings.any_format import check_any
 from kernelcast.exporter.nvml.sampling.inventory import GPUS, is_bound
 from kernelcast.exporter.nvml.source import ErrorListener, GpuSampler, NvmlSource
@@ -90,7 +91,7 @@ def open_nvml(
     except MissingExtraError as error:
         if settings.nvml == "on":
             raise
-        _log.info("no GPU metrics", reason=str(error))
+        (_log.warning if has_gpu() else _log.info)("no GPU metrics", reason=str(error))
         return None
     except DeviceError:
         if settings.nvml == "on":

@@ -54,9 +54,17 @@ replay = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-TraceFile = Annotated[
-    Path, typer.Argument(metavar="FILE", help="The recording.", exists=True, dir_okay=False, readable=True)
-]
+
+def _there(path: Path) -> Path:
+    if not path.is_file() or not os.access(path, os.R_OK):
+        raise typer.BadParameter(
+            f"file '{path}' does not exist or cannot be read; give one that torch.profiler's export_chrome_trace, or "
+            "`nsys export --type sqlite`, has written"
+        )
+    return path
+
+
+TraceFile = Annotated[Path, typer.Argument(metavar="FILE", help="The recording.", callback=_there)]
 Program = Annotated[str | None, typer.Option("--program", help="Name of the program; default the file's name.")]
 MaxBytes = Annotated[
     int,

@@ -111,14 +111,16 @@ def states(*, width: int = 8, height: int = 5) -> Placed:
     """How many GPUs are in which state, over time."""
     text = PanelText(
         "GPUs by state",
-        "Number of GPUs at work, idle, with clocks held back, and without an answer. A GPU at work can have its clocks "
-        "held back.",
+        "Number of GPUs at work, idle, with clocks held back, and without an answer. Each GPU is in one of them: with "
+        "clocks held back, whether at work or idle; without an answer, whatever its last values were.",
     )
-    busy = f"{trouble.each(device.GPU_UTIL)}"
+    busy, silent = trouble.each(device.GPU_UTIL), f"{trouble.each(gpu.GPU_UP)} == 0"
+    known = f"unless on ({_BY}) ({silent})"
+    free = f"unless on ({_BY}) ({held_back(_BY)}) {known}"
     queries = [
-        Query(f"count({busy} >= 1) or 0 * count({busy})", "at work"),
-        Query(f"count({busy} < 1) or 0 * count({busy})", "idle"),
-        Query(f"count({held_back(_BY)}) or 0 * count({busy})", "clocks held back"),
-        Query(f"count({trouble.each(gpu.GPU_UP)} == 0) or 0 * count({busy})", "do not answer"),
+        Query(f"count({busy} >= 1 {free}) or 0 * count({busy})", "at work"),
+        Query(f"count({busy} < 1 {free}) or 0 * count({busy})", "idle"),
+        Query(f"count(({held_back(_BY)}) {known}) or 0 * count({busy})", "clocks held back"),
+        Query(f"count({silent}) or 0 * count({busy})", "do not answer"),
     ]
     return time_series(text, queries, Axis("short", low=0, decimals=0), width=width, height=height)

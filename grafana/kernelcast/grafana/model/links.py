@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from kernelcast.grafana.addresses import runbook
+
 CARRIED: Final = ("datasource", "job", "hpc_job", "user")
 """Variables that every page has, so that a link hands them on."""
 OWN_VALUE: Final = ""
@@ -57,16 +59,15 @@ def with_runbooks(panel: dict[str, Any], runbooks_url: str) -> dict[str, Any]:
 
     Args:
         panel: A panel or a row with panels, as Grafana's JSON.
-        runbooks_url: The page of runbooks; a path in the source tree is no address for Grafana.
+        runbooks_url: Where the runbooks are; empty for nowhere.
     """
-    known = runbooks_url.startswith(("http://", "https://"))
     links = []
     for link in panel.get("links", ()):
         _, found, alert = link["url"].partition(RUNBOOK)
         if not found:
             links.append(link)
-        elif known:
-            links.append({**link, "url": f"{runbooks_url}#{alert.lower()}"})
+        elif runbooks_url:
+            links.append({**link, "url": runbook(runbooks_url, alert)})
     changed = {key: value for key, value in panel.items() if key != "links"} | ({"links": links} if links else {})
     if "panels" in panel:
         changed["panels"] = [with_runbooks(inner, runbooks_url) for inner in panel["panels"]]

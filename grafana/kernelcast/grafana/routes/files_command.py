@@ -131,7 +131,7 @@ def chart(directory: Output, *, site_file: SiteFile = None) -> None:
 
 def _all_files(directory: Path) -> list[Path]:
     package = Path(__file__).parents[1]
-    written = copy_files(package_files(package, package.parents[1]), directory, without=(_CODE,))
+    written = copy_files(package_files(package, package.parents[1]), directory, without=(_CODE, _RUNBOOKS))
     return [*written, *write_files(directory, {_RUNBOOKS: rules.runbooks(rules.PRODUCTION)})]
 
 

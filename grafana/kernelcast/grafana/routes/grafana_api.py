@@ -28,6 +28,7 @@ _THIS_MACHINE: Final = ("localhost", "127.0.0.1", "::1")
 _REMEDIES: Final[Mapping[int, str]] = {
     HTTPStatus.UNAUTHORIZED: "the token is missing, wrong or expired; make one for a service account in Grafana",
     HTTPStatus.FORBIDDEN: "the token's service account needs the role Editor",
+    HTTPStatus.NOT_FOUND: "is it Grafana's address? Prometheus and others answer so; give Grafana's as --url",
     HTTPStatus.PRECONDITION_FAILED: "the dashboard is provisioned; remove its provisioning file",
 }
 

@@ -39,7 +39,11 @@ def lately(alert: str, metric: str, *, by: str, profile: Profile) -> str:
         by: Labels of a group, which the alert has.
         profile: Scales the hour.
     """
-    hour = profile.window(HOUR)
+    still = fired_lately(alert, by=by, profile=profile)
+    return f"(group by ({by}) (present_over_time({metric}[{profile.window(HOUR)}])) or {still})"
+
+
+def fired_lately(alert: str, *, by: str, profile: Profile) -> str:
+    """Groups about which an alert has fired within the last hour, for five days at most."""
     fired = f'ALERTS{{alertname="{alert}", alertstate="firing"}}'
-    still = f"last_over_time({fired}[{hour}]) unless {fired} offset {_REMEMBERED}"
-    return f"(group by ({by}) (present_over_time({metric}[{hour}])) or group by ({by}) ({still}))"
+    return f"group by ({by}) (last_over_time({fired}[{profile.window(HOUR)}]) unless {fired} offset {_REMEMBERED})"

@@ -15,9 +15,9 @@ _STALE_RATIO: Final = 0.75
 
 
 def alerts(profile: Profile) -> tuple[AlertRule, ...]:
-    """Alerts: exporter failing, NVML hung, labels stale, probe socket full, spool filling, spool dropping."""
+    """Alerts: exporter failing, NVML hung or unusable, labels stale, socket full, spool filling, spool dropping."""
     spool = (_spool_filling(profile), _spool_dropping(profile))
-    own = (_ticks(profile), _hung(), _attribution(), _refused(profile))
+    own = (_ticks(profile), _hung(), _unusable(), _attribution(), _refused(profile))
     return (*own, *spool)
 
 
@@ -49,6 +49,24 @@ def _hung() -> AlertRule:
         "`nvidia-smi` will hang as well.",
         dashboard=PIPELINE,
         steps=(RELEASE_FIRST, "Drain the node; a reset of the GPU may hang, too, then reboot."),
+    )
+
+
+def _unusable() -> AlertRule:
+    return AlertRule(
+        name="KernelcastNvmlUnusable",
+        expr=f"{promql.name(exporter.NVML_UNUSABLE)} == 1",
+        hold_seconds=5 * MINUTE,
+        severity=AlertSeverity.WARNING,
+        summary="The driver at {{ $labels.instance }} cannot be used, and the node has an NVIDIA GPU",
+        description="The exporter runs and tries again, at the latest every five minutes; the node has no device "
+        "metrics until then. Usual reason: a driver was upgraded, and its kernel module is still the old one.",
+        action="Read `no GPU metrics` in the exporter's log; `nvidia-smi` on that node should give the same reason.",
+        dashboard=PIPELINE,
+        steps=(
+            '"Driver/library version mismatch": reboot, or stop all programs on the GPUs and load the module again.',
+            "In a container: give it the GPUs. A node whose GPUs are not to be read: set exporter.nvml to off.",
+        ),
     )
 
 

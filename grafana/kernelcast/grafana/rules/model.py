@@ -8,7 +8,7 @@ from urllib.parse import urljoin
 
 import yaml
 
-from kernelcast.grafana.addresses import KERNELS
+from kernelcast.grafana.addresses import KERNELS, runbook
 from kernelcast.grafana.inputs import Jobs, Thresholds
 from kernelcast.wire.errors import ConfigurationError
 
@@ -18,8 +18,8 @@ DAY: Final = 24 * HOUR
 _UNITS: Final = ((DAY, "d"), (HOUR, "h"), (MINUTE, "m"))
 
 
-RUNBOOKS_URL: Final = "docs/runbooks.md"
-"""The page's place in the source tree: where it is published is for each site to say."""
+RUNBOOKS_URL: Final = ""
+"""Where people read the runbooks is for each site to say, such as the bridge's /runbooks/."""
 
 DASHBOARD_URL: Final = f"http://localhost:3000/d/{KERNELS}"
 
@@ -53,7 +53,7 @@ class Profile:
         shortest_window_seconds: Below this a window would hold too few scrapes to rate.
         baseline_age_seconds: How far back a kernel's own baseline lies.
         baseline_window_seconds: How long it is.
-        runbooks_url: The page with one heading for each alert.
+        runbooks_url: Where the runbooks are, see `addresses.runbook`; empty: alerts have no link.
         dashboard_url: The dashboard of kernels; the others are its neighbours.
         jobs: Jobs of the services that run.
         thresholds: Values from which alerts fire.
@@ -162,18 +162,20 @@ class AlertRule:
     keep_seconds: int = 0
 
     def to_rule(self, profile: Profile) -> dict[str, Any]:
-        """As Prometheus reads it."""
+        """As Prometheus reads it. Without a link to the runbook, its first step is part of the description."""
         rule: dict[str, Any] = {"alert": self.name, "expr": self.expr}
         if self.hold_seconds:
             rule["for"] = profile.hold(self.hold_seconds)
         if self.keep_seconds:
             rule["keep_firing_for"] = profile.hold(self.keep_seconds)
         rule["labels"] = {"severity": str(self.severity)}
+        link = {"runbook_url": runbook(profile.runbooks_url, self.name)} if profile.runbooks_url else {}
+        first = "" if link else f" First: {self.action}"
         rule["annotations"] = {
             "summary": self.summary,
-            "description": self.description,
+            "description": self.description + first,
             "action": self.action,
-            "runbook_url": f"{profile.runbooks_url}#{self.name.lower()}",
+            **link,
             "dashboard_url": profile.page(self.dashboard) + self._variables(),
         }
         return rule

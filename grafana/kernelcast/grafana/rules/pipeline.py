@@ -4,12 +4,14 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import PIPELINE
-from kernelcast.grafana.rules.absence import lately, of_all
-from kernelcast.grafana.rules.model import MINUTE, AlertRule, AlertSeverity, Profile
+from kernelcast.grafana.rules.absence import fired_lately, of_all
+from kernelcast.grafana.rules.model import HOUR, MINUTE, AlertRule, AlertSeverity, Profile
 from kernelcast.grafana.rules.recording import LAG, RATE_WINDOW_SECONDS
-from kernelcast.wire.catalogue import predictor, runtime
+from kernelcast.wire.catalogue import bridge, predictor, runtime
 from kernelcast.wire.catalogue.devices import device, gpu
 
+_ABSENT_SECONDS: Final = 4 * MINUTE
+"""Time without a node's series after which they count as ended, where nothing says that the exporter has."""
 _DAEMON: Final = "{{ $labels.job }} at {{ $labels.instance }}"
 
 
@@ -39,17 +41,28 @@ def _predictor_down(profile: Profile) -> AlertRule:
 
 
 def _exporter_stale(profile: Profile) -> AlertRule:
-    name, seen = "KernelcastExporterStale", promql.name(device.FB_USED)
+    name, seen, answers = "KernelcastExporterStale", promql.name(device.FB_USED), promql.name(gpu.GPU_UP)
     # job and instance of the silent producer, so that Alertmanager can mute what follows from this.
-    recently = lately(name, seen, by="Hostname, job, instance", profile=profile)
+    by = "Hostname, job, instance"
+    known = f"group by ({by}) (present_over_time({seen}[{profile.window(HOUR)}]))"
+    # The bridge says so while the series are still there; an exporter that is scraped without a bridge has `up`.
+    silent = f"max by (job, instance) ({promql.name(bridge.PRODUCER_UP)}) == 0"
+    silent += f" unless on () group({promql.name(bridge.KAFKA_OUTAGE)} > 0)"
+    ended = f"{known} and on (job, instance) (up == 0 or ({silent}))"
+    # A bridge that starts has no series either, and its own alert comes after two minutes.
+    window = profile.window(_ABSENT_SECONDS)
+    absent = (
+        f"{known} unless on (Hostname) (present_over_time({seen}[{window}]) or present_over_time({answers}[{window}]))"
+    )
+    still = f"{fired_lately(name, by=by, profile=profile)} unless on (Hostname) ({seen} or {answers})"
     return AlertRule(
         name=name,
-        expr=f"{recently} unless on (Hostname) ({seen} or {promql.name(gpu.GPU_UP)})",
-        hold_seconds=5 * MINUTE,
-        severity=AlertSeverity.WARNING,
+        expr=f"{ended} or {absent} or {still}",
+        hold_seconds=MINUTE,
+        severity=AlertSeverity.CRITICAL,
         summary="Node {{ $labels.Hostname }} stopped reporting its GPUs",
-        description="The node sent device metrics, and now neither these nor whether its GPUs answer. The "
-        "alert lasts until it sends them again, for five days at most.",
+        description="The node sent device metrics; now its exporter has missed several intervals, or nothing of it has "
+        "been seen for five minutes. The alert lasts until it sends them again, for five days at most.",
         action="Check the node and its exporter. If the node was removed on purpose, silence the alert.",
         subject=("Hostname",),
         dashboard=PIPELINE,

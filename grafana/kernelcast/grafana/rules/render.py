@@ -28,10 +28,10 @@ _RUNBOOKS_GENERATED: Final = (
     "Made by `kernelcast grafana runbooks > docs/runbooks.md`; change grafana/kernelcast/grafana/rules instead."
 )
 _INTRODUCTION: Final = (
-    "One section for each alert; the alert's `runbook_url` links to it. Publish this page for people on call, and set "
-    "its address: `kernelcast grafana generate --runbooks-url https://wiki.example/kernelcast`. Without it, "
-    "`runbook_url` is the path in the source tree. `kernelcast grafana runbooks` prints the page of the installed "
-    "version."
+    "One section for each alert. The bridge serves them at `/runbooks/ALERT`; alerts link there with `runbooks_url: "
+    "http://bridge-1:19401/runbooks/` in the site's file, or to this page where you publish it, with `runbooks_url: "
+    "https://wiki.example/kernelcast`. Without either an alert has no link, and its description the first step. "
+    "`kernelcast grafana runbooks` prints the page of the installed version."
 )
 _OPTIONAL: Final = re.compile(r"{{ with .*?{{ end }}")
 _FILLED_IN: Final = re.compile(r"{{ \$(?:labels\.)?(\w+)[^}]*}}")

@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry, Counter
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
+from structlog.testing import capture_logs
 from tests.support.runtime.certificates import self_signed
 from tests.support.runtime.web_clients import guarded, rewrite
 from tests.support.waiting import LONGEST_SECONDS, Stopwatch
@@ -72,6 +73,33 @@ def test_promtool_finds_nothing_wrong_with_a_daemons_own_metrics(server: WebServ
     except FileNotFoundError:
         pytest.skip("promtool is not installed")
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def announced(address: str, config: Path | None = None) -> tuple[str, list[str]]:
+    """The address that the log names, and its warnings."""
+    settings = WebSettings(listen_address=address, config_file=config)
+    with capture_logs() as lines, WebServer(settings, title="bridge", metrics=CollectorRegistry()) as server:
+        port = server.address.rpartition(":")[2]
+    (listening,) = [line["address"] for line in lines if line["event"] == "listening"]
+    warned = [
+        f"{line['event']} {line['address']}: {line['remedy']}" for line in lines if line["log_level"] == "warning"
+    ]
+    return listening.replace(port, "PORT"), [line.replace(port, "PORT") for line in warned]
+
+
+@pytest.mark.parametrize(("address", "bound"), [(":0", "[::]:PORT"), ("0.0.0.0:0", "0.0.0.0:PORT")])
+def test_the_log_names_the_address_that_is_bound_and_warns_where_it_is_open(
+    address: str, bound: str, tmp_path: Path
+) -> None:
+    remedy = "set web.config_file (TLS, users), or web.listen_address to 127.0.0.1:PORT for this machine alone"
+    assert announced(address) == (bound, [f"open to other machines without TLS and users {bound}: {remedy}"])
+    users = tmp_path / "web.yml"
+    users.write_text(f"basic_auth_users: {{prometheus: {HASH}}}\n")
+    assert announced(address, users) == (bound, [])
+
+
+def test_an_address_of_this_machine_alone_needs_no_users() -> None:
+    assert announced("127.0.0.1:0") == ("127.0.0.1:PORT", [])
 
 
 def test_requests_are_counted_by_route_strange_paths_together(server: WebServer, registry: CollectorRegistry) -> None:

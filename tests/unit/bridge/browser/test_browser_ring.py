@@ -30,6 +30,12 @@ def test_values_are_kept_by_name_and_labels_in_the_order_of_time() -> None:
     assert store.views[0].names == {"temp", "duration"}
 
 
+def test_of_a_family_with_more_series_than_the_ring_has_only_that_number_is_read() -> None:
+    kept = ring(max_series=3)
+    kept.read(FakeStore({temperature(f"{gpu}"): 60.0 for gpu in range(10)}), 1.0)
+    assert (kept.series, kept.dropped_series) == (3, 7)
+
+
 def test_a_histogram_is_kept_as_its_sum_and_count() -> None:
     kept, store = ring(), FakeStore({("duration", (("kernel", "a"),)): (2.5, 7)})
     kept.read(store, 1.0)

@@ -25,8 +25,8 @@ def client() -> AsgiClient:
     return AsgiClient(routes)
 
 
-def test_no_bridge_serves_pages_unless_it_is_asked_to() -> None:
-    assert not BridgeSettings().pages.enabled
+def test_a_bridge_serves_pages_unless_it_is_told_not_to() -> None:
+    assert BridgeSettings().pages.enabled
 
 
 def test_every_generated_dashboard_is_listed_and_served(client: AsgiClient) -> None:

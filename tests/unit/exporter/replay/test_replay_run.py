@@ -293,7 +293,9 @@ def test_usage_errors_exit_with_2_and_say_what(tmp_path: Path, outbox: Outbox, a
 def test_a_file_that_is_not_there_is_a_usage_error(tmp_path: Path, outbox: Outbox) -> None:
     code, _, errors = invoke(replay_command.replay, "nsys", tmp_path / "absent.sqlite")
     assert code == 2
-    assert "does not exist" in errors
+    said = " ".join(errors.replace("│", " ").split())
+    assert "does not exist" in said
+    assert "`nsys export --type sqlite`, has written" in said
 
 
 def test_settings_come_from_the_file_s_own_section_too(tmp_path: Path, outbox: Outbox) -> None:

@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 from collections import Counter
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 from tests.compatibility.storage import probe_frames
 
 from kernelcast.exporter import state as state_module
@@ -386,3 +388,22 @@ def test_after_a_restart_an_idle_program_keeps_its_series_until_it_is_retired(tm
     StateFile(tmp_path).load(aggregator)
     assert list(aggregator.samples(20 * SECOND_NS))
     assert not list(aggregator.samples(31 * SECOND_NS))
+
+
+def test_a_full_disk_is_an_error_that_says_what_may_be_lost_and_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_arguments: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    file, now_ns = StateFile(tmp_path).open(), SECOND_NS
+    monkeypatch.setattr(StateFile, "_replace", full)
+    with capture_logs() as lines:
+        file.save(Aggregator(epoch_ns=now_ns))
+    assert [(line["log_level"], line["lost"], line["remedy"]) for line in lines] == [
+        (
+            "error",
+            "all totals: they begin again at 0, should the exporter end before the next save",
+            "free space, or name another exporter.state_directory",
+        )
+    ]

@@ -1,6 +1,7 @@
 """The rules use existing metrics and have complete texts; promtool tests when they fire and when they do not."""
 
 import re
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -42,7 +43,7 @@ def test_a_rule_names_only_metrics_and_labels_that_are_emitted(rule: dict[str, A
 def test_an_alert_has_a_description_and_an_action(alert: rules.AlertRule) -> None:
     rule = alert.to_rule(rules.PRODUCTION)
     assert re.fullmatch(r"([A-Z][a-z0-9]+)+", alert.name)
-    assert set(rule["annotations"]) == {"summary", "description", "action", "runbook_url", "dashboard_url"}
+    assert set(rule["annotations"]) == {"summary", "description", "action", "dashboard_url"}
     assert rule["labels"]["severity"] in {"critical", "warning", "info", "none"}
     assert "$value" not in str(rule["labels"]), "a label that changes makes a new alert each time"
     named = set(re.findall(r"\$labels\.(\w+)", str(rule["annotations"])))
@@ -72,13 +73,32 @@ def test_the_alerts_are_in_six_groups_of_at_most_20() -> None:
     assert max(len(group["rules"]) for group in groups) <= 20
 
 
+@pytest.mark.parametrize(
+    ("runbooks_url", "link"),
+    [
+        ("http://bridge-1:19401/runbooks/", "http://bridge-1:19401/runbooks/KernelcastGpuDown"),
+        ("https://wiki.example/kernelcast", "https://wiki.example/kernelcast#kernelcastgpudown"),
+    ],
+)
+def test_an_alert_links_to_its_runbook_where_the_site_names_an_address(runbooks_url: str, link: str) -> None:
+    (alert,) = (one for one in ALERTS if one.name == "KernelcastGpuDown")
+    annotations = alert.to_rule(replace(rules.PRODUCTION, runbooks_url=runbooks_url))["annotations"]
+    assert annotations["runbook_url"] == link
+    assert annotations["description"] == alert.description
+
+
+def test_an_alert_without_an_address_of_runbooks_has_the_first_step_in_its_text() -> None:
+    for alert in ALERTS:
+        description = alert.to_rule(rules.PRODUCTION)["annotations"]["description"]
+        assert description == f"{alert.description} First: {alert.action}"
+
+
 def test_every_alert_has_a_runbook() -> None:
     page = rules.runbooks(rules.PRODUCTION)
     assert "{{" not in page, "a page about all alerts of a name cannot fill in one's labels"
+    assert (REPOSITORY / "docs" / "runbooks.md").read_text() == page, "run: make docs"
     for alert in ALERTS:
-        url = alert.to_rule(rules.PRODUCTION)["annotations"]["runbook_url"]
-        where, _, heading = url.partition("#")
-        assert (REPOSITORY / where).read_text() == page, "run: make docs"
+        heading = alert.name.lower()
         assert heading in {line.removeprefix("## ").lower() for line in page.splitlines() if line.startswith("## ")}
         assert alert.action.partition("{{")[0] in page
         assert all(step in page for step in alert.steps)

@@ -36,3 +36,23 @@ def test_a_property_that_confluent_kafka_takes_in_another_type_is_refused_as_a_s
 def test_one_group_for_all_consumers_is_refused_as_a_setting(group: str) -> None:
     with pytest.raises(ConfigurationError, match=r"kafka\.properties\.group\.id .*set group_id"):
         check(KafkaSettings(properties={"group.id": group}))
+
+
+@pytest.mark.parametrize("name", ["ssl.ca.location", "ssl.certificate.location", "ssl.key.location"])
+def test_a_file_that_is_missing_is_named_with_its_property(name: str) -> None:
+    words = rf"kafka\.properties\.{name} is /nope\.pem; there is no such file .*; name the file"
+    with pytest.raises(ConfigurationError, match=words):
+        check(KafkaSettings(properties={"security.protocol": "SSL", name: "/nope.pem"}))
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("sasl.mechanizm", r"did you mean sasl\.mechanism\?"),
+        ("secruity.protocol", r"did you mean security\.protocol\?"),
+        ("something.else.entirely", r"CONFIGURATION\.md of librdkafka lists the names"),
+    ],
+)
+def test_a_property_that_librdkafka_does_not_know_has_a_remedy(name: str, remedy: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf'No such configuration property: "{name}"; {remedy}'):
+        check(KafkaSettings(properties={name: "x"}))

@@ -1,13 +1,15 @@
 """How the producer counts the answers to its messages."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
 from prometheus_client import CollectorRegistry
+from structlog.testing import capture_logs
 
-from kernelcast.runtime.kafka.producer import OUTCOMES, Producer
+from kernelcast.runtime.kafka.producer import OUTAGE_SECONDS, OUTCOMES, Producer
 from kernelcast.runtime.settings.service import KafkaSettings
 
 Delivered = Callable[[KafkaError | None, Any], None]
@@ -53,3 +55,27 @@ def test_a_message_counts_as_sent_if_kafka_has_answered(answer: int | None, coun
     }
     assert {outcome for outcome, value in values.items() if value} == counted
     assert {outcome for outcome in OUTCOMES if getattr(producer, outcome)} == counted
+
+
+def test_an_outage_of_kafka_is_one_sentence_with_reason_and_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, reported = [100.0], list[Callable[[KafkaError], None]]()
+    monkeypatch.setattr("kernelcast.runtime.kafka.producer.time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def client(config: dict[str, Any], **_rest: Any) -> Client:
+        reported.append(config["error_cb"])
+        return Client(None)
+
+    Producer(KafkaSettings(bootstrap_servers="k:9092"), client_id="test", client=client)
+    with capture_logs() as lines:
+        for pause_seconds in (0.0, 1.0, 1.0, OUTAGE_SECONDS + 1):
+            now[0] += pause_seconds
+            reported[0](KafkaError(KafkaError._TRANSPORT, "k:9092/bootstrap: Connect to k failed: Connection refused"))
+            reported[0](KafkaError(KafkaError._ALL_BROKERS_DOWN))
+    assert [line["event"] for line in lines] == ["waiting for Kafka"] * 2, "of each outage one"
+    assert lines[0] == {
+        "event": "waiting for Kafka",
+        "log_level": "warning",
+        "brokers": "k:9092",
+        "reason": "k:9092/bootstrap: Connect to k failed: Connection refused",
+        "remedy": "start Kafka, or correct the port in kafka.bootstrap_servers",
+    }

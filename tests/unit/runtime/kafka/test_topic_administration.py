@@ -26,15 +26,18 @@ class FakeAdmin(Admin):
     def __init__(self, present: dict[str, TopicState]) -> None:
         self.present = present
 
+    def default_replicas(self) -> tuple[int, str]:
+        return 3, "Kafka has 4 brokers"
+
     def can_administrate(self) -> bool:
         return True
 
     def topics(self, *, config: bool = True) -> dict[str, TopicState]:  # noqa: ARG002  the original's signature
         return dict(self.present)
 
-    def create(self, topic: Topic, *, partitions: int, replication_factor: int) -> TopicChange:
+    def create(self, topic: Topic, *, partitions: int, replication_factor: int, remark: str = "") -> TopicChange:
         self.present[topic.name] = TopicState(topic.name, partitions, replication_factor, topic.config)
-        return TopicChange(topic.name, TopicResult.CREATED)
+        return TopicChange(topic.name, TopicResult.CREATED, remark=remark)
 
     def alter(self, topic: str, config: dict[str, str]) -> None:  # type: ignore[override]  # narrower is enough here
         if "retention.ms" in config and config["retention.ms"] == "0":
@@ -43,10 +46,15 @@ class FakeAdmin(Admin):
         self.present[topic] = TopicState(topic, state.partitions, state.replication_factor, {**state.config, **config})
 
 
-def applied(monkeypatch: pytest.MonkeyPatch, present: dict[str, TopicState], *topics: Topic) -> list[TopicChange]:
+def applied(
+    monkeypatch: pytest.MonkeyPatch,
+    present: dict[str, TopicState],
+    *topics: Topic,
+    replication_factor: int | None = None,
+) -> list[TopicChange]:
     fake = FakeAdmin(present)
     monkeypatch.setattr(admin, "Admin", lambda _settings: fake)
-    return apply_topics(KafkaSettings(), topics)
+    return apply_topics(KafkaSettings(), topics, replication_factor=replication_factor)
 
 
 def test_missing_topics_are_made_and_a_second_run_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,6 +66,59 @@ def test_missing_topics_are_made_and_a_second_run_changes_nothing(monkeypatch: p
     assert [change.outcome for change in first] == [TopicResult.CREATED, TopicResult.CREATED]
     assert [change.outcome for change in second] == [TopicResult.UNCHANGED, TopicResult.UNCHANGED]
     assert present["kernelcast.device"].partitions == DEVICE.partitions
+
+
+def test_new_topics_have_as_many_replicas_as_the_brokers_allow_and_the_reason_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    present: dict[str, TopicState] = {}
+
+    (chosen,) = applied(monkeypatch, present, DEVICE)
+    (asked,) = applied(monkeypatch, present, HINTS, replication_factor=1)
+
+    assert [present[topic.name].replication_factor for topic in (DEVICE, HINTS)] == [3, 1]
+    assert chosen.remark == "3 replicas, as Kafka has 4 brokers; --replication-factor sets another number"
+    assert (chosen.good, asked.remark) == (True, "")
+
+
+class Cluster:
+    """A cluster of some brokers with a default of their own; a double of the admin client. None: it may not be read."""
+
+    def __init__(self, brokers: int, default: int | None) -> None:
+        self.brokers = dict.fromkeys(range(1, brokers + 1))
+        self._default = default
+
+    def list_topics(self, **_more: object) -> "Cluster":
+        return self
+
+    def describe_configs(self, resources: list[ConfigResource], **_more: object) -> dict[object, Future[object]]:
+        described: Future[object] = Future()
+        if self._default is None:
+            described.set_exception(KafkaException(KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED)))
+        else:
+            name = "default.replication.factor"
+            described.set_result({name: ConfigEntry(name, str(self._default))})
+        return {resources[0]: described}
+
+
+@pytest.mark.parametrize(
+    ("brokers", "default", "replicas", "reason"),
+    [
+        (1, 1, 1, "Kafka has 1 broker"),
+        (2, 1, 2, "Kafka has 2 brokers"),
+        (5, 1, 3, "Kafka has 5 brokers"),
+        (5, None, 3, "Kafka has 5 brokers"),
+        (5, 4, 4, "the brokers' default.replication.factor is 4"),
+        (2, 3, 3, "the brokers' default.replication.factor is 3"),
+    ],
+)
+def test_three_replicas_or_one_on_each_broker_but_never_fewer_than_the_brokers_default(
+    brokers: int, default: int | None, replicas: int, reason: str
+) -> None:
+    cluster = Admin(KafkaSettings())
+    cluster._client = Cluster(brokers, default)  # type: ignore[assignment]  # a double of two methods
+
+    assert cluster.default_replicas() == (replicas, reason)
 
 
 def test_settings_that_differ_are_set_and_the_others_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

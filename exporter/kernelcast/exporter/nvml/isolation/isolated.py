@@ -1,11 +1,12 @@
 """Samples GPUs in a process of its own: a call of NVML that hangs or crashes costs readings; the exporter goes on."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Self
 
+from kernelcast.exporter.nvml import presence
 from kernelcast.exporter.nvml.isolation.child import ChildEndedError, WorkerProcess
 from kernelcast.exporter.nvml.isolation.xid_memory import XidMemory
 from kernelcast.exporter.nvml.sampling.inventory import GPUS
@@ -45,6 +46,7 @@ class IsolatedSampler:
         timeout_seconds: An answer that takes longer counts as a hang; can be changed.
         nvml: pynvml, or its replacement; see `worker.load`.
         gpus: The driver's directory of GPUs.
+        has_gpu: Whether the node has a GPU, whatever its driver does.
 
     Attributes:
         starts: Number of processes started.
@@ -52,14 +54,21 @@ class IsolatedSampler:
         hangs: Number of those that hung and were killed.
         hanging: The call that hung last, until NVML answers again; None while it does.
         trouble: The reason why NVML cannot be used; empty while it can.
+        blind: Whether NVML cannot be used although the node has an NVIDIA GPU.
     """
 
     def __init__(
-        self, options: SamplerOptions, *, timeout_seconds: float, nvml: Sequence[str] = PYNVML, gpus: Path = GPUS
+        self,
+        options: SamplerOptions,
+        *,
+        timeout_seconds: float,
+        nvml: Sequence[str] = PYNVML,
+        gpus: Path = GPUS,
+        has_gpu: Callable[[], bool] = presence.has_gpu,
     ) -> None:
         self._options, self._nvml = options, tuple(nvml)
         self.timeout_seconds = timeout_seconds
-        self._gpus = gpus
+        self._gpus, self._has_gpu = gpus, has_gpu
         self._listed: frozenset[str] = frozenset()
         self._child: WorkerProcess | None = None
         self._replaced: list[tuple[WorkerProcess, float]] = []
@@ -71,7 +80,7 @@ class IsolatedSampler:
         self._xids = XidMemory()
         self.starts = self.crashes = self.hangs = 0
         self.hanging: str | None = None
-        self.trouble = ""
+        self.trouble, self.blind = "", False
 
     def start(self) -> Self:
         """Start the process; without a driver, `sample` starts a new one later, at growing intervals.
@@ -257,7 +266,7 @@ class IsolatedSampler:
             self._unusable(answer["error"])
             self._replace(child)
         else:
-            self.trouble, child.is_ready = "", True
+            self.trouble, self.blind, child.is_ready = "", False, True
             self._found = tuple(GpuReading.from_json(one) for one in answer["found"])
             self._xids.found(self._found)
             self._note_current(self._found)
@@ -310,7 +319,11 @@ class IsolatedSampler:
 
     def _unusable(self, reason: str) -> None:
         if reason != self.trouble:
-            _log.info("no GPU metrics", reason=reason)
+            self.blind = self._has_gpu()
+            if self.blind:
+                _log.warning("no GPU metrics, although the node has an NVIDIA GPU", reason=reason)
+            else:
+                _log.info("no GPU metrics", reason=reason)
         self.trouble = reason
 
     def _reap(self) -> None:

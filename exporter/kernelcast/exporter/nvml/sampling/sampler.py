@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
+from kernelcast.exporter.nvml.presence import library_fault
 from kernelcast.exporter.nvml.sampling import fields, nvlink, reading
 from kernelcast.exporter.nvml.sampling.codes import Codes, error_name
 from kernelcast.exporter.nvml.sampling.energy import EnergyJudge
@@ -130,10 +131,9 @@ class Sampler:
         try:
             self._nvml.nvmlInit()
         except self._nvml.NVMLError as error:
-            raise DeviceError(
-                f"NVML cannot be used: {error}; install the NVIDIA driver, give the container the GPU "
-                "(--gpus all), or set exporter.nvml to off"
-            ) from None
+            remedy = "install the NVIDIA driver, give the container the GPU (--gpus all), or set exporter.nvml to off"
+            reason = library_fault() or f"{error}; {remedy}"
+            raise DeviceError(f"NVML cannot be used: {reason}") from None
         self._open = True
         self._retry = not self._enumerate()
         return self

@@ -196,7 +196,7 @@ def _limited() -> Placed:
         (device.SYNC_BOOST_VIOLATION, "sync boost"),
         (device.LOW_UTIL_VIOLATION, "low utilisation"),
     )
-    queries = [Query(f"{each_rate(row)} / {_NANO}", f"{GPU} {word}") for row, word in causes]
+    queries = [Query(f"clamp_max({each_rate(row)} / {_NANO}, 1)", f"{GPU} {word}") for row, word in causes]
     queries.append(liveness.absent(row for row, _ in causes))
     return time_series(text, queries, Axis("percentunit", low=0))
 

@@ -6,7 +6,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
+from structlog.testing import capture_logs
 
+from kernelcast.exporter.counts import DaemonCounts
 from kernelcast.exporter.nvml.isolation import isolated
 from kernelcast.exporter.nvml.isolation.call_board import CallBoard
 from kernelcast.exporter.nvml.isolation.isolated import IsolatedSampler
@@ -100,3 +103,27 @@ def test_a_call_board_without_memory_leaks_no_descriptor(monkeypatch: pytest.Mon
     with pytest.raises(OSError, match="Cannot allocate"):
         CallBoard()
     assert descriptors() == before
+
+
+@pytest.mark.parametrize(
+    ("has_gpu", "logged"),
+    [
+        (True, ("warning", "no GPU metrics, although the node has an NVIDIA GPU")),
+        (False, ("info", "no GPU metrics")),
+    ],
+)
+def test_a_broken_driver_is_a_warning_and_a_metric_and_a_node_without_gpus_is_neither(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    has_gpu: bool,  # noqa: FBT001  a parameter
+    logged: tuple[str, str],
+) -> None:
+    refuse(monkeypatch, FileNotFoundError(2, "No such file"))
+    node = IsolatedSampler(SamplerOptions(), timeout_seconds=5.0, gpus=tmp_path, has_gpu=lambda: has_gpu)
+    registry = CollectorRegistry()
+    counts = DaemonCounts(registry)
+    with capture_logs() as lines, pytest.raises(DeviceError):
+        node.start()
+    counts.nvml(node)
+    assert [(line["log_level"], line["event"]) for line in lines] == [logged]
+    assert registry.get_sample_value("kernelcast_exporter_nvml_unusable") == has_gpu
