@@ -188,7 +188,7 @@ STEPS: Final = kafka_metric(
 ITEMS: Final = kafka_metric(
     "kernelcast.program.items",
     Kind.COUNTER,
-    "Units of work, such as samples or tokens: those of its DataLoader's batches, or what it says with step(items=).",
+    "Units of work, such as samples or tokens: those of its DataLoader's batches, or of step(items=).",
     unit="{item}",
     labels=PROGRAM_LABELS,
     source="probe",

@@ -1,7 +1,7 @@
 """PyTorch and its trainers from the package index, in an environment of their own that tests share.
 
 They take 6 GB and minutes, so a machine installs them once, below `~/.cache/kernelcast`. In CI and in the nightly run
-they are required; elsewhere a test that needs them is skipped until `python -m tests.service.frameworks` has run.
+they are required; elsewhere a test that needs them is skipped until `python -m tests.support.service.frameworks` has run.
 """
 
 import fcntl
@@ -30,7 +30,7 @@ def framework_python() -> Path:
     if not _is_complete() and in_ci():
         install()
     if not _is_complete():
-        missing("PyTorch with its trainers", "run `python -m tests.service.frameworks`, which fetches 6 GB once")
+        missing("PyTorch with its trainers", "run `python -m tests.support.service.frameworks`, which fetches 6 GB once")
     return FOLDER / "bin" / "python"
 
 
