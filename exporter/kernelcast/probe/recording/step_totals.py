@@ -93,6 +93,8 @@ class StepTotals:
         if not self._is_explicit:
             self._is_explicit = True
             if self.steps:
+                if not self.items:
+                    self._add_items(items)
                 return
         self._add(now_ns, items)
 
@@ -110,6 +112,9 @@ class StepTotals:
             self.phase_ns = [0] * len(PHASES)
         self.steps += 1
         self.last_ns = self.progress_ns = now_ns
+        self._add_items(items)
+
+    def _add_items(self, items: float) -> None:
         if items:
             if type(items) is int:
                 more = items
