@@ -119,6 +119,7 @@ def probe_frames() -> dict[str, frames.Frame]:
             malformed_hints=2,
             running_ns=9_000,
             measured_ns=8_000,
+            waits_measured_ns=7_000,
             decoding_ns=40,
             untimed_records=4,
             step_durations=durations(),

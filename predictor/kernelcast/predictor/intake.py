@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from kernelcast.columnar import NO_RECORDED_VALUE, Attributes, Decoded, SeriesIdentity, Temporality
 from kernelcast.predictor.arrays import Floats, Ints
-from kernelcast.predictor.series.measured import MeasuredShares
+from kernelcast.predictor.series.measured import TIMES, MeasuredShares
 from kernelcast.predictor.series.pairs import Pairs
 from kernelcast.predictor.series.points import Points
 from kernelcast.predictor.series.subjects import VARIANT, Form, Subject
@@ -20,8 +20,6 @@ from kernelcast.predictor.series.windows import NOT_ADMITTED, Windows
 from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND
 from kernelcast.wire.catalogue import BY_OTLP_NAME, Kind
 from kernelcast.wire.catalogue.kernel import (
-    PROBE_MEASURED,
-    PROBE_RUNNING,
     PROGRAM_INFO,
     TUNABLE_INFO,
     VARIANT_LAUNCHES,
@@ -191,7 +189,7 @@ class WindowFeed:
         row = self._windows.admit(subject, owner=owner)
         if role is PointRole.RATE and metric in WINDOWED:
             role = PointRole.SEEN
-        if row != NOT_ADMITTED and (role is PointRole.SEEN or metric in (PROBE_MEASURED, PROBE_RUNNING)):
+        if row != NOT_ADMITTED and (role is PointRole.SEEN or metric in TIMES):
             self._measured.place(metric, identity.attributes, row)
         return (PointRole.REFUSED if row == NOT_ADMITTED else role), row
 

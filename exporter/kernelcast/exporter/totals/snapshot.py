@@ -25,7 +25,7 @@ _NO_BUCKETS: Final[list[int]] = []
 LATER_COUNTERS: Final = {
     "trials": frozenset({"trial_lost_ns", "trial_allowed_ns"}),
     "steps": frozenset({"steps", "items", "step_ns"}),
-    "measured_time": frozenset({"running_ns", "measured_ns", "decoding_ns"}),
+    "measured_time": frozenset({"running_ns", "measured_ns", "waits_measured_ns", "decoding_ns"}),
     "lost_events": frozenset({"dropped_outcomes", "malformed_hints", "untimed_records"}),
     "phases": frozenset(
         {"skipped_steps", "phase_ns", "compilations", "compile_ns", "allocator_retries", "out_of_memory"}

@@ -203,11 +203,12 @@ def test_launches_that_cannot_be_seen_count_against_the_coverage() -> None:
 def test_time_in_which_nothing_was_measured_counts_against_the_coverage() -> None:
     aggregator = Aggregator()
     names = (KernelName(kernel_id("gemm"), "gemm"),)
-    counters = Counters(0, running_ns=10 * SECOND_NS, measured_ns=SECOND_NS)
+    counters = Counters(0, running_ns=10 * SECOND_NS, measured_ns=SECOND_NS, waits_measured_ns=SECOND_NS // 2)
     aggregator.report(ProcessReport(process(), DEVICE, names, (row("gemm", [10]),), counters))
     samples = shown(aggregator)
     assert values(samples, kernel.LAUNCHES) == {label("gemm"): 1}
-    assert (values(samples, kernel.PROBE_RUNNING), values(samples, kernel.PROBE_MEASURED)) == ({"": 10}, {"": 1})
+    times = (kernel.PROBE_RUNNING, kernel.PROBE_MEASURED, kernel.PROBE_WAITS_MEASURED)
+    assert [values(samples, row) for row in times] == [{"": 10}, {"": 1}, {"": 0.5}]
     assert values(samples, kernel.PROBE_COVERAGE) == {"": 0.1}
 
 

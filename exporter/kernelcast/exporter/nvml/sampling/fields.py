@@ -261,8 +261,9 @@ class GpmMetric:
 
 RATIO_PER_PERCENT: Final = 0.01
 GPM_BYTES_PER_UNIT: Final = 2**20
-"""GPM's rates are MiB/s by nvml.h, and nvidia_gpu_exporter and NVIDIA's own mock of NVML take them so. DCGM passes the
-number on into a row of bytes; which of the two a GPU means is to be settled there with a known copy."""
+"""GPM's rates are MiB/s by nvml.h, although DCGM passes the number on into a row of bytes. On an H100 the PCIe rates
+were 1.07 and 1.09 of the bytes of known copies, protocol included, with this factor (docs/gpu/2026-11-27-h100.jsonl).
+"""
 
 GRAPHICS: Final = GpmMetric(profiling.GR_ENGINE_ACTIVE, 1, RATIO_PER_PERCENT)
 GPM_METRICS: Final = (
