@@ -18,7 +18,7 @@ def box(run: RunSummary) -> list[str]:
     title = f" kernelcast: {_cut(_ascii(run.program + rank), 32)}: {_counted(run.steps, 'step')}{_rates(run)} "
     lines = [*_where(run), f"memory: {_memory(run)}; {_cost(run)}", *_kernels(run), run.verdict]
     return [
-        f"+-{title:-<{_INSIDE}}-+",
+        f"+-{_cut(title, _INSIDE):-<{_INSIDE}}-+",
         *(f"| {_cut(_ascii(line), _INSIDE):<{_INSIDE}} |" for line in lines),
         f"+{'':-<{WIDTH - 2}}+",
     ]
@@ -60,7 +60,7 @@ def _cost(run: RunSummary) -> str:
 
 def _kernels(run: RunSummary) -> list[str]:
     return [
-        f"{_cut(_ascii(hot.kernel), _NAME):<{_NAME}} {hot.gpu_time_ratio * 100:3.0f} %"
+        f"{_cut(_ascii(hot.kernel.rpartition('#')[0] or hot.kernel), _NAME):<{_NAME}} {hot.gpu_time_ratio * 100:3.0f} %"
         f" {hot.gpu_seconds / hot.launches * 1e6:8.1f} us x {hot.launches}"
         for hot in run.hottest_kernels
         if hot.launches

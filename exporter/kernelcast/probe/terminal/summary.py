@@ -154,11 +154,8 @@ def verdict(
     'input-bound: 38 % of the step waits for data'
     """
     total_seconds = sum(phase_seconds.values())
-    if not total_seconds and region_ratios:
-        largest = max(region_ratios, key=lambda name: region_ratios[name])
-        return f"the largest region is {largest}, {region_ratios[largest] * 100:.0f} % of the steps' time"
     if not total_seconds:
-        return "phases are not known; probe.data(batches) would measure the waits for data"
+        return _by_region(region_ratios)
     share = {name: seconds / total_seconds for name, seconds in phase_seconds.items()}
     if share.get("data", 0.0) >= INPUT_BOUND:
         return f"input-bound: {share['data'] * 100:.0f} % of the step waits for data"
@@ -173,6 +170,13 @@ def verdict(
         return f"compute-bound: forward and backward take {trains * 100:.0f} % of the step{waits}"
     largest = max(share, key=lambda name: share[name])
     return f"{largest} takes most of the step, {share[largest] * 100:.0f} %{waits}"
+
+
+def _by_region(region_ratios: Mapping[str, float]) -> str:
+    if not region_ratios:
+        return "phases are not known; probe.data(batches) would measure the waits for data"
+    largest = max(region_ratios, key=lambda name: region_ratios[name])
+    return f"the largest region is {largest}, {region_ratios[largest] * 100:.0f} % of the steps' time"
 
 
 def _idle_ratio(recorder: Recorder) -> float | None:
