@@ -14,7 +14,7 @@ import sys
 import time
 
 from kernelcast.probe.preload import door
-from kernelcast.probe.switch import SWITCH
+from kernelcast.probe.switch import LAUNCH, REPORT, SWITCH
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,10 +29,6 @@ EXIT_CANNOT_RUN: Final = 126
 EXIT_NOT_FOUND: Final = 127
 PRELOAD: Final = os.path.join(os.path.dirname(os.path.realpath(door.__file__)), "pythonpath")  # noqa: PTH118, PTH120
 """The folder that goes first in `PYTHONPATH`: it holds `sitecustomize` alone."""
-LAUNCH: Final = "KERNELCAST_PROBE_LAUNCH"
-"""The variable that names this run, so that what happens to many of its processes is reported once."""
-REPORT: Final = "KERNELCAST_PROBE_REPORT"
-"""The variable with the path of the file for the summary of the run."""
 
 VARIABLES: Final = {
     "--program": "KERNELCAST_PROGRAM",

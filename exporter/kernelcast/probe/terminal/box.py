@@ -3,6 +3,7 @@
 from typing import Final
 
 from kernelcast.probe.terminal.summary import RunSummary
+from kernelcast.wire.frames import COST_BOUNDS
 
 WIDTH: Final = 80
 _INSIDE: Final = WIDTH - 4
@@ -54,8 +55,9 @@ def _memory(run: RunSummary) -> str:
 
 def _cost(run: RunSummary) -> str:
     known = run.cupti_step_time_ratio
-    step = f"; a step takes {known[1]:.2f} of its time with CUPTI" if len(known) == 3 else ""
-    return f"measuring took {run.measuring_ratio * 100:.2g} %{step}"
+    if len(known) == len(COST_BOUNDS):
+        return f"CUPTI costs {max(0.0, known[1] - 1) * 100:.0f} % of a step"
+    return f"measuring took {run.measuring_ratio * 100:.2g} %"
 
 
 def _kernels(run: RunSummary) -> list[str]:

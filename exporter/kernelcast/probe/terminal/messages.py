@@ -13,7 +13,7 @@ from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-from kernelcast.probe.command import LAUNCH, REPORT
+from kernelcast.probe.switch import LAUNCH, REPORT
 from kernelcast.probe.terminal.announcement import Announcement
 from kernelcast.probe.terminal.situation import Situation
 from kernelcast.probe.terminal.speaker import Speaker

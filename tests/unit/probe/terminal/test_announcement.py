@@ -46,10 +46,11 @@ def test_one_line_says_what_is_measured_and_where_to_look(terminal: Terminal) ->
     found = replace(ON_CPU, is_connected=True, reception=PAGE)
     assert terminal.poll(found) == inf
     terminal.poll(found)
-    assert terminal.lines == [
+    (line,) = terminal.lines
+    assert line == (
         "kernelcast: PyTorch has not used a GPU; steps and data are measured, kernels cannot be; "
         "see http://127.0.0.1:19400/ or run: kernelcast top 127.0.0.1:19400"
-    ]
+    )
 
 
 def test_a_gpu_without_cupti_is_told_how_to_measure_kernels_and_what_it_costs() -> None:
