@@ -173,8 +173,9 @@ def assembled(
         daemon = Daemon(
             parts, interval_seconds=settings.interval_seconds, phase=phase_of(assembly.hostname), manager=manager
         )
-        node.server.start()
         web = _web_server(assembly, exposition, daemon, manager)
+        node.server.page = f"{web.url}/"
+        node.server.start()
         for reader in (hints, *orders):
             if reader is not None:
                 stack.enter_context(_reading(reader, shutdown))

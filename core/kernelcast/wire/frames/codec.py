@@ -25,6 +25,7 @@ from kernelcast.wire.frames.messages import (
     Names,
     OutcomeFrame,
     OutcomesConfirmed,
+    Reception,
     Status,
     TunableClaim,
     Tunables,
@@ -43,7 +44,7 @@ HEADER: Final = struct.Struct("<2sBB")
 # How a type number is read: control frames from JSON, the others from packed rows.
 _CONTROL: Final = {
     kind.TYPE: kind
-    for kind in (Hello, Names, Counters, Tunables, HintFrame, OutcomeFrame, OutcomesConfirmed, Bye, Status)
+    for kind in (Hello, Names, Counters, Tunables, HintFrame, OutcomeFrame, OutcomesConfirmed, Reception, Bye, Status)
 }
 _PACKED: Final[dict[int, type[KernelRows | VariantRows]]] = {kind.TYPE: kind for kind in (KernelRows, VariantRows)}
 _NESTED: Final[dict[str, type[Any]]] = {"devices": DeviceClaim, "names": KernelName, "tunables": TunableClaim}
@@ -101,7 +102,7 @@ def decode(packet: bytes) -> Frame:
     if kind in _PACKED:
         return unpack(_PACKED[kind], body)
     if kind not in _CONTROL:
-        raise FrameError(f"frame type is {kind}; known types are 1 to 11; install the same kernelcast on both sides")
+        raise FrameError(f"frame type is {kind}; known types are 1 to 12; install the same kernelcast on both sides")
     return _decode_control(_CONTROL[kind], body)
 
 
