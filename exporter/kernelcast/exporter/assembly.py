@@ -202,12 +202,7 @@ def _memory(settings: ExporterSettings, stack: ExitStack) -> tuple[StateFile | N
 def _node_parts(assembly: DaemonAssembly, state: StateFile | None) -> NodeParts:
     """Open NVML, the probes' socket and every other source; the stack closes them."""
     settings, stack, counts = assembly.settings, assembly.stack, assembly.counts
-    counters = CountersFile(
-        settings.counters_file,
-        processes=settings.process_metrics,
-        names=assembly.is_of_this_machine,
-        nvlink=settings.nvlink_links,
-    )
+    counters = CountersFile(settings.counters_file, processes=settings.process_metrics, nvlink=settings.nvlink_links)
     sampler = IsolatedSampler(
         counters.options, timeout_seconds=settings.nvml_timeout_seconds, nvml=pynvml_for(settings)
     )

@@ -4,11 +4,14 @@ from collections.abc import Collection
 from typing import Final
 
 from kernelcast.wire.catalogue import Metric, kernel
+from kernelcast.wire.catalogue.devices import device
 from kernelcast.wire.catalogue.devices.device import DEVICE_LABELS
 from kernelcast.wire.catalogue.windows import measured_time
 
 SERVICE_JOBS: Final = "$service"
 """Jobs under which Prometheus scrapes the daemons, which a site chooses; a variable lists them."""
+GPU_ROWS: Final = (device.FB_USED, device.GPU_UTIL)
+"""A healthy GPU has one of these at least: unified memory is no frame buffer, and MIG mode has no utilisation."""
 LOOK_BACK: Final = "1h"
 """Time within which an event finds the count before it: an exporter may have been away for a while."""
 
@@ -52,6 +55,27 @@ def series(metric: Metric, suffix: str = "", *, extra: Collection[str] = (), fre
     if _OWNER in metric.labels or {*DEVICE_LABELS} <= {*metric.labels}:
         matchers.append(f'{_OWNER}=~"${_OWNER}"')
     return _selector(name(metric, suffix), [*matchers, *extra])
+
+
+def measured() -> str:
+    """The GPUs that are measured now, by any of `GPU_ROWS`."""
+    return f"({' or '.join(map(name, GPU_ROWS))})"
+
+
+def measured_within(window: str, matchers: str = "") -> str:
+    """The GPUs that were measured within a window.
+
+    Args:
+        window: Such as `1h`.
+        matchers: Of labels, without braces; none by default.
+    """
+    where = f"{{{matchers}}}" if matchers else ""
+    return f"({' or '.join(f'present_over_time({name(row)}{where}[{window}])' for row in GPU_ROWS)})"
+
+
+def measured_here(*, free: Collection[str] = ()) -> str:
+    """The GPUs that are measured now, with the dashboard's variables applied as by `series`."""
+    return " or ".join(series(row, free=free) for row in GPU_ROWS)
 
 
 def rate(selector: str) -> str:
