@@ -13,7 +13,6 @@ import pytest
 import yaml
 from tests.unit.grafana.queries import boards, panels, without_variables
 
-from kernelcast.bridge.browser.screens import SCREENS
 from kernelcast.grafana import rules
 from kernelcast.wire.catalogue import Kind, kernel
 from kernelcast.wire.catalogue.devices import energy
@@ -133,16 +132,6 @@ def test_a_panel_divides_what_was_seen_by_the_measured_time() -> None:
         if "expr" in target
     ]
     assert sum(MEASURED in expr for _, expr in queries) > 20
-    assert wrong(queries, {}) == []
-
-
-def test_the_bridges_own_screens_divide_what_was_seen_by_the_measured_time() -> None:
-    queries = [
-        (panel.title, target.query.promql)
-        for screen in SCREENS
-        for panel in screen.all_panels
-        for target in panel.targets
-    ]
     assert wrong(queries, {}) == []
 
 
