@@ -54,7 +54,11 @@ from kernelcast.runtime.kafka.producer import Producer
 from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.runtime.reloading import reload as reload_settings
 from kernelcast.runtime.service_manager import ServiceManager
+from kernelcast.runtime.web.landing import Front
 from kernelcast.runtime.web.server import WebServer
+from kernelcast.view.first_page import FirstPage
+from kernelcast.view.html import STYLE
+from kernelcast.view.page import read
 from kernelcast.wire.topics import ALERTS, HINTS, ORDERS, POLICY
 from kernelcast.wire.tuning.pauses import PAUSED_FILE, SPACES_FILE
 
@@ -258,6 +262,7 @@ def _web_server(
         healthy=daemon.healthy,
         ready=daemon.ready,
         facts=daemon.facts,
+        front=Front(FirstPage(lambda: read(exposition.page().decode())).body, STYLE),
     )
     web.progressed = manager.part("web").progressed
     web.measure(assembly.registry)

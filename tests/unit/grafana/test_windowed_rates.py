@@ -14,7 +14,6 @@ import pytest
 import yaml
 from tests.unit.grafana.queries import boards, panels, without_variables
 
-from kernelcast.bridge.browser.screens import SCREENS
 from kernelcast.grafana import rules
 from kernelcast.wire.catalogue import Kind, Metric, kernel
 from kernelcast.wire.catalogue.devices import energy
@@ -142,17 +141,6 @@ def test_a_panel_divides_what_was_seen_by_the_measured_time(time: Metric) -> Non
         if "expr" in target
     ]
     assert sum(time.prometheus_name in expr for _, expr in queries) > (20 if time is kernel.PROBE_MEASURED else 2)
-    assert wrong(queries, time, {}) == []
-
-
-@of_each_time
-def test_the_bridges_own_screens_divide_what_was_seen_by_the_measured_time(time: Metric) -> None:
-    queries = [
-        (panel.title, target.query.promql)
-        for screen in SCREENS
-        for panel in screen.all_panels
-        for target in panel.targets
-    ]
     assert wrong(queries, time, {}) == []
 
 

@@ -1,6 +1,6 @@
 """Reads the `/metrics` page of an exporter or a bridge: GPUs, kernels, programs, forecasts, hints, producers.
 
-`top` and the demo call `read` for each page.
+`top` and an exporter read the text of a page, a bridge the samples of its store.
 """
 
 import math
@@ -13,15 +13,27 @@ from typing import Final
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from kernelcast.wire.catalogue import bridge, exporter, forecast, forecast_scores, kernel, predictor
+from kernelcast.wire.catalogue import bridge, exporter, forecast, kernel, predictor
 from kernelcast.wire.catalogue.devices import device, gpu
 from kernelcast.wire.errors import PageError
 
-# A page of a large bridge has a million lines; only those whose names begin so are parsed.
-FAMILIES: Final = (*device.ROWS, gpu.GPU_UP, *kernel.ROWS, *forecast.ROWS, *forecast_scores.ROWS)
+_STEP_ROWS: Final = (
+    *(kernel.STEPS, kernel.ITEMS, kernel.STEP_SECONDS, kernel.PHASE_SECONDS),
+    *(kernel.PHASE, kernel.PROGRESS, kernel.JOB_INFO),
+)
+ROWS: Final = (
+    *(*device.ROWS, gpu.GPU_UP),
+    *(kernel.DURATION, kernel.LAUNCHES, kernel.PROBE_RUNNING, kernel.PROBE_MEASURED, *_STEP_ROWS),
+    *(kernel.TUNABLE_INFO, kernel.HINT_OUTCOMES, kernel.HINT_MEASURED),
+    *(forecast.FORECAST_VALUE, forecast.JUDGED_SERIES, forecast.DEGRADATION_PROBABILITY),
+    *(forecast.DEGRADATION_TIME, forecast.DEGRADATION_CROSSED),
+    *(forecast.HINTS_ISSUED, forecast.HINT_OPEN, forecast.HINT_EXPECTED),
+    *(exporter.TICKS, predictor.SWEEPS, bridge.PRODUCER_UP, bridge.PRODUCER_AGE),
+)
+"""Rows that are shown. A page of a large bridge has a million lines; only those whose names begin so are parsed."""
 _DURATION: Final = kernel.DURATION.prometheus_name
-_OWN: Final = (exporter.TICKS, predictor.SWEEPS, bridge.PRODUCER_UP, bridge.PRODUCER_AGE)
-_SHOWN: Final = (*(row.prometheus_name for row in (*FAMILIES, *_OWN)), "kernelcast_bridge_")
+_SHOWN: Final = (*(row.prometheus_name for row in ROWS), "kernelcast_bridge_")
+_STEP_NAMES: Final = frozenset(row.prometheus_name for row in _STEP_ROWS)
 PREDICTOR_JOB: Final = "kernelcast-predictor"
 
 
@@ -40,6 +52,29 @@ class ProgramTimes:
 
     running: float = 0.0
     measured: float = 0.0
+
+
+@dataclass(slots=True)
+class StepTotals:
+    """Steps of one rank of a program, since the beginning.
+
+    Attributes:
+        steps: Steps that have ended.
+        items: Samples, tokens or the like.
+        seconds: Wall time of the steps.
+        phases: Wall time by phase; empty where phases are not known.
+        now: Phases that its processes are in.
+        progress_seconds: Time of its last step or change of phase, Unix seconds; 0 where that is not known.
+        job: Identity of its job; empty where that is not known.
+    """
+
+    steps: float = 0.0
+    items: float = 0.0
+    seconds: float = 0.0
+    phases: dict[str, float] = field(default_factory=dict)
+    now: set[str] = field(default_factory=set)
+    progress_seconds: float = 0.0
+    job: str = ""
 
 
 @dataclass(slots=True)
@@ -107,7 +142,9 @@ class ScrapedPage:
     programs: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     # Labels of a program on a GPU to its times; programs of other producers have none.
     times: dict[SeriesKey, ProgramTimes] = field(default_factory=lambda: defaultdict(ProgramTimes))
-    # Values of the label `source` on GPUs and kernels; empty for live data.
+    # Labels of a program on a GPU, of one rank, to its steps; programs that made none have no entry.
+    steps: dict[SeriesKey, StepTotals] = field(default_factory=lambda: defaultdict(StepTotals))
+    # Values of the label `source` on GPUs, programs and kernels; empty for live data.
     sources: set[str] = field(default_factory=set)
     # Number of forecast series.
     forecasts: int = 0
@@ -129,8 +166,8 @@ class ScrapedPage:
     outcomes: dict[tuple[str, str, str], float] = field(default_factory=lambda: defaultdict(float))
     # (program, tunable) to the measured kernel time with the hint, relative to before.
     ratios: dict[tuple[str, str], float] = field(default_factory=dict)
-    # Labels of each registered tunable.
-    tunables: list[dict[str, str]] = field(default_factory=list)
+    # (program, tunable) to the tunable's present value.
+    tunables: dict[tuple[str, str], str] = field(default_factory=dict)
     # (job, instance) to whether it is up.
     producers: dict[tuple[str, str], bool] = field(default_factory=dict)
     # Time since the newest sample of any producer; None where the page has none.
@@ -163,7 +200,7 @@ class ScrapedPage:
     @property
     def is_ours(self) -> bool:
         """Whether the page has anything that is shown."""
-        return bool(self.bridge or self.gpus or self.kernels or self.ticks is not None)
+        return bool(self.bridge or self.gpus or self.kernels or self.steps or self.ticks is not None)
 
     def hottest(self, count: int) -> list[tuple[str, KernelStats]]:
         """The kernels with the most GPU time."""
@@ -176,14 +213,19 @@ def read(exposition: str) -> ScrapedPage:
     Raises:
         PageError: A line of ours is malformed, as where an answer was cut.
     """
-    page = ScrapedPage()
     # Only a line feed ends a line: `splitlines` would also split at a line separator of Unicode within a label.
     try:
-        for family in text_string_to_metric_families(_shown(exposition.split("\n"))):
-            for sample in family.samples:
-                _add(page, sample)
+        families = text_string_to_metric_families(_shown(exposition.split("\n")))
+        return page_of(sample for family in families for sample in family.samples)
     except (ValueError, KeyError, OverflowError) as error:
         raise PageError(f"the page is no text exposition: {error!r}") from None
+
+
+def page_of(samples: Iterable[Sample]) -> ScrapedPage:
+    """The content of a page with these samples; those that are not shown add nothing."""
+    page = ScrapedPage()
+    for sample in samples:
+        _add(page, sample)
     return page
 
 
@@ -203,16 +245,24 @@ def _add(page: ScrapedPage, sample: Sample) -> None:
         page.ticks = (page.ticks or 0.0) + sample.value
     elif name.startswith("kernelcast_producer_"):
         _add_producer(page, sample)
-    elif name == kernel.PROBE_RUNNING.prometheus_name:
-        page.times[program_of(labels)].running += sample.value
-    elif name == kernel.PROBE_MEASURED.prometheus_name:
-        page.times[program_of(labels)].measured += sample.value
+    elif name.startswith("kernelcast_probe_"):
+        _add_times(page, sample)
     elif name.startswith(("kernelcast_hint_", "kernelcast_tunable")):
         _add_hint(page, sample)
     elif name.startswith(("kernelcast_forecast_", "kernelcast_degradation_")):
         _add_forecast(page, sample)
+    elif name.startswith("kernelcast_program_"):
+        _add_steps(page, sample)
     elif "kernel" in labels and not name.startswith("kernelcast_"):
         _add_kernel(page, sample)
+
+
+def _add_times(page: ScrapedPage, sample: Sample) -> None:
+    times = page.times[program_of(sample.labels)]
+    if sample.name == kernel.PROBE_RUNNING.prometheus_name:
+        times.running += sample.value
+    elif sample.name == kernel.PROBE_MEASURED.prometheus_name:
+        times.measured += sample.value
 
 
 def _add_forecast(page: ScrapedPage, sample: Sample) -> None:
@@ -250,7 +300,7 @@ def _add_hint(page: ScrapedPage, sample: Sample) -> None:
     elif sample.name == kernel.HINT_MEASURED.prometheus_name:
         page.ratios[key] = sample.value
     elif sample.name == kernel.TUNABLE_INFO.prometheus_name:
-        page.tunables.append(labels)
+        page.tunables[key] = labels.get("value", "")
 
 
 def _add_kernel(page: ScrapedPage, sample: Sample) -> None:
@@ -274,6 +324,30 @@ def _add_kernel(page: ScrapedPage, sample: Sample) -> None:
     elif sample.name == f"{_DURATION}_count":
         stats.count += sample.value
         series.count += sample.value
+
+
+def _add_steps(page: ScrapedPage, sample: Sample) -> None:
+    """Add a sample of a program's steps; rows about its memory, versions and compilations add nothing."""
+    name, labels, value = sample.name, sample.labels, sample.value
+    if name not in _STEP_NAMES:
+        return
+    page.sources.add(labels.get("source", ""))
+    totals = page.steps[program_of(labels)]
+    if name == kernel.STEPS.prometheus_name:
+        totals.steps += value
+    elif name == kernel.ITEMS.prometheus_name:
+        totals.items += value
+    elif name == kernel.STEP_SECONDS.prometheus_name:
+        totals.seconds += value
+    elif name == kernel.PHASE_SECONDS.prometheus_name:
+        phase = labels.get("phase", "")
+        totals.phases[phase] = totals.phases.get(phase, 0.0) + value
+    elif name == kernel.PHASE.prometheus_name:
+        totals.now.add(labels.get("phase", ""))
+    elif name == kernel.PROGRESS.prometheus_name:
+        totals.progress_seconds = value
+    else:
+        totals.job = labels.get("job", "")
 
 
 def _add_bucket(stats: KernelStats, labels: dict[str, str], value: float) -> None:

@@ -1,4 +1,4 @@
-"""Snapshots of a store for the ring of the served pages, made of plain values."""
+"""Snapshots of a store, made of plain values."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,14 +1,22 @@
-"""Rates of kernels from pages over time: launches and GPU time a second, and the mean duration against before.
+"""Rates from pages over time: of kernels launches, GPU time and mean duration, of programs steps, items and phases.
 
-`view.TopView` keeps a `History` of the newest pages.
+`model.Recent` keeps a `History` of the newest pages.
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from kernelcast.cli.top.page import KernelStats, KernelTotals, ProgramTimes, ScrapedPage, SeriesKey, program_of
+from kernelcast.view.page import (
+    KernelStats,
+    KernelTotals,
+    ProgramTimes,
+    ScrapedPage,
+    SeriesKey,
+    StepTotals,
+    program_of,
+)
 
 NOW_SECONDS: Final = 30.0
 """Time over which a rate is measured: sources report every 1 to 10 s, so it spans several reports."""
@@ -49,6 +57,35 @@ class KernelNow:
         if self.mean_seconds is None or not self.before_seconds:
             return None
         return self.mean_seconds / self.before_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramNow:
+    """One program, over all its ranks, in the time between two pages.
+
+    Attributes:
+        name: The label `program`; with its job, where two jobs have the same name.
+        ranks: Ranks that have reported steps or kernels.
+        steps: Steps of the rank that has made the most, since the beginning.
+        steps_per_second: Of a rank, on average; None before there are two pages, and without steps.
+        items_per_second: Of all ranks together; None where the program counts none.
+        step_seconds: Mean time of a step; of the steps since the beginning, where none ended between the two pages.
+        phases: Share of each phase, the largest first; since the beginning, where nothing was added since.
+        now: Phases that its processes are in.
+        idle_seconds: Time since the last step or change of phase of its slowest rank; None where that is not known.
+        launches_per_second: Kernel launches; None before there are two pages, and if nothing was measured.
+    """
+
+    name: str
+    ranks: int
+    steps: float
+    steps_per_second: float | None
+    items_per_second: float | None
+    step_seconds: float | None
+    phases: tuple[tuple[str, float], ...]
+    now: tuple[str, ...]
+    idle_seconds: float | None
+    launches_per_second: float | None
 
 
 @dataclass(slots=True)
@@ -109,17 +146,88 @@ class History:
             for name, stats in new.kernels.items()
         ]
 
-    def programs(self) -> dict[str, float | None]:
-        """Launches a second of each program; None before there are two pages, and if nothing was measured."""
+    def programs(self, now_seconds: float) -> list[ProgramNow]:
+        """Every program of the newest page."""
         if not self._pages:
-            return {}
+            return []
         (_, old), (_, new), span = self._pages[0], self._pages[-1], self.span_seconds
-        shares = _shares(new, old)
-        grown: dict[str, dict[SeriesKey, KernelTotals]] = {program: {} for program in sorted(new.programs)}
-        for name, stats in new.kernels.items():
-            for series, increase in _increases(stats, old.kernels.get(name)).items():
-                grown.setdefault(dict(series).get("program", ""), {})[series] = increase
-        return {program: _rate(increases, span, shares) for program, increases in grown.items()}
+        launches = _launch_rates(new, old, span)
+        jobs: dict[str, set[str]] = {}
+        for key, totals in new.steps.items():
+            jobs.setdefault(dict(key).get("program", ""), set()).add(totals.job)
+        members: dict[str, dict[SeriesKey, StepTotals]] = {name: {} for name in launches}
+        for key, totals in new.steps.items():
+            name = dict(key).get("program", "")
+            several = len(jobs[name]) > 1 and totals.job
+            members.setdefault(f"{name} ({totals.job})" if several else name, {})[key] = totals
+        return [
+            _program(name, [self._grown(key, ranks[key]) for key in ranks], now_seconds, launches.get(name))
+            for name, ranks in sorted(members.items())
+        ]
+
+    def _grown(self, key: SeriesKey, totals: StepTotals) -> "_RankNow":
+        """A rank's totals, and their increase since the oldest page that has it: it may join with an old total."""
+        time, oldest = next((time, page.steps[key]) for time, page in self._pages if key in page.steps)
+        return _RankNow(totals, _step_increase(totals, oldest), self.page_seconds - time)
+
+
+@dataclass(frozen=True, slots=True)
+class _RankNow:
+    """Steps of one rank: since the beginning, and their increase within some seconds."""
+
+    totals: StepTotals
+    grown: StepTotals
+    span_seconds: float
+
+
+def _launch_rates(new: ScrapedPage, old: ScrapedPage, span_seconds: float) -> dict[str, float | None]:
+    """Launches a second by program."""
+    shares = _shares(new, old)
+    grown: dict[str, dict[SeriesKey, KernelTotals]] = {program: {} for program in new.programs}
+    for name, stats in new.kernels.items():
+        for series, increase in _increases(stats, old.kernels.get(name)).items():
+            grown.setdefault(dict(series).get("program", ""), {})[series] = increase
+    return {program: _rate(increases, span_seconds, shares) for program, increases in grown.items()}
+
+
+def _program(name: str, ranks: Sequence[_RankNow], now_seconds: float, launches: float | None) -> ProgramNow:
+    totals, grown = [rank.totals for rank in ranks], [rank.grown for rank in ranks]
+    measured = [rank for rank in ranks if rank.span_seconds]
+    steps = [rank.grown.steps / rank.span_seconds for rank in measured]
+    items = [rank.grown.items / rank.span_seconds for rank in measured]
+    timed = grown if any(steps) else totals
+    timed_steps = sum(one.steps for one in timed)
+    progress = [one.progress_seconds for one in totals if one.progress_seconds]
+    return ProgramNow(
+        name,
+        len(ranks) or 1,
+        max((one.steps for one in totals), default=0.0),
+        sum(steps) / len(steps) if steps else None,
+        sum(items) if items and any(one.items for one in totals) else None,
+        sum(one.seconds for one in timed) / timed_steps if timed_steps else None,
+        _phase_shares(grown if any(sum(one.phases.values()) for one in grown) else totals),
+        tuple(sorted(set().union(*(one.now for one in totals)))),
+        max(0.0, now_seconds - min(progress)) if progress else None,
+        launches,
+    )
+
+
+def _step_increase(new: StepTotals, old: StepTotals) -> StepTotals:
+    """The increase of one rank; one that began again between two pages began at 0."""
+    if new.steps < old.steps or sum(new.phases.values()) < sum(old.phases.values()):
+        return new
+    phases = {phase: seconds - old.phases.get(phase, 0.0) for phase, seconds in new.phases.items()}
+    return StepTotals(new.steps - old.steps, new.items - old.items, new.seconds - old.seconds, phases)
+
+
+def _phase_shares(totals: Sequence[StepTotals]) -> tuple[tuple[str, float], ...]:
+    seconds: dict[str, float] = {}
+    for one in totals:
+        for phase, part in one.phases.items():
+            seconds[phase] = seconds.get(phase, 0.0) + max(0.0, part)
+    whole = sum(seconds.values())
+    shares = [(phase, part / whole) for phase, part in seconds.items()] if whole else []
+    return tuple(sorted(shares, key=lambda share: -share[1]))
 
 
 def _shares(new: ScrapedPage, old: ScrapedPage) -> _Shares:
