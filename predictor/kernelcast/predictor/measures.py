@@ -1,6 +1,7 @@
-"""The predictor's own metrics, made from their rows in the catalogue; every known label set starts at 0."""
+"""The predictor's own metrics, made from their rows in the catalogue; every known label set starts at 0.
 
-# `service` counts messages and points; `cycling` counts cycles and hints, and copies the engine's totals.
+`service` counts messages and points; `cycling` counts cycles and hints, and copies the engine's totals.
+"""
 
 from prometheus_client import CollectorRegistry, Counter
 

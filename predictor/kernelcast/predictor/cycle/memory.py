@@ -1,6 +1,7 @@
-"""State of the detector for every row: the alert rule, the last evaluation, and baselines."""
+"""State of the detector for every row: the alert rule, the last evaluation, and baselines.
 
-# `Detection` writes it; `Publication`, `Claims` and the finders of causes read it; `engine` saves a part of it.
+`Detection` writes it; `Publication`, `Claims` and the finders of causes read it; `engine` saves a part of it.
+"""
 
 from typing import Final, TypeAlias
 

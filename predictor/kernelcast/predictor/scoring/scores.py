@@ -1,7 +1,8 @@
-"""Scores of published forecasts and probabilities, by class of metric and horizon, on event time."""
+"""Scores of published forecasts and probabilities, by class of metric and horizon, on event time.
 
-# `cycle.scores.outcomes` calls `Scoring` in each cycle: `settle` for the blocks that have ended, then `claim_...`. Time
-# is counted in blocks of event time. A series has at most one pending claim for each horizon, so they do not overlap.
+`cycle.scores.outcomes` calls `Scoring` in each cycle: `settle` for the blocks that have ended, then `claim_...`. Time
+is counted in blocks of event time. A series has at most one pending claim for each horizon, so they do not overlap.
+"""
 
 from collections import Counter
 from collections.abc import Sequence

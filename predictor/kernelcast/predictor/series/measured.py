@@ -1,6 +1,7 @@
-"""Share of time in which each program's kernels were measured, for rates of totals that hold what was seen in it."""
+"""Share of time in which each program's kernels were measured, for rates of totals that hold what was seen in it.
 
-# `WindowFeed` divides the rates of metrics of `wire.catalogue.windows` by it.
+`WindowFeed` divides the rates of metrics of `wire.catalogue.windows` by it.
+"""
 
 from typing import Final
 

@@ -1,6 +1,7 @@
-"""Reads snapshots of version 1, which older revisions wrote: all windows of a partition in some parts."""
+"""Reads snapshots of version 1, which older revisions wrote: all windows of a partition in some parts.
 
-# `state.partitions` restores them where no newer one exists. This revision writes version 2, see `series/saved`.
+`state.partitions` restores them where no newer one exists. This revision writes version 2, see `series/saved`.
+"""
 
 import json
 import struct

@@ -1,8 +1,9 @@
-"""The recent past of every series: ring buffers on a grid of event time, NaN where nothing is known."""
+"""The recent past of every series: ring buffers on a grid of event time, NaN where nothing is known.
 
-# `WindowFeed` writes points as Kafka delivers them; a cycle reads. Intervals are numbered from the epoch. Each series
-# has its own newest interval, so that neither a host with a wrong clock nor a replay moves the windows of others. A
-# point that is not newer than the last one is ignored: reading a message twice changes nothing.
+`WindowFeed` writes points as Kafka delivers them; a cycle reads. Intervals are numbered from the epoch. Each series
+has its own newest interval, so that neither a host with a wrong clock nor a replay moves the windows of others. A
+point that is not newer than the last one is ignored: reading a message twice changes nothing.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Final

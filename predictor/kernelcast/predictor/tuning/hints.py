@@ -1,6 +1,7 @@
-"""Hints: decides which proposals of the rules are issued. One open hint per tunable; answered ones are not repeated."""
+"""Hints: decides which proposals of the rules are issued. One open hint per tunable; answered ones are not repeated.
 
-# `Engine.propose` asks after each cycle; `HintLog` feeds it hints and outcomes from Kafka; `publish` writes new hints.
+`Engine.propose` asks after each cycle; `HintLog` feeds it hints and outcomes from Kafka; `publish` writes new hints.
+"""
 
 import math
 import uuid

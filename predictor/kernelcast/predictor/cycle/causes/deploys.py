@@ -1,6 +1,7 @@
-"""Kernels that a deploy made slower: a ticket until it is accepted or undone, or until their program has ended."""
+"""Kernels that a deploy made slower: a ticket until it is accepted or undone, or until their program has ended.
 
-# `Regimes` reports deploys (`deployed`), `Publication` asks for the findings in each cycle (`run`).
+`Regimes` reports deploys (`deployed`), `Publication` asks for the findings in each cycle (`run`).
+"""
 
 import hashlib
 import json

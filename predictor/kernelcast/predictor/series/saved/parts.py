@@ -1,6 +1,7 @@
-"""One message of a saved state: named arrays and a text, versioned, checksummed, compressed."""
+"""One message of a saved state: named arrays and a text, versioned, checksummed, compressed.
 
-# `StateWriter` packs the messages, `StateReader` unpacks them.
+`StateWriter` packs the messages, `StateReader` unpacks them.
+"""
 
 import json
 import struct

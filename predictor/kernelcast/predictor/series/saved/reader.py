@@ -1,7 +1,8 @@
-"""Restores the saved state of one partition: each page at its newest whole snapshot."""
+"""Restores the saved state of one partition: each page at its newest whole snapshot.
 
-# `SnapshotStore` collects the messages at the assignment of a partition; `States.restore` then restores them. Each
-# page is read first, then the additions that follow it without a gap.
+`SnapshotStore` collects the messages at the assignment of a partition; `States.restore` then restores them. Each
+page is read first, then the additions that follow it without a gap.
+"""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
