@@ -229,13 +229,6 @@ class Windows:
                 self._free.append(row)
         self.owner[rows] = -1
 
-    def restore(self, row: int, values: WindowArray, *, newest: int, last_ns: int, now_seconds: float) -> None:
-        """Restore a row from a snapshot; `values` has shape (points,), oldest first."""
-        self._ring[row, np.arange(newest - self.points + 1, newest + 1) % self.points] = values
-        self.newest[row] = newest
-        self.last_ns[row] = last_ns
-        self.touched[row] = now_seconds
-
     def fill(self, rows: Ints, newest: Ints, values: WindowArray) -> None:
         """Replace whole windows.
 
