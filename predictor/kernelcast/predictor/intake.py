@@ -1,7 +1,8 @@
-"""Writes decoded points into windows: finds the row of each and converts its value."""
+"""Writes decoded points into windows: finds the row of each and converts its value.
 
-# `Engine.take` calls it for each batch, under the lock. The decoder numbers series identities; the role and the row of
-# each number are looked up once. Points about tunables and versions go to `tuning`.
+`Engine.take` calls it for each batch, under the lock. The decoder numbers series identities; the role and the row of
+each number are looked up once. Points about tunables and versions go to `tuning`.
+"""
 
 from collections.abc import Iterator, Sequence
 from enum import IntEnum

@@ -30,7 +30,9 @@ def framework_python() -> Path:
     if not _is_complete() and in_ci():
         install()
     if not _is_complete():
-        missing("PyTorch with its trainers", "run `python -m tests.support.service.frameworks`, which fetches 6 GB once")
+        missing(
+            "PyTorch with its trainers", "run `python -m tests.support.service.frameworks`, which fetches 6 GB once"
+        )
     return FOLDER / "bin" / "python"
 
 

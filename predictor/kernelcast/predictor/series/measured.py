@@ -1,6 +1,7 @@
-"""Shares of time in which each program's kernels, and its waits, were measured, for rates of what was seen in it."""
+"""Shares of time in which each program's kernels, and its waits, were measured, for rates of what was seen in it.
 
-# `WindowFeed` divides the rates of metrics of `wire.catalogue.windows` by it.
+`WindowFeed` divides the rates of metrics of `wire.catalogue.windows` by it.
+"""
 
 from typing import Final
 

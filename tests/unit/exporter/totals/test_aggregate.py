@@ -612,16 +612,3 @@ def test_the_cost_of_trials_is_summed_and_survives_a_restart_of_the_exporter() -
     restored.report(report({}, of=process("a"), counters=replace(budget, trial_allowed_ns=5 * SECOND_NS)))
     assert values(shown(restored), kernel.TRIAL_LOST) == {"": 1.0}
     assert values(shown(restored), kernel.TRIAL_ALLOWED) == {"": 6.0}
-    for part in snapshot.take(aggregator)["programs"]:
-        assert not [key for key, *_ in part["counters"] if key.startswith("trial")], "an older exporter cannot emit it"
-
-
-def test_an_older_exporter_finds_no_counter_in_the_state_that_it_cannot_emit() -> None:
-    aggregator = Aggregator()
-    counters = Counters(0, sync=(("stream", 1, 5),), steps=3, items=96, step_ns=7)
-    aggregator.report(report({}, counters=counters))
-    (program,) = snapshot.take(aggregator)["programs"]
-    (stored,) = program["live"].values()
-    for part in (program, stored):
-        assert [key for key, *_ in part["counters"]] == ["sync_calls", "sync_ns"]
-        assert [key for key, *_ in part["steps"]] == ["steps", "items", "step_ns"]

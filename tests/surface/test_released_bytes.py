@@ -1,7 +1,7 @@
-"""This revision reads the frames and events that older ones wrote, every field of them.
+"""The frames and events that a release wrote are read, every field of them.
 
-Readers skip names that they do not know, so the bytes of an older revision are read and written again: a field that
-this revision calls something else is missing then, or has its default in place of its value.
+Readers skip names that they do not know, so the bytes of the release are read and written again: a field that the code
+calls something else is missing then, or has its default in place of its value.
 """
 
 import json
@@ -53,7 +53,7 @@ def values(thing: Any) -> Iterator[tuple[str, bool]]:
 
 
 @pytest.mark.parametrize("path", FRAMES, ids=named)
-def test_every_field_of_an_old_frame_is_read(path: Path) -> None:
+def test_every_field_of_a_released_frame_is_read(path: Path) -> None:
     packet = path.read_bytes()
     (again,) = frames.encode(frames.decode(packet))
     size = frames.HEADER.size
@@ -66,7 +66,7 @@ def test_every_field_of_an_old_frame_is_read(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", EVENTS, ids=named)
-def test_every_field_of_an_old_event_is_read(path: Path) -> None:
+def test_every_field_of_a_released_event_is_read(path: Path) -> None:
     before = cloudevents.decode_event(path.read_bytes())
     data = storage.EVENT_READERS[before["type"]](before)
     again = events.to_event(data, source=before["source"], time_ns=storage.SECOND_NS, event_id=before["id"])
