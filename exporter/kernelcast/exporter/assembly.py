@@ -177,8 +177,9 @@ def assembled(
         daemon = Daemon(
             parts, interval_seconds=settings.interval_seconds, phase=phase_of(assembly.hostname), manager=manager
         )
-        node.server.start()
         web = _web_server(assembly, exposition, daemon, manager)
+        node.server.page = f"{web.url}/"
+        node.server.start()
         for reader in (hints, *orders):
             if reader is not None:
                 stack.enter_context(_reading(reader, shutdown))
@@ -205,12 +206,7 @@ def _memory(settings: ExporterSettings, stack: ExitStack) -> tuple[StateFile | N
 def _node_parts(assembly: DaemonAssembly, state: StateFile | None) -> NodeParts:
     """Open NVML, the probes' socket and every other source; the stack closes them."""
     settings, stack, counts = assembly.settings, assembly.stack, assembly.counts
-    counters = CountersFile(
-        settings.counters_file,
-        processes=settings.process_metrics,
-        names=assembly.is_of_this_machine,
-        nvlink=settings.nvlink_links,
-    )
+    counters = CountersFile(settings.counters_file, processes=settings.process_metrics, nvlink=settings.nvlink_links)
     sampler = IsolatedSampler(
         counters.options, timeout_seconds=settings.nvml_timeout_seconds, nvml=pynvml_for(settings)
     )

@@ -14,7 +14,7 @@ import sys
 import time
 
 from kernelcast.probe.preload import door
-from kernelcast.probe.switch import SWITCH
+from kernelcast.probe.switch import LAUNCH, REPORT, SWITCH
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,8 +29,6 @@ EXIT_CANNOT_RUN: Final = 126
 EXIT_NOT_FOUND: Final = 127
 PRELOAD: Final = os.path.join(os.path.dirname(os.path.realpath(door.__file__)), "pythonpath")  # noqa: PTH118, PTH120
 """The folder that goes first in `PYTHONPATH`: it holds `sitecustomize` alone."""
-LAUNCH: Final = "KERNELCAST_PROBE_LAUNCH"
-"""The variable that names this run, so that what happens to many of its processes is reported once."""
 
 VARIABLES: Final = {
     "--program": "KERNELCAST_PROGRAM",
@@ -42,6 +40,7 @@ VARIABLES: Final = {
     "--hints": "KERNELCAST_HINTS",
     "--standalone": "KERNELCAST_PROBE_STANDALONE",
     "--nvtx": "KERNELCAST_PROBE_NVTX",
+    "--report": REPORT,
 }
 SWITCHES: Final = ("--standalone", "--nvtx")
 CHOICES: Final = {
@@ -52,10 +51,12 @@ CHOICES: Final = {
 
 DESCRIPTION: Final = """\
 Run a program with kernelcast's probe in it. Its GPU kernels are reported to the node's exporter, or to one that is
-started beside it (--standalone); the program itself is not changed, and never waits for the probe.
+started beside it (--standalone); the program itself is not changed, and never waits for the probe. One line on stderr
+says what is measured and where to look; at its end, on a terminal, a box of at most ten lines says where the time went.
+KERNELCAST_QUIET=1 writes neither.
 
-The probe sleeps until a process has a CUDA context, and child processes inherit it: with torchrun, mpirun or
-multiprocessing every rank reports under its own number.
+The probe sleeps until a process makes a step or has a CUDA context, and child processes inherit it: with torchrun,
+mpirun or multiprocessing every rank reports under its own number.
 """
 EPILOG: Final = """\
 examples:
@@ -82,7 +83,7 @@ def main(arguments: Sequence[str], *, execute: Execute = os.execvpe) -> int:
     try:
         execute(program[0], program, {**os.environ, **environment(options, os.environ)})
     except OSError as error:
-        sys.stderr.write(f"kernelcast probe cannot run {program[0]}: {error.strerror}\n")
+        sys.stderr.write(f"kernelcast probe cannot run {program[0]}: {_why_not(program[0], error, os.environ)}\n")
         return EXIT_NOT_FOUND if isinstance(error, FileNotFoundError) else EXIT_CANNOT_RUN
 
 
@@ -99,12 +100,34 @@ def environment(options: Options, environ: Mapping[str, str]) -> dict[str, str]:
     given = environ.get("PYTHONPATH", "")
     # An empty path within a list is the current directory, which the program may import from.
     paths = [path for path in given.split(os.pathsep) if path != PRELOAD] if given else []
+    if "--report" in options:  # the program may change its directory
+        options = {**options, "--report": os.path.abspath(options["--report"])}  # noqa: PTH100  likewise
     return {
         **{VARIABLES[name]: value for name, value in options.items()},
         SWITCH: "1",
         LAUNCH: f"{os.getpid()}-{time.time_ns():x}",
         "PYTHONPATH": os.pathsep.join([PRELOAD, *paths]),
     }
+
+
+def _why_not(program: str, error: OSError, environ: Mapping[str, str]) -> str:
+    """Return the reason why a program cannot be run, with the remedy."""
+    if program.endswith(".py") and os.path.isfile(program):  # noqa: PTH113  `pathlib` costs as much as a start
+        return f"a script needs its interpreter; did you mean: kernelcast probe -- python {program}"
+    if not isinstance(error, FileNotFoundError):
+        return f"{error.strerror}; name a file that can be executed"
+    if "/" in program:
+        return "there is no such file; write the path of a program"
+    from difflib import get_close_matches  # noqa: PLC0415  for a mistake only
+
+    known: set[str] = set()
+    for folder in environ.get("PATH", os.defpath).split(os.pathsep):
+        try:
+            known.update(os.listdir(folder or "."))  # noqa: PTH208
+        except OSError:
+            continue
+    close = get_close_matches(program, sorted(known), 1, 0.75)
+    return f'it is not on PATH; did you mean "{close[0]}"?' if close else "is it on PATH? Else write its whole path"
 
 
 def _plain(arguments: Sequence[str]) -> tuple[Options, list[str]] | None:
@@ -173,6 +196,7 @@ def _parser() -> argparse.ArgumentParser:
         help="CUPTI's records of a CUDA graph: kernel by kernel in windows of the time (default), or one of the whole "
         "graph all the time; a profiler that starts later may then see no kernels inside graphs",
     )
+    add("--report", metavar="FILE.json", help="write the summary of the run there, and show it also without a terminal")
     add("--standalone", action="store_true", help="start an exporter beside the program, with /metrics of its own")
     add(
         "--hints",

@@ -1,6 +1,7 @@
 """One probe: the recorder and the tunables of a program, connected to the sender."""
 
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -9,13 +10,13 @@ from math import inf
 from pathlib import Path
 from threading import get_ident
 from time import monotonic, perf_counter_ns, time_ns
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kernelcast.probe.conditions.pauses import PauseChecks
 from kernelcast.probe.conditions.stop_file import StopFile
 from kernelcast.probe.hints import HintContext, HintReceiver
 from kernelcast.probe.methods.environment import MethodEnvironment
-from kernelcast.probe.methods.selection import MethodSelection
+from kernelcast.probe.methods.selection import CUPTI_SWITCH, FRAMEWORKS, METHODS, MethodSelection
 from kernelcast.probe.outcomes import OutcomeQueue
 from kernelcast.probe.process.driver import claims, runtime_version
 from kernelcast.probe.process.machine import driver_version, memory
@@ -24,6 +25,8 @@ from kernelcast.probe.reporting.connection import ExporterConnection
 from kernelcast.probe.reporting.left_outcomes import LeftOutcomes, Origin
 from kernelcast.probe.reporting.sender import ReportedProcess, ReportSender
 from kernelcast.probe.settings import ProbeSettings
+from kernelcast.probe.terminal.messages import UserMessages
+from kernelcast.probe.terminal.situation import Situation
 from kernelcast.probe.trial_budget import TrialBudget
 from kernelcast.probe.tunables import AnyTunable, Terms, Tunable, TunableSet, Value, printable_kernels
 from kernelcast.probe.tuned.checks import Check
@@ -37,6 +40,9 @@ from kernelcast.wire.events import Outcome, OutcomeState
 from kernelcast.wire.frames import DeviceClaim, Hello
 from kernelcast.wire.identity import CPU, LIVE, new_nonce
 from kernelcast.wire.tuning.experience import Experience
+
+if TYPE_CHECKING:
+    from kernelcast.probe.terminal.summary import RunSummary
 
 __all__ = ["Probe", "ProbeSettings", "package_version"]
 
@@ -62,6 +68,7 @@ class Probe:
         clock: Unix nanoseconds.
         each_interval: Called once an interval, on the probe's own thread; it watches an exporter that this program
             has started.
+        messages: Writes what the program's user is to read; None writes nothing.
     """
 
     def __init__(
@@ -70,8 +77,12 @@ class Probe:
         environ: Mapping[str, str] = os.environ,
         clock: Callable[[], int] = time_ns,
         each_interval: Callable[[], None] | None = None,
+        messages: UserMessages | None = None,
     ) -> None:
         self.settings = settings
+        self._environ = environ
+        self._messages = messages
+        self._began_at, self._ended_at = monotonic(), 0.0
         self.nonce = new_nonce()
         self._clock = clock
         self._start_ns = clock()
@@ -109,9 +120,8 @@ class Probe:
         )
         subject = ReportedProcess(self.recorder, self._tunables, self._outcomes, self._receiver, self.selection)
         link = ExporterConnection(settings.socket_path, monotonic)
-        warns = each_interval is None
         self._sender = ReportSender(
-            subject, link, settings.interval_seconds, self._hello, moved=self._has_moved, warns=warns
+            subject, link, settings.interval_seconds, self._hello, moved=self._has_moved, speak=self._speak
         )
         self.observe = self.recorder.observe
         self.count = self.recorder.count
@@ -266,6 +276,12 @@ class Probe:
             self._sender.stop(STOP_SECONDS)
             self._guarded(self._save_outcomes)
             self._guarded(lambda: self.selection.stop(max(0.0, deadline - monotonic())))
+            self._ended_at = monotonic()
+
+    def show_summary(self) -> None:
+        """Write the summary of the run, and its report, where this process is to; after `stop`."""
+        if self._messages is not None:
+            self._messages.finish(self._summary)
 
     def abandon(self) -> None:
         """Stop reporting in a forked child; the parent continues unchanged."""
@@ -275,6 +291,42 @@ class Probe:
         self.recorder.forked()
         self._receiver.forked()
         self._sender.abandon()
+
+    def _speak(self, *, ends: bool) -> float:
+        messages = self._messages
+        return inf if messages is None else messages.poll(self._situation(), self._summary, ends=ends)
+
+    def _situation(self) -> Situation:
+        recorder, settings, link = self.recorder, self.settings, self._sender.link
+        if not recorder.touched:
+            return Situation(has_begun=False)
+        uses_gpu = self.selection.has_context
+        reports_itself = settings.method not in METHODS or settings.source != LIVE
+        return Situation(
+            has_begun=True,
+            uses_gpu=uses_gpu,
+            reports_itself=reports_itself or (recorder.uses_devices and not uses_gpu),
+            source=settings.source,
+            status=recorder.current,
+            cupti=self._environ.get(CUPTI_SWITCH, "") or ("1" if settings.method == "cupti" else ""),
+            framework=next((shown for name, shown in FRAMEWORKS.items() if name in sys.modules), ""),
+            socket_path=settings.socket_path,
+            is_connected=self._sender.connected,
+            failure=link.failure,
+            reception=self._sender.reception,
+        )
+
+    def _summary(self, has_ended: bool) -> "RunSummary | None":  # noqa: FBT001  the only argument
+        from kernelcast.probe.terminal.summary import summary  # noqa: PLC0415  for the first process of a job only
+
+        return summary(
+            self.recorder,
+            self._situation(),
+            program=self.settings.program,
+            rank=self.settings.rank,
+            running_seconds=(self._ended_at or monotonic()) - self._began_at,
+            has_ended=has_ended,
+        )
 
     def _put_restored(self, tunable: AnyTunable, restored: KeptConfiguration) -> None:
         start = tunable.kept
@@ -361,13 +413,14 @@ class Probe:
             code_version=settings.code_version,
             devices=devices,
             wants_confirmations=True,
+            wants_reception=True,
             image=settings.image,
             cuda_version=runtime_version() if on_gpu else "",
             driver_version=driver_version() if on_gpu else "",
         )
 
     def _works_on_cpu(self) -> bool:
-        """Whether there is no GPU in what is reported, although the program has not said so."""
+        """Whether nothing that is reported needs a GPU, and the program has named neither a GPU nor another source."""
         named = self.settings.source != LIVE or self.settings.devices
         return not named and not self.recorder.uses_devices and not self.selection.has_context
 

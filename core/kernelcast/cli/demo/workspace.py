@@ -33,7 +33,6 @@ FAST: Final[dict[str, dict[str, Any]]] = {
         "window_points": 180,
         "sweep_every_seconds": 3.0,
         "horizons_seconds": [60.0, 300.0],
-        "refit_every_seconds": 15.0,
         "snapshot_every_seconds": 15.0,
         "hints": {"cooldown_seconds": 60.0},
     },

@@ -1,10 +1,11 @@
-"""Frames to packets and back: `encode` and `decode`, pure functions that both ends of the probe's socket call."""
+"""Frames to packets and back: `encode` and `decode`, pure functions that both ends of the probe's socket call.
 
-# The socket is SOCK_SEQPACKET: one frame is one packet, so a reader never sees half of one. Each packet begins with
-# `HEADER`; a control frame's JSON follows, or packed rows (`wire.frames.rows`). Example, the bytes of
-# a `Bye`, which are magic, version 2, type 8, then JSON with the reason "exit":
-#
-#     4b 43  02  08  7b 22 72 65 61 73 6f 6e 22 3a 22 65 78 69 74 22 7d
+The socket is SOCK_SEQPACKET: one frame is one packet, so a reader never sees half of one. Each packet begins with
+`HEADER`; a control frame's JSON follows, or packed rows (`wire.frames.rows`). Example, the bytes of
+a `Bye`, which are magic, version 2, type 8, then JSON with the reason "exit":
+
+    4b 43  02  08  7b 22 72 65 61 73 6f 6e 22 3a 22 65 78 69 74 22 7d
+"""
 
 import json
 import struct
@@ -25,6 +26,7 @@ from kernelcast.wire.frames.messages import (
     Names,
     OutcomeFrame,
     OutcomesConfirmed,
+    Reception,
     Status,
     TunableClaim,
     Tunables,
@@ -43,7 +45,7 @@ HEADER: Final = struct.Struct("<2sBB")
 # How a type number is read: control frames from JSON, the others from packed rows.
 _CONTROL: Final = {
     kind.TYPE: kind
-    for kind in (Hello, Names, Counters, Tunables, HintFrame, OutcomeFrame, OutcomesConfirmed, Bye, Status)
+    for kind in (Hello, Names, Counters, Tunables, HintFrame, OutcomeFrame, OutcomesConfirmed, Reception, Bye, Status)
 }
 _PACKED: Final[dict[int, type[KernelRows | VariantRows]]] = {kind.TYPE: kind for kind in (KernelRows, VariantRows)}
 _NESTED: Final[dict[str, type[Any]]] = {"devices": DeviceClaim, "names": KernelName, "tunables": TunableClaim}
@@ -101,7 +103,7 @@ def decode(packet: bytes) -> Frame:
     if kind in _PACKED:
         return unpack(_PACKED[kind], body)
     if kind not in _CONTROL:
-        raise FrameError(f"frame type is {kind}; known types are 1 to 11; install the same kernelcast on both sides")
+        raise FrameError(f"frame type is {kind}; known types are 1 to 12; install the same kernelcast on both sides")
     return _decode_control(_CONTROL[kind], body)
 
 

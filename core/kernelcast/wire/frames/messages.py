@@ -1,9 +1,9 @@
 """The frames on the probe's socket as frozen values: the contents of each, with its type number on the wire.
 
 A program sends `Hello` first, then `Names` before any row that uses them, `KernelRows`, `VariantRows`, `Counters`,
-`Status`, `Tunables`, `OutcomeFrame` and at its end `Bye`. The exporter sends `HintFrame`, and `OutcomesConfirmed` if
-`Hello` asks for it. All totals are cumulative since the process began: the next frame that arrives makes good a lost
-one, and an exporter that restarts has all totals again after one interval.
+`Status`, `Tunables`, `OutcomeFrame` and at its end `Bye`. The exporter sends `HintFrame`, and `OutcomesConfirmed` and
+`Reception` if `Hello` asks for them. All totals are cumulative since the process began: the next frame that arrives
+makes good a lost one, and an exporter that restarts has all totals again after one interval.
 
 The probe's sending thread (`probe.reporting`) makes the values, and the exporter's socket thread
 (`exporter.programs.session`) reads them. A field that a reader does not know is ignored; a new field needs a default.
@@ -54,6 +54,7 @@ class Hello:
         code_version, image, cuda_version, driver_version: Versions that the process runs on; empty if unknown.
         devices: GPUs that it uses; `device` of later frames is an index into them.
         wants_confirmations: Whether the process understands `OutcomesConfirmed`.
+        wants_reception: Whether it understands `Reception`.
     """
 
     TYPE: ClassVar = 1
@@ -72,6 +73,7 @@ class Hello:
     image: str = ""
     cuda_version: str = ""
     driver_version: str = ""
+    wants_reception: bool = False
 
     @property
     def versions(self) -> Versions:
@@ -140,6 +142,7 @@ class Counters:
         malformed_hints: Frames of the exporter that the probe could not read.
         running_ns: Wall time since the process began to use a GPU; the same on each of its devices.
         measured_ns: The part of it in which kernels were measured.
+        waits_measured_ns: The part of it in which waits were measured.
         untimed_records: Activity records whose times could not be used; their launches, copies and waits are counted.
         step_durations: Lengths of the steps that `step_ns` is the sum of; None before the second one.
         skipped_steps: Steps whose update the program's gradient scaler skipped.
@@ -191,6 +194,7 @@ class Counters:
     allocator_retries: int = 0
     out_of_memory: int = 0
     job: tuple[tuple[str, str], ...] = ()
+    waits_measured_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +292,21 @@ class OutcomesConfirmed:
 
 
 @dataclass(frozen=True, slots=True)
+class Reception:
+    """Answer of the exporter to a process, in words for the program's user.
+
+    Attributes:
+        page: URL of the exporter's page for clients on its machine; empty where it has none.
+        refusal: Reason why the exporter closes the connection; empty where it accepts the process.
+    """
+
+    TYPE: ClassVar = 12
+
+    page: str = ""
+    refusal: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Bye:
     """The process ends; its totals are final."""
 
@@ -305,6 +324,7 @@ Frame = (
     | HintFrame
     | OutcomeFrame
     | OutcomesConfirmed
+    | Reception
     | Bye
     | VariantRows
     | Status

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from kernelcast.wire.errors import FrameError
 from kernelcast.wire.events import Hint, to_event, withdrawal
-from kernelcast.wire.frames import HintFrame, OutcomesConfirmed, encode
+from kernelcast.wire.frames import HintFrame, OutcomesConfirmed, Reception, encode
 from kernelcast.wire.tuning.approvals import Approval, ApprovalState, approval_event
 from kernelcast.wire.tuning.experience import Experience, experience_event
 
@@ -93,6 +93,10 @@ class ProcessOutbox:
             return False
         self._packets.extend(encode(OutcomesConfirmed(tuple(event_ids))))
         return True
+
+    def reception(self, page: str) -> None:
+        """Queue the answer that the process is accepted; with the URL of the exporter's page."""
+        self._packets.extend(encode(Reception(page)))
 
     def clear(self) -> None:
         """Forget all but withdrawals that were not sent: the process has reconnected, and hints are sent again."""

@@ -32,7 +32,7 @@ from kernelcast.exporter.totals.report import SourceBatch
 from kernelcast.runtime.logging import get_logger
 from kernelcast.wire.errors import FrameError, SourceError
 from kernelcast.wire.events import Hint
-from kernelcast.wire.frames import MAX_FRAME_BYTES, Frame, Hello, decode
+from kernelcast.wire.frames import MAX_FRAME_BYTES, Frame, Hello, Reception, decode, encode
 from kernelcast.wire.frames.left import split_packets
 from kernelcast.wire.tuning.approvals import Approval
 from kernelcast.wire.tuning.experience import Experience
@@ -67,6 +67,9 @@ class ProbeServer:
         devices: Completes a process's data about its GPU.
         allowed_uids: Users who may report; None for every user of the node.
         limits: Bounds of connections, memory and queues.
+
+    Attributes:
+        page: URL of the daemon's page, which programs show to their users; empty until it is served.
     """
 
     def __init__(
@@ -79,6 +82,7 @@ class ProbeServer:
         allowed_uids: Collection[int] | None = None,
         limits: ProbeLimits | None = None,
     ) -> None:
+        self.page = ""
         self._path = Path(path)
         self._clock = clock
         self._allowed_uids = allowed_uids
@@ -304,6 +308,10 @@ class ProbeServer:
         return True
 
     def _refused(self, connection: ProgramConnection, reason: str, message: str) -> None:
+        if connection.wants_reception:
+            with contextlib.suppress(OSError):  # a program that does not read
+                for packet in encode(Reception(refusal=message)):
+                    connection.socket.send(packet)
         self._counts.refused[reason].inc()
         self._refusals.write(reason, message, uid=connection.peer.uid, pid=connection.peer.pid)
 
@@ -349,10 +357,13 @@ class ProbeServer:
             if isinstance(frame, Hello):
                 if connection.session is not None and frame.nonce != connection.session.process.nonce:
                     raise FrameError("Hello names another process; open a connection for each process")
+                connection.wants_reception = frame.wants_reception is True
                 joined = self._registry.join(frame, connection.peer, number)
                 if isinstance(joined, RejectedProcess):
                     return joined
                 connection.session = joined
+                if connection.wants_reception:
+                    joined.outbox.reception(self.page)
                 self._places.greeted(number)
                 if joined.outbox.next_packet is not None:
                     self._to_send.add(number)

@@ -19,6 +19,8 @@ from kernelcast.probe.ranks.council import stay_away
 from kernelcast.probe.recording.recorder import Dimensions, plain
 from kernelcast.probe.settings import MAX_METHOD_CHARACTERS, MAX_VERSION_CHARACTERS, known_source, settings_from
 from kernelcast.probe.switch import OFF
+from kernelcast.probe.terminal.messages import UserMessages
+from kernelcast.probe.terminal.speaker import speaker
 from kernelcast.probe.tunables import Agreement, AnyTunable, Terms, Tunable, Value, printable_kernels, text
 from kernelcast.probe.tuned.checks import Check
 from kernelcast.probe.tuned.space import ProgramSpace, SpaceServices, SpaceTerms, make_space
@@ -43,6 +45,8 @@ class _Current:
     def __init__(self) -> None:
         self.probe: Probe | None = None
         self.follows_forks = self.stops_at_exit = False
+        # The probe that has stopped last; its summary is shown at the program's end.
+        self.stopped: Probe | None = None
         # Held while a probe starts; a second thread that starts one waits for the first, which takes milliseconds.
         self.starting = threading.RLock()
         self.standalone: Standalone | None = None
@@ -68,7 +72,7 @@ class _Current:
 
     def forked(self) -> None:
         self.starting = threading.RLock()  # the parent's may be held by a thread that does not survive the fork
-        probe, self.probe = self.probe, None
+        probe, self.probe, self.stopped = self.probe, None, None
         if probe:
             probe.abandon()
         marks.forked()
@@ -138,7 +142,10 @@ def start(  # noqa: PLR0913  the door of the library; everything has a default
             from kernelcast.probe.recording.nvtx import watch_nvtx  # noqa: PLC0415  few ask for it
 
             _current.nvtx = watch_nvtx()
-        probe = Probe(settings, each_interval=beside.poll if beside else None)
+        messages = UserMessages(
+            lambda: speaker(os.environ, sys.modules, settings.rank), os.environ, beside.failure if beside else None
+        )
+        probe = Probe(settings, each_interval=beside.poll if beside else None, messages=messages)
         probe.start()
         _current.probe, _current.standalone = probe, beside
         marks.watch()
@@ -146,7 +153,7 @@ def start(  # noqa: PLR0913  the door of the library; everything has a default
         _current.attach(probe)
         if not _current.stops_at_exit:
             _current.stops_at_exit = True
-            atexit.register(stop)
+            atexit.register(_stop_at_exit)
         return probe
 
 
@@ -162,7 +169,14 @@ def stop() -> None:
     if probe:
         probe.stop()
         marks.detach()
+        _current.stopped = probe
     _current.let_go()
+
+
+def _stop_at_exit() -> None:
+    stop()
+    if _current.stopped:
+        _current.stopped.show_summary()
 
 
 def observe(  # noqa: PLR0913  a launch has this many properties

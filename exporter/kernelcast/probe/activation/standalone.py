@@ -4,7 +4,6 @@ Each program keeps a silent connection to the exporter's lifetime socket. The ke
 including `kill -9`. The exporter ends after the last connection is closed.
 """
 
-import contextlib
 import os
 import socket
 import stat
@@ -12,7 +11,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
-from logging import getLogger
 from math import inf
 from pathlib import Path
 from time import monotonic
@@ -35,8 +33,6 @@ NOT_INHERITED: Final = ("KERNELCAST_PROBE", "KERNELCAST_PROBE_STANDALONE")
 LAUNCH: Final = '("$@" >>"$0" 2>&1; echo $?) &'
 # Status where the subshell was killed, too.
 KILLED: Final = 137
-
-_log = getLogger("kernelcast.probe")
 
 
 class StartedExporter:
@@ -85,7 +81,7 @@ class Standalone:
         self._line: OwnDescriptor | None = None
         self._process: StartedExporter | None = None
         self._port = 0
-        self._warned = False
+        self._failure = ""
         self._clock = clock
         self._pause_seconds = FIRST_PAUSE_SECONDS
         self._start_at = 0.0
@@ -109,7 +105,7 @@ class Standalone:
             if not self._hold() and self._can_run():
                 self._process = self._spawn()
         except Exception as error:  # noqa: BLE001  nothing here may reach the program
-            self._warn(f"{error}")
+            self._failure = self._failure or f"{error}"
 
     def poll(self) -> None:
         """Keep a connection to the lifetime socket of a running exporter; called on the probe's thread.
@@ -122,14 +118,12 @@ class Standalone:
             self._start_at = self._clock() + self._pause_seconds
         if self._line is None and self._hold():
             self._pause_seconds = FIRST_PAUSE_SECONDS
-            if self._process is not None:
-                self._show()
         process = self._process
         code = process.poll() if process is not None else 0
         if code:
-            self._warn(f"it ended with {code}; see {self._directory / LOG}")
+            self._failure = self._failure or f"it ended with {code}; see {self._directory / LOG}"
             self._process = None
-        if self._line is None and code == 0 and not self._warned and self._clock() >= self._start_at:
+        if self._line is None and code == 0 and not self._failure and self._clock() >= self._start_at:
             self._pause_seconds = min(2 * self._pause_seconds, LONGEST_PAUSE_SECONDS)
             self.start()
 
@@ -159,11 +153,11 @@ class Standalone:
 
     def _can_run(self) -> bool:
         if not self._python:
-            self._warn("sys.executable is empty, so there is no Python to run it")
+            self._failure = self._failure or "sys.executable is empty, so there is no Python to run it"
             return False
         if find_spec("typer") and find_spec("confluent_kafka"):
             return True
-        self._warn("it is not installed: pip install 'kernelcast[exporter]'")
+        self._failure = self._failure or "it is not installed: pip install 'kernelcast[exporter]'"
         return False
 
     def _spawn(self) -> StartedExporter:
@@ -192,17 +186,9 @@ class Standalone:
         os.set_blocking(own, False)
         return StartedExporter(OwnDescriptor(own))
 
-    def _show(self) -> None:
-        """Print the exporter's address, if this rank's exporter is the one that remains of several started together."""
-        with contextlib.suppress(AttributeError, OSError, ValueError):  # the program may have no standard error
-            if (self._directory / PORT).read_text() == str(self._port):
-                sys.stderr.write(f"kernelcast: this node's metrics at http://127.0.0.1:{self._port}/metrics\n")
-                self._port = 0  # once, even if the program closes the connection and a new one is made
-
-    def _warn(self, reason: str) -> None:
-        if not self._warned:
-            self._warned = True
-            _log.warning("kernelcast has no exporter beside this program: %s; the program runs on", reason)
+    def failure(self) -> str:
+        """Return the reason why there is no exporter and none is started again; empty while one may come."""
+        return "" if self.held else self._failure
 
 
 def private_directory(environ: Mapping[str, str]) -> Path:

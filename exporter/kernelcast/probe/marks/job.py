@@ -5,7 +5,13 @@ from typing import Any, Final
 
 from kernelcast.probe.recording.texts import plain
 
-LOCAL_RANK: Final = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
+LOCAL_RANK: Final = (
+    "LOCAL_RANK",  # torchrun
+    "OMPI_COMM_WORLD_LOCAL_RANK",  # Open MPI
+    "MPI_LOCALRANKID",  # MPICH, Intel MPI
+    "MV2_COMM_WORLD_LOCAL_RANK",  # MVAPICH2
+    "SLURM_LOCALID",  # last: it is 0 in every program that is started without srun
+)
 WORLD_SIZE: Final = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
 MAX_CHARACTERS: Final = 128
 Rows = tuple[tuple[str, str], ...]

@@ -40,6 +40,7 @@ class ExporterConnection:
         self._socket: OwnDescriptor | None = None
         self._pause_seconds = FIRST_PAUSE_SECONDS
         self._next_try = monotonic()
+        self._kept: list[bytes] = []
         self.failure = ""
         """Reason why the last attempt to connect failed; empty after a success."""
 
@@ -65,7 +66,7 @@ class ExporterConnection:
         except OSError as error:
             if fresh:
                 fresh.close()
-            self.failure = str(error)
+            self.failure = error.strerror or str(error)
             self._postpone()
             return False
         self._socket = OwnDescriptor(fresh.detach())
@@ -91,18 +92,23 @@ class ExporterConnection:
         except OSError as error:
             if error.errno in (errno.ENOBUFS, errno.ENOMEM):
                 return Sent.FULL
+            self._kept = self.receive()
             self.close()
             return Sent.LOST
         return Sent.HANDED_OVER
 
     def receive(self) -> list[bytes]:
         """Return waiting packets, 64 at most; closes the connection if its end was read."""
-        packets: list[bytes] = []
+        packets, self._kept = self._kept, []
         while self._socket is not None and len(packets) < MAX_RECEIVED:
             try:
                 packet = self._socket.read(MAX_FRAME_BYTES + 1)
             except BlockingIOError:
                 break
+            except ConnectionResetError:
+                # The exporter has closed it with packets of ours unread. The kernel says so once, and what the
+                # exporter sent before, such as a refusal, can still be read.
+                continue
             except OSError:
                 packet = b""
             if not packet:

@@ -37,6 +37,7 @@ from kernelcast.wire.frames import (
     Names,
     OutcomeFrame,
     OutcomesConfirmed,
+    Reception,
     Status,
     TunableClaim,
     Tunables,
@@ -109,7 +110,8 @@ class ReportSender:
         interval_seconds: Time between two rounds of frames.
         hello: Makes the first frame, once there is something to report.
         moved: Whether the first frame names other devices than the process uses now: it joins again, with all totals.
-        warns: Whether it logs that there is no exporter; not where the program has just started one.
+        speak: Writes for the program's user what is due, at the end of the thread the rest; returns the seconds until
+            it is to be called again.
     """
 
     def __init__(
@@ -120,13 +122,14 @@ class ReportSender:
         hello: Callable[[], Hello],
         *,
         moved: Callable[[], bool] = lambda: False,
-        warns: bool = True,
+        speak: Callable[..., float] = lambda **_ends: inf,
     ) -> None:
         self._subject = subject
-        self._link = link
+        self.link = link
         self._interval_seconds = interval_seconds
         self._make_hello = hello
         self._moved = moved
+        self._speak = speak
         self._hello: Hello | None = None
         self._left = LeftReport(link.path, subject.recorder)
         self._may_leave = True
@@ -137,12 +140,13 @@ class ReportSender:
         self._hello_sent = False
         self._hello_sent_at = 0.0
         self._answered = False
-        self._warned = not warns
         self._has_seen_refusal = False
         self._stopping = threading.Event()
         self._wake_read: OwnDescriptor | None = None
         self._wake_write: OwnDescriptor | None = None
         self._thread = threading.Thread(target=self._run, name="kernelcast-probe", daemon=True)
+        self.reception = Reception()
+        """The exporter's last answer; an exporter of an earlier version gives none."""
         self.dropped_frames = 0
         self.failures = 0
         """Rounds that ended in an unexpected error; the first one is logged."""
@@ -155,7 +159,7 @@ class ReportSender:
     @property
     def connected(self) -> bool:
         """Whether `Hello` was sent on a connection that is not known to have ended."""
-        return self._hello_sent and self._link.connected
+        return self._hello_sent and self.link.connected
 
     def start(self) -> None:
         """Start the thread; if that fails, nothing is sent and the program continues."""
@@ -183,7 +187,7 @@ class ReportSender:
     def abandon(self) -> None:
         """Close all sockets without a message to the exporter: at the end, or in a forked child."""
         self._stopping.set()
-        self._link.abandon()
+        self.link.abandon()
         for end in (self._wake_read, self._wake_write):
             if end is not None:
                 end.close()
@@ -201,15 +205,15 @@ class ReportSender:
             return
         if self._hello_sent and self._moved():
             self._rejoin()
-        lasting = self._link.connected
+        lasting = self.link.connected
         if not lasting:
             self._connect()
         self._receive()
-        if self._link.connected and self._send_new():
+        if self.link.connected and self._send_new():
             self._left.remove()
             if lasting:
-                self._link.proven()
-        elif not self._link.connected and self._may_leave:
+                self.link.proven()
+        elif not self.link.connected and self._may_leave:
             self._may_leave = False
             self._leave()
 
@@ -221,9 +225,10 @@ class ReportSender:
             self._guarded(self._wait)
         self._guarded(self._subject.measuring.finish)
         self._guarded(self._send_last_frames)
+        self._guarded(lambda: self._speak(ends=True))
         self.abandon()
 
-    def _guarded(self, work: Callable[[], None]) -> None:
+    def _guarded(self, work: Callable[[], object]) -> None:
         began_ns = thread_time_ns()
         try:
             work()
@@ -243,8 +248,8 @@ class ReportSender:
     def _wait(self) -> None:
         deadline, wake_read = monotonic() + self._interval_seconds, self._wake_read
         while not self._stopping.is_set() and (left := deadline - monotonic()) > 0:
-            left = min(left, self._subject.measuring.switch())
-            number, wake_number = self._link.fileno(), wake_read.fileno() if wake_read else None
+            left = min(left, self._subject.measuring.switch(), self._speak(ends=False))
+            number, wake_number = self.link.fileno(), wake_read.fileno() if wake_read else None
             poller = select.poll()  # unlike select(), at ease with a program that has thousands of files open
             for polled in (number, wake_number):
                 if polled is not None:
@@ -284,15 +289,7 @@ class ReportSender:
             self._open_wake_pair()
 
     def _connect(self) -> None:
-        if not self._link.connect():
-            if self._link.failure and not self._warned:
-                self._warned = True
-                _log.warning(
-                    "kernelcast probe found no exporter at %s (%s); the program runs on and the probe "
-                    "keeps trying quietly; start `kernelcast exporter` on this node",
-                    self._link.path,
-                    self._link.failure,
-                )
+        if not self.link.connect():
             return
         self._hello_sent = self._answered = False
         self._left.forget()
@@ -307,12 +304,12 @@ class ReportSender:
     def _rejoin(self) -> None:
         """End the process for the exporter; the next frames are those of another one."""
         self._send(Bye("moved"))
-        self._link.close()
-        self._link.hurry()
+        self.link.close()
+        self.link.hurry()
         self._hello, self._hello_sent = None, False
 
     def _receive(self) -> None:
-        for packet in self._link.receive():
+        for packet in self.link.receive():
             self._answered = True
             try:
                 frame = decode(packet)
@@ -323,6 +320,8 @@ class ReportSender:
                 self._subject.receiver.receive(frame.event)
             elif isinstance(frame, OutcomesConfirmed):
                 self._subject.outcomes.confirmed(frame.event_ids)
+            elif isinstance(frame, Reception):
+                self.reception = frame
 
     def _send_new(self) -> bool:
         if not self._hello_sent:
@@ -406,7 +405,7 @@ class ReportSender:
 
     def _send(self, frame: Frame) -> bool:
         for packet in encode(frame):
-            sent = self._link.send(packet)
+            sent = self.link.send(packet)
             if sent is not Sent.HANDED_OVER:
                 self.dropped_frames += 1
                 return False
@@ -418,10 +417,10 @@ class ReportSender:
         deadline = began + LAST_FRAMES_SECONDS
         if not self._subject.recorder.touched:
             return
-        if not self._link.connected:
-            self._link.hurry()
+        if not self.link.connected:
+            self.link.hurry()
             self._connect()
-        sent = self._link.connected and self._send_new()
+        sent = self.link.connected and self._send_new()
         self._leave(final=True)  # an exporter may be killed before it has stored the frames
         if sent or self._retry(self._send_new, deadline):
             self._retry(self._last_outcomes_sent, began + 2 * LAST_ANSWER_SECONDS)
@@ -437,14 +436,14 @@ class ReportSender:
         further: list[Frame] = [self._counters(device) for device in recorder.devices()]
         if recorder.current is not None:
             further.append(recorder.current)
-        hello, connected = self._present_hello(), self._link.connected
+        hello, connected = self._present_hello(), self.link.connected
         if not self._left.write(hello, further, connected=connected, final=final):
             self.dropped_frames += 1
 
     def _retry(self, work: Callable[[], bool], deadline: float) -> bool:
         """Repeat work until it is done, the connection is lost or the time is over; whether it is done."""
         done = False
-        while self._link.connected and not (done := work()) and monotonic() < deadline:
+        while self.link.connected and not (done := work()) and monotonic() < deadline:
             sleep(RETRY_SECONDS)
         return done
 

@@ -1,0 +1,89 @@
+"""The summary as a box for a terminal of 80 columns: at most ten lines, ASCII only."""
+
+from typing import Final
+
+from kernelcast.probe.terminal.summary import RunSummary
+from kernelcast.wire.frames import COST_BOUNDS
+
+WIDTH: Final = 80
+_INSIDE: Final = WIDTH - 4
+_NAME: Final = 46
+"""Characters of a kernel's name."""
+SHOWN: Final = {"optimizer": "optimiser"}
+"""Words for phases that differ from their labels."""
+
+
+def box(run: RunSummary) -> list[str]:
+    """Return the lines of the box."""
+    rank = f" rank {run.rank}" if run.rank else ""
+    title = f" kernelcast: {_cut(_ascii(run.program + rank), 32)}: {_counted(run.steps, 'step')}{_rates(run)} "
+    lines = [*_where(run), f"memory: {_memory(run)}; {_cost(run)}", *_kernels(run), run.verdict]
+    return [
+        f"+-{_cut(title, _INSIDE):-<{_INSIDE}}-+",
+        *(f"| {_cut(_ascii(line), _INSIDE):<{_INSIDE}} |" for line in lines),
+        f"+{'':-<{WIDTH - 2}}+",
+    ]
+
+
+def _rates(run: RunSummary) -> str:
+    if run.steps_per_second is None:
+        return ""
+    items = f", {_number(run.items_per_second)} items/s" if run.items_per_second else ""
+    return f", {_number(run.steps_per_second)} steps/s{items}"
+
+
+def _where(run: RunSummary) -> list[str]:
+    """Return a line of the shares of the steps' time; regions are shown where no phases are known."""
+    named = run.phase_seconds or run.region_seconds
+    total_seconds = sum(run.phase_seconds.values()) or run.step_seconds
+    if not named or not total_seconds:
+        return []
+    order = sorted(named.items(), key=lambda part: (part[0] == "other", -part[1]))
+    shares = ((SHOWN.get(name, name), seconds / total_seconds * 100) for name, seconds in order)
+    return ["time: " + ", ".join(f"{name} {share:.0f} %" for name, share in shares if share >= 0.5)]
+
+
+def _memory(run: RunSummary) -> str:
+    peaks = run.gpu_memory_peak_bytes
+    if peaks:
+        most = max(peaks.values())
+        return f"at most {_size(most)} of {'the GPU' if len(peaks) == 1 else 'one GPU'} in PyTorch"
+    if run.process_memory_peak_bytes is None:
+        return "not known"
+    return f"at most {_size(run.process_memory_peak_bytes)} of the process"
+
+
+def _cost(run: RunSummary) -> str:
+    known = run.cupti_step_time_ratio
+    if len(known) == len(COST_BOUNDS):
+        return f"CUPTI costs {max(0.0, known[1] - 1) * 100:.0f} % of a step"
+    return f"measuring took {run.measuring_ratio * 100:.2g} %"
+
+
+def _kernels(run: RunSummary) -> list[str]:
+    return [
+        f"{_cut(_ascii(hot.kernel.rpartition('#')[0] or hot.kernel), _NAME):<{_NAME}} {hot.gpu_time_ratio * 100:3.0f} %"
+        f" {hot.gpu_seconds / hot.launches * 1e6:8.1f} us x {hot.launches}"
+        for hot in run.hottest_kernels
+        if hot.launches
+    ]
+
+
+def _ascii(text: str) -> str:
+    return text.encode("ascii", "replace").decode()
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length - 2]}.."
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + "s" * (number != 1)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _size(size_bytes: int) -> str:
+    return f"{size_bytes / 2**30:.2f} GiB" if size_bytes >= 2**30 else f"{size_bytes / 2**20:.0f} MiB"

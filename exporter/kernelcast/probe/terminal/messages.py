@@ -1,0 +1,136 @@
+"""Everything that a probe writes for the program's user: lines, the summary at the end, a report file.
+
+`start` makes one `UserMessages`. The probe's thread calls `poll`; the program's thread calls `finish` at its end.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from math import inf
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+
+from kernelcast.probe.switch import LAUNCH, REPORT
+from kernelcast.probe.terminal.announcement import Announcement
+from kernelcast.probe.terminal.situation import Situation
+from kernelcast.probe.terminal.speaker import Speaker
+
+if TYPE_CHECKING:
+    from kernelcast.probe.terminal.summary import RunSummary
+
+REPORT_SECONDS: Final = 5.0
+"""Time between two writings of a report, so that a program that is killed leaves one."""
+
+Summarise = Callable[[bool], "RunSummary | None"]
+"""Returns the summary of the run, which has ended or not; None before its first step."""
+
+
+class UserMessages:
+    """Writes for the program's user what this process is to write; never raises.
+
+    Args:
+        part: Returns this process's part in the launch; called once there is something to report.
+        environ: The process's environment.
+        trouble: Returns the reason why there is no exporter beside the program; None where there is to be none.
+        write: Writes a line.
+        is_terminal: Whether a person reads the lines.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        part: Callable[[], Speaker],
+        environ: Mapping[str, str] = os.environ,
+        trouble: Callable[[], str] | None = None,
+        write: Callable[[str], None] | None = None,
+        is_terminal: Callable[[], bool] | None = None,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._find_part = part
+        self._part: Speaker | None = None
+        self._is_launched = bool(environ.get(LAUNCH))
+        self._report = environ.get(REPORT, "")
+        self._trouble = trouble
+        self._write = write or write_line
+        self._is_terminal = is_terminal or has_terminal
+        self._clock = clock
+        self._announcement = Announcement(self._write, clock)
+        self._report_at = 0.0
+
+    def poll(self, situation: Situation, summarise: Summarise, *, ends: bool = False) -> float:
+        """Write what is due.
+
+        Args:
+            situation: State of the probe; `starts_exporter` and `trouble` are added here.
+            summarise: Makes the summary for the report.
+            ends: The probe's thread ends.
+
+        Returns:
+            Seconds until it is to be called again, at the latest.
+        """
+        if not situation.has_begun:
+            return inf
+        if self._part is None:
+            self._part = self._find_part()
+        pause_seconds = inf
+        if self._part.is_first_of_node and not self._part.is_quiet:
+            if self._trouble is not None:
+                situation = replace(situation, starts_exporter=True, trouble=self._trouble())
+            pause_seconds = self._announcement.poll(situation, ends=ends)
+        if self._report and self._part.is_first_of_job and not ends:
+            left_seconds = self._report_at - self._clock()
+            if left_seconds <= 0:
+                left_seconds = REPORT_SECONDS
+                self._report_at = self._clock() + left_seconds
+                self._write_report(summarise(False))
+            pause_seconds = min(pause_seconds, left_seconds)
+        return pause_seconds
+
+    def finish(self, summarise: Summarise) -> None:
+        """Write report and summary at the program's end, where this process is the first of the job."""
+        with suppress(Exception):  # nothing here may reach the program
+            part = self._part
+            if part is None or not part.is_first_of_job:
+                return
+            shows = self._is_launched and not part.is_quiet and (bool(self._report) or self._is_terminal())
+            run = summarise(True) if shows or self._report else None
+            if run is None:
+                return
+            if self._report:
+                self._write_report(run)
+            if shows:
+                from kernelcast.probe.terminal.box import box  # noqa: PLC0415  for the first process of a job only
+
+                self._write("\n".join(box(run)))
+
+    def _write_report(self, run: "RunSummary | None") -> None:
+        if run is None or not self._report:
+            return
+        temporary = f"{self._report}.{os.getpid()}"
+        try:
+            with open(temporary, "w", encoding="utf-8") as file:  # noqa: PTH123  a path as the user wrote it
+                json.dump(run.as_json(), file, indent=1)
+                file.write("\n")
+            os.replace(temporary, self._report)  # noqa: PTH105  likewise
+        except OSError as error:
+            self._write(
+                f"kernelcast: the report cannot be written to {self._report}: {error.strerror}; choose another --report"
+            )
+            self._report = ""
+
+
+def write_line(line: str) -> None:
+    """Write a line to standard error, if the program has one."""
+    with suppress(Exception):  # the program may have put any object there
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
+
+
+def has_terminal() -> bool:
+    """Whether standard error is a terminal."""
+    with suppress(Exception):  # likewise
+        return bool(sys.stderr.isatty())
+    return False

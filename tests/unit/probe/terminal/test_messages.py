@@ -1,0 +1,120 @@
+"""Who gets line, box and report, with streams and a clock of the test."""
+
+import json
+from math import inf
+from pathlib import Path
+
+import pytest
+
+from kernelcast.probe.recording.recorder import Recorder
+from kernelcast.probe.switch import LAUNCH, REPORT
+from kernelcast.probe.terminal.messages import REPORT_SECONDS, UserMessages
+from kernelcast.probe.terminal.situation import Situation
+from kernelcast.probe.terminal.speaker import Speaker
+from kernelcast.probe.terminal.summary import RunSummary, summary
+from kernelcast.wire.frames import Reception
+
+BEGUN = Situation(has_begun=True, reception=Reception("http://127.0.0.1:1/"))
+ALONE = Speaker(is_first_of_node=True, is_first_of_job=True, is_quiet=False)
+
+
+class User:
+    """A user with a terminal or without, and what there is to read."""
+
+    def __init__(
+        self, part: Speaker = ALONE, *, terminal: bool = True, steps: int = 3, report: Path | str = "", launch: str = ""
+    ) -> None:
+        environ = {LAUNCH: launch, REPORT: str(report)}
+        self.text: list[str] = []
+        self.seconds = 10.0
+        self.recorder = Recorder()
+        for number in range(steps):
+            self.recorder.progress.advance(number * 1_000_000)
+        self.messages = UserMessages(
+            lambda: part, environ, None, self.text.append, lambda: terminal, lambda: self.seconds
+        )
+
+    def summarise(self, has_ended: bool) -> RunSummary | None:  # noqa: FBT001
+        return summary(self.recorder, BEGUN, program="p", rank="", running_seconds=1.0, has_ended=has_ended)
+
+    def poll(self, situation: Situation = BEGUN, *, ends: bool = False) -> float:
+        return self.messages.poll(situation, self.summarise, ends=ends)
+
+    def run(self) -> int:
+        """Run to the end; returns the number of boxes."""
+        self.poll()
+        self.poll(ends=True)
+        self.messages.finish(self.summarise)
+        return sum(text.startswith("+-") for text in self.text)
+
+
+@pytest.mark.parametrize(
+    ("user", "lines", "boxes"),
+    [
+        (User(launch="1-a"), 1, 1),
+        (User(), 1, 0),
+        (User(terminal=False, launch="1-a"), 1, 0),
+        (User(steps=0, launch="1-a"), 1, 0),
+        (User(ALONE._replace(is_quiet=True), launch="1-a"), 0, 0),
+        (User(ALONE._replace(is_first_of_job=False), launch="1-a"), 1, 0),
+        (User(Speaker(is_first_of_node=False, is_first_of_job=False, is_quiet=False), launch="1-a"), 0, 0),
+    ],
+    ids=["command", "variable or start()", "no terminal", "no step", "quiet", "other node", "other rank"],
+)
+def test_the_line_is_for_each_node_and_the_box_for_the_command_on_a_terminal(
+    user: User, lines: int, boxes: int
+) -> None:
+    assert (user.run(), len(user.text)) == (boxes, lines + boxes)
+
+
+def test_nothing_is_written_or_asked_before_there_is_anything_to_report() -> None:
+    user = User(launch="1-a")
+    idle = Situation(has_begun=False)
+    assert user.poll(idle) == user.poll(idle, ends=True) == inf
+    user.messages.finish(user.summarise)
+    assert not user.text
+
+
+def test_a_report_is_written_while_the_program_runs_and_at_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    user = User(terminal=False, launch="1-a", report=path)
+    assert user.poll() == REPORT_SECONDS
+    assert (json.loads(path.read_text())["steps"], json.loads(path.read_text())["has_ended"]) == (3, False)
+    user.recorder.progress.advance(9_000_000)
+    user.poll()
+    assert json.loads(path.read_text())["steps"] == 3, "not more often than every few seconds"
+    user.seconds += REPORT_SECONDS
+    user.poll()
+    assert json.loads(path.read_text())["steps"] == 4
+    assert user.run() == 1, "with a report the box is shown without a terminal, too"
+    assert json.loads(path.read_text())["has_ended"]
+    assert [file.name for file in tmp_path.iterdir()] == ["run.json"]
+
+
+def test_a_quiet_user_has_the_report_all_the_same(tmp_path: Path) -> None:
+    user = User(ALONE._replace(is_quiet=True), launch="1-a", report=tmp_path / "run.json")
+    assert user.run() == 0
+    assert json.loads((tmp_path / "run.json").read_text())["program"] == "p"
+
+
+def test_a_report_that_cannot_be_written_is_said_once_with_its_path(tmp_path: Path) -> None:
+    path = tmp_path / "none" / "run.json"
+    user = User(launch="1-a", report=path)
+    user.poll()
+    user.seconds += REPORT_SECONDS
+    user.run()
+    said = [text for text in user.text if "report" in text]
+    assert said == [
+        f"kernelcast: the report cannot be written to {path}: No such file or directory; choose another --report"
+    ]
+
+
+def test_whatever_the_summary_raises_the_program_ends_as_ever() -> None:
+    user = User(launch="1-a")
+    user.poll()
+
+    def broken(_has_ended: bool) -> RunSummary | None:  # noqa: FBT001
+        raise ZeroDivisionError
+
+    user.messages.finish(broken)
+    assert len(user.text) == 1

@@ -1,0 +1,121 @@
+"""Facts about a run, from totals of the test, and the box that shows them."""
+
+from dataclasses import replace
+
+import pytest
+
+from kernelcast.probe.recording.device_recorder import AllocatorState
+from kernelcast.probe.recording.recorder import Recorder
+from kernelcast.probe.terminal.box import WIDTH, box
+from kernelcast.probe.terminal.situation import Situation
+from kernelcast.probe.terminal.summary import RunSummary, _process_peak_bytes, summary, verdict
+from kernelcast.wire.frames import PHASES, Status
+
+SECOND_NS = 1_000_000_000
+
+
+def trained(steps: int = 11) -> Recorder:
+    """A recorder of steps of one second and 8 items, whose phases are 40 % data and 60 % backward."""
+    recorder = Recorder()
+    recorder.report_on(0)
+    for number in range(steps):
+        recorder.progress.advance(number * SECOND_NS, 8)
+        if number:
+            recorder.progress.phase_ns[PHASES.index("data")] += SECOND_NS * 4 // 10
+            recorder.progress.phase_ns[PHASES.index("backward")] += SECOND_NS * 6 // 10
+    return recorder
+
+
+def summed(recorder: Recorder, status: Status | None = None) -> RunSummary:
+    found = summary(
+        recorder,
+        Situation(has_begun=True, status=status),
+        program="train",
+        rank="",
+        running_seconds=20.0,
+        has_ended=True,
+    )
+    assert found is not None
+    return found
+
+
+def test_rates_are_those_between_the_first_and_the_last_step() -> None:
+    run = summed(trained())
+    assert (run.steps, run.items) == (11, 88)
+    assert (run.step_seconds, run.steps_per_second, run.items_per_second) == (10.0, 1.0, 8.0)
+    assert run.phase_seconds == {"data": pytest.approx(4.0), "backward": pytest.approx(6.0)}
+    assert run.verdict == "input-bound: 40 % of the step waits for data"
+
+
+def test_a_program_without_a_step_has_no_summary() -> None:
+    recorder = Recorder()
+    recorder.observe("conv", 5)
+    assert summary(recorder, Situation(True), program="p", rank="", running_seconds=1.0, has_ended=True) is None
+
+
+def test_the_hottest_kernels_count_launches_that_were_not_timed() -> None:
+    recorder = trained()
+    for number in range(7):
+        recorder.observe(f"kernel{number}", 1_000 * (number + 1))
+    recorder.count("kernel0", 99)
+    run = summed(recorder)
+    assert [hot.kernel.partition("#")[0] for hot in run.hottest_kernels] == [f"kernel{one}" for one in (0, 6, 5, 4, 3)]
+    assert run.hottest_kernels[0].launches == 100
+    assert run.hottest_kernels[0].gpu_seconds == pytest.approx(100e-6)
+    assert run.hottest_kernels[0].gpu_time_ratio == pytest.approx(100 / 127)
+
+
+def test_pytorchs_peak_stands_before_that_of_the_process() -> None:
+    recorder = trained()
+    assert "of the process" in "\n".join(box(summed(recorder)))
+    recorder.allocator = lambda _device: AllocatorState((("peak", 3 * 2**30),))
+    assert summed(recorder).gpu_memory_peak_bytes == {"0": 3 * 2**30}
+    assert "at most 3.00 GiB of the GPU in PyTorch" in "\n".join(box(summed(recorder)))
+
+
+def test_this_processs_peak_is_known() -> None:
+    peak = _process_peak_bytes()
+    assert peak is not None
+    assert peak > 2**20
+    assert _process_peak_bytes("/nowhere") is None
+
+
+@pytest.mark.parametrize(
+    ("phases", "idle", "said"),
+    [
+        ({"data": 0.04, "forward": 0.3, "backward": 0.66}, None, "compute-bound: forward and backward take 96 %"),
+        ({"data": 0.04, "forward": 0.3, "backward": 0.66}, 0.45, "host-bound: the GPU is idle for 45 %"),
+        ({"forward": 0.1, "compilation": 0.9}, None, "90 % of the time is compilation"),
+        ({"forward": 0.1, "checkpoint": 0.9}, None, "90 % of the time is saving checkpoints"),
+        ({"optimizer": 0.9, "forward": 0.1}, None, "optimizer takes most of the step, 90 %"),
+        ({}, None, "phases are not known"),
+    ],
+)
+def test_the_verdict_names_the_most_important_cause(phases: dict[str, float], idle: float | None, said: str) -> None:
+    assert said in verdict(phases, idle)
+
+
+def test_the_box_has_ten_lines_of_80_ascii_columns_at_most() -> None:
+    recorder = trained()
+    for name in PHASES:
+        recorder.progress.phase_ns[PHASES.index(name)] += SECOND_NS
+    for number in range(9):
+        recorder.observe(f"void gemm_{number}<float, {'x' * 300}>(µ)", 10**9, grid=(1, 1, 1))
+    status = Status("cupti", "active", cost=(1.0, 1.02, 1.04))
+    run = replace(summed(recorder, status), program="p" * 128, rank="12", steps=10**12, items_per_second=1e12)
+    lines = box(run)
+    assert len(lines) == 10
+    assert {len(line) for line in lines} == {WIDTH}
+    assert "\n".join(lines).isascii()
+    assert any("CUPTI costs 2 % of a step" in line for line in lines)
+
+
+def test_regions_stand_in_for_phases_that_are_not_known() -> None:
+    recorder = Recorder()
+    recorder.report_on(0)
+    for number in range(3):
+        recorder.progress.advance(number * SECOND_NS)
+    recorder.region("loading", 0, 0, SECOND_NS, 0)
+    text = "\n".join(box(summed(recorder)))
+    assert "time: loading 50 %" in text
+    assert "the largest region is loading, 50 % of the steps' time" in text
