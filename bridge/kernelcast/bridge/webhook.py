@@ -27,8 +27,8 @@ from kernelcast.wire.topics import ALERTS
 
 PAYLOAD_VERSION: Final = "4"
 """Version of the payload that Alertmanager sends; another one would have other fields."""
-LARGEST_BODY_BYTES: Final = 1024 * 1024
-"""Some hundred alerts with long annotations; a larger body gets 413."""
+LARGEST_BODY_BYTES: Final = 8 * 1024 * 1024
+"""`MAX_ALERTS` with long annotations; a larger body gets 413."""
 MAX_ALERTS: Final = 1000
 """Alerts of one notification; the receiver's `max_alerts` in Alertmanager limits them."""
 DEFAULT_ACKNOWLEDGEMENT_SECONDS: Final = 8.0
