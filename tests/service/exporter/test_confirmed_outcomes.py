@@ -44,9 +44,7 @@ class Program:
         context = HintContext("training", "", "", lambda: "", {}, time.time_ns)
         receiver = HintReceiver(tunables, recorder, self.outcomes, context)
         subject = ReportedProcess(recorder, tunables, self.outcomes, receiver)
-        self.sender = ReportSender(
-            subject, ExporterConnection(str(path), time.monotonic), 0.1, self._hello, warns=False
-        )
+        self.sender = ReportSender(subject, ExporterConnection(str(path), time.monotonic), 0.1, self._hello)
         recorder.observe("gemm", 1_000)
 
     def _wake(self) -> None:
